@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config.h: the configuration file of embtierd, read and checked.
+ *
+ * YAML through libcyaml. Every key has a default, so an absent file is a valid configuration. Units
+ * stand in the key
+ * (`_bytes`, `_ms`); a number of bytes may be written `192GiB`. A mistake is one line with file,
+ * line, key, what is wrong and what is allowed. One table (config.c) lists the keys; the man page
+ * is made from it.
+ *
+ * Thread: any; a loaded config never changes. */
+#ifndef EMBTIER_BASE_CONFIG_H
+#define EMBTIER_BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/tier_spec.h"
+
+#define CONFIG_DIRECTORIES_MAX 64
+#define CONFIG_SHARDS_MAX      1024 /* over all directories */
+#define CONFIG_LANES_MAX       64
+
+enum direct_io { DIRECT_IO_AUTO, DIRECT_IO_ON, DIRECT_IO_OFF };
+
+struct config {
+    char *source; /* the file it came from, or NULL: defaults only */
+
+    struct {
+        char **directories; /* one per device; default: one, see paths.h */
+        uint32_t directory_count;
+        uint32_t
+            shards_per_directory; /* RocksDB databases in each; fixed once the directory is made */
+    } data;
+
+    struct {
+        uint32_t count;             /* worker threads; at most the number of shards */
+        uint32_t readers_per_lane;  /* threads that read from SSD */
+        uint64_t request_bytes;     /* memory for requests under way, all lanes together */
+        uint64_t write_queue_bytes; /* memory for rows on their way to SSD, all lanes together */
+    } lanes;
+
+    struct {
+        struct tier_spec tiers[TIERS_MAX]; /* fastest first; the first is DRAM */
+        uint32_t tier_count;
+    } cache;
+
+    struct {
+        uint64_t memtable_bytes;       /* write buffers, all shards together */
+        uint64_t metadata_cache_bytes; /* index and filter blocks, all shards together */
+        uint32_t background_threads;   /* flush and compaction, all shards together */
+        uint32_t bloom_bits_per_key;
+        uint32_t compaction_parallel; /* shards that may compact at the same time */
+        enum direct_io direct_io;
+        char
+            *options; /* RocksDB's own option string, set last, for what has no key here; or NULL */
+    } rocksdb;
+
+    struct {
+        char *path;
+        uint32_t mode;                  /* of the socket file, octal in YAML: 0660 */
+        uint64_t max_arena_bytes;       /* shared memory one client may ask for */
+        uint64_t max_total_arena_bytes; /* shared memory of all clients together */
+        uint32_t max_sessions;
+        uint32_t max_batch_rows; /* ids in one request */
+    } socket;
+
+    struct {
+        enum log_level level;
+    } log;
+};
+
+/* Reads @path, or takes the defaults if @path is NULL. Checks all that can be told from the text
+ * alone: keys, types, ranges, names, sums against the machine's memory, lanes against shards. */
+MUST_CHECK enum embtier_err config_load(const char *path, struct config **ret_config,
+                                        struct err_msg *msg);
+/* Checks what the text names outside itself: directories exist and are writable, tier paths are on
+ * a file system that can hold the tier, NUMA nodes exist, the socket's directory is writable.
+ * Creates nothing but the default data and socket directories when the config does not name its
+ * own. */
+MUST_CHECK enum embtier_err config_check_machine(const struct config *config, struct err_msg *msg);
+void config_free(struct config *config);
+DEFINE_CLEANUP(struct config, config_free)
+
+/* One line per key: "key <TAB> type <TAB> default <TAB> what it is", for --help-config and the man
+ * page. */
+void config_print_keys(FILE *out);
+
+/* "192GiB", "4096", "1.5MiB" and such; units B KiB MiB GiB TiB (powers of 1024) and kB MB GB TB
+ * (powers of 1000). */
+MUST_CHECK enum embtier_err parse_bytes(const char *text, uint64_t *ret_bytes);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier_err.h: every error of embtier, one number each, the same in C, on the wire and in Python.
+ *
+ * Installed beside embtier.h. Numbers are never changed or used again; new ones are added at the
+ * end. A miss is a result, not an error. */
+#ifndef EMBTIER_ERR_H
+#define EMBTIER_ERR_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(name, number, what it means to a user) */
+#define EMBTIER_ERR_TABLE(X)                                                                       \
+    X(OK, 0, "no error")                                                                           \
+    X(NO_MEMORY, 1, "out of memory")                                                               \
+    X(INVALID, 2, "invalid argument")                                                              \
+    X(IO, 3, "input/output error")                                                                 \
+    X(NO_SPACE, 4, "no space left on device")                                                      \
+    X(CORRUPT, 5, "stored data is damaged")                                                        \
+    X(NOT_FOUND, 6, "not found")                                                                   \
+    X(EXISTS, 7, "already exists")                                                                 \
+    X(NO_TABLE, 8, "no such table")                                                                \
+    X(ID_RANGE, 9, "row id out of range")                                                          \
+    X(OFFSET_RANGE, 10, "offset past the end of the arena")                                        \
+    X(TOO_LARGE, 11, "over a limit")                                                               \
+    X(BUSY, 12, "busy, try again")                                                                 \
+    X(TIMEOUT, 13, "timed out")                                                                    \
+    X(DISCONNECTED, 14, "connection to the server lost")                                           \
+    X(UNREACHABLE, 15, "server not reachable")                                                     \
+    X(PERMISSION, 16, "permission denied")                                                         \
+    X(PROTOCOL, 17, "protocol violation")                                                          \
+    X(VERSION, 18, "version not supported")                                                        \
+    X(CONFIG, 19, "configuration mistake")                                                         \
+    X(LOCKED, 20, "in use by another process")                                                     \
+    X(MISMATCH, 21, "does not match what is stored")                                               \
+    X(SHUTDOWN, 22, "server is shutting down")                                                     \
+    X(UNSUPPORTED, 23, "not supported here")                                                       \
+    X(DROPPED, 24, "table was dropped")                                                            \
+    X(INTERNAL, 25, "internal error")                                                              \
+    X(ARENA_FULL, 26, "shared arena too small")                                                    \
+    X(AGAIN, 27, "not done yet")
+
+enum embtier_err {
+#define X(name, number, text) EMBTIER_##name = number,
+    EMBTIER_ERR_TABLE(X)
+#undef X
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The one process-wide setting: which lines are wanted. Set once at start, read from any thread. */
+static atomic_int log_threshold = LOG_LEVEL_INFO;
+
+static const char *const level_names[] = { "error", "warn", "info", "debug" };
+
+void log_set_level(enum log_level level)
+{
+    atomic_store_explicit(&log_threshold, (int)level, memory_order_relaxed);
+}
+
+int log_level_parse(const char *word, enum log_level *ret_level)
+{
+    for (size_t i = 0; i < ARRAY_LEN(level_names); i++) {
+        if (strcmp(word, level_names[i]) == 0) {
+            *ret_level = (enum log_level)i;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+const char *log_quote(struct log_quoted *buffer, const char *value)
+{
+    char *out = buffer->text;
+    const char *const end = buffer->text + sizeof(buffer->text) - 3;
+
+    *out++ = '"';
+    for (const unsigned char *in = (const unsigned char *)value; *in && out < end; in++) {
+        if (*in == '"' || *in == '\\') {
+            *out++ = '\\';
+            *out++ = (char)*in;
+        } else if (*in < 0x20 || *in == 0x7f) {
+            *out++ = '?'; /* a control character must not forge a second line */
+        } else {
+            *out++ = (char)*in;
+        }
+    }
+    *out++ = '"';
+    *out = '\0';
+    return buffer->text;
+}
+
+void log_line(enum log_level level, const char *message, const char *pairs, ...)
+{
+    char line[4096];
+    struct timespec now;
+    struct tm utc;
+    size_t used;
+    va_list args;
+
+    if ((int)level > atomic_load_explicit(&log_threshold, memory_order_relaxed))
+        return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    used = strftime(line, sizeof(line), "ts=%Y-%m-%dT%H:%M:%S", &utc);
+    used += (size_t)snprintf(line + used, sizeof(line) - used, ".%03ldZ level=%s msg=\"%s\" ",
+                             now.tv_nsec / 1000000, level_names[level], message);
+    va_start(args, pairs);
+    vsnprintf(line + used, sizeof(line) - used - 1, pairs, args);
+    va_end(args);
+    used = strlen(line);
+    while (used > 0 && (line[used - 1] == ' ' || line[used - 1] == '\n'))
+        used--;
+    line[used++] = '\n';
+    /* One write per line: lines of several threads do not mix. Nothing can be done about a failure
+     * here. */
+    if (write(STDERR_FILENO, line, used) < 0)
+        return;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* macros.h: the few language helpers the whole tree uses. */
+#ifndef EMBTIER_BASE_MACROS_H
+#define EMBTIER_BASE_MACROS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MUST_CHECK        __attribute__((warn_unused_result))
+#define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
+#define LIKELY(x)         __builtin_expect(!!(x), 1)
+#define UNLIKELY(x)       __builtin_expect(!!(x), 0)
+#define ARRAY_LEN(a)      (sizeof(a) / sizeof((a)[0]))
+#define CACHE_LINE        64
+
+/* Runs @fn(&variable) when the variable goes out of scope. @fn accepts a pointer to NULL. */
+#define _cleanup_(fn) __attribute__((cleanup(fn)))
+
+/* Defines free-pointer helper `fn##p` for _cleanup_ from `void fn(type *)`. */
+#define DEFINE_CLEANUP(type, fn)                                                                   \
+    static inline void fn##p(type **p)                                                             \
+    {                                                                                              \
+        if (*p)                                                                                    \
+            fn(*p);                                                                                \
+    }
+
+/* Moves ownership out of a _cleanup_ variable. */
+#define TAKE(p)                                                                                    \
+    ({                                                                                             \
+        __typeof__(p) _taken = (p);                                                                \
+        (p) = NULL;                                                                                \
+        _taken;                                                                                    \
+    })
+
+/* Returns the error of a call to the caller. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        enum embtier_err _try_err = (call);                                                        \
+        if (UNLIKELY(_try_err != EMBTIER_OK))                                                      \
+            return _try_err;                                                                       \
+    } while (0)
+
+#define MIN(a, b)                                                                                  \
+    ({                                                                                             \
+        __typeof__(a) _a = (a);                                                                    \
+        __typeof__(b) _b = (b);                                                                    \
+        _a < _b ? _a : _b;                                                                         \
+    })
+#define MAX(a, b)                                                                                  \
+    ({                                                                                             \
+        __typeof__(a) _a = (a);                                                                    \
+        __typeof__(b) _b = (b);                                                                    \
+        _a > _b ? _a : _b;                                                                         \
+    })
+
+/* The struct that holds @member at @ptr. */
+#define CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+/* @align is a power of two. */
+static inline uint64_t align_up(uint64_t value, uint64_t align)
+{
+    return (value + align - 1) & ~(align - 1);
+}
+
+static inline uint64_t div_round_up(uint64_t value, uint64_t by)
+{
+    return (value + by - 1) / by;
+}
+
+void freep(void *p);  /* for _cleanup_(freep) char *s */
+void closep(int *fd); /* for _cleanup_(closep) int fd = -1 */
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/table_spec.h"
+
+#include <math.h>
+#include <string.h>
+
+struct word {
+    int number;
+    const char *text;
+};
+
+static const struct word dtype_words[] = {
+#define X(name, number, word, bytes) { number, word },
+    EMBTIER_DTYPE_TABLE(X)
+#undef X
+};
+
+static const struct word optimizer_words[] = {
+#define X(name, number, word, state, text) { number, word },
+    EMBTIER_OPTIMIZER_TABLE(X)
+#undef X
+};
+
+static const struct word init_words[] = {
+#define X(name, number, word, first, second, text) { number, word },
+    EMBTIER_INIT_TABLE(X)
+#undef X
+};
+
+static int word_parse(const struct word *words, size_t count, const char *text)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(words[i].text, text) == 0)
+            return words[i].number;
+    return -1;
+}
+
+static const char *word_text(const struct word *words, size_t count, int number)
+{
+    for (size_t i = 0; i < count; i++)
+        if (words[i].number == number)
+            return words[i].text;
+    return NULL;
+}
+
+int dtype_parse(const char *word)
+{
+    return word_parse(dtype_words, ARRAY_LEN(dtype_words), word);
+}
+
+int optimizer_parse(const char *word)
+{
+    return word_parse(optimizer_words, ARRAY_LEN(optimizer_words), word);
+}
+
+int init_parse(const char *word)
+{
+    return word_parse(init_words, ARRAY_LEN(init_words), word);
+}
+
+const char *dtype_word(int dtype)
+{
+    return word_text(dtype_words, ARRAY_LEN(dtype_words), dtype);
+}
+
+const char *optimizer_word(int optimizer)
+{
+    return word_text(optimizer_words, ARRAY_LEN(optimizer_words), optimizer);
+}
+
+const char *init_word(int init)
+{
+    return word_text(init_words, ARRAY_LEN(init_words), init);
+}
+
+const char *init_param_name(int init, unsigned index)
+{
+    switch (init) {
+#define X(name, number, word, first, second, text)                                                 \
+    case number:                                                                                   \
+        return index == 0 ? first : second;
+        EMBTIER_INIT_TABLE(X)
+#undef X
+    }
+    return "";
+}
+
+uint32_t dtype_bytes(enum embtier_dtype dtype)
+{
+    switch (dtype) {
+#define X(name, number, word, bytes)                                                               \
+    case number:                                                                                   \
+        return bytes;
+        EMBTIER_DTYPE_TABLE(X)
+#undef X
+    }
+    return 0;
+}
+
+uint32_t table_spec_weight_bytes(const struct table_spec *spec)
+{
+    return spec->dim * dtype_bytes(spec->dtype);
+}
+
+uint32_t table_spec_state_bytes(const struct table_spec *spec)
+{
+    const uint32_t dim = spec->dim;
+
+    (void)dim;
+    switch (spec->optimizer) {
+#define X(name, number, word, state, text)                                                         \
+    case number:                                                                                   \
+        return (uint32_t)sizeof(float) * (state);
+        EMBTIER_OPTIMIZER_TABLE(X)
+#undef X
+    }
+    return 0;
+}
+
+static bool name_is_valid(const char *name)
+{
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    const size_t len = strnlen(name, EMBTIER_TABLE_NAME_MAX + 1);
+
+    return len > 0 && len <= EMBTIER_TABLE_NAME_MAX && name[0] != '.' && name[0] != '-' &&
+           strspn(name, allowed) == len;
+}
+
+static enum embtier_err init_check(const struct table_spec *spec, struct err_msg *msg)
+{
+    if (!init_word(spec->init))
+        return err_set(msg, EMBTIER_INVALID, "init %d is not known", (int)spec->init);
+    for (unsigned i = 0; i < 2; i++) {
+        const char *name = init_param_name(spec->init, i);
+
+        if (name[0] != '\0' && !isfinite(spec->init_params[i]))
+            return err_set(msg, EMBTIER_INVALID, "init %s: %s must be a finite number",
+                           init_word(spec->init), name);
+    }
+    if (spec->init == EMBTIER_INIT_UNIFORM && !(spec->init_params[0] <= spec->init_params[1]))
+        return err_set(msg, EMBTIER_INVALID, "init uniform: low %g is above high %g",
+                       spec->init_params[0], spec->init_params[1]);
+    if (spec->init == EMBTIER_INIT_NORMAL && spec->init_params[1] < 0)
+        return err_set(msg, EMBTIER_INVALID, "init normal: stddev %g is negative",
+                       spec->init_params[1]);
+    return EMBTIER_OK;
+}
+
+enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg *msg)
+{
+    if (!name_is_valid(spec->name))
+        return err_set(
+            msg, EMBTIER_INVALID,
+            "table name must be 1 to %d of A-Z a-z 0-9 _ . - and start with neither . nor -",
+            EMBTIER_TABLE_NAME_MAX);
+    if (spec->dim < 1 || spec->dim > EMBTIER_DIM_MAX)
+        return err_set(msg, EMBTIER_INVALID, "dim %u is out of range, allowed: 1 to %d", spec->dim,
+                       EMBTIER_DIM_MAX);
+    if (!dtype_word(spec->dtype))
+        return err_set(msg, EMBTIER_INVALID, "dtype %d is not known", (int)spec->dtype);
+    if (!optimizer_word(spec->optimizer))
+        return err_set(msg, EMBTIER_INVALID, "optimizer %d is not known", (int)spec->optimizer);
+    if (spec->eager && spec->rows == EMBTIER_UNBOUNDED)
+        return err_set(msg, EMBTIER_INVALID, "an unbounded table cannot be initialised eagerly");
+    return init_check(spec, msg);
+}

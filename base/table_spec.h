@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* table_spec.h: what a table is, as the user wrote it, and the row layout that follows from it.
+ * Pure values, copied freely. */
+#ifndef EMBTIER_BASE_TABLE_SPEC_H
+#define EMBTIER_BASE_TABLE_SPEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/embtier_types.h"
+#include "base/err.h"
+
+struct table_spec {
+    char name[EMBTIER_TABLE_NAME_MAX + 1]; /* [A-Za-z0-9_.-]+, does not start with '.' or '-' */
+    uint64_t rows;                         /* EMBTIER_UNBOUNDED: every 64-bit id is a row */
+    uint32_t dim;                          /* 1 … EMBTIER_DIM_MAX */
+    enum embtier_dtype dtype;
+    enum embtier_optimizer optimizer; /* decides the bytes of state kept behind the weights */
+    enum embtier_init init;
+    double init_params[2]; /* see EMBTIER_INIT_TABLE; finite; unused ones are 0 */
+    uint64_t seed;
+    bool eager;            /* all rows are written when the table is created; needs a row count */
+    uint32_t init_version; /* of the generator, kernels/init_rows.h; 0: the newest */
+};
+
+/* Fails with EMBTIER_INVALID and a one-line reason that names the field and what is allowed. */
+MUST_CHECK enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg *msg);
+
+uint32_t table_spec_weight_bytes(const struct table_spec *spec);
+uint32_t table_spec_state_bytes(const struct table_spec *spec);
+
+/* Words to numbers and back; -1 and NULL for what is none of ours. */
+int dtype_parse(const char *word);
+int optimizer_parse(const char *word);
+int init_parse(const char *word);
+const char *dtype_word(int dtype);
+const char *optimizer_word(int optimizer);
+const char *init_word(int init);
+/* Name of parameter 0 or 1 of a distribution, "" if it has none. */
+const char *init_param_name(int init, unsigned index);
+uint32_t dtype_bytes(enum embtier_dtype dtype);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* catalog.h: which tables there are, kept in catalog.json of the first data directory.
+ *
+ * Every change writes the whole file beside the old one, fsyncs it, renames it and fsyncs the
+ * directory: after a crash there is the old or the new catalog. Table ids count up and are never
+ * used again, so a row left behind by a table can never be taken for another's. Thread: the control
+ * thread only. */
+#ifndef EMBTIER_STORE_CATALOG_H
+#define EMBTIER_STORE_CATALOG_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/table_spec.h"
+
+struct catalog;
+
+enum catalog_state {
+    CATALOG_CREATING, /* eager rows are being written; a start finds it so after a crash and drops
+                         it */
+    CATALOG_LIVE,
+    CATALOG_DROPPING, /* a start finds it so after a crash and drops it again */
+};
+
+struct catalog_table {
+    uint32_t table_id;
+    enum catalog_state state;
+    struct table_spec spec;
+};
+
+MUST_CHECK enum embtier_err catalog_open(const char *directory, struct catalog **ret_catalog,
+                                         struct err_msg *msg);
+void catalog_free(struct catalog *catalog);
+DEFINE_CLEANUP(struct catalog, catalog_free)
+
+uint32_t catalog_count(const struct catalog *catalog);
+/* @index 0 … count - 1, in order of table id; borrowed until the next change. */
+const struct catalog_table *catalog_at(const struct catalog *catalog, uint32_t index);
+/* NULL when there is none. A table in state DROPPING has given its name away. */
+const struct catalog_table *catalog_find(const struct catalog *catalog, const char *name);
+
+/* EXISTS when a table in state CREATING or LIVE has the name. */
+MUST_CHECK enum embtier_err catalog_add(struct catalog *catalog, const struct table_spec *spec,
+                                        enum catalog_state state, uint32_t *ret_table_id,
+                                        struct err_msg *msg);
+MUST_CHECK enum embtier_err catalog_set_state(struct catalog *catalog, uint32_t table_id,
+                                              enum catalog_state state, struct err_msg *msg);
+MUST_CHECK enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id,
+                                           struct err_msg *msg);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store.h: rows on SSD, in RocksDB shards spread over the data directories.
+ *
+ * On disk, in each data directory:
+ *   embtier.json          which store this directory belongs to, its place in it, shards, hash key,
+ * format version LOCK                  held while a daemon has the store open catalog.json the
+ * tables (first directory only; see catalog.h) shard-0007/replay/    RocksDB without a log, for
+ * tables of durability `replay`. Shards are numbered over all directories; `logged/` will lie
+ * beside it for the other durability modes A key is table id, then row id, both big-endian: 12
+ * bytes under RocksDB's bytewise comparator, so that `ldb` and `sst_dump` work. A value is struct
+ * stored_row_head, then weights, then optimizer state (row_format.h).
+ *
+ * Everything here blocks: it is called by reader and writer threads, never by a lane. Thread: any,
+ * at the same time. RocksDB's errors become embtier's in one place (rocksdb_err.c). */
+#ifndef EMBTIER_STORE_STORE_H
+#define EMBTIER_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/config.h"
+#include "base/err.h"
+#include "base/row_hash.h"
+
+struct store;
+
+struct store_opts {
+    const struct config
+        *config; /* borrowed until store_open() returns: data.*, rocksdb.*, lanes.count */
+};
+
+/* Opens, or makes if the directories are empty, the whole store. Refuses: directories of different
+ * stores, in another number of shards or directories than when they were made (MISMATCH), held by
+ * another process (LOCKED), of a newer format (VERSION), with a file missing or cut short (CORRUPT;
+ * the message names it). */
+MUST_CHECK enum embtier_err store_open(const struct store_opts *opts, struct store **ret_store,
+                                       struct err_msg *msg);
+/* Flushes the write buffers first. Reports the first failure; the store is closed all the same. */
+enum embtier_err store_close(struct store *store, struct err_msg *msg);
+DEFINE_CLEANUP(struct store, store_close)
+
+uint32_t store_shard_count(const struct store *store);
+const struct row_hasher *store_hasher(const struct store *store);
+const char *store_first_directory(const struct store *store);
+
+/* One row on its way to or from SSD. */
+struct store_row {
+    uint32_t table_id;
+    uint32_t weight_bytes; /* as the table says; a stored row of other lengths is CORRUPT */
+    uint32_t state_bytes;
+    uint64_t id;
+    void *bytes;          /* weights, then state; of the caller */
+    bool found;           /* set by store_read() */
+    enum embtier_err err; /* set by store_read(): a row's own failure */
+};
+
+/* Reads @count rows of one shard, sorted by (table_id, id), distinct. Rows that were never written
+ * are not found, which is no error. Returns the worst of the rows' errors; good rows are good all
+ * the same. */
+MUST_CHECK enum embtier_err store_read(struct store *store, uint32_t shard, struct store_row *rows,
+                                       uint32_t count, struct err_msg *msg);
+
+/* Writes @count rows of one shard, all or none, without waiting when RocksDB would: BUSY then, and
+ * the caller tries again. Safe from a crash after store_flush(). */
+MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t shard,
+                                        const struct store_row *rows, uint32_t count,
+                                        struct err_msg *msg);
+
+/* Writes the shard's write buffers out and waits. */
+MUST_CHECK enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg *msg);
+
+/* Removes all rows of a table from all shards: range delete, flush, compaction of the range.
+ * Blocks; calls
+ * @progress(context, done, total) per shard. No one reads or writes the table meanwhile. */
+MUST_CHECK enum embtier_err store_drop_table(struct store *store, uint32_t table_id,
+                                             void (*progress)(void *, uint32_t, uint32_t),
+                                             void *context, struct err_msg *msg);
+
+/* Tells the compaction scheduler how busy the lanes are; compaction is put off while @busy, until
+ * RocksDB's own limits come near. Any thread, cheap. */
+void store_set_busy(struct store *store, bool busy);
+
+struct store_stats {
+    uint64_t flush_bytes;      /* written by flushes */
+    uint64_t compaction_bytes; /* written by compactions */
+    uint64_t read_bytes;       /* by reads of rows, from SST files */
+    uint64_t rows_read;
+    uint64_t rows_absent; /* asked for, never written */
+    uint64_t rows_written;
+    uint64_t row_bytes_written; /* handed to RocksDB, keys and heads included */
+    uint64_t stored_bytes;      /* live SST files */
+    uint64_t memtable_bytes;
+    uint64_t metadata_cache_bytes;
+    uint64_t pending_compaction_bytes;
+    uint64_t compactions_run;
+    uint32_t shards_compacting;
+    uint32_t shards_compacting_peak;
+    bool direct_io;
+};
+void store_stats(struct store *store, struct store_stats *ret_stats);
+
+#endif

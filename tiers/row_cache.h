@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* row_cache.h: the rows of one lane in DRAM and slower memory, each in one tier only (MTrainS,
+ * section 5: exclusive hierarchy of row granularity).
+ *
+ * Shape. The first tier's arena is cut in two: the index grows from its front, slabs fill the rest;
+ * the other tiers are all slabs. The index is an array of 15-way sets, five cache lines each: one
+ * line of tags and ages, four of entries (id, slot, table, pins, flags); a row lives in one of two
+ * sets. A slab is 2 MiB of slots of one class of row lengths; each slot knows its entry. A hit
+ * touches the tag line, one entry line and the row.
+ *
+ * Rows leave a tier by age: the oldest of a group of neighbouring slots of the same class goes one
+ * tier down, from the last tier it leaves the cache, through @evict first if it is dirty. Slabs
+ * move to the class whose evicted rows were youngest. A full set evicts within itself; a row for
+ * which no place can be had is simply not cached, and the caller is told.
+ *
+ * Thread: the owning lane only. Memory: all of it, index and slot tables included, lies inside the
+ * arenas; nothing is allocated after row_cache_new(). Metadata: at most 32 bytes per cached row. */
+#ifndef EMBTIER_TIERS_ROW_CACHE_H
+#define EMBTIER_TIERS_ROW_CACHE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/tier_spec.h"
+
+struct arena;
+struct row_cache;
+
+/* A lane's cache knows tables by a small number that the daemon gives out; it may be used again
+ * once row_cache_purge_table() is done with it. */
+#define ROW_CACHE_TABLES_MAX 65535
+#define ROW_CACHE_PINS_MAX   255
+
+/* One id of a request, as it travels through a lane. */
+struct row_ref {
+    uint64_t hash;     /* row_hash() of (table id, row id) */
+    uint64_t id;       /* row id */
+    uint32_t position; /* the row's place in the caller's array of rows */
+    uint32_t link;     /* the lane's, for chaining; the cache leaves it alone */
+};
+_Static_assert(sizeof(struct row_ref) == 24, "three of these per 72 bytes, written once per id");
+
+struct row_cache_opts {
+    struct arena *const
+        *arenas; /* borrowed for the cache's life; fastest first; the first is ordinary memory */
+    uint32_t arena_count;
+    uint32_t arena_first_slab[TIERS_MAX]; /* this cache's part of each arena, in slabs of
+                                             ARENA_SLAB_BYTES */
+    uint32_t arena_slab_count[TIERS_MAX]; /* tier 0 needs 2 or more */
+
+    /* Takes over a dirty row that leaves the cache: copies its @bytes and writes them to SSD in
+     * time. May refuse (false: the queue is full); the row then stays and another one leaves.
+     * Called from inside the operations below; must not call back into the cache. */
+    bool (*evict)(void *context, uint16_t table, uint64_t hash, uint64_t id, const void *row,
+                  uint32_t bytes);
+    void *context;
+};
+
+struct row_cache_tier_stats {
+    uint64_t capacity_bytes; /* slabs, or for tier 0 slabs and index */
+    uint64_t used_bytes;     /* of rows, not rounded */
+    uint64_t rows;
+    uint64_t dirty_rows;
+    uint64_t hits;       /* rows read or written where they lay */
+    uint64_t demotions;  /* rows moved from here to the next tier */
+    uint64_t promotions; /* rows moved from here to tier 0 */
+    uint64_t evicted_clean;
+    uint64_t evicted_dirty;
+};
+
+struct row_cache_stats {
+    struct row_cache_tier_stats tiers[TIERS_MAX];
+    uint64_t misses;
+    uint64_t not_cached; /* rows for which no place could be had */
+    uint64_t index_bytes;
+    uint64_t slab_moves; /* slabs that went from one class to another */
+    uint64_t pinned_rows;
+};
+
+MUST_CHECK enum embtier_err row_cache_new(const struct row_cache_opts *opts,
+                                          struct row_cache **ret_cache, struct err_msg *msg);
+void row_cache_free(struct row_cache *cache);
+DEFINE_CLEANUP(struct row_cache, row_cache_free)
+
+/* Makes table number @table known: rows of @row_bytes (weights and state together, 1 to 102,400),
+ * the first
+ * @weight_bytes of which GET reads and SET writes. May enlarge the index, a little at a time, by
+ * the work of later calls. Fails with NO_SPACE if tier 0 cannot hold a single row of it. */
+MUST_CHECK enum embtier_err row_cache_add_table(struct row_cache *cache, uint16_t table,
+                                                uint32_t row_bytes, uint32_t weight_bytes);
+
+/* Forgets rows of @table, dirty or not, @step sets of the index further per call; true when all are
+ * gone and the number is free. No request of the table is under way. */
+bool row_cache_purge_table(struct row_cache *cache, uint16_t table, uint32_t step);
+
+/* Copies the weights of the rows of @table that are cached to @dest + position * @stride, and moves
+ * them to tier 0. Indexes (into @refs) of those that are not are written to @ret_missed, ascending;
+ * returns how many. */
+MUST_CHECK uint32_t row_cache_get(struct row_cache *cache, uint16_t table,
+                                  const struct row_ref *refs, uint32_t count, void *dest,
+                                  uint64_t stride, uint32_t *ret_missed);
+
+/* Overwrites the weights of the rows of @table that are cached from @src + position * @stride,
+ * keeps their state, marks them dirty, moves them to tier 0. Misses as in row_cache_get(). The same
+ * id twice: the last one wins. */
+MUST_CHECK uint32_t row_cache_set(struct row_cache *cache, uint16_t table,
+                                  const struct row_ref *refs, uint32_t count, const void *src,
+                                  uint64_t stride, uint32_t *ret_missed);
+
+/* Puts whole rows that are not cached into tier 0, row i from @rows[i]; bit i of @dirty (may be
+ * NULL: all clean) says whether SSD lacks this value. Makes room by eviction. Indexes of rows for
+ * which no place could be had go to
+ * @ret_refused, ascending; returns how many. Ids are distinct. */
+MUST_CHECK uint32_t row_cache_insert(struct row_cache *cache, uint16_t table,
+                                     const struct row_ref *refs, uint32_t count,
+                                     const void *const *rows, const uint64_t *dirty,
+                                     uint32_t *ret_refused);
+
+/* Pins the rows that are cached: they stay in the cache, in whatever tier, until unpinned as often.
+ * Pins count to ROW_CACHE_PINS_MAX. Bit i of @ret_pinned says whether row i was. */
+void row_cache_pin(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
+                   uint32_t count, uint64_t *ret_pinned);
+void row_cache_unpin(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
+                     uint32_t count);
+
+/* Hands dirty rows to @evict, which then are clean, until it refuses, @most_rows are handed over or
+ * the whole index has been seen. @cursor starts at 0 and is kept by the caller. Returns the number
+ * handed over; *@ret_done is set when no row that was dirty when the cursor was 0 still is. */
+uint32_t row_cache_write_back(struct row_cache *cache, uint64_t *cursor, uint32_t most_rows,
+                              bool *ret_done);
+
+void row_cache_stats(const struct row_cache *cache, struct row_cache_stats *ret_stats);
+
+/* Walks everything and checks that it holds together: each row in one tier, entries and slots in
+ * agreement, counts right. For tests and debug builds; slow. Returns NULL, or what is wrong. */
+const char *row_cache_validate(const struct row_cache *cache);
+
+#endif
