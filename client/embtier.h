@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier.h: libembtier, the C client of the embedding server embtierd.
+ *
+ *   struct embtier *server;
+ *   struct embtier_table *users;
+ *   struct embtier_batch *batch;
+ *   embtier_connect(NULL, &server);
+ *   embtier_table_open(server, "users", &users);
+ *   embtier_batch_new(server, (struct embtier_part[]){ { users, 2 } }, 1, &batch);
+ *   embtier_batch_ids(batch, 0)[0] = 7;
+ *   embtier_batch_ids(batch, 0)[1] = 9;
+ *   embtier_get(batch);
+ *   const float *rows = embtier_batch_rows(batch, 0);   // 2 x dim numbers
+ *
+ * Shapes. A batch is any number of parts, each one table and any number of row ids; a table may
+ * stand in several parts. Ids are unsigned 64-bit. Rows of a part lie one after another, dim
+ * numbers of the table's dtype each, in the order of the ids. Ids and rows lie in memory shared
+ * with the server: the library copies neither.
+ *
+ * Order. Requests of one connection that touch the same row take effect in the order they were
+ * submitted. A row is read and written whole; a batch is not atomic over rows; a batch that is
+ * refused (any error but IO, NO_SPACE, CORRUPT and DISCONNECTED) changed nothing. The same id twice
+ * in a SET: the last one wins.
+ *
+ * Errors. Functions return enum embtier_err (embtier_err.h); embtier_message() has the details of
+ * the last failure on a connection. Outputs are untouched on failure.
+ *
+ * Threads. A connection and everything made from it is used by one thread at a time; different
+ * connections are independent. Connections do not survive fork().
+ *
+ * Lifetimes. Tables and batches end with their connection at the latest; embtier_disconnect() frees
+ * them all. Pointers into a batch are good until embtier_batch_free() or embtier_disconnect(), also
+ * after the server is gone. */
+#ifndef EMBTIER_H
+#define EMBTIER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "embtier_err.h"
+#include "embtier_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef EMBTIER_PUBLIC
+#define EMBTIER_PUBLIC __attribute__((visibility("default")))
+#endif
+#define EMBTIER_MUST_CHECK __attribute__((warn_unused_result))
+
+struct embtier;
+struct embtier_table;
+struct embtier_batch;
+
+/* ---- Errors ---- */
+
+EMBTIER_PUBLIC const char *embtier_err_name(enum embtier_err err); /* "NO_TABLE" */
+EMBTIER_PUBLIC const char *embtier_err_text(enum embtier_err err); /* "no such table" */
+/* One line about the last failed call on @server, until the next one; with NULL: of the last
+ * embtier_connect() of this thread. Never NULL. */
+EMBTIER_PUBLIC const char *embtier_message(const struct embtier *server);
+EMBTIER_PUBLIC const char *embtier_version(void); /* "0.1.0" */
+
+/* ---- Connection ---- */
+
+struct embtier_connect_options {
+    size_t struct_bytes;     /* sizeof(struct embtier_connect_options): set by
+                                EMBTIER_CONNECT_OPTIONS_INIT */
+    const char *socket_path; /* NULL: $EMBTIER_SOCKET, else the server's default */
+    uint64_t arena_bytes;    /* shared memory for ids and rows; 0: control messages only */
+    uint32_t max_in_flight;  /* requests submitted and not done; 1 … 1024 */
+    uint32_t timeout_ms;     /* for connecting and for control messages; 0: wait for ever */
+    const char *client_name; /* for the server's log; NULL: "libembtier" */
+};
+#define EMBTIER_CONNECT_OPTIONS_INIT                                                               \
+    {                                                                                              \
+        sizeof(struct embtier_connect_options), NULL, 64 << 20, 64, 10000, NULL                    \
+    }
+
+/* NULL: EMBTIER_CONNECT_OPTIONS_INIT. UNREACHABLE when no server listens. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_connect(const struct embtier_connect_options *options, struct embtier **ret_server);
+/* Requests in flight are abandoned: a SET among them may or may not happen. NULL is allowed. */
+EMBTIER_PUBLIC void embtier_disconnect(struct embtier *server);
+/* Makes a new session with the same options after DISCONNECTED. Tables opened before are opened
+ * again by name; batches keep their ids and rows and can be submitted again. Requests that were in
+ * flight have failed. MISMATCH when a table has come back with another dim or dtype. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_reconnect(struct embtier *server);
+
+/* ---- Tables ---- */
+
+struct embtier_table_options {
+    size_t struct_bytes; /* set by EMBTIER_TABLE_OPTIONS_INIT */
+    const char *name;
+    uint64_t rows; /* or EMBTIER_UNBOUNDED */
+    uint32_t dim;
+    enum embtier_dtype dtype;
+    enum embtier_optimizer optimizer;
+    enum embtier_init init;
+    double init_first; /* see EMBTIER_INIT_TABLE */
+    double init_second;
+    uint64_t seed;
+    int eager;         /* nonzero: write every row now */
+    int if_not_exists; /* nonzero: an existing table of the same options is fine */
+    /* Called now and then while a long creation or drop goes on; may be NULL. */
+    void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit);
+    void *progress_context;
+};
+#define EMBTIER_TABLE_OPTIONS_INIT                                                                 \
+    {                                                                                              \
+        sizeof(struct embtier_table_options), NULL, EMBTIER_UNBOUNDED, 0, EMBTIER_DTYPE_F32,       \
+            EMBTIER_OPTIMIZER_NONE, EMBTIER_INIT_ZEROS, 0, 0, 0, 0, 0, NULL, NULL                  \
+    }
+
+/* A table's description; strings are borrowed from the handle or list it came from. */
+struct embtier_table_info {
+    const char *name;
+    uint32_t table_id;
+    uint64_t rows;
+    uint32_t dim;
+    enum embtier_dtype dtype;
+    enum embtier_optimizer optimizer;
+    enum embtier_init init;
+    double init_first;
+    double init_second;
+    uint64_t seed;
+    int eager;
+    uint32_t weight_bytes; /* of one row in a batch */
+    uint32_t state_bytes;  /* of one row's optimizer state, kept by the server */
+    const char *state;     /* "creating", "live", "dropping" */
+};
+
+/* EXISTS, INVALID (with the reason in the message). */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_table_create(struct embtier *server, const struct embtier_table_options *options,
+                     struct embtier_table **ret_table);
+/* NO_TABLE. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_table_open(struct embtier *server, const char *name, struct embtier_table **ret_table);
+/* The same, but MISMATCH unless the table has this @dim (0: any) and @dtype (0: any). */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_table_open_as(struct embtier *server, const char *name, uint32_t dim, int dtype,
+                      struct embtier_table **ret_table);
+/* Returns when all of the table's rows are gone. Requests to it that are under way end first or
+ * fail with DROPPED. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_table_drop(struct embtier *server, const char *name,
+                   void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),
+                   void *progress_context);
+EMBTIER_PUBLIC const struct embtier_table_info *
+embtier_table_info(const struct embtier_table *table);
+EMBTIER_PUBLIC void embtier_table_close(struct embtier_table *table); /* forgets the handle */
+
+struct embtier_table_list;
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_table_list(struct embtier *server, struct embtier_table_list **ret_list);
+EMBTIER_PUBLIC size_t embtier_table_list_count(const struct embtier_table_list *list);
+EMBTIER_PUBLIC const struct embtier_table_info *
+embtier_table_list_at(const struct embtier_table_list *list, size_t index);
+EMBTIER_PUBLIC void embtier_table_list_free(struct embtier_table_list *list);
+
+/* ---- Batches ---- */
+
+struct embtier_part {
+    struct embtier_table *table;
+    uint32_t count; /* ids */
+};
+
+/* Takes room for ids and rows out of the shared arena. ARENA_FULL (with the bytes needed and free
+ * in the message) when there is none; TOO_LARGE when the ids are more than the server takes in one
+ * request. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_batch_new(struct embtier *server, const struct embtier_part *parts, uint32_t part_count,
+                  struct embtier_batch **ret_batch);
+/* BUSY while the request is in flight; embtier_wait() first. NULL is allowed. */
+EMBTIER_PUBLIC enum embtier_err embtier_batch_free(struct embtier_batch *batch);
+/* Changes the number of ids of a part to at most what it was made with; not while in flight. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_batch_set_count(struct embtier_batch *batch, uint32_t part, uint32_t count);
+
+EMBTIER_PUBLIC uint32_t embtier_batch_part_count(const struct embtier_batch *batch);
+EMBTIER_PUBLIC uint32_t embtier_batch_count(const struct embtier_batch *batch, uint32_t part);
+/* Shared memory; ids aligned to 8 bytes, rows to 64. Not to be touched between submit and done. */
+EMBTIER_PUBLIC uint64_t *embtier_batch_ids(struct embtier_batch *batch, uint32_t part);
+EMBTIER_PUBLIC void *embtier_batch_rows(struct embtier_batch *batch, uint32_t part);
+/* Rows of the last finished request that were served from the server's cache. */
+EMBTIER_PUBLIC uint64_t embtier_batch_hit_rows(const struct embtier_batch *batch);
+
+/* ---- Requests ---- */
+
+enum embtier_op {
+    EMBTIER_GET = 1, /* fills the rows */
+    EMBTIER_SET = 2, /* stores the rows; optimizer state stays */
+};
+
+/* Submit and wait. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_get(struct embtier_batch *batch);
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_set(struct embtier_batch *batch);
+
+/* Starts a request and returns. BUSY when the batch, or max_in_flight others, are in flight. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_submit(struct embtier_batch *batch,
+                                                                  enum embtier_op op);
+/* The request's result, or AGAIN while it is in flight. Never waits. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_poll(struct embtier_batch *batch);
+/* Waits at most @timeout_ms (UINT32_MAX: for ever), TIMEOUT then, and the request goes on. A server
+ * that goes away ends it with DISCONNECTED within a second. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_wait(struct embtier_batch *batch,
+                                                                uint32_t timeout_ms);
+
+/* ---- Status ---- */
+
+struct embtier_metric {
+    const char *name;
+    const char *help;
+    int counter;       /* else a gauge */
+    const char *label; /* "" : none */
+    const char *label_value;
+    double value;
+};
+struct embtier_status;
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_status(struct embtier *server, struct embtier_status **ret_status);
+EMBTIER_PUBLIC const char *embtier_status_version(const struct embtier_status *status);
+EMBTIER_PUBLIC uint64_t embtier_status_uptime_ms(const struct embtier_status *status);
+EMBTIER_PUBLIC size_t embtier_status_count(const struct embtier_status *status);
+EMBTIER_PUBLIC const struct embtier_metric *embtier_status_at(const struct embtier_status *status,
+                                                              size_t index);
+EMBTIER_PUBLIC void embtier_status_free(struct embtier_status *status);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

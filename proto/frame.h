@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frame.h: control frames as they arrive byte by byte, and every check a control message passes.
+ *
+ * One encoding for the Unix socket and TCP. The reader holds one growing buffer up to
+ * FRAME_BYTES_MAX, so a client that sends a large length without bytes costs nothing. Thread: the
+ * owner's. */
+#ifndef EMBTIER_PROTO_FRAME_H
+#define EMBTIER_PROTO_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/table_spec.h"
+
+#define PROTOCOL_VERSION        1
+#define FRAME_HEADER_BYTES      4
+#define FRAME_BYTES_MAX         (UINT32_C(4) << 20)  /* server to client */
+#define FRAME_REQUEST_BYTES_MAX (UINT32_C(64) << 10) /* client to server */
+
+struct Embtier__Request;
+struct Embtier__Reply;
+struct Embtier__TableSpec;
+
+struct frame_reader {
+    uint8_t *bytes;
+    size_t used;
+    size_t capacity;
+    uint32_t limit; /* FRAME_BYTES_MAX or FRAME_REQUEST_BYTES_MAX */
+};
+
+void frame_reader_init(struct frame_reader *reader, uint32_t limit);
+void frame_reader_done(struct frame_reader *reader);
+
+/* Room for at least one more byte of the frame under way, to be filled by recv(); then
+ * frame_reader_added(). */
+MUST_CHECK enum embtier_err frame_reader_space(struct frame_reader *reader, uint8_t **ret_space,
+                                               size_t *ret_bytes);
+void frame_reader_added(struct frame_reader *reader, size_t bytes);
+
+/* The next whole frame's payload, borrowed until frame_reader_next_done(); AGAIN when more bytes
+ * are needed, PROTOCOL when the length is 0 or over the limit. */
+MUST_CHECK enum embtier_err frame_reader_next(struct frame_reader *reader,
+                                              const uint8_t **ret_payload, uint32_t *ret_bytes,
+                                              struct err_msg *msg);
+void frame_reader_next_done(struct frame_reader *reader);
+
+/* Encodes header and message into a malloced buffer. */
+MUST_CHECK enum embtier_err frame_encode_request(const struct Embtier__Request *request,
+                                                 uint8_t **ret_bytes, size_t *ret_count);
+MUST_CHECK enum embtier_err frame_encode_reply(const struct Embtier__Reply *reply,
+                                               uint8_t **ret_bytes, size_t *ret_count);
+
+/* Decode and check: known body, strings within their limits and free of NUL and control characters,
+ * enums in range, specs complete. The message is freed with embtier__request__free_unpacked(). */
+MUST_CHECK enum embtier_err frame_decode_request(const uint8_t *payload, uint32_t bytes,
+                                                 struct Embtier__Request **ret_request,
+                                                 struct err_msg *msg);
+MUST_CHECK enum embtier_err frame_decode_reply(const uint8_t *payload, uint32_t bytes,
+                                               struct Embtier__Reply **ret_reply,
+                                               struct err_msg *msg);
+
+/* Between the wire's spec and ours; from the wire it is checked by table_spec_check(). To the wire
+ * it borrows the name from @spec. */
+MUST_CHECK enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
+                                                 struct table_spec *ret_spec, struct err_msg *msg);
+void table_spec_to_wire(const struct table_spec *spec, struct Embtier__TableSpec *ret_wire);
+
+#endif

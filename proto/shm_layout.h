@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shm_layout.h: what lies where in the memory that the daemon and one client share.
+ *
+ * Two memfds, made, sized and sealed by the daemon, per session:
+ *
+ *   control   written by the daemon, mapped read-only by the client (F_SEAL_FUTURE_WRITE):
+ *             struct shm_control, then `slot_count` struct shm_completion
+ *   arena     written by both: struct shm_arena_head, then `slot_count` struct shm_submission,
+ * then, from shm_arena_payload_offset() on, bytes that belong to the client: segments, ids and
+ * rows, where it likes
+ *
+ * Request n (0, 1, 2 … wrapping at 2^32) uses submission and completion n % slot_count. The client
+ * fills the submission, then publishes it by storing n + 1 in `tail` (release); if `lane_asleep` is
+ * set it rings the doorbell (an eventfd). The daemon copies the submission and its segments once,
+ * checks the copies, and never looks at the originals again; ids are copied once as they are
+ * checked. When the request is done the daemon fills the completion and stores n + 1 in its
+ * `sequence` (release); then, if `client_waiting` is set, it wakes the futex on `sequence`. The
+ * client may use slot n % slot_count again after it saw that. Requests are started in order; those
+ * that touch the same row take effect in order; completions come in any order.
+ *
+ * Whatever the client writes into the arena is hostile. `tail` and `client_waiting` are the only
+ * words the daemon looks at while the client can change them; it never waits on either. */
+#ifndef EMBTIER_PROTO_SHM_LAYOUT_H
+#define EMBTIER_PROTO_SHM_LAYOUT_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SHM_MAGIC          0x52454954424d45ULL /* "EMBTIER" */
+#define SHM_LAYOUT_VERSION 1
+#define SHM_SLOTS_MAX      1024
+#define SHM_SLOTS_DEFAULT  64
+#define SHM_SEGMENTS_MAX   65536 /* tables in one request, counted with repetition */
+#define SHM_ALIGN          64 /* of segments, ids and rows: their offsets are multiples of this … */
+#define SHM_ID_ALIGN       8 /* … or, for ids and segments, at least of this */
+#define SHM_ROW_ALIGN      2 /* … and rows of this */
+
+enum shm_op {
+    SHM_OP_GET = 1, /* weights of rows, from the server to the segment's rows */
+    SHM_OP_SET = 2, /* weights of rows, from the segment's rows to the server */
+};
+
+struct shm_submission {
+    uint32_t op;
+    uint32_t flags; /* 0 */
+    uint32_t segment_count;
+    uint32_t reserved;
+    uint64_t segments_offset; /* of struct shm_segment[segment_count], in the arena */
+    uint64_t step;            /* the trainer's batch number, 0 if it has none */
+    uint64_t unused[4];
+};
+static_assert(sizeof(struct shm_submission) == 64, "one cache line");
+
+/* A table's part of a request. Rows lie one after another, weight_bytes each. */
+struct shm_segment {
+    uint64_t table; /* handle, from TableInfo */
+    uint64_t ids_offset;
+    uint64_t rows_offset;
+    uint32_t id_count;
+    uint32_t flags; /* 0 */
+};
+static_assert(sizeof(struct shm_segment) == 32, "wire layout");
+
+struct shm_completion {
+    _Atomic uint32_t sequence; /* n + 1 when request n is done; a futex */
+    uint32_t err;              /* enum embtier_err */
+    uint32_t segment;          /* the segment the error is about, or UINT32_MAX */
+    uint32_t reserved;
+    uint64_t value;    /* what was wrong: the row id, the offset, the count … */
+    uint64_t limit;    /* and what it was held against */
+    uint64_t hit_rows; /* rows served from the cache */
+    uint64_t unused[3];
+};
+static_assert(sizeof(struct shm_completion) == 64, "one cache line");
+
+struct shm_control {
+    uint64_t magic;
+    uint32_t layout_version;
+    uint32_t slot_count;
+    uint64_t arena_bytes;
+    uint32_t max_batch_rows;
+    uint32_t reserved;
+    uint64_t unused[4];
+    _Atomic uint32_t lane_asleep; /* nobody polls `tail`: ring the doorbell */
+    _Atomic uint32_t closed; /* an enum embtier_err once the daemon has ended the session, else 0 */
+    uint32_t pad[14];
+};
+static_assert(sizeof(struct shm_control) == 128, "two cache lines");
+static_assert(offsetof(struct shm_control, lane_asleep) == 64, "a line of its own");
+
+struct shm_arena_head {
+    _Atomic uint32_t tail; /* requests submitted so far */
+    uint32_t pad0[15];
+    _Atomic uint32_t client_waiting; /* a thread sleeps on a completion's futex */
+    uint32_t pad1[15];
+};
+static_assert(sizeof(struct shm_arena_head) == 128, "two cache lines");
+
+static inline uint64_t shm_control_bytes(uint32_t slot_count)
+{
+    return sizeof(struct shm_control) + (uint64_t)slot_count * sizeof(struct shm_completion);
+}
+
+static inline uint64_t shm_arena_payload_offset(uint32_t slot_count)
+{
+    return sizeof(struct shm_arena_head) + (uint64_t)slot_count * sizeof(struct shm_submission);
+}
+
+static inline struct shm_completion *shm_completions(struct shm_control *control)
+{
+    return (struct shm_completion *)(control + 1);
+}
+
+static inline struct shm_submission *shm_submissions(struct shm_arena_head *head)
+{
+    return (struct shm_submission *)(head + 1);
+}
+
+/* What the words above order. Each name is used on one side only. */
+
+/* Client: everything written for request n is visible before tail = n + 1; then the caller looks at
+ * lane_asleep. */
+static inline void shm_publish_tail(struct shm_arena_head *head, uint32_t tail)
+{
+    atomic_store_explicit(&head->tail, tail, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in shm_lane_sleeps() */
+}
+
+/* Daemon: sees all that was written before the tail it reads. */
+static inline uint32_t shm_read_tail(const struct shm_arena_head *head)
+{
+    return atomic_load_explicit(&head->tail, memory_order_acquire);
+}
+
+/* Daemon: says that nobody polls; the caller then looks at the tail once more, so that one of the
+ * two sees the other. */
+static inline void shm_lane_sleeps(struct shm_control *control, uint32_t asleep)
+{
+    atomic_store_explicit(&control->lane_asleep, asleep, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+static inline uint32_t shm_lane_is_asleep(const struct shm_control *control)
+{
+    return atomic_load_explicit(&control->lane_asleep, memory_order_relaxed);
+}
+
+/* Daemon: the completion and the rows are visible before the sequence; then the caller looks at
+ * client_waiting. */
+static inline void shm_publish_completion(struct shm_completion *completion, uint32_t sequence)
+{
+    atomic_store_explicit(&completion->sequence, sequence, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in shm_client_waits() */
+}
+
+static inline uint32_t shm_read_sequence(const struct shm_completion *completion)
+{
+    return atomic_load_explicit(&completion->sequence, memory_order_acquire);
+}
+
+/* Client: about to sleep; the caller then looks at the sequence once more. */
+static inline void shm_client_waits(struct shm_arena_head *head, uint32_t waiting)
+{
+    atomic_store_explicit(&head->client_waiting, waiting, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+static inline uint32_t shm_client_is_waiting(const struct shm_arena_head *head)
+{
+    return atomic_load_explicit(&head->client_waiting, memory_order_relaxed);
+}
+
+#endif
