@@ -46,14 +46,19 @@ MUST_CHECK enum embtier_err frame_reader_next(struct frame_reader *reader,
                                               struct err_msg *msg);
 void frame_reader_next_done(struct frame_reader *reader);
 
-/* Encodes header and message into a malloced buffer. */
+/* Encodes header and message into a malloced buffer; TOO_LARGE when the other side would refuse its
+ * length. An Error's message is cut and cleaned of control characters on the way. */
 MUST_CHECK enum embtier_err frame_encode_request(const struct Embtier__Request *request,
                                                  uint8_t **ret_bytes, size_t *ret_count);
 MUST_CHECK enum embtier_err frame_encode_reply(const struct Embtier__Reply *reply,
                                                uint8_t **ret_bytes, size_t *ret_count);
 
-/* Decode and check: known body, strings within their limits and free of NUL and control characters,
- * enums in range, specs complete. The message is freed with embtier__request__free_unpacked(). */
+/* Decode and check; PROTOCOL, and the session should end. Both: a known body, strings within their
+ * limits and free of NUL and control characters, every part that must be there. Of a request's
+ * table spec no more than that: a dim or dtype out of range is a user's mistake, which
+ * table_spec_from_wire() tells him with INVALID, and the session goes on. Replies: `last` set
+ * unless it is Progress, specs complete and in range, row bytes as the spec says. Messages are
+ * freed with embtier__request__free_unpacked(), embtier__reply__free_unpacked(). */
 MUST_CHECK enum embtier_err frame_decode_request(const uint8_t *payload, uint32_t bytes,
                                                  struct Embtier__Request **ret_request,
                                                  struct err_msg *msg);
@@ -61,8 +66,9 @@ MUST_CHECK enum embtier_err frame_decode_reply(const uint8_t *payload, uint32_t 
                                                struct Embtier__Reply **ret_reply,
                                                struct err_msg *msg);
 
-/* Between the wire's spec and ours; from the wire it is checked by table_spec_check(). To the wire
- * it borrows the name from @spec. */
+/* Between the wire's spec and ours; from the wire it is checked by table_spec_check() and
+ * parameters that its distribution does not have become 0. To the wire it borrows the name from
+ * @spec. */
 MUST_CHECK enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
                                                  struct table_spec *ret_spec, struct err_msg *msg);
 void table_spec_to_wire(const struct table_spec *spec, struct Embtier__TableSpec *ret_wire);

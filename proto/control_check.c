@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proto/control_check.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/frame.h"
+#include "proto/shm_layout.h"
+
+#define WIRE_DEPTH_MAX 8 /* the deepest of our messages has 4 levels */
+
+enum wire_type { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
+
+struct string_limit {
+    const ProtobufCMessageDescriptor *message;
+    uint32_t tag; /* as in control.proto */
+    uint32_t bytes_max;
+};
+
+/* A string field without a row here is held to STRING_BYTES_MAX. */
+#define STRING_BYTES_MAX 64
+static const struct string_limit string_limits[] = {
+    { &embtier__error__descriptor, 2, 1024 }, /* message */
+    { &embtier__hello__descriptor, 5, 128 },  /* client */
+    { &embtier__table_spec__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
+    { &embtier__table_open__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
+    { &embtier__table_drop__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
+    { &embtier__metric__descriptor, 1, 128 },                    /* name */
+    { &embtier__metric__descriptor, 2, 512 },                    /* help */
+    { &embtier__metric__descriptor, 5, EMBTIER_TABLE_NAME_MAX }, /* label_value */
+};
+
+static uint32_t string_bytes_max(const ProtobufCMessageDescriptor *message, uint32_t tag)
+{
+    for (size_t i = 0; i < ARRAY_LEN(string_limits); i++)
+        if (string_limits[i].message == message && string_limits[i].tag == tag)
+            return string_limits[i].bytes_max;
+    return STRING_BYTES_MAX;
+}
+
+static bool is_control(uint8_t c)
+{
+    return c < 0x20 || c == 0x7f;
+}
+
+static enum embtier_err check_string(const ProtobufCMessageDescriptor *message,
+                                     const ProtobufCFieldDescriptor *field, const uint8_t *text,
+                                     uint64_t bytes, struct err_msg *msg)
+{
+    const uint32_t bytes_max = string_bytes_max(message, field->id);
+
+    if (bytes > bytes_max)
+        return err_set(msg, EMBTIER_PROTOCOL, "%s.%s is %llu bytes long, at most %u are allowed",
+                       message->short_name, field->name, (unsigned long long)bytes, bytes_max);
+    for (uint64_t i = 0; i < bytes; i++)
+        if (is_control(text[i]))
+            return err_set(msg, EMBTIER_PROTOCOL, "%s.%s holds the control character 0x%02x",
+                           message->short_name, field->name, text[i]);
+    return EMBTIER_OK;
+}
+
+/* Returns the bytes taken, 0 when the varint does not end within @bytes or within 64 bits. */
+static uint64_t read_varint(const uint8_t *in, uint64_t bytes, uint64_t *ret_value)
+{
+    uint64_t value = 0;
+
+    for (uint32_t i = 0; i < 10 && i < bytes; i++) {
+        value |= (uint64_t)(in[i] & 0x7f) << (7 * i);
+        if (!(in[i] & 0x80)) {
+            *ret_value = value;
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+/* One field: its tag, and where its value lies, counted from the field's first byte. */
+struct wire_field {
+    uint32_t tag;
+    uint32_t type;
+    uint64_t value_at;
+    uint64_t value_bytes;
+};
+
+/* Returns false when no whole field lies in the @bytes at @in. */
+static bool read_field(const uint8_t *in, uint64_t bytes, struct wire_field *ret_field)
+{
+    uint64_t key;
+    uint64_t value;
+    uint64_t at = read_varint(in, bytes, &key);
+    uint64_t taken;
+
+    if (at == 0 || key >> 3 == 0 || key >> 32 != 0)
+        return false;
+    switch (key & 7) {
+    case WIRE_VARINT:
+        taken = read_varint(in + at, bytes - at, &value);
+        if (taken == 0)
+            return false;
+        break;
+    case WIRE_FIXED64:
+        taken = 8;
+        break;
+    case WIRE_FIXED32:
+        taken = 4;
+        break;
+    case WIRE_BYTES:
+        taken = read_varint(in + at, bytes - at, &value);
+        if (taken == 0)
+            return false;
+        at += taken;
+        taken = value;
+        break;
+    default:
+        return false;
+    }
+    if (taken > bytes - at)
+        return false;
+    *ret_field = (struct wire_field){ (uint32_t)(key >> 3), key & 7, at, taken };
+    return true;
+}
+
+/* A message within a message is walked in the same loop: its bytes follow its own tag. The ends of
+ * the messages around it lie on a small stack. */
+enum embtier_err control_check_bytes(const ProtobufCMessageDescriptor *message,
+                                     const uint8_t *payload, uint32_t bytes, struct err_msg *msg)
+{
+    struct {
+        const ProtobufCMessageDescriptor *message;
+        uint64_t end;
+    } stack[WIRE_DEPTH_MAX];
+    uint32_t depth = 0;
+    uint64_t at = 0;
+
+    stack[0].message = message;
+    stack[0].end = bytes;
+    for (;;) {
+        const ProtobufCFieldDescriptor *field;
+        struct wire_field wire;
+
+        while (depth > 0 && at == stack[depth].end)
+            depth--;
+        if (at == stack[depth].end)
+            return EMBTIER_OK;
+        if (!read_field(payload + at, stack[depth].end - at, &wire))
+            return err_set(msg, EMBTIER_PROTOCOL, "malformed message: byte %llu of %u in %s",
+                           (unsigned long long)at, bytes, stack[depth].message->short_name);
+        at += wire.value_at;
+        field = protobuf_c_message_descriptor_get_field(stack[depth].message, wire.tag);
+        if (field && wire.type == WIRE_BYTES && field->type == PROTOBUF_C_TYPE_MESSAGE) {
+            if (depth + 1 == WIRE_DEPTH_MAX)
+                return err_set(msg, EMBTIER_PROTOCOL, "malformed message: nested too deeply");
+            depth++;
+            stack[depth].message = field->descriptor;
+            stack[depth].end = at + wire.value_bytes;
+            continue;
+        }
+        if (field && wire.type == WIRE_BYTES && field->type == PROTOBUF_C_TYPE_STRING)
+            TRY(check_string(stack[depth].message, field, payload + at, wire.value_bytes, msg));
+        at += wire.value_bytes;
+    }
+}
+
+char *control_clean_string(const ProtobufCMessageDescriptor *message, uint32_t tag,
+                           const char *text)
+{
+    char *copy = strndup(text, string_bytes_max(message, tag));
+
+    if (!copy)
+        return NULL;
+    for (char *c = copy; *c; c++)
+        if (is_control((uint8_t)*c))
+            *c = '?';
+    return copy;
+}
+
+static enum embtier_err missing(struct err_msg *msg, const char *what)
+{
+    return err_set(msg, EMBTIER_PROTOCOL, "%s is missing", what);
+}
+
+enum embtier_err control_check_request(const Embtier__Request *request, struct err_msg *msg)
+{
+    switch (request->body_case) {
+    case EMBTIER__REQUEST__BODY_HELLO:
+        if (!request->hello)
+            return missing(msg, "Request.hello");
+        if (request->hello->protocol_min == 0 ||
+            request->hello->protocol_min > request->hello->protocol_max)
+            return err_set(msg, EMBTIER_PROTOCOL, "Hello: protocols %u to %u are no range",
+                           request->hello->protocol_min, request->hello->protocol_max);
+        return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_TABLE_CREATE:
+        if (!request->table_create || !request->table_create->spec)
+            return missing(msg, "TableCreate.spec");
+        return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_TABLE_OPEN:
+        if (!request->table_open || request->table_open->name[0] == '\0')
+            return missing(msg, "TableOpen.name");
+        return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_TABLE_DROP:
+        if (!request->table_drop || request->table_drop->name[0] == '\0')
+            return missing(msg, "TableDrop.name");
+        return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_TABLE_LIST:
+    case EMBTIER__REQUEST__BODY_STATUS:
+        return EMBTIER_OK;
+    default:
+        return err_set(msg, EMBTIER_PROTOCOL, "request %u asks for nothing that is known here",
+                       request->id);
+    }
+}
+
+/* A client computes addresses in shared memory from these. */
+static enum embtier_err check_table_info(const Embtier__TableInfo *info, struct err_msg *msg)
+{
+    struct err_msg reason = { { 0 } };
+    struct table_spec spec;
+
+    if (!info || !info->spec)
+        return missing(msg, "TableInfo.spec");
+    if (table_spec_from_wire(info->spec, &spec, &reason))
+        return err_set(msg, EMBTIER_PROTOCOL, "TableInfo.spec: %.400s", reason.text);
+    if (info->weight_bytes != table_spec_weight_bytes(&spec))
+        return err_set(msg, EMBTIER_PROTOCOL, "TableInfo.weight_bytes is %u, %u follow from spec",
+                       info->weight_bytes, table_spec_weight_bytes(&spec));
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_hello_reply(const Embtier__HelloReply *hello, struct err_msg *msg)
+{
+    if (!hello)
+        return missing(msg, "Reply.hello");
+    if (hello->protocol == 0)
+        return missing(msg, "HelloReply.protocol");
+    if (hello->arena_bytes > 0 && (hello->slot_count == 0 || hello->slot_count > SHM_SLOTS_MAX))
+        return err_set(msg, EMBTIER_PROTOCOL, "HelloReply.slot_count is %u, allowed: 1 to %d",
+                       hello->slot_count, SHM_SLOTS_MAX);
+    return EMBTIER_OK;
+}
+
+enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg *msg)
+{
+    if (reply->last == (reply->body_case == EMBTIER__REPLY__BODY_PROGRESS))
+        return err_set(msg, EMBTIER_PROTOCOL, "Reply.last does not fit its body");
+    switch (reply->body_case) {
+    case EMBTIER__REPLY__BODY_ERROR:
+        if (!reply->error || reply->error->err == EMBTIER_OK)
+            return missing(msg, "Error.err");
+        return EMBTIER_OK;
+    case EMBTIER__REPLY__BODY_PROGRESS:
+        if (!reply->progress)
+            return missing(msg, "Reply.progress");
+        return EMBTIER_OK;
+    case EMBTIER__REPLY__BODY_HELLO:
+        return check_hello_reply(reply->hello, msg);
+    case EMBTIER__REPLY__BODY_TABLE:
+        return check_table_info(reply->table, msg);
+    case EMBTIER__REPLY__BODY_TABLE_LIST:
+        if (!reply->table_list)
+            return missing(msg, "Reply.table_list");
+        for (size_t i = 0; i < reply->table_list->n_tables; i++)
+            TRY(check_table_info(reply->table_list->tables[i], msg));
+        return EMBTIER_OK;
+    case EMBTIER__REPLY__BODY_STATUS:
+        if (!reply->status)
+            return missing(msg, "Reply.status");
+        return EMBTIER_OK;
+    default:
+        return err_set(msg, EMBTIER_PROTOCOL, "reply %u says nothing that is known here",
+                       reply->id);
+    }
+}
