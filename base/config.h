@@ -17,7 +17,10 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/tier_spec.h"
+
+struct yaml_doc;
 
 #define CONFIG_DIRECTORIES_MAX 64
 #define CONFIG_SHARDS_MAX      1024 /* over all directories */
@@ -26,11 +29,14 @@
 enum direct_io { DIRECT_IO_AUTO, DIRECT_IO_ON, DIRECT_IO_OFF };
 
 struct config {
-    char *source; /* the file it came from, or NULL: defaults only */
+    char *source;         /* the file it came from, or NULL: defaults only */
+    struct yaml_doc *doc; /* what the file says and in which line; NULL as above */
+    struct machine machine;
 
     struct {
         char **directories; /* one per device; default: one, see paths.h */
         uint32_t directory_count;
+        bool is_default; /* the directory was not named, and may be made */
         uint32_t
             shards_per_directory; /* RocksDB databases in each; fixed once the directory is made */
     } data;
@@ -60,6 +66,7 @@ struct config {
 
     struct {
         char *path;
+        bool is_default;                /* the path was not named: its directory may be made */
         uint32_t mode;                  /* of the socket file, octal in YAML: 0660 */
         uint64_t max_arena_bytes;       /* shared memory one client may ask for */
         uint64_t max_total_arena_bytes; /* shared memory of all clients together */
@@ -76,6 +83,13 @@ struct config {
  * alone: keys, types, ranges, names, sums against the machine's memory, lanes against shards. */
 MUST_CHECK enum embtier_err config_load(const char *path, struct config **ret_config,
                                         struct err_msg *msg);
+/* The same on a machine that the caller describes; config_load takes the one it runs on. */
+MUST_CHECK enum embtier_err config_load_on(const char *path, const struct machine *machine,
+                                           struct config **ret_config, struct err_msg *msg);
+/* The same from memory: @source stands for the file's name. */
+MUST_CHECK enum embtier_err config_parse(const char *source, const char *text, size_t text_bytes,
+                                         const struct machine *machine, struct config **ret_config,
+                                         struct err_msg *msg);
 /* Checks what the text names outside itself: directories exist and are writable, tier paths are on
  * a file system that can hold the tier, NUMA nodes exist, the socket's directory is writable.
  * Creates nothing but the default data and socket directories when the config does not name its
@@ -91,5 +105,12 @@ void config_print_keys(FILE *out);
 /* "192GiB", "4096", "1.5MiB" and such; units B KiB MiB GiB TiB (powers of 1024) and kB MB GB TB
  * (powers of 1000). */
 MUST_CHECK enum embtier_err parse_bytes(const char *text, uint64_t *ret_bytes);
+
+/* The other way: "192GiB" where that is exact, else rounded: "23.41GiB". Returns @buffer's text. */
+struct bytes_text {
+    char text[32];
+};
+const char *format_bytes(struct bytes_text *buffer, uint64_t bytes);
+#define BYTES_TEXT(bytes) format_bytes(&(struct bytes_text){ { 0 } }, (bytes))
 
 #endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config_keys.h: the one table of configuration keys, and what is made of it: the structs libcyaml
+ * fills, its schema, defaults, ranges and help. Inside base/ and its tests only. */
+#ifndef EMBTIER_BASE_CONFIG_KEYS_H
+#define EMBTIER_BASE_CONFIG_KEYS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/config.h"
+
+struct cyaml_schema_value;
+
+#define CONFIG_BYTES_MAX (UINT64_C(1) << 54) /* sums of a few do not overflow */
+#define CONFIG_MIB       (UINT64_C(1) << 20)
+
+/* K(section, key, type, default, least, most, what it is). The key is also the member's name in
+ * struct config. A default in parentheses is computed, see config.c; of the texts, least and most
+ * count bytes. */
+#define CONFIG_DATA_KEYS(K)                                                                        \
+    K(data, directories, PATHS, "(state directory)", 1, CONFIG_DIRECTORIES_MAX,                    \
+      "directories of the RocksDB databases, one per device")                                      \
+    K(data, shards_per_directory, U32, "4", 1, CONFIG_SHARDS_MAX,                                  \
+      "databases in each directory; fixed once the directory is made")
+
+#define CONFIG_LANES_KEYS(K)                                                                       \
+    K(lanes, count, U32, "(least of cores, 8 and shards)", 1, CONFIG_LANES_MAX,                    \
+      "worker threads, each with its share of the rows; at most the number of shards")             \
+    K(lanes, readers_per_lane, U32, "4", 1, 64, "threads of each lane that read from SSD")         \
+    K(lanes, request_bytes, BYTES, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                          \
+      "memory for requests under way, all lanes together")                                         \
+    K(lanes, write_queue_bytes, BYTES, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                      \
+      "memory for rows on their way to SSD, all lanes together")
+
+#define CONFIG_CACHE_KEYS(K)                                                                       \
+    K(cache, tiers, TIERS, "(one of DRAM, the lesser of 1GiB and a quarter of memory)", 1,         \
+      TIERS_MAX, "memory of the row cache, fastest first; the first is DRAM")
+
+#define CONFIG_ROCKSDB_KEYS(K)                                                                     \
+    K(rocksdb, memtable_bytes, BYTES, "128MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                      \
+      "write buffers, all shards together")                                                        \
+    K(rocksdb, metadata_cache_bytes, BYTES, "128MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                \
+      "index and filter blocks, all shards together")                                              \
+    K(rocksdb, background_threads, U32, "2", 1, 256,                                               \
+      "threads that flush and compact, all shards together")                                       \
+    K(rocksdb, bloom_bits_per_key, U32, "10", 0, 64, "bits of the bloom filter per row; 0: none")  \
+    K(rocksdb, compaction_parallel, U32, "1", 1, CONFIG_SHARDS_MAX,                                \
+      "shards that may compact at the same time")                                                  \
+    K(rocksdb, direct_io, DIRECT_IO, "auto", 0, 0,                                                 \
+      "bypass the page cache; auto: where the file system can")                                    \
+    K(rocksdb, options, TEXT, "(none)", 1, 4095,                                                   \
+      "RocksDB's own option string, set last, for what has no key here")
+
+#define CONFIG_SOCKET_KEYS(K)                                                                      \
+    K(socket, path, TEXT, "(runtime directory)/embtier.sock", 1, 107,                              \
+      "Unix socket for local clients and the command line")                                        \
+    K(socket, mode, MODE, "0660", 0, 0777, "permissions of the socket file, octal")                \
+    K(socket, max_arena_bytes, BYTES, "(lesser of 1GiB and max_total_arena_bytes)", 65536,         \
+      CONFIG_BYTES_MAX, "shared memory one client may ask for")                                    \
+    K(socket, max_total_arena_bytes, BYTES, "(lesser of 4GiB and a quarter of memory)", 65536,     \
+      CONFIG_BYTES_MAX, "shared memory of all clients together")                                   \
+    K(socket, max_sessions, U32, "1024", 1, 65536, "clients connected at the same time")           \
+    K(socket, max_batch_rows, U32, "1048576", 1, 67108864, "row ids in one request")
+
+#define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, "info", 0, 0, "which lines are written")
+
+/* Of each item of cache.tiers; the member is that of struct tier_spec. */
+#define CONFIG_TIER_KEYS(K)                                                                        \
+    K(tier, name, NAME, "(the kind)", 1, TIER_NAME_MAX, "what statistics call it")                 \
+    K(tier, kind, KIND, "dram", 0, 0, "kind of memory")                                            \
+    K(tier, bytes, BYTES, "(must be given)", 2 * CONFIG_MIB, CONFIG_BYTES_MAX,                     \
+      "of the whole server; lanes share it out evenly")                                            \
+    K(tier, path, PATH, "(none; must be given for kind file)", 1, TIER_PATH_MAX,                   \
+      "directory of the tier's file; kind file only")                                              \
+    K(tier, numa_node, NODE, "(none; must be given for kind numa)", 0, 1023,                       \
+      "number of the NUMA node; kind numa only")
+
+/* S(section) */
+#define CONFIG_SECTIONS(S)                                                                         \
+    S(data, CONFIG_DATA_KEYS)                                                                      \
+    S(lanes, CONFIG_LANES_KEYS)                                                                    \
+    S(cache, CONFIG_CACHE_KEYS)                                                                    \
+    S(rocksdb, CONFIG_ROCKSDB_KEYS)                                                                \
+    S(socket, CONFIG_SOCKET_KEYS)                                                                  \
+    S(log, CONFIG_LOG_KEYS)
+
+enum config_type {
+    CONFIG_U32,
+    CONFIG_BYTES,
+    CONFIG_MODE, /* uint32_t, octal */
+    CONFIG_NODE, /* int */
+    CONFIG_DIRECT_IO,
+    CONFIG_LEVEL,
+    CONFIG_KIND,
+    CONFIG_TEXT,  /* char *, malloced */
+    CONFIG_NAME,  /* char [] of most + 1, of A-Z a-z 0-9 _ - */
+    CONFIG_PATH,  /* char [] of most + 1 */
+    CONFIG_PATHS, /* list of texts */
+    CONFIG_TIERS, /* list of tiers */
+};
+
+struct config_key {
+    const char *section; /* "tier" for those of a tier */
+    const char *name;
+    enum config_type type;
+    const char *default_text;
+    uint64_t least;
+    uint64_t most;
+    const char *text;
+    size_t section_offset; /* of the section's pointer in struct raw_config */
+    size_t raw_offset;     /* in the section's raw struct */
+    size_t offset;         /* in struct config, or struct tier_spec */
+};
+
+/* What libcyaml fills: every value as it was written, NULL where it was not. */
+#define RAW_VALUE(key) char *key;
+#define RAW_PATHS(key)                                                                             \
+    char **key;                                                                                    \
+    uint32_t key##_count;
+#define RAW_TIERS(key)                                                                             \
+    struct raw_tier *key;                                                                          \
+    uint32_t key##_count;
+#define RAW_U32                             RAW_VALUE
+#define RAW_BYTES                           RAW_VALUE
+#define RAW_MODE                            RAW_VALUE
+#define RAW_NODE                            RAW_VALUE
+#define RAW_DIRECT_IO                       RAW_VALUE
+#define RAW_LEVEL                           RAW_VALUE
+#define RAW_KIND                            RAW_VALUE
+#define RAW_TEXT                            RAW_VALUE
+#define RAW_NAME                            RAW_VALUE
+#define RAW_PATH                            RAW_VALUE
+#define RAW_MEMBER(section, key, type, ...) RAW_##type(key)
+#define RAW_SECTION(section, KEYS)                                                                 \
+    struct raw_##section {                                                                         \
+        KEYS(RAW_MEMBER)                                                                           \
+    };
+RAW_SECTION(tier, CONFIG_TIER_KEYS)
+CONFIG_SECTIONS(RAW_SECTION)
+
+struct raw_config {
+#define RAW_POINTER(section, KEYS) struct raw_##section *section;
+    CONFIG_SECTIONS(RAW_POINTER)
+#undef RAW_POINTER
+};
+
+extern const struct cyaml_schema_value config_schema;
+extern const struct config_key config_keys[];
+extern const uint32_t config_key_count;
+extern const struct config_key config_tier_keys[];
+extern const uint32_t config_tier_key_count;
+
+static inline int config_default_is_computed(const struct config_key *key)
+{
+    return key->default_text[0] == '(';
+}
+
+/* Parses one value into @ret_value, of the type's member. EMBTIER_INVALID: it is none, or out of
+ * range. Lists are not values. */
+MUST_CHECK enum embtier_err config_value_parse(const struct config_key *key, const char *text,
+                                               void *ret_value);
+
+/* "1 to 64", "auto, on, off": what a value may be. */
+struct config_allowed {
+    char text[160];
+};
+const char *config_allowed(struct config_allowed *buffer, const struct config_key *key);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A container or a systemd unit with MemoryMax= has less memory than /proc/meminfo says, and the
+ * kernel kills who believes the latter. So the limit of our control group, and of each above it, is
+ * asked too. Nothing here fails: what cannot be read limits nothing. */
+#include "base/machine.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+
+#define CGROUP_ROOT "/sys/fs/cgroup"
+
+/* The number in a one-line file; UINT64_MAX if there is none ("max" in a control group). */
+static uint64_t read_limit(const char *directory, const char *name)
+{
+    char path[PATH_MAX];
+    char line[64];
+    uint64_t limit = UINT64_MAX;
+    FILE *file;
+
+    if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
+        return UINT64_MAX;
+    file = fopen(path, "re");
+    if (!file)
+        return UINT64_MAX;
+    if (fgets(line, sizeof(line), file) && line[0] >= '0' && line[0] <= '9')
+        limit = strtoull(line, NULL, 10);
+    fclose(file);
+    return limit;
+}
+
+/* Version 2: our group is the line "0::/path" of /proc/self/cgroup. */
+static uint64_t cgroup_limit(void)
+{
+    char directory[PATH_MAX] = CGROUP_ROOT;
+    char line[PATH_MAX - sizeof(CGROUP_ROOT)];
+    uint64_t limit = read_limit(CGROUP_ROOT "/memory", "memory.limit_in_bytes"); /* version 1 */
+    FILE *file = fopen("/proc/self/cgroup", "re");
+
+    if (file) {
+        while (fgets(line, sizeof(line), file)) {
+            line[strcspn(line, "\n")] = '\0';
+            if (strncmp(line, "0::/", 4) == 0)
+                snprintf(directory, sizeof(directory), "%s%s", CGROUP_ROOT, line + 3);
+        }
+        fclose(file);
+    }
+    while (strlen(directory) >= sizeof(CGROUP_ROOT) - 1) {
+        limit = MIN(limit, read_limit(directory, "memory.max"));
+        *strrchr(directory, '/') = '\0';
+    }
+    return limit;
+}
+
+void machine_read(struct machine *ret_machine)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    uint64_t memory_bytes = UINT64_MAX;
+    cpu_set_t cores;
+    int core_count = 0;
+
+    if (pages > 0 && page_bytes > 0)
+        memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
+    /* Fails on machines with more than 1024 processors: then all of them. */
+    if (sched_getaffinity(0, sizeof(cores), &cores) == 0)
+        core_count = CPU_COUNT(&cores);
+    if (core_count < 1)
+        core_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    *ret_machine = (struct machine){
+        .memory_bytes = MIN(memory_bytes, cgroup_limit()),
+        .core_count = (uint32_t)MAX(core_count, 1),
+    };
+}

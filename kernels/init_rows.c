@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows are cut into counters (four columns each) and those of many rows laid side by side, so that
+ * the vector units are full for a table of 8 columns as for one of 8192. A chunk of counters is
+ * turned into f32 values by the inner loops of the best instruction set at hand, and the values
+ * are copied, or rounded, to their rows. */
+#include "kernels/init_rows.h"
+
+#include <assert.h>
+#include <float.h>
+#include <string.h>
+
+#include "kernels/dtype.h"
+#include "kernels/init_rows_fill.h"
+
+uint32_t init_rows_isas(const struct init_rows_isa *ret_isas[INIT_ISAS_MAX])
+{
+    uint32_t count = 0;
+
+    /* Asked here and not in init_rows_fill.c, whose code may itself need what it would ask for. */
+#ifdef EMBTIER_X86
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+        ret_isas[count++] = &init_rows_isa_avx512;
+    if (__builtin_cpu_supports("avx2"))
+        ret_isas[count++] = &init_rows_isa_avx2;
+#endif
+    ret_isas[count++] = &init_rows_isa_baseline;
+    return count;
+}
+
+static float dtype_max(enum embtier_dtype dtype)
+{
+    switch (dtype) {
+    case EMBTIER_DTYPE_F16:
+        return 65504.0f;
+    case EMBTIER_DTYPE_BF16:
+        return 0x1.fep+127f;
+    case EMBTIER_DTYPE_F32:
+        break;
+    }
+    return FLT_MAX;
+}
+
+static double cut(double value, double lowest, double highest)
+{
+    return value < lowest ? lowest : value > highest ? highest : value;
+}
+
+/* The number @value rounds to in @dtype. */
+static float round_to(enum embtier_dtype dtype, float value)
+{
+    switch (dtype) {
+    case EMBTIER_DTYPE_F16:
+        return f16_to_f32(f32_to_f16(value));
+    case EMBTIER_DTYPE_BF16:
+        return bf16_to_f32(f32_to_bf16(value));
+    case EMBTIER_DTYPE_F32:
+        break;
+    }
+    return value;
+}
+
+/* The next number below @value, a finite number of @dtype, in steps of its last digit. */
+static float step_down(enum embtier_dtype dtype, float value)
+{
+    const uint32_t unit = dtype == EMBTIER_DTYPE_BF16 ? 1u << 16 : 1;
+    const uint32_t bits = f32_bits(value);
+
+    if (dtype == EMBTIER_DTYPE_F16) {
+        const uint16_t half = f32_to_f16(value);
+
+        if ((half & 0x7fff) == 0)
+            return -0x1p-24f;
+        return f16_to_f32((uint16_t)(half & 0x8000 ? half + 1 : half - 1));
+    }
+    if ((bits & 0x7fffffff) == 0)
+        return f32_from_bits(0x80000000 | unit);
+    return f32_from_bits(bits & 0x80000000 ? bits + unit : bits - unit);
+}
+
+/* The greatest number of @dtype below @high: what a uniform distribution may reach, after rounding
+ * too. An interval that holds none of them gives the number that @low rounds to. */
+static float uniform_top(enum embtier_dtype dtype, float low, float high)
+{
+    float top = round_to(dtype, high);
+
+    if (top >= high)
+        top = step_down(dtype, top);
+    return top > low ? top : low;
+}
+
+static struct init_params params_of(const struct table_spec *spec)
+{
+    const float limit = dtype_max(spec->dtype);
+    struct init_params params = {
+        .key = { (uint32_t)spec->seed, (uint32_t)(spec->seed >> 32) },
+        .a = (float)cut(spec->init_params[0], -limit, limit),
+        .b = (float)cut(spec->init_params[1], -limit, limit),
+        .lowest = -limit,
+        .highest = limit,
+    };
+
+    if (spec->init == EMBTIER_INIT_UNIFORM) {
+        const float high = params.b;
+
+        params.highest = uniform_top(spec->dtype, params.a, high);
+        params.b = high - params.a;
+        if (params.b > FLT_MAX)
+            params.b = FLT_MAX;
+    }
+    return params;
+}
+
+static void store(const struct init_rows_isa *isa, enum embtier_dtype dtype, const float *values,
+                  uint32_t count, void *row, uint32_t first)
+{
+    switch (dtype) {
+    case EMBTIER_DTYPE_F16:
+        isa->to_f16(values, count, (uint16_t *)row + first);
+        return;
+    case EMBTIER_DTYPE_BF16:
+        isa->to_bf16(values, count, (uint16_t *)row + first);
+        return;
+    case EMBTIER_DTYPE_F32:
+        /* Rows of f32 behind rows of f16 may lie at an odd multiple of 2. */
+        memcpy((char *)row + (size_t)first * sizeof(float), values, count * sizeof(float));
+        return;
+    }
+}
+
+static void fill_constant(const struct init_rows_isa *isa, const struct table_spec *spec,
+                          uint32_t count, void *const *ret_rows)
+{
+    const struct init_params params = params_of(spec);
+    const float value = spec->init == EMBTIER_INIT_CONSTANT ? params.a : 0.0f;
+    float values[INIT_COUNTERS];
+
+    for (uint32_t i = 0; i < INIT_COUNTERS; i++)
+        values[i] = value;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t c = 0; c < spec->dim; c += INIT_COUNTERS)
+            store(isa, spec->dtype, values, MIN(spec->dim - c, (uint32_t)INIT_COUNTERS),
+                  ret_rows[i], c);
+}
+
+/* Where the walk over the blocks of all rows stands. */
+struct position {
+    uint32_t row;
+    uint32_t block;
+};
+
+/* Lays out the next counters from @at on, and moves it past them. Returns how many. */
+static uint32_t next_counters(struct position *at, uint32_t block_count, const uint64_t *row_ids,
+                              uint32_t row_count, struct init_counters *counters)
+{
+    uint32_t used = 0;
+
+    while (used < INIT_COUNTERS && at->row < row_count) {
+        const uint32_t n = MIN(block_count - at->block, INIT_COUNTERS - used);
+        const uint64_t id = row_ids[at->row];
+
+        for (uint32_t i = 0; i < n; i++) {
+            counters->row_low[used + i] = (uint32_t)id;
+            counters->row_high[used + i] = (uint32_t)(id >> 32);
+            counters->block[used + i] = at->block + i;
+        }
+        used += n;
+        at->block += n;
+        if (at->block == block_count)
+            *at = (struct position){ .row = at->row + 1 };
+    }
+    return used;
+}
+
+static void fill_random(const struct init_rows_isa *isa, const struct table_spec *spec,
+                        const uint64_t *row_ids, uint32_t count, void *const *ret_rows)
+{
+    const struct init_params params = params_of(spec);
+    const uint32_t block_count = (spec->dim + INIT_BLOCK_DIMS - 1) / INIT_BLOCK_DIMS;
+    /* Zeroed once: a last group may be partly unused, and is computed all the same. */
+    struct init_counters counters = { 0 };
+    float values[INIT_COUNTERS * INIT_BLOCK_DIMS] __attribute__((aligned(CACHE_LINE)));
+    struct position next = { 0 };
+
+    while (next.row < count) {
+        struct position at = next;
+        const uint32_t used = next_counters(&next, block_count, row_ids, count, &counters);
+        const uint32_t groups = (used + INIT_GROUP - 1) / INIT_GROUP;
+
+        if (spec->init == EMBTIER_INIT_NORMAL)
+            isa->normal(&counters, groups, &params, values);
+        else
+            isa->uniform(&counters, groups, &params, values);
+        for (uint32_t done = 0; done < used;) {
+            const uint32_t n = MIN(block_count - at.block, used - done);
+            const uint32_t first = at.block * INIT_BLOCK_DIMS;
+
+            store(isa, spec->dtype, values + (size_t)done * INIT_BLOCK_DIMS,
+                  MIN(n * INIT_BLOCK_DIMS, spec->dim - first), ret_rows[at.row], first);
+            done += n;
+            at = (struct position){ .row = at.row + 1 };
+        }
+    }
+}
+
+void init_rows_with(const struct init_rows_isa *isa, const struct table_spec *spec,
+                    const uint64_t *row_ids, uint32_t count, void *const *ret_rows)
+{
+    const uint32_t weight_bytes = table_spec_weight_bytes(spec);
+    const uint32_t state_bytes = table_spec_state_bytes(spec);
+
+    assert(spec->init_version <= INIT_ROWS_VERSION);
+    switch (spec->init) {
+    case EMBTIER_INIT_UNIFORM:
+    case EMBTIER_INIT_NORMAL:
+        fill_random(isa, spec, row_ids, count, ret_rows);
+        break;
+    case EMBTIER_INIT_ZEROS:
+    case EMBTIER_INIT_CONSTANT:
+        fill_constant(isa, spec, count, ret_rows);
+        break;
+    }
+    if (state_bytes > 0)
+        for (uint32_t i = 0; i < count; i++)
+            memset((char *)ret_rows[i] + weight_bytes, 0, state_bytes);
+}
+
+void init_rows(const struct table_spec *spec, const uint64_t *row_ids, uint32_t count,
+               void *const *ret_rows)
+{
+    const struct init_rows_isa *isas[INIT_ISAS_MAX];
+
+    (void)init_rows_isas(isas);
+    init_rows_with(isas[0], spec, row_ids, count, ret_rows);
+}

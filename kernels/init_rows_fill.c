@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inner loops of init_rows. meson.build compiles this file once per instruction set, with the
+ * set's compiler flags and INIT_ISA set to its name. It is plain C that the compiler vectorises:
+ * the numbers are defined by init_values.h, and are the same however that turns out. */
+#include "kernels/init_rows_fill.h"
+
+#include "kernels/dtype.h"
+#include "kernels/init_values.h"
+#include "kernels/philox.h"
+
+#define INIT_VERSION_1 1
+
+#define PASTE_(a, b) a##b
+#define PASTE(a, b)  PASTE_(a, b)
+#define TO_TEXT_(a)  #a
+#define TO_TEXT(a)   TO_TEXT_(a)
+
+static inline __attribute__((always_inline)) struct philox_block
+block_of(const struct init_counters *counters, uint32_t i, const struct init_params *params)
+{
+    return philox4x32_10((struct philox_block){ { counters->row_low[i], counters->row_high[i],
+                                                  counters->block[i], INIT_VERSION_1 } },
+                         params->key[0], params->key[1]);
+}
+
+static inline __attribute__((always_inline)) float normal_value(uint32_t word,
+                                                                const struct init_params *params)
+{
+    const float value = params->a + params->b * init_normal_v1(word);
+    const float cut = value < params->lowest ? params->lowest : value;
+
+    return cut > params->highest ? params->highest : cut;
+}
+
+static void fill_uniform(const struct init_counters *restrict counters, uint32_t group_count,
+                         const struct init_params *restrict params, float *restrict ret_values)
+{
+    const struct init_params p = *params;
+
+    for (uint32_t i = 0; i < group_count * INIT_GROUP; i++) {
+        const struct philox_block random = block_of(counters, i, &p);
+
+        ret_values[4 * i + 0] = init_uniform_v1(random.word[0], p.a, p.b, p.highest);
+        ret_values[4 * i + 1] = init_uniform_v1(random.word[1], p.a, p.b, p.highest);
+        ret_values[4 * i + 2] = init_uniform_v1(random.word[2], p.a, p.b, p.highest);
+        ret_values[4 * i + 3] = init_uniform_v1(random.word[3], p.a, p.b, p.highest);
+    }
+}
+
+static void fill_normal(const struct init_counters *restrict counters, uint32_t group_count,
+                        const struct init_params *restrict params, float *restrict ret_values)
+{
+    const struct init_params p = *params;
+
+    for (uint32_t i = 0; i < group_count * INIT_GROUP; i++) {
+        const struct philox_block random = block_of(counters, i, &p);
+
+        ret_values[4 * i + 0] = normal_value(random.word[0], &p);
+        ret_values[4 * i + 1] = normal_value(random.word[1], &p);
+        ret_values[4 * i + 2] = normal_value(random.word[2], &p);
+        ret_values[4 * i + 3] = normal_value(random.word[3], &p);
+    }
+}
+
+static void fill_to_f16(const float *restrict values, uint32_t count, uint16_t *restrict ret_halves)
+{
+    for (uint32_t i = 0; i < count; i++)
+        ret_halves[i] = f32_to_f16(values[i]);
+}
+
+static void fill_to_bf16(const float *restrict values, uint32_t count,
+                         uint16_t *restrict ret_halves)
+{
+    for (uint32_t i = 0; i < count; i++)
+        ret_halves[i] = f32_to_bf16(values[i]);
+}
+
+const struct init_rows_isa PASTE(init_rows_isa_, INIT_ISA) = {
+    .name = TO_TEXT(INIT_ISA),
+    .uniform = fill_uniform,
+    .normal = fill_normal,
+    .to_f16 = fill_to_f16,
+    .to_bf16 = fill_to_bf16,
+};

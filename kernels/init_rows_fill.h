@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* init_rows_fill.h: the inner loops of init_rows, one set per instruction set, all compiled from
+ * init_rows_fill.c. Inside kernels/ and its tests only. Thread: any. */
+#ifndef EMBTIER_KERNELS_INIT_ROWS_FILL_H
+#define EMBTIER_KERNELS_INIT_ROWS_FILL_H
+
+#include <stdint.h>
+
+#include "base/macros.h"
+#include "base/table_spec.h"
+
+/* Counters are worked on in groups, so that loops have no remainder: a multiple of what a vector
+ * of any processor holds. */
+#define INIT_GROUP      16
+#define INIT_COUNTERS   256 /* in one call; their values (4 KiB) stay in the first-level cache */
+#define INIT_BLOCK_DIMS 4   /* numbers from one counter */
+
+/* Counters as the vector units want them: rows and column blocks in arrays of their own. Those of
+ * several short rows, or a part of a long one. */
+struct init_counters {
+    uint32_t row_low[INIT_COUNTERS];
+    uint32_t row_high[INIT_COUNTERS];
+    uint32_t block[INIT_COUNTERS];
+};
+
+struct init_params {
+    uint32_t key[2];
+    float a;      /* low; mean */
+    float b;      /* high - low; stddev */
+    float lowest; /* results are cut at these */
+    float highest;
+};
+
+struct init_rows_isa {
+    const char *name;
+    /* @group_count groups of counters in, INIT_BLOCK_DIMS values out for each, in order. */
+    void (*uniform)(const struct init_counters *counters, uint32_t group_count,
+                    const struct init_params *params, float *ret_values);
+    void (*normal)(const struct init_counters *counters, uint32_t group_count,
+                   const struct init_params *params, float *ret_values);
+    /* @count is any number; no overlap. */
+    void (*to_f16)(const float *values, uint32_t count, uint16_t *ret_halves);
+    void (*to_bf16)(const float *values, uint32_t count, uint16_t *ret_halves);
+};
+
+#define INIT_ISAS_MAX 3
+
+/* Those that are built in and that this processor can run, best first; the last runs everywhere.
+ * Returns how many. */
+uint32_t init_rows_isas(const struct init_rows_isa *ret_isas[INIT_ISAS_MAX]);
+/* init_rows() with a given instruction set. */
+void init_rows_with(const struct init_rows_isa *isa, const struct table_spec *spec,
+                    const uint64_t *row_ids, uint32_t count, void *const *ret_rows);
+
+extern const struct init_rows_isa init_rows_isa_baseline;
+extern const struct init_rows_isa init_rows_isa_avx2;
+extern const struct init_rows_isa init_rows_isa_avx512;
+
+#endif
