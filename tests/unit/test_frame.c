@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does a control frame survive the way it arrives, and is what is wrong with one noticed? */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <cmocka.h>
+
+#include "proto/control.pb-c.h"
+#include "proto/frame.h"
+
+struct bytes {
+    uint8_t *data;
+    size_t count;
+};
+
+static struct bytes encode_request(const Embtier__Request *request)
+{
+    struct bytes bytes = { NULL, 0 };
+
+    assert_int_equal(frame_encode_request(request, &bytes.data, &bytes.count), EMBTIER_OK);
+    return bytes;
+}
+
+static struct bytes encode_reply(const Embtier__Reply *reply)
+{
+    struct bytes bytes = { NULL, 0 };
+
+    assert_int_equal(frame_encode_reply(reply, &bytes.data, &bytes.count), EMBTIER_OK);
+    return bytes;
+}
+
+static enum embtier_err decode_request(struct bytes bytes, Embtier__Request **ret_request,
+                                       struct err_msg *msg)
+{
+    return frame_decode_request(bytes.data + FRAME_HEADER_BYTES,
+                                (uint32_t)(bytes.count - FRAME_HEADER_BYTES), ret_request, msg);
+}
+
+static enum embtier_err decode_reply(struct bytes bytes, Embtier__Reply **ret_reply,
+                                     struct err_msg *msg)
+{
+    return frame_decode_reply(bytes.data + FRAME_HEADER_BYTES,
+                              (uint32_t)(bytes.count - FRAME_HEADER_BYTES), ret_reply, msg);
+}
+
+static struct table_spec example_spec(void)
+{
+    struct table_spec spec = { .rows = 1000,
+                               .dim = 16,
+                               .dtype = EMBTIER_DTYPE_BF16,
+                               .optimizer = EMBTIER_OPTIMIZER_ADAM,
+                               .init = EMBTIER_INIT_UNIFORM,
+                               .init_params = { -0.5, 0.25 },
+                               .seed = UINT64_MAX,
+                               .eager = true,
+                               .init_version = 1 };
+
+    strcpy(spec.name, "users");
+    return spec;
+}
+
+static struct bytes example_create(void)
+{
+    struct table_spec spec = example_spec();
+    Embtier__TableSpec wire;
+    Embtier__TableCreate create = EMBTIER__TABLE_CREATE__INIT;
+    Embtier__Request request = EMBTIER__REQUEST__INIT;
+
+    table_spec_to_wire(&spec, &wire);
+    create.spec = &wire;
+    create.if_not_exists = true;
+    request.id = 7;
+    request.body_case = EMBTIER__REQUEST__BODY_TABLE_CREATE;
+    request.table_create = &create;
+    return encode_request(&request);
+}
+
+static struct bytes example_open(const char *name)
+{
+    Embtier__TableOpen open = EMBTIER__TABLE_OPEN__INIT;
+    Embtier__Request request = EMBTIER__REQUEST__INIT;
+
+    open.name = (char *)name;
+    request.id = 8;
+    request.body_case = EMBTIER__REQUEST__BODY_TABLE_OPEN;
+    request.table_open = &open;
+    return encode_request(&request);
+}
+
+static void feed(struct frame_reader *reader, const uint8_t *data, size_t count)
+{
+    while (count > 0) {
+        uint8_t *space = NULL;
+        size_t room = 0;
+
+        assert_int_equal(frame_reader_space(reader, &space, &room), EMBTIER_OK);
+        assert_true(room > 0);
+        room = MIN(room, count);
+        memcpy(space, data, room);
+        frame_reader_added(reader, room);
+        data += room;
+        count -= room;
+    }
+}
+
+static void test_frames_arriving_byte_by_byte_are_read(void **state)
+{
+    const struct bytes frames[] = { example_create(), example_open("a"), example_create() };
+    struct frame_reader reader;
+    const uint8_t *payload;
+    uint32_t bytes;
+
+    (void)state;
+    frame_reader_init(&reader, FRAME_REQUEST_BYTES_MAX);
+    for (size_t f = 0; f < ARRAY_LEN(frames); f++) {
+        for (size_t i = 0; i < frames[f].count; i++) {
+            assert_int_equal(frame_reader_next(&reader, &payload, &bytes, NULL), EMBTIER_AGAIN);
+            feed(&reader, frames[f].data + i, 1);
+        }
+        assert_int_equal(frame_reader_next(&reader, &payload, &bytes, NULL), EMBTIER_OK);
+        assert_int_equal(bytes, frames[f].count - FRAME_HEADER_BYTES);
+        assert_memory_equal(payload, frames[f].data + FRAME_HEADER_BYTES, bytes);
+        frame_reader_next_done(&reader);
+        free(frames[f].data);
+    }
+    frame_reader_done(&reader);
+}
+
+static void test_frames_arriving_together_are_read_one_by_one(void **state)
+{
+    struct bytes create = example_create();
+    struct frame_reader reader;
+    const uint8_t *payload;
+    uint32_t bytes;
+
+    (void)state;
+    frame_reader_init(&reader, FRAME_REQUEST_BYTES_MAX);
+    for (int i = 0; i < 100; i++)
+        feed(&reader, create.data, create.count);
+    feed(&reader, create.data, 5);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(frame_reader_next(&reader, &payload, &bytes, NULL), EMBTIER_OK);
+        assert_memory_equal(payload, create.data + FRAME_HEADER_BYTES, bytes);
+        frame_reader_next_done(&reader);
+    }
+    assert_int_equal(frame_reader_next(&reader, &payload, &bytes, NULL), EMBTIER_AGAIN);
+    frame_reader_done(&reader);
+    free(create.data);
+}
+
+static void test_a_length_of_zero_or_over_the_limit_is_refused(void **state)
+{
+    const uint32_t lengths[] = { 0, FRAME_REQUEST_BYTES_MAX + 1, INT32_MAX, UINT32_MAX };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        struct frame_reader reader;
+        struct err_msg msg = { { 0 } };
+        const uint8_t *payload;
+        uint32_t bytes;
+
+        frame_reader_init(&reader, FRAME_REQUEST_BYTES_MAX);
+        feed(&reader, (const uint8_t *)&lengths[i], sizeof(lengths[i]));
+        assert_int_equal(frame_reader_next(&reader, &payload, &bytes, &msg), EMBTIER_PROTOCOL);
+        assert_non_null(strstr(msg.text, "allowed: 1 to 65536"));
+        frame_reader_done(&reader);
+    }
+}
+
+static void test_a_large_length_without_bytes_costs_no_memory(void **state)
+{
+    const uint32_t length = FRAME_BYTES_MAX;
+    struct frame_reader reader;
+    const uint8_t *payload;
+    uint32_t bytes;
+
+    (void)state;
+    frame_reader_init(&reader, FRAME_BYTES_MAX);
+    feed(&reader, (const uint8_t *)&length, sizeof(length));
+    assert_int_equal(frame_reader_next(&reader, &payload, &bytes, NULL), EMBTIER_AGAIN);
+    assert_true(reader.capacity <= 4096);
+    frame_reader_done(&reader);
+}
+
+static void test_the_largest_frame_fits_and_no_more(void **state)
+{
+    const uint32_t length = FRAME_REQUEST_BYTES_MAX;
+    uint8_t *data = calloc(1, length);
+    struct frame_reader reader;
+    const uint8_t *payload;
+    uint8_t *space;
+    size_t room;
+    uint32_t bytes;
+
+    (void)state;
+    assert_non_null(data);
+    frame_reader_init(&reader, FRAME_REQUEST_BYTES_MAX);
+    feed(&reader, (const uint8_t *)&length, sizeof(length));
+    feed(&reader, data, length);
+    assert_int_equal(reader.capacity, length + FRAME_HEADER_BYTES);
+    assert_int_equal(frame_reader_space(&reader, &space, &room), EMBTIER_INTERNAL);
+    assert_int_equal(frame_reader_next(&reader, &payload, &bytes, NULL), EMBTIER_OK);
+    assert_int_equal(bytes, length);
+    frame_reader_next_done(&reader);
+    frame_reader_done(&reader);
+    free(data);
+}
+
+static void test_a_request_comes_back_as_it_was_sent(void **state)
+{
+    struct bytes bytes = example_create();
+    const struct table_spec sent = example_spec();
+    struct table_spec spec;
+    Embtier__Request *request = NULL;
+
+    (void)state;
+    assert_int_equal(decode_request(bytes, &request, NULL), EMBTIER_OK);
+    assert_int_equal(request->id, 7);
+    assert_int_equal(request->body_case, EMBTIER__REQUEST__BODY_TABLE_CREATE);
+    assert_true(request->table_create->if_not_exists);
+    assert_int_equal(table_spec_from_wire(request->table_create->spec, &spec, NULL), EMBTIER_OK);
+    assert_string_equal(spec.name, sent.name);
+    assert_int_equal(spec.rows, sent.rows);
+    assert_int_equal(spec.dim, sent.dim);
+    assert_int_equal(spec.dtype, sent.dtype);
+    assert_int_equal(spec.optimizer, sent.optimizer);
+    assert_int_equal(spec.init, sent.init);
+    assert_memory_equal(spec.init_params, sent.init_params, sizeof(sent.init_params));
+    assert_true(spec.seed == sent.seed);
+    assert_true(spec.eager);
+    assert_int_equal(spec.init_version, 1);
+    embtier__request__free_unpacked(request, NULL);
+    free(bytes.data);
+}
+
+static void test_a_parameter_that_a_distribution_has_not_becomes_zero(void **state)
+{
+    struct table_spec spec = example_spec();
+    Embtier__TableSpec wire;
+    struct table_spec back;
+
+    (void)state;
+    spec.init = EMBTIER_INIT_ZEROS;
+    spec.init_params[1] = NAN;
+    table_spec_to_wire(&spec, &wire);
+    assert_int_equal(table_spec_from_wire(&wire, &back, NULL), EMBTIER_OK);
+    assert_true(back.init_params[0] == 0 && back.init_params[1] == 0);
+}
+
+static void test_a_user_s_mistake_in_a_spec_is_told_but_decodes(void **state)
+{
+    struct table_spec spec = example_spec();
+    Embtier__TableSpec wire;
+    struct err_msg msg = { { 0 } };
+    char long_name[1000];
+
+    (void)state;
+    spec.dim = 0;
+    table_spec_to_wire(&spec, &wire);
+    assert_int_equal(table_spec_from_wire(&wire, &spec, &msg), EMBTIER_INVALID);
+    assert_non_null(strstr(msg.text, "dim 0"));
+    wire.dim = 1;
+    wire.dtype = UINT32_MAX;
+    assert_int_equal(table_spec_from_wire(&wire, &spec, &msg), EMBTIER_INVALID);
+    wire.dtype = EMBTIER_DTYPE_F32;
+    memset(long_name, 'a', sizeof(long_name));
+    long_name[sizeof(long_name) - 1] = '\0';
+    wire.name = long_name;
+    assert_int_equal(table_spec_from_wire(&wire, &spec, &msg), EMBTIER_INVALID);
+}
+
+static void test_every_truncation_is_refused(void **state)
+{
+    struct bytes bytes = example_create();
+
+    (void)state;
+    for (size_t count = FRAME_HEADER_BYTES; count < bytes.count; count++) {
+        Embtier__Request *request = NULL;
+        struct err_msg msg = { { 0 } };
+
+        assert_int_equal(decode_request((struct bytes){ bytes.data, count }, &request, &msg),
+                         EMBTIER_PROTOCOL);
+        assert_true(msg.text[0] != '\0');
+        assert_null(request);
+    }
+    free(bytes.data);
+}
+
+static void test_control_characters_in_a_name_are_refused(void **state)
+{
+    const char bad[] = { '\0', '\n', '\r', '\t', 0x1b, 0x7f };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad); i++) {
+        struct bytes bytes = example_open("abcdef");
+        uint8_t *name = memmem(bytes.data, bytes.count, "abcdef", 6);
+        Embtier__Request *request = NULL;
+        struct err_msg msg = { { 0 } };
+
+        assert_non_null(name);
+        name[3] = (uint8_t)bad[i];
+        assert_int_equal(decode_request(bytes, &request, &msg), EMBTIER_PROTOCOL);
+        assert_non_null(strstr(msg.text, "TableOpen.name"));
+        free(bytes.data);
+    }
+}
+
+static void test_a_name_over_its_limit_is_refused(void **state)
+{
+    char name[EMBTIER_TABLE_NAME_MAX + 2];
+    Embtier__Request *request = NULL;
+    struct bytes bytes;
+
+    (void)state;
+    memset(name, 'x', sizeof(name));
+    name[EMBTIER_TABLE_NAME_MAX + 1] = '\0';
+    bytes = example_open(name);
+    assert_int_equal(decode_request(bytes, &request, NULL), EMBTIER_PROTOCOL);
+    free(bytes.data);
+    name[EMBTIER_TABLE_NAME_MAX] = '\0';
+    bytes = example_open(name);
+    assert_int_equal(decode_request(bytes, &request, NULL), EMBTIER_OK);
+    embtier__request__free_unpacked(request, NULL);
+    free(bytes.data);
+}
+
+static void test_incomplete_requests_are_refused(void **state)
+{
+    Embtier__TableCreate create = EMBTIER__TABLE_CREATE__INIT;
+    Embtier__TableDrop drop = EMBTIER__TABLE_DROP__INIT;
+    Embtier__Hello hello = EMBTIER__HELLO__INIT;
+    Embtier__Request request = EMBTIER__REQUEST__INIT;
+
+    (void)state;
+    request.id = 1;
+    for (int i = 0; i < 4; i++) {
+        Embtier__Request *decoded = NULL;
+        struct err_msg msg = { { 0 } };
+        struct bytes bytes;
+
+        switch (i) {
+        case 0: /* no body at all */
+            break;
+        case 1:
+            request.body_case = EMBTIER__REQUEST__BODY_TABLE_CREATE;
+            request.table_create = &create;
+            break;
+        case 2:
+            request.body_case = EMBTIER__REQUEST__BODY_TABLE_DROP;
+            request.table_drop = &drop;
+            break;
+        default:
+            request.body_case = EMBTIER__REQUEST__BODY_HELLO;
+            request.hello = &hello;
+        }
+        bytes = encode_request(&request);
+        assert_int_equal(decode_request(bytes, &decoded, &msg), EMBTIER_PROTOCOL);
+        assert_true(msg.text[0] != '\0');
+        free(bytes.data);
+    }
+}
+
+static void test_an_unknown_body_is_refused_and_an_unknown_field_skipped(void **state)
+{
+    /* id = 1, then field 99 (bytes) */
+    uint8_t unknown_body[] = { 0, 0, 0, 0, 0x08, 1, 0x9a, 0x06, 2, 'a', 0 };
+    /* id = 1, field 7 (status, empty), field 99 (bytes): from a later version */
+    uint8_t unknown_field[] = { 0, 0, 0, 0, 0x08, 1, 0x3a, 0, 0x9a, 0x06, 2, 'a', 0 };
+    Embtier__Request *request = NULL;
+
+    (void)state;
+    assert_int_equal(
+        decode_request((struct bytes){ unknown_body, sizeof(unknown_body) }, &request, NULL),
+        EMBTIER_PROTOCOL);
+    assert_int_equal(
+        decode_request((struct bytes){ unknown_field, sizeof(unknown_field) }, &request, NULL),
+        EMBTIER_OK);
+    assert_int_equal(request->body_case, EMBTIER__REQUEST__BODY_STATUS);
+    embtier__request__free_unpacked(request, NULL);
+}
+
+static void test_an_error_s_text_is_cleaned_and_cut_when_sent(void **state)
+{
+    Embtier__Error error = EMBTIER__ERROR__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+    Embtier__Reply *back = NULL;
+    struct bytes bytes;
+    char text[3000];
+
+    (void)state;
+    memset(text, 'y', sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    text[1] = '\n';
+    error.err = EMBTIER_IO;
+    error.message = text;
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_ERROR;
+    reply.error = &error;
+    bytes = encode_reply(&reply);
+    assert_int_equal(decode_reply(bytes, &back, NULL), EMBTIER_OK);
+    assert_int_equal(back->error->err, EMBTIER_IO);
+    assert_int_equal(strlen(back->error->message), 1024);
+    assert_memory_equal(back->error->message, "y?y", 3);
+    embtier__reply__free_unpacked(back, NULL);
+    free(bytes.data);
+}
+
+static void test_a_reply_that_a_client_would_compute_addresses_from_is_checked(void **state)
+{
+    const struct table_spec spec = example_spec();
+    Embtier__TableSpec wire;
+    Embtier__TableInfo info = EMBTIER__TABLE_INFO__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+
+    (void)state;
+    table_spec_to_wire(&spec, &wire);
+    info.handle = 3;
+    info.weight_bytes = 32;
+    info.state = (char *)"live";
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_TABLE;
+    reply.table = &info;
+    for (int i = 0; i < 5; i++) {
+        Embtier__Reply *back = NULL;
+        struct bytes bytes;
+        enum embtier_err err;
+
+        info.spec = i == 1 ? NULL : &wire;
+        info.weight_bytes = i == 2 ? 31 : 32;
+        wire.dim = i == 3 ? 0 : 16;
+        reply.last = i != 4;
+        bytes = encode_reply(&reply);
+        err = decode_reply(bytes, &back, NULL);
+        assert_int_equal(err, i == 0 ? EMBTIER_OK : EMBTIER_PROTOCOL);
+        if (err == EMBTIER_OK)
+            embtier__reply__free_unpacked(back, NULL);
+        free(bytes.data);
+    }
+}
+
+static void test_status_comes_back_as_it_was_sent(void **state)
+{
+    Embtier__Metric metric = EMBTIER__METRIC__INIT;
+    Embtier__Metric *metrics[100];
+    Embtier__StatusReply status = EMBTIER__STATUS_REPLY__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+    Embtier__Reply *back = NULL;
+    struct bytes bytes;
+
+    (void)state;
+    metric.name = (char *)"cache_hit_rows";
+    metric.label = (char *)"tier";
+    metric.label_value = (char *)"dram";
+    metric.value = 9007199254740991.0;
+    metric.counter = true;
+    for (size_t i = 0; i < ARRAY_LEN(metrics); i++)
+        metrics[i] = &metric;
+    status.metrics = metrics;
+    status.n_metrics = ARRAY_LEN(metrics);
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_STATUS;
+    reply.status = &status;
+    bytes = encode_reply(&reply);
+    assert_int_equal(decode_reply(bytes, &back, NULL), EMBTIER_OK);
+    assert_int_equal(back->status->n_metrics, 100);
+    assert_string_equal(back->status->metrics[99]->label_value, "dram");
+    assert_true(back->status->metrics[99]->value == 9007199254740991.0);
+    embtier__reply__free_unpacked(back, NULL);
+    free(bytes.data);
+}
+
+static unsigned random_seed(void)
+{
+    const char *given = getenv("EMBTIER_TEST_SEED");
+    unsigned seed = 1;
+
+    if (given)
+        return (unsigned)strtoul(given, NULL, 0);
+    if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
+        seed = 1;
+    return seed;
+}
+
+/* Whatever is decoded without an error must also be free of what the checks promise to find. */
+static void check_random(const uint8_t *data, uint32_t count)
+{
+    Embtier__Request *request = NULL;
+    Embtier__Reply *reply = NULL;
+
+    if (frame_decode_request(data, count, &request, NULL) == EMBTIER_OK) {
+        if (request->body_case == EMBTIER__REQUEST__BODY_TABLE_OPEN)
+            assert_true(strlen(request->table_open->name) <= EMBTIER_TABLE_NAME_MAX);
+        embtier__request__free_unpacked(request, NULL);
+    }
+    if (frame_decode_reply(data, count, &reply, NULL) == EMBTIER_OK)
+        embtier__reply__free_unpacked(reply, NULL);
+}
+
+static void test_random_bytes_and_flipped_bytes_do_no_harm(void **state)
+{
+    unsigned seed = random_seed();
+    struct bytes create = example_create();
+    uint8_t data[256];
+
+    (void)state;
+    print_message("EMBTIER_TEST_SEED=%u\n", seed);
+    for (int round = 0; round < 100000; round++) {
+        const uint32_t count = (uint32_t)rand_r(&seed) % sizeof(data);
+
+        for (uint32_t i = 0; i < count; i++)
+            data[i] = (uint8_t)rand_r(&seed);
+        check_random(data, count);
+        memcpy(data, create.data + FRAME_HEADER_BYTES, create.count - FRAME_HEADER_BYTES);
+        for (int flips = rand_r(&seed) % 4; flips >= 0; flips--)
+            data[(size_t)rand_r(&seed) % (create.count - FRAME_HEADER_BYTES)] =
+                (uint8_t)rand_r(&seed);
+        check_random(data, (uint32_t)(create.count - FRAME_HEADER_BYTES));
+    }
+    free(create.data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_frames_arriving_byte_by_byte_are_read),
+        cmocka_unit_test(test_frames_arriving_together_are_read_one_by_one),
+        cmocka_unit_test(test_a_length_of_zero_or_over_the_limit_is_refused),
+        cmocka_unit_test(test_a_large_length_without_bytes_costs_no_memory),
+        cmocka_unit_test(test_the_largest_frame_fits_and_no_more),
+        cmocka_unit_test(test_a_request_comes_back_as_it_was_sent),
+        cmocka_unit_test(test_a_parameter_that_a_distribution_has_not_becomes_zero),
+        cmocka_unit_test(test_a_user_s_mistake_in_a_spec_is_told_but_decodes),
+        cmocka_unit_test(test_every_truncation_is_refused),
+        cmocka_unit_test(test_control_characters_in_a_name_are_refused),
+        cmocka_unit_test(test_a_name_over_its_limit_is_refused),
+        cmocka_unit_test(test_incomplete_requests_are_refused),
+        cmocka_unit_test(test_an_unknown_body_is_refused_and_an_unknown_field_skipped),
+        cmocka_unit_test(test_an_error_s_text_is_cleaned_and_cut_when_sent),
+        cmocka_unit_test(test_a_reply_that_a_client_would_compute_addresses_from_is_checked),
+        cmocka_unit_test(test_status_comes_back_as_it_was_sent),
+        cmocka_unit_test(test_random_bytes_and_flipped_bytes_do_no_harm),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
