@@ -2,16 +2,21 @@
 /* store.h: rows on SSD, in RocksDB shards spread over the data directories.
  *
  * On disk, in each data directory:
- *   embtier.json          which store this directory belongs to, its place in it, shards, hash key,
- * format version LOCK                  held while a daemon has the store open catalog.json the
- * tables (first directory only; see catalog.h) shard-0007/replay/    RocksDB without a log, for
- * tables of durability `replay`. Shards are numbered over all directories; `logged/` will lie
- * beside it for the other durability modes A key is table id, then row id, both big-endian: 12
- * bytes under RocksDB's bytewise comparator, so that `ldb` and `sst_dump` work. A value is struct
- * stored_row_head, then weights, then optimizer state (row_format.h).
+ *   embtier.json         which store this directory belongs to, its place in it, number of shards,
+ *                        hash key, format version (store_identity.h)
+ *   LOCK                 held while a daemon has the store open
+ *   catalog.json         the tables; in the first directory only (catalog.h)
+ *   shard-0007/replay/   RocksDB without a log, for tables of durability `replay`. Shards are
+ *                        numbered over all directories; `logged/` will lie beside it for the other
+ *                        durability modes
+ * A key is table id, then row id, both big-endian: 12 bytes under RocksDB's bytewise comparator, so
+ * that `ldb` and `sst_dump` work. A value is struct stored_row_head, then weights, then optimizer
+ * state (row_format.h).
  *
  * Everything here blocks: it is called by reader and writer threads, never by a lane. Thread: any,
- * at the same time. RocksDB's errors become embtier's in one place (rocksdb_err.c). */
+ * at the same time, except open and close. RocksDB's errors become embtier's in one place
+ * (rocksdb_err.c). After NO_SPACE or IO a shard takes no writes but goes on reading; the store
+ * tries by itself, again and again, to take it back into service. */
 #ifndef EMBTIER_STORE_STORE_H
 #define EMBTIER_STORE_STORE_H
 
@@ -25,11 +30,11 @@
 struct store;
 
 struct store_opts {
-    const struct config
-        *config; /* borrowed until store_open() returns: data.*, rocksdb.*, lanes.count */
+    const struct config *config; /* data.* and rocksdb.*; borrowed until store_open() returns */
 };
 
-/* Opens, or makes if the directories are empty, the whole store. Refuses: directories of different
+/* Opens, or makes if the directories are empty, the whole store. The directories may be named in
+ * any order. Refuses: directories of different
  * stores, in another number of shards or directories than when they were made (MISMATCH), held by
  * another process (LOCKED), of a newer format (VERSION), with a file missing or cut short (CORRUPT;
  * the message names it). */
@@ -37,7 +42,9 @@ MUST_CHECK enum embtier_err store_open(const struct store_opts *opts, struct sto
                                        struct err_msg *msg);
 /* Flushes the write buffers first. Reports the first failure; the store is closed all the same. */
 enum embtier_err store_close(struct store *store, struct err_msg *msg);
-DEFINE_CLEANUP(struct store, store_close)
+/* The same for _cleanup_, when the caller fails anyway. NULL is allowed. */
+void store_free(struct store *store);
+DEFINE_CLEANUP(struct store, store_free)
 
 uint32_t store_shard_count(const struct store *store);
 const struct row_hasher *store_hasher(const struct store *store);
@@ -91,11 +98,13 @@ struct store_stats {
     uint64_t stored_bytes;      /* live SST files */
     uint64_t memtable_bytes;
     uint64_t metadata_cache_bytes;
+    uint64_t metadata_hits;   /* index and filter blocks found in the cache */
+    uint64_t metadata_misses; /* … read from SSD */
     uint64_t pending_compaction_bytes;
     uint64_t compactions_run;
     uint32_t shards_compacting;
     uint32_t shards_compacting_peak;
-    bool direct_io;
+    bool direct_io; /* in all directories; false when one cannot, or the config says so */
 };
 void store_stats(struct store *store, struct store_stats *ret_stats);
 

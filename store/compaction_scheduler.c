@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every PERIOD_MS the thread looks at all shards. A shard goes through three states:
+ *
+ *   OFF --(a slot is free, it needs one most)--> ON --(done, or others need it more)--> DRAINING
+ *    ^---------------------------(no compaction is running any more)---------------------'
+ *
+ * DRAINING holds its slot, since compactions that were begun go on. In it no new one can begin:
+ * RocksDB looks at `disable_auto_compactions` when it picks a compaction, under the same lock that
+ * setting the option takes. What could go wrong: a shard that RocksDB calls due but finds nothing
+ * to compact in would keep its slot for ever; after STUCK_NS it loses it and waits its turn. */
+#include "store/compaction_scheduler.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+#define PERIOD_MS           100
+#define STUCK_NS            (UINT64_C(2) * 1000000000)
+#define SIT_OUT_NS          (UINT64_C(10) * 1000000000)
+#define RESUME_NS_MIN       (UINT64_C(200) * 1000000)
+#define RESUME_NS_MAX       (UINT64_C(5) * 1000000000)
+#define URGENT_LEVEL0_FILES (SHARD_LEVEL0_FILES_MAX * 2 / 3)
+#define URGENT_BYTES        (SHARD_PENDING_BYTES_MAX / 2)
+
+enum slot_state { SLOT_OFF, SLOT_ON, SLOT_DRAINING };
+
+/* The scheduler thread's view of a shard. */
+struct entry {
+    struct shard *shard;
+    enum slot_state state;
+    struct shard_debt debt;
+    uint64_t idle_since_ns; /* ON and due with nothing running, since; 0: not so */
+    uint64_t sits_out_until_ns;
+    uint64_t resume_at_ns; /* next try; 0: is not failed */
+    uint64_t resume_wait_ns;
+};
+
+struct compaction_scheduler {
+    struct entry *entries; /* scheduler thread */
+    uint32_t count;
+    uint32_t parallel;
+    _Atomic bool busy;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    /* Under the mutex. */
+    bool stop;
+    uint32_t slots_used; /* by shards ON or DRAINING and by holders */
+    uint32_t waiting;    /* callers of compaction_scheduler_hold() without a slot */
+};
+
+static bool is_urgent(const struct entry *entry)
+{
+    return entry->debt.level0_files >= URGENT_LEVEL0_FILES ||
+           entry->debt.pending_bytes >= URGENT_BYTES;
+}
+
+/* How near its limits a shard is: 1 at the limit. */
+static double debt_weight(const struct entry *entry)
+{
+    const double files = (double)entry->debt.level0_files / SHARD_LEVEL0_FILES_MAX;
+    const double bytes = (double)entry->debt.pending_bytes / (double)SHARD_PENDING_BYTES_MAX;
+
+    return MAX(files, bytes);
+}
+
+static bool slot_take(struct compaction_scheduler *scheduler)
+{
+    bool taken;
+
+    pthread_mutex_lock(&scheduler->mutex);
+    /* Holders go first: they wake up by themselves when a slot is free. */
+    taken = scheduler->waiting == 0 && scheduler->slots_used < scheduler->parallel;
+    scheduler->slots_used += taken;
+    pthread_mutex_unlock(&scheduler->mutex);
+    return taken;
+}
+
+static void slot_give(struct compaction_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->mutex);
+    scheduler->slots_used--;
+    pthread_cond_broadcast(&scheduler->changed);
+    pthread_mutex_unlock(&scheduler->mutex);
+}
+
+/* Whether somebody waits for a slot and none is free. */
+static bool slots_are_wanted(struct compaction_scheduler *scheduler, bool urgent_shard_waits)
+{
+    bool wanted;
+
+    pthread_mutex_lock(&scheduler->mutex);
+    wanted = scheduler->slots_used >= scheduler->parallel &&
+             (scheduler->waiting > 0 || urgent_shard_waits);
+    pthread_mutex_unlock(&scheduler->mutex);
+    return wanted;
+}
+
+static void entry_turn_off(struct entry *entry)
+{
+    /* On failure it stays ON, and the next round tries again. */
+    if (shard_set_compacting(entry->shard, false, NULL) == EMBTIER_OK)
+        entry->state = SLOT_DRAINING;
+}
+
+static bool entry_is_stuck(struct entry *entry, uint64_t now_ns)
+{
+    if (entry->debt.running > 0) {
+        entry->idle_since_ns = 0;
+        return false;
+    }
+    if (entry->idle_since_ns == 0)
+        entry->idle_since_ns = now_ns;
+    return now_ns - entry->idle_since_ns >= STUCK_NS;
+}
+
+/* Takes slots back: from shards that are done, from stuck ones, and from one that is not urgent
+ * when somebody else's need is. */
+static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now_ns)
+{
+    const bool busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed);
+    bool urgent_waits = false;
+
+    for (uint32_t i = 0; i < scheduler->count; i++)
+        urgent_waits = urgent_waits || (scheduler->entries[i].state == SLOT_OFF &&
+                                        is_urgent(&scheduler->entries[i]));
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        struct entry *entry = &scheduler->entries[i];
+
+        if (entry->state == SLOT_ON) {
+            const bool done = !entry->debt.due && entry->debt.running == 0;
+            const bool stuck = !done && entry_is_stuck(entry, now_ns);
+
+            if (stuck)
+                entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
+            if (done || stuck ||
+                (!is_urgent(entry) && (busy || slots_are_wanted(scheduler, urgent_waits)))) {
+                entry_turn_off(entry);
+                shard_poll_debt(entry->shard, &entry->debt);
+            }
+        }
+        if (entry->state == SLOT_DRAINING && entry->debt.running == 0) {
+            entry->state = SLOT_OFF;
+            slot_give(scheduler);
+        }
+    }
+}
+
+static struct entry *round_pick(struct compaction_scheduler *scheduler, uint64_t now_ns)
+{
+    const bool busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed);
+    struct entry *best = NULL;
+
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        struct entry *entry = &scheduler->entries[i];
+
+        if (entry->state != SLOT_OFF || !entry->debt.due || (busy && !is_urgent(entry)) ||
+            entry->resume_at_ns != 0 || now_ns < entry->sits_out_until_ns)
+            continue;
+        if (!best || debt_weight(entry) > debt_weight(best))
+            best = entry;
+    }
+    return best;
+}
+
+static void round_give_out(struct compaction_scheduler *scheduler, uint64_t now_ns)
+{
+    struct entry *entry;
+
+    while ((entry = round_pick(scheduler, now_ns)) && slot_take(scheduler)) {
+        entry->idle_since_ns = 0;
+        entry->state = SLOT_ON;
+        if (shard_set_compacting(entry->shard, true, NULL) != EMBTIER_OK) {
+            /* It may be on all the same: the way back to OFF goes through DRAINING. */
+            entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
+            entry_turn_off(entry);
+        }
+    }
+}
+
+/* Doubles the time between tries, since each one writes to a disk that is probably still full. */
+static void entry_try_resume(struct entry *entry, uint64_t now_ns)
+{
+    if (!shard_is_failed(entry->shard)) {
+        entry->resume_at_ns = 0;
+        return;
+    }
+    if (entry->resume_at_ns == 0) {
+        entry->resume_wait_ns = RESUME_NS_MIN;
+        entry->resume_at_ns = now_ns + entry->resume_wait_ns;
+    } else if (now_ns >= entry->resume_at_ns) {
+        if (shard_resume(entry->shard, NULL) == EMBTIER_OK) {
+            entry->resume_at_ns = 0;
+            return;
+        }
+        entry->resume_wait_ns = MIN(entry->resume_wait_ns * 2, RESUME_NS_MAX);
+        entry->resume_at_ns = now_ns + entry->resume_wait_ns;
+    }
+}
+
+static void scheduler_round(struct compaction_scheduler *scheduler)
+{
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        entry_try_resume(&scheduler->entries[i], now_ns);
+        shard_poll_debt(scheduler->entries[i].shard, &scheduler->entries[i].debt);
+    }
+    round_take_back(scheduler, now_ns);
+    round_give_out(scheduler, now_ns);
+}
+
+/* Until the next round; false: until the end. */
+static bool scheduler_wait(struct compaction_scheduler *scheduler)
+{
+    struct timespec until;
+    bool stop;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += PERIOD_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&scheduler->mutex);
+    while (!scheduler->stop &&
+           pthread_cond_timedwait(&scheduler->changed, &scheduler->mutex, &until) == 0)
+        ;
+    stop = scheduler->stop;
+    pthread_mutex_unlock(&scheduler->mutex);
+    return !stop;
+}
+
+static void *scheduler_main(void *argument)
+{
+    struct compaction_scheduler *scheduler = argument;
+
+    do
+        scheduler_round(scheduler);
+    while (scheduler_wait(scheduler));
+    for (uint32_t i = 0; i < scheduler->count; i++)
+        if (scheduler->entries[i].state == SLOT_ON)
+            entry_turn_off(&scheduler->entries[i]);
+    return NULL;
+}
+
+enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts *opts,
+                                          struct compaction_scheduler **ret_scheduler,
+                                          struct err_msg *msg)
+{
+    struct compaction_scheduler *scheduler = calloc(1, sizeof(*scheduler));
+    pthread_condattr_t attributes;
+    int errnum;
+
+    if (!scheduler)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    scheduler->count = opts->shard_count;
+    scheduler->parallel = MAX(opts->parallel, 1u);
+    pthread_mutex_init(&scheduler->mutex, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&scheduler->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    scheduler->entries = calloc(opts->shard_count, sizeof(*scheduler->entries));
+    if (!scheduler->entries) {
+        compaction_scheduler_free(scheduler);
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    }
+    for (uint32_t i = 0; i < opts->shard_count; i++)
+        scheduler->entries[i].shard = opts->shards[i];
+    errnum = pthread_create(&scheduler->thread, NULL, scheduler_main, scheduler);
+    if (errnum != 0) {
+        compaction_scheduler_free(scheduler);
+        return err_set_errno(msg, errnum, "starting the compaction scheduler");
+    }
+    pthread_setname_np(scheduler->thread, "compaction");
+    scheduler->started = true;
+    *ret_scheduler = scheduler;
+    return EMBTIER_OK;
+}
+
+void compaction_scheduler_free(struct compaction_scheduler *scheduler)
+{
+    if (!scheduler)
+        return;
+    if (scheduler->started) {
+        pthread_mutex_lock(&scheduler->mutex);
+        scheduler->stop = true;
+        pthread_cond_broadcast(&scheduler->changed);
+        pthread_mutex_unlock(&scheduler->mutex);
+        pthread_join(scheduler->thread, NULL);
+    }
+    pthread_cond_destroy(&scheduler->changed);
+    pthread_mutex_destroy(&scheduler->mutex);
+    free(scheduler->entries);
+    free(scheduler);
+}
+
+void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool busy)
+{
+    atomic_store_explicit(&scheduler->busy, busy, memory_order_relaxed);
+}
+
+void compaction_scheduler_hold(struct compaction_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->mutex);
+    scheduler->waiting++;
+    while (scheduler->slots_used >= scheduler->parallel)
+        pthread_cond_wait(&scheduler->changed, &scheduler->mutex);
+    scheduler->waiting--;
+    scheduler->slots_used++;
+    pthread_mutex_unlock(&scheduler->mutex);
+}
+
+void compaction_scheduler_release(struct compaction_scheduler *scheduler)
+{
+    slot_give(scheduler);
+}

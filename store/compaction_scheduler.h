@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compaction_scheduler.h: which shards may compact now, so that never all do at once.
+ *
+ * A compaction takes SSD bandwidth from lookups; were all shards to start when their level 0 is
+ * full, which is at the same time since rows are spread evenly, lookups would stand still. So every
+ * shard is opened with automatic compactions off, and one thread gives `parallel` slots to the
+ * shards that need one most. A shard with a slot keeps it until it has nothing left to compact.
+ * While the lanes are busy no slot is given, until a shard is urgent: near the limit at which it
+ * takes no more writes (rocksdb_setup.h).
+ *
+ * The same thread takes shards back into service that stopped on an error, such as a full disk. */
+#ifndef EMBTIER_STORE_COMPACTION_SCHEDULER_H
+#define EMBTIER_STORE_COMPACTION_SCHEDULER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "store/shard.h"
+
+struct compaction_scheduler;
+
+struct compaction_scheduler_opts {
+    struct shard *const *shards; /* borrowed until the scheduler is freed */
+    uint32_t shard_count;
+    uint32_t parallel; /* slots; at least one */
+};
+
+MUST_CHECK enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts *opts,
+                                                     struct compaction_scheduler **ret_scheduler,
+                                                     struct err_msg *msg);
+/* Ends the thread; takes back all slots but does not wait for compactions. Nobody holds a slot. */
+void compaction_scheduler_free(struct compaction_scheduler *scheduler);
+DEFINE_CLEANUP(struct compaction_scheduler, compaction_scheduler_free)
+
+/* Any thread, does not wait. */
+void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool busy);
+
+/* Waits for a slot and keeps it for a compaction of the caller's own, before any shard's automatic
+ * ones. Any thread. */
+void compaction_scheduler_hold(struct compaction_scheduler *scheduler);
+void compaction_scheduler_release(struct compaction_scheduler *scheduler);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/durable_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Far above what a catalog of many tables needs; stops a wrong file from filling memory. */
+#define FILE_BYTES_MAX ((size_t)(64 * MIB))
+
+char *path_join(const char *directory, const char *name)
+{
+    char *path = NULL;
+
+    if (asprintf(&path, "%s/%s", directory, name) < 0)
+        return NULL;
+    return path;
+}
+
+enum embtier_err directory_sync(const char *directory, struct err_msg *msg)
+{
+    _cleanup_(closep) int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0 || fsync(fd) != 0)
+        return err_set_errno(msg, errno, "%s", directory);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err write_all(int fd, const char *path, const char *text, struct err_msg *msg)
+{
+    size_t left = strlen(text);
+
+    while (left > 0) {
+        const ssize_t written = write(fd, text, left);
+
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return err_set_errno(msg, errno, "%s", path);
+        text += written;
+        left -= (size_t)written;
+    }
+    if (fsync(fd) != 0)
+        return err_set_errno(msg, errno, "%s", path);
+    return EMBTIER_OK;
+}
+
+enum embtier_err durable_file_write(const char *directory, const char *name, const char *text,
+                                    struct err_msg *msg)
+{
+    _cleanup_(freep) char *path = path_join(directory, name);
+    _cleanup_(freep) char *beside = NULL;
+    _cleanup_(closep) int fd = -1;
+    enum embtier_err err;
+
+    if (!path || asprintf(&beside, "%s%s", path, DURABLE_FILE_SUFFIX) < 0)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", name);
+    fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_set_errno(msg, errno, "%s", beside);
+    err = write_all(fd, beside, text, msg);
+    if (err != EMBTIER_OK) {
+        unlink(beside);
+        return err;
+    }
+    if (rename(beside, path) != 0) {
+        err = err_set_errno(msg, errno, "%s", path);
+        unlink(beside);
+        return err;
+    }
+    return directory_sync(directory, msg);
+}
+
+enum embtier_err durable_file_read(const char *directory, const char *name, char **ret_text,
+                                   struct err_msg *msg)
+{
+    _cleanup_(freep) char *path = path_join(directory, name);
+    _cleanup_(freep) char *text = NULL;
+    _cleanup_(closep) int fd = -1;
+    struct stat stat;
+    size_t used = 0;
+
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &stat) != 0)
+        return err_set_errno(msg, errno, "%s", path);
+    if (!S_ISREG(stat.st_mode) || (size_t)stat.st_size > FILE_BYTES_MAX)
+        return err_set(msg, EMBTIER_CORRUPT, "%s: not a file of ours", path);
+    text = malloc((size_t)stat.st_size + 1);
+    if (!text)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+    while (used < (size_t)stat.st_size) {
+        const ssize_t got = read(fd, text + used, (size_t)stat.st_size - used);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return err_set_errno(msg, errno, "%s", path);
+        if (got == 0)
+            break;
+        used += (size_t)got;
+    }
+    text[used] = '\0';
+    if (strlen(text) != used)
+        return err_set(msg, EMBTIER_CORRUPT, "%s: holds a zero byte", path);
+    *ret_text = TAKE(text);
+    return EMBTIER_OK;
+}

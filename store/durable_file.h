@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* durable_file.h: small whole files that are there in full or not at all after a crash.
+ *
+ * A file is written beside the old one, fsynced, renamed over it, and its directory fsynced.
+ * Thread: any, but one writer per file. */
+#ifndef EMBTIER_STORE_DURABLE_FILE_H
+#define EMBTIER_STORE_DURABLE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+/* Where a file is written before it gets its name. */
+#define DURABLE_FILE_SUFFIX ".tmp"
+
+/* Malloced "@directory/@name"; NULL when out of memory. */
+MUST_CHECK char *path_join(const char *directory, const char *name);
+MUST_CHECK enum embtier_err directory_sync(const char *directory, struct err_msg *msg);
+
+/* Mode 0600. */
+MUST_CHECK enum embtier_err durable_file_write(const char *directory, const char *name,
+                                               const char *text, struct err_msg *msg);
+/* A malloced string. NOT_FOUND when there is no such file. */
+MUST_CHECK enum embtier_err durable_file_read(const char *directory, const char *name,
+                                              char **ret_text, struct err_msg *msg);
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/rocksdb_setup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/durable_file.h"
+#include "store/rocksdb_ext.h"
+
+#define PROBE_FILE  "embtier.json" DURABLE_FILE_SUFFIX /* a name that a new store may find */
+#define PROBE_BYTES 4096
+
+#define BLOCK_BYTES            4096
+#define BUFFERS_PER_SHARD      2           /* one that fills, one that is written */
+#define WRITE_BUFFER_BYTES_MIN (64 * KIB)  /* RocksDB takes no less */
+#define WRITE_BUFFER_BYTES_MAX (256 * MIB) /* more only makes flushes and restarts slow */
+#define LEVEL0_FILES_TRIGGER   4
+#define FORMAT_VERSION         5
+#define INFO_LOG_BYTES         MIB
+#define INFO_LOG_WARN          2 /* rocksdb::InfoLogLevel */
+#define MANIFEST_BYTES_MAX     (64 * MIB)
+
+static enum embtier_err direct_io_try(int fd, bool *ret_direct)
+{
+    void *block = NULL;
+
+    *ret_direct = false;
+    if (posix_memalign(&block, PROBE_BYTES, PROBE_BYTES) != 0)
+        return EMBTIER_NO_MEMORY;
+    memset(block, 0, PROBE_BYTES);
+    *ret_direct = pwrite(fd, block, PROBE_BYTES, 0) == PROBE_BYTES &&
+                  pread(fd, block, PROBE_BYTES, 0) == PROBE_BYTES;
+    free(block);
+    return EMBTIER_OK;
+}
+
+enum embtier_err direct_io_probe(const char *directory, enum direct_io wanted, bool *ret_direct,
+                                 struct err_msg *msg)
+{
+    _cleanup_(freep) char *path = path_join(directory, PROBE_FILE);
+    _cleanup_(closep) int fd = -1;
+    bool direct = false;
+    enum embtier_err err = EMBTIER_OK;
+
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
+    if (wanted != DIRECT_IO_OFF) {
+        fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC, 0600);
+        if (fd >= 0)
+            err = direct_io_try(fd, &direct);
+        unlink(path);
+    }
+    if (err != EMBTIER_OK)
+        return err_set(msg, err, "%s: %s", directory, err_text(err));
+    if (wanted == DIRECT_IO_ON && !direct)
+        return err_set(
+            msg, EMBTIER_UNSUPPORTED,
+            "%s: this file system cannot do direct I/O, which rocksdb.direct_io: on asks "
+            "for",
+            directory);
+    *ret_direct = direct;
+    return EMBTIER_OK;
+}
+
+static void table_options_apply(struct rocksdb_setup *setup, const struct config *config)
+{
+    rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
+
+    rocksdb_block_based_options_set_block_size(table, BLOCK_BYTES);
+    rocksdb_block_based_options_set_format_version(table, FORMAT_VERSION);
+    rocksdb_block_based_options_set_block_cache(table, setup->metadata_cache);
+    rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
+    rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(table, 1);
+    /* Partitions of a block each: when they outgrow their cache, lookups get slower by a block and
+     * not by a whole file's filter. */
+    rocksdb_block_based_options_set_index_type(
+        table, rocksdb_block_based_table_index_type_two_level_index_search);
+    rocksdb_block_based_options_set_partition_filters(table, 1);
+    rocksdb_block_based_options_set_metadata_block_size(table, BLOCK_BYTES);
+    rocksdb_block_based_options_set_pin_top_level_index_and_filter(table, 1);
+    rocksdb_block_based_options_set_whole_key_filtering(table, 1);
+    if (config->rocksdb.bloom_bits_per_key > 0) /* taken over by the table options */
+        rocksdb_block_based_options_set_filter_policy(
+            table, rocksdb_filterpolicy_create_bloom_full(config->rocksdb.bloom_bits_per_key));
+    rocksdb_options_set_block_based_table_factory(setup->options, table);
+    rocksdb_block_based_options_destroy(table);
+}
+
+static enum embtier_err write_buffers_apply(rocksdb_options_t *options, const struct config *config,
+                                            uint32_t shard_count, struct err_msg *msg)
+{
+    const uint64_t buffers = (uint64_t)shard_count * BUFFERS_PER_SHARD;
+    const uint64_t total = config->rocksdb.memtable_bytes;
+
+    if (total / buffers < WRITE_BUFFER_BYTES_MIN)
+        return err_set(msg, EMBTIER_CONFIG,
+                       "rocksdb.memtable_bytes: %" PRIu64 " is too little for %u shards, allowed: "
+                       "at least %" PRIu64,
+                       total, shard_count, buffers * WRITE_BUFFER_BYTES_MIN);
+    rocksdb_ext_share_write_buffers(options, total);
+    rocksdb_options_set_write_buffer_size(options, MIN(total / buffers, WRITE_BUFFER_BYTES_MAX));
+    rocksdb_options_set_max_write_buffer_number(options, BUFFERS_PER_SHARD);
+    return EMBTIER_OK;
+}
+
+static void compaction_apply(rocksdb_options_t *options)
+{
+    rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1);
+    rocksdb_options_set_level0_file_num_compaction_trigger(options, LEVEL0_FILES_TRIGGER);
+    /* Writes never wait, so slowing them down would be the same as stopping them. */
+    rocksdb_options_set_level0_slowdown_writes_trigger(options, SHARD_LEVEL0_FILES_MAX);
+    rocksdb_options_set_level0_stop_writes_trigger(options, SHARD_LEVEL0_FILES_MAX);
+    rocksdb_options_set_soft_pending_compaction_bytes_limit(options, SHARD_PENDING_BYTES_MAX);
+    rocksdb_options_set_hard_pending_compaction_bytes_limit(options, SHARD_PENDING_BYTES_MAX);
+}
+
+static void quiet_apply(rocksdb_options_t *options)
+{
+    rocksdb_options_set_info_log_level(options, INFO_LOG_WARN);
+    rocksdb_options_set_max_log_file_size(options, INFO_LOG_BYTES);
+    rocksdb_options_set_keep_log_file_num(options, 2);
+    rocksdb_options_set_stats_dump_period_sec(options, 0);
+    rocksdb_options_set_stats_persist_period_sec(options, 0);
+    rocksdb_options_set_max_manifest_file_size(options, MANIFEST_BYTES_MAX);
+}
+
+/* The user's own option string. It may not touch what the store's promises stand on. */
+static enum embtier_err user_options_apply(struct rocksdb_setup *setup, const char *text,
+                                           struct err_msg *msg)
+{
+    rocksdb_options_t *changed = rocksdb_options_create();
+    char *error = NULL;
+
+    rocksdb_get_options_from_string(setup->options, text, changed, &error);
+    if (error) {
+        err_set(msg, EMBTIER_CONFIG, "rocksdb.options: %s", error);
+        rocksdb_free(error);
+        rocksdb_options_destroy(changed);
+        return EMBTIER_CONFIG;
+    }
+    rocksdb_options_destroy(setup->options);
+    setup->options = changed;
+    return EMBTIER_OK;
+}
+
+static void threads_apply(struct rocksdb_setup *setup, uint32_t threads)
+{
+    const int flushing = (int)MAX(threads / 4, 1u);
+    const int compacting = (int)MAX(threads, 2u) - flushing;
+
+    setup->env = rocksdb_create_default_env();
+    rocksdb_env_set_high_priority_background_threads(setup->env, flushing);
+    rocksdb_env_set_background_threads(setup->env, compacting);
+    rocksdb_options_set_env(setup->options, setup->env);
+    rocksdb_options_set_max_background_jobs(setup->options, flushing + compacting);
+}
+
+enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_count,
+                                   struct rocksdb_setup **ret_setup, struct err_msg *msg)
+{
+    _cleanup_(rocksdb_setup_freep) struct rocksdb_setup *setup = calloc(1, sizeof(*setup));
+
+    if (!setup)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (!rocksdb_ext_fits())
+        return err_set(msg, EMBTIER_UNSUPPORTED,
+                       "the installed librocksdb is not the one embtier was built for");
+    setup->options = rocksdb_options_create();
+    setup->metadata_cache = rocksdb_ext_metadata_cache_new(config->rocksdb.metadata_cache_bytes);
+    rocksdb_ext_enable_statistics(setup->options);
+    rocksdb_options_set_compression(setup->options, rocksdb_no_compression);
+    rocksdb_options_set_max_open_files(setup->options, -1);
+    table_options_apply(setup, config);
+    TRY(write_buffers_apply(setup->options, config, shard_count, msg));
+    compaction_apply(setup->options);
+    quiet_apply(setup->options);
+    threads_apply(setup, config->rocksdb.background_threads);
+    if (config->rocksdb.options)
+        TRY(user_options_apply(setup, config->rocksdb.options, msg));
+    rocksdb_options_set_disable_auto_compactions(setup->options, 1);
+    rocksdb_options_set_paranoid_checks(setup->options, 1);
+
+    setup->read = rocksdb_readoptions_create();
+    rocksdb_readoptions_set_verify_checksums(setup->read, 1);
+    setup->write = rocksdb_writeoptions_create();
+    rocksdb_writeoptions_disable_WAL(setup->write, 1);
+    rocksdb_writeoptions_set_no_slowdown(setup->write, 1);
+    setup->write_patient = rocksdb_writeoptions_create();
+    rocksdb_writeoptions_disable_WAL(setup->write_patient, 1);
+    setup->flush = rocksdb_flushoptions_create();
+    rocksdb_flushoptions_set_wait(setup->flush, 1);
+    rocksdb_ext_flush_at_once(setup->flush);
+    *ret_setup = TAKE(setup);
+    return EMBTIER_OK;
+}
+
+void rocksdb_setup_free(struct rocksdb_setup *setup)
+{
+    if (!setup)
+        return;
+    if (setup->flush)
+        rocksdb_flushoptions_destroy(setup->flush);
+    if (setup->write_patient)
+        rocksdb_writeoptions_destroy(setup->write_patient);
+    if (setup->write)
+        rocksdb_writeoptions_destroy(setup->write);
+    if (setup->read)
+        rocksdb_readoptions_destroy(setup->read);
+    if (setup->options)
+        rocksdb_options_destroy(setup->options);
+    if (setup->metadata_cache)
+        rocksdb_cache_destroy(setup->metadata_cache);
+    if (setup->env)
+        rocksdb_env_destroy(setup->env);
+    free(setup);
+}

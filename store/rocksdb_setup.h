@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rocksdb_setup.h: how RocksDB is set up for embedding rows, the same for all shards of a store.
+ *
+ * No compression (weights do not compress), no log (durability `replay`), data blocks uncached and
+ * read with direct I/O (the row cache is above), index and filters partitioned, in one cache of
+ * rocksdb.metadata_cache_bytes. Write buffers fit their budget even when each shard fills one while
+ * it writes the other. Automatic compactions are off: compaction_scheduler.h turns them on.
+ * Thread: any; nothing changes after new. */
+#ifndef EMBTIER_STORE_ROCKSDB_SETUP_H
+#define EMBTIER_STORE_ROCKSDB_SETUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rocksdb/c.h>
+
+#include "base/config.h"
+#include "base/err.h"
+
+/* Level-0 files at which a shard takes no more writes. */
+#define SHARD_LEVEL0_FILES_MAX 36
+/* Bytes that compaction is behind at which a shard takes no more writes. */
+#define SHARD_PENDING_BYTES_MAX (256 * GIB)
+
+struct rocksdb_setup {
+    rocksdb_env_t *env;
+    rocksdb_cache_t *metadata_cache;
+    rocksdb_options_t *options; /* shards open with copies of it */
+    rocksdb_readoptions_t *read;
+    rocksdb_writeoptions_t *write;         /* no log, never waits */
+    rocksdb_writeoptions_t *write_patient; /* no log, waits when RocksDB wants to */
+    rocksdb_flushoptions_t *flush;
+};
+
+MUST_CHECK enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_count,
+                                              struct rocksdb_setup **ret_setup,
+                                              struct err_msg *msg);
+/* After the last database opened with it is closed. */
+void rocksdb_setup_free(struct rocksdb_setup *setup);
+DEFINE_CLEANUP(struct rocksdb_setup, rocksdb_setup_free)
+
+/* Whether files in @directory can be read and written past the page cache, as config asks.
+ * UNSUPPORTED when they cannot and @wanted is DIRECT_IO_ON. */
+MUST_CHECK enum embtier_err direct_io_probe(const char *directory, enum direct_io wanted,
+                                            bool *ret_direct, struct err_msg *msg);
+
+#endif

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/store_identity.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/durable_file.h"
+
+#define IDENTITY_FILE "embtier.json"
+#define LOCK_FILE     "LOCK"
+
+enum state { STATE_ABSENT, STATE_MAKING, STATE_READY };
+
+/* What embtier.json says. */
+struct record {
+    enum state state;
+    uint32_t directory_index;
+    uint32_t directory_count;
+    uint32_t shards_per_directory;
+    char uuid[STORE_UUID_CHARS + 1];
+    unsigned char hash_key[ROW_HASH_KEY_BYTES];
+};
+
+struct directory {
+    char *path;
+    int lock_fd;
+    struct record record;
+};
+
+struct store_identity {
+    uint32_t directory_count;
+    struct directory *directories; /* as in the config, then in the order of directory_index */
+};
+
+static void hex_write(const unsigned char *bytes, size_t count, char *ret_text)
+{
+    for (size_t i = 0; i < count; i++)
+        snprintf(ret_text + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static bool hex_read(const char *text, size_t count, unsigned char *ret_bytes)
+{
+    if (!text || strlen(text) != 2 * count || strspn(text, "0123456789abcdef") != 2 * count)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const char digits[3] = { text[2 * i], text[2 * i + 1], '\0' };
+
+        ret_bytes[i] = (unsigned char)strtoul(digits, NULL, 16);
+    }
+    return true;
+}
+
+static bool u32_read(const json_t *root, const char *key, uint32_t *ret_value)
+{
+    const json_t *json = json_object_get(root, key);
+
+    if (!json_is_integer(json) || json_integer_value(json) < 0 ||
+        json_integer_value(json) > UINT32_MAX)
+        return false;
+    *ret_value = (uint32_t)json_integer_value(json);
+    return true;
+}
+
+static bool record_parse(const json_t *root, struct record *ret_record)
+{
+    struct record record = { 0 };
+    unsigned char uuid[STORE_UUID_CHARS / 2];
+    const char *state = json_string_value(json_object_get(root, "state"));
+    const char *uuid_text = json_string_value(json_object_get(root, "store_uuid"));
+
+    if (!state || !hex_read(uuid_text, sizeof(uuid), uuid))
+        return false;
+    if (strcmp(state, "making") == 0)
+        record.state = STATE_MAKING;
+    else if (strcmp(state, "ready") == 0)
+        record.state = STATE_READY;
+    else
+        return false;
+    memcpy(record.uuid, uuid_text, STORE_UUID_CHARS);
+    if (!u32_read(root, "directory_index", &record.directory_index) ||
+        !u32_read(root, "directory_count", &record.directory_count) ||
+        !u32_read(root, "shards_per_directory", &record.shards_per_directory) ||
+        !hex_read(json_string_value(json_object_get(root, "hash_key")), ROW_HASH_KEY_BYTES,
+                  record.hash_key) ||
+        record.directory_index >= record.directory_count || record.shards_per_directory == 0)
+        return false;
+    *ret_record = record;
+    return true;
+}
+
+/* State ABSENT when there is no such file. */
+static enum embtier_err record_read(const char *path, struct record *ret_record,
+                                    struct err_msg *msg)
+{
+    _cleanup_(json_decrefp) json_t *root = NULL;
+    _cleanup_(freep) char *text = NULL;
+    json_error_t error;
+    uint32_t version;
+    const enum embtier_err err = durable_file_read(path, IDENTITY_FILE, &text, msg);
+
+    if (err == EMBTIER_NOT_FOUND) {
+        *ret_record = (struct record){ .state = STATE_ABSENT };
+        return EMBTIER_OK;
+    }
+    TRY(err);
+    root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    if (!root)
+        return err_set(msg, EMBTIER_CORRUPT, "%s/%s:%d: %s", path, IDENTITY_FILE, error.line,
+                       error.text);
+    if (u32_read(root, "format_version", &version) && version > STORE_FORMAT_VERSION)
+        return err_set(msg, EMBTIER_VERSION,
+                       "%s/%s: format version %u, this program reads up to %d", path, IDENTITY_FILE,
+                       version, STORE_FORMAT_VERSION);
+    if (!u32_read(root, "format_version", &version) || !record_parse(root, ret_record))
+        return err_set(msg, EMBTIER_CORRUPT, "%s/%s: damaged", path, IDENTITY_FILE);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err record_write(const char *path, const struct record *record,
+                                     struct err_msg *msg)
+{
+    char hash_key[2 * ROW_HASH_KEY_BYTES + 1];
+    _cleanup_(json_decrefp) json_t *root = NULL;
+    _cleanup_(freep) char *text = NULL;
+
+    hex_write(record->hash_key, ROW_HASH_KEY_BYTES, hash_key);
+    root = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:s}", "format_version", STORE_FORMAT_VERSION,
+                     "state", record->state == STATE_READY ? "ready" : "making", "store_uuid",
+                     record->uuid, "directory_index", (json_int_t)record->directory_index,
+                     "directory_count", (json_int_t)record->directory_count, "shards_per_directory",
+                     (json_int_t)record->shards_per_directory, "hash_key", hash_key);
+    if (root)
+        text = json_dumps(root, JSON_INDENT(2));
+    if (!text)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+    return durable_file_write(path, IDENTITY_FILE, text, msg);
+}
+
+bool store_identity_is_ready(const char *directory)
+{
+    struct record record;
+
+    return record_read(directory, &record, NULL) == EMBTIER_OK && record.state == STATE_READY;
+}
+
+/* A mistyped path must not get our files strewn among others: refuses a directory with anything
+ * in it that a new store would not find there. */
+static enum embtier_err directory_check_empty(const char *path, struct err_msg *msg)
+{
+    static const char *const ours[] = { ".", "..", "lost+found", LOCK_FILE,
+                                        IDENTITY_FILE DURABLE_FILE_SUFFIX };
+    DIR *dir = opendir(path);
+    enum embtier_err err = EMBTIER_OK;
+    const struct dirent *entry;
+
+    if (!dir)
+        return err_set_errno(msg, errno, "%s", path);
+    while (err == EMBTIER_OK && (entry = readdir(dir))) {
+        bool known = false;
+
+        for (size_t i = 0; i < ARRAY_LEN(ours); i++)
+            known = known || strcmp(entry->d_name, ours[i]) == 0;
+        if (!known)
+            err = err_set(msg, EMBTIER_MISMATCH,
+                          "%s: not a data directory (no %s) and not empty (%s)", path,
+                          IDENTITY_FILE, entry->d_name);
+    }
+    closedir(dir);
+    return err;
+}
+
+static enum embtier_err directory_lock(struct directory *directory, struct err_msg *msg)
+{
+    _cleanup_(freep) char *path = path_join(directory->path, LOCK_FILE);
+    _cleanup_(closep) int fd = -1;
+    char pid[24] = { 0 };
+    int len;
+
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory->path);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_set_errno(msg, errno, "%s", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK)
+            return err_set_errno(msg, errno, "%s", path);
+        len = (int)pread(fd, pid, sizeof(pid) - 1, 0);
+        pid[len > 0 ? strcspn(pid, "\n") : 0] = '\0';
+        return err_set(msg, EMBTIER_LOCKED, "%s: in use by process %s", path,
+                       pid[0] ? pid : "(unknown)");
+    }
+    len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)len, 0) != len)
+        return err_set_errno(msg, errno, "%s", path);
+    directory->lock_fd = fd;
+    fd = -1;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err directory_open(struct directory *directory, struct err_msg *msg)
+{
+    struct record record;
+
+    TRY(record_read(directory->path, &record, msg));
+    if (record.state == STATE_ABSENT)
+        TRY(directory_check_empty(directory->path, msg));
+    TRY(directory_lock(directory, msg));
+    /* Again, now that no one else can change it. */
+    return record_read(directory->path, &directory->record, msg);
+}
+
+/* The same directory twice would else be refused as locked by ourselves. */
+static enum embtier_err directories_check_distinct(const struct store_identity *identity,
+                                                   struct err_msg *msg)
+{
+    struct stat stats[CONFIG_DIRECTORIES_MAX];
+
+    for (uint32_t i = 0; i < identity->directory_count; i++) {
+        const char *path = identity->directories[i].path;
+
+        if (stat(path, &stats[i]) != 0)
+            return err_set_errno(msg, errno, "%s", path);
+        for (uint32_t j = 0; j < i; j++)
+            if (stats[i].st_dev == stats[j].st_dev && stats[i].st_ino == stats[j].st_ino)
+                return err_set(msg, EMBTIER_CONFIG, "data.directories: %s and %s are the same",
+                               identity->directories[j].path, path);
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err record_check(const struct directory *directory,
+                                     const struct directory *first, const struct config *config,
+                                     struct err_msg *msg)
+{
+    const struct record *record = &directory->record;
+
+    if (strcmp(record->uuid, first->record.uuid) != 0)
+        return err_set(msg, EMBTIER_MISMATCH, "%s/%s: belongs to store %s, but %s to store %s",
+                       directory->path, IDENTITY_FILE, record->uuid, first->path,
+                       first->record.uuid);
+    if (record->directory_count != config->data.directory_count)
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "%s/%s: made with %u data directories, the config says %u", directory->path,
+                       IDENTITY_FILE, record->directory_count, config->data.directory_count);
+    if (record->shards_per_directory != config->data.shards_per_directory)
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "%s/%s: made with %u shards per directory, the config says %u",
+                       directory->path, IDENTITY_FILE, record->shards_per_directory,
+                       config->data.shards_per_directory);
+    if (memcmp(record->hash_key, first->record.hash_key, ROW_HASH_KEY_BYTES) != 0)
+        return err_set(msg, EMBTIER_CORRUPT, "%s/%s: hash_key differs from that of %s",
+                       directory->path, IDENTITY_FILE, first->path);
+    return EMBTIER_OK;
+}
+
+/* Finds what the directories agree on; @ret_first is NULL when all of them are new. */
+static enum embtier_err directories_check(const struct store_identity *identity,
+                                          const struct config *config,
+                                          const struct directory **ret_first, struct err_msg *msg)
+{
+    const struct directory *first = NULL, *fresh = NULL, *ready = NULL;
+
+    for (uint32_t i = 0; i < identity->directory_count; i++) {
+        const struct directory *directory = &identity->directories[i];
+
+        if (directory->record.state == STATE_ABSENT) {
+            fresh = directory;
+            continue;
+        }
+        first = first ? first : directory;
+        if (directory->record.state == STATE_READY)
+            ready = directory;
+        TRY(record_check(directory, first, config, msg));
+        for (uint32_t j = 0; j < i; j++)
+            if (identity->directories[j].record.state != STATE_ABSENT &&
+                identity->directories[j].record.directory_index ==
+                    directory->record.directory_index)
+                return err_set(msg, EMBTIER_MISMATCH, "%s and %s are both directory %u of a store",
+                               identity->directories[j].path, directory->path,
+                               directory->record.directory_index);
+    }
+    if (fresh && ready)
+        return err_set(msg, EMBTIER_MISMATCH, "%s: no %s, but %s belongs to a store", fresh->path,
+                       IDENTITY_FILE, ready->path);
+    *ret_first = first;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err random_bytes(void *bytes, size_t count, struct err_msg *msg)
+{
+    /* Up to 256 bytes come whole, or not at all. */
+    if (getrandom(bytes, count, 0) != (ssize_t)count)
+        return err_set_errno(msg, errno, "getrandom");
+    return EMBTIER_OK;
+}
+
+/* Writes embtier.json where there is none, at the places that are left. */
+static enum embtier_err directories_make(struct store_identity *identity,
+                                         const struct config *config, const struct directory *first,
+                                         struct err_msg *msg)
+{
+    struct record record = { .state = STATE_MAKING,
+                             .directory_count = config->data.directory_count,
+                             .shards_per_directory = config->data.shards_per_directory };
+    bool taken[CONFIG_DIRECTORIES_MAX] = { false };
+    unsigned char uuid[STORE_UUID_CHARS / 2];
+
+    if (first) {
+        record = first->record;
+        record.state = STATE_MAKING;
+    } else {
+        TRY(random_bytes(uuid, sizeof(uuid), msg));
+        hex_write(uuid, sizeof(uuid), record.uuid);
+        TRY(random_bytes(record.hash_key, sizeof(record.hash_key), msg));
+    }
+    for (uint32_t i = 0; i < identity->directory_count; i++)
+        if (identity->directories[i].record.state != STATE_ABSENT)
+            taken[identity->directories[i].record.directory_index] = true;
+    record.directory_index = 0;
+    for (uint32_t i = 0; i < identity->directory_count; i++) {
+        struct directory *directory = &identity->directories[i];
+
+        if (directory->record.state != STATE_ABSENT)
+            continue;
+        while (taken[record.directory_index])
+            record.directory_index++;
+        taken[record.directory_index] = true;
+        TRY(record_write(directory->path, &record, msg));
+        directory->record = record;
+    }
+    return EMBTIER_OK;
+}
+
+static int directory_compare(const void *left, const void *right)
+{
+    const struct directory *l = left, *r = right;
+
+    return (l->record.directory_index > r->record.directory_index) -
+           (l->record.directory_index < r->record.directory_index);
+}
+
+enum embtier_err store_identity_open(const struct config *config,
+                                     struct store_identity **ret_identity, struct err_msg *msg)
+{
+    _cleanup_(store_identity_freep) struct store_identity *identity = calloc(1, sizeof(*identity));
+    const struct directory *first = NULL;
+    const uint32_t count = config->data.directory_count;
+
+    if (count == 0 || count > CONFIG_DIRECTORIES_MAX || config->data.shards_per_directory == 0 ||
+        config->data.shards_per_directory > CONFIG_SHARDS_MAX / count)
+        return err_set(msg, EMBTIER_CONFIG,
+                       "data: %u directories of %u shards, allowed: 1 to %d directories, %d shards "
+                       "in all",
+                       count, config->data.shards_per_directory, CONFIG_DIRECTORIES_MAX,
+                       CONFIG_SHARDS_MAX);
+    if (!identity || !(identity->directories = calloc(count, sizeof(*identity->directories))))
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (; identity->directory_count < count; identity->directory_count++) {
+        struct directory *directory = &identity->directories[identity->directory_count];
+
+        directory->lock_fd = -1;
+        directory->path = strdup(config->data.directories[identity->directory_count]);
+        if (!directory->path)
+            return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    }
+    TRY(directories_check_distinct(identity, msg));
+    for (uint32_t i = 0; i < count; i++)
+        TRY(directory_open(&identity->directories[i], msg));
+    TRY(directories_check(identity, config, &first, msg));
+    TRY(directories_make(identity, config, first, msg));
+    qsort(identity->directories, count, sizeof(*identity->directories), directory_compare);
+    *ret_identity = TAKE(identity);
+    return EMBTIER_OK;
+}
+
+void store_identity_free(struct store_identity *identity)
+{
+    if (!identity)
+        return;
+    for (uint32_t i = 0; identity->directories && i < identity->directory_count; i++) {
+        closep(&identity->directories[i].lock_fd);
+        free(identity->directories[i].path);
+    }
+    free(identity->directories);
+    free(identity);
+}
+
+/* Only while no directory is "ready": the first of them was written after the last shard. */
+bool store_identity_is_making(const struct store_identity *identity)
+{
+    for (uint32_t i = 0; i < identity->directory_count; i++)
+        if (identity->directories[i].record.state == STATE_READY)
+            return false;
+    return true;
+}
+
+enum embtier_err store_identity_commit(struct store_identity *identity, struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < identity->directory_count; i++) {
+        struct directory *directory = &identity->directories[i];
+
+        if (directory->record.state == STATE_READY)
+            continue;
+        directory->record.state = STATE_READY;
+        TRY(record_write(directory->path, &directory->record, msg));
+    }
+    return EMBTIER_OK;
+}
+
+uint32_t store_identity_directory_count(const struct store_identity *identity)
+{
+    return identity->directory_count;
+}
+
+const char *store_identity_directory(const struct store_identity *identity, uint32_t index)
+{
+    return identity->directories[index].path;
+}
+
+const unsigned char *store_identity_hash_key(const struct store_identity *identity)
+{
+    return identity->directories[0].record.hash_key;
+}

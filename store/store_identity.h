@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store_identity.h: which data directories make up one store, and that nobody else has it open.
+ *
+ * Every directory holds embtier.json and LOCK. A store is made in three steps: all embtier.json
+ * with state "making", then shards and catalog, then all embtier.json with state "ready". After a
+ * crash in between no file says "ready" before all shards are there, so the next open goes on where
+ * the first one stopped; nothing was served yet that could be lost. Directories keep their place in
+ * the store whatever order the config names them in. */
+#ifndef EMBTIER_STORE_STORE_IDENTITY_H
+#define EMBTIER_STORE_STORE_IDENTITY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/config.h"
+#include "base/err.h"
+#include "base/row_hash.h"
+
+#define STORE_FORMAT_VERSION 1
+#define STORE_UUID_CHARS     32
+
+struct store_identity;
+
+/* Locks the directories of @config and reads, or writes with state "making", their embtier.json.
+ * Refuses as store_open() says. */
+MUST_CHECK enum embtier_err store_identity_open(const struct config *config,
+                                                struct store_identity **ret_identity,
+                                                struct err_msg *msg);
+/* Unlocks. */
+void store_identity_free(struct store_identity *identity);
+DEFINE_CLEANUP(struct store_identity, store_identity_free)
+
+/* Whether shards may still be missing, and are to be made. */
+bool store_identity_is_making(const struct store_identity *identity);
+/* All shards are on disk: writes state "ready" where it is not yet written. */
+MUST_CHECK enum embtier_err store_identity_commit(struct store_identity *identity,
+                                                  struct err_msg *msg);
+
+uint32_t store_identity_directory_count(const struct store_identity *identity);
+/* @index is the place in the store; borrowed. */
+const char *store_identity_directory(const struct store_identity *identity, uint32_t index);
+const unsigned char *store_identity_hash_key(const struct store_identity *identity);
+
+/* Whether @directory is part of a store that was made to the end. */
+bool store_identity_is_ready(const char *directory);
+
+#endif
