@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Counts what a step of tools/check found, and prints its failures in full.
+
+    check_report.py STATUS LOG [REPORT...]    one step: its exit status, its output, its test reports
+
+Prints the failures on standard error and `PASSED FAILED SKIPPED` on standard output. A step without
+reports is one check. A report is meson's testlog.json (its junit file takes a timeout for a pass) or
+a junit file of pytest. A report without tests is a failure: nothing was proved.
+"""
+
+import json
+import sys
+import xml.etree.ElementTree
+
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+SKIP_STATUS = 77
+MESON_RESULTS = {"OK": PASSED, "EXPECTEDFAIL": PASSED, "SKIP": SKIPPED}
+
+
+def meson_results(path):
+    """(name, result, details) of each test in a testlog.json: one JSON object a line."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for test in map(json.loads, filter(str.strip, file)):
+            result = MESON_RESULTS.get(test["result"], FAILED)
+            said = "".join(test.get(stream) or "" for stream in ("stdout", "stderr"))
+            status = test.get("returncode")
+            yield test["name"], result, f"{test['result']}, exit status {status}\n{said}"
+
+
+def junit_results(path):
+    """(name, result, details) of each test case in a junit file."""
+    for case in xml.etree.ElementTree.parse(path).iter("testcase"):
+        bad = [child for child in case if child.tag in ("failure", "error")]
+        streams = [child.text or "" for child in case if child.tag in ("system-out", "system-err")]
+        skipped = case.find("skipped") is not None
+        details = "\n".join([child.text or child.get("message") or "" for child in bad] + streams)
+        yield (f"{case.get('classname')}.{case.get('name')}",
+               FAILED if bad else SKIPPED if skipped else PASSED, details)
+
+
+def step_results(status, log, reports):
+    """(name, result, details) of everything the step checked."""
+    if not reports:
+        with open(log, encoding="utf-8", errors="replace") as file:
+            said = file.read()
+        result = {0: PASSED, SKIP_STATUS: SKIPPED}.get(status, FAILED)
+        return [("output of the step", result, said)]
+    results = []
+    for report in reports:
+        try:
+            read = junit_results if report.endswith(".xml") else meson_results
+            found = list(read(report))
+        except (OSError, ValueError, xml.etree.ElementTree.ParseError) as error:
+            found = [(report, FAILED, f"no report: {error}")]
+        results += found or [(report, FAILED, "no tests ran")]
+    if status != 0 and all(result != FAILED for _, result, _ in results):
+        with open(log, encoding="utf-8", errors="replace") as file:
+            results.append((f"exit status {status} of the step", FAILED, file.read()))
+    return results
+
+
+def main(arguments):
+    if len(arguments) < 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    results = step_results(int(arguments[0]), arguments[1], arguments[2:])
+    for name, result, details in results:
+        if result == FAILED:
+            print(f"---- FAILED: {name}\n{details.rstrip()}\n----", file=sys.stderr)
+    counts = [sum(1 for _, result, _ in results if result == kind) for kind in (PASSED, FAILED, SKIPPED)]
+    print(*counts)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
