@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Is what a configuration names outside itself looked at, and the line told where it is not there?
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/config.h"
+
+/* A directory of its own for each test, removed after it. */
+static int make_directory(void **state)
+{
+    char name[] = "/tmp/embtier-test-XXXXXX";
+
+    if (!mkdtemp(name))
+        return -1;
+    *state = strdup(name);
+    setenv("STATE_DIRECTORY", "/nonexistent/embtier", 1);
+    setenv("EMBTIER_SOCKET", "/tmp/embtier-test.sock", 1);
+    return *state ? 0 : -1;
+}
+
+static int remove_directory(void **state)
+{
+    char command[256];
+
+    snprintf(command, sizeof(command), "rm -rf '%s'", (char *)*state);
+    free(*state);
+    return system(command); // NOLINT(cert-env33-c): our own mkdtemp name
+}
+
+/* Parses @format with every "%s" the test's directory, checks it against the machine. */
+static enum embtier_err check(const char *directory, const char *format, struct err_msg *msg)
+{
+    const struct machine machine = { .memory_bytes = 8 * GIB, .core_count = 2 };
+    _cleanup_(config_freep) struct config *config = NULL;
+    char text[2048];
+    size_t used = 0;
+
+    for (const char *at = format; *at; at++) {
+        if (at[0] == '%' && at[1] == 's') {
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s", directory);
+            at++;
+        } else {
+            text[used++] = *at;
+        }
+    }
+    msg->text[0] = '\0';
+    if (config_parse("e.yaml", text, used, &machine, &config, msg) != EMBTIER_OK)
+        fail_msg("%s", msg->text);
+    return config_check_machine(config, msg);
+}
+
+static void assert_found(const char *directory, const char *format, const char *begins,
+                         const char *holds)
+{
+    struct err_msg msg;
+
+    assert_int_equal(check(directory, format, &msg), EMBTIER_CONFIG);
+    if (strncmp(msg.text, begins, strlen(begins)) != 0 || !strstr(msg.text, holds))
+        fail_msg("\n got: %s\nwant: %s ... %s", msg.text, begins, holds);
+    assert_non_null(strstr(msg.text, "; allowed: "));
+}
+
+static void test_directories_that_are_there_pass(void **state)
+{
+    struct err_msg msg;
+
+    assert_int_equal(check(*state, "data: {directories: ['%s']}\nsocket: {path: '%s/s'}\n", &msg),
+                     EMBTIER_OK);
+}
+
+static void test_named_directory_must_exist(void **state)
+{
+    char path[128];
+    FILE *file;
+
+    assert_found(*state, "data:\n  directories:\n  - %s\n  - %s/b\n",
+                 "e.yaml:4: data.directories[1]: `", "No such file or directory");
+    snprintf(path, sizeof(path), "%s/file", (char *)*state);
+    file = fopen(path, "we");
+    assert_non_null(file);
+    fclose(file);
+    assert_found(*state, "data:\n  directories:\n  - %s/file\n", "e.yaml:3: data.directories[0]: `",
+                 "Not a directory");
+    assert_found(*state, "data: {directories: ['%s']}\nsocket: {path: %s/no/s}\n",
+                 "e.yaml:2: socket.path: `", "No such file or directory");
+    assert_found(*state, "data: {directories: ['%s']}\nsocket: {path: %s/file}\n",
+                 "e.yaml:2: socket.path: `", "exists and is no socket");
+}
+
+static void test_directory_must_be_writable(void **state)
+{
+    const uid_t before = geteuid();
+    struct err_msg msg;
+    enum embtier_err err;
+
+    assert_int_equal(chmod(*state, 0555), 0);
+    if (before == 0)
+        assert_int_equal(seteuid(65534), 0); /* root may write anywhere */
+    err = check(*state, "data: {directories: ['%s']}\n", &msg);
+    if (before == 0)
+        assert_int_equal(seteuid(before), 0);
+    assert_int_equal(chmod(*state, 0755), 0);
+    assert_int_equal(err, EMBTIER_CONFIG);
+    assert_non_null(strstr(msg.text, "Permission denied"));
+}
+
+static void test_one_directory_by_two_names_is_told(void **state)
+{
+    char link_path[128];
+
+    snprintf(link_path, sizeof(link_path), "%s/link", (char *)*state);
+    assert_int_equal(symlink(*state, link_path), 0);
+    assert_found(*state, "data:\n  directories:\n  - %s\n  - %s/link\n",
+                 "e.yaml:4: data.directories[1]: `",
+                 "is the same directory as data.directories[0]");
+}
+
+static void test_default_directories_are_made(void **state)
+{
+    char path[128];
+    struct err_msg msg;
+    struct stat info;
+
+    snprintf(path, sizeof(path), "%s/state/embtier", (char *)*state);
+    setenv("STATE_DIRECTORY", path, 1);
+    snprintf(path, sizeof(path), "%s/run/embtier/s", (char *)*state);
+    setenv("EMBTIER_SOCKET", path, 1);
+    if (check(*state, "", &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    snprintf(path, sizeof(path), "%s/state/embtier", (char *)*state);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    snprintf(path, sizeof(path), "%s/run/embtier", (char *)*state);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(check(*state, "", &msg), EMBTIER_OK); /* and may be there already */
+}
+
+static void test_tier_path_must_be_there_and_hold_the_tier(void **state)
+{
+    assert_found(*state,
+                 "data: {directories: ['%s']}\ncache:\n  tiers:\n  - {bytes: 8MiB}\n"
+                 "  - kind: file\n    bytes: 8MiB\n    path: %s/no\n",
+                 "e.yaml:7: cache.tiers[1].path: `", "No such file or directory");
+    assert_found(*state,
+                 "data: {directories: ['%s']}\ncache:\n  tiers:\n  - {bytes: 8MiB}\n"
+                 "  - kind: file\n    bytes: 16000TiB\n    path: %s\n",
+                 "e.yaml:7: cache.tiers[1].path: the file system of `", "its tiers are 16000TiB");
+}
+
+static void test_tier_on_tmpfs_counts_as_memory(void **state)
+{
+    struct statfs fs;
+
+    if (statfs("/dev/shm", &fs) != 0 || fs.f_type != TMPFS_MAGIC ||
+        (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < 48 * MIB || access("/dev/shm", W_OK) != 0)
+        skip();
+    /* 8 GiB of memory, all but 32 MiB of it given away. */
+    assert_found(*state,
+                 "data: {directories: ['%s']}\n"
+                 "socket: {max_total_arena_bytes: 3GiB}\n"
+                 "cache:\n  tiers:\n  - {bytes: 4704MiB}\n"
+                 "  - {kind: file, bytes: 40MiB, path: /dev/shm}\n",
+                 "e.yaml:5: cache.tiers[0].bytes: all memory together", "the machine has 8GiB");
+}
+
+static void test_numa_node_and_huge_pages_must_be_there(void **state)
+{
+    if (access("/sys/devices/system/node", F_OK) == 0)
+        assert_found(*state,
+                     "data: {directories: ['%s']}\ncache:\n  tiers:\n  - {bytes: 8MiB}\n"
+                     "  - kind: numa\n    bytes: 8MiB\n    numa_node: 1023\n",
+                     "e.yaml:7: cache.tiers[1].numa_node: there is no NUMA node 1023", "allowed");
+    if (access("/sys/kernel/mm/hugepages", F_OK) == 0)
+        assert_found(*state,
+                     "data: {directories: ['%s']}\nsocket: {max_total_arena_bytes: 64KiB}\n"
+                     "cache:\n  tiers:\n  - {kind: dram_huge, bytes: 7GiB}\n",
+                     "e.yaml:5: cache.tiers[0].bytes: 7GiB of huge pages", "vm.nr_hugepages");
+}
+
+int main(void)
+{
+#define WITH_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
+    const struct CMUnitTest tests[] = {
+        WITH_DIRECTORY(test_directories_that_are_there_pass),
+        WITH_DIRECTORY(test_named_directory_must_exist),
+        WITH_DIRECTORY(test_directory_must_be_writable),
+        WITH_DIRECTORY(test_one_directory_by_two_names_is_told),
+        WITH_DIRECTORY(test_default_directories_are_made),
+        WITH_DIRECTORY(test_tier_path_must_be_there_and_hold_the_tier),
+        WITH_DIRECTORY(test_tier_on_tmpfs_counts_as_memory),
+        WITH_DIRECTORY(test_numa_node_and_huge_pages_must_be_there),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
