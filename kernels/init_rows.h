@@ -19,10 +19,13 @@
 #define INIT_ROWS_VERSION 1
 
 /* Writes weights (dim numbers of the table's dtype), then zeroed optimizer state, of @count rows;
- * row i at
- * @ret_rows[i], each with room for weight_bytes + state_bytes, aligned to 2 bytes or better. @spec
- * has passed table_spec_check and its init_version is 1 … INIT_ROWS_VERSION. f16 and bf16 are
- * rounded to nearest even from the f32 value. */
+ * row i at @ret_rows[i], each with room for weight_bytes + state_bytes, aligned to 2 bytes or
+ * better. @spec has passed table_spec_check and its init_version is 1 … INIT_ROWS_VERSION, or 0:
+ * the newest.
+ *
+ * f16 and bf16 are rounded to nearest even from the f32 value. Every value is finite: parameters
+ * and results beyond the dtype's range are cut at its largest number. A uniform value is below
+ * `high` after rounding too, unless no number of the dtype lies in [low, high). */
 void init_rows(const struct table_spec *spec, const uint64_t *row_ids, uint32_t count,
                void *const *ret_rows);
 

@@ -71,10 +71,10 @@ static void test_users_have_directories_of_their_own(void **state)
         assert_int_equal(seteuid(OTHER_USER), 0);
         user = OTHER_USER;
     }
-    setenv("HOME", "/home/u", 1);
-    assert_path(default_data_directory(), "/home/u/.local/state/embtier");
+    setenv("HOME", "/people/u", 1);
+    assert_path(default_data_directory(), "/people/u/.local/state/embtier");
     setenv("XDG_STATE_HOME", "relative", 1); /* to be ignored, says the specification */
-    assert_path(default_data_directory(), "/home/u/.local/state/embtier");
+    assert_path(default_data_directory(), "/people/u/.local/state/embtier");
     setenv("XDG_STATE_HOME", "/state", 1);
     assert_path(default_data_directory(), "/state/embtier");
     snprintf(expected, sizeof(expected), "/tmp/embtier-%u/embtier.sock", (unsigned)user);
