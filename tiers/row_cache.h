@@ -49,8 +49,8 @@ struct row_cache_opts {
                                              ARENA_SLAB_BYTES */
     uint32_t arena_slab_count[TIERS_MAX]; /* tier 0 needs 2 or more */
 
-    /* row_hash() of a row, as in row_ref.hash. Entries do not keep it (that would be 8 bytes more per
-     * row), so it is asked for when a row leaves or moves within the index; never on a hit. */
+    /* row_hash() of a row, as in row_ref.hash. Entries do not keep it (that would be 8 bytes more
+     * per row), so it is asked for when a row leaves or moves within the index; never on a hit. */
     uint64_t (*hash)(void *context, uint16_t table, uint64_t id);
 
     /* Takes over a dirty row that leaves the cache: copies its @bytes and writes them to SSD in

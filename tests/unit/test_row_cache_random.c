@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_row_cache_random.c: does the cache, under any mix of operations, hold what was put into it?
+ *
+ * A model knows for each row what SSD has, what the latest value is, and how often it is pinned.
+ * The cache may forget clean rows at any time and hand over dirty ones; it may never show an old
+ * value, lose a dirty or a pinned row. EMBTIER_TEST_SEED replays a run. */
+#include "test_row_cache_fixture.h"
+
+#define TABLES  4
+#define IDS     6000
+#define BATCH   64
+#define ROUNDS  4000
+#define ROW_MAX 1500
+
+static const uint32_t row_lengths[TABLES] = { 2, 130, 512, 1500 };
+static const uint32_t weight_lengths[TABLES] = { 2, 64, 512, 700 };
+
+struct model_row {
+    uint32_t version; /* the newest value's number; its bytes follow from it */
+    uint32_t state;   /* the version whose state the row has: SET changes weights only */
+    uint32_t ssd_version, ssd_state;
+    uint8_t pins;
+    bool dirty;
+};
+
+struct model {
+    struct fixture f;
+    uint64_t random;
+    uint32_t refuse_percent;
+    uint64_t handed_over;
+    struct model_row rows[TABLES][IDS];
+    bool purging[TABLES];
+    uint64_t write_back_cursor;
+};
+
+static uint8_t byte_of(uint32_t table, uint64_t id, uint32_t version, uint32_t at)
+{
+    return (uint8_t)(table * 7 + id * 13 + version * 31 + at + (id >> 8) + (version >> 8));
+}
+
+static void fill(uint8_t *row, uint32_t table, uint64_t id, uint32_t version, uint32_t from,
+                 uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++)
+        row[i] = byte_of(table, id, version, i);
+}
+
+static void check(const uint8_t *row, uint32_t table, uint64_t id, uint32_t version, uint32_t from,
+                  uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++)
+        if (row[i] != byte_of(table, id, version, i))
+            fail_msg("table %u row %u is not what was put in, from byte %u on", table, (unsigned)id,
+                     i);
+}
+
+static bool take_over(void *context, uint16_t table, uint64_t hash, uint64_t id, const void *row,
+                      uint32_t bytes)
+{
+    struct model *m = context;
+    struct model_row *r = &m->rows[table][id];
+
+    if (fixture_random(&m->random) % 100 < m->refuse_percent)
+        return false;
+    assert_int_equal(bytes, row_lengths[table]);
+    assert_int_equal(hash, fixture_hash(NULL, table, id));
+    assert_true(r->dirty);
+    check(row, table, id, r->version, 0, weight_lengths[table]);
+    check(row, table, id, r->state, weight_lengths[table], bytes);
+    r->ssd_version = r->version;
+    r->ssd_state = r->state;
+    r->dirty = false;
+    m->handed_over++;
+    return true;
+}
+
+static uint32_t draw_refs(struct model *m, uint16_t table, struct row_ref *refs)
+{
+    uint32_t count = 1 + (uint32_t)(fixture_random(&m->random) % BATCH);
+    uint64_t spread = fixture_random(&m->random) % 3 ? IDS : IDS / 20;
+
+    for (uint32_t i = 0; i < count; i++)
+        refs[i] = fixture_ref(table, fixture_random(&m->random) % spread, i);
+    return count;
+}
+
+static void expect_may_miss(const struct model *m, uint16_t table, uint64_t id)
+{
+    if (m->rows[table][id].dirty || m->rows[table][id].pins)
+        fail_msg("table %u row %u was lost", table, (unsigned)id);
+}
+
+static void do_get(struct model *m, uint16_t table)
+{
+    static uint8_t rows[BATCH][ROW_MAX];
+    struct row_ref refs[BATCH];
+    uint32_t missed[BATCH];
+    uint32_t count = draw_refs(m, table, refs);
+    uint32_t misses = row_cache_get(m->f.cache, table, refs, count, rows, sizeof(rows[0]), missed);
+
+    for (uint32_t i = 0, next = 0; i < count; i++) {
+        if (next < misses && missed[next] == i) {
+            expect_may_miss(m, table, refs[i].id);
+            next++;
+            continue;
+        }
+        check(rows[i], table, refs[i].id, m->rows[table][refs[i].id].version, 0,
+              weight_lengths[table]);
+    }
+}
+
+static void do_set(struct model *m, uint16_t table)
+{
+    static uint8_t rows[BATCH][ROW_MAX];
+    struct row_ref refs[BATCH];
+    uint32_t missed[BATCH];
+    uint32_t count = draw_refs(m, table, refs);
+    uint32_t versions[BATCH];
+    uint32_t misses;
+
+    for (uint32_t i = 0; i < count; i++) {
+        versions[i] = (uint32_t)fixture_random(&m->random);
+        fill(rows[i], table, refs[i].id, versions[i], 0, weight_lengths[table]);
+    }
+    /* A promotion inside may hand over a row before its new value arrives. */
+    m->refuse_percent = 100;
+    misses = row_cache_set(m->f.cache, table, refs, count, rows, sizeof(rows[0]), missed);
+    for (uint32_t i = 0, next = 0; i < count; i++) {
+        struct model_row *r = &m->rows[table][refs[i].id];
+
+        if (next < misses && missed[next] == i) {
+            expect_may_miss(m, table, refs[i].id);
+            next++;
+            continue;
+        }
+        r->version = versions[i];
+        r->dirty = true;
+    }
+}
+
+/* As the daemon does: rows that miss are read from SSD and inserted. */
+static void do_insert(struct model *m, uint16_t table)
+{
+    static uint8_t rows[BATCH][ROW_MAX];
+    const void *row_pointers[BATCH];
+    struct row_ref refs[BATCH], missing[BATCH];
+    uint64_t dirty[BATCH / 64 + 1] = { 0 };
+    uint32_t missed[BATCH], refused[BATCH];
+    uint32_t count = draw_refs(m, table, refs);
+    uint32_t misses = row_cache_get(m->f.cache, table, refs, count, rows, sizeof(rows[0]), missed);
+    uint32_t distinct = 0, not_cached;
+
+    for (uint32_t i = 0; i < misses; i++) {
+        const struct row_ref *ref = &refs[missed[i]];
+        struct model_row *r = &m->rows[table][ref->id];
+        bool again = false;
+
+        for (uint32_t j = 0; j < distinct; j++)
+            again |= missing[j].id == ref->id;
+        if (again)
+            continue;
+        expect_may_miss(m, table, ref->id);
+        r->version = r->ssd_version;
+        r->state = r->ssd_state;
+        if (fixture_random(&m->random) % 4 == 0) { /* an update of a row that was not cached */
+            r->version++;
+            r->state = r->version;
+            dirty[distinct / 64] |= UINT64_C(1) << distinct % 64;
+        }
+        fill(rows[distinct], table, ref->id, r->version, 0, weight_lengths[table]);
+        fill(rows[distinct], table, ref->id, r->state, weight_lengths[table], row_lengths[table]);
+        r->dirty = dirty[distinct / 64] >> distinct % 64 & 1;
+        row_pointers[distinct] = rows[distinct];
+        missing[distinct++] = *ref;
+    }
+    not_cached =
+        row_cache_insert(m->f.cache, table, missing, distinct, row_pointers, dirty, refused);
+    for (uint32_t i = 0; i < not_cached; i++) {
+        struct model_row *r = &m->rows[table][missing[refused[i]].id];
+
+        assert_true(i == 0 || refused[i] > refused[i - 1]);
+        r->dirty = false; /* the daemon would write it itself */
+        r->version = r->ssd_version;
+        r->state = r->ssd_state;
+    }
+}
+
+static void do_pin(struct model *m, uint16_t table, uint64_t most_pinned)
+{
+    struct row_ref refs[BATCH];
+    uint64_t pinned[BATCH / 64 + 1];
+    uint32_t count = draw_refs(m, table, refs);
+
+    if (fixture_stats(&m->f).pinned_rows > most_pinned)
+        return;
+    row_cache_pin(m->f.cache, table, refs, count, pinned);
+    for (uint32_t i = 0; i < count; i++) {
+        if (pinned[i / 64] >> i % 64 & 1)
+            m->rows[table][refs[i].id].pins++;
+        else if (m->rows[table][refs[i].id].pins < ROW_CACHE_PINS_MAX)
+            expect_may_miss(m, table, refs[i].id);
+    }
+}
+
+static void do_unpin(struct model *m)
+{
+    for (uint16_t table = 0; table < TABLES; table++)
+        for (uint64_t id = 0; id < IDS; id++)
+            for (; m->rows[table][id].pins; m->rows[table][id].pins--)
+                fixture_unpin(&m->f, table, id);
+    assert_int_equal(fixture_stats(&m->f).pinned_rows, 0);
+}
+
+static void do_purge(struct model *m, uint16_t table)
+{
+    while (
+        !row_cache_purge_table(m->f.cache, table, 1 + (uint32_t)(fixture_random(&m->random) % 500)))
+        ;
+    for (uint64_t id = 0; id < IDS; id++) {
+        struct model_row *r = &m->rows[table][id];
+
+        r->pins = 0;
+        r->dirty = false;
+        r->version = r->ssd_version;
+        r->state = r->ssd_state;
+    }
+    assert_int_equal(
+        row_cache_add_table(m->f.cache, table, row_lengths[table], weight_lengths[table]),
+        EMBTIER_OK);
+    m->write_back_cursor = 0;
+}
+
+static void do_write_back(struct model *m)
+{
+    uint64_t before = m->handed_over;
+    bool done;
+    uint32_t count = row_cache_write_back(m->f.cache, &m->write_back_cursor, 200, &done);
+
+    assert_int_equal(m->handed_over - before, count);
+    if (done)
+        m->write_back_cursor = 0;
+}
+
+static uint64_t first_seed(void)
+{
+    const char *text = getenv("EMBTIER_TEST_SEED");
+
+    return text ? strtoull(text, NULL, 0) : UINT64_C(0x5eed0001);
+}
+
+static void run_model(uint32_t tier_count, const uint32_t *slabs, uint32_t rounds)
+{
+    struct model *m = calloc(1, sizeof(*m));
+    uint64_t seed = first_seed();
+
+    assert_non_null(m);
+    printf("seed %#llx, %u tiers\n", (unsigned long long)seed, tier_count);
+    m->random = seed;
+    fixture_open(&m->f, tier_count, slabs, take_over, m);
+    for (uint16_t table = 0; table < TABLES; table++)
+        assert_int_equal(
+            row_cache_add_table(m->f.cache, table, row_lengths[table], weight_lengths[table]),
+            EMBTIER_OK);
+    for (uint32_t round = 0; round < rounds; round++) {
+        uint16_t table = (uint16_t)(fixture_random(&m->random) % TABLES);
+        uint32_t what = (uint32_t)(fixture_random(&m->random) % 1000);
+
+        m->refuse_percent = round / 100 % 4 == 3 ? 100 : round / 100 % 4 == 2 ? 30 : 0;
+        if (what < 300)
+            do_get(m, table);
+        else if (what < 500)
+            do_set(m, table);
+        else if (what < 900)
+            do_insert(m, table);
+        else if (what < 950)
+            do_pin(m, table, 1500);
+        else if (what < 970)
+            do_unpin(m);
+        else if (what < 998)
+            do_write_back(m);
+        else
+            do_purge(m, table);
+        if (round % 50 == 0)
+            fixture_validate(&m->f);
+    }
+    fixture_validate(&m->f);
+    printf("  %u rows, %u handed over, %u refused, %u slab moves, %u promotions\n",
+           (unsigned)fixture_rows(&m->f), (unsigned)m->handed_over,
+           (unsigned)fixture_stats(&m->f).not_cached, (unsigned)fixture_stats(&m->f).slab_moves,
+           (unsigned)fixture_stats(&m->f).tiers[tier_count - 1].promotions);
+    fixture_close(&m->f);
+    free(m);
+}
+
+static void test_one_tier_agrees_with_the_model(void **state)
+{
+    (void)state;
+    run_model(1, (const uint32_t[]){ 6 }, ROUNDS);
+}
+
+static void test_two_tiers_agree_with_the_model(void **state)
+{
+    (void)state;
+    run_model(2, (const uint32_t[]){ 5, 3 }, ROUNDS);
+}
+
+static void test_three_tiers_agree_with_the_model(void **state)
+{
+    (void)state;
+    run_model(3, (const uint32_t[]){ 3, 2, 3 }, ROUNDS);
+}
+
+static void test_the_smallest_cache_agrees_with_the_model(void **state)
+{
+    (void)state;
+    run_model(1, (const uint32_t[]){ 2 }, ROUNDS / 2);
+    run_model(2, (const uint32_t[]){ 2, 1 }, ROUNDS / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_tier_agrees_with_the_model),
+        cmocka_unit_test(test_two_tiers_agree_with_the_model),
+        cmocka_unit_test(test_three_tiers_agree_with_the_model),
+        cmocka_unit_test(test_the_smallest_cache_agrees_with_the_model),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* row_cache.c: the operations of the row cache, and their fast paths.
+ *
+ * A row that is looked up costs three misses in a chain: its set's tags, its entry, the row itself.
+ * To have many in flight at once, refs go in groups of 16 through the stages of a pipeline: each
+ * stage touches what the one before has asked for, and asks for the next. While group n is copied,
+ * the rows of group n + 1, the entries of n + 2 and the tags of n + 3 are on their way.
+ *
+ *   find set -> match tags -> (match tags of the second set) -> check entry -> use the row
+ *
+ * Between the stages rows may move (a hit in a slower tier moves two), but no entry does, and none
+ * leaves: the last stage reads the slot from the entry again, and what was prefetched was only a
+ * guess. */
+#include "tiers/row_cache.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "tiers/row_cache_impl.h"
+
+#define GROUP       16
+#define GROUPS      4 /* in the pipeline */
+#define LINES_AHEAD 16
+
+/* A group of refs in the pipeline. */
+struct probes {
+    struct row_set *sets[GROUP];
+    uint16_t masks[GROUP]; /* ways whose tag matches */
+    uint8_t ways[GROUP];
+    uint32_t second; /* bit per ref: sets[] is its second set */
+};
+
+/* What the last stage does with a row. */
+enum use { USE_GET, USE_SET, USE_PIN, USE_UNPIN };
+
+struct request {
+    enum use use;
+    uint16_t table;
+    const struct row_ref *refs;
+    uint32_t count;
+    char *dest;
+    const char *src;
+    uint64_t stride;
+    uint32_t weight_bytes;
+    uint32_t *missed; /* indexes go here, or */
+    uint64_t *found;  /* bits there */
+    uint32_t missed_count;
+};
+
+static inline __attribute__((always_inline)) void
+find_sets(const struct row_cache *c, const struct row_ref *refs, uint32_t count, struct probes *p)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        p->sets[i] = row_index_first_set(&c->index, refs[i].hash);
+        __builtin_prefetch(p->sets[i]);
+    }
+}
+
+static inline __attribute__((always_inline)) void
+match_tags(const struct row_cache *c, const struct row_ref *refs, uint32_t count, struct probes *p)
+{
+    p->second = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct row_set *set = p->sets[i];
+        uint32_t mask = row_set_match(set, row_index_tag(refs[i].hash));
+
+        p->masks[i] = (uint16_t)mask;
+        if (LIKELY(mask)) {
+            __builtin_prefetch(&set->entries[__builtin_ctz(mask)]);
+        } else if (set->pinned & ROW_SET_AWAY) {
+            p->sets[i] = row_index_second_set(&c->index, refs[i].hash);
+            __builtin_prefetch(p->sets[i]);
+            p->second |= 1u << i;
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void match_second_tags(const struct row_ref *refs,
+                                                                    struct probes *p)
+{
+    for (uint32_t rest = p->second; rest; rest &= rest - 1) {
+        uint32_t i = (uint32_t)__builtin_ctz(rest);
+        uint32_t mask = row_set_match(p->sets[i], row_index_tag(refs[i].hash));
+
+        p->masks[i] = (uint16_t)mask;
+        if (mask)
+            __builtin_prefetch(&p->sets[i]->entries[__builtin_ctz(mask)]);
+    }
+}
+
+static inline const uint8_t *address(const struct row_cache *c, uint32_t slot, uint32_t *ret_tier)
+{
+    uint32_t tier = row_cache_tier_of(c, slot);
+
+    *ret_tier = tier;
+    return slab_pool_address(&c->pools[tier], slot);
+}
+
+static inline __attribute__((always_inline)) void
+check_entries(const struct row_cache *c, const struct request *request, const struct row_ref *refs,
+              uint32_t count, uint32_t lines, struct probes *p)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t way = ROW_WAY_NONE;
+
+        if (LIKELY(p->masks[i])) {
+            const struct row_entry *entry;
+
+            way = (uint32_t)__builtin_ctz(p->masks[i]);
+            entry = &p->sets[i]->entries[way];
+            /* The tag was right by chance, once in some thousands: the slow way. */
+            if (UNLIKELY(!row_entry_is(entry, request->table, refs[i].id)))
+                way = row_index_find(&c->index, request->table, refs[i].hash, refs[i].id,
+                                     &p->sets[i]);
+        }
+        p->ways[i] = (uint8_t)way;
+        if (way != ROW_WAY_NONE && lines) {
+            uint32_t tier;
+            const uint8_t *row = address(c, p->sets[i]->entries[way].slot, &tier);
+
+            for (uint32_t line = 0; line < lines; line++)
+                __builtin_prefetch(row + (uint64_t)line * CACHE_LINE);
+        }
+    }
+}
+
+/* Most rows are a few whole cache lines, for which a call and its choices cost more than the loop.
+ */
+static inline void copy_row(void *dest, const void *src, uint32_t bytes)
+{
+    typedef long long lane16 __attribute__((vector_size(16), aligned(1), may_alias));
+    lane16 *to = dest;
+    const lane16 *from = src;
+
+    if (bytes % 64 || bytes > 1024) {
+        memcpy(dest, src, bytes);
+        return;
+    }
+    for (uint32_t i = 0; i < bytes / 16; i += 4) {
+        lane16 a = from[i], b = from[i + 1], d = from[i + 2], e = from[i + 3];
+
+        to[i] = a;
+        to[i + 1] = b;
+        to[i + 2] = d;
+        to[i + 3] = e;
+    }
+}
+
+static void mark_dirty(struct row_cache *c, struct row_place place, uint32_t tier)
+{
+    if (place.set->dirty >> place.way & 1)
+        return;
+    place.set->dirty |= (uint16_t)(1u << place.way);
+    c->stats.tiers[tier].dirty_rows++;
+}
+
+/* Copies a row that is cached, after moving it to tier 0 if that can be. */
+static inline __attribute__((always_inline)) void copy_hit(struct row_cache *c,
+                                                           const struct request *request,
+                                                           struct row_place place,
+                                                           uint32_t position)
+{
+    struct row_entry *entry = place_entry(place);
+    uint32_t tier;
+    uint8_t *row = (uint8_t *)address(c, entry->slot, &tier);
+
+    c->stats.tiers[tier].hits++;
+    if (place.set->stamps[place.way] != c->now)
+        place.set->stamps[place.way] = c->now;
+    if (UNLIKELY(tier) && row_moves_promote(c, place))
+        row = (uint8_t *)address(c, entry->slot, &tier);
+    if (request->use == USE_GET) {
+        copy_row(request->dest + position * request->stride, row, request->weight_bytes);
+        return;
+    }
+    mark_dirty(c, place, tier);
+    if (LIKELY(!tier)) {
+        copy_row(row, request->src + position * request->stride, request->weight_bytes);
+        return;
+    }
+    arena_copy_in(c->arenas[tier], row, request->src + position * request->stride,
+                  request->weight_bytes);
+    c->undrained |= 1u << tier;
+}
+
+static bool pin(struct row_cache *c, struct row_place place)
+{
+    struct row_entry *entry = place_entry(place);
+
+    if (entry->pins == ROW_CACHE_PINS_MAX)
+        return false;
+    if (entry->pins++ == 0) {
+        place.set->pinned |= (uint16_t)(1u << place.way);
+        c->stats.pinned_rows++;
+    }
+    return true;
+}
+
+static void unpin(struct row_cache *c, struct row_place place)
+{
+    struct row_entry *entry = place_entry(place);
+
+    if (entry->pins == 0)
+        return;
+    if (--entry->pins == 0) {
+        place.set->pinned &= (uint16_t) ~(1u << place.way);
+        c->stats.pinned_rows--;
+    }
+}
+
+static inline __attribute__((always_inline)) void use_rows(struct row_cache *c,
+                                                           struct request *request, uint32_t first,
+                                                           uint32_t count, const struct probes *p)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct row_place place = { p->sets[i], p->ways[i] };
+        uint32_t at = first + i;
+
+        if (UNLIKELY(place.way == ROW_WAY_NONE)) {
+            if (request->missed)
+                request->missed[request->missed_count++] = at;
+        } else if (request->use == USE_PIN) {
+            if (pin(c, place))
+                request->found[at / 64] |= UINT64_C(1) << at % 64;
+        } else if (request->use == USE_UNPIN) {
+            unpin(c, place);
+        } else {
+            copy_hit(c, request, place, request->refs[at].position);
+        }
+    }
+}
+
+/* The group that has come to a stage that is @behind groups behind the first; false: none has. */
+static inline __attribute__((always_inline)) bool group_at(const struct request *request,
+                                                           uint32_t step, uint32_t behind,
+                                                           uint32_t *ret_first, uint32_t *ret_count)
+{
+    uint64_t first = ((uint64_t)step - behind) * GROUP;
+
+    if (step < behind || first >= request->count)
+        return false;
+    *ret_first = (uint32_t)first;
+    *ret_count = (uint32_t)MIN(UINT64_C(0) + GROUP, request->count - first);
+    return true;
+}
+
+/* Runs all refs through the pipeline. @use is a constant wherever this is inlined. */
+static inline __attribute__((always_inline)) void run(struct row_cache *c, struct request *request,
+                                                      enum use use)
+{
+    struct probes probes[GROUPS];
+    uint32_t steps = (uint32_t)div_round_up(request->count, GROUP) + GROUPS - 1;
+    const struct row_ref *refs = request->refs;
+    uint32_t lines = 0;
+    uint32_t at, n;
+
+    request->use = use;
+    if (use == USE_GET || use == USE_SET)
+        lines =
+            (uint32_t)MIN(div_round_up(request->weight_bytes, CACHE_LINE), (uint64_t)LINES_AHEAD);
+    for (uint32_t step = 0; step < steps; step++) {
+        if (group_at(request, step, 3, &at, &n))
+            use_rows(c, request, at, n, &probes[(step - 3) % GROUPS]);
+        if (group_at(request, step, 2, &at, &n)) {
+            match_second_tags(refs + at, &probes[(step - 2) % GROUPS]);
+            check_entries(c, request, refs + at, n, lines, &probes[(step - 2) % GROUPS]);
+        }
+        if (group_at(request, step, 1, &at, &n))
+            match_tags(c, refs + at, n, &probes[(step - 1) % GROUPS]);
+        if (group_at(request, step, 0, &at, &n))
+            find_sets(c, refs + at, n, &probes[step % GROUPS]);
+    }
+}
+
+uint32_t row_cache_get(struct row_cache *c, uint16_t table, const struct row_ref *refs,
+                       uint32_t count, void *dest, uint64_t stride, uint32_t *ret_missed)
+{
+    struct request request = {
+        .table = table,
+        .refs = refs,
+        .count = count,
+        .dest = dest,
+        .stride = stride,
+        .weight_bytes = c->tables[table].weight_bytes,
+        .missed = ret_missed,
+    };
+
+    assert(c->tables[table].state == TABLE_IN_USE);
+    row_upkeep(c, count);
+    run(c, &request, USE_GET);
+    row_upkeep_end(c);
+    c->stats.misses += request.missed_count;
+    return request.missed_count;
+}
+
+uint32_t row_cache_set(struct row_cache *c, uint16_t table, const struct row_ref *refs,
+                       uint32_t count, const void *src, uint64_t stride, uint32_t *ret_missed)
+{
+    struct request request = {
+        .table = table,
+        .refs = refs,
+        .count = count,
+        .src = src,
+        .stride = stride,
+        .weight_bytes = c->tables[table].weight_bytes,
+        .missed = ret_missed,
+    };
+
+    assert(c->tables[table].state == TABLE_IN_USE);
+    row_upkeep(c, count);
+    run(c, &request, USE_SET);
+    row_upkeep_end(c);
+    c->stats.misses += request.missed_count;
+    return request.missed_count;
+}
+
+void row_cache_pin(struct row_cache *c, uint16_t table, const struct row_ref *refs, uint32_t count,
+                   uint64_t *ret_pinned)
+{
+    struct request request = { .table = table, .refs = refs, .count = count, .found = ret_pinned };
+
+    memset(ret_pinned, 0, div_round_up(count, 64) * sizeof(*ret_pinned));
+    run(c, &request, USE_PIN);
+}
+
+void row_cache_unpin(struct row_cache *c, uint16_t table, const struct row_ref *refs,
+                     uint32_t count)
+{
+    struct request request = { .table = table, .refs = refs, .count = count };
+
+    run(c, &request, USE_UNPIN);
+}
+
+/* A slot for a new row: in tier 0, or where there is one. */
+static uint32_t make_slot(struct row_cache *c, uint32_t class_index)
+{
+    uint32_t slot = SLOT_NONE;
+
+    for (uint32_t tier = 0; tier < c->tier_count && slot == SLOT_NONE; tier++)
+        slot = row_moves_make_slot(c, tier, class_index);
+    return slot;
+}
+
+/* False: no place can be had. */
+static bool insert_row(struct row_cache *c, uint16_t table_number, const struct row_ref *ref,
+                       const void *row, bool dirty)
+{
+    struct cached_table *table = &c->tables[table_number];
+    struct row_place place;
+    uint32_t slot, tier;
+    struct row_set *first;
+    uint8_t *dest;
+
+    /* What is cached is newer than what anybody could bring. */
+    if (row_index_find(&c->index, table_number, ref->hash, ref->id, &place.set) != ROW_WAY_NONE)
+        return true;
+    first = row_index_first_set(&c->index, ref->hash);
+    place.way =
+        row_moves_make_way(c, first, row_index_second_set(&c->index, ref->hash), &place.set);
+    if (place.way == ROW_WAY_NONE)
+        return false;
+    slot = make_slot(c, table->length_class);
+    if (slot == SLOT_NONE)
+        return false;
+    dest = (uint8_t *)address(c, slot, &tier);
+    if (tier) {
+        arena_copy_in(c->arenas[tier], dest, row, table->row_bytes);
+        c->undrained |= 1u << tier;
+    } else {
+        memcpy(dest, row, table->row_bytes);
+    }
+    row_index_fill(&c->index, place.set, place.way, table_number, ref->hash, ref->id, slot, c->now,
+                   place.set != first);
+    *slab_pool_owner(&c->pools[tier], slot) = row_index_number(&c->index, place.set, place.way);
+    row_moves_account(c, tier, table->row_bytes, false, 1);
+    table->rows++;
+    if (dirty)
+        mark_dirty(c, place, tier);
+    return true;
+}
+
+uint32_t row_cache_insert(struct row_cache *c, uint16_t table, const struct row_ref *refs,
+                          uint32_t count, const void *const *rows, const uint64_t *dirty,
+                          uint32_t *ret_refused)
+{
+    uint32_t refused = 0;
+
+    assert(c->tables[table].state == TABLE_IN_USE);
+    row_upkeep(c, count);
+    for (uint32_t i = 0; i < MIN(count, (uint32_t)GROUP); i++)
+        __builtin_prefetch(row_index_first_set(&c->index, refs[i].hash));
+    for (uint32_t i = 0; i < count; i++) {
+        if (i + GROUP < count)
+            __builtin_prefetch(row_index_first_set(&c->index, refs[i + GROUP].hash));
+        if (!insert_row(c, table, &refs[i], rows[i], dirty && (dirty[i / 64] >> i % 64 & 1)))
+            ret_refused[refused++] = i;
+    }
+    c->inserts_since += count;
+    c->stats.not_cached += refused;
+    row_upkeep_end(c);
+    return refused;
+}
+
+bool row_cache_purge_table(struct row_cache *c, uint16_t table_number, uint32_t step)
+{
+    struct cached_table *table = &c->tables[table_number];
+    uint32_t s;
+
+    if (table->state == TABLE_UNKNOWN)
+        return true;
+    if (table->state == TABLE_IN_USE) {
+        table->state = TABLE_PURGING;
+        table->purge_set = 0;
+    }
+    s = table->purge_set;
+    for (; step && table->rows && row_index_next_set(&c->index, &s); step--, s++) {
+        struct row_set *set = &c->index.sets[s];
+        uint32_t taken = ~row_set_free_ways(set) & ROW_SET_WAYS_MASK;
+
+        for (; taken; taken &= taken - 1) {
+            uint32_t way = (uint32_t)__builtin_ctz(taken);
+            uint32_t slot = set->entries[way].slot;
+
+            if (set->entries[way].table != table_number)
+                continue;
+            row_moves_forget(c, (struct row_place){ set, way });
+            slab_pool_release_if_empty(&c->pools[row_cache_tier_of(c, slot)], slot);
+        }
+    }
+    table->purge_set = s;
+    if (table->rows)
+        return false;
+    c->table_slot_bytes -= length_class_bytes(table->length_class, c->granule_shift);
+    c->table_count--;
+    *table = (struct cached_table){ 0 };
+    return true;
+}
+
+/* Hands over the dirty rows of a set; false: no more are to be. */
+static bool write_back_set(struct row_cache *c, struct row_set *set, uint32_t most, uint32_t *count)
+{
+    for (uint32_t dirty = set->dirty; dirty; dirty &= dirty - 1) {
+        struct row_place place = { set, (uint32_t)__builtin_ctz(dirty) };
+        const struct row_entry *entry = place_entry(place);
+        uint32_t tier;
+        const uint8_t *row = address(c, entry->slot, &tier);
+
+        if (*count == most || !c->evict(c->context, entry->table, row_cache_hash(c, entry),
+                                        entry->id, row, c->tables[entry->table].row_bytes))
+            return false;
+        set->dirty &= (uint16_t) ~(1u << place.way);
+        c->stats.tiers[tier].dirty_rows--;
+        ++*count;
+    }
+    return true;
+}
+
+uint32_t row_cache_write_back(struct row_cache *c, uint64_t *cursor, uint32_t most_rows,
+                              bool *ret_done)
+{
+    uint32_t s = (uint32_t)*cursor;
+    uint32_t count = 0;
+    bool more = true;
+
+    while (more && row_index_next_set(&c->index, &s)) {
+        more = write_back_set(c, &c->index.sets[s], most_rows, &count);
+        s += more;
+    }
+    *cursor = s;
+    *ret_done = more;
+    return count;
+}
+
+void row_cache_stats(const struct row_cache *c, struct row_cache_stats *ret_stats)
+{
+    *ret_stats = c->stats;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* row_cache_impl.h: what the files of the row cache share: its struct, and the slow paths.
+ *
+ * row_cache.c has the operations and their fast paths, row_moves.c moves rows between tiers and out
+ * of the cache, row_victims.c says which row goes next, row_growth.c lets the index grow,
+ * row_upkeep.c does a little of all slow work in each call. */
+#ifndef EMBTIER_TIERS_ROW_CACHE_IMPL_H
+#define EMBTIER_TIERS_ROW_CACHE_IMPL_H
+
+#include "tiers/arena.h"
+#include "tiers/row_cache.h"
+#include "tiers/row_index.h"
+#include "tiers/slab_pool.h"
+
+enum cached_table_state { TABLE_UNKNOWN, TABLE_IN_USE, TABLE_PURGING };
+
+struct cached_table {
+    uint32_t row_bytes;
+    union {
+        uint32_t weight_bytes;
+        uint32_t purge_set; /* while purging: the next set to look at */
+    };
+    uint32_t rows;
+    uint8_t length_class;
+    uint8_t state;
+    uint16_t spare;
+};
+_Static_assert(sizeof(struct cached_table) == 16, "1 MiB of them per lane");
+
+struct row_cache {
+    struct row_index index;
+    uint16_t now;       /* stamps are of this clock */
+    bool evict_refused; /* in this call: no use asking again */
+    uint8_t granule_shift;
+    uint8_t tier_count;
+    uint32_t undrained; /* bit per tier: copied into since the last arena_drain() */
+    uint8_t *tier_base[TIERS_MAX];
+    struct slab_pool pools[TIERS_MAX];
+    const struct arena *arenas[TIERS_MAX];
+
+    bool (*evict)(void *context, uint16_t table, uint64_t hash, uint64_t id, const void *row,
+                  uint32_t bytes);
+    uint64_t (*hash)(void *context, uint16_t table, uint64_t id);
+    void *context;
+
+    struct cached_table *tables;
+    uint8_t *bounce; /* one row on its way up */
+    struct slab *slabs;
+
+    uint64_t table_slot_bytes; /* of all tables, a slot each */
+    uint32_t table_count;
+    uint32_t wanted_sets; /* the index grows until it has as many */
+    uint32_t index_slabs; /* at the front of tier 0, fixed parts included */
+    uint64_t fixed_bytes; /* before the index */
+
+    uint64_t tick_rows; /* accesses per tick */
+    uint64_t tick_left;
+    uint32_t swept_set; /* stamps are clamped up to here */
+
+    uint32_t inserts_since; /* since the index was last looked at for crowding */
+    uint32_t crowded_since; /* of these, how many found both sets full */
+
+    struct row_cache_stats stats;
+};
+
+/* A row in the index. */
+struct row_place {
+    struct row_set *set;
+    uint32_t way;
+};
+
+static inline struct row_entry *place_entry(struct row_place place)
+{
+    return &place.set->entries[place.way];
+}
+
+static inline struct row_place place_of(const struct row_cache *c, uint32_t number)
+{
+    return (struct row_place){ row_index_set_of(&c->index, number), number & 15 };
+}
+
+static inline uint32_t row_cache_tier_of(const struct row_cache *c, uint32_t slot)
+{
+    uint32_t tier = 0;
+
+    while (tier + 1 < c->tier_count && slot >= c->pools[tier + 1].first_slot)
+        tier++;
+    return tier;
+}
+
+static inline uint64_t row_cache_hash(const struct row_cache *c, const struct row_entry *entry)
+{
+    return c->hash(c->context, entry->table, entry->id);
+}
+
+static inline uint16_t row_cache_age(const struct row_cache *c, const struct row_set *set,
+                                     uint32_t way)
+{
+    return (uint16_t)(c->now - set->stamps[way]);
+}
+
+/* row_victims.c: the next row of a class to leave a tier; false: none can. @clean_only: none that
+ * would have to be written. */
+bool row_victims_next(struct row_cache *c, uint32_t tier, uint32_t class_index, bool clean_only,
+                      struct row_place *ret_place);
+/* About how old, in ticks, the class's next victim is; 0 if there is none. */
+uint32_t row_victims_age(struct row_cache *c, uint32_t tier, uint32_t class_index);
+
+/* row_moves.c. */
+
+/* A slot for a row of the class in the tier, made free by moving another row down or out if need
+ * be; SLOT_NONE if that cannot be. */
+uint32_t row_moves_make_slot(struct row_cache *c, uint32_t tier, uint32_t class_index);
+/* A free way in one of two sets (may be the same), made so by letting a row go if need be;
+ * ROW_WAY_NONE if that cannot be. */
+uint32_t row_moves_make_way(struct row_cache *c, struct row_set *first, struct row_set *second,
+                            struct row_set **ret_set);
+/* Moves a row to a slot that was taken for it; its old slot is free then. */
+void row_moves_move(struct row_cache *c, struct row_place place, uint32_t slot);
+/* Moves a row down a tier, or out of the cache; false: it stays. */
+bool row_moves_push_down(struct row_cache *c, struct row_place place);
+/* Moves a row to another slot of its tier if it is younger than those who would go for it, else
+ * down; false: it stays. */
+bool row_moves_relocate(struct row_cache *c, struct row_place place);
+/* Moves a row to tier 0; false: it stays where it is. */
+bool row_moves_promote(struct row_cache *c, struct row_place place);
+/* Forgets a row, dirty or not. */
+void row_moves_forget(struct row_cache *c, struct row_place place);
+/* Counts a row that came to (@sign 1) or left (-1) a tier. */
+void row_moves_account(struct row_cache *c, uint32_t tier, uint32_t row_bytes, bool dirty,
+                       int sign);
+
+/* row_growth.c: @steps sets further; takes slabs for the index first. */
+void row_growth_step(struct row_cache *c, uint32_t steps);
+/* The index should have as many sets, within what it may take. */
+void row_growth_want(struct row_cache *c, uint64_t sets);
+/* Sets that all rows need that fit into the cache, given the tables known. */
+uint64_t row_growth_fitting_sets(const struct row_cache *c);
+
+/* row_upkeep.c: to be called first in each operation, with the number of rows it is about. */
+void row_upkeep(struct row_cache *c, uint32_t rows);
+/* To be called last: rows that were moved can be read by all. */
+void row_upkeep_end(struct row_cache *c);
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* row_cache_life.c: makes a row cache, teaches it tables, and checks that it holds together.
+ *
+ * All of it lies in tier 0's first slabs: this struct, 16 bytes per table number (1 MiB), the
+ * bounce buffer, 32 bytes per slab, then the index. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "tiers/row_cache_impl.h"
+
+#define GRANULE_SHIFT_MIN 4 /* 16 bytes: 64 GiB per lane, and more with larger ones */
+#define GRANULE_SHIFT_MAX 8
+#define BOUNCE_BYTES      align_up(LENGTH_CLASS_ROW_BYTES_MAX, CACHE_LINE)
+
+/* Ticks in which the cache fills with rows that are all different. */
+#define TICKS_PER_FILL 256
+
+static enum embtier_err check_opts(const struct row_cache_opts *opts, uint64_t *ret_slabs,
+                                   struct err_msg *msg)
+{
+    uint64_t slabs = 0;
+
+    if (!opts->hash || !opts->evict)
+        return err_set(msg, EMBTIER_INVALID, "a row cache needs hash() and evict()");
+    if (!opts->arena_count || opts->arena_count > TIERS_MAX)
+        return err_set(msg, EMBTIER_INVALID, "%" PRIu32 " tiers; 1 to %d are allowed",
+                       opts->arena_count, TIERS_MAX);
+    for (uint32_t i = 0; i < opts->arena_count; i++) {
+        uint64_t end = (uint64_t)opts->arena_first_slab[i] + opts->arena_slab_count[i];
+
+        if (end * ARENA_SLAB_BYTES > arena_bytes(opts->arenas[i]))
+            return err_set(msg, EMBTIER_INVALID, "slabs past the end of tier %" PRIu32, i);
+        if (opts->arena_slab_count[i] < (i ? 1 : 2))
+            return err_set(msg, EMBTIER_INVALID,
+                           "tier %" PRIu32 " has %" PRIu32
+                           " slabs of 2 MiB per lane; %d are needed",
+                           i, opts->arena_slab_count[i], i ? 1 : 2);
+        slabs += opts->arena_slab_count[i];
+    }
+    *ret_slabs = slabs;
+    return EMBTIER_OK;
+}
+
+static void set_up_pools(struct row_cache *c, const struct row_cache_opts *opts)
+{
+    uint32_t first_slab = 0;
+
+    for (uint32_t i = 0; i < opts->arena_count; i++) {
+        uint8_t *base =
+            (uint8_t *)arena_base(opts->arenas[i]) + opts->arena_first_slab[i] * ARENA_SLAB_BYTES;
+
+        c->arenas[i] = opts->arenas[i];
+        slab_pool_init(&c->pools[i], base, opts->arena_slab_count[i],
+                       first_slab << (SLAB_BYTES_SHIFT - c->granule_shift), c->granule_shift,
+                       c->slabs + first_slab);
+        c->stats.tiers[i].capacity_bytes = opts->arena_slab_count[i] * ARENA_SLAB_BYTES;
+        first_slab += opts->arena_slab_count[i];
+    }
+    for (uint32_t i = 0; i < c->index_slabs; i++)
+        slab_pool_give_to_index(&c->pools[0], i);
+}
+
+static void set_tick(struct row_cache *c)
+{
+    uint64_t sets = MIN(row_growth_fitting_sets(c), (uint64_t)c->wanted_sets);
+
+    c->tick_rows = MAX(sets * ROW_SET_WAYS / TICKS_PER_FILL, UINT64_C(1));
+    c->tick_left = MIN(c->tick_left, c->tick_rows);
+}
+
+enum embtier_err row_cache_new(const struct row_cache_opts *opts, struct row_cache **ret_cache,
+                               struct err_msg *msg)
+{
+    uint32_t granule_shift = GRANULE_SHIFT_MIN;
+    uint64_t slabs = 0;
+    uint64_t tables_at, bounce_at, slabs_at, fixed;
+    uint8_t *base;
+    struct row_cache *c;
+
+    TRY(check_opts(opts, &slabs, msg));
+    while (slabs << (SLAB_BYTES_SHIFT - granule_shift) > UINT64_C(1) << 32)
+        if (++granule_shift > GRANULE_SHIFT_MAX)
+            return err_set(msg, EMBTIER_TOO_LARGE,
+                           "%" PRIu64 " slabs in one lane's cache; use more lanes", slabs);
+    tables_at = align_up(sizeof(*c), CACHE_LINE);
+    bounce_at = tables_at + (ROW_CACHE_TABLES_MAX + 1) * sizeof(struct cached_table);
+    slabs_at = bounce_at + BOUNCE_BYTES;
+    fixed = align_up(slabs_at + slabs * sizeof(struct slab), CACHE_LINE);
+    if (div_round_up(fixed + sizeof(struct row_set), ARENA_SLAB_BYTES) >
+        opts->arena_slab_count[0] / 2)
+        return err_set(msg, EMBTIER_INVALID,
+                       "tier 0 is too small for what it has to keep account of");
+
+    base = (uint8_t *)arena_base(opts->arenas[0]) + opts->arena_first_slab[0] * ARENA_SLAB_BYTES;
+    c = (struct row_cache *)base;
+    memset(base, 0, fixed);
+    c->tables = (struct cached_table *)(base + tables_at);
+    c->bounce = base + bounce_at;
+    c->slabs = (struct slab *)(base + slabs_at);
+    c->fixed_bytes = fixed;
+    c->granule_shift = (uint8_t)granule_shift;
+    c->tier_count = (uint8_t)opts->arena_count;
+    c->evict = opts->evict;
+    c->hash = opts->hash;
+    c->context = opts->context;
+    c->index_slabs = (uint32_t)div_round_up(fixed + sizeof(struct row_set), ARENA_SLAB_BYTES);
+    set_up_pools(c, opts);
+    c->wanted_sets =
+        (uint32_t)((c->index_slabs * ARENA_SLAB_BYTES - fixed) / sizeof(struct row_set));
+    row_index_init(&c->index, base + fixed, c->wanted_sets);
+    c->stats.index_bytes = c->wanted_sets * sizeof(struct row_set);
+    set_tick(c);
+    c->tick_left = c->tick_rows;
+    *ret_cache = c;
+    return EMBTIER_OK;
+}
+
+void row_cache_free(struct row_cache *c)
+{
+    /* It has nothing of its own: all of it lies in the arenas. */
+    (void)c;
+}
+
+enum embtier_err row_cache_add_table(struct row_cache *c, uint16_t table_number, uint32_t row_bytes,
+                                     uint32_t weight_bytes)
+{
+    struct cached_table *table = &c->tables[table_number];
+
+    if (!row_bytes || row_bytes > LENGTH_CLASS_ROW_BYTES_MAX || weight_bytes > row_bytes)
+        return EMBTIER_INVALID;
+    if (table->state != TABLE_UNKNOWN)
+        return EMBTIER_EXISTS;
+    *table = (struct cached_table){
+        .row_bytes = row_bytes,
+        .weight_bytes = weight_bytes,
+        .length_class = (uint8_t)length_class_of(row_bytes, c->granule_shift),
+        .state = TABLE_IN_USE,
+    };
+    c->table_count++;
+    c->table_slot_bytes += length_class_bytes(table->length_class, c->granule_shift);
+    row_growth_want(c, row_growth_fitting_sets(c));
+    set_tick(c);
+    return EMBTIER_OK;
+}
+
+/* What validation counts for itself, to be compared with what was kept. */
+struct counts {
+    struct row_cache_tier_stats tiers[TIERS_MAX];
+    uint64_t pinned;
+};
+
+static const char *validate_entry(const struct row_cache *c, struct row_set *set, uint32_t way,
+                                  struct counts *counts)
+{
+    const struct row_entry *entry = &set->entries[way];
+    const struct cached_table *table = &c->tables[entry->table];
+    uint32_t tier = row_cache_tier_of(c, entry->slot);
+    const struct slab_pool *pool = &c->pools[tier];
+    uint64_t hash = row_cache_hash(c, entry);
+    struct row_set *found;
+    const struct slab *slab;
+
+    if (table->state == TABLE_UNKNOWN)
+        return "a row of no table";
+    if (set->tags[way] != row_index_tag(hash))
+        return "a tag is not its row's";
+    if ((entry->flags & ROW_ENTRY_SECOND ? row_index_second_set : row_index_first_set)(&c->index,
+                                                                                       hash) != set)
+        return "a row is in a set that is none of its own";
+    if (row_index_find(&c->index, entry->table, hash, entry->id, &found) != way || found != set)
+        return "a row is there twice, or cannot be found";
+    if ((set->pinned >> way & 1) != (entry->pins != 0))
+        return "a row's pins and its pinned bit disagree";
+    if (!slab_pool_has(pool, entry->slot))
+        return "a slot outside of every tier";
+    slab = &pool->slabs[slab_pool_slab_of(pool, entry->slot)];
+    if (slab->state != SLAB_USED && slab->state != SLAB_DRAINING)
+        return "a row in a slab that has none";
+    if (pool->classes[slab->length_class].slot_bytes < table->row_bytes)
+        return "a row is longer than its slot";
+    if (*slab_pool_owner(pool, entry->slot) != row_index_number(&c->index, set, way))
+        return "a slot's owner is not the row that lies in it";
+    counts->tiers[tier].rows++;
+    counts->tiers[tier].used_bytes += table->row_bytes;
+    counts->tiers[tier].dirty_rows += set->dirty >> way & 1;
+    counts->pinned += entry->pins != 0;
+    return NULL;
+}
+
+static const char *validate_set(const struct row_cache *c, struct row_set *set,
+                                struct counts *counts, uint64_t *away)
+{
+    uint32_t free_ways = row_set_free_ways(set);
+
+    if ((set->dirty & free_ways) || (set->pinned & free_ways) || set->dirty >> ROW_SET_WAYS)
+        return "a free way is dirty or pinned";
+    if ((set->away != 0) != ((set->pinned & ROW_SET_AWAY) != 0))
+        return "a set's count of rows that live elsewhere and its bit disagree";
+    *away += set->away;
+    for (uint32_t way = 0; way < ROW_SET_WAYS; way++) {
+        const char *wrong;
+
+        if (free_ways >> way & 1)
+            continue;
+        wrong = validate_entry(c, set, way, counts);
+        if (wrong)
+            return wrong;
+        *away -= set->entries[way].flags & ROW_ENTRY_SECOND ? 1 : 0;
+    }
+    return NULL;
+}
+
+static const char *validate_pools(const struct row_cache *c, const struct counts *counts)
+{
+    for (uint32_t tier = 0; tier < c->tier_count; tier++) {
+        const struct row_cache_tier_stats *stats = &c->stats.tiers[tier];
+        uint64_t used = 0;
+        const char *wrong = slab_pool_validate(&c->pools[tier]);
+
+        if (wrong)
+            return wrong;
+        for (uint32_t i = 0; i < c->pools[tier].slab_count; i++)
+            if (c->pools[tier].slabs[i].state == SLAB_USED ||
+                c->pools[tier].slabs[i].state == SLAB_DRAINING)
+                used += c->pools[tier].slabs[i].used_slots;
+        if (used != stats->rows || stats->rows != counts->tiers[tier].rows)
+            return "a tier's count of rows is wrong";
+        if (stats->used_bytes != counts->tiers[tier].used_bytes)
+            return "a tier's count of bytes is wrong";
+        if (stats->dirty_rows != counts->tiers[tier].dirty_rows)
+            return "a tier's count of dirty rows is wrong";
+    }
+    return NULL;
+}
+
+const char *row_cache_validate(const struct row_cache *c)
+{
+    struct counts counts = { 0 };
+    uint64_t away = 0; /* counted less found; wraps below zero if rows are missing in the counts */
+    const char *wrong;
+
+    for (uint32_t s = 0; row_index_next_set(&c->index, &s); s++) {
+        wrong = validate_set(c, &c->index.sets[s], &counts, &away);
+        if (wrong)
+            return wrong;
+    }
+    if (!c->index.has_grown && away)
+        return "sets miscount their rows that live elsewhere";
+    if (counts.pinned != c->stats.pinned_rows)
+        return "the count of pinned rows is wrong";
+    return validate_pools(c, &counts);
+}
