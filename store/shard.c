@@ -12,6 +12,7 @@
 #include "store/durable_file.h"
 #include "store/rocksdb_err.h"
 #include "store/row_format.h"
+#include "store/shard_seal.h"
 
 /* Rows of one MultiGet: enough to share index and filter blocks, few enough for the stack. */
 #define READ_CHUNK_ROWS 128
@@ -51,9 +52,17 @@ static enum embtier_err shard_check_there(const char *path, struct err_msg *msg)
     if (!current)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
     if (access(current, F_OK) == 0)
-        return EMBTIER_OK;
+        return shard_seal_break(path, msg);
     return errno == ENOENT ? err_set(msg, EMBTIER_CORRUPT, "%s: missing", current)
                            : err_set_errno(msg, errno, "%s", current);
+}
+
+/* RocksDB looks for a missing 000008.sst under its LevelDB name at last, and then names that one.
+ */
+static void rename_leveldb_files(char *error)
+{
+    for (char *at = error; at && (at = strstr(at, ".ldb"));)
+        memcpy(at, ".sst", 4);
 }
 
 enum embtier_err shard_open(const struct shard_opts *opts, struct shard **ret_shard,
@@ -80,6 +89,7 @@ enum embtier_err shard_open(const struct shard_opts *opts, struct shard **ret_sh
     shard->db = rocksdb_open_column_families(options, opts->path, 1, names, family_options,
                                              &shard->family, &error);
     rocksdb_options_destroy(options);
+    rename_leveldb_files(error);
     err = rocksdb_err_take(error, opts->path, msg);
     /* An argument that RocksDB refuses here can only be the user's. */
     if (err == EMBTIER_INVALID)
@@ -89,14 +99,30 @@ enum embtier_err shard_open(const struct shard_opts *opts, struct shard **ret_sh
     return EMBTIER_OK;
 }
 
+static void shard_close_database(struct shard *shard)
+{
+    if (shard->family)
+        rocksdb_column_family_handle_destroy(TAKE(shard->family));
+    if (shard->db)
+        rocksdb_close(TAKE(shard->db));
+}
+
+enum embtier_err shard_close(struct shard *shard, struct err_msg *msg)
+{
+    enum embtier_err err = shard_flush(shard, msg);
+
+    shard_close_database(shard);
+    if (err == EMBTIER_OK)
+        err = shard_seal_write(shard->path, msg);
+    shard_free(shard);
+    return err;
+}
+
 void shard_free(struct shard *shard)
 {
     if (!shard)
         return;
-    if (shard->family)
-        rocksdb_column_family_handle_destroy(shard->family);
-    if (shard->db)
-        rocksdb_close(shard->db);
+    shard_close_database(shard);
     rocksdb_ext_watch_free(shard->watch);
     free(shard->path);
     free(shard);

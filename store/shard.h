@@ -23,6 +23,8 @@ struct shard_opts {
 
 MUST_CHECK enum embtier_err shard_open(const struct shard_opts *opts, struct shard **ret_shard,
                                        struct err_msg *msg);
+/* Flushes and seals (shard_seal.h). The shard is closed and freed whatever fails. */
+MUST_CHECK enum embtier_err shard_close(struct shard *shard, struct err_msg *msg);
 /* Does not flush: what is in the write buffers may be lost. */
 void shard_free(struct shard *shard);
 DEFINE_CLEANUP(struct shard, shard_free)

@@ -122,10 +122,9 @@ enum embtier_err store_close(struct store *store, struct err_msg *msg)
 
         if (!store->shards[s])
             continue;
-        err = shard_flush(store->shards[s], first == EMBTIER_OK ? msg : NULL);
+        err = shard_close(store->shards[s], first == EMBTIER_OK ? msg : NULL);
         if (first == EMBTIER_OK)
             first = err;
-        shard_free(store->shards[s]);
     }
     free(store->shards);
     rocksdb_setup_free(store->setup);

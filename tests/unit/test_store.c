@@ -44,6 +44,7 @@ static void test_row_of_other_lengths_is_corrupt_and_its_neighbours_are_not(void
     struct store_row rows[3];
     struct err_msg msg;
 
+    f->config.data.directory_count = 1;
     f->config.data.shards_per_directory = 1;
     fixture_open(f);
     fixture_write_all(f, 1, 0, 3, 1);
@@ -73,6 +74,7 @@ static void test_longest_row_is_stored(void **state)
                              .bytes = in };
     struct err_msg msg;
 
+    f->config.data.directory_count = 1;
     f->config.data.shards_per_directory = 1;
     fixture_open(f);
     for (uint32_t i = 0; i < STORED_ROW_BYTES_MAX; i++)

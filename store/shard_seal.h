@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shard_seal.h: notices what a database lost while it was closed.
+ *
+ * RocksDB must take a MANIFEST that ends in the middle of a record for one that a crash cut off; so
+ * a MANIFEST cut short by anything else would silently take back whole flushes. A seal, written
+ * after a clean close beside the database (replay.seal beside replay/), says which MANIFEST it had
+ * and how long that was. It is broken before the database is opened again: after a crash there is
+ * no seal, and RocksDB's rule holds. Thread: the one that opens and closes. */
+#ifndef EMBTIER_STORE_SHARD_SEAL_H
+#define EMBTIER_STORE_SHARD_SEAL_H
+
+#include "base/err.h"
+
+/* @path is the database's. CORRUPT, and the seal stays, when it does not fit. */
+MUST_CHECK enum embtier_err shard_seal_break(const char *path, struct err_msg *msg);
+MUST_CHECK enum embtier_err shard_seal_write(const char *path, struct err_msg *msg);
+
+#endif

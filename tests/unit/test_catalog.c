@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does the catalog keep what it was told, over restarts and crashes, and refuse what is damaged? */
+#include "store/catalog.h"
+
+#include "store_fixture.h"
+
+static struct table_spec spec_make(const char *name)
+{
+    struct table_spec spec = { .rows = UINT64_MAX,
+                               .dim = 64,
+                               .dtype = EMBTIER_DTYPE_BF16,
+                               .optimizer = EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD,
+                               .init = EMBTIER_INIT_UNIFORM,
+                               .init_params = { -0.1, 1.0 / 3.0 },
+                               .seed = UINT64_MAX - 1,
+                               .init_version = 1 };
+
+    snprintf(spec.name, sizeof(spec.name), "%s", name);
+    return spec;
+}
+
+static struct catalog *catalog_must_open(const struct store_fixture *f)
+{
+    struct catalog *catalog = NULL;
+    struct err_msg msg = { { 0 } };
+
+    must(catalog_open(f->made[0], &catalog, &msg), &msg);
+    return catalog;
+}
+
+static uint32_t catalog_must_add(struct catalog *catalog, const char *name,
+                                 enum catalog_state state)
+{
+    const struct table_spec spec = spec_make(name);
+    struct err_msg msg = { { 0 } };
+    uint32_t id = 0;
+
+    must(catalog_add(catalog, &spec, state, &id, &msg), &msg);
+    return id;
+}
+
+static void test_tables_come_back_bit_for_bit_after_reopening(void **state)
+{
+    const struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_must_open(f);
+    const struct table_spec spec = spec_make("clicks");
+    struct err_msg msg = { { 0 } };
+    const uint32_t clicks = catalog_must_add(catalog, "clicks", CATALOG_LIVE);
+    const uint32_t users = catalog_must_add(catalog, "users", CATALOG_CREATING);
+    const uint32_t old = catalog_must_add(catalog, "old", CATALOG_LIVE);
+
+    must(catalog_set_state(catalog, old, CATALOG_DROPPING, &msg), &msg);
+    catalog_free(catalog);
+    catalog = catalog_must_open(f);
+    assert_int_equal(catalog_count(catalog), 3);
+    assert_int_equal(catalog_at(catalog, 0)->table_id, clicks);
+    assert_memory_equal(&catalog_at(catalog, 0)->spec, &spec, sizeof(spec));
+    assert_int_equal(catalog_at(catalog, 1)->table_id, users);
+    assert_int_equal(catalog_at(catalog, 1)->state, CATALOG_CREATING);
+    assert_int_equal(catalog_at(catalog, 2)->state, CATALOG_DROPPING);
+    assert_non_null(catalog_find(catalog, "users"));
+    assert_null(catalog_find(catalog, "old"));
+    catalog_free(catalog);
+}
+
+static void test_table_ids_are_never_used_again(void **state)
+{
+    const struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_must_open(f);
+    struct err_msg msg = { { 0 } };
+    const uint32_t first = catalog_must_add(catalog, "a", CATALOG_LIVE);
+
+    must(catalog_remove(catalog, first, &msg), &msg);
+    assert_int_equal(catalog_count(catalog), 0);
+    catalog_free(catalog);
+    catalog = catalog_must_open(f);
+    assert_true(catalog_must_add(catalog, "a", CATALOG_LIVE) > first);
+    catalog_free(catalog);
+}
+
+static void test_name_is_free_again_once_its_table_is_dropping(void **state)
+{
+    const struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_must_open(f);
+    const struct table_spec spec = spec_make("a");
+    const uint32_t id = catalog_must_add(catalog, "a", CATALOG_CREATING);
+    struct err_msg msg = { { 0 } };
+    uint32_t other = 0;
+
+    assert_int_equal(catalog_add(catalog, &spec, CATALOG_LIVE, &other, &msg), EMBTIER_EXISTS);
+    must(catalog_set_state(catalog, id, CATALOG_LIVE, &msg), &msg);
+    assert_int_equal(catalog_add(catalog, &spec, CATALOG_LIVE, &other, &msg), EMBTIER_EXISTS);
+    must(catalog_set_state(catalog, id, CATALOG_DROPPING, &msg), &msg);
+    assert_int_equal(catalog_set_state(catalog, id, CATALOG_LIVE, &msg), EMBTIER_DROPPED);
+    must(catalog_add(catalog, &spec, CATALOG_LIVE, &other, &msg), &msg);
+    assert_int_equal(catalog_find(catalog, "a")->table_id, other);
+    catalog_free(catalog);
+    catalog = catalog_must_open(f);
+    assert_int_equal(catalog_count(catalog), 2);
+    assert_int_equal(catalog_set_state(catalog, 999, CATALOG_LIVE, &msg), EMBTIER_NO_TABLE);
+    assert_int_equal(catalog_remove(catalog, 999, &msg), EMBTIER_NO_TABLE);
+    catalog_free(catalog);
+}
+
+static void test_change_that_cannot_be_stored_changes_nothing(void **state)
+{
+    const struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_must_open(f);
+    const struct table_spec spec = spec_make("b");
+    struct err_msg msg = { { 0 } };
+    char path[400];
+    uint32_t id = 12345;
+
+    catalog_must_add(catalog, "a", CATALOG_LIVE);
+    /* A directory in the place of the file beside it: not even root can write that. */
+    snprintf(path, sizeof(path), "%s/catalog.json.tmp", f->made[0]);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_not_equal(catalog_add(catalog, &spec, CATALOG_LIVE, &id, &msg), EMBTIER_OK);
+    assert_non_null(strstr(msg.text, "catalog.json.tmp"));
+    assert_int_equal(id, 12345);
+    assert_int_equal(catalog_count(catalog), 1);
+    assert_int_equal(rmdir(path), 0);
+    must(catalog_add(catalog, &spec, CATALOG_LIVE, &id, &msg), &msg);
+    catalog_free(catalog);
+}
+
+static void test_half_written_new_catalog_is_ignored(void **state)
+{
+    const struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_must_open(f);
+    char path[400];
+    FILE *file;
+
+    catalog_must_add(catalog, "a", CATALOG_LIVE);
+    catalog_free(catalog);
+    snprintf(path, sizeof(path), "%s/catalog.json.tmp", f->made[0]);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("{\"format_ver", file);
+    assert_int_equal(fclose(file), 0);
+    catalog = catalog_must_open(f);
+    assert_int_equal(catalog_count(catalog), 1);
+    catalog_must_add(catalog, "b", CATALOG_LIVE);
+    catalog_free(catalog);
+}
+
+static void catalog_refused(const struct store_fixture *f, enum embtier_err err, const char *words)
+{
+    struct catalog *catalog = NULL;
+    struct err_msg msg = { { 0 } };
+    const enum embtier_err got = catalog_open(f->made[0], &catalog, &msg);
+
+    if (got != err || !strstr(msg.text, words))
+        fail_msg("%s: %s; expected %s: … %s …", err_name(got), msg.text, err_name(err), words);
+    assert_null(catalog);
+}
+
+static void test_damaged_catalog_is_refused_with_its_name(void **state)
+{
+    static const struct {
+        const char *from, *to;
+        enum embtier_err err;
+        const char *words;
+    } damages[] = {
+        { "\"format_version\": 1", "\"format_version\": 9", EMBTIER_VERSION, "version 9" },
+        { "\"tables\"", "\"cables\"", EMBTIER_CORRUPT, "catalog.json: not a catalog" },
+        { "\"dim\": 64", "\"dim\": 0", EMBTIER_CORRUPT, "dim 0 is out of range" },
+        { "\"dim\": 64", "\"dim\": \"64\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
+        { "bf16", "bf17", EMBTIER_CORRUPT, "dtype -1 is not known" },
+        { "\"table_id\": 1", "\"table_id\": 7", EMBTIER_CORRUPT, "table id 7 is out of order" },
+        { "\"name\": \"b\"", "\"name\": \"a\"", EMBTIER_CORRUPT, "two tables named a" },
+        { "\"live\"", "\"dead\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
+        { "{", "", EMBTIER_CORRUPT, "catalog.json:2:" },
+    };
+    struct store_fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(damages); i++) {
+        struct catalog *catalog = catalog_must_open(f);
+
+        catalog_must_add(catalog, "a", CATALOG_LIVE);
+        catalog_must_add(catalog, "b", CATALOG_LIVE);
+        catalog_free(catalog);
+        fixture_replace_text(f, 0, "catalog.json", damages[i].from, damages[i].to);
+        catalog_refused(f, damages[i].err, damages[i].words);
+        fixture_remove(f, 0, "catalog.json");
+    }
+}
+
+static void test_lost_catalog_of_a_store_is_not_an_empty_one(void **state)
+{
+    struct store_fixture *f = *state;
+
+    fixture_open(f);
+    catalog_free(catalog_must_open(f));
+    fixture_close(f);
+    fixture_remove(f, 0, "catalog.json");
+    catalog_refused(f, EMBTIER_CORRUPT, "catalog.json: missing");
+}
+
+#define CATALOG_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CATALOG_TEST(test_tables_come_back_bit_for_bit_after_reopening),
+        CATALOG_TEST(test_table_ids_are_never_used_again),
+        CATALOG_TEST(test_name_is_free_again_once_its_table_is_dropping),
+        CATALOG_TEST(test_change_that_cannot_be_stored_changes_nothing),
+        CATALOG_TEST(test_half_written_new_catalog_is_ignored),
+        CATALOG_TEST(test_damaged_catalog_is_refused_with_its_name),
+        CATALOG_TEST(test_lost_catalog_of_a_store_is_not_an_empty_one),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
