@@ -166,6 +166,7 @@ static inline __attribute__((always_inline)) void copy_hit(struct row_cache *c,
     uint8_t *row = (uint8_t *)address(c, entry->slot, &tier);
 
     c->stats.tiers[tier].hits++;
+    c->stats.tiers[tier].get_hits += request->use == USE_GET;
     if (place.set->stamps[place.way] != c->now)
         place.set->stamps[place.way] = c->now;
     if (UNLIKELY(tier) && row_moves_promote(c, place))

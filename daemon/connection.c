@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/connection.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FDS_MAX 4
+
+enum embtier_err connection_new(int fd, struct connection **ret_connection)
+{
+    struct connection *connection = calloc(1, sizeof(*connection));
+    struct ucred peer = { .pid = 0, .uid = (uid_t)-1 };
+    socklen_t bytes = sizeof(peer);
+
+    if (!connection)
+        return EMBTIER_NO_MEMORY;
+    /* Whose process it is, for the log; whether it may connect is the socket file's mode. */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        peer.uid = (uid_t)-1;
+    connection->fd = fd;
+    connection->peer_pid = peer.pid;
+    connection->peer_uid = peer.uid;
+    frame_reader_init(&connection->reader, FRAME_REQUEST_BYTES_MAX);
+    *ret_connection = connection;
+    return EMBTIER_OK;
+}
+
+void connection_free(struct connection *connection)
+{
+    if (!connection)
+        return;
+    closep(&connection->fd);
+    frame_reader_done(&connection->reader);
+    free(connection->unsent);
+    free(connection);
+}
+
+enum embtier_err connection_receive(struct connection *connection, struct err_msg *msg)
+{
+    uint8_t *space;
+    size_t bytes;
+    ssize_t got;
+
+    TRY(frame_reader_space(&connection->reader, &space, &bytes));
+    got = recv(connection->fd, space, bytes, MSG_DONTWAIT);
+    if (got > 0) {
+        frame_reader_added(&connection->reader, (size_t)got);
+        return EMBTIER_OK;
+    }
+    if (got == 0)
+        return err_set(msg, EMBTIER_DISCONNECTED, "closed by the client");
+    if (errno == EAGAIN || errno == EINTR)
+        return EMBTIER_OK;
+    return err_set_errno(msg, errno, "receive");
+}
+
+static enum embtier_err keep(struct connection *connection, const uint8_t *bytes, size_t count,
+                             struct err_msg *msg)
+{
+    const size_t needed = connection->unsent_bytes + count;
+
+    if (needed > CONNECTION_UNSENT_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE, "it does not read its replies");
+    if (connection->unsent_at > 0) {
+        memmove(connection->unsent, connection->unsent + connection->unsent_at,
+                connection->unsent_bytes);
+        connection->unsent_at = 0;
+    }
+    if (needed > connection->unsent_capacity) {
+        uint8_t *larger = realloc(connection->unsent, needed * 2);
+
+        if (!larger)
+            return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+        connection->unsent = larger;
+        connection->unsent_capacity = needed * 2;
+    }
+    memcpy(connection->unsent + connection->unsent_bytes, bytes, count);
+    connection->unsent_bytes += count;
+    return EMBTIER_OK;
+}
+
+/* Returns the number of bytes sent, 0 if none could be now, or -1 with errno. */
+static ssize_t send_some(struct connection *connection, const uint8_t *bytes, size_t count,
+                         const int *fds, uint32_t fd_count)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+    } control = { { 0 } };
+    struct iovec part = { .iov_base = (void *)(uintptr_t)bytes, .iov_len = count };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    ssize_t sent;
+
+    if (fd_count > 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+        control.head.cmsg_level = SOL_SOCKET;
+        control.head.cmsg_type = SCM_RIGHTS;
+        control.head.cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+        memcpy(CMSG_DATA(&control.head), fds, fd_count * sizeof(int));
+    }
+    sent = sendmsg(connection->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    return sent;
+}
+
+enum embtier_err connection_reply(struct connection *connection, const struct Embtier__Reply *reply,
+                                  const int *fds, uint32_t fd_count, struct err_msg *msg)
+{
+    _cleanup_(freep) uint8_t *bytes = NULL;
+    size_t count;
+    ssize_t sent = 0;
+
+    if (connection->fd < 0)
+        return EMBTIER_OK;
+    TRY(frame_encode_reply(reply, &bytes, &count));
+    if (!connection_has_unsent(connection)) {
+        sent = send_some(connection, bytes, count, fds, fd_count);
+        if (sent < 0)
+            return err_set_errno(msg, errno, "send");
+    }
+    if (fd_count > 0 && sent == 0)
+        return err_set(msg, EMBTIER_PROTOCOL, "it does not read its replies");
+    if ((size_t)sent == count)
+        return EMBTIER_OK;
+    return keep(connection, bytes + sent, count - (size_t)sent, msg);
+}
+
+enum embtier_err connection_flush(struct connection *connection, struct err_msg *msg)
+{
+    while (connection->unsent_bytes > 0) {
+        const ssize_t sent = send_some(connection, connection->unsent + connection->unsent_at,
+                                       connection->unsent_bytes, NULL, 0);
+
+        if (sent < 0)
+            return err_set_errno(msg, errno, "send");
+        if (sent == 0)
+            return EMBTIER_OK;
+        connection->unsent_at += (size_t)sent;
+        connection->unsent_bytes -= (size_t)sent;
+    }
+    connection->unsent_at = 0;
+    return EMBTIER_OK;
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/control.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/connection.h"
+#include "daemon/control_impl.h"
+#include "daemon/lane.h"
+#include "daemon/request_memory.h"
+#include "daemon/session.h"
+#include "daemon/worker.h"
+
+#define LISTEN_BACKLOG 1024
+#define EVENTS_MAX     64
+#define TICK_MS        1000
+
+/* ---- Mail from lanes and the worker ---- */
+
+static void send_mail(void *owner, struct message *message)
+{
+    struct control *const control = owner;
+    const uint64_t one = 1;
+
+    inbox_push(&control->inbox, message);
+    if (write(control->mail_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+        log_error("control thread cannot be woken", "why=%s", LOG_QUOTED(strerror(errno)));
+}
+
+/* ---- Connections ---- */
+
+static void connection_link(struct control *control, struct connection *connection)
+{
+    connection->next = control->connections;
+    if (connection->next)
+        connection->next->link = &connection->next;
+    connection->link = &control->connections;
+    control->connections = connection;
+    control->connection_count++;
+}
+
+static void connection_unlink(struct control *control, struct connection *connection)
+{
+    *connection->link = connection->next;
+    if (connection->next)
+        connection->next->link = connection->link;
+    control->connection_count--;
+}
+
+/* Frees the closed connections that neither a session nor a job needs any more. Only between rounds
+ * of the loop: until then anybody may still hold a pointer to one, and sees that it is closed. */
+static void sweep_connections(struct control *control)
+{
+    struct connection *next;
+
+    for (struct connection *c = control->connections; c; c = next) {
+        next = c->next;
+        if (c->fd >= 0 || c->session || c->job)
+            continue;
+        connection_unlink(control, c);
+        connection_free(c);
+    }
+    control->sweep = false;
+}
+
+static void connection_close(struct control *control, struct connection *connection,
+                             enum embtier_err err, const char *why)
+{
+    if (connection->fd < 0)
+        return;
+    if (err == EMBTIER_OK || err == EMBTIER_DISCONNECTED || err == EMBTIER_SHUTDOWN)
+        log_debug("client gone", "session=%" PRIu64 " pid=%d", connection->number,
+                  (int)connection->peer_pid);
+    else
+        log_warn("client dropped", "session=%" PRIu64 " pid=%d uid=%u err=%s why=%s",
+                 connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
+                 err_name(err), LOG_QUOTED(why));
+    epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
+    closep(&connection->fd);
+    connection->fd = -1;
+    if (connection->session && !connection->session_detached) {
+        struct session *const session = connection->session;
+
+        connection->session_detached = true;
+        session_close_notice(session, err == EMBTIER_OK ? EMBTIER_DISCONNECTED : err);
+        lane_send(control->parts->lanes[session->home], &session->detach_message);
+    }
+    control->sweep = true;
+}
+
+/* Sends a reply; a client that cannot be sent to is dropped. False then. */
+static bool reply(struct control *control, struct connection *connection,
+                  const Embtier__Reply *message, const int *fds, uint32_t fd_count)
+{
+    struct err_msg msg = { { 0 } };
+    const enum embtier_err err = connection_reply(connection, message, fds, fd_count, &msg);
+
+    if (err == EMBTIER_OK) {
+        if (connection->fd >= 0)
+            control_watch_output(control, connection);
+        return true;
+    }
+    connection_close(control, connection, err, msg.text[0] ? msg.text : err_text(err));
+    return false;
+}
+
+bool control_reply(struct control *control, struct connection *connection,
+                   const Embtier__Reply *message)
+{
+    return reply(control, connection, message, NULL, 0);
+}
+
+bool control_reply_fds(struct control *control, struct connection *connection,
+                       const Embtier__Reply *message, const int *fds, uint32_t fd_count)
+{
+    return reply(control, connection, message, fds, fd_count);
+}
+
+bool control_reply_error(struct control *control, struct connection *connection, uint32_t id,
+                         enum embtier_err err, const struct err_msg *msg)
+{
+    Embtier__Error error = EMBTIER__ERROR__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    error.err = (uint32_t)err;
+    error.message = (char *)(uintptr_t)(msg->text[0] ? msg->text : err_text(err));
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_ERROR;
+    message.error = &error;
+    return reply(control, connection, &message, NULL, 0);
+}
+
+/* Asks epoll for what can happen: input unless a job is under way, output while there is some. */
+void control_watch_output(struct control *control, struct connection *connection)
+{
+    struct epoll_event event = { .data.ptr = connection };
+
+    event.events = (connection->job ? 0 : EPOLLIN) | EPOLLRDHUP |
+                   (connection_has_unsent(connection) ? EPOLLOUT : 0);
+    epoll_ctl(control->epoll_fd, EPOLL_CTL_MOD, connection->fd, &event);
+}
+
+static void connection_frames(struct control *control, struct connection *connection)
+{
+    while (connection->fd >= 0 && !connection->job) {
+        struct err_msg msg = { { 0 } };
+        Embtier__Request *request = NULL;
+        const uint8_t *payload;
+        uint32_t bytes;
+        enum embtier_err err = frame_reader_next(&connection->reader, &payload, &bytes, &msg);
+
+        if (err == EMBTIER_AGAIN)
+            return;
+        if (err == EMBTIER_OK) {
+            err = frame_decode_request(payload, bytes, &request, &msg);
+            frame_reader_next_done(&connection->reader);
+        }
+        if (err != EMBTIER_OK) {
+            if (control_reply_error(control, connection, 0, err, &msg))
+                connection_close(control, connection, err, msg.text);
+            return;
+        }
+        control_handle(control, connection, request);
+        embtier__request__free_unpacked(request, NULL);
+    }
+}
+
+static void on_connection_event(struct control *control, struct connection *connection,
+                                uint32_t events)
+{
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err = EMBTIER_OK;
+
+    if (connection->fd < 0)
+        return;
+    if (events & EPOLLOUT) {
+        err = connection_flush(connection, &msg);
+        if (err == EMBTIER_OK)
+            control_watch_output(control, connection);
+    }
+    if (err == EMBTIER_OK && (events & EPOLLIN) && !connection->job) {
+        err = connection_receive(connection, &msg);
+        if (err == EMBTIER_OK)
+            connection_frames(control, connection);
+    } else if (err == EMBTIER_OK && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))) {
+        err = EMBTIER_DISCONNECTED;
+    }
+    if (err != EMBTIER_OK)
+        connection_close(control, connection, err, msg.text[0] ? msg.text : err_text(err));
+}
+
+static void accept_one(struct control *control, int fd)
+{
+    struct connection *connection = NULL;
+    struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP };
+
+    if (control->connection_count >= control->parts->config->socket.max_sessions ||
+        connection_new(fd, &connection) != EMBTIER_OK) {
+        log_warn("client refused: too many sessions", "limit=%u",
+                 control->parts->config->socket.max_sessions);
+        close(fd);
+        return;
+    }
+    connection->number = ++control->last_number;
+    connection->since_ns = clock_now_ns(&clock_monotonic);
+    connection_link(control, connection);
+    event.data.ptr = connection;
+    if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        connection_close(control, connection, EMBTIER_NO_MEMORY, strerror(errno));
+}
+
+static void on_listen_event(struct control *control)
+{
+    for (uint32_t i = 0; i < LISTEN_BACKLOG; i++) {
+        const int fd = accept4(control->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd >= 0) {
+            accept_one(control, fd);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            /* Connections would stay readable and this loop would spin: look again with the next
+             * tick. */
+            log_warn("clients cannot be accepted for now", "why=%s", LOG_QUOTED(strerror(errno)));
+            epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, control->listen_fd, NULL);
+            control->listen_paused = true;
+        }
+        if (errno != EINTR && errno != ECONNABORTED)
+            return;
+    }
+}
+
+/* ---- Messages ---- */
+
+static void on_session_gone(struct control *control, struct session *session)
+{
+    for (struct connection *c = control->connections; c; c = c->next) {
+        if (c->session != session)
+            continue;
+        c->session = NULL;
+        control->arena_bytes -= session->arena_bytes;
+        control->session_count--;
+        session_free(session);
+        control->sweep = true;
+        return;
+    }
+}
+
+static void on_session_broken(struct control *control, struct session *session)
+{
+    for (struct connection *c = control->connections; c; c = c->next) {
+        if (c->session == session) {
+            connection_close(control, c, EMBTIER_PROTOCOL, session->broken_why);
+            return;
+        }
+    }
+}
+
+static void on_message(struct control *control, struct message *message)
+{
+    switch (message->kind) {
+    case MESSAGE_SESSION_GONE:
+        on_session_gone(control, CONTAINER_OF(message, struct session, gone_message));
+        break;
+    case MESSAGE_SESSION_BROKEN:
+        on_session_broken(control, CONTAINER_OF(message, struct session, broken_message));
+        break;
+    case MESSAGE_JOB_PROGRESS:
+        control_job_progress(control, CONTAINER_OF(message, struct job, progress_message));
+        break;
+    case MESSAGE_JOB_DONE: {
+        struct job *const job = CONTAINER_OF(message, struct job, done_message);
+        struct connection *const connection = job->owner;
+
+        control_job_done(control, job);
+        if (connection->fd < 0) {
+            control->sweep = true;
+        } else {
+            control_watch_output(control, connection);
+            connection_frames(control, connection); /* what came in the meantime */
+        }
+        break;
+    }
+    default:
+        log_error("message for another thread", "kind=%d", (int)message->kind);
+        break;
+    }
+}
+
+static void on_mail(struct control *control)
+{
+    uint64_t count;
+    struct message *message;
+
+    if (read(control->mail_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+        log_error("control thread's event descriptor fails", "why=%s", LOG_QUOTED(strerror(errno)));
+    message = inbox_take_all(&control->inbox);
+    while (message) {
+        struct message *const next = message->next;
+
+        on_message(control, message);
+        message = next;
+    }
+}
+
+static void on_tick(struct control *control)
+{
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+    if (control->listen_paused && control->listen_fd >= 0) {
+        struct epoll_event event = { .events = EPOLLIN, .data.ptr = &control->listen_fd };
+
+        control->listen_paused =
+            epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->listen_fd, &event) != 0;
+    }
+    for (struct connection *c = control->connections; c; c = c->next) {
+        if (c->fd >= 0 && !c->said_hello && now_ns - c->since_ns > CONNECTION_HELLO_NS)
+            connection_close(control, c, EMBTIER_TIMEOUT, "it did not say hello");
+    }
+}
+
+/* ---- The loop ---- */
+
+static void begin_stop(struct control *control)
+{
+    control->stopping = true;
+    closep(&control->listen_fd);
+    control->listen_fd = -1;
+    unlink(control->parts->config->socket.path);
+    tables_stop(control->parts->tables);
+    for (struct connection *c = control->connections; c; c = c->next)
+        connection_close(control, c, EMBTIER_SHUTDOWN, "");
+}
+
+enum embtier_err control_run(struct control *control, int signal_fd, struct err_msg *msg)
+{
+    struct epoll_event events[EVENTS_MAX];
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = &control->signal_mark };
+    uint64_t ticked_ns = clock_now_ns(&clock_monotonic);
+
+    if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, signal_fd, &event) != 0)
+        return err_set_errno(msg, errno, "signals cannot be watched");
+    while (!control->stopping || control->connections) {
+        const int count = epoll_wait(control->epoll_fd, events, EVENTS_MAX, TICK_MS);
+        bool mail = false;
+
+        for (int i = 0; i < count; i++) {
+            void *const who = events[i].data.ptr;
+
+            if (who == &control->listen_fd)
+                on_listen_event(control);
+            else if (who == &control->mail_fd)
+                mail = true;
+            else if (who == &control->signal_mark) {
+                epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, signal_fd, NULL);
+                control->stop_wanted = true;
+            } else
+                on_connection_event(control, who, events[i].events);
+        }
+        /* Mail may free sessions, so it comes when no event of this round is left. */
+        if (mail)
+            on_mail(control);
+        if (control->stop_wanted && !control->stopping)
+            begin_stop(control);
+        if (clock_now_ns(&clock_monotonic) - ticked_ns > TICK_MS * UINT64_C(1000000)) {
+            ticked_ns = clock_now_ns(&clock_monotonic);
+            on_tick(control);
+        }
+        if (control->sweep)
+            sweep_connections(control);
+    }
+    return EMBTIER_OK;
+}
+
+/* ---- Making and ending ---- */
+
+/* A socket file is in the way: a server's, which is an error, or a dead one's, which is removed. */
+static enum embtier_err clear_socket(const char *path, const struct sockaddr_un *address,
+                                     struct err_msg *msg)
+{
+    _cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct stat status;
+
+    if (lstat(path, &status) != 0)
+        return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "socket %s", path);
+    if (!S_ISSOCK(status.st_mode))
+        return err_set(msg, EMBTIER_EXISTS, "socket %s: a file that is no socket is in the way",
+                       path);
+    if (fd < 0)
+        return err_set_errno(msg, errno, "socket");
+    if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
+        return err_set(msg, EMBTIER_LOCKED, "socket %s: another server listens on it", path);
+    if (unlink(path) != 0)
+        return err_set_errno(msg, errno, "socket %s: cannot be removed", path);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err listen_on(struct control *control, struct err_msg *msg)
+{
+    const char *const path = control->parts->config->socket.path;
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    mode_t before;
+    int rc;
+
+    if (strlen(path) >= sizeof(address.sun_path))
+        return err_set(msg, EMBTIER_TOO_LARGE, "socket %s: longer than %zu bytes", path,
+                       sizeof(address.sun_path) - 1);
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    TRY(clear_socket(path, &address, msg));
+    control->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (control->listen_fd < 0)
+        return err_set_errno(msg, errno, "socket");
+    before = umask(0177); /* nobody else until the mode is what the config says */
+    rc = bind(control->listen_fd, (const struct sockaddr *)&address, sizeof(address));
+    umask(before);
+    if (rc != 0)
+        return err_set_errno(msg, errno, "socket %s", path);
+    if (chmod(path, (mode_t)control->parts->config->socket.mode) != 0 ||
+        listen(control->listen_fd, LISTEN_BACKLOG) != 0)
+        return err_set_errno(msg, errno, "socket %s", path);
+    return EMBTIER_OK;
+}
+
+enum embtier_err control_new(const struct server_parts *parts, struct control **ret_control,
+                             struct err_msg *msg)
+{
+    _cleanup_(control_freep) struct control *control = calloc(1, sizeof(*control));
+    struct epoll_event event = { .events = EPOLLIN };
+
+    if (!control)
+        return err_set(msg, EMBTIER_NO_MEMORY, "control: out of memory");
+    control->listen_fd = -1;
+    control->parts = parts;
+    control->send = send_mail;
+    control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    control->mail_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (control->epoll_fd < 0 || control->mail_fd < 0)
+        return err_set_errno(msg, errno, "control: event descriptors");
+    TRY(worker_new(parts->tables, send_mail, control, &control->worker, msg));
+    TRY(listen_on(control, msg));
+    event.data.ptr = &control->mail_fd;
+    if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->mail_fd, &event) != 0)
+        return err_set_errno(msg, errno, "control: epoll");
+    event.data.ptr = &control->listen_fd;
+    if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->listen_fd, &event) != 0)
+        return err_set_errno(msg, errno, "control: epoll");
+    *ret_control = TAKE(control);
+    return EMBTIER_OK;
+}
+
+void control_free(struct control *control)
+{
+    if (!control)
+        return;
+    worker_free(control->worker);
+    if (control->listen_fd >= 0) {
+        unlink(control->parts->config->socket.path);
+        closep(&control->listen_fd);
+    }
+    closep(&control->mail_fd);
+    closep(&control->epoll_fd);
+    free(control);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* control_impl.h: the inside of the control thread, shared by control.c (loop, connections) and
+ * control_requests.c (what each request does). */
+#ifndef EMBTIER_DAEMON_CONTROL_IMPL_H
+#define EMBTIER_DAEMON_CONTROL_IMPL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "daemon/inbox.h"
+#include "daemon/server.h"
+#include "proto/control.pb-c.h"
+
+struct connection;
+struct job;
+struct worker;
+
+struct control {
+    const struct server_parts *parts;
+    struct worker *worker;
+    void (*send)(void *control, struct message *message); /* any thread */
+    struct inbox inbox;
+    int epoll_fd;
+    int listen_fd;
+    int mail_fd;
+    char signal_mark; /* its address marks the signal's event */
+    bool listen_paused;
+    bool stop_wanted;
+    bool stopping;
+    bool sweep; /* some connection is closed and may be freed */
+    struct connection *connections;
+    uint32_t connection_count;
+    uint32_t session_count;
+    uint64_t arena_bytes; /* of all sessions */
+    uint64_t last_number;
+};
+
+/* ---- control.c ---- */
+
+/* Each answers, or drops the client if it cannot: false then. */
+bool control_reply(struct control *control, struct connection *connection,
+                   const Embtier__Reply *message);
+bool control_reply_fds(struct control *control, struct connection *connection,
+                       const Embtier__Reply *message, const int *fds, uint32_t fd_count);
+bool control_reply_error(struct control *control, struct connection *connection, uint32_t id,
+                         enum embtier_err err, const struct err_msg *msg);
+/* After a change of what the connection has to send or may receive. */
+void control_watch_output(struct control *control, struct connection *connection);
+
+/* ---- control_requests.c ---- */
+
+void control_handle(struct control *control, struct connection *connection,
+                    const Embtier__Request *request);
+void control_job_progress(struct control *control, struct job *job);
+/* Answers and frees the job; its connection has none afterwards. */
+void control_job_done(struct control *control, struct job *job);
+
+#endif

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each control message does. Messages have been checked (proto/frame.h) before they get here.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/connection.h"
+#include "daemon/control_impl.h"
+#include "daemon/lane.h"
+#include "daemon/metrics.h"
+#include "daemon/session.h"
+#include "daemon/table.h"
+#include "daemon/tables.h"
+#include "daemon/version.h"
+#include "daemon/worker.h"
+#include "proto/frame.h"
+
+#define ARENA_BYTES_MIN (UINT64_C(64) << 10)
+
+/* ---- Hello ---- */
+
+static enum embtier_err check_hello(const struct control *control,
+                                    const struct connection *connection,
+                                    const Embtier__Hello *hello, struct err_msg *msg)
+{
+    const struct config *const config = control->parts->config;
+
+    if (connection->said_hello)
+        return err_set(msg, EMBTIER_PROTOCOL, "hello was said already");
+    if (hello->protocol_min > PROTOCOL_VERSION || hello->protocol_max < PROTOCOL_VERSION)
+        return err_set(msg, EMBTIER_VERSION,
+                       "this server speaks protocol %d, the client %" PRIu32 " to %" PRIu32,
+                       PROTOCOL_VERSION, hello->protocol_min, hello->protocol_max);
+    if (hello->arena_bytes == 0)
+        return EMBTIER_OK;
+    if (hello->slot_count > SHM_SLOTS_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE, "%" PRIu32 " requests in flight, allowed: 1 to %d",
+                       hello->slot_count, SHM_SLOTS_MAX);
+    if (hello->arena_bytes > config->socket.max_arena_bytes)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "an arena of %" PRIu64 " bytes is over socket.max_arena_bytes %" PRIu64,
+                       hello->arena_bytes, config->socket.max_arena_bytes);
+    if (control->arena_bytes + hello->arena_bytes > config->socket.max_total_arena_bytes)
+        return err_set(msg, EMBTIER_BUSY,
+                       "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
+                       " more would be over socket.max_total_arena_bytes %" PRIu64,
+                       control->arena_bytes, hello->arena_bytes,
+                       config->socket.max_total_arena_bytes);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err open_session(struct control *control, struct connection *connection,
+                                     const Embtier__Hello *hello, struct err_msg *msg)
+{
+    const uint32_t slots = hello->slot_count ? hello->slot_count : SHM_SLOTS_DEFAULT;
+    struct session *session;
+
+    TRY(session_new(connection->number, MAX((uint64_t)hello->arena_bytes, ARENA_BYTES_MIN), slots,
+                    control->parts->config->socket.max_batch_rows, control->parts->lane_count,
+                    &session, msg));
+    session->send = control->send;
+    session->owner = control;
+    connection->session = session;
+    control->arena_bytes += session->arena_bytes;
+    control->session_count++;
+    lane_send(control->parts->lanes[session->home], &session->attach_message);
+    return EMBTIER_OK;
+}
+
+static void handle_hello(struct control *control, struct connection *connection, uint32_t id,
+                         const Embtier__Hello *hello)
+{
+    Embtier__HelloReply body = EMBTIER__HELLO_REPLY__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    struct err_msg msg = { { 0 } };
+    int fds[3];
+    enum embtier_err err = check_hello(control, connection, hello, &msg);
+
+    if (err == EMBTIER_OK && hello->arena_bytes > 0)
+        err = open_session(control, connection, hello, &msg);
+    if (err != EMBTIER_OK) {
+        log_warn("hello refused", "session=%" PRIu64 " pid=%d err=%s why=%s", connection->number,
+                 (int)connection->peer_pid, err_name(err), LOG_QUOTED(msg.text));
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    connection->said_hello = true;
+    log_debug("client connected", "session=%" PRIu64 " pid=%d uid=%u client=%s", connection->number,
+              (int)connection->peer_pid, (unsigned)connection->peer_uid, LOG_QUOTED(hello->client));
+    body.protocol = PROTOCOL_VERSION;
+    body.server_version = (char *)(uintptr_t)EMBTIERD_VERSION;
+    body.session = connection->number;
+    body.max_batch_rows = control->parts->config->socket.max_batch_rows;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_HELLO;
+    message.hello = &body;
+    if (!connection->session) {
+        control_reply(control, connection, &message);
+        return;
+    }
+    body.arena_bytes = connection->session->arena_bytes;
+    body.slot_count = connection->session->slot_count;
+    fds[0] = connection->session->control_fd;
+    fds[1] = connection->session->arena_fd;
+    fds[2] = connection->session->doorbell_fd;
+    control_reply_fds(control, connection, &message, fds, 3);
+}
+
+/* ---- Tables ---- */
+
+static void fill_table(const struct table_info *info, Embtier__TableSpec *spec,
+                       Embtier__TableInfo *ret_table)
+{
+    embtier__table_info__init(ret_table);
+    embtier__table_spec__init(spec);
+    table_spec_to_wire(&info->spec, spec);
+    ret_table->handle = info->handle;
+    ret_table->table_id = info->table_id;
+    ret_table->spec = spec;
+    ret_table->weight_bytes = table_spec_weight_bytes(&info->spec);
+    ret_table->state_bytes = table_spec_state_bytes(&info->spec);
+    ret_table->state = (char *)(uintptr_t)table_state_word(info->state);
+}
+
+static void reply_table(struct control *control, struct connection *connection, uint32_t id,
+                        const struct table_info *info)
+{
+    Embtier__TableSpec spec;
+    Embtier__TableInfo table;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    fill_table(info, &spec, &table);
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_TABLE;
+    message.table = &table;
+    control_reply(control, connection, &message);
+}
+
+static void handle_open(struct control *control, struct connection *connection, uint32_t id,
+                        const Embtier__TableOpen *open)
+{
+    struct err_msg msg = { { 0 } };
+    struct table_info info;
+    enum embtier_err err = tables_find(control->parts->tables, open->name, &info, &msg);
+
+    if (err == EMBTIER_OK && open->dim != 0 && open->dim != info.spec.dim)
+        err = err_set(&msg, EMBTIER_MISMATCH, "table '%s' has dim %" PRIu32 ", not %" PRIu32,
+                      open->name, info.spec.dim, open->dim);
+    else if (err == EMBTIER_OK && open->dtype != 0 && open->dtype != (uint32_t)info.spec.dtype)
+        err = err_set(&msg, EMBTIER_MISMATCH, "table '%s' has dtype %s", open->name,
+                      dtype_word(info.spec.dtype));
+    if (err != EMBTIER_OK)
+        control_reply_error(control, connection, id, err, &msg);
+    else
+        reply_table(control, connection, id, &info);
+}
+
+static void handle_list(struct control *control, struct connection *connection, uint32_t id)
+{
+    struct err_msg msg = { { 0 } };
+    struct table_info *infos = NULL;
+    uint32_t count = 0;
+    Embtier__TableListReply body = EMBTIER__TABLE_LIST_REPLY__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    const enum embtier_err err = tables_list(control->parts->tables, &infos, &count);
+    Embtier__TableSpec *const specs = calloc(count + 1, sizeof(*specs));
+    Embtier__TableInfo *const tables = calloc(count + 1, sizeof(*tables));
+    Embtier__TableInfo **const pointers = calloc(count + 1, sizeof(*pointers));
+
+    if (err != EMBTIER_OK || !specs || !tables || !pointers) {
+        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &msg);
+    } else {
+        for (uint32_t i = 0; i < count; i++) {
+            fill_table(&infos[i], &specs[i], &tables[i]);
+            pointers[i] = &tables[i];
+        }
+        body.n_tables = count;
+        body.tables = pointers;
+        message.id = id;
+        message.last = true;
+        message.body_case = EMBTIER__REPLY__BODY_TABLE_LIST;
+        message.table_list = &body;
+        control_reply(control, connection, &message);
+    }
+    free(pointers);
+    free(tables);
+    free(specs);
+    free(infos);
+}
+
+/* ---- Jobs ---- */
+
+static void submit_job(struct control *control, struct connection *connection, uint32_t id,
+                       struct job *job)
+{
+    job->done_message.kind = MESSAGE_JOB_DONE;
+    job->progress_message.kind = MESSAGE_JOB_PROGRESS;
+    job->owner = connection;
+    job->request_id = id;
+    connection->job = job;
+    control_watch_output(control, connection);
+    worker_submit(control->worker, job);
+}
+
+static void handle_create(struct control *control, struct connection *connection, uint32_t id,
+                          const Embtier__TableCreate *create)
+{
+    struct err_msg msg = { { 0 } };
+    struct job *const job = calloc(1, sizeof(*job));
+    enum embtier_err err = EMBTIER_NO_MEMORY;
+
+    if (job)
+        err = table_spec_from_wire(create->spec, &job->spec, &msg);
+    if (err != EMBTIER_OK) {
+        free(job);
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    job->kind = JOB_TABLE_CREATE;
+    job->if_not_exists = create->if_not_exists;
+    submit_job(control, connection, id, job);
+}
+
+static void handle_drop(struct control *control, struct connection *connection, uint32_t id,
+                        const Embtier__TableDrop *drop)
+{
+    struct err_msg msg = { { 0 } };
+    struct table_info info;
+    struct job *job = NULL;
+    enum embtier_err err = tables_find(control->parts->tables, drop->name, &info, &msg);
+
+    if (err == EMBTIER_OK) {
+        job = calloc(1, sizeof(*job));
+        if (!job)
+            err = EMBTIER_NO_MEMORY;
+    }
+    if (err != EMBTIER_OK) {
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    job->kind = JOB_TABLE_DROP;
+    job->spec = info.spec;
+    submit_job(control, connection, id, job);
+}
+
+void control_job_progress(struct control *control, struct job *job)
+{
+    struct connection *const connection = job->owner;
+    Embtier__Progress progress = EMBTIER__PROGRESS__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    atomic_store(&job->told, false);
+    if (connection->fd < 0 || connection_has_unsent(connection))
+        return;
+    progress.done = atomic_load(&job->done);
+    progress.total = atomic_load(&job->total);
+    progress.unit = (char *)(uintptr_t)atomic_load(&job->unit);
+    message.id = job->request_id;
+    message.body_case = EMBTIER__REPLY__BODY_PROGRESS;
+    message.progress = &progress;
+    control_reply(control, connection, &message);
+}
+
+void control_job_done(struct control *control, struct job *job)
+{
+    struct connection *const connection = job->owner;
+
+    if (connection->fd >= 0) {
+        if (job->err != EMBTIER_OK)
+            control_reply_error(control, connection, job->request_id, job->err, &job->msg);
+        else
+            reply_table(control, connection, job->request_id, &job->info);
+    }
+    connection->job = NULL;
+    free(job);
+}
+
+/* ---- Status ---- */
+
+struct metric_list {
+    Embtier__Metric *metrics;
+    char (*labels)[64];
+    size_t count;
+    size_t capacity;
+};
+
+static void add_metric(void *context, enum metric_id id, const char *label_value, double value)
+{
+    const struct metric_description *const description = &metric_descriptions[id];
+    struct metric_list *const list = context;
+    Embtier__Metric *metric;
+
+    if (list->count == list->capacity)
+        return;
+    metric = &list->metrics[list->count];
+    embtier__metric__init(metric);
+    strncpy(list->labels[list->count], label_value, sizeof(list->labels[0]) - 1);
+    metric->name = (char *)(uintptr_t)description->name;
+    metric->help = (char *)(uintptr_t)description->help;
+    metric->counter = description->counter;
+    metric->label = (char *)(uintptr_t)description->label;
+    metric->label_value = list->labels[list->count];
+    metric->value = value;
+    list->count++;
+}
+
+static void reply_status(struct control *control, struct connection *connection, uint32_t id,
+                         struct metric_list *list, Embtier__Metric **pointers)
+{
+    Embtier__StatusReply body = EMBTIER__STATUS_REPLY__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    add_metric(list, METRIC_sessions, "", control->session_count);
+    add_metric(list, METRIC_session_arena_bytes, "", (double)control->arena_bytes);
+    metrics_collect(control->parts, add_metric, list);
+    for (size_t i = 0; i < list->count; i++)
+        pointers[i] = &list->metrics[i];
+    body.server_version = (char *)(uintptr_t)EMBTIERD_VERSION;
+    body.uptime_ms = (clock_now_ns(&clock_monotonic) - control->parts->started_ns) / 1000000;
+    body.n_metrics = list->count;
+    body.metrics = pointers;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_STATUS;
+    message.status = &body;
+    control_reply(control, connection, &message);
+}
+
+static void handle_status(struct control *control, struct connection *connection, uint32_t id)
+{
+    const size_t most = METRIC_COUNT * (TIERS_MAX + 4);
+    struct metric_list list = { .capacity = most };
+    Embtier__Metric **const pointers = calloc(most, sizeof(*pointers));
+
+    list.metrics = calloc(most, sizeof(*list.metrics));
+    list.labels = calloc(most, sizeof(*list.labels));
+    if (!pointers || !list.metrics || !list.labels)
+        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
+    else
+        reply_status(control, connection, id, &list, pointers);
+    free(list.labels);
+    free(list.metrics);
+    free(pointers);
+}
+
+void control_handle(struct control *control, struct connection *connection,
+                    const Embtier__Request *request)
+{
+    if (!connection->said_hello && request->body_case != EMBTIER__REQUEST__BODY_HELLO) {
+        control_reply_error(control, connection, request->id, EMBTIER_PROTOCOL,
+                            &(struct err_msg){ "say hello first" });
+        return;
+    }
+    switch (request->body_case) {
+    case EMBTIER__REQUEST__BODY_HELLO:
+        handle_hello(control, connection, request->id, request->hello);
+        break;
+    case EMBTIER__REQUEST__BODY_TABLE_CREATE:
+        handle_create(control, connection, request->id, request->table_create);
+        break;
+    case EMBTIER__REQUEST__BODY_TABLE_OPEN:
+        handle_open(control, connection, request->id, request->table_open);
+        break;
+    case EMBTIER__REQUEST__BODY_TABLE_LIST:
+        handle_list(control, connection, request->id);
+        break;
+    case EMBTIER__REQUEST__BODY_TABLE_DROP:
+        handle_drop(control, connection, request->id, request->table_drop);
+        break;
+    case EMBTIER__REQUEST__BODY_STATUS:
+        handle_status(control, connection, request->id);
+        break;
+    default:
+        control_reply_error(control, connection, request->id, EMBTIER_UNSUPPORTED,
+                            &(struct err_msg){ { 0 } });
+        break;
+    }
+}

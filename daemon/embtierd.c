@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtierd: the embedding server's main program. */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "daemon/server.h"
+#include "daemon/version.h"
+
+enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+static const char usage[] =
+    "Usage: embtierd [--config FILE] [--log-level LEVEL]\n"
+    "\n"
+    "Serves embedding tables kept in RocksDB on SSD behind a row cache in DRAM and\n"
+    "persistent memory. Runs in the foreground, logs to standard error, stops on SIGTERM\n"
+    "after writing every changed row back.\n"
+    "\n"
+    "  -c, --config FILE      configuration (YAML); without it, the defaults\n"
+    "  -l, --log-level LEVEL  error, warn, info or debug; instead of the configuration's\n"
+    "      --help-config      list the configuration's keys and their defaults\n"
+    "  -h, --help             this\n"
+    "  -V, --version          the version\n"
+    "\n"
+    "`embtier config check FILE` finds mistakes in a configuration without starting.\n"
+    "See embtierd(8), embtierd.yaml(5), embtier(1).\n";
+
+struct arguments {
+    const char *config_path;
+    bool has_level;
+    enum log_level level;
+};
+
+/* -1: go on; else the exit code. */
+static int parse_arguments(int argc, char **argv, struct arguments *arguments)
+{
+    static const struct option options[] = {
+        { "config", required_argument, NULL, 'c' }, { "log-level", required_argument, NULL, 'l' },
+        { "help-config", no_argument, NULL, 'k' },  { "help", no_argument, NULL, 'h' },
+        { "version", no_argument, NULL, 'V' },      { NULL, 0, NULL, 0 },
+    };
+    int option;
+
+    while ((option = getopt_long(argc, argv, "c:l:hV", options, NULL)) != -1) {
+        switch (option) {
+        case 'c':
+            arguments->config_path = optarg;
+            break;
+        case 'l':
+            if (log_level_parse(optarg, &arguments->level) != 0) {
+                fprintf(stderr, "embtierd: --log-level %s: allowed: error, warn, info, debug\n",
+                        optarg);
+                return EXIT_USAGE;
+            }
+            arguments->has_level = true;
+            break;
+        case 'k':
+            config_print_keys(stdout);
+            return EXIT_DONE;
+        case 'h':
+            fputs(usage, stdout);
+            return EXIT_DONE;
+        case 'V':
+            printf("embtierd %s\n", EMBTIERD_VERSION);
+            return EXIT_DONE;
+        default:
+            fputs("Try 'embtierd --help'.\n", stderr);
+            return EXIT_USAGE;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "embtierd: unexpected argument '%s'. Try 'embtierd --help'.\n",
+                argv[optind]);
+        return EXIT_USAGE;
+    }
+    return -1;
+}
+
+/* Before any thread is made, so that all inherit it and only the control thread sees them. */
+static void block_signals(void)
+{
+    sigset_t signals;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static enum embtier_err serve(const struct arguments *arguments, struct err_msg *msg)
+{
+    _cleanup_(config_freep) struct config *config = NULL;
+    _cleanup_(server_freep) struct server *server = NULL;
+    enum embtier_err err;
+    enum embtier_err stop_err;
+    struct err_msg stop_msg = { { 0 } };
+
+    TRY(config_load(arguments->config_path, &config, msg));
+    log_set_level(arguments->has_level ? arguments->level : config->log.level);
+    TRY(config_check_machine(config, msg));
+    log_info("embtierd starts", "version=%s config=%s lanes=%u", EMBTIERD_VERSION,
+             LOG_QUOTED(config->source ? config->source : "(defaults)"), config->lanes.count);
+    TRY(server_new(config, &server, msg));
+    err = server_run(server, msg);
+    stop_err = server_stop(server, &stop_msg);
+    if (err == EMBTIER_OK && stop_err != EMBTIER_OK)
+        err = err_set(msg, stop_err, "%s", stop_msg.text);
+    return err;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments = { 0 };
+    struct err_msg msg = { { 0 } };
+    const int code = parse_arguments(argc, argv, &arguments);
+    enum embtier_err err;
+
+    if (code >= 0)
+        return code;
+    block_signals();
+    err = serve(&arguments, &msg);
+    if (err != EMBTIER_OK) {
+        log_error("embtierd ends", "err=%s why=%s", err_name(err),
+                  LOG_QUOTED(msg.text[0] ? msg.text : err_text(err)));
+        return EXIT_FAILED;
+    }
+    return EXIT_DONE;
+}

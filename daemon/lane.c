@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loop of a lane: messages, sessions, turns of row work, reads; then, when there was nothing, a
+ * moment of polling, then sleep.
+ *
+ * Sleep without losing a wake-up. The lane says `asleep`, then looks at its inbox once more; a
+ * sender pushes, then looks at `asleep`; both with full barriers between, so one of the two sees
+ * the other. The same goes for each session's `lane_asleep` and `tail`. Event descriptors are
+ * watched edge-triggered and never read: a client that holds the same descriptor can neither
+ * swallow a wake-up of ours nor make a read of it block. */
+#include "daemon/lane.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "daemon/lane_impl.h"
+#include "daemon/tables.h"
+#include "store/store.h"
+
+/* A session whose client has been silent this long must ring. */
+#define SESSION_POLL_NS (UINT64_C(200) * 1000)
+/* Requests taken from one session before the next is looked at. */
+#define REQUESTS_PER_LOOK 4
+/* Rows handed to the writer per step of a write-back. */
+#define WRITE_BACK_STEP_ROWS 1024
+#define PURGE_STEP_SETS      4096
+
+/* ---- Sessions and requests ---- */
+
+void lane_part_finished(struct lane *lane, struct part *part)
+{
+    struct request *const request = part->request;
+    struct lane *const home = lane->opts.lanes[request->session->home];
+
+    if (request_part_done(part))
+        lane_send(home, &request->message);
+}
+
+static void session_poll(struct lane *lane, struct session *session, uint64_t now_ns)
+{
+    session->last_seen_ns = now_ns;
+    if (session->polled)
+        return;
+    session->polled = true;
+    session->next_polled = lane->polled;
+    lane->polled = session;
+    shm_lane_sleeps(session->control, 0);
+}
+
+static void session_break(struct session *session, const char *why)
+{
+    if (session->broken)
+        return;
+    session->broken = true;
+    session->broken_why = why;
+    session->send(session->owner, &session->broken_message);
+}
+
+/* Starts one request, or answers it at once. False: no memory for it now. */
+static bool session_start(struct lane *lane, struct session *session)
+{
+    const uint32_t number = session->consumed;
+    const uint32_t slot = number % session->slot_count;
+    struct refusal refusal = { .segment = UINT32_MAX };
+    struct request *request;
+    enum embtier_err err;
+
+    if (atomic_load_explicit(&session->slot_busy[slot], memory_order_relaxed)) {
+        session_break(session, "a request was submitted into a slot whose request is under way");
+        return true;
+    }
+    err = request_take(&lane->rules, session, number, &request, &refusal);
+    if (err == EMBTIER_AGAIN) {
+        lane->memory_short = true;
+        return false;
+    }
+    session->consumed++;
+    lane->stats.requests++;
+    if (err != EMBTIER_OK) {
+        request_answer(session, number, &refusal, 0);
+        return true;
+    }
+    atomic_store_explicit(&session->slot_busy[slot], 1, memory_order_relaxed);
+    session->in_flight++;
+    if (atomic_load_explicit(&request->parts_left, memory_order_relaxed) == 0) {
+        /* No ids at all. A part with nothing in it takes the one way in which requests end. */
+        atomic_store_explicit(&request->parts_left, 1, memory_order_relaxed);
+        lane_part_finished(lane, &request->parts[lane->opts.index]);
+        return true;
+    }
+    for (uint32_t i = 0; i < lane->rules.lane_count; i++) {
+        struct part *const part = &request->parts[i];
+
+        if (part->starts[request->segment_count] == 0)
+            continue;
+        if (i == lane->opts.index)
+            lane_add_part(lane, part);
+        else
+            lane_send(lane->opts.lanes[i], &part->message);
+    }
+    return true;
+}
+
+/* Takes what the client has submitted, a few requests at a time. True if there was something. */
+static bool session_look(struct lane *lane, struct session *session, uint64_t now_ns)
+{
+    const uint32_t tail = shm_read_tail(session->arena);
+    bool found = false;
+
+    if (session->broken || session->detaching || tail == session->consumed)
+        return false;
+    if (tail - session->consumed > session->slot_count) {
+        session_break(session, "more requests submitted than there are slots");
+        return false;
+    }
+    for (uint32_t i = 0; i < REQUESTS_PER_LOOK && session->consumed != tail; i++) {
+        if (session->broken || !session_start(lane, session))
+            break;
+        found = true;
+    }
+    if (found)
+        session->last_seen_ns = now_ns;
+    return found;
+}
+
+/* Takes a session out of the polled list; its client rings from now on. False: a request came in
+ * between. */
+static bool session_unpoll(struct session *session)
+{
+    shm_lane_sleeps(session->control, 1);
+    if (!session->broken && !session->detaching &&
+        shm_read_tail(session->arena) != session->consumed) {
+        shm_lane_sleeps(session->control, 0);
+        return false;
+    }
+    session->polled = false;
+    return true;
+}
+
+static bool look_at_sessions(struct lane *lane, uint64_t now_ns)
+{
+    struct session **at = &lane->polled;
+    bool found = false;
+
+    if (lane->memory_short)
+        return false;
+    while (*at) {
+        struct session *const session = *at;
+
+        if (session_look(lane, session, now_ns)) {
+            found = true;
+        } else if ((session->broken || session->detaching ||
+                    now_ns - session->last_seen_ns > SESSION_POLL_NS) &&
+                   !lane->memory_short && session_unpoll(session)) {
+            *at = session->next_polled;
+            continue;
+        }
+        at = &session->next_polled;
+    }
+    return found;
+}
+
+/* Says goodbye when nothing of the session is under way any more. */
+static void session_maybe_gone(struct lane *lane, struct session *session)
+{
+    if (!session->detaching || session->in_flight > 0)
+        return;
+    session->broken = true; /* and nothing more is taken */
+    for (struct session **at = &lane->polled; *at; at = &(*at)->next_polled) {
+        if (*at == session) {
+            *at = session->next_polled;
+            break;
+        }
+    }
+    epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, session->doorbell_fd, NULL);
+    session->send(session->owner, &session->gone_message);
+}
+
+static void on_attach(struct lane *lane, struct session *session)
+{
+    struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = session };
+
+    if (epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, session->doorbell_fd, &event) != 0) {
+        session_break(session, "its doorbell cannot be watched");
+        return; /* it will be detached */
+    }
+    session_poll(lane, session, clock_now_ns(lane->opts.clock));
+}
+
+static void on_request_done(struct lane *lane, struct request *request)
+{
+    struct session *const session = request->session;
+
+    request_free(&lane->rules, request);
+    lane->memory_short = false;
+    session->in_flight--;
+    session_maybe_gone(lane, session);
+}
+
+/* ---- Messages ---- */
+
+struct lane_call {
+    struct message message;
+    void (*fn)(struct lane *lane, void *argument);
+    void *argument;
+    sem_t done;
+};
+
+static void on_call(struct lane *lane, struct lane_call *call)
+{
+    call->fn(lane, call->argument);
+    sem_post(&call->done);
+}
+
+static void on_message(struct lane *lane, struct message *message)
+{
+    switch (message->kind) {
+    case MESSAGE_PART:
+        lane_add_part(lane, CONTAINER_OF(message, struct part, message));
+        break;
+    case MESSAGE_REQUEST_DONE:
+        on_request_done(lane, CONTAINER_OF(message, struct request, message));
+        break;
+    case MESSAGE_READ_DONE:
+        lane_on_read_done(lane, CONTAINER_OF(message, struct read_job, message));
+        break;
+    case MESSAGE_WRITTEN:
+        lane_on_written(lane);
+        break;
+    case MESSAGE_ATTACH:
+        on_attach(lane, CONTAINER_OF(message, struct session, attach_message));
+        break;
+    case MESSAGE_DETACH: {
+        struct session *const session = CONTAINER_OF(message, struct session, detach_message);
+
+        session->detaching = true;
+        session_maybe_gone(lane, session);
+        break;
+    }
+    case MESSAGE_CALL:
+        on_call(lane, CONTAINER_OF(message, struct lane_call, message));
+        break;
+    default:
+        log_error("message for another thread", "kind=%d", (int)message->kind);
+        break;
+    }
+}
+
+static bool take_messages(struct lane *lane)
+{
+    struct message *message;
+
+    if (inbox_is_empty(&lane->inbox))
+        return false;
+    message = inbox_take_all(&lane->inbox);
+    while (message) {
+        struct message *const next = message->next; /* the message may be gone afterwards */
+
+        on_message(lane, message);
+        message = next;
+    }
+    return true;
+}
+
+void lane_send(struct lane *lane, struct message *message)
+{
+    const uint64_t one = 1;
+
+    inbox_push(&lane->inbox, message);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&lane->asleep, memory_order_relaxed) &&
+        atomic_exchange(&lane->asleep, 0) && write(lane->wake_fd, &one, sizeof(one)) < 0 &&
+        errno != EAGAIN) /* full: an edge has been seen or is pending, which is enough */
+        log_error("lane cannot be woken", "lane=%u why=%s", lane->opts.index,
+                  LOG_QUOTED(strerror(errno)));
+}
+
+void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument), void *argument)
+{
+    struct lane_call call = { .message.kind = MESSAGE_CALL, .fn = fn, .argument = argument };
+
+    sem_init(&call.done, 0, 0);
+    lane_send(lane, &call.message);
+    while (sem_wait(&call.done) != 0 && errno == EINTR)
+        continue;
+    sem_destroy(&call.done);
+}
+
+/* ---- The loop ---- */
+
+static void lane_sleep(struct lane *lane)
+{
+    struct epoll_event events[64];
+    struct session **at = &lane->polled;
+    int count;
+
+    while (*at) {
+        if (!session_unpoll(*at))
+            return;
+        *at = (*at)->next_polled;
+    }
+    atomic_store(&lane->asleep, 1);
+    if (!inbox_is_empty(&lane->inbox)) {
+        atomic_store(&lane->asleep, 0);
+        return;
+    }
+    count = epoll_wait(lane->epoll_fd, events, (int)ARRAY_LEN(events), -1);
+    atomic_store(&lane->asleep, 0);
+    for (int i = 0; i < count; i++)
+        if (events[i].data.ptr)
+            session_poll(lane, events[i].data.ptr, clock_now_ns(lane->opts.clock));
+}
+
+static void lane_idle(struct lane *lane, uint64_t now_ns)
+{
+    if (lane->idle_since_ns == 0)
+        lane->idle_since_ns = now_ns;
+    if (now_ns - lane->idle_since_ns < lane->opts.spin_ns) {
+        __builtin_ia32_pause();
+        return;
+    }
+    /* A request that waits for memory is looked at again when one is done, which is a message. */
+    if (lane->memory_short) {
+        for (struct session *s = lane->polled; s; s = s->next_polled)
+            s->last_seen_ns = now_ns;
+        atomic_store(&lane->asleep, 1);
+        if (inbox_is_empty(&lane->inbox)) {
+            struct epoll_event event;
+
+            /* Other lanes' requests may free the memory without a message to us: look again now and
+             * then. */
+            if (epoll_wait(lane->epoll_fd, &event, 1, 1) > 0 && event.data.ptr)
+                session_poll(lane, event.data.ptr, now_ns);
+        }
+        atomic_store(&lane->asleep, 0);
+        lane->memory_short = false;
+        return;
+    }
+    lane_sleep(lane);
+    lane->idle_since_ns = 0;
+}
+
+static void *lane_main(void *context)
+{
+    struct lane *const lane = context;
+
+    while (!lane->stopping) {
+        const uint64_t now_ns = clock_now_ns(lane->opts.clock);
+        bool worked = take_messages(lane);
+
+        worked |= look_at_sessions(lane, now_ns);
+        worked |= lane_run_turn(lane);
+        lane_dispatch_reads(lane);
+        if (worked)
+            lane->idle_since_ns = 0;
+        else
+            lane_idle(lane, now_ns);
+    }
+    return NULL;
+}
+
+/* ---- Making and ending ---- */
+
+static uint64_t hash_for_cache(void *context, uint16_t table, uint64_t id)
+{
+    const struct lane *const lane = context;
+    const struct table *const t = tables_at(lane->opts.tables, table);
+
+    return row_hash(lane->rules.hasher, atomic_load_explicit(&t->table_id, memory_order_relaxed),
+                    id);
+}
+
+static bool evict_from_cache(void *context, uint16_t table, uint64_t hash, uint64_t id,
+                             const void *row, uint32_t bytes)
+{
+    struct lane *const lane = context;
+
+    (void)bytes;
+    return write_queue_put(lane->write_queue, tables_at(lane->opts.tables, table), hash, id, row);
+}
+
+static enum embtier_err cache_new(struct lane *lane, struct err_msg *msg)
+{
+    struct row_cache_opts opts = {
+        .arenas = lane->opts.arenas,
+        .arena_count = lane->opts.arena_count,
+        .hash = hash_for_cache,
+        .evict = evict_from_cache,
+        .context = lane,
+    };
+
+    memcpy(opts.arena_first_slab, lane->opts.arena_first_slab, sizeof(opts.arena_first_slab));
+    memcpy(opts.arena_slab_count, lane->opts.arena_slab_count, sizeof(opts.arena_slab_count));
+    return row_cache_new(&opts, &lane->cache, msg);
+}
+
+static enum embtier_err events_new(struct lane *lane, struct err_msg *msg)
+{
+    struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = NULL };
+
+    lane->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    lane->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (lane->epoll_fd < 0 || lane->wake_fd < 0 ||
+        epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, lane->wake_fd, &event) != 0)
+        return err_set_errno(msg, errno, "lane %u: event descriptors", lane->opts.index);
+    return EMBTIER_OK;
+}
+
+enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, struct err_msg *msg)
+{
+    _cleanup_(lane_freep) struct lane *lane = NULL;
+    const uint32_t shards = store_shard_count(opts->store);
+
+    lane = aligned_alloc(CACHE_LINE, align_up(sizeof(*lane), CACHE_LINE));
+    if (!lane)
+        return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
+    memset(lane, 0, sizeof(*lane));
+    lane->epoll_fd = lane->wake_fd = -1;
+    lane->opts = *opts;
+    lane->request_base = request_memory_base(opts->memory);
+    lane->pending = calloc(shards, sizeof(*lane->pending));
+    lane->scratch_row = malloc(READ_JOB_BYTES);
+    lane->rules = (struct request_rules){
+        .hasher = store_hasher(opts->store),
+        .tables = opts->tables,
+        .memory = opts->memory,
+        .shard_lanes = opts->shard_lanes,
+        .shard_count = shards,
+        .lane_count = opts->lane_count,
+        .max_batch_rows = opts->max_batch_rows,
+        .scratch = calloc(SHM_SEGMENTS_MAX, sizeof(struct shm_segment)),
+    };
+    if (!lane->pending || !lane->scratch_row || !lane->rules.scratch)
+        return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
+    TRY(events_new(lane, msg));
+    TRY(cache_new(lane, msg));
+    if (miss_table_new(LANE_MISSES_MAX, &lane->misses) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
+    TRY(write_queue_new(lane, opts->store, opts->write_queue_bytes, &lane->write_queue, msg));
+    TRY(read_pool_new(lane, opts->store, opts->reader_count, &lane->readers, msg));
+    *ret_lane = TAKE(lane);
+    return EMBTIER_OK;
+}
+
+enum embtier_err lane_start(struct lane *lane, struct err_msg *msg)
+{
+    char name[16];
+    const int rc = pthread_create(&lane->thread, NULL, lane_main, lane);
+
+    if (rc != 0)
+        return err_set_errno(msg, rc, "lane %u: thread", lane->opts.index);
+    snprintf(name, sizeof(name), "lane-%u", lane->opts.index);
+    pthread_setname_np(lane->thread, name);
+    lane->has_thread = true;
+    return EMBTIER_OK;
+}
+
+static void call_stop(struct lane *lane, void *argument)
+{
+    (void)argument;
+    lane->stopping = true;
+}
+
+void lane_free(struct lane *lane)
+{
+    if (!lane)
+        return;
+    if (lane->has_thread) {
+        lane_call(lane, call_stop, NULL);
+        pthread_join(lane->thread, NULL);
+    }
+    read_pool_free(lane->readers);
+    write_queue_free(lane->write_queue);
+    row_cache_free(lane->cache);
+    miss_table_free(lane->misses);
+    closep(&lane->epoll_fd);
+    closep(&lane->wake_fd);
+    free(lane->rules.scratch);
+    free(lane->scratch_row);
+    free(lane->pending);
+    free(lane);
+}
+
+/* ---- Calls from control threads ---- */
+
+struct add_table {
+    const struct table *table;
+    enum embtier_err err;
+};
+
+static void call_add_table(struct lane *lane, void *argument)
+{
+    struct add_table *const add = argument;
+
+    add->err = row_cache_add_table(lane->cache, add->table->index, add->table->row_bytes,
+                                   add->table->weight_bytes);
+}
+
+enum embtier_err lane_add_table(struct lane *lane, const struct table *table)
+{
+    struct add_table add = { .table = table };
+
+    lane_call(lane, call_add_table, &add);
+    return add.err;
+}
+
+struct purge {
+    const struct table *table;
+    uint64_t mark;
+    bool cache_done;
+    bool done;
+};
+
+static void call_purge(struct lane *lane, void *argument)
+{
+    struct purge *const purge = argument;
+
+    if (!purge->cache_done) {
+        purge->cache_done =
+            row_cache_purge_table(lane->cache, purge->table->index, PURGE_STEP_SETS);
+        purge->mark = write_queue_mark(lane->write_queue);
+    }
+    purge->done = purge->cache_done && lane->held_count == 0 &&
+                  write_queue_passed(lane->write_queue, purge->mark);
+}
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
+}
+
+void lane_purge_table(struct lane *lane, const struct table *table)
+{
+    struct purge purge = { .table = table };
+
+    while (!purge.done) {
+        lane_call(lane, call_purge, &purge);
+        if (purge.cache_done && !purge.done)
+            pause_ms(1);
+    }
+}
+
+struct write_back {
+    uint64_t *cursor;
+    bool done;
+};
+
+static void call_write_back(struct lane *lane, void *argument)
+{
+    struct write_back *const step = argument;
+    bool cache_done = false;
+
+    row_cache_write_back(lane->cache, step->cursor, WRITE_BACK_STEP_ROWS, &cache_done);
+    step->done = cache_done && lane->held_count == 0 &&
+                 write_queue_passed(lane->write_queue, write_queue_mark(lane->write_queue));
+}
+
+bool lane_write_back_step(struct lane *lane, uint64_t *cursor)
+{
+    struct write_back step = { .cursor = cursor };
+
+    lane_call(lane, call_write_back, &step);
+    return step.done;
+}
+
+static void call_stats(struct lane *lane, void *argument)
+{
+    struct lane_stats *const stats = argument;
+
+    *stats = lane->stats;
+    stats->reading_rows = miss_table_count(lane->misses);
+    row_cache_stats(lane->cache, &stats->cache);
+    write_queue_stats(lane->write_queue, &stats->write_queue);
+}
+
+void lane_stats(struct lane *lane, struct lane_stats *ret_stats)
+{
+    lane_call(lane, call_stats, ret_stats);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lane.h: one worker thread with everything it owns: a share of all rows, their cache, the queue of
+ * rows to be written, the table of rows being read.
+ *
+ * A lane takes requests from the sessions whose home it is, splits them, does its own part and
+ * those other lanes send it, and hands what must be read from SSD to its readers and what must be
+ * written to its writer. It waits for nothing but work: not for SSD, not for a lock, not for a
+ * client. Parts of one session run in the order of its requests; parts of different sessions take
+ * turns of LANE_TURN_ROWS rows.
+ *
+ * docs/ARCHITECTURE.md has the life of a GET and of an eviction in full. */
+#ifndef EMBTIER_DAEMON_LANE_H
+#define EMBTIER_DAEMON_LANE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "daemon/inbox.h"
+#include "daemon/write_queue.h"
+#include "tiers/row_cache.h"
+
+/* Rows of one session a lane looks up before it turns to the next. */
+#define LANE_TURN_ROWS 4096
+
+struct arena;
+struct lane;
+struct request_memory;
+struct store;
+struct table;
+struct tables;
+
+struct lane_opts {
+    uint32_t index;
+    uint32_t lane_count;
+    struct lane *const *lanes; /* all of them; filled before lane_start() */
+    struct store *store;
+    struct tables *tables;
+    struct request_memory *memory;
+    const uint16_t *shard_lanes;
+    struct arena *const *arenas;
+    uint32_t arena_count;
+    uint32_t arena_first_slab[TIERS_MAX];
+    uint32_t arena_slab_count[TIERS_MAX];
+    uint32_t reader_count;
+    uint64_t write_queue_bytes;
+    uint32_t max_batch_rows;
+    uint64_t spin_ns; /* how long an idle lane polls before it sleeps */
+    const struct clock *clock;
+};
+
+/* Makes a lane with its readers and writer; it does nothing until lane_start(). */
+MUST_CHECK enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane,
+                                     struct err_msg *msg);
+MUST_CHECK enum embtier_err lane_start(struct lane *lane, struct err_msg *msg);
+/* Ends the thread when no request is under way, then frees everything. Dirty rows have been written
+ * back before. */
+void lane_free(struct lane *lane);
+DEFINE_CLEANUP(struct lane, lane_free)
+
+/* ---- Any thread ---- */
+
+/* Puts a message into the lane's inbox and wakes it. */
+void lane_send(struct lane *lane, struct message *message);
+
+/* Runs @fn on the lane and waits until it has returned. Not from a lane. */
+void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument), void *argument);
+
+MUST_CHECK enum embtier_err lane_add_table(struct lane *lane, const struct table *table);
+/* Forgets all rows of a table nobody uses any more, cached and queued; returns when that is done.
+ */
+void lane_purge_table(struct lane *lane, const struct table *table);
+
+/* Hands some dirty rows to the writer. Returns true when none is left, here or in the queue. */
+bool lane_write_back_step(struct lane *lane, uint64_t *cursor);
+
+struct lane_stats {
+    uint64_t requests; /* taken from sessions whose home this is */
+    uint64_t get_rows; /* looked up */
+    uint64_t set_rows;
+    /* Lookups the cache did not serve, by what did; those it did are in `cache`. */
+    uint64_t queued_get_rows;
+    uint64_t stored_get_rows;
+    uint64_t initial_get_rows;
+    uint64_t failed_rows;
+    uint64_t shared_reads; /* lookups that joined a read under way */
+    uint32_t reading_rows;
+    struct row_cache_stats cache;
+    struct write_queue_stats write_queue;
+};
+void lane_stats(struct lane *lane, struct lane_stats *ret_stats);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lane_impl.h: the inside of a lane, shared by lane.c (loop, sessions, messages) and lane_rows.c
+ * (the row work). */
+#ifndef EMBTIER_DAEMON_LANE_IMPL_H
+#define EMBTIER_DAEMON_LANE_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "daemon/lane.h"
+#include "daemon/miss_table.h"
+#include "daemon/read_pool.h"
+#include "daemon/request.h"
+#include "daemon/request_memory.h"
+#include "daemon/session.h"
+#include "daemon/table.h"
+
+#define LANE_CHUNK_ROWS 512   /* rows per call of the cache */
+#define LANE_MISSES_MAX 65536 /* distinct rows being read */
+#define LANE_HELD_MAX                                                                              \
+    256 /* read jobs that hold rows without a place; at least the number of jobs */
+
+/* Rows of one shard that wait for a read job, oldest first. */
+struct pending_reads {
+    uint32_t first; /* miss index + 1 */
+    uint32_t last;
+    uint32_t count;
+};
+
+struct session_queue {
+    struct session_lane *first;
+    struct session_lane *last;
+};
+
+struct lane {
+    struct lane_opts opts;
+    struct request_rules rules;
+    struct row_cache *cache;
+    struct write_queue *write_queue;
+    struct read_pool *readers;
+    struct miss_table *misses;
+    uint8_t *request_base;
+
+    /* Row work. */
+    struct pending_reads *pending; /* per shard of the store; only this lane's are used */
+    uint32_t pending_rows;
+    struct session_queue runnable;
+    struct session_queue blocked; /* wait for a free miss entry or for room in the write queue */
+    struct read_job *held[LANE_HELD_MAX];
+    uint32_t held_count;
+    uint8_t *scratch_row; /* a row put together from new weights and queued state */
+    uint32_t chunk_missed[LANE_CHUNK_ROWS];
+
+    /* Sessions whose home this is, in the polled list while their client need not ring. */
+    struct session *polled;
+    bool memory_short; /* a request found no memory; another look when one is done */
+
+    /* Sleep and wake. */
+    int epoll_fd;
+    int wake_fd;
+    uint64_t idle_since_ns;
+
+    pthread_t thread;
+    bool has_thread;
+    bool stopping;
+
+    /* Counters; only the lane writes. */
+    struct lane_stats stats;
+
+    /* Written by others. On lines of their own. */
+    _Alignas(CACHE_LINE) struct inbox inbox;
+    _Alignas(CACHE_LINE) _Atomic uint32_t asleep;
+};
+
+/* ---- lane_rows.c ---- */
+
+/* Adds a part behind the session's others on this lane. */
+void lane_add_part(struct lane *lane, struct part *part);
+/* One turn of the session at the front of the run queue. False if there is none. */
+bool lane_run_turn(struct lane *lane);
+/* Fills free read jobs with the rows that wait for one. */
+void lane_dispatch_reads(struct lane *lane);
+void lane_on_read_done(struct lane *lane, struct read_job *job);
+/* The write queue has more room: held rows and blocked sessions go on. */
+void lane_on_written(struct lane *lane);
+
+/* ---- lane.c ---- */
+
+/* The part's last row is served: completes the request if it was the last part. */
+void lane_part_finished(struct lane *lane, struct part *part);
+
+#endif

@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The row work of a lane.
+ *
+ * A part's refs go to the cache in chunks. What the cache has is done at once. A row it has not is,
+ * in this order, in the write queue (on its way to SSD), in the miss table (being read), or on SSD
+ * only; the last makes a miss entry and a place in the shard's list of reads. Refs that must wait
+ * for a read are chained to the miss entry, oldest first, GET and SET alike, and take effect in
+ * that order when the row arrives: this is what keeps a session's requests for one row in order.
+ *
+ * A waiting ref no longer needs its hash (the miss entry has it), so that field then holds the part
+ * it belongs to: see ref_wait().
+ *
+ * When there is no free miss entry (GET), or no room for a dirty row in cache or write queue (SET),
+ * the ref is kept in the part's retry list and the session is blocked on this lane until a read or
+ * a write has finished; other sessions go on. Nothing of the same part or of later parts of the
+ * session is looked up before the retry list is empty, but for what the same chunk already did,
+ * which was for other rows or behind the retried ref. */
+#include "daemon/lane_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/store.h"
+
+/* ---- Waiting refs ---- */
+
+static void ref_wait(struct lane *lane, struct part *part, struct row_ref *ref, struct miss *miss)
+{
+    const uint32_t link = request_memory_link(lane->request_base, ref);
+
+    ref->hash = (uint64_t)(uintptr_t)part;
+    ref->link = 0;
+    if (miss->last_waiter)
+        ((struct row_ref *)request_memory_place(lane->request_base, miss->last_waiter))->link =
+            link;
+    else
+        miss->first_waiter = link;
+    miss->last_waiter = link;
+    part->waiting++;
+}
+
+static struct part *ref_part(const struct row_ref *ref)
+{
+    return (struct part *)(uintptr_t)ref->hash;
+}
+
+static uint8_t *ref_row(const struct part *part, const struct row_ref *ref, uint32_t *ret_segment)
+{
+    const uint32_t s = part_segment_of(part, (uint32_t)(ref - part->refs));
+    const struct request_segment *const segment = &part->request->segments[s];
+
+    *ret_segment = s;
+    return segment->rows + (uint64_t)ref->position * segment->table->weight_bytes;
+}
+
+/* ---- Reads ---- */
+
+static struct miss *miss_new(struct lane *lane, struct table *table, uint64_t hash, uint64_t id)
+{
+    struct miss *const miss = miss_table_add(lane->misses, table, hash, id);
+    struct pending_reads *pending;
+    uint32_t link;
+
+    if (!miss)
+        return NULL;
+    pending = &lane->pending[row_hash_shard(hash, lane->rules.shard_count)];
+    link = miss_table_index(lane->misses, miss) + 1;
+    miss->next_pending = 0;
+    if (pending->last)
+        miss_table_at(lane->misses, pending->last - 1)->next_pending = link;
+    else
+        pending->first = link;
+    pending->last = link;
+    pending->count++;
+    lane->pending_rows++;
+    return miss;
+}
+
+static int compare_misses(const void *a, const void *b)
+{
+    const struct miss *const left = *(struct miss *const *)a;
+    const struct miss *const right = *(struct miss *const *)b;
+    const uint32_t left_table = atomic_load_explicit(&left->table->table_id, memory_order_relaxed);
+    const uint32_t right_table =
+        atomic_load_explicit(&right->table->table_id, memory_order_relaxed);
+
+    if (left_table != right_table)
+        return left_table < right_table ? -1 : 1;
+    return left->id < right->id ? -1 : left->id > right->id;
+}
+
+/* Moves the oldest pending rows of a shard into @job, as many as have room, sorted for RocksDB. */
+static void fill_job(struct lane *lane, struct pending_reads *pending, struct read_job *job)
+{
+    struct miss *batch[READ_JOB_ROWS];
+    uint32_t count = 0;
+    uint64_t bytes = 0;
+
+    while (pending->first && count < READ_JOB_ROWS) {
+        struct miss *const miss = miss_table_at(lane->misses, pending->first - 1);
+
+        bytes += align_up(miss->table->row_bytes, CACHE_LINE);
+        if (bytes > READ_JOB_BYTES)
+            break;
+        pending->first = miss->next_pending;
+        if (!pending->first)
+            pending->last = 0;
+        miss->state = MISS_READING;
+        batch[count++] = miss;
+    }
+    pending->count -= count;
+    lane->pending_rows -= count;
+    qsort(batch, count, sizeof(batch[0]), compare_misses);
+    for (uint32_t i = 0; i < count; i++)
+        read_job_add(job, batch[i]->table, batch[i]->id, miss_table_index(lane->misses, batch[i]));
+}
+
+void lane_dispatch_reads(struct lane *lane)
+{
+    while (lane->pending_rows > 0) {
+        uint32_t fullest = 0;
+        struct read_job *job;
+
+        for (uint32_t s = 1; s < lane->rules.shard_count; s++)
+            if (lane->pending[s].count > lane->pending[fullest].count)
+                fullest = s;
+        job = read_pool_take(lane->readers);
+        if (!job)
+            return;
+        job->shard = fullest;
+        fill_job(lane, &lane->pending[fullest], job);
+        read_pool_send(lane->readers, job);
+    }
+}
+
+/* ---- Places for rows that changed ---- */
+
+/* Puts a dirty row that is not cached into the cache, or failing that into the write queue. False:
+ * neither has room. */
+static bool place_dirty(struct lane *lane, struct table *table, uint64_t hash, uint64_t id,
+                        const void *row)
+{
+    const struct row_ref ref = { .hash = hash, .id = id };
+    const void *const rows[] = { row };
+    const uint64_t dirty = 1;
+    uint32_t refused;
+
+    if (row_cache_insert(lane->cache, table->index, &ref, 1, rows, &dirty, &refused) == 0)
+        return true;
+    return write_queue_put(lane->write_queue, table, hash, id, row);
+}
+
+/* ---- GET ---- */
+
+/* A ref the cache has not. False: it must be tried again later. */
+static bool get_missed(struct lane *lane, struct part *part, uint32_t segment, struct row_ref *ref)
+{
+    const struct request_segment *const to = &part->request->segments[segment];
+    struct table *const table = to->table;
+    struct miss *miss = miss_table_find(lane->misses, table, ref->hash, ref->id);
+    const void *queued;
+
+    if (miss && miss->state == MISS_HELD) {
+        memcpy(to->rows + (uint64_t)ref->position * table->weight_bytes, miss->row,
+               table->weight_bytes);
+        lane->stats.queued_get_rows++;
+        return true;
+    }
+    if (!miss) {
+        queued = write_queue_find(lane->write_queue, table->index, ref->hash, ref->id);
+        if (queued) {
+            memcpy(to->rows + (uint64_t)ref->position * table->weight_bytes, queued,
+                   table->weight_bytes);
+            lane->stats.queued_get_rows++;
+            part->hit_rows++;
+            return true;
+        }
+        miss = miss_new(lane, table, ref->hash, ref->id);
+        if (!miss)
+            return false;
+    } else {
+        lane->stats.shared_reads++;
+    }
+    ref_wait(lane, part, ref, miss);
+    return true;
+}
+
+/* ---- SET ---- */
+
+/* A ref the cache had not when its chunk was looked up. False: it must be tried again later. */
+static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, struct row_ref *ref)
+{
+    const struct request_segment *const from = &part->request->segments[segment];
+    struct table *const table = from->table;
+    const uint8_t *const weights = from->rows + (uint64_t)ref->position * table->weight_bytes;
+    struct miss *miss;
+    const uint8_t *queued;
+    uint32_t missed;
+
+    /* An earlier ref of the chunk may have brought the row in. */
+    if (row_cache_set(lane->cache, table->index, ref, 1, from->rows, table->weight_bytes,
+                      &missed) == 0)
+        return true;
+    miss = miss_table_find(lane->misses, table, ref->hash, ref->id);
+    if (miss && miss->state == MISS_HELD) {
+        memcpy(miss->row, weights, table->weight_bytes);
+        return true;
+    }
+    if (miss) {
+        ref_wait(lane, part, ref, miss);
+        return true;
+    }
+    /* The client may change its rows while they are copied; then it stores a mixture, which is its
+     * own affair: the row is copied once and whole, and no later decision looks at it. */
+    if (table->state_bytes == 0) {
+        memcpy(lane->scratch_row, weights, table->weight_bytes);
+        return place_dirty(lane, table, ref->hash, ref->id, lane->scratch_row);
+    }
+    queued = write_queue_find(lane->write_queue, table->index, ref->hash, ref->id);
+    if (queued) {
+        memcpy(lane->scratch_row + table->weight_bytes, queued + table->weight_bytes,
+               table->state_bytes);
+        memcpy(lane->scratch_row, weights, table->weight_bytes);
+        return place_dirty(lane, table, ref->hash, ref->id, lane->scratch_row);
+    }
+    /* The optimizer's state stays, so it has to be read first. */
+    miss = miss_new(lane, table, ref->hash, ref->id);
+    if (!miss)
+        return false;
+    ref_wait(lane, part, ref, miss);
+    return true;
+}
+
+/* ---- Parts ---- */
+
+static void part_retry_later(struct part *part, uint32_t index)
+{
+    part->refs[index].link = 0;
+    if (part->retry_last)
+        part->refs[part->retry_last - 1].link = index + 1;
+    else
+        part->retry_first = index + 1;
+    part->retry_last = index + 1;
+}
+
+static bool ref_missed(struct lane *lane, struct part *part, uint32_t segment, struct row_ref *ref)
+{
+    return part->request->op == SHM_OP_GET ? get_missed(lane, part, segment, ref)
+                                           : set_missed(lane, part, segment, ref);
+}
+
+/* Refs that found no room, in order. False: still none. */
+static bool part_retry(struct lane *lane, struct part *part)
+{
+    while (part->retry_first) {
+        const uint32_t index = part->retry_first - 1;
+        struct row_ref *const ref = &part->refs[index];
+        const uint32_t next = ref->link;
+        const uint32_t segment = part_segment_of(part, index);
+        const struct request_segment *const to = &part->request->segments[segment];
+        uint32_t missed;
+
+        if (part->request->op == SHM_OP_GET &&
+            row_cache_get(lane->cache, to->table->index, ref, 1, to->rows, to->table->weight_bytes,
+                          &missed) == 0)
+            part->hit_rows++;
+        else if (!ref_missed(lane, part, segment, ref))
+            return false;
+        part->retry_first = next;
+        if (!next)
+            part->retry_last = 0;
+    }
+    return true;
+}
+
+/* One call of the cache. Refs of the chunk that must be tried again go to the retry list. */
+static void part_chunk(struct lane *lane, struct part *part, uint32_t count)
+{
+    const bool get = part->request->op == SHM_OP_GET;
+    const struct request_segment *const segment = &part->request->segments[part->segment];
+    struct row_ref *const refs = part->refs + part->next_ref;
+    const uint32_t stride = segment->table->weight_bytes;
+    uint32_t missed;
+
+    if (get) {
+        missed = row_cache_get(lane->cache, segment->table->index, refs, count, segment->rows,
+                               stride, lane->chunk_missed);
+        lane->stats.get_rows += count;
+    } else {
+        missed = row_cache_set(lane->cache, segment->table->index, refs, count, segment->rows,
+                               stride, lane->chunk_missed);
+        lane->stats.set_rows += count;
+    }
+    part->hit_rows += count - missed;
+    for (uint32_t i = 0; i < missed; i++) {
+        struct row_ref *const ref = refs + lane->chunk_missed[i];
+
+        /* Once one ref waits for room all behind it do, so that two of the same row keep their
+         * order. */
+        if (part->retry_first || !ref_missed(lane, part, part->segment, ref))
+            part_retry_later(part, (uint32_t)(ref - part->refs));
+    }
+    part->next_ref += count;
+}
+
+enum turn { TURN_MORE, TURN_BLOCKED, TURN_FINISHED };
+
+/* Looks up at most LANE_TURN_ROWS rows of @part. */
+static enum turn part_turn(struct lane *lane, struct part *part)
+{
+    const uint32_t segments = part->request->segment_count;
+    uint32_t budget = LANE_TURN_ROWS;
+
+    for (;;) {
+        uint32_t count;
+
+        if (part->retry_first && !part_retry(lane, part))
+            return TURN_BLOCKED;
+        while (part->segment < segments && part->next_ref == part->starts[part->segment + 1])
+            part->segment++;
+        if (part->segment == segments)
+            return TURN_FINISHED;
+        if (budget == 0)
+            return TURN_MORE;
+        count = MIN(part->starts[part->segment + 1] - part->next_ref, budget);
+        count = MIN(count, (uint32_t)LANE_CHUNK_ROWS);
+        part_chunk(lane, part, count);
+        budget -= count;
+    }
+}
+
+static bool part_is_looked_up(const struct part *part)
+{
+    return part->segment == part->request->segment_count && !part->retry_first;
+}
+
+static void queue_append(struct session_queue *queue, struct session_lane *session)
+{
+    session->next = NULL;
+    if (queue->last)
+        queue->last->next = session;
+    else
+        queue->first = session;
+    queue->last = session;
+}
+
+static struct session_lane *queue_pop(struct session_queue *queue)
+{
+    struct session_lane *const session = queue->first;
+
+    if (session) {
+        queue->first = session->next;
+        if (!queue->first)
+            queue->last = NULL;
+    }
+    return session;
+}
+
+void lane_add_part(struct lane *lane, struct part *part)
+{
+    struct session_lane *const session = &part->request->session->lanes[lane->opts.index];
+
+    part->next = NULL;
+    if (session->last)
+        session->last->next = part;
+    else
+        session->first = part;
+    session->last = part;
+    if (session->state == SESSION_LANE_IDLE) {
+        session->state = SESSION_LANE_RUNNABLE;
+        queue_append(&lane->runnable, session);
+    }
+}
+
+bool lane_run_turn(struct lane *lane)
+{
+    struct session_lane *const session = queue_pop(&lane->runnable);
+    struct part *part;
+    enum turn turn;
+
+    if (!session)
+        return false;
+    part = session->first;
+    turn = part_turn(lane, part);
+    if (turn == TURN_FINISHED) {
+        session->first = part->next;
+        if (!session->first)
+            session->last = NULL;
+        /* A SET's lookup may be over while rows still wait; the part ends with the last of them.
+         * After this call the part, and with it the session if it was the last, may be gone: the
+         * queue is put in order first. */
+        session->state = session->first ? SESSION_LANE_RUNNABLE : SESSION_LANE_IDLE;
+        if (session->first)
+            queue_append(&lane->runnable, session);
+        if (part->waiting == 0)
+            lane_part_finished(lane, part);
+    } else if (turn == TURN_BLOCKED) {
+        session->state = SESSION_LANE_BLOCKED;
+        queue_append(&lane->blocked, session);
+    } else {
+        queue_append(&lane->runnable, session);
+    }
+    return true;
+}
+
+static void unblock_all(struct lane *lane)
+{
+    struct session_lane *session;
+
+    while ((session = queue_pop(&lane->blocked))) {
+        session->state = SESSION_LANE_RUNNABLE;
+        queue_append(&lane->runnable, session);
+    }
+}
+
+/* ---- Rows that have been read ---- */
+
+static void waiter_done(struct lane *lane, struct part *part)
+{
+    part->waiting--;
+    if (part->waiting == 0 && part_is_looked_up(part))
+        lane_part_finished(lane, part);
+}
+
+/* Serves all who wait for a row, oldest first; SETs change @row. Returns whether one did. */
+static bool serve_waiters(struct lane *lane, struct miss *miss, const struct store_row *row)
+{
+    const uint32_t weight_bytes = miss->table->weight_bytes;
+    bool changed = false;
+    uint32_t link = miss->first_waiter;
+
+    while (link) {
+        const struct row_ref *const ref = request_memory_place(lane->request_base, link);
+        struct part *const part = ref_part(ref);
+        uint32_t segment;
+        uint8_t *const bytes = ref_row(part, ref, &segment);
+
+        link = ref->link; /* before the part, and this ref with it, may go */
+        if (row->err != EMBTIER_OK) {
+            request_fail(part->request, row->err, segment, row->id);
+            lane->stats.failed_rows++;
+        } else if (part->request->op == SHM_OP_GET) {
+            memcpy(bytes, row->bytes, weight_bytes);
+            if (row->found)
+                lane->stats.stored_get_rows++;
+            else
+                lane->stats.initial_get_rows++;
+        } else {
+            memcpy(row->bytes, bytes, weight_bytes);
+            changed = true;
+        }
+        waiter_done(lane, part);
+    }
+    miss->first_waiter = miss->last_waiter = 0;
+    return changed;
+}
+
+/* Rows of one table, next to each other in a job, on their way into the cache. */
+struct insert_run {
+    struct row_ref refs[READ_JOB_ROWS];
+    const void *rows[READ_JOB_ROWS];
+    struct miss *misses[READ_JOB_ROWS];
+    uint64_t dirty[READ_JOB_ROWS / 64];
+    uint32_t refused[READ_JOB_ROWS];
+    uint32_t count;
+};
+
+static bool bit_is_set(const uint64_t *bits, uint32_t i)
+{
+    return bits[i / 64] >> (i % 64) & 1;
+}
+
+/* Caches a run of rows. A changed row for which nothing has room stays in its job, HELD. */
+static void insert_run(struct lane *lane, struct read_job *job, struct table *table,
+                       struct insert_run *run)
+{
+    const uint32_t refused = row_cache_insert(lane->cache, table->index, run->refs, run->count,
+                                              run->rows, run->dirty, run->refused);
+    uint32_t next_refused = 0;
+
+    for (uint32_t i = 0; i < run->count; i++) {
+        struct miss *const miss = run->misses[i];
+
+        if (next_refused < refused && run->refused[next_refused] == i) {
+            next_refused++;
+            if (bit_is_set(run->dirty, i) &&
+                !write_queue_put(lane->write_queue, table, miss->hash, miss->id, run->rows[i])) {
+                miss->state = MISS_HELD;
+                miss->job = job;
+                miss->row = (uint8_t *)(uintptr_t)run->rows[i];
+                continue;
+            }
+        }
+        job->rows_left--;
+        miss_table_remove(lane->misses, miss);
+    }
+    memset(run->dirty, 0, sizeof(run->dirty));
+    run->count = 0;
+}
+
+void lane_on_read_done(struct lane *lane, struct read_job *job)
+{
+    struct insert_run run = { .count = 0 };
+
+    for (uint32_t i = 0; i < job->count; i++) {
+        struct miss *const miss = miss_table_at(lane->misses, job->owners[i]);
+        const bool changed = serve_waiters(lane, miss, &job->rows[i]);
+
+        if (job->rows[i].err != EMBTIER_OK) {
+            job->rows_left--;
+            miss_table_remove(lane->misses, miss);
+        } else {
+            run.refs[run.count] = (struct row_ref){ .hash = miss->hash, .id = miss->id };
+            run.rows[run.count] = job->rows[i].bytes;
+            run.misses[run.count] = miss;
+            if (changed)
+                run.dirty[run.count / 64] |= UINT64_C(1) << (run.count % 64);
+            run.count++;
+        }
+        if (run.count > 0 && (i + 1 == job->count || job->tables[i + 1] != job->tables[i]))
+            insert_run(lane, job, job->tables[i], &run);
+    }
+    if (job->rows_left == 0)
+        read_pool_put_back(lane->readers, job);
+    else
+        lane->held[lane->held_count++] = job;
+    unblock_all(lane);
+}
+
+/* Tries again to place a job's held rows. True when none is left. */
+static bool place_held(struct lane *lane, struct read_job *job)
+{
+    for (uint32_t i = 0; i < job->count && job->rows_left > 0; i++) {
+        /* Entries of rows already placed may serve other rows by now. */
+        struct miss *const miss = miss_table_at(lane->misses, job->owners[i]);
+
+        if (miss->state != MISS_HELD || miss->row != job->rows[i].bytes)
+            continue;
+        if (!place_dirty(lane, miss->table, miss->hash, miss->id, miss->row))
+            return false;
+        miss_table_remove(lane->misses, miss);
+        job->rows_left--;
+    }
+    return job->rows_left == 0;
+}
+
+void lane_on_written(struct lane *lane)
+{
+    uint32_t kept = 0;
+
+    write_queue_reap(lane->write_queue);
+    for (uint32_t i = 0; i < lane->held_count; i++) {
+        if (place_held(lane, lane->held[i]))
+            read_pool_put_back(lane->readers, lane->held[i]);
+        else
+            lane->held[kept++] = lane->held[i];
+    }
+    lane->held_count = kept;
+    unblock_all(lane);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/miss_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct miss_table {
+    struct miss *entries;
+    uint32_t *buckets; /* index + 1 */
+    uint32_t bucket_mask;
+    uint32_t free; /* index + 1 */
+    uint32_t count;
+};
+
+static uint32_t *bucket_of(struct miss_table *misses, uint64_t hash)
+{
+    return &misses->buckets[(uint32_t)hash & misses->bucket_mask];
+}
+
+enum embtier_err miss_table_new(uint32_t capacity, struct miss_table **ret_table)
+{
+    _cleanup_(miss_table_freep) struct miss_table *misses = calloc(1, sizeof(*misses));
+    uint32_t buckets = 1;
+
+    if (!misses)
+        return EMBTIER_NO_MEMORY;
+    while (buckets < capacity)
+        buckets <<= 1;
+    misses->bucket_mask = buckets - 1;
+    misses->entries = malloc(capacity * sizeof(*misses->entries));
+    misses->buckets = malloc(buckets * sizeof(*misses->buckets));
+    if (!misses->entries || !misses->buckets)
+        return EMBTIER_NO_MEMORY;
+    /* Written now, not left to the zero page: what is reserved is touched. */
+    memset(misses->buckets, 0, buckets * sizeof(*misses->buckets));
+    memset(misses->entries, 0, capacity * sizeof(*misses->entries));
+    for (uint32_t i = 0; i < capacity; i++)
+        misses->entries[i].next_pending = i + 1 < capacity ? i + 2 : 0;
+    misses->free = 1;
+    *ret_table = TAKE(misses);
+    return EMBTIER_OK;
+}
+
+void miss_table_free(struct miss_table *misses)
+{
+    if (!misses)
+        return;
+    free(misses->entries);
+    free(misses->buckets);
+    free(misses);
+}
+
+struct miss *miss_table_find(struct miss_table *misses, const struct table *table, uint64_t hash,
+                             uint64_t id)
+{
+    uint32_t link;
+
+    if (misses->count == 0)
+        return NULL;
+    for (link = *bucket_of(misses, hash); link; link = misses->entries[link - 1].next_in_bucket) {
+        struct miss *miss = &misses->entries[link - 1];
+
+        if (miss->hash == hash && miss->id == id && miss->table == table)
+            return miss;
+    }
+    return NULL;
+}
+
+struct miss *miss_table_add(struct miss_table *misses, struct table *table, uint64_t hash,
+                            uint64_t id)
+{
+    uint32_t *const bucket = bucket_of(misses, hash);
+    const uint32_t link = misses->free;
+    struct miss *miss;
+
+    if (!link)
+        return NULL;
+    miss = &misses->entries[link - 1];
+    misses->free = miss->next_pending;
+    *miss = (struct miss){
+        .hash = hash,
+        .id = id,
+        .table = table,
+        .next_in_bucket = *bucket,
+        .state = MISS_PENDING,
+    };
+    *bucket = link;
+    misses->count++;
+    return miss;
+}
+
+void miss_table_remove(struct miss_table *misses, struct miss *miss)
+{
+    const uint32_t link = miss_table_index(misses, miss) + 1;
+    uint32_t *at = bucket_of(misses, miss->hash);
+
+    while (*at != link)
+        at = &misses->entries[*at - 1].next_in_bucket;
+    *at = miss->next_in_bucket;
+    miss->state = MISS_FREE;
+    miss->next_pending = misses->free;
+    misses->free = link;
+    misses->count--;
+}
+
+uint32_t miss_table_index(const struct miss_table *misses, const struct miss *miss)
+{
+    return (uint32_t)(miss - misses->entries);
+}
+
+struct miss *miss_table_at(struct miss_table *misses, uint32_t index)
+{
+    return &misses->entries[index];
+}
+
+uint32_t miss_table_count(const struct miss_table *misses)
+{
+    return misses->count;
+}

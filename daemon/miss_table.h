@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* miss_table.h: the rows of one lane that are being read from SSD, so that two requests that miss
+ * the same row share one read and take effect in order.
+ *
+ * A fixed number of entries, found by hash. The refs that wait for a row are chained through their
+ * `link` in request memory, oldest first. Thread: the lane. */
+#ifndef EMBTIER_DAEMON_MISS_TABLE_H
+#define EMBTIER_DAEMON_MISS_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct read_job;
+struct table;
+
+enum miss_state {
+    MISS_FREE,
+    MISS_PENDING, /* waits for a free read job */
+    MISS_READING, /* in a read job */
+    MISS_HELD, /* read and changed, and neither the cache nor the write queue has room: it lives in
+                  its read job */
+};
+
+struct miss {
+    uint64_t hash;
+    uint64_t id;
+    struct table *table;
+    struct read_job *job;  /* HELD */
+    uint8_t *row;          /* HELD: its bytes in the job */
+    uint32_t first_waiter; /* request_memory_link() of a row_ref; 0: none */
+    uint32_t last_waiter;
+    uint32_t next_in_bucket; /* index + 1 */
+    uint32_t
+        next_pending; /* index + 1, in the shard's list, oldest first; also chains free entries */
+    enum miss_state state;
+};
+
+struct miss_table;
+
+MUST_CHECK enum embtier_err miss_table_new(uint32_t capacity, struct miss_table **ret_table);
+void miss_table_free(struct miss_table *misses);
+DEFINE_CLEANUP(struct miss_table, miss_table_free)
+
+struct miss *miss_table_find(struct miss_table *misses, const struct table *table, uint64_t hash,
+                             uint64_t id);
+/* A new entry in state PENDING without waiters, or NULL when all are taken. */
+struct miss *miss_table_add(struct miss_table *misses, struct table *table, uint64_t hash,
+                            uint64_t id);
+void miss_table_remove(struct miss_table *misses, struct miss *miss);
+
+uint32_t miss_table_index(const struct miss_table *misses, const struct miss *miss);
+struct miss *miss_table_at(struct miss_table *misses, uint32_t index);
+uint32_t miss_table_count(const struct miss_table *misses);
+
+#endif

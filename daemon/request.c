@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/request.h"
+
+#include <string.h>
+
+#include "daemon/request_memory.h"
+#include "daemon/session.h"
+#include "daemon/table.h"
+#include "daemon/tables.h"
+
+/* What is read from shared memory is read once, into a copy, with volatile so that no compiler
+ * reads it again behind a check. */
+static void copy_once(void *dest, const volatile void *src, uint64_t bytes)
+{
+    uint64_t *out = dest;
+    const volatile uint64_t *in = src;
+
+    for (uint64_t i = 0; i < bytes / sizeof(*out); i++)
+        out[i] = in[i];
+}
+
+static bool in_arena(const struct session *session, uint64_t offset, uint64_t bytes, uint64_t align)
+{
+    return offset % align == 0 && offset >= shm_arena_payload_offset(session->slot_count) &&
+           offset <= session->arena_bytes && bytes <= session->arena_bytes - offset;
+}
+
+static enum embtier_err refuse(struct refusal *refusal, enum embtier_err err, uint32_t segment,
+                               uint64_t value, uint64_t limit)
+{
+    *refusal = (struct refusal){ .err = err, .segment = segment, .value = value, .limit = limit };
+    return err;
+}
+
+/* Copies and checks submission and segments; the tables are not entered yet. */
+static enum embtier_err copy_request(const struct request_rules *rules,
+                                     const struct session *session, uint32_t number,
+                                     struct shm_submission *submission, uint64_t *ret_ids,
+                                     struct refusal *refusal)
+{
+    uint64_t ids = 0;
+
+    copy_once(submission, &shm_submissions(session->arena)[number % session->slot_count],
+              sizeof(*submission));
+    if (submission->op != SHM_OP_GET && submission->op != SHM_OP_SET)
+        return refuse(refusal, EMBTIER_INVALID, UINT32_MAX, submission->op, SHM_OP_SET);
+    if (submission->flags != 0)
+        return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, 0);
+    if (submission->segment_count > SHM_SEGMENTS_MAX)
+        return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
+                      SHM_SEGMENTS_MAX);
+    if (!in_arena(session, submission->segments_offset,
+                  submission->segment_count * sizeof(struct shm_segment), SHM_ID_ALIGN))
+        return refuse(refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
+                      session->arena_bytes);
+    copy_once(rules->scratch, (const uint8_t *)session->arena + submission->segments_offset,
+              submission->segment_count * sizeof(struct shm_segment));
+    for (uint32_t s = 0; s < submission->segment_count; s++) {
+        if (rules->scratch[s].flags != 0)
+            return refuse(refusal, EMBTIER_UNSUPPORTED, s, rules->scratch[s].flags, 0);
+        ids += rules->scratch[s].id_count;
+    }
+    if (ids > rules->max_batch_rows)
+        return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, ids, rules->max_batch_rows);
+    *ret_ids = ids;
+    return EMBTIER_OK;
+}
+
+/* Lays the request out in one block. */
+static enum embtier_err request_new(const struct request_rules *rules, struct session *session,
+                                    uint32_t number, const struct shm_submission *submission,
+                                    uint64_t id_count, struct request **ret_request,
+                                    struct refusal *refusal)
+{
+    const uint32_t segments = submission->segment_count;
+    const uint64_t segments_at = align_up(sizeof(struct request), CACHE_LINE);
+    const uint64_t parts_at = segments_at + segments * sizeof(struct request_segment);
+    const uint64_t starts_at = parts_at + rules->lane_count * sizeof(struct part);
+    const uint64_t refs_at = align_up(
+        starts_at + (uint64_t)rules->lane_count * (segments + 1) * sizeof(uint32_t), CACHE_LINE);
+    /* With several lanes the ids are laid down once in the request's order behind the refs, then
+     * dealt out. */
+    const uint64_t copies = rules->lane_count > 1 ? 2 : 1;
+    const uint64_t bytes = refs_at + copies * id_count * sizeof(struct row_ref);
+    struct request *request;
+    uint32_t *starts;
+
+    if (bytes > request_memory_largest(rules->memory))
+        return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, id_count,
+                      (request_memory_largest(rules->memory) - refs_at) /
+                          (copies * sizeof(struct row_ref)));
+    request = request_memory_take(rules->memory, bytes);
+    if (!request)
+        return EMBTIER_AGAIN;
+    memset(request, 0, starts_at);
+    request->message.kind = MESSAGE_REQUEST_DONE;
+    request->session = session;
+    request->number = number;
+    request->op = (enum shm_op)submission->op;
+    request->segment_count = segments;
+    request->lane_count = rules->lane_count;
+    request->segments = (struct request_segment *)((uint8_t *)request + segments_at);
+    request->parts = (struct part *)((uint8_t *)request + parts_at);
+    starts = (uint32_t *)((uint8_t *)request + starts_at);
+    for (uint32_t lane = 0; lane < rules->lane_count; lane++) {
+        request->parts[lane].message.kind = MESSAGE_PART;
+        request->parts[lane].request = request;
+        request->parts[lane].starts = starts + (uint64_t)lane * (segments + 1);
+        request->parts[lane].refs = (struct row_ref *)((uint8_t *)request + refs_at);
+    }
+    *ret_request = request;
+    return EMBTIER_OK;
+}
+
+static void leave_tables(struct request *request)
+{
+    for (uint32_t s = 0; s < request->segment_count; s++)
+        if (request->segments[s].table)
+            table_leave(request->segments[s].table);
+}
+
+/* Enters the segments' tables and checks where ids and rows lie. */
+static enum embtier_err check_segments(const struct request_rules *rules, struct request *request,
+                                       struct refusal *refusal)
+{
+    const struct session *const session = request->session;
+
+    for (uint32_t s = 0; s < request->segment_count; s++) {
+        const struct shm_segment *const wire = &rules->scratch[s];
+        struct request_segment *const segment = &request->segments[s];
+        const uint64_t id_bytes = (uint64_t)wire->id_count * sizeof(uint64_t);
+        uint32_t state = TABLE_FREE;
+
+        segment->table = tables_enter(rules->tables, wire->table, &state);
+        if (!segment->table)
+            return refuse(refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE, s,
+                          wire->table >> 32, 0);
+        if (!in_arena(session, wire->ids_offset, id_bytes, SHM_ID_ALIGN))
+            return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset, session->arena_bytes);
+        if (!in_arena(session, wire->rows_offset,
+                      (uint64_t)wire->id_count * segment->table->weight_bytes, SHM_ROW_ALIGN))
+            return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->rows_offset,
+                          session->arena_bytes);
+        segment->ids_offset = wire->ids_offset;
+        segment->id_count = wire->id_count;
+        segment->rows = (uint8_t *)session->arena + wire->rows_offset;
+    }
+    return EMBTIER_OK;
+}
+
+/* Copies one segment's ids, checks and hashes them. */
+static enum embtier_err take_ids(const struct request_rules *rules, const struct request *request,
+                                 uint32_t s, struct row_ref *refs, struct refusal *refusal)
+{
+    const struct request_segment *const segment = &request->segments[s];
+    const volatile uint64_t *const ids =
+        (const volatile uint64_t *)((const uint8_t *)request->session->arena + segment->ids_offset);
+    const uint64_t rows = segment->table->spec.rows;
+    const uint64_t last = rows == EMBTIER_UNBOUNDED ? UINT64_MAX : rows - 1;
+    const uint32_t table_id = atomic_load_explicit(&segment->table->table_id, memory_order_relaxed);
+
+    for (uint32_t i = 0; i < segment->id_count; i++) {
+        const uint64_t id = ids[i];
+
+        if (UNLIKELY(id > last))
+            return refuse(refusal, EMBTIER_ID_RANGE, s, id, rows);
+        refs[i].id = id;
+        refs[i].hash = row_hash(rules->hasher, table_id, id);
+        refs[i].position = i;
+        refs[i].link = 0;
+    }
+    return EMBTIER_OK;
+}
+
+/* One lane: refs stay where they are. */
+static void split_for_one(struct request *request)
+{
+    uint32_t *const starts = (uint32_t *)request->parts[0].starts;
+    uint32_t at = 0;
+
+    for (uint32_t s = 0; s < request->segment_count; s++) {
+        starts[s] = at;
+        at += request->segments[s].id_count;
+    }
+    starts[request->segment_count] = at;
+}
+
+/* Several lanes: a counting sort by (lane, segment) that keeps the request's order. */
+static void split_for_many(const struct request_rules *rules, struct request *request,
+                           const struct row_ref *from)
+{
+    const uint32_t segments = request->segment_count;
+    uint32_t counts[CONFIG_LANES_MAX] = { 0 };
+    const struct row_ref *ref = from;
+    struct row_ref *to = request->parts[0].refs;
+
+    for (uint32_t s = 0; s < segments; s++) {
+        for (uint32_t lane = 0; lane < rules->lane_count; lane++)
+            ((uint32_t *)request->parts[lane].starts)[s] = counts[lane];
+        for (uint32_t i = 0; i < request->segments[s].id_count; i++, ref++)
+            counts[rules->shard_lanes[row_hash_shard(ref->hash, rules->shard_count)]]++;
+    }
+    for (uint32_t lane = 0; lane < rules->lane_count; lane++) {
+        ((uint32_t *)request->parts[lane].starts)[segments] = counts[lane];
+        request->parts[lane].refs = to;
+        to += counts[lane];
+        counts[lane] = 0;
+    }
+    for (const struct row_ref *end = ref, *r = from; r < end; r++) {
+        const uint32_t lane = rules->shard_lanes[row_hash_shard(r->hash, rules->shard_count)];
+
+        request->parts[lane].refs[counts[lane]++] = *r;
+    }
+}
+
+static enum embtier_err fill_request(const struct request_rules *rules, struct request *request,
+                                     uint64_t id_count, struct refusal *refusal)
+{
+    struct row_ref *const refs = request->parts[0].refs + (rules->lane_count > 1 ? id_count : 0);
+    uint64_t at = 0;
+    uint32_t parts = 0;
+
+    TRY(check_segments(rules, request, refusal));
+    for (uint32_t s = 0; s < request->segment_count; s++) {
+        TRY(take_ids(rules, request, s, refs + at, refusal));
+        at += request->segments[s].id_count;
+    }
+    if (rules->lane_count > 1)
+        split_for_many(rules, request, refs);
+    else
+        split_for_one(request);
+    for (uint32_t lane = 0; lane < rules->lane_count; lane++)
+        parts += request->parts[lane].starts[request->segment_count] > 0;
+    atomic_store_explicit(&request->parts_left, parts, memory_order_relaxed);
+    return EMBTIER_OK;
+}
+
+enum embtier_err request_take(const struct request_rules *rules, struct session *session,
+                              uint32_t number, struct request **ret_request,
+                              struct refusal *ret_refusal)
+{
+    struct shm_submission submission;
+    struct request *request;
+    uint64_t id_count;
+    enum embtier_err err;
+
+    TRY(copy_request(rules, session, number, &submission, &id_count, ret_refusal));
+    TRY(request_new(rules, session, number, &submission, id_count, &request, ret_refusal));
+    err = fill_request(rules, request, id_count, ret_refusal);
+    if (err != EMBTIER_OK) {
+        leave_tables(request);
+        request_memory_give(rules->memory, request);
+        return err;
+    }
+    *ret_request = request;
+    return EMBTIER_OK;
+}
+
+void request_free(const struct request_rules *rules, struct request *request)
+{
+    request_memory_give(rules->memory, request);
+}
+
+void request_fail(struct request *request, enum embtier_err err, uint32_t segment, uint64_t value)
+{
+    uint32_t none = EMBTIER_OK;
+
+    if (atomic_compare_exchange_strong(&request->err, &none, (uint32_t)err)) {
+        /* Read only by the last part done, which comes after this one's own parts_left decrement.
+         */
+        request->err_segment = segment;
+        request->err_value = value;
+    }
+}
+
+void request_answer(struct session *session, uint32_t number, const struct refusal *refusal,
+                    uint64_t hit_rows)
+{
+    struct shm_completion *const completion = &session->completions[number % session->slot_count];
+
+    completion->err = (uint32_t)refusal->err;
+    completion->segment = refusal->segment;
+    completion->value = refusal->value;
+    completion->limit = refusal->limit;
+    completion->hit_rows = hit_rows;
+    atomic_store_explicit(&session->slot_busy[number % session->slot_count], 0,
+                          memory_order_relaxed);
+    shm_publish_completion(completion, number + 1);
+    session_wake_client(session, completion);
+}
+
+bool request_part_done(struct part *part)
+{
+    struct request *const request = part->request;
+
+    atomic_fetch_add_explicit(&request->hit_rows, part->hit_rows, memory_order_relaxed);
+    if (atomic_fetch_sub_explicit(&request->parts_left, 1, memory_order_acq_rel) != 1)
+        return false;
+    leave_tables(request);
+    request_answer(request->session, request->number,
+                   &(struct refusal){ .err = (enum embtier_err)atomic_load(&request->err),
+                                      .segment = request->err_segment,
+                                      .value = request->err_value },
+                   atomic_load_explicit(&request->hit_rows, memory_order_relaxed));
+    return true;
+}
+
+uint32_t part_segment_of(const struct part *part, uint32_t index)
+{
+    uint32_t low = 0;
+    uint32_t high = part->request->segment_count;
+
+    /* The last segment that starts at or before @index; empty ones before it start there too. */
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+
+        if (part->starts[middle] <= index)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}

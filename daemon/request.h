@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* request.h: a request under way: what the client asked for, copied and checked, and split by lane.
+ *
+ * The home lane takes a request out of shared memory with request_take(): it copies the submission,
+ * the segments and every id once, checks the copies, hashes the ids, and sorts them by lane.
+ * Nothing is done before all of it has been found good, so a refused request changed nothing. Each
+ * lane with ids in it then gets a part; the last part done completes the request, on whatever lane
+ * that is. All of a request lies in one block of request memory, which the home lane frees.
+ *
+ *   struct request | segments[] | parts[] (one per lane) | starts[] (lane by segment) | refs[] */
+#ifndef EMBTIER_DAEMON_REQUEST_H
+#define EMBTIER_DAEMON_REQUEST_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/row_hash.h"
+#include "daemon/inbox.h"
+#include "proto/shm_layout.h"
+#include "tiers/row_cache.h"
+
+struct request;
+struct request_memory;
+struct session;
+struct table;
+struct tables;
+
+struct request_segment {
+    struct table *table;
+    uint8_t *rows; /* in the client's arena; its bytes are the client's, never looked at as anything
+                      but rows */
+    uint64_t ids_offset;
+    uint32_t id_count;
+};
+
+/* One lane's share. Owned by that lane from MESSAGE_PART until it is done. */
+struct part {
+    struct message message;
+    struct part *next; /* in the session's queue on this lane */
+    struct request *request;
+    struct row_ref *refs;   /* sorted by segment, in the request's order within each */
+    const uint32_t *starts; /* segment s has refs[starts[s]] … refs[starts[s + 1] - 1] */
+    uint32_t segment;       /* cursor: refs before `next_ref` have been looked up */
+    uint32_t next_ref;
+    uint32_t waiting; /* refs that wait for SSD */
+    uint32_t
+        retry_first; /* refs that found no room to wait in, chained by link: index + 1, 0 is none */
+    uint32_t retry_last;
+    uint32_t hit_rows;
+};
+
+struct request {
+    struct message message; /* MESSAGE_REQUEST_DONE */
+    struct session *session;
+    uint32_t number;
+    enum shm_op op;
+    uint32_t segment_count;
+    uint32_t lane_count;
+    _Atomic uint32_t parts_left;
+    _Atomic uint64_t hit_rows;
+    _Atomic uint32_t err; /* the first that happened wins */
+    uint32_t err_segment;
+    uint64_t err_value;
+    struct request_segment *segments;
+    struct part *parts; /* lane_count; those without refs are not sent */
+};
+
+/* Why a request was refused, for the completion. */
+struct refusal {
+    enum embtier_err err;
+    uint32_t segment; /* or UINT32_MAX */
+    uint64_t value;
+    uint64_t limit;
+};
+
+/* What splitting needs, and does not change. One per lane. */
+struct request_rules {
+    const struct row_hasher *hasher;
+    struct tables *tables;
+    struct request_memory *memory;
+    const uint16_t *shard_lanes; /* lane of each shard */
+    uint32_t shard_count;
+    uint32_t lane_count;
+    uint32_t max_batch_rows;
+    struct shm_segment *scratch; /* SHM_SEGMENTS_MAX */
+};
+
+/* Takes request @number of @session. AGAIN: no memory now, nothing has changed, try later. Any
+ * other error: the request is refused, *@ret_refusal says why. */
+MUST_CHECK enum embtier_err request_take(const struct request_rules *rules, struct session *session,
+                                         uint32_t number, struct request **ret_request,
+                                         struct refusal *ret_refusal);
+void request_free(const struct request_rules *rules, struct request *request);
+
+/* Any lane. */
+void request_fail(struct request *request, enum embtier_err err, uint32_t segment, uint64_t value);
+/* A part is done. True for the last one: the client has been told, and the request is to go back to
+ * its home lane. */
+bool request_part_done(struct part *part);
+/* Answers a request that never became one, or has no ids. */
+void request_answer(struct session *session, uint32_t number, const struct refusal *refusal,
+                    uint64_t hit_rows);
+
+/* The segment of part->refs[@index]. */
+uint32_t part_segment_of(const struct part *part, uint32_t index);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/control.h"
+#include "daemon/lane.h"
+#include "daemon/notify.h"
+#include "daemon/request_memory.h"
+#include "daemon/tables.h"
+#include "store/store.h"
+#include "tiers/arena.h"
+
+#define PROGRESS_INTERVAL_NS (UINT64_C(1000) * 1000 * 1000)
+
+struct server {
+    struct server_parts parts;
+    struct control *control;
+    uint16_t *shard_lanes;
+    int signal_fd;
+};
+
+/* ---- Making ---- */
+
+static enum embtier_err open_store(struct server *server, struct err_msg *msg)
+{
+    const struct config *const config = server->parts.config;
+    struct store_stats stats;
+
+    TRY(store_open(&(struct store_opts){ .config = config }, &server->parts.store, msg));
+    store_stats(server->parts.store, &stats);
+    if (!stats.direct_io && config->rocksdb.direct_io == DIRECT_IO_AUTO)
+        log_warn(
+            "the file system has no direct I/O, SSD is read and written through the page cache",
+            "directories=%u", config->data.directory_count);
+    log_info("store open", "directories=%u shards=%u stored_bytes=%" PRIu64 " direct_io=%s",
+             config->data.directory_count, store_shard_count(server->parts.store),
+             stats.stored_bytes, stats.direct_io ? "yes" : "no");
+    return EMBTIER_OK;
+}
+
+static enum embtier_err make_arenas(struct server *server, struct err_msg *msg)
+{
+    const struct config *const config = server->parts.config;
+
+    for (uint32_t t = 0; t < config->cache.tier_count; t++) {
+        const struct tier_spec *const tier = &config->cache.tiers[t];
+
+        TRY(arena_new(tier, tier->bytes, &server->parts.arenas[t], msg));
+        log_info("tier reserved", "tier=%s bytes=%" PRIu64, tier->name,
+                 arena_bytes(server->parts.arenas[t]));
+    }
+    return EMBTIER_OK;
+}
+
+/* Polling pays where each lane has a core of its own and one is left for the client. */
+static uint64_t spin_ns(uint32_t lane_count)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (2L * lane_count <= cores)
+        return 50000;
+    return lane_count < (uint32_t)cores ? 10000 : 0;
+}
+
+static enum embtier_err make_lane(struct server *server, uint32_t index, struct err_msg *msg)
+{
+    const struct config *const config = server->parts.config;
+    struct lane_opts opts = {
+        .index = index,
+        .lane_count = server->parts.lane_count,
+        .lanes = server->parts.lanes,
+        .store = server->parts.store,
+        .tables = server->parts.tables,
+        .memory = server->parts.memory,
+        .shard_lanes = server->shard_lanes,
+        .arenas = server->parts.arenas,
+        .arena_count = config->cache.tier_count,
+        .reader_count = config->lanes.readers_per_lane,
+        .write_queue_bytes = config->lanes.write_queue_bytes / server->parts.lane_count,
+        .max_batch_rows = config->socket.max_batch_rows,
+        .spin_ns = spin_ns(server->parts.lane_count),
+        .clock = &clock_monotonic,
+    };
+
+    for (uint32_t t = 0; t < config->cache.tier_count; t++) {
+        const uint64_t slabs = arena_bytes(server->parts.arenas[t]) / ARENA_SLAB_BYTES;
+
+        opts.arena_slab_count[t] = (uint32_t)(slabs / server->parts.lane_count);
+        opts.arena_first_slab[t] = opts.arena_slab_count[t] * index;
+    }
+    return lane_new(&opts, &server->parts.lanes[index], msg);
+}
+
+static enum embtier_err make_lanes(struct server *server, struct err_msg *msg)
+{
+    struct server_parts *const parts = &server->parts;
+    const uint32_t shards = store_shard_count(parts->store);
+
+    server->shard_lanes = calloc(shards, sizeof(*server->shard_lanes));
+    parts->lanes = calloc(parts->config->lanes.count, sizeof(struct lane *));
+    if (!server->shard_lanes || !parts->lanes)
+        return err_set(msg, EMBTIER_NO_MEMORY, "lanes: out of memory");
+    parts->lane_count = parts->config->lanes.count;
+    for (uint32_t s = 0; s < shards; s++)
+        server->shard_lanes[s] = (uint16_t)(s % parts->lane_count);
+    for (uint32_t i = 0; i < parts->lane_count; i++)
+        TRY(make_lane(server, i, msg));
+    for (uint32_t i = 0; i < parts->lane_count; i++)
+        TRY(lane_start(parts->lanes[i], msg));
+    return EMBTIER_OK;
+}
+
+static enum embtier_err watch_signals(struct server *server, struct err_msg *msg)
+{
+    sigset_t signals;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    server->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (server->signal_fd < 0)
+        return err_set_errno(msg, errno, "signals");
+    return EMBTIER_OK;
+}
+
+enum embtier_err server_new(const struct config *config, struct server **ret_server,
+                            struct err_msg *msg)
+{
+    _cleanup_(server_freep) struct server *server = calloc(1, sizeof(*server));
+
+    if (!server)
+        return err_set(msg, EMBTIER_NO_MEMORY, "server: out of memory");
+    server->signal_fd = -1;
+    server->parts.config = config;
+    server->parts.started_ns = clock_now_ns(&clock_monotonic);
+    TRY(watch_signals(server, msg));
+    TRY(open_store(server, msg));
+    TRY(request_memory_new(config->lanes.request_bytes, &server->parts.memory, msg));
+    TRY(make_arenas(server, msg));
+    TRY(tables_new(server->parts.store, &server->parts.tables, msg));
+    TRY(make_lanes(server, msg));
+    TRY(tables_load(server->parts.tables, server->parts.lanes, server->parts.lane_count, msg));
+    TRY(control_new(&server->parts, &server->control, msg));
+    *ret_server = TAKE(server);
+    return EMBTIER_OK;
+}
+
+/* ---- Serving ---- */
+
+enum embtier_err server_run(struct server *server, struct err_msg *msg)
+{
+    log_info("ready", "socket=%s lanes=%u tables=%u start_ms=%" PRIu64,
+             LOG_QUOTED(server->parts.config->socket.path), server->parts.lane_count,
+             tables_count(server->parts.tables),
+             (clock_now_ns(&clock_monotonic) - server->parts.started_ns) / 1000000);
+    log_info(
+        "durability is replay for all tables: a crash or power loss may lose the updates since "
+        "the last clean stop, a clean stop loses nothing",
+        "tables=%u", tables_count(server->parts.tables));
+    notify_ready();
+    return control_run(server->control, server->signal_fd, msg);
+}
+
+/* ---- Stopping ---- */
+
+/* True if another signal has come since the last one was read. */
+static bool signalled(const struct server *server)
+{
+    struct signalfd_siginfo info;
+
+    return read(server->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info);
+}
+
+struct unwritten {
+    uint64_t rows;
+    uint32_t err;
+};
+
+static struct unwritten count_unwritten(const struct server *server)
+{
+    struct unwritten sum = { 0 };
+
+    for (uint32_t i = 0; i < server->parts.lane_count; i++) {
+        struct lane_stats stats;
+
+        lane_stats(server->parts.lanes[i], &stats);
+        for (uint32_t t = 0; t < server->parts.config->cache.tier_count; t++)
+            sum.rows += stats.cache.tiers[t].dirty_rows;
+        sum.rows += stats.write_queue.rows + stats.reading_rows;
+        if (stats.write_queue.err)
+            sum.err = stats.write_queue.err;
+    }
+    return sum;
+}
+
+static void log_progress(const struct server *server, uint64_t total, uint64_t began_ns)
+{
+    const struct unwritten left = count_unwritten(server);
+    const uint64_t done = total > left.rows ? total - left.rows : 0;
+    const uint64_t spent_ms = (clock_now_ns(&clock_monotonic) - began_ns) / 1000000;
+    char line[128];
+
+    snprintf(line, sizeof(line), "writing rows back: %" PRIu64 " of %" PRIu64, done, total);
+    notify_status(line);
+    log_info("writing rows back", "done=%" PRIu64 " left=%" PRIu64 " left_ms=%" PRIu64, done,
+             left.rows, done > 0 ? spent_ms * left.rows / done : 0);
+}
+
+/* Hands every dirty row to the writers and waits for them. The error says that rows are lost. */
+static enum embtier_err write_back(struct server *server, struct err_msg *msg)
+{
+    const uint64_t total = count_unwritten(server).rows;
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+    uint64_t logged_ns = began_ns;
+    uint64_t cursors[CONFIG_LANES_MAX] = { 0 };
+    bool done = false;
+
+    if (total > 0)
+        log_info("writing rows back", "rows=%" PRIu64, total);
+    while (!done) {
+        done = true;
+        for (uint32_t i = 0; i < server->parts.lane_count; i++)
+            done &= lane_write_back_step(server->parts.lanes[i], &cursors[i]);
+        if (done)
+            break;
+        if (clock_now_ns(&clock_monotonic) - logged_ns > PROGRESS_INTERVAL_NS) {
+            logged_ns = clock_now_ns(&clock_monotonic);
+            log_progress(server, total, began_ns);
+        }
+        if (signalled(server)) {
+            const struct unwritten left = count_unwritten(server);
+
+            return err_set(msg, left.err ? (enum embtier_err)left.err : EMBTIER_IO,
+                           "stopped by a second signal with %" PRIu64 " rows not written",
+                           left.rows);
+        }
+        nanosleep(&(struct timespec){ .tv_nsec = 200000L }, NULL);
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err server_stop(struct server *server, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    notify_stopping();
+    (void)signalled(server); /* the one that stopped us */
+    control_free(server->control);
+    server->control = NULL;
+    err = write_back(server, msg);
+    for (uint32_t i = 0; i < server->parts.lane_count; i++) {
+        lane_free(server->parts.lanes[i]);
+        server->parts.lanes[i] = NULL;
+    }
+    if (server->parts.store) {
+        struct err_msg close_msg = { { 0 } };
+        const enum embtier_err close_err = store_close(server->parts.store, &close_msg);
+
+        server->parts.store = NULL;
+        if (err == EMBTIER_OK && close_err != EMBTIER_OK)
+            err = err_set(msg, close_err, "%s", close_msg.text);
+    }
+    if (err == EMBTIER_OK)
+        log_info("stopped, all rows are on SSD", "uptime_ms=%" PRIu64,
+                 (clock_now_ns(&clock_monotonic) - server->parts.started_ns) / 1000000);
+    return err;
+}
+
+void server_free(struct server *server)
+{
+    if (!server)
+        return;
+    control_free(server->control);
+    for (uint32_t i = 0; i < server->parts.lane_count; i++)
+        lane_free(server->parts.lanes[i]);
+    free(server->parts.lanes);
+    free(server->shard_lanes);
+    tables_free(server->parts.tables);
+    for (uint32_t t = 0; t < TIERS_MAX; t++)
+        arena_free(server->parts.arenas[t]);
+    request_memory_free(server->parts.memory);
+    store_free(server->parts.store);
+    closep(&server->signal_fd);
+    free(server);
+}

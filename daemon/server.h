@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* server.h: the whole server put together, run, and taken apart.
+ *
+ * Order of making: store, request memory, arenas, lanes, tables, socket. Order of ending: the
+ * reverse, with the dirty rows written back between the last session and the lanes. */
+#ifndef EMBTIER_DAEMON_SERVER_H
+#define EMBTIER_DAEMON_SERVER_H
+
+#include <stdint.h>
+
+#include "base/config.h"
+#include "base/err.h"
+
+struct arena;
+struct lane;
+struct request_memory;
+struct server;
+struct store;
+struct tables;
+
+/* What the control thread and the metrics see of the server; borrowed for its life. */
+struct server_parts {
+    const struct config *config;
+    struct store *store;
+    struct tables *tables;
+    struct request_memory *memory;
+    struct arena *arenas[TIERS_MAX];
+    struct lane **lanes;
+    uint32_t lane_count;
+    uint64_t started_ns;
+};
+
+MUST_CHECK enum embtier_err server_new(const struct config *config, struct server **ret_server,
+                                       struct err_msg *msg);
+/* Serves until SIGTERM or SIGINT, which the caller has blocked in all threads. */
+MUST_CHECK enum embtier_err server_run(struct server *server, struct err_msg *msg);
+/* Writes dirty rows back, with progress in the log, and closes the store. A second signal gives up
+ * on a disk that takes no writes. The error says that rows were lost. */
+MUST_CHECK enum embtier_err server_stop(struct server *server, struct err_msg *msg);
+void server_free(struct server *server);
+DEFINE_CLEANUP(struct server, server_free)
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* A sealed memfd of @bytes, mapped. The pages are reserved first: a tmpfs that is full later must
+ * not kill us with SIGBUS when a client's arena is touched. */
+static enum embtier_err memfd_map(const char *name, uint64_t bytes, int seals, int *ret_fd,
+                                  void **ret_memory, struct err_msg *msg)
+{
+    _cleanup_(closep) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *memory;
+
+    if (fd < 0)
+        return err_set_errno(msg, errno, "memfd_create");
+    if (ftruncate(fd, (off_t)bytes) != 0 || fallocate(fd, 0, 0, (off_t)bytes) != 0)
+        return err_set_errno(msg, errno, "cannot reserve %" PRIu64 " bytes of shared memory",
+                             bytes);
+    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        return err_set_errno(msg, errno, "cannot map %" PRIu64 " bytes of shared memory", bytes);
+    if (fcntl(fd, F_ADD_SEALS, seals) != 0) {
+        const int errnum = errno;
+
+        munmap(memory, bytes);
+        return err_set_errno(msg, errnum, "cannot seal shared memory");
+    }
+    *ret_fd = fd;
+    fd = -1;
+    *ret_memory = memory;
+    return EMBTIER_OK;
+}
+
+enum embtier_err session_new(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,
+                             uint32_t max_batch_rows, uint32_t lane_count,
+                             struct session **ret_session, struct err_msg *msg)
+{
+    _cleanup_(session_freep) struct session *session =
+        calloc(1, sizeof(*session) + lane_count * sizeof(session->lanes[0]));
+    void *memory;
+
+    if (!session)
+        return err_set(msg, EMBTIER_NO_MEMORY, "session: out of memory");
+    session->control_fd = session->arena_fd = session->doorbell_fd = -1;
+    session->id = id;
+    session->slot_count = slot_count;
+    session->lane_count = lane_count;
+    session->home = (uint32_t)(id % lane_count);
+    session->attach_message.kind = MESSAGE_ATTACH;
+    session->detach_message.kind = MESSAGE_DETACH;
+    session->gone_message.kind = MESSAGE_SESSION_GONE;
+    session->broken_message.kind = MESSAGE_SESSION_BROKEN;
+
+    session->control_bytes = align_up(shm_control_bytes(slot_count), 4096);
+    TRY(memfd_map("embtier-control", session->control_bytes,
+                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL,
+                  &session->control_fd, &memory, msg));
+    session->control = memory;
+    session->completions = shm_completions(session->control);
+    session->arena_bytes = align_up(arena_bytes, 4096);
+    TRY(memfd_map("embtier-arena", session->arena_bytes, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+                  &session->arena_fd, &memory, msg));
+    session->arena = memory;
+    session->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (session->doorbell_fd < 0)
+        return err_set_errno(msg, errno, "eventfd");
+
+    session->control->magic = SHM_MAGIC;
+    session->control->layout_version = SHM_LAYOUT_VERSION;
+    session->control->slot_count = slot_count;
+    session->control->arena_bytes = session->arena_bytes;
+    session->control->max_batch_rows = max_batch_rows;
+    shm_lane_sleeps(session->control, 1);
+    *ret_session = TAKE(session);
+    return EMBTIER_OK;
+}
+
+void session_free(struct session *session)
+{
+    if (!session)
+        return;
+    if (session->control)
+        munmap(session->control, session->control_bytes);
+    if (session->arena)
+        munmap(session->arena, session->arena_bytes);
+    closep(&session->control_fd);
+    closep(&session->arena_fd);
+    closep(&session->doorbell_fd);
+    free(session);
+}
+
+void session_wake_client(struct session *session, struct shm_completion *completion)
+{
+    if (shm_client_is_waiting(session->arena))
+        syscall(SYS_futex, &completion->sequence, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void session_close_notice(struct session *session, enum embtier_err why)
+{
+    atomic_store(&session->control->closed, (uint32_t)why);
+    for (uint32_t i = 0; i < session->slot_count; i++)
+        syscall(SYS_futex, &session->completions[i].sequence, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}

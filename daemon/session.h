@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* session.h: one connected client's shared memory and what the lanes know of it.
+ *
+ * The control thread makes a session and gives it to its home lane (MESSAGE_ATTACH), which polls it
+ * for requests; every lane keeps a queue of the session's parts so that they run in order. When the
+ * client is gone the control thread asks the home lane to let go (MESSAGE_DETACH); that answers
+ * (MESSAGE_SESSION_GONE) when no request is under way, and only then are the mappings removed. */
+#ifndef EMBTIER_DAEMON_SESSION_H
+#define EMBTIER_DAEMON_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/config.h"
+#include "base/err.h"
+#include "daemon/inbox.h"
+#include "proto/shm_layout.h"
+
+struct lane;
+struct part;
+
+enum session_lane_state { SESSION_LANE_IDLE, SESSION_LANE_RUNNABLE, SESSION_LANE_BLOCKED };
+
+/* One lane's side of a session: its parts, oldest first. Owned by that lane. */
+struct session_lane {
+    struct part *first;
+    struct part *last;
+    struct session_lane *next; /* in the lane's run queue or blocked list */
+    enum session_lane_state state;
+};
+
+struct session {
+    struct message attach_message;
+    struct message detach_message;
+
+    /* Constant. */
+    uint64_t id;
+    struct shm_control *control;
+    struct shm_completion *completions;
+    struct shm_arena_head *arena;
+    uint64_t arena_bytes;
+    uint64_t control_bytes;
+    uint32_t slot_count;
+    uint32_t home; /* lane */
+    int control_fd;
+    int arena_fd;
+    int doorbell_fd;
+    uint32_t lane_count;
+
+    /* Home lane. */
+    struct session *next_polled;
+    uint32_t consumed; /* requests taken */
+    uint32_t in_flight;
+    uint64_t last_seen_ns; /* a request */
+    bool polled;           /* in the lane's list; else the client rings the doorbell */
+    bool detaching;
+    bool broken; /* spoke nonsense: nothing more is taken from it */
+
+    /* Any lane: set while the slot's request is under way. */
+    _Atomic uint8_t slot_busy[SHM_SLOTS_MAX];
+
+    /* To the control thread, sent by the home lane through these when it has let go, and when the
+     * client breaks the protocol; @why is a constant. */
+    struct message gone_message;
+    struct message broken_message;
+    const char *broken_why;
+    void (*send)(void *owner, struct message *message);
+    void *owner;
+
+    struct session_lane lanes[]; /* lane_count */
+};
+
+/* Makes and maps the shared memory: control sealed against writing by others, arena against
+ * resizing. NO_MEMORY, or the system's error. */
+MUST_CHECK enum embtier_err session_new(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,
+                                        uint32_t max_batch_rows, uint32_t lane_count,
+                                        struct session **ret_session, struct err_msg *msg);
+void session_free(struct session *session);
+DEFINE_CLEANUP(struct session, session_free)
+
+/* Tells the client why there will be no more answers, and wakes whoever waits. Any thread. */
+void session_close_notice(struct session *session, enum embtier_err why);
+
+/* Wakes a client that sleeps on @completion. */
+void session_wake_client(struct session *session, struct shm_completion *completion);
+
+#endif

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making a table: catalog first (CREATING), then the lanes' caches, then eager rows, then catalog
+ * and state LIVE. Dropping one: state and catalog DROPPING, wait for the requests under way, purge
+ * the lanes, drop the rows, catalog. A crash in the middle of either leaves CREATING or DROPPING in
+ * the catalog, and the next start drops the table. */
+#include "daemon/tables.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "base/row_hash.h"
+#include "daemon/lane.h"
+#include "daemon/table.h"
+#include "kernels/init_rows.h"
+#include "store/catalog.h"
+#include "store/store.h"
+
+#define CHUNK_TABLES 256
+#define CHUNKS_MAX   256
+#define TABLES_LIMIT (ROW_CACHE_TABLES_MAX - 1)
+
+/* Eager rows are made and written this many at a time per shard. */
+#define EAGER_ROWS  8192
+#define EAGER_BYTES (UINT64_C(16) << 20)
+
+struct tables {
+    struct store *store;
+    struct lane *const *lanes;
+    uint32_t lane_count;
+
+    pthread_mutex_t lock; /* catalog, and which structs are in use */
+    struct catalog *catalog;
+    _Atomic bool stopping;
+    _Atomic uint64_t initialised_in_dropped; /* rows, so that the sum over tables never falls */
+
+    /* Made on demand, never freed before the end: see table.h. */
+    _Atomic(struct table *) chunks[CHUNKS_MAX];
+};
+
+const char *table_state_word(uint32_t state)
+{
+    static const char *const words[] = { "free", "creating", "live", "dropping" };
+
+    return state < ARRAY_LEN(words) ? words[state] : "unknown";
+}
+
+enum embtier_err tables_new(struct store *store, struct tables **ret_tables, struct err_msg *msg)
+{
+    _cleanup_(tables_freep) struct tables *tables = calloc(1, sizeof(*tables));
+
+    if (!tables)
+        return err_set(msg, EMBTIER_NO_MEMORY, "tables: out of memory");
+    pthread_mutex_init(&tables->lock, NULL);
+    tables->store = store;
+    TRY(catalog_open(store_first_directory(store), &tables->catalog, msg));
+    *ret_tables = TAKE(tables);
+    return EMBTIER_OK;
+}
+
+void tables_free(struct tables *tables)
+{
+    if (!tables)
+        return;
+    for (uint32_t i = 0; i < CHUNKS_MAX; i++)
+        free(atomic_load(&tables->chunks[i]));
+    catalog_free(tables->catalog);
+    pthread_mutex_destroy(&tables->lock);
+    free(tables);
+}
+
+struct table *tables_at(struct tables *tables, uint16_t index)
+{
+    return &atomic_load_explicit(&tables->chunks[index / CHUNK_TABLES],
+                                 memory_order_acquire)[index % CHUNK_TABLES];
+}
+
+struct table *tables_enter(struct tables *tables, uint64_t handle, uint32_t *ret_state)
+{
+    const uint32_t index = (uint32_t)handle;
+    struct table *chunk;
+
+    *ret_state = TABLE_FREE;
+    if (index >= TABLES_LIMIT)
+        return NULL;
+    chunk = atomic_load_explicit(&tables->chunks[index / CHUNK_TABLES], memory_order_acquire);
+    if (!chunk || !table_enter(&chunk[index % CHUNK_TABLES], (uint32_t)(handle >> 32), ret_state))
+        return NULL;
+    return &chunk[index % CHUNK_TABLES];
+}
+
+/* ---- Table structs ---- */
+
+/* Locked. An unused struct, or NULL. */
+static struct table *take_struct(struct tables *tables)
+{
+    for (uint32_t index = 0; index < TABLES_LIMIT; index++) {
+        struct table *chunk = atomic_load(&tables->chunks[index / CHUNK_TABLES]);
+        struct table *table;
+
+        if (!chunk) {
+            chunk = calloc(CHUNK_TABLES, sizeof(*chunk));
+            if (!chunk)
+                return NULL;
+            atomic_store_explicit(&tables->chunks[index / CHUNK_TABLES], chunk,
+                                  memory_order_release);
+        }
+        table = &chunk[index % CHUNK_TABLES];
+        if (atomic_load(&table->state) == TABLE_FREE) {
+            table->index = (uint16_t)index;
+            return table;
+        }
+    }
+    return NULL;
+}
+
+static void fill_struct(struct table *table, uint32_t table_id, const struct table_spec *spec)
+{
+    table->spec = *spec;
+    table->weight_bytes = table_spec_weight_bytes(spec);
+    table->state_bytes = table_spec_state_bytes(spec);
+    table->row_bytes = table->weight_bytes + table->state_bytes;
+    atomic_store(&table->rows_initialised, 0);
+    atomic_store(&table->table_id, table_id);
+    atomic_store(&table->state, TABLE_CREATING);
+}
+
+/* Locked. */
+static struct table *find_struct(struct tables *tables, uint32_t table_id)
+{
+    for (uint32_t index = 0; index < TABLES_LIMIT; index++) {
+        struct table *chunk = atomic_load(&tables->chunks[index / CHUNK_TABLES]);
+        struct table *table;
+
+        if (!chunk)
+            return NULL;
+        table = &chunk[index % CHUNK_TABLES];
+        if (atomic_load(&table->state) != TABLE_FREE && atomic_load(&table->table_id) == table_id)
+            return table;
+    }
+    return NULL;
+}
+
+static struct table_info info_of(struct table *table)
+{
+    return (struct table_info){
+        .handle = table_handle(table),
+        .table_id = atomic_load(&table->table_id),
+        .state = atomic_load(&table->state),
+        .spec = table->spec,
+        .rows_initialised = atomic_load_explicit(&table->rows_initialised, memory_order_relaxed),
+    };
+}
+
+/* ---- Dropping ---- */
+
+struct shard_progress {
+    const struct progress_sink *sink;
+};
+
+static void report_shards(void *context, uint32_t done, uint32_t total)
+{
+    const struct shard_progress *const progress = context;
+
+    if (progress->sink)
+        progress->sink->report(progress->sink->context, done, total, "shards");
+}
+
+/* The table takes no new requests any more. Not locked: this takes as long as it takes. */
+static enum embtier_err drop_rows(struct tables *tables, struct table *table, uint32_t table_id,
+                                  const struct progress_sink *sink, struct err_msg *msg)
+{
+    struct shard_progress progress = { .sink = sink };
+
+    if (table) {
+        while (atomic_load_explicit(&table->users, memory_order_acquire) > 0)
+            nanosleep(&(struct timespec){ .tv_nsec = 1000000L }, NULL);
+        for (uint32_t i = 0; i < tables->lane_count; i++)
+            lane_purge_table(tables->lanes[i], table);
+        /* Nobody, on no lane, knows the number any more. */
+        atomic_fetch_add(&tables->initialised_in_dropped, atomic_load(&table->rows_initialised));
+        atomic_store(&table->state, TABLE_FREE);
+    }
+    return store_drop_table(tables->store, table_id, report_shards, &progress, msg);
+}
+
+static enum embtier_err drop_finish(struct tables *tables, uint32_t table_id, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    pthread_mutex_lock(&tables->lock);
+    err = catalog_remove(tables->catalog, table_id, msg);
+    pthread_mutex_unlock(&tables->lock);
+    return err;
+}
+
+/* Locked part of a drop: from here on the name is free and the table takes no requests. */
+static enum embtier_err drop_begin(struct tables *tables, const char *name,
+                                   struct table **ret_table, struct err_msg *msg)
+{
+    const struct catalog_table *const entry = catalog_find(tables->catalog, name);
+    struct table *table;
+    uint32_t table_id;
+
+    if (!entry)
+        return err_set(msg, EMBTIER_NO_TABLE, "there is no table '%s'", name);
+    if (entry->state == CATALOG_CREATING)
+        return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created", name);
+    table_id = entry->table_id;
+    table = find_struct(tables, table_id);
+    if (!table)
+        return err_set(msg, EMBTIER_INTERNAL, "table '%s' is in the catalog but not loaded", name);
+    TRY(catalog_set_state(tables->catalog, table_id, CATALOG_DROPPING, msg));
+    atomic_store(&table->state, TABLE_DROPPING);
+    *ret_table = table;
+    return EMBTIER_OK;
+}
+
+enum embtier_err tables_drop(struct tables *tables, const char *name,
+                             const struct progress_sink *progress, struct table_info *ret_info,
+                             struct err_msg *msg)
+{
+    struct table *table = NULL;
+    struct table_info info;
+    enum embtier_err err;
+
+    pthread_mutex_lock(&tables->lock);
+    err = drop_begin(tables, name, &table, msg);
+    if (err == EMBTIER_OK)
+        info = info_of(table);
+    pthread_mutex_unlock(&tables->lock);
+    TRY(err);
+    TRY(drop_rows(tables, table, info.table_id, progress, msg));
+    TRY(drop_finish(tables, info.table_id, msg));
+    log_info("table dropped", "table=%s id=%" PRIu32, info.spec.name, info.table_id);
+    *ret_info = info;
+    return EMBTIER_OK;
+}
+
+/* ---- Creating ---- */
+
+static enum embtier_err add_to_lanes(struct tables *tables, struct table *table,
+                                     struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < tables->lane_count; i++) {
+        const enum embtier_err err = lane_add_table(tables->lanes[i], table);
+
+        if (err != EMBTIER_OK)
+            return err_set(msg, err, "table '%s': rows of %u bytes do not fit into the cache: %s",
+                           table->spec.name, table->row_bytes, err_text(err));
+    }
+    return EMBTIER_OK;
+}
+
+/* Rows are dealt out by shard and written when a shard's share is full. */
+struct eager {
+    struct tables *tables;
+    const struct table *table;
+    uint32_t batch_rows; /* per shard */
+    uint32_t *counts;    /* per shard */
+    struct store_row *rows;
+    uint8_t *bytes;
+};
+
+static void eager_done(struct eager *eager)
+{
+    free(eager->counts);
+    free(eager->rows);
+    free(eager->bytes);
+}
+
+static enum embtier_err eager_init(struct eager *eager, struct err_msg *msg)
+{
+    const uint32_t shards = store_shard_count(eager->tables->store);
+    const uint64_t row_bytes = eager->table->row_bytes;
+
+    const uint64_t rows = MIN((uint64_t)EAGER_ROWS, EAGER_BYTES / row_bytes);
+
+    eager->batch_rows = (uint32_t)MAX(rows / shards, UINT64_C(1));
+    eager->counts = calloc(shards, sizeof(*eager->counts));
+    eager->rows = calloc((uint64_t)shards * eager->batch_rows, sizeof(*eager->rows));
+    eager->bytes = malloc((uint64_t)shards * eager->batch_rows * row_bytes);
+    if (!eager->counts || !eager->rows || !eager->bytes)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    return EMBTIER_OK;
+}
+
+static enum embtier_err eager_flush(struct eager *eager, uint32_t shard, struct err_msg *msg)
+{
+    struct store_row *const rows = eager->rows + (uint64_t)shard * eager->batch_rows;
+    const uint32_t count = eager->counts[shard];
+    uint64_t *ids;
+    void **pointers;
+    enum embtier_err err;
+
+    if (count == 0)
+        return EMBTIER_OK;
+    ids = malloc(count * sizeof(*ids));
+    pointers = malloc(count * sizeof(*pointers));
+    if (ids && pointers) {
+        for (uint32_t i = 0; i < count; i++) {
+            ids[i] = rows[i].id;
+            pointers[i] = rows[i].bytes;
+        }
+        init_rows(&eager->table->spec, ids, count, pointers);
+        err = EMBTIER_OK;
+    } else {
+        err = err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    }
+    free(ids);
+    free(pointers);
+    TRY(err);
+    while ((err = store_write(eager->tables->store, shard, rows, count, msg)) == EMBTIER_BUSY) {
+        if (atomic_load(&eager->tables->stopping))
+            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000L }, NULL);
+    }
+    eager->counts[shard] = 0;
+    return err;
+}
+
+static enum embtier_err eager_run(struct eager *eager, const struct progress_sink *progress,
+                                  struct err_msg *msg)
+{
+    const struct table *const table = eager->table;
+    struct store *const store = eager->tables->store;
+    const uint32_t shards = store_shard_count(store);
+    const uint32_t table_id = atomic_load(&table->table_id);
+
+    for (uint64_t id = 0; id < table->spec.rows; id++) {
+        const uint32_t shard = row_hash_shard(row_hash(store_hasher(store), table_id, id), shards);
+        const uint64_t at = (uint64_t)shard * eager->batch_rows + eager->counts[shard];
+
+        eager->rows[at] = (struct store_row){
+            .table_id = table_id,
+            .weight_bytes = table->weight_bytes,
+            .state_bytes = table->state_bytes,
+            .id = id,
+            .bytes = eager->bytes + at * table->row_bytes,
+        };
+        if (++eager->counts[shard] == eager->batch_rows)
+            TRY(eager_flush(eager, shard, msg));
+        if (id % EAGER_ROWS == 0) {
+            if (atomic_load(&eager->tables->stopping))
+                return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+            if (progress)
+                progress->report(progress->context, id, table->spec.rows, "rows");
+        }
+    }
+    for (uint32_t shard = 0; shard < shards; shard++) {
+        TRY(eager_flush(eager, shard, msg));
+        TRY(store_flush(store, shard, msg));
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err write_eager_rows(struct tables *tables, const struct table *table,
+                                         const struct progress_sink *progress, struct err_msg *msg)
+{
+    struct eager eager = { .tables = tables, .table = table };
+    enum embtier_err err = eager_init(&eager, msg);
+
+    if (err == EMBTIER_OK)
+        err = eager_run(&eager, progress, msg);
+    eager_done(&eager);
+    return err;
+}
+
+static bool same_spec(const struct table_spec *a, const struct table_spec *b)
+{
+    return a->rows == b->rows && a->dim == b->dim && a->dtype == b->dtype &&
+           a->optimizer == b->optimizer && a->init == b->init &&
+           a->init_params[0] == b->init_params[0] && a->init_params[1] == b->init_params[1] &&
+           a->seed == b->seed && a->eager == b->eager;
+}
+
+/* Locked. Finds an equal table (*@ret_found), or makes catalog entry and struct in state CREATING.
+ */
+static enum embtier_err create_begin(struct tables *tables, const struct table_spec *spec,
+                                     bool if_not_exists, bool *ret_found, struct table **ret_table,
+                                     struct err_msg *msg)
+{
+    const struct catalog_table *const entry = catalog_find(tables->catalog, spec->name);
+    struct table *table;
+    uint32_t table_id;
+
+    if (entry && if_not_exists) {
+        if (!same_spec(&entry->spec, spec))
+            return err_set(msg, EMBTIER_MISMATCH,
+                           "table '%s' exists and is another: dim %u, %s, %" PRIu64
+                           " rows, optimizer %s, init %s, seed %" PRIu64,
+                           spec->name, entry->spec.dim, dtype_word(entry->spec.dtype),
+                           entry->spec.rows, optimizer_word(entry->spec.optimizer),
+                           init_word(entry->spec.init), entry->spec.seed);
+        *ret_table = find_struct(tables, entry->table_id);
+        if (!*ret_table || atomic_load(&(*ret_table)->state) != TABLE_LIVE)
+            return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created", spec->name);
+        *ret_found = true;
+        return EMBTIER_OK;
+    }
+    if (entry)
+        return err_set(msg, EMBTIER_EXISTS, "there is a table '%s' already", spec->name);
+    table = take_struct(tables);
+    if (!table)
+        return err_set(msg, EMBTIER_TOO_LARGE, "no more than %u tables", TABLES_LIMIT);
+    TRY(catalog_add(tables->catalog, spec, CATALOG_CREATING, &table_id, msg));
+    fill_struct(table, table_id, spec);
+    *ret_found = false;
+    *ret_table = table;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err create_finish(struct tables *tables, struct table *table,
+                                      struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    pthread_mutex_lock(&tables->lock);
+    err = catalog_set_state(tables->catalog, atomic_load(&table->table_id), CATALOG_LIVE, msg);
+    if (err == EMBTIER_OK)
+        atomic_store(&table->state, TABLE_LIVE);
+    pthread_mutex_unlock(&tables->lock);
+    return err;
+}
+
+/* Takes back what a failed creation has made; if that fails too, the next start does it. */
+static void create_undo(struct tables *tables, struct table *table)
+{
+    const uint32_t table_id = atomic_load(&table->table_id);
+    struct err_msg msg = { { 0 } };
+
+    atomic_store(&table->state, TABLE_DROPPING);
+    if (atomic_load(&tables->stopping))
+        return;
+    if (drop_rows(tables, table, table_id, NULL, &msg) != EMBTIER_OK ||
+        drop_finish(tables, table_id, &msg) != EMBTIER_OK)
+        log_error("a table half made stays until the next start", "id=%" PRIu32 " why=%s", table_id,
+                  LOG_QUOTED(msg.text));
+}
+
+enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
+                               bool if_not_exists, const struct progress_sink *progress,
+                               struct table_info *ret_info, struct err_msg *msg)
+{
+    struct table_spec full = *spec;
+    struct table *table = NULL;
+    bool found = false;
+    enum embtier_err err;
+
+    TRY(table_spec_check(spec, msg));
+    full.init_version = INIT_ROWS_VERSION;
+    pthread_mutex_lock(&tables->lock);
+    err = create_begin(tables, &full, if_not_exists, &found, &table, msg);
+    pthread_mutex_unlock(&tables->lock);
+    TRY(err);
+    if (!found) {
+        err = add_to_lanes(tables, table, msg);
+        if (err == EMBTIER_OK && spec->eager)
+            err = write_eager_rows(tables, table, progress, msg);
+        if (err == EMBTIER_OK)
+            err = create_finish(tables, table, msg);
+        if (err != EMBTIER_OK) {
+            create_undo(tables, table);
+            return err;
+        }
+        log_info("table created",
+                 "table=%s id=%" PRIu32 " rows=%" PRIu64 " dim=%u dtype=%s optimizer=%s init=%s "
+                 "durability=replay after_crash=\"updates since the last clean stop may be lost\"",
+                 spec->name, atomic_load(&table->table_id), spec->rows, spec->dim,
+                 dtype_word(spec->dtype), optimizer_word(spec->optimizer), init_word(spec->init));
+    }
+    *ret_info = info_of(table);
+    return EMBTIER_OK;
+}
+
+/* ---- Finding ---- */
+
+enum embtier_err tables_find(struct tables *tables, const char *name, struct table_info *ret_info,
+                             struct err_msg *msg)
+{
+    const struct catalog_table *entry;
+    struct table *table = NULL;
+
+    pthread_mutex_lock(&tables->lock);
+    entry = catalog_find(tables->catalog, name);
+    if (entry)
+        table = find_struct(tables, entry->table_id);
+    if (table)
+        *ret_info = info_of(table);
+    pthread_mutex_unlock(&tables->lock);
+    if (!table)
+        return err_set(msg, EMBTIER_NO_TABLE, "there is no table '%s'", name);
+    return EMBTIER_OK;
+}
+
+enum embtier_err tables_list(struct tables *tables, struct table_info **ret_infos,
+                             uint32_t *ret_count)
+{
+    struct table_info *infos;
+    uint32_t count = 0;
+
+    pthread_mutex_lock(&tables->lock);
+    infos = calloc(catalog_count(tables->catalog) + 1, sizeof(*infos));
+    for (uint32_t i = 0; infos && i < catalog_count(tables->catalog); i++) {
+        struct table *table = find_struct(tables, catalog_at(tables->catalog, i)->table_id);
+
+        if (table)
+            infos[count++] = info_of(table);
+    }
+    pthread_mutex_unlock(&tables->lock);
+    if (!infos)
+        return EMBTIER_NO_MEMORY;
+    *ret_infos = infos;
+    *ret_count = count;
+    return EMBTIER_OK;
+}
+
+uint32_t tables_count(struct tables *tables)
+{
+    uint32_t count;
+
+    pthread_mutex_lock(&tables->lock);
+    count = catalog_count(tables->catalog);
+    pthread_mutex_unlock(&tables->lock);
+    return count;
+}
+
+uint64_t tables_rows_initialised(struct tables *tables)
+{
+    uint64_t sum = atomic_load(&tables->initialised_in_dropped);
+
+    pthread_mutex_lock(&tables->lock);
+    for (uint32_t i = 0; i < CHUNKS_MAX; i++) {
+        struct table *const chunk = atomic_load(&tables->chunks[i]);
+
+        for (uint32_t j = 0; chunk && j < CHUNK_TABLES; j++)
+            if (atomic_load(&chunk[j].state) != TABLE_FREE)
+                sum += atomic_load_explicit(&chunk[j].rows_initialised, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&tables->lock);
+    return sum;
+}
+
+/* ---- Start and stop ---- */
+
+static enum embtier_err load_table(struct tables *tables, const struct catalog_table *entry,
+                                   struct err_msg *msg)
+{
+    struct table *const table = take_struct(tables);
+
+    if (!table)
+        return err_set(msg, EMBTIER_TOO_LARGE, "no more than %u tables", TABLES_LIMIT);
+    if (entry->spec.init_version < 1 || entry->spec.init_version > INIT_ROWS_VERSION)
+        return err_set(msg, EMBTIER_VERSION,
+                       "table '%s' has initial values of version %u, this server knows 1 to %u",
+                       entry->spec.name, entry->spec.init_version, INIT_ROWS_VERSION);
+    fill_struct(table, entry->table_id, &entry->spec);
+    TRY(add_to_lanes(tables, table, msg));
+    atomic_store(&table->state, TABLE_LIVE);
+    return EMBTIER_OK;
+}
+
+enum embtier_err tables_load(struct tables *tables, struct lane *const *lanes, uint32_t lane_count,
+                             struct err_msg *msg)
+{
+    uint32_t index = 0;
+
+    tables->lanes = lanes;
+    tables->lane_count = lane_count;
+    while (index < catalog_count(tables->catalog)) {
+        const struct catalog_table entry = *catalog_at(tables->catalog, index);
+
+        if (entry.state == CATALOG_LIVE) {
+            TRY(load_table(tables, &entry, msg));
+            index++;
+            continue;
+        }
+        log_warn("a table was left half made or half dropped, it is dropped now",
+                 "table=%s id=%" PRIu32, entry.spec.name, entry.table_id);
+        TRY(drop_rows(tables, NULL, entry.table_id, NULL, msg));
+        TRY(catalog_remove(tables->catalog, entry.table_id, msg));
+    }
+    return EMBTIER_OK;
+}
+
+void tables_stop(struct tables *tables)
+{
+    atomic_store(&tables->stopping, true);
+}

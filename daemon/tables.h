@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tables.h: all tables of the running server: handles for the lanes, and making, finding and
+ * dropping tables.
+ *
+ * tables_enter() is for the lanes and takes no lock. Everything else is for control threads: it
+ * blocks, takes the tables' lock (never held while rows are written or dropped), writes the
+ * catalog, and calls the lanes. */
+#ifndef EMBTIER_DAEMON_TABLES_H
+#define EMBTIER_DAEMON_TABLES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/table_spec.h"
+
+struct lane;
+struct store;
+struct table;
+struct tables;
+
+MUST_CHECK enum embtier_err tables_new(struct store *store, struct tables **ret_tables,
+                                       struct err_msg *msg);
+void tables_free(struct tables *tables);
+DEFINE_CLEANUP(struct tables, tables_free)
+
+/* After the lanes run: registers what the catalog holds; tables left half made or half dropped by a
+ * crash are dropped, with a log line each. */
+MUST_CHECK enum embtier_err tables_load(struct tables *tables, struct lane *const *lanes,
+                                        uint32_t lane_count, struct err_msg *msg);
+
+/* Any lane: the table of a handle, counted in; to be left with table_leave(). NULL: no such table,
+ * or not live:
+ * *@ret_state says which (enum table_state). */
+struct table *tables_enter(struct tables *tables, uint64_t handle, uint32_t *ret_state);
+
+/* Any lane: table number @index; the caller knows that it exists. */
+struct table *tables_at(struct tables *tables, uint16_t index);
+
+/* What a client is told of a table. */
+struct table_info {
+    uint64_t handle;
+    uint32_t table_id;
+    uint32_t state; /* enum table_state */
+    struct table_spec spec;
+    uint64_t rows_initialised;
+};
+
+/* Told of long work: @done of @total @unit. */
+struct progress_sink {
+    void (*report)(void *context, uint64_t done, uint64_t total, const char *unit);
+    void *context;
+};
+
+MUST_CHECK enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
+                                          bool if_not_exists, const struct progress_sink *progress,
+                                          struct table_info *ret_info, struct err_msg *msg);
+/* NO_TABLE. A table that is being made or dropped is found too, with its state. */
+MUST_CHECK enum embtier_err tables_find(struct tables *tables, const char *name,
+                                        struct table_info *ret_info, struct err_msg *msg);
+/* Returns when the rows are gone from cache and SSD. */
+MUST_CHECK enum embtier_err tables_drop(struct tables *tables, const char *name,
+                                        const struct progress_sink *progress,
+                                        struct table_info *ret_info, struct err_msg *msg);
+/* A malloced array in order of table id. */
+MUST_CHECK enum embtier_err tables_list(struct tables *tables, struct table_info **ret_infos,
+                                        uint32_t *ret_count);
+/* Rows made on first touch in all tables that there are or were since the start. */
+uint64_t tables_rows_initialised(struct tables *tables);
+uint32_t tables_count(struct tables *tables);
+/* Long work under way gives up as soon as it can: the daemon stops. The next start drops what it
+ * leaves half made. */
+void tables_stop(struct tables *tables);
+
+const char *table_state_word(uint32_t state);
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/write_queue.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "base/row_hash.h"
+#include "daemon/lane.h"
+#include "daemon/table.h"
+#include "store/store.h"
+
+#define ENTRY_ALIGN      16
+#define BATCH_ROWS_MAX   1024
+#define RETRY_FIRST_NS   (1000L * 1000)
+#define RETRY_LONGEST_NS (500L * 1000 * 1000)
+#define RING_SLACK       CACHE_LINE /* behind the ring: a filler's head may be longer than the filler */
+#define ROW_BYTES_TYPICAL                                                                          \
+    256 /* sizes the buckets; longer chains, not errors, when rows are smaller */
+
+/* In the ring, followed by the row. An entry never wraps: a filler (table NULL) takes the rest of
+ * the ring. */
+struct entry {
+    struct table *table;
+    uint64_t hash;
+    uint64_t id;
+    uint64_t older; /* position + 1 of the next entry of the bucket, 0: none */
+    uint64_t bytes; /* of this entry in the ring, head and padding included */
+};
+
+struct write_queue {
+    struct lane *lane;
+    struct store *store;
+    uint8_t *ring;
+    uint64_t ring_bytes; /* power of two */
+    uint64_t *buckets;   /* position + 1 of the newest entry */
+    uint64_t bucket_mask;
+
+    /* Positions count bytes since the beginning and never wrap. */
+    uint64_t head;            /* lane: the oldest entry not freed */
+    _Atomic uint64_t tail;    /* lane writes */
+    _Atomic uint64_t written; /* writer writes: all before this is in RocksDB */
+    _Atomic uint64_t rows;    /* lane writes */
+    _Atomic uint64_t rows_written;
+    _Atomic uint64_t retries;
+    _Atomic uint32_t err;
+
+    struct message message; /* MESSAGE_WRITTEN; in the lane's inbox while `told` is set */
+    _Atomic bool told;
+    _Atomic bool writer_idle;
+    _Atomic bool stopping;
+    sem_t wake;
+    pthread_t writer;
+    bool has_writer;
+};
+
+_Static_assert(sizeof(struct entry) <= RING_SLACK, "a filler's head fits behind the ring");
+
+static struct entry *entry_at(const struct write_queue *queue, uint64_t position)
+{
+    return (struct entry *)(queue->ring + (position & (queue->ring_bytes - 1)));
+}
+
+/* ---- Writer thread ---- */
+
+struct write_batch {
+    struct store_row rows[BATCH_ROWS_MAX];
+    uint32_t shards[BATCH_ROWS_MAX];
+    struct store_row sorted[BATCH_ROWS_MAX];
+    uint32_t count;
+};
+
+/* Collects entries from @position on; returns the position behind the last one. */
+static uint64_t batch_collect(struct write_queue *queue, struct write_batch *batch,
+                              uint64_t position)
+{
+    const uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_acquire);
+    const uint32_t shard_count = store_shard_count(queue->store);
+
+    batch->count = 0;
+    while (position < tail && batch->count < BATCH_ROWS_MAX) {
+        struct entry *entry = entry_at(queue, position);
+
+        if (entry->table) {
+            batch->shards[batch->count] = row_hash_shard(entry->hash, shard_count);
+            batch->rows[batch->count++] = (struct store_row){
+                .table_id = atomic_load_explicit(&entry->table->table_id, memory_order_relaxed),
+                .weight_bytes = entry->table->weight_bytes,
+                .state_bytes = entry->table->state_bytes,
+                .id = entry->id,
+                .bytes = entry + 1,
+            };
+        }
+        position += entry->bytes;
+    }
+    return position;
+}
+
+static void writer_sleep(struct write_queue *queue, long ns)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += ns;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    while (!atomic_load(&queue->stopping) && sem_timedwait(&queue->wake, &until) == 0)
+        continue; /* new rows do not make a stalled store faster */
+}
+
+/* Until the store takes them, or the daemon ends. */
+static bool write_shard(struct write_queue *queue, uint32_t shard, const struct store_row *rows,
+                        uint32_t count)
+{
+    long pause_ns = RETRY_FIRST_NS;
+    uint32_t logged = EMBTIER_OK;
+
+    for (;;) {
+        struct err_msg msg = { { 0 } };
+        enum embtier_err err = store_write(queue->store, shard, rows, count, &msg);
+
+        if (err == EMBTIER_OK) {
+            if (logged)
+                log_info("writes go on", "shard=%u", shard);
+            atomic_store_explicit(&queue->err, EMBTIER_OK, memory_order_relaxed);
+            atomic_fetch_add_explicit(&queue->rows_written, count, memory_order_relaxed);
+            return true;
+        }
+        if (err != EMBTIER_BUSY && err != logged) {
+            log_error("rows cannot be written, they are kept and tried again",
+                      "shard=%u err=%s why=%s", shard, err_name(err), LOG_QUOTED(msg.text));
+            logged = err;
+        }
+        atomic_store_explicit(&queue->err, err == EMBTIER_BUSY ? EMBTIER_OK : err,
+                              memory_order_relaxed);
+        atomic_fetch_add_explicit(&queue->retries, 1, memory_order_relaxed);
+        if (atomic_load(&queue->stopping))
+            return false;
+        writer_sleep(queue, pause_ns);
+        pause_ns = MIN(pause_ns * 2, RETRY_LONGEST_NS);
+    }
+}
+
+/* One store_write() per shard, rows of a shard in the order they were queued. */
+static bool batch_write(struct write_queue *queue, struct write_batch *batch)
+{
+    bool done[BATCH_ROWS_MAX] = { false };
+
+    for (uint32_t first = 0; first < batch->count; first++) {
+        const uint32_t shard = batch->shards[first];
+        uint32_t count = 0;
+
+        if (done[first])
+            continue;
+        for (uint32_t i = first; i < batch->count; i++) {
+            if (done[i] || batch->shards[i] != shard)
+                continue;
+            batch->sorted[count++] = batch->rows[i];
+            done[i] = true;
+        }
+        if (!write_shard(queue, shard, batch->sorted, count))
+            return false;
+    }
+    return true;
+}
+
+static void tell_lane(struct write_queue *queue)
+{
+    if (!atomic_exchange(&queue->told, true))
+        lane_send(queue->lane, &queue->message);
+}
+
+static void *writer_main(void *context)
+{
+    struct write_queue *queue = context;
+    struct write_batch *batch = calloc(1, sizeof(*batch));
+    uint64_t position = 0;
+
+    if (!batch) {
+        log_error("writer cannot start", "err=NO_MEMORY");
+        return NULL;
+    }
+    while (!atomic_load(&queue->stopping)) {
+        const uint64_t next = batch_collect(queue, batch, position);
+
+        if (next == position) {
+            atomic_store(&queue->writer_idle, true);
+            if (atomic_load(&queue->tail) == position)
+                while (sem_wait(&queue->wake) != 0 && errno == EINTR)
+                    continue;
+            atomic_store(&queue->writer_idle, false);
+            continue;
+        }
+        if (!batch_write(queue, batch))
+            break;
+        position = next;
+        atomic_store_explicit(&queue->written, position, memory_order_release);
+        tell_lane(queue);
+    }
+    free(batch);
+    return NULL;
+}
+
+/* ---- Lane ---- */
+
+static uint64_t *bucket_of(const struct write_queue *queue, uint64_t hash)
+{
+    return &queue->buckets[hash & queue->bucket_mask];
+}
+
+static void *map_touched(uint64_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static uint64_t power_of_two_up(uint64_t value)
+{
+    uint64_t power = 1;
+
+    while (power < value)
+        power <<= 1;
+    return power;
+}
+
+enum embtier_err write_queue_new(struct lane *lane, struct store *store, uint64_t ring_bytes,
+                                 struct write_queue **ret_queue, struct err_msg *msg)
+{
+    _cleanup_(write_queue_freep) struct write_queue *queue = calloc(1, sizeof(*queue));
+    int rc;
+
+    if (!queue)
+        return err_set(msg, EMBTIER_NO_MEMORY, "write queue: out of memory");
+    queue->lane = lane;
+    queue->store = store;
+    queue->message.kind = MESSAGE_WRITTEN;
+    queue->ring_bytes = power_of_two_up(ring_bytes);
+    queue->bucket_mask = power_of_two_up(queue->ring_bytes / ROW_BYTES_TYPICAL) - 1;
+    if (sem_init(&queue->wake, 0, 0) != 0)
+        return err_set_errno(msg, errno, "write queue: semaphore");
+    queue->ring = map_touched(queue->ring_bytes + RING_SLACK);
+    queue->buckets = map_touched((queue->bucket_mask + 1) * sizeof(*queue->buckets));
+    if (!queue->ring || !queue->buckets)
+        return err_set(msg, EMBTIER_NO_MEMORY, "write queue: cannot reserve %llu bytes",
+                       (unsigned long long)queue->ring_bytes);
+    rc = pthread_create(&queue->writer, NULL, writer_main, queue);
+    if (rc != 0)
+        return err_set_errno(msg, rc, "write queue: thread");
+    pthread_setname_np(queue->writer, "writer");
+    queue->has_writer = true;
+    *ret_queue = TAKE(queue);
+    return EMBTIER_OK;
+}
+
+void write_queue_free(struct write_queue *queue)
+{
+    if (!queue)
+        return;
+    if (queue->has_writer) {
+        atomic_store(&queue->stopping, true);
+        sem_post(&queue->wake);
+        pthread_join(queue->writer, NULL);
+    }
+    if (queue->ring)
+        munmap(queue->ring, queue->ring_bytes + RING_SLACK);
+    if (queue->buckets)
+        munmap(queue->buckets, (queue->bucket_mask + 1) * sizeof(*queue->buckets));
+    sem_destroy(&queue->wake);
+    free(queue);
+}
+
+/* Room for @bytes in one piece at the tail, after a filler if need be; false if there is none. */
+static bool make_room(struct write_queue *queue, uint64_t bytes, uint64_t *ret_position)
+{
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    const uint64_t to_end = queue->ring_bytes - (tail & (queue->ring_bytes - 1));
+    const uint64_t filler = to_end < bytes ? to_end : 0;
+
+    if (tail + filler + bytes - queue->head > queue->ring_bytes)
+        return false;
+    if (filler) {
+        struct entry *entry = entry_at(queue, tail); /* may reach into RING_SLACK */
+
+        entry->table = NULL;
+        entry->bytes = filler;
+        tail += filler;
+    }
+    *ret_position = tail;
+    return true;
+}
+
+bool write_queue_put(struct write_queue *queue, struct table *table, uint64_t hash, uint64_t id,
+                     const void *row)
+{
+    const uint64_t bytes = align_up(sizeof(struct entry) + table->row_bytes, ENTRY_ALIGN);
+    uint64_t *const bucket = bucket_of(queue, hash);
+    uint64_t position;
+    struct entry *entry;
+
+    if (!make_room(queue, bytes, &position))
+        return false;
+    entry = entry_at(queue, position);
+    *entry = (struct entry){
+        .table = table,
+        .hash = hash,
+        .id = id,
+        .older = *bucket,
+        .bytes = bytes,
+    };
+    memcpy(entry + 1, row, table->row_bytes);
+    *bucket = position + 1;
+    atomic_fetch_add_explicit(&queue->rows, 1, memory_order_relaxed);
+    atomic_store(&queue->tail, position + bytes); /* seq_cst: then the idle flag */
+    if (atomic_load(&queue->writer_idle) && atomic_exchange(&queue->writer_idle, false))
+        sem_post(&queue->wake);
+    return true;
+}
+
+/* Entries are never unlinked: a chain ends where it leads to a position before the head. */
+const void *write_queue_find(const struct write_queue *queue, uint16_t table, uint64_t hash,
+                             uint64_t id)
+{
+    uint64_t link = *bucket_of(queue, hash);
+
+    while (link > queue->head) {
+        const struct entry *entry = entry_at(queue, link - 1);
+
+        if (entry->hash == hash && entry->id == id && entry->table->index == table)
+            return entry + 1;
+        link = entry->older;
+    }
+    return NULL;
+}
+
+void write_queue_reap(struct write_queue *queue)
+{
+    uint64_t written;
+    uint64_t rows = 0;
+
+    atomic_store(&queue->told,
+                 false); /* before the look at `written`: a later advance sends again */
+    written = atomic_load_explicit(&queue->written, memory_order_acquire);
+    while (queue->head < written) {
+        const struct entry *entry = entry_at(queue, queue->head);
+
+        rows += entry->table != NULL;
+        queue->head += entry->bytes;
+    }
+    atomic_fetch_sub_explicit(&queue->rows, rows, memory_order_relaxed);
+}
+
+uint64_t write_queue_mark(const struct write_queue *queue)
+{
+    return atomic_load_explicit(&queue->tail, memory_order_relaxed);
+}
+
+bool write_queue_passed(const struct write_queue *queue, uint64_t mark)
+{
+    return queue->head >= mark;
+}
+
+void write_queue_stats(const struct write_queue *queue, struct write_queue_stats *ret_stats)
+{
+    const uint64_t written = atomic_load_explicit(&queue->written, memory_order_relaxed);
+    const uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+
+    *ret_stats = (struct write_queue_stats){
+        .rows = atomic_load_explicit(&queue->rows, memory_order_relaxed),
+        .bytes = tail > written ? tail - written : 0,
+        .capacity_bytes = queue->ring_bytes,
+        .rows_written = atomic_load_explicit(&queue->rows_written, memory_order_relaxed),
+        .retries = atomic_load_explicit(&queue->retries, memory_order_relaxed),
+        .err = atomic_load_explicit(&queue->err, memory_order_relaxed),
+    };
+}
