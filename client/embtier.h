@@ -26,7 +26,9 @@
  * the last failure on a connection. Outputs are untouched on failure.
  *
  * Threads. A connection and everything made from it is used by one thread at a time; different
- * connections are independent. Connections do not survive fork().
+ * connections are independent. Connections do not survive fork(): the child must not use them, not
+ * even to disconnect, and makes its own. A progress function must not call back into its
+ * connection.
  *
  * Lifetimes. Tables and batches end with their connection at the latest; embtier_disconnect() frees
  * them all. Pointers into a batch are good until embtier_batch_free() or embtier_disconnect(), also
@@ -83,9 +85,13 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_connect(const struct embtier_connect_options *options, struct embtier **ret_server);
 /* Requests in flight are abandoned: a SET among them may or may not happen. NULL is allowed. */
 EMBTIER_PUBLIC void embtier_disconnect(struct embtier *server);
-/* Makes a new session with the same options after DISCONNECTED. Tables opened before are opened
- * again by name; batches keep their ids and rows and can be submitted again. Requests that were in
- * flight have failed. MISMATCH when a table has come back with another dim or dtype. */
+/* Makes a new session with the same options after DISCONNECTED; while the old one is alive it does
+ * nothing. Tables opened before are opened again by name; batches keep their ids and rows, at the
+ * same addresses, and can be submitted again. Requests that were in flight have failed. A table
+ * that is gone does not keep others from coming back: requests to it fail with NO_TABLE. MISMATCH
+ * when a table has come back with another dim or dtype (close it, and free its batches), or the
+ * server grants less memory than before. On failure nothing has changed, and it can be tried again.
+ */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_reconnect(struct embtier *server);
 
 /* ---- Tables ---- */
@@ -194,14 +200,17 @@ enum embtier_op {
     EMBTIER_SET = 2, /* stores the rows; optimizer state stays */
 };
 
-/* Submit and wait. */
+/* Submit and wait, first for a free slot if need be. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_get(struct embtier_batch *batch);
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_set(struct embtier_batch *batch);
 
-/* Starts a request and returns. BUSY when the batch, or max_in_flight others, are in flight. */
+/* Starts a request and returns. Slots are used in turn: BUSY when the request submitted
+ * max_in_flight requests ago is still in flight, although younger ones may be done, and BUSY when
+ * this batch's last result has not been asked for by embtier_poll() or embtier_wait(). */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_submit(struct embtier_batch *batch,
                                                                   enum embtier_op op);
-/* The request's result, or AGAIN while it is in flight. Never waits. */
+/* The request's result, or AGAIN while it is in flight. Never waits. The result can be asked for
+ * again until the next submit; INVALID before the first. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_poll(struct embtier_batch *batch);
 /* Waits at most @timeout_ms (UINT32_MAX: for ever), TIMEOUT then, and the request goes on. A server
  * that goes away ends it with DISCONNECTED within a second. */

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* batch.h: a batch's place in the arena and the state of its request. Thread: the connection's. */
+#ifndef EMBTIER_CLIENT_BATCH_H
+#define EMBTIER_CLIENT_BATCH_H
+
+#include <stdint.h>
+
+#include "client/arena_alloc.h"
+#include "client/embtier.h"
+
+enum batch_state {
+    BATCH_IDLE,      /* never submitted */
+    BATCH_SUBMITTED, /* the server has it */
+    BATCH_ANSWERED,  /* the result is here, but nobody has asked for it */
+    BATCH_TOLD,      /* and the caller knows it */
+};
+
+/* What is kept of a completion when its slot is used again. */
+struct batch_result {
+    enum embtier_err err;
+    uint32_t segment;
+    uint64_t value;
+    uint64_t limit;
+    uint64_t hit_rows;
+};
+
+struct batch_part {
+    struct embtier_table *table;
+    uint32_t count;
+    uint32_t count_max;
+    uint64_t ids_offset; /* in the arena */
+    uint64_t rows_offset;
+};
+
+struct embtier_batch {
+    struct embtier *server;
+    struct embtier_batch *next;
+    struct embtier_batch *previous;
+    struct arena_block *block; /* segments, then ids of all parts, then rows of each part */
+    enum batch_state state;
+    uint32_t request; /* its number, while SUBMITTED */
+    struct batch_result result;
+    uint64_t hit_rows; /* of the last finished request */
+    uint32_t part_count;
+    struct batch_part parts[];
+};
+
+void batches_free(struct embtier *server); /* all of them, in whatever state */
+
+/* Requests, see request.c. Keeps the answer if it has come; whether the batch is still SUBMITTED.
+ */
+int request_is_pending(struct embtier_batch *batch);
+/* The connection is over: what has no answer gets one. */
+void requests_fail(struct embtier *server);
+
+#endif

@@ -1,0 +1,17 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# check_exports.sh LIBRARY HEADER: does the library export the functions of its header, and nothing else?
+set -eu
+
+library=$1
+header=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort >"$work/exported"
+# A declaration starts with EMBTIER_PUBLIC and ends at its semicolon; the first name before a "(" that follows a
+# type is the function's.
+tr '\n' ' ' <"$header" | sed 's/;/;\n/g' | grep -o 'EMBTIER_PUBLIC [^;]*' |
+    grep -o 'embtier_[a-z_]*(' | awk '{ sub(/\(/, ""); print }' | sort -u >"$work/promised"
+test -s "$work/promised"
+diff "$work/promised" "$work/exported"
