@@ -14,6 +14,7 @@
 #include "base/embtier_types.h"
 #include "base/macros.h"
 #include "base/tier_spec.h"
+#include "daemon/metrics.h"
 
 /* Text as roff takes it literally. */
 static void print_text(const char *text)
@@ -133,6 +134,16 @@ static void print_errors(void)
 #undef X
 }
 
+static void print_metrics(void)
+{
+#define METRIC(name, kind, help, label)                                                            \
+    print_item("Va", #name, help);                                                                 \
+    if (*label != '\0')                                                                            \
+        printf(".Pq by %s\n", label);
+    METRIC_TABLE(METRIC)
+#undef METRIC
+}
+
 static const struct {
     const char *name;
     void (*print)(void);
@@ -143,6 +154,7 @@ static const struct {
     { "OPTIMIZERS", print_optimizers },
     { "INITS", print_inits },
     { "ERRORS", print_errors },
+    { "METRICS", print_metrics },
 };
 
 /* Returns 0, or -1 if @line is a directive of no known table. */
