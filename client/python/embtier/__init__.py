@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""embtier: the Python client of the embedding server embtierd.
+
+    import embtier
+
+    with embtier.connect() as server:
+        users = server.create_table("users", dim=64, init=("uniform", -0.1, 0.1))
+        users.set([7], numpy.ones((1, 64)))
+        with server.batch([(users, 2)]) as batch:
+            batch.ids(0)[:] = [7, 9]
+            rows = batch.get().rows(0)  # float32 [2, 64], in memory shared with the server
+
+:mod:`embtier.torch` has stand-ins for torch.nn.EmbeddingBag. It is imported by itself only: nothing
+here needs torch.
+"""
+
+from ._batch import Batch
+from ._library import lib as _lib
+from ._server import Server, Table, connect
+from ._types import TableSpec
+from .errors import *  # noqa: F403
+from .errors import __all__ as _errors
+
+__version__ = _lib.embtier_version().decode()
+__all__ = ["Batch", "Server", "Table", "TableSpec", "connect", *_errors]

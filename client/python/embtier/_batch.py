@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A batch: any number of parts, each one table and any number of ids; ids and rows lie in memory
+shared with the server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from ctypes import byref, c_void_p
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import errors
+from ._connection import Connection
+from ._ids import IdArray
+from ._library import Part, lib
+
+if TYPE_CHECKING:
+    from ._server import Table
+
+_GET, _SET = 1, 2
+_AGAIN = errors.code_of("AGAIN")
+_TIMEOUT = errors.code_of("TIMEOUT")
+_SLICE_MS = 100  # how long a wait may keep Ctrl-C waiting
+_SLOT_WAIT_S = 50e-6
+
+
+class _Memory:
+    """Owns a ``struct embtier_batch *``; freed when the batch and all views of it are gone."""
+
+    def __init__(self, connection: Connection, tables: list[Table], pointer: c_void_p) -> None:
+        self.connection = connection
+        self.tables = tables  # the library's handles outlive the batch
+        self.pointer = pointer
+        connection.add_batch(pointer)
+
+    def __del__(self) -> None:
+        self.connection.remove_batch(self.pointer)
+
+
+class _Region:
+    """Bytes of a batch as NumPy wants to hear of them; the base of the array that is made of it."""
+
+    def __init__(self, memory: _Memory, address: int, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self._memory = memory
+        self.__array_interface__ = {
+            "version": 3, "data": (address, False), "shape": shape, "typestr": dtype.str,
+        }  # fmt: skip
+
+
+class Batch:
+    """Made by :meth:`Server.batch`. A context manager that frees it.
+
+    Ids and rows are to be left alone between submit and done. Views stay good after :meth:`free`,
+    after the connection is closed and after the server is gone: they keep their memory. Used by the
+    thread that uses the connection.
+    """
+
+    def __init__(self, connection: Connection, parts: Sequence[tuple[Table, int]]) -> None:
+        tables = [table for table, _ in parts]
+        for table, count in parts:
+            if table._connection is not connection:
+                raise ValueError(f"table {table.name!r} was opened by another connection")
+            if not 0 <= count < 2**32:
+                raise ValueError(f"a part has 0 to 2**32 - 1 ids, not {count}")
+        array = (Part * len(parts))(*[(table._handle(), count) for table, count in parts])
+        pointer = c_void_p()
+        with connection as handle:
+            connection.check(lib.embtier_batch_new(handle, array, len(parts), byref(pointer)))
+            self._memory: _Memory | None = _Memory(connection, tables, pointer)
+        self._connection = connection
+        self._tables = tables
+        self._counts = [count for _, count in parts]
+        self._room = list(self._counts)
+        self._in_flight = False
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._memory = None
+
+    def __len__(self) -> int:
+        """The number of parts."""
+        return len(self._tables)
+
+    def _pointer(self) -> c_void_p:
+        if self._memory is None:
+            raise RuntimeError("the batch is freed")
+        return self._memory.pointer
+
+    def _view(self, address: int | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        if 0 in shape or not address:
+            return np.empty(shape, dtype)
+        assert self._memory is not None
+        return np.asarray(_Region(self._memory, address, shape, dtype))
+
+    def count(self, part: int) -> int:
+        """The number of ids of @part."""
+        return self._counts[part]
+
+    def set_count(self, part: int, count: int) -> None:
+        """Changes the number of ids of @part, to at most what the batch was made with. Views made
+        before keep their length."""
+        if not 0 <= count <= self._room[part]:
+            raise ValueError(f"part {part} has room for 0 to {self._room[part]} ids, not {count}")
+        part = range(len(self))[part]
+        with self._connection:
+            code = lib.embtier_batch_set_count(self._pointer(), part, count)
+            self._connection.check(code)
+        self._counts[part] = count
+
+    def ids(self, part: int) -> IdArray:
+        """The ids of @part: a view, uint64 [count]. Assigning checks them: ValueError for a
+        negative one."""
+        part = range(len(self))[part]
+        address = lib.embtier_batch_ids(self._pointer(), part)
+        view = self._view(address, (self._counts[part],), np.dtype("<u8"))
+        return view.view(IdArray)
+
+    def rows(self, part: int) -> np.ndarray:
+        """The rows of @part: a view [count, dim] of float32, float16, or uint16 with the bits of
+        bfloat16 (:func:`embtier.torch.rows` has it as torch.bfloat16)."""
+        part = range(len(self))[part]
+        table = self._tables[part]
+        address = lib.embtier_batch_rows(self._pointer(), part)
+        return self._view(address, (self._counts[part], table.dim), table.numpy_dtype)
+
+    def table(self, part: int) -> Table:
+        return self._tables[part]
+
+    @property
+    def hit_rows(self) -> int:
+        """Rows of the last finished request that were served from the server's cache."""
+        return lib.embtier_batch_hit_rows(self._pointer())
+
+    def get(self, timeout: float | None = None) -> Batch:
+        """Fills the rows. Raises IdRangeError, DroppedError, TooLargeError, DisconnectedError, …"""
+        return self._submit_and_wait(_GET, timeout)
+
+    def set(self, timeout: float | None = None) -> Batch:
+        """Stores the rows; the same id twice: the last one wins. NaN and Inf are stored as given."""
+        return self._submit_and_wait(_SET, timeout)
+
+    def _submit_and_wait(self, operation: int, timeout: float | None) -> Batch:
+        """First for a free slot, if other batches are in flight; then for the result."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                self._submit(operation)
+                break
+            except errors.BusyError:  # type: ignore[attr-defined]
+                if self._in_flight or (deadline is not None and time.monotonic() >= deadline):
+                    raise
+                time.sleep(_SLOT_WAIT_S)
+        self.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return self
+
+    def submit_get(self) -> None:
+        """Starts a GET and returns. BusyError when this batch, or max_in_flight others, are in
+        flight."""
+        self._submit(_GET)
+
+    def submit_set(self) -> None:
+        """Starts a SET and returns."""
+        self._submit(_SET)
+
+    def _submit(self, operation: int) -> None:
+        connection = self._connection
+        with connection:
+            connection.check(lib.embtier_submit(self._pointer(), operation))
+            self._in_flight = True
+            if operation == _SET:
+                connection.writes.update(table.name for table in self._tables)
+
+    def poll(self) -> bool:
+        """True once the request is done, False while it is in flight; raises its error. Never
+        waits."""
+        with self._connection:
+            return self._result(lib.embtier_poll(self._pointer()), _AGAIN)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits for the request at most @timeout seconds (None: for ever) and raises its error;
+        TimeoutError then, and the request goes on. Ctrl-C ends the waiting, not the request."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left_ms = _SLICE_MS
+            if deadline is not None:
+                left_ms = min(left_ms, max(0, round((deadline - time.monotonic()) * 1000)))
+            with self._connection:
+                code = lib.embtier_wait(self._pointer(), left_ms)
+                late = deadline is not None and time.monotonic() >= deadline
+                if self._result(code, 0 if late else _TIMEOUT):
+                    return
+
+    def _result(self, code: int, not_done: int) -> bool:
+        if code and code == not_done:
+            return False
+        if code != _TIMEOUT:
+            self._in_flight = False
+        self._connection.check(code)
+        return True
+
+    def free(self) -> None:
+        """Gives the batch's room back, when the last view of it is gone. BusyError while the
+        request is in flight. Freeing twice is fine."""
+        if self._memory is not None and self._in_flight and not self._connection.closed:
+            with self._connection:
+                if lib.embtier_poll(self._pointer()) == _AGAIN:
+                    raise errors.make(errors.code_of("BUSY"), "the batch is in flight: wait first")
+        self._memory = None
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Batch lives in memory shared with the server: it cannot be pickled or copied")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one owner of a ``struct embtier *``, and the rules of its use.
+
+Lifetimes. Batches, and the NumPy views of their ids and rows, point into memory that the library
+unmaps when it disconnects. So a closed connection disconnects once the last of them is gone: a view
+never dangles. What Python's garbage collector finds, it may find on any thread and in the middle of
+another call; so handles to free are queued here and freed by the next call.
+
+Threads. One thread at a time; a second one gets an error at once instead of waiting.
+Processes. A connection does not survive fork(): the child gets an error, and frees nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable
+from ctypes import c_void_p
+from typing import Any
+
+from . import errors
+from ._library import lib
+
+_AGAIN = errors.code_of("AGAIN")
+_BUSY = errors.code_of("BUSY")
+
+
+class Connection:
+    """``with connection as handle:`` takes the connection for one call into the library."""
+
+    def __init__(self, handle: c_void_p) -> None:
+        self._handles = [handle]  # popped by whoever disconnects
+        self._handle = handle
+        self._batches: set[int] = set()  # whose memory is in use
+        self._garbage: deque[tuple[Callable[[Any], Any], c_void_p]] = deque()
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._getpid = os.getpid  # module globals may be gone at exit
+        self._disconnect_handle = lib.embtier_disconnect
+        self.closed = False
+        self.writes: Counter[str] = Counter()  # SETs submitted, by table
+        self.tables: weakref.WeakSet = weakref.WeakSet()
+
+    def __enter__(self) -> c_void_p:
+        if self._pid != os.getpid():
+            raise RuntimeError("a connection does not survive fork(): connect again in the child")
+        if self.closed:
+            raise RuntimeError("the connection is closed")
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError(
+                "the connection is in use by another call: make one connection per thread, and no "
+                "calls from a progress function"
+            )
+        try:
+            self._free_garbage()
+        except BaseException:
+            self._lock.release()
+            raise
+        return self._handle
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __del__(self) -> None:
+        self._disconnect()
+
+    def close(self) -> None:
+        """No more calls; disconnects, or leaves it to the last batch."""
+        if not self.closed and self._pid == os.getpid():
+            with self:
+                self.closed = True
+        self.closed = True
+        if not self._batches:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._pid != self._getpid():
+            return
+        try:
+            handle = self._handles.pop()
+        except IndexError:
+            return
+        self._disconnect_handle(handle)
+
+    def add_batch(self, pointer: c_void_p) -> None:
+        """Keeps the connection's memory until remove_batch()."""
+        assert pointer.value is not None
+        self._batches.add(pointer.value)
+
+    def remove_batch(self, pointer: c_void_p) -> None:
+        """The batch and all views of it are gone. Any thread, at any time."""
+        if not self.closed:
+            self._garbage.append((lib.embtier_batch_free, pointer))
+        self._batches.discard(pointer.value or 0)
+        if self.closed and not self._batches:
+            self._disconnect()  # no call is under way: close() waited for its turn
+
+    def discard(self, free: Callable[[Any], Any], handle: c_void_p) -> None:
+        """Queues a @handle other than a batch for @free. Any thread, at any time."""
+        self._garbage.append((free, handle))
+
+    def _free_garbage(self) -> None:
+        """Frees in order, so that a batch goes before its tables; stops at a batch in flight."""
+        while self._garbage:
+            free, handle = self._garbage[0]
+            if free is lib.embtier_batch_free:
+                if lib.embtier_poll(handle) == _AGAIN or free(handle) == _BUSY:
+                    return
+            else:
+                free(handle)
+            self._garbage.popleft()
+
+    def check(self, code: int) -> None:
+        """Raises the exception for @code, if it is one, with the library's message about the call
+        just made. Inside the ``with`` of that call."""
+        if code:
+            raise errors.make(code, lib.embtier_message(self._handle).decode(errors="replace"))

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections and tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_void_p, sizeof
+from typing import Any
+
+import numpy as np
+
+from . import _types, errors
+from ._batch import Batch
+from ._connection import Connection
+from ._ids import as_ids
+from ._library import ConnectOptions, ProgressFunction, TableInfo, TableOptions, lib
+from ._types import TableSpec
+
+Progress = Callable[[int, int, str], None]
+
+
+def connect(
+    socket: str | os.PathLike[str] | None = None,
+    *,
+    arena_bytes: int = 64 << 20,
+    max_in_flight: int = 64,
+    timeout: float = 10.0,
+    client_name: str | None = None,
+) -> Server:
+    """Connects to embtierd.
+
+    @socket: its path; None: ``$EMBTIER_SOCKET``, else the server's default.
+    @arena_bytes: memory shared with the server, for the ids and rows of all batches; 0: none, and
+    no batches.
+    @max_in_flight: requests submitted and not done, 1 to 1024.
+    @timeout: seconds for connecting and for control messages; 0: wait for ever.
+    @client_name: for the server's log.
+    Raises UnreachableError when no server listens.
+    """
+    options = ConnectOptions(
+        struct_bytes=sizeof(ConnectOptions),
+        socket_path=None if socket is None else os.fsencode(socket),
+        arena_bytes=arena_bytes,
+        max_in_flight=max_in_flight,
+        timeout_ms=round(timeout * 1000),
+        client_name=(client_name or f"python {lib.embtier_version().decode()}").encode(),
+    )
+    handle = c_void_p()
+    code = lib.embtier_connect(byref(options), byref(handle))
+    if code:
+        raise errors.make(code, lib.embtier_message(None).decode(errors="replace"))
+    return Server(Connection(handle))
+
+
+class Server:
+    """A connection to embtierd, made by :func:`connect`; a context manager that closes it.
+
+    Threads: one at a time (a RuntimeError tells a second one); connections are independent, so make
+    one per thread. It does not survive fork(): the child's calls raise RuntimeError.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """No more requests. The session itself ends when the last view of its memory is gone;
+        requests in flight are abandoned then. Closing twice is fine."""
+        self._connection.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._connection.closed
+
+    def reconnect(self) -> None:
+        """Makes a new session after DisconnectedError. Tables are opened again by name; batches keep
+        their ids and rows and can be submitted again; requests that were in flight have failed.
+        MismatchError when a table has come back with another dim or dtype."""
+        connection = self._connection
+        with connection as handle:
+            connection.check(lib.embtier_reconnect(handle))
+            for table in connection.tables:
+                table._read_spec()
+                connection.writes[table.name] += 1  # nothing read before is known to be current
+
+    # ---- Tables ----
+
+    def create_table(
+        self,
+        name: str,
+        dim: int,
+        rows: int | None = None,
+        *,
+        dtype: str = "f32",
+        optimizer: str = "none",
+        init: str | tuple = "zeros",
+        seed: int = 0,
+        eager: bool = False,
+        if_not_exists: bool = False,
+        progress: Progress | None = None,
+    ) -> Table:
+        """Makes a table of @rows x @dim numbers.
+
+        @rows: None: unbounded, any id from 0 to 2**64 - 1 is a row.
+        @dtype: "f32", "f16" or "bf16".
+        @optimizer: whose state the server keeps space for: "none", "sgd", "adagrad",
+        "rowwise_adagrad", "rmsprop" or "adam".
+        @init: "zeros", ("constant", value), ("uniform", low, high) or ("normal", mean, stddev).
+        @eager: write every row now, instead of when it is first updated.
+        @if_not_exists: an existing table of the same description is fine.
+        @progress: called with (done, total, unit) now and then; makes no calls of its own.
+        Raises ExistsError, MismatchError, InvalidError.
+        """
+        if rows is not None and rows < 1:
+            raise ValueError(f"rows must be at least 1, or None for unbounded, not {rows}")
+        if not 0 <= seed <= 2**64 - 1 or not 0 <= dim < 2**32:
+            raise ValueError(f"dim and seed must not be negative: {dim}, {seed}")
+        init_number, first, second = _types.split_init(init)
+        options = TableOptions(
+            struct_bytes=sizeof(TableOptions),
+            name=name.encode(),
+            rows=_types.UNBOUNDED if rows is None else rows,
+            dim=dim,
+            dtype=_types.number_of("dtype", _types.DTYPE_NUMBERS, dtype),
+            optimizer=_types.number_of("optimizer", _types.OPTIMIZER_NUMBERS, optimizer),
+            init=init_number,
+            init_first=first,
+            init_second=second,
+            seed=seed,
+            eager=eager,
+            if_not_exists=if_not_exists,
+            progress=_progress_function(progress),
+        )
+        pointer = c_void_p()
+        with self._connection as handle:
+            code = lib.embtier_table_create(handle, byref(options), byref(pointer))
+            self._connection.check(code)
+        return Table(self._connection, pointer)
+
+    def open_table(self, name: str, dim: int | None = None, dtype: str | None = None) -> Table:
+        """Opens a table. NoTableError; MismatchError unless it has this @dim and @dtype, where
+        given."""
+        number = 0 if dtype is None else _types.number_of("dtype", _types.DTYPE_NUMBERS, dtype)
+        pointer = c_void_p()
+        with self._connection as handle:
+            code = lib.embtier_table_open_as(handle, name.encode(), dim or 0, number, byref(pointer))
+            self._connection.check(code)
+        return Table(self._connection, pointer)
+
+    def drop_table(self, name: str, progress: Progress | None = None) -> None:
+        """Drops a table and returns when all of its rows are gone. NoTableError. Requests to it that
+        are under way end first or fail with DroppedError."""
+        function = _progress_function(progress)
+        with self._connection as handle:
+            code = lib.embtier_table_drop(handle, name.encode(), function, None)
+            self._connection.check(code)
+
+    def tables(self) -> list[TableSpec]:
+        """All tables of the server."""
+        pointer = c_void_p()
+        with self._connection as handle:
+            self._connection.check(lib.embtier_table_list(handle, byref(pointer)))
+            try:
+                count = lib.embtier_table_list_count(pointer)
+                infos = [lib.embtier_table_list_at(pointer, i).contents for i in range(count)]
+                return [_spec(info) for info in infos]
+            finally:
+                lib.embtier_table_list_free(pointer)
+
+    # ---- Requests ----
+
+    def batch(self, parts: Sequence[tuple[Table, int]]) -> Batch:
+        """Takes room for ``[(table, count of ids), …]`` out of the shared arena; a table may stand in
+        several parts. ArenaFullError when there is none, TooLargeError when the server takes fewer
+        ids in one request."""
+        return Batch(self._connection, parts)
+
+    def status(self) -> dict[str, Any]:
+        """What the server says of itself::
+
+            {"version": "0.1.0", "uptime_ms": 1234,
+             "metrics": {name: value, name with a label: {label value: value}}}
+        """
+        pointer = c_void_p()
+        with self._connection as handle:
+            self._connection.check(lib.embtier_status(handle, byref(pointer)))
+            try:
+                metrics: dict[str, Any] = {}
+                for i in range(lib.embtier_status_count(pointer)):
+                    metric = lib.embtier_status_at(pointer, i).contents
+                    name = metric.name.decode()
+                    if metric.label:
+                        metrics.setdefault(name, {})[metric.label_value.decode()] = metric.value
+                    else:
+                        metrics[name] = metric.value
+                return {
+                    "version": lib.embtier_status_version(pointer).decode(),
+                    "uptime_ms": lib.embtier_status_uptime_ms(pointer),
+                    "metrics": metrics,
+                }
+            finally:
+                lib.embtier_status_free(pointer)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Server is a connection of this process: connect again instead of copying it")
+
+
+class Table:
+    """A table of one connection, made by :meth:`Server.create_table` or :meth:`Server.open_table`."""
+
+    def __init__(self, connection: Connection, pointer: c_void_p) -> None:
+        self._connection = connection
+        self._pointer = pointer
+        self._read_spec()
+        connection.tables.add(self)
+
+    def __del__(self) -> None:
+        self._connection.discard(lib.embtier_table_close, self._pointer)
+
+    def __repr__(self) -> str:
+        return f"<embtier.Table {self.name!r} {self.rows or 'unbounded'} x {self.dim} {self.dtype}>"
+
+    def _read_spec(self) -> None:
+        self.spec = _spec(lib.embtier_table_info(self._pointer).contents)
+
+    def _handle(self) -> c_void_p:
+        return self._pointer
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def rows(self) -> int | None:
+        """None: unbounded."""
+        return self.spec.rows
+
+    @property
+    def dim(self) -> int:
+        return self.spec.dim
+
+    @property
+    def dtype(self) -> str:
+        """ "f32", "f16" or "bf16"."""
+        return self.spec.dtype
+
+    @property
+    def numpy_dtype(self) -> np.dtype:
+        """float32, float16, or uint16 for the bits of bfloat16."""
+        return self.spec.numpy_dtype
+
+    @property
+    def server(self) -> Server:
+        """The connection it was opened by."""
+        return Server(self._connection)
+
+    @property
+    def writes(self) -> int:
+        """Grows with every SET to this table over this connection, so that who keeps copies of rows
+        knows when to read them again. It knows nothing of other connections."""
+        return self._connection.writes[self.name]
+
+    def get(self, ids: Any) -> np.ndarray:
+        """Copies rows out: ids of any shape S give [*S, dim]. One request, within the arena."""
+        ids = as_ids(ids)
+        with Batch(self._connection, [(self, ids.size)]) as batch:
+            batch.ids(0)[:] = ids.reshape(-1)
+            return batch.get().rows(0).reshape(*ids.shape, self.dim).copy()
+
+    def set(self, ids: Any, rows: Any) -> None:
+        """Stores rows: ids of shape S, rows [*S, dim] or what broadcasts to it. One request.
+
+        Rows for f32 and f16 tables are numbers, rounded to the table's dtype; for a bf16 table they
+        are uint16, the bits of bfloat16, and a TypeError says so for others.
+        """
+        ids = as_ids(ids)
+        rows = np.asarray(rows)
+        if self.dtype == "bf16" and rows.dtype != self.numpy_dtype:
+            raise TypeError(f"rows of a bf16 table are given as uint16 bits, not {rows.dtype}")
+        if rows.dtype.kind not in "fiu":
+            raise TypeError(f"rows must be numbers, not {rows.dtype}")
+        rows = np.broadcast_to(rows, (*ids.shape, self.dim))
+        with Batch(self._connection, [(self, ids.size)]) as batch:
+            batch.ids(0)[:] = ids.reshape(-1)
+            batch.rows(0)[:] = rows.reshape(-1, self.dim)
+            batch.set()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Table belongs to a connection of this process: open it again by name")
+
+
+def _spec(info: TableInfo) -> TableSpec:
+    init = _types.word_of(_types.INIT_NUMBERS, info.init)
+    parameters = (info.init_first, info.init_second)[: _types.INIT_PARAMETERS.get(init, 0)]
+    return TableSpec(
+        name=info.name.decode(),
+        rows=None if info.rows == _types.UNBOUNDED else info.rows,
+        dim=info.dim,
+        dtype=_types.word_of(_types.DTYPE_NUMBERS, info.dtype),
+        optimizer=_types.word_of(_types.OPTIMIZER_NUMBERS, info.optimizer),
+        init=(init, *parameters),
+        seed=info.seed,
+        eager=bool(info.eager),
+        table_id=info.table_id,
+        state=info.state.decode(),
+    )
+
+
+def _progress_function(progress: Progress | None) -> Any:
+    if progress is None:
+        return ProgressFunction()
+    return ProgressFunction(lambda _, done, total, unit: progress(done, total, unit.decode()))

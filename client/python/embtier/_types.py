@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words a table is described with; numbers as in embtier_types.h (a test compares them)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+DTYPE_NUMBERS = {"f32": 1, "f16": 2, "bf16": 3}
+OPTIMIZER_NUMBERS = {
+    "none": 0, "sgd": 1, "adagrad": 2, "rowwise_adagrad": 3, "rmsprop": 4, "adam": 5,
+}  # fmt: skip
+INIT_NUMBERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3}
+INIT_PARAMETERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 2}
+
+# NumPy has no bfloat16: such rows are seen as their bits.
+NUMPY_DTYPES = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype("<u2")}
+
+UNBOUNDED = 0
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """What a table is. @rows is None if it is unbounded: any id from 0 to 2**64 - 1 is a row."""
+
+    name: str
+    rows: int | None
+    dim: int
+    dtype: str
+    optimizer: str
+    init: tuple[str | float, ...]
+    seed: int
+    eager: bool
+    table_id: int
+    state: str
+
+    @property
+    def numpy_dtype(self) -> np.dtype:
+        return NUMPY_DTYPES[self.dtype]
+
+
+def word_of(numbers: dict[str, int], number: int) -> str:
+    for word, value in numbers.items():
+        if value == number:
+            return word
+    return f"unknown ({number})"
+
+
+def number_of(kind: str, numbers: dict[str, int], word: str) -> int:
+    if word not in numbers:
+        raise ValueError(f"{kind} must be one of {', '.join(numbers)}, not {word!r}")
+    return numbers[word]
+
+
+def split_init(init: str | tuple) -> tuple[int, float, float]:
+    """Takes ``"zeros"``, ``("constant", value)``, ``("uniform", low, high)`` or ``("normal", mean,
+    stddev)`` apart."""
+    word, *parameters = (init,) if isinstance(init, str) else init
+    number = number_of("init", INIT_NUMBERS, word)
+    if len(parameters) != INIT_PARAMETERS[word]:
+        raise ValueError(
+            f"init {word!r} takes {INIT_PARAMETERS[word]} parameters, not {len(parameters)}"
+        )
+    first, second = (*map(float, parameters), 0.0, 0.0)[:2]
+    return number, first, second

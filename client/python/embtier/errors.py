@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exceptions, one class per error of embtier_err.h, made from the library's own table.
+
+``NO_TABLE`` is :class:`NoTableError`, and so on; all derive from :class:`Error`. Those that Python
+has a word for derive from that too: :class:`IdRangeError` is an IndexError.
+"""
+
+from __future__ import annotations
+
+import builtins
+
+from ._library import lib
+
+__all__ = ["Error"]
+
+
+class Error(Exception):
+    """An error of the server or the library. @code is its number in embtier_err.h, @name its name
+    there; the message is one line that says what was wrong."""
+
+    code = 0
+    name = "OK"
+
+
+_ALSO = {
+    "NO_MEMORY": builtins.MemoryError,
+    "INVALID": builtins.ValueError,
+    "NOT_FOUND": builtins.LookupError,
+    "NO_TABLE": builtins.LookupError,
+    "ID_RANGE": builtins.IndexError,
+    "TIMEOUT": builtins.TimeoutError,
+    "DISCONNECTED": builtins.ConnectionError,
+    "UNREACHABLE": builtins.ConnectionError,
+    "PERMISSION": builtins.PermissionError,
+}
+
+
+def _class_name(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_")) + "Error"
+
+
+def _make_classes() -> dict[int, type[Error]]:
+    classes = {}
+    code = 1
+    while (name := lib.embtier_err_name(code).decode()) != "UNKNOWN":
+        bases = (Error, _ALSO[name]) if name in _ALSO else (Error,)
+        text = lib.embtier_err_text(code).decode()
+        body = {"code": code, "name": name, "__doc__": f"{name}: {text}.", "__module__": __name__}
+        classes[code] = type(_class_name(name), bases, body)
+        code += 1
+    return classes
+
+
+_CLASSES = _make_classes()
+for _class in _CLASSES.values():
+    globals()[_class.__name__] = _class
+    __all__.append(_class.__name__)
+
+
+def code_of(name: str) -> int:
+    """The number of an error by its name in embtier_err.h."""
+    return next(code for code, found in _CLASSES.items() if found.name == name)
+
+
+def make(code: int, message: str) -> Error:
+    """The exception for @code; a newer library's unknown one is a plain Error."""
+    error = _CLASSES.get(code, Error)(message)
+    error.code = code
+    return error

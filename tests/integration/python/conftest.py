@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the real embtierd on a temporary directory.
+
+Environment: EMBTIERD, the daemon (default: build/daemon/embtierd of this tree); EMBTIER_LIBRARY, the
+library (default: beside that daemon); EMBTIER_TEST_LANES, its lanes (default: 1).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TREE = Path(__file__).resolve().parents[3]
+EMBTIERD = Path(os.environ.get("EMBTIERD", TREE / "build/daemon/embtierd")).resolve()
+LANES = int(os.environ.get("EMBTIER_TEST_LANES", "1"))
+
+os.environ.setdefault("EMBTIER_LIBRARY", str(EMBTIERD.parents[1] / "client/libembtier.so"))
+sys.path.insert(0, str(TREE / "client/python"))
+
+import embtier  # noqa: E402
+
+READY_LIMIT_S = 60
+STOP_LIMIT_S = 60
+
+_CONFIG = """\
+data:
+  directories: [{folder}/rows]
+  shards_per_directory: 8
+lanes:
+  count: {lanes}
+  readers_per_lane: 2
+  request_bytes: 64MiB
+  write_queue_bytes: 16MiB
+cache:
+  tiers:
+    - {{name: dram, kind: dram, bytes: {dram_mib}MiB}}
+    - {{name: pmem, kind: file, path: {folder}/pmem, bytes: {pmem_mib}MiB}}
+rocksdb:
+  memtable_bytes: 16MiB
+  metadata_cache_bytes: 8MiB
+socket:
+  path: {socket}
+"""
+
+
+class Daemon:
+    """An embtierd of its own. Rows outlive stop() or kill(), and start() serves them again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        # A socket's path may have 107 bytes; pytest's folders are longer.
+        self._socket_folder = tempfile.mkdtemp(prefix="embtier-", dir="/tmp")
+        self.socket = f"{self._socket_folder}/socket"
+        self.log = folder / "log"
+        (folder / "rows").mkdir()
+        (folder / "pmem").mkdir()
+        text = _CONFIG.format(
+            folder=folder, lanes=LANES, socket=self.socket, dram_mib=4 * LANES, pmem_mib=4 * LANES
+        )
+        (folder / "embtierd.yaml").write_text(text)
+        self._process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [EMBTIERD, "--config", self.folder / "embtierd.yaml"], stderr=log, stdin=subprocess.DEVNULL
+            )
+        deadline = time.monotonic() + READY_LIMIT_S
+        while True:
+            try:
+                embtier.connect(self.socket, arena_bytes=0).close()
+                return
+            except embtier.UnreachableError:
+                assert self._process.poll() is None, self.log.read_text()
+                assert time.monotonic() < deadline, self.log.read_text()
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        """SIGTERM; the daemon must end well."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(STOP_LIMIT_S) == 0, self.log.read_text()
+        self._process = None
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(STOP_LIMIT_S)
+        self._process = None
+
+    def close(self) -> None:
+        try:
+            if self._process is not None:
+                self.stop()
+        finally:
+            if self._process is not None:
+                self.kill()
+            shutil.rmtree(self._socket_folder)
+
+    def connect(self, **options) -> embtier.Server:
+        return embtier.connect(self.socket, **options)
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One for all tests of a file; they use tables of their own."""
+    daemon = Daemon(tmp_path_factory.mktemp("embtierd"))
+    daemon.start()
+    yield daemon
+    daemon.close()
+
+
+@pytest.fixture
+def own_daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """For tests that stop it."""
+    daemon = Daemon(tmp_path)
+    daemon.start()
+    yield daemon
+    daemon.close()
+
+
+@pytest.fixture
+def server(daemon: Daemon) -> Iterator[embtier.Server]:
+    with daemon.connect() as server:
+        yield server
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A table name of the test's own."""
+    return "".join(c if c.isalnum() else "_" for c in request.node.name)[:100]

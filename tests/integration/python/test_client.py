@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does the Python client do what it says: tables, batches, views, errors, threads, processes?"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pickle
+import re
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import TREE
+
+import embtier
+from embtier import _types
+
+# ---- Words ----
+
+
+def test_words_are_those_of_the_c_headers():
+    header = (TREE / "base/embtier_types.h").read_text()
+
+    def table(name: str) -> dict[str, int]:
+        text = header.split(f"#define {name}(X)")[1].split("\n\n")[0]
+        return {word: int(n) for n, word in re.findall(r'X\(\w+, (\d+), "(\w+)"', text)}
+
+    assert table("EMBTIER_DTYPE_TABLE") == _types.DTYPE_NUMBERS
+    assert table("EMBTIER_OPTIMIZER_TABLE") == _types.OPTIMIZER_NUMBERS
+    assert table("EMBTIER_INIT_TABLE") == _types.INIT_NUMBERS
+
+
+def test_every_error_has_a_class_with_its_number():
+    header = (TREE / "base/embtier_err.h").read_text()
+    found = {n: int(code) for n, code in re.findall(r"X\((\w+), (\d+), ", header) if n != "OK"}
+    classes = [c for c in vars(embtier).values() if isinstance(c, type) and issubclass(c, embtier.Error)]
+    assert {c.name: c.code for c in classes if c is not embtier.Error} == found
+    assert embtier.NoTableError.code == 8 and issubclass(embtier.IdRangeError, IndexError)
+
+
+# ---- Tables ----
+
+
+def test_create_open_list_drop(server, name):
+    made = server.create_table(
+        name, 16, 1000, dtype="f16", optimizer="adagrad", init=("uniform", -0.5, 0.5), seed=7
+    )
+    assert (made.rows, made.dim, made.dtype) == (1000, 16, "f16")
+    opened = server.open_table(name, dim=16, dtype="f16")
+    assert opened.spec == made.spec
+    assert opened.spec.init == ("uniform", -0.5, 0.5) and opened.spec.seed == 7
+    assert name in [spec.name for spec in server.tables()]
+    server.drop_table(name)
+    assert name not in [spec.name for spec in server.tables()]
+    with pytest.raises(embtier.NoTableError, match=name):
+        server.open_table(name)
+
+
+def test_bad_tables_are_refused_with_the_reason(server, name):
+    server.create_table(name, 8, 10)
+    with pytest.raises(embtier.ExistsError):
+        server.create_table(name, 8, 10)
+    server.create_table(name, 8, 10, if_not_exists=True)
+    with pytest.raises(embtier.MismatchError):
+        server.create_table(name, 9, 10, if_not_exists=True)
+    with pytest.raises(embtier.MismatchError):
+        server.open_table(name, dim=9)
+    with pytest.raises(embtier.InvalidError):
+        server.create_table("bad/name", 8)
+    for dim in (0, 8193):
+        with pytest.raises(embtier.InvalidError):
+            server.create_table(name + "_dim", dim)
+    with pytest.raises(ValueError, match="unbounded"):
+        server.create_table(name + "_rows", 8, 0)
+    with pytest.raises(ValueError, match="dtype"):
+        server.create_table(name + "_dtype", 8, dtype="f64")
+    with pytest.raises(ValueError, match="parameters"):
+        server.create_table(name + "_init", 8, init=("uniform", 1))
+
+
+def test_eager_creation_tells_its_progress(server, name):
+    seen = []
+    server.create_table(
+        name, 64, 50_000, init=("constant", 2), eager=True, progress=lambda *now: seen.append(now)
+    )
+    assert all(done <= total for done, total, _ in seen)
+    assert (server.open_table(name).get([0, 49_999]) == 2).all()
+
+
+# ---- Rows ----
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_rows_come_back_as_they_were_set(server, name, dtype):
+    table = server.create_table(name, 5, dtype=dtype, init=("constant", 1))
+    rows = np.arange(15).reshape(3, 5).astype(table.numpy_dtype)
+    table.set([3, 2**64 - 1, 1], rows)
+    assert table.get([1, 3, 9]).dtype == table.numpy_dtype
+    np.testing.assert_array_equal(table.get([1, 3, 9]), [rows[2], rows[0], np.ones(5)])
+    np.testing.assert_array_equal(table.get(2**64 - 1), rows[1])
+    assert table.get(np.zeros((2, 3), np.uint8)).shape == (2, 3, 5)
+
+
+def test_bf16_rows_are_bits(server, name):
+    table = server.create_table(name, 4, dtype="bf16", init=("constant", 1))
+    assert (table.get([0]) == 0x3F80).all()
+    with pytest.raises(TypeError, match="uint16"):
+        table.set([0], np.ones((1, 4), np.float32))
+    table.set([0], np.full((1, 4), 0x4000, np.uint16))
+    import embtier.torch
+
+    with server.batch([(table, 1)]) as batch:
+        batch.ids(0)[:] = 0
+        rows = embtier.torch.rows(batch.get(), 0)
+    assert rows.dtype.is_floating_point and (rows.float() == 2).all()
+
+
+def test_nan_and_inf_are_stored_as_given(server, name):
+    table = server.create_table(name, 3)
+    bits = np.array([[0x7FC01234, 0x7F800000, 0xFF800000]], np.uint32)
+    table.set([5], bits.view(np.float32))
+    np.testing.assert_array_equal(table.get([5]).view(np.uint32), bits)
+
+
+def test_last_of_a_repeated_id_wins(server, name):
+    table = server.create_table(name, 2)
+    table.set([4, 4, 4], [[1, 1], [2, 2], [3, 3]])
+    assert (table.get([4]) == 3).all()
+
+
+def test_a_batch_spans_tables_and_a_table_may_be_in_several_parts(server, name):
+    a = server.create_table(name + "_a", 2, init=("constant", 1))
+    b = server.create_table(name + "_b", 3, dtype="f16", init=("constant", 2))
+    with server.batch([(a, 2), (b, 1), (a, 0), (a, 3)]) as batch:
+        for part in range(len(batch)):
+            batch.ids(part)[:] = np.arange(batch.count(part))
+        batch.get()
+        assert [batch.rows(p).shape for p in range(4)] == [(2, 2), (1, 3), (0, 2), (3, 2)]
+        assert (batch.rows(3) == 1).all() and (batch.rows(1) == 2).all()
+        batch.get()
+        assert batch.hit_rows == 6
+
+
+def test_requests_in_flight_take_effect_in_order(server, name):
+    table = server.create_table(name, 4)
+    batches = []
+    for value in range(8):
+        batch = server.batch([(table, 100)])
+        batch.ids(0)[:] = np.arange(100)
+        batch.rows(0)[:] = value
+        batch.submit_set()
+        batches.append(batch)
+    with server.batch([(table, 100)]) as last:
+        last.ids(0)[:] = np.arange(100)
+        last.submit_get()
+        last.wait(10)
+        assert (last.rows(0) == 7).all()
+    for batch in batches:
+        while not batch.poll():
+            pass
+        assert batch.poll()
+        batch.free()
+
+
+def test_set_count_shortens_a_part(server, name):
+    table = server.create_table(name, 4, init=("constant", 1))
+    with server.batch([(table, 10)]) as batch:
+        batch.rows(0)[:] = 9
+        batch.set_count(0, 3)
+        batch.ids(0)[:] = [1, 2, 3]
+        assert (batch.get().rows(0) == 1).all() and batch.rows(0).shape == (3, 4)
+        batch.set_count(0, 10)
+        assert (batch.rows(0)[3:] == 9).all()
+        with pytest.raises(ValueError):
+            batch.set_count(0, 11)
+
+
+def test_more_than_max_in_flight_is_busy_but_get_waits_for_its_turn(daemon, name):
+    with daemon.connect(max_in_flight=2) as server:
+        table = server.create_table(name, 8)
+        busy = 0
+        batches = [server.batch([(table, 20_000)]) for _ in range(8)]
+        for batch in batches:
+            batch.ids(0)[:] = np.arange(20_000)
+            try:
+                batch.submit_get()
+            except embtier.BusyError:
+                busy += 1
+                batch.get()
+        for batch in batches:
+            batch.wait()
+        assert busy  # six of eight, unless the server is quicker than we submit
+
+
+# ---- Ids ----
+
+
+@pytest.mark.parametrize("ids", [[-1], np.array([3, -2]), np.int8(-1), [2**64], -5])
+def test_negative_and_too_large_ids_are_value_errors(server, name, ids):
+    table = server.create_table(name, 2)
+    with pytest.raises(ValueError):
+        table.get(ids)
+    with pytest.raises(ValueError):
+        table.set(ids, np.zeros(2))
+    with server.batch([(table, 8)]) as batch, pytest.raises(ValueError):
+        batch.ids(0)[: np.size(ids)] = ids
+
+
+@pytest.mark.parametrize("ids", [[1.0], np.array([1.5]), ["1"], [True], [[1, 2], [3]], None])
+def test_ids_that_are_no_integers_are_type_errors(server, name, ids):
+    table = server.create_table(name, 2)
+    with pytest.raises(TypeError):
+        table.get(ids)
+
+
+def test_id_out_of_range_names_the_id_and_changes_nothing(server, name):
+    table = server.create_table(name, 2, 100)
+    with pytest.raises(embtier.IdRangeError, match="100") as caught:
+        table.set([1, 100], np.ones((2, 2)))
+    assert caught.value.code == 9
+    assert (table.get([1]) == 0).all()
+
+
+def test_an_empty_request_is_answered(server, name):
+    table = server.create_table(name, 2)
+    assert table.get([]).shape == (0, 2)
+
+
+def test_too_many_ids_and_a_small_arena_are_refused(daemon, name):
+    with daemon.connect(arena_bytes=1 << 20) as server:
+        table = server.create_table(name, 64)
+        with pytest.raises(embtier.ArenaFullError):
+            server.batch([(table, 10_000)])
+        with pytest.raises((embtier.TooLargeError, embtier.ArenaFullError)):
+            server.batch([(table, 100_000_000)])
+        assert table.get([1]).shape == (1, 64)
+
+
+def test_room_comes_back_when_batches_go(daemon, name):
+    with daemon.connect(arena_bytes=1 << 20) as server:
+        table = server.create_table(name, 64)
+        for _ in range(20):
+            server.batch([(table, 2_000)])
+        batch = server.batch([(table, 2_000)])
+        rows = batch.rows(0)
+        batch.free()
+        with pytest.raises(embtier.ArenaFullError):
+            server.batch([(table, 3_000)])
+        del rows
+        server.batch([(table, 3_000)])
+
+
+# ---- Views ----
+
+
+def test_views_are_the_shared_memory_itself(server, name):
+    table = server.create_table(name, 2)
+    with server.batch([(table, 3)]) as batch:
+        one, other = batch.rows(0), batch.rows(0)
+        one[:] = 5
+        assert (other == 5).all() and not one.flags.owndata
+        assert batch.ids(0).ctypes.data % 8 == 0 and one.ctypes.data % 64 == 0
+
+
+def test_views_outlive_batch_connection_and_server(own_daemon, name):
+    server = own_daemon.connect()
+    table = server.create_table(name, 1024)
+    batch = server.batch([(table, 1000)])
+    batch.ids(0)[:] = np.arange(1000)
+    rows = batch.get().rows(0)[10:20]
+    rows[:] = 3
+    batch.free()
+    server.close()
+    del batch, table
+    assert shared_bytes(own_daemon) > 0
+    own_daemon.kill()
+    gc.collect()
+    rows += 1
+    assert (rows == 4).all()
+
+
+def shared_bytes(daemon) -> int:
+    with daemon.connect(arena_bytes=0) as server:
+        return server.status()["metrics"]["session_arena_bytes"]
+
+
+def test_a_closed_connection_ends_its_session(own_daemon, name):
+    with own_daemon.connect() as server:
+        table = server.create_table(name, 4)
+        table.get([1])
+        assert shared_bytes(own_daemon) > 0
+    assert server.closed
+    deadline = time.monotonic() + 10
+    while shared_bytes(own_daemon):
+        assert time.monotonic() < deadline
+    with pytest.raises(RuntimeError, match="closed"):
+        table.get([1])
+    server.close()
+
+
+def test_a_freed_batch_says_so(server, name):
+    batch = server.batch([(server.create_table(name, 2), 1)])
+    batch.free()
+    batch.free()
+    with pytest.raises(RuntimeError, match="freed"):
+        batch.get()
+    with pytest.raises(RuntimeError, match="freed"):
+        batch.rows(0)
+
+
+# ---- Threads, processes, copies ----
+
+
+def test_two_threads_on_one_connection_are_told(server, name):
+    table = server.create_table(name, 512)
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            for _ in range(200):
+                table.get(np.arange(2000))
+        except RuntimeError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors and "one connection per thread" in str(errors[0])
+    assert table.get([1]).shape == (1, 512)
+
+
+def test_each_thread_with_its_own_connection_works(daemon, name):
+    with daemon.connect() as server:
+        server.create_table(name, 16)
+    failures: list[BaseException] = []
+
+    def work(first: int) -> None:
+        try:
+            with daemon.connect() as server:
+                table = server.open_table(name)
+                ids = np.arange(first, first + 100)
+                for value in range(30):
+                    table.set(ids, np.full(16, value + first))
+                    assert (table.get(ids) == value + first).all()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(i * 100,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_a_forked_child_is_told_and_harms_nothing(server, name):
+    table = server.create_table(name, 4, init=("constant", 1))
+    batch = server.batch([(table, 1)])
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            table.get([1])
+        except RuntimeError as error:
+            batch.free()
+            del batch, table
+            server.close()
+            gc.collect()
+            status = 0 if "fork" in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (batch.get().rows(0) == 1).all()
+
+
+def test_connections_are_neither_pickled_nor_copied(server, name):
+    table = server.create_table(name, 4)
+    for one in (server, table, server.batch([(table, 1)])):
+        with pytest.raises(TypeError):
+            pickle.dumps(one)
+        with pytest.raises(TypeError):
+            copy.deepcopy(one)
+
+
+# ---- A server that goes away ----
+
+
+def test_no_server_is_unreachable(tmp_path):
+    with pytest.raises(embtier.UnreachableError, match="nothing"):
+        embtier.connect(tmp_path / "nothing")
+    assert issubclass(embtier.UnreachableError, ConnectionError)
+
+
+def test_calls_fail_when_the_server_dies_and_work_after_reconnecting(own_daemon, name):
+    server = own_daemon.connect()
+    table = server.create_table(name, 4, init=("constant", 1))
+    batch = server.batch([(table, 2)])
+    batch.ids(0)[:] = [7, 8]
+    rows = batch.get().rows(0)
+    own_daemon.stop()
+    with pytest.raises(embtier.DisconnectedError):
+        batch.get()
+    with pytest.raises(embtier.Error):
+        server.reconnect()
+    own_daemon.start()
+    server.reconnect()
+    rows[:] = 6
+    batch.set()
+    assert (table.get([7, 8]) == 6).all() and (batch.get().rows(0) == 6).all()
+
+
+def test_rows_outlive_the_server(own_daemon, name):
+    ids = np.random.default_rng(1).integers(0, 2**63, 20_000)
+    rows = np.random.default_rng(2).standard_normal((20_000, 128)).astype(np.float32)
+    with own_daemon.connect() as server:
+        table = server.create_table(name, 128)
+        for i in range(0, 20_000, 5_000):
+            table.set(ids[i : i + 5_000], rows[i : i + 5_000])
+    own_daemon.stop()
+    own_daemon.start()
+    with own_daemon.connect() as server:
+        table = server.open_table(name)
+        for i in range(0, 20_000, 5_000):
+            np.testing.assert_array_equal(table.get(ids[i : i + 5_000]), rows[i : i + 5_000])
+
+
+def test_status_counts(server, name):
+    table = server.create_table(name, 4, init=("normal", 0, 1))
+    before = server.status()["metrics"]
+    table.get(np.arange(10))
+    after = server.status()["metrics"]
+    assert after["rows_initialised"] - before["rows_initialised"] == 10
+    assert sum(after["lookup_rows"].values()) - sum(before["lookup_rows"].values()) == 10
+    assert {"dram", "pmem"} <= after["cache_rows"].keys()
+    assert server.status()["version"] == embtier.__version__

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Are embtier.torch's bags torch.nn.EmbeddingBag, to the bit, forward and backward?"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import embtier
+
+torch = pytest.importorskip("torch")
+
+import embtier.torch as et  # noqa: E402
+
+DIM = 12
+ROWS = 50
+NORMAL = ("normal", 0, 1)
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed():
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+
+
+def twin_of(table: embtier.Table, **options) -> torch.nn.EmbeddingBag:
+    """torch's own, started from the same rows."""
+    bag = torch.nn.EmbeddingBag(table.rows, table.dim, **options)
+    with torch.no_grad():
+        bag.weight.copy_(torch.from_numpy(table.get(np.arange(table.rows)).astype(np.float32)))
+    return bag
+
+
+def assert_rows(table: embtier.Table, twin: torch.nn.EmbeddingBag, exact: bool = True) -> None:
+    ours, theirs = table.get(np.arange(table.rows)), twin.weight.detach().numpy()
+    if exact:
+        np.testing.assert_array_equal(ours, theirs)
+    else:
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def bags_1d(last_offset: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Eight bags with repeated ids, empty ones first, in the middle and last."""
+    offsets = torch.tensor([0, 0, 3, 3, 10, 11, 20, 20])
+    ids = torch.randint(0, ROWS, (20,))
+    ids[4] = ids[5] = ids[12]
+    return ids, torch.cat([offsets, torch.tensor([20])]) if last_offset else offsets
+
+
+CASES = [
+    pytest.param(mode, shape, weighted, padding, id=f"{mode}-{shape}-w{weighted:d}-p{padding:d}")
+    for mode in ("sum", "mean", "max")
+    for shape in ("2d", "offsets", "last_offset")
+    for weighted in (False, True)
+    for padding in (False, True)
+    if mode == "sum" or not weighted
+]
+
+
+@pytest.mark.parametrize("mode, shape, weighted, padding", CASES)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_outputs_gradients_and_new_rows_are_torchs(server, name, mode, shape, weighted, padding, sparse):
+    if sparse and mode == "max":
+        pytest.skip("torch has no sparse gradient of max")
+    table = server.create_table(name, DIM, ROWS, init=NORMAL)
+    options = {"mode": mode, "include_last_offset": shape == "last_offset"}
+    for step in range(3):
+        ids, offsets = bags_1d(options["include_last_offset"])
+        arguments = (torch.randint(0, ROWS, (6, 4)),) if shape == "2d" else (ids, offsets)
+        options["padding_idx"] = int(arguments[0].reshape(-1)[2]) if padding else None
+        ours = et.EmbeddingBag(table, lr=0.1, **options)
+        theirs = twin_of(table, sparse=sparse, **options)
+        optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1)
+        weights = torch.randn(arguments[0].shape) if weighted else None
+        results = []
+        for bag in (ours, theirs):
+            w = None if weights is None else weights.clone().requires_grad_()
+            out = bag(*arguments, **({} if w is None else {"per_sample_weights": w}))
+            (out * torch.linspace(-1, 1, out.numel()).view(out.shape)).sum().backward()
+            results.append((out, None if w is None else w.grad))
+        optimizer.step()
+        assert torch.equal(results[0][0], results[1][0])
+        assert not weighted or torch.equal(results[0][1], results[1][1])
+        assert_rows(table, theirs, exact=not sparse)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_narrow_tables_pool_in_f32_and_round_when_stored(server, name, dtype):
+    table = server.create_table(name, DIM, ROWS, dtype=dtype, init=NORMAL)
+    kind = {"f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    with server.batch([(table, ROWS)]) as batch:
+        batch.ids(0)[:] = np.arange(ROWS)
+        before = et.rows(batch.get(), 0).clone()
+        assert before.dtype == kind
+        ids = torch.randint(0, ROWS, (5, 3))
+        out = et.EmbeddingBag(table, mode="sum", lr=0.25)(ids)
+        weight = before.float().requires_grad_()
+        assert torch.equal(out, torch.nn.functional.embedding_bag(ids, weight, mode="sum"))
+        (out.sum() + torch.nn.functional.embedding_bag(ids, weight, mode="sum").sum()).backward()
+        after = et.rows(batch.get(), 0)
+        assert torch.equal(after, (weight.detach() - 0.25 * weight.grad).to(kind))
+
+
+# ---- When rows are updated ----
+
+
+def test_nothing_is_written_without_a_gradient(server, name):
+    table = server.create_table(name, DIM, ROWS, init=NORMAL)
+    bag = et.EmbeddingBag(table)
+    ids = torch.randint(0, ROWS, (4, 3))
+    with torch.no_grad():
+        assert not bag(ids).requires_grad
+    with torch.inference_mode():
+        bag(ids)
+    parent = torch.nn.Sequential(bag)
+    parent.requires_grad_(False)
+    assert not bag(ids).requires_grad
+    parent.requires_grad_(True)
+    weights = torch.ones(4, 3, requires_grad=True)
+    out = et.EmbeddingBag(table, mode="sum")(ids, per_sample_weights=weights)
+    torch.autograd.grad(out.sum(), weights)
+    assert table.writes == 0
+    bag.eval()
+    bag(ids).sum().backward()
+    assert table.writes == 1
+
+
+def test_padding_rows_are_neither_read_nor_written(server, name):
+    table = server.create_table(name, DIM, ROWS, init=NORMAL)
+    bag = et.EmbeddingBag(table, padding_idx=-1)
+    before = server.status()["metrics"]["request_rows"]
+    bag(torch.tensor([[1, ROWS - 1], [ROWS - 1, ROWS - 1]])).sum().backward()
+    after = server.status()["metrics"]["request_rows"]
+    assert sum(after.values()) - sum(before.values()) == 2
+
+
+def test_two_forwards_then_two_backwards_lose_no_update(server, name):
+    table = server.create_table(name, DIM, ROWS, init=NORMAL)
+    ours, theirs = et.EmbeddingBag(table, lr=0.5, mode="sum"), twin_of(table, mode="sum")
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.5)
+    a, b = torch.randint(0, ROWS, (2, 6, 4))
+    for bag in (ours, theirs):
+        first, second = bag(a).sum(), bag(b).sum()
+        first.backward()
+        second.backward()
+    optimizer.step()
+    assert_rows(table, theirs, exact=False)
+
+
+def test_a_graph_walked_twice_updates_twice(server, name):
+    table = server.create_table(name, DIM, ROWS, init=NORMAL)
+    ours, theirs = et.EmbeddingBag(table, lr=0.5), twin_of(table)
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.5)
+    ids = torch.randint(0, ROWS, (6, 4))
+    for bag in (ours, theirs):
+        loss = bag(ids).square().sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+    optimizer.step()
+    assert_rows(table, theirs, exact=False)
+
+
+def test_gradients_of_gradients_are_refused(server, name):
+    table = server.create_table(name, DIM, ROWS, init=NORMAL)
+    bag = et.EmbeddingBag(table, mode="sum")
+    weights = torch.ones(4, 3, requires_grad=True)
+    out = bag(torch.randint(0, ROWS, (4, 3)), per_sample_weights=weights).square().sum()
+    (gradient,) = torch.autograd.grad(out, weights, create_graph=True)
+    with pytest.raises(RuntimeError):
+        gradient.sum().backward()
+    assert table.writes == 0
+
+
+def test_update_step_gathers_gradients_as_an_optimizer_does(server, name):
+    table = server.create_table(name, DIM, ROWS, init=NORMAL)
+    ours, theirs = et.EmbeddingBag(table, lr=0.3, update="step"), twin_of(table)
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.3)
+    for _ in range(3):
+        optimizer.zero_grad()
+        ours.zero_grad()
+        for _ in range(2):
+            ids, offsets = bags_1d(False)
+            assert torch.equal(ours(ids, offsets), theirs(ids, offsets))
+            for bag in (ours, theirs):
+                bag(ids, offsets).square().sum().backward()
+        optimizer.step()
+        ours.step()
+        assert_rows(table, theirs, exact=False)
+    ours(ids, offsets).sum().backward()
+    ours.zero_grad()
+    ours.step()
+    assert_rows(table, theirs, exact=False)
+
+
+def test_a_schedule_assigns_lr(server, name):
+    table = server.create_table(name, 1, ROWS)
+    bag = et.EmbeddingBag(table, mode="sum", lr=1)
+    bag(torch.tensor([[3]])).sum().backward()
+    bag.lr = 0.5
+    bag(torch.tensor([[3]])).sum().backward()
+    assert table.get(3) == -1.5
+
+
+# ---- Collections ----
+
+
+def test_a_collection_makes_one_request_each_way(server, name):
+    tables = {f"t{i}": server.create_table(f"{name}_{i}", 4 + i, ROWS, init=NORMAL) for i in range(5)}
+    ours = et.EmbeddingBagCollection(tables, lr=0.1)
+    twins = {k: twin_of(table) for k, table in tables.items()}
+    inputs = {k: bags_1d(False) for k in tables}
+    before = server.status()["metrics"]["requests"]
+    out = ours(inputs)
+    sum((o.square()).sum() for o in out.values()).backward()
+    assert server.status()["metrics"]["requests"] - before == 2
+    optimizer = torch.optim.SGD([p for t in twins.values() for p in t.parameters()], lr=0.1)
+    for k, twin in twins.items():
+        expected = twin(*inputs[k])
+        assert torch.equal(out[k], expected)
+        expected.square().sum().backward()
+    optimizer.step()
+    for k, twin in twins.items():
+        assert_rows(tables[k], twin)
+
+
+def test_a_table_in_two_bags_gets_both_gradients(server, name):
+    table = server.create_table(name, DIM, ROWS, init=NORMAL)
+    ours = et.EmbeddingBagCollection(
+        {"seen": et.Bag(table, "sum", padding_idx=3), "now": et.Bag(table, "mean")}, lr=0.1
+    )
+    theirs = twin_of(table)
+    a, b = torch.randint(0, ROWS, (2, 6, 4))
+    a[0, 0] = b[1, 1] = 3
+    out = ours({"seen": a, "now": b})
+    (out["seen"].sum() + out["now"].square().sum()).backward()
+    f = torch.nn.functional.embedding_bag
+    seen, now = f(a, theirs.weight, mode="sum", padding_idx=3), f(b, theirs.weight)
+    assert torch.equal(out["seen"], seen) and torch.equal(out["now"], now)
+    (seen.sum() + now.square().sum()).backward()
+    torch.optim.SGD(theirs.parameters(), lr=0.1).step()
+    assert_rows(table, theirs, exact=False)
+
+
+def test_some_features_may_be_left_out_and_unknown_ones_may_not(server, name):
+    tables = {k: server.create_table(f"{name}_{k}", DIM, ROWS) for k in "ab"}
+    collection = et.EmbeddingBagCollection(tables)
+    out = collection({"a": torch.tensor([[1]])})
+    assert out.keys() == {"a"}
+    out["a"].sum().backward()
+    assert tables["a"].writes == 1 and tables["b"].writes == 0
+    with pytest.raises(KeyError, match="c"):
+        collection({"c": torch.tensor([[1]])})
+
+
+def test_tables_of_two_connections_are_refused(daemon, server, name):
+    table = server.create_table(name, DIM, ROWS)
+    with daemon.connect() as other, pytest.raises(ValueError, match="one connection"):
+        et.EmbeddingBagCollection({"a": table, "b": other.open_table(name)})
+        et.EmbeddingBagCollection({"a": table, "b": other.create_table(name + "_2", DIM)})
+
+
+# ---- Inputs ----
+
+
+def test_bad_inputs_raise_what_they_raise_in_torch(server, name):
+    table = server.create_table(name, DIM, ROWS)
+    bag = et.EmbeddingBag(table)
+    ids = torch.tensor([1, 2, 3])
+    with pytest.raises(ValueError):
+        bag(ids)
+    with pytest.raises(ValueError):
+        bag(ids.view(1, 3), torch.tensor([0]))
+    with pytest.raises(NotImplementedError):
+        bag(ids.view(1, 3), per_sample_weights=torch.ones(1, 3))
+    with pytest.raises(ValueError, match="negative"):
+        bag(torch.tensor([[-1]]))
+    with pytest.raises(IndexError, match=str(ROWS)):
+        bag(torch.tensor([[ROWS]]))
+    with pytest.raises(TypeError):
+        bag(torch.tensor([[1.0]]))
+    with pytest.raises(ValueError, match="mode"):
+        et.EmbeddingBag(table, mode="median")
+    with pytest.raises(ValueError, match="padding_idx"):
+        et.EmbeddingBag(table, padding_idx=ROWS)
+    with pytest.raises(ValueError, match="update"):
+        et.EmbeddingBag(table, update="never")
+
+
+def test_no_ids_at_all_give_zeros_and_no_request(server, name):
+    bag = et.EmbeddingBag(server.create_table(name, DIM, ROWS, init=NORMAL))
+    before = server.status()["metrics"]["requests"]
+    out = bag(torch.empty(0, dtype=torch.int64), torch.tensor([0, 0]))
+    assert torch.equal(out, torch.zeros(2, DIM))
+    out.sum().backward()
+    assert server.status()["metrics"]["requests"] == before
+
+
+def test_unsigned_ids_reach_the_upper_half(server, name):
+    table = server.create_table(name, DIM, init=NORMAL)
+    out = et.EmbeddingBag(table, unsigned_ids=True)(torch.tensor([[-1], [7]]))
+    np.testing.assert_array_equal(out.detach().numpy(), table.get([2**64 - 1, 7]))
+
+
+def test_int32_ids_and_offsets(server, name):
+    table = server.create_table(name, DIM, ROWS, init=NORMAL)
+    ids, offsets = bags_1d(False)
+    bag = et.EmbeddingBag(table)
+    assert torch.equal(bag(ids.int(), offsets.int()), bag(ids, offsets))
+
+
+# ---- State ----
+
+
+def test_state_dict_says_what_the_tables_are_and_holds_no_rows(server, name):
+    table = server.create_table(name, DIM, ROWS, init=NORMAL)
+    model = torch.nn.Sequential(et.EmbeddingBag(table), torch.nn.Linear(DIM, 1))
+    state = pickle.loads(pickle.dumps(model.state_dict()))
+    assert sum(v.numel() for v in state.values() if isinstance(v, torch.Tensor)) == DIM + 1
+    model.load_state_dict(state)
+    other = server.create_table(name + "_other", DIM, ROWS + 1)
+    with pytest.raises(ValueError, match="saved with"):
+        torch.nn.Sequential(et.EmbeddingBag(other), torch.nn.Linear(DIM, 1)).load_state_dict(state)
+
+
+def test_modules_are_neither_pickled_nor_copied(server, name):
+    bag = et.EmbeddingBag(server.create_table(name, DIM, ROWS))
+    with pytest.raises(TypeError, match="same tables"):
+        copy.deepcopy(bag)
+    with pytest.raises(TypeError, match="same tables"):
+        pickle.dumps(torch.nn.Sequential(bag))
+    assert "EmbeddingBag" in repr(bag) and name in repr(bag)
+
+
+def test_an_optimizer_may_have_the_module_s_parameters(server, name):
+    bag = et.EmbeddingBag(server.create_table(name, DIM, ROWS))
+    model = torch.nn.Sequential(bag, torch.nn.Linear(DIM, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.randint(0, ROWS, (4, 3))).sum().backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    model.to("cpu").half().float().zero_grad()
