@@ -21,6 +21,7 @@
 #include "daemon/request_memory.h"
 #include "daemon/session.h"
 #include "daemon/worker.h"
+#include "store/store.h"
 
 #define LISTEN_BACKLOG 1024
 #define EVENTS_MAX     64

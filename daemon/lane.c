@@ -584,3 +584,17 @@ void lane_stats(struct lane *lane, struct lane_stats *ret_stats)
 {
     lane_call(lane, call_stats, ret_stats);
 }
+
+static void call_take_pressure(struct lane *lane, void *argument)
+{
+    *(bool *)argument = lane->pressure;
+    lane->pressure = false;
+}
+
+bool lane_take_pressure(struct lane *lane)
+{
+    bool pressure = false;
+
+    lane_call(lane, call_take_pressure, &pressure);
+    return pressure;
+}

@@ -91,4 +91,8 @@ struct lane_stats {
 };
 void lane_stats(struct lane *lane, struct lane_stats *ret_stats);
 
+/* True if, since the last call, rows had to wait because every reader was at work: SSD is what this
+ * lane waits for. Compaction is put off meanwhile (store_set_busy). */
+bool lane_take_pressure(struct lane *lane);
+
 #endif

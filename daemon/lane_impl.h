@@ -44,6 +44,7 @@ struct lane {
     /* Row work. */
     struct pending_reads *pending; /* per shard of the store; only this lane's are used */
     uint32_t pending_rows;
+    bool pressure; /* see lane_take_pressure() */
     struct session_queue runnable;
     struct session_queue blocked; /* wait for a free miss entry or for room in the write queue */
     struct read_job *held[LANE_HELD_MAX];

@@ -125,8 +125,10 @@ void lane_dispatch_reads(struct lane *lane)
             if (lane->pending[s].count > lane->pending[fullest].count)
                 fullest = s;
         job = read_pool_take(lane->readers);
-        if (!job)
+        if (!job) {
+            lane->pressure = true;
             return;
+        }
         job->shard = fullest;
         fill_job(lane, &lane->pending[fullest], job);
         read_pool_send(lane->readers, job);
