@@ -5,14 +5,22 @@
 
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/options.h>
 #include <rocksdb/statistics.h>
 #include <rocksdb/version.h>
 #include <rocksdb/write_buffer_manager.h>
 
-#include <atomic>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdarg>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,9 +38,6 @@ struct rocksdb_t {
 };
 struct rocksdb_options_t {
     rocksdb::Options rep;
-};
-struct rocksdb_flushoptions_t {
-    rocksdb::FlushOptions rep;
 };
 struct rocksdb_cache_t {
     std::shared_ptr<rocksdb::Cache> rep;
@@ -193,6 +198,69 @@ class MetadataCache final : public Cache
     std::shared_ptr<Cache> passing_;
 };
 
+class PlainLogger final : public rocksdb::Logger
+{
+  public:
+    explicit PlainLogger(const std::string &path)
+        : Logger(rocksdb::InfoLogLevel::WARN_LEVEL), path_(path)
+    {
+    }
+
+    ~PlainLogger() override
+    {
+        if (fd_ >= 0)
+            close(fd_);
+    }
+
+    // All options, at every open.
+    void LogHeader(const char *, va_list) override
+    {
+    }
+
+    void Logv(const char *format, va_list args) override
+    {
+        char line[1024];
+        timespec now;
+        tm utc;
+
+        clock_gettime(CLOCK_REALTIME, &now);
+        gmtime_r(&now.tv_sec, &utc);
+        const size_t stamp = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%SZ ", &utc);
+        const int text = vsnprintf(line + stamp, sizeof(line) - stamp, format, args);
+        if (text < 0)
+            return;
+        size_t length = std::min(stamp + text, sizeof(line) - 1);
+        if (line[length - 1] != '\n')
+            line[std::min(length++, sizeof(line) - 1)] = '\n';
+        Write(line, std::min(length, sizeof(line)));
+    }
+
+    using Logger::Logv;
+
+  private:
+    static constexpr off_t kBytesMax = 1 << 20;
+
+    // The directory may not be there yet when RocksDB has its first thing to say.
+    void Write(const char *line, size_t length)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+
+        if (fd_ >= 0 && lseek(fd_, 0, SEEK_END) >= kBytesMax) {
+            close(fd_);
+            rename(path_.c_str(), (path_ + ".old").c_str());
+            fd_ = -1;
+        }
+        if (fd_ < 0)
+            fd_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+        if (fd_ >= 0 && write(fd_, line, length) < 0)
+            return; // dropped
+    }
+
+    const std::string path_;
+    std::mutex mutex_;
+    int fd_ = -1;
+};
+
 struct Compactions {
     std::mutex mutex;
     uint32_t running_shards = 0;
@@ -225,10 +293,39 @@ class Watch final : public rocksdb::EventListener
             compactions_->running_shards--;
     }
 
-    void OnBackgroundError(rocksdb::BackgroundErrorReason, Status *error) override
+    // RocksDB takes a failed write of an SST file for fatal: only opening the database again would
+    // help, without what its write buffers hold. But a flush that failed has left them as they
+    // were, and a compaction its inputs, so trying again is safe and loses nothing.
+    void OnBackgroundError(rocksdb::BackgroundErrorReason reason, Status *error) override
     {
+        if ((reason == rocksdb::BackgroundErrorReason::kFlush ||
+             reason == rocksdb::BackgroundErrorReason::kFlushNoWAL ||
+             reason == rocksdb::BackgroundErrorReason::kCompaction) &&
+            error->IsIOError() && error->severity() == Status::Severity::kFatalError)
+            *error = Status(*error, Status::Severity::kHardError);
         std::lock_guard<std::mutex> lock(error_mutex_);
         error_ = *error;
+        changed_.notify_all();
+    }
+
+    void OnFlushCompleted(rocksdb::DB *, const rocksdb::FlushJobInfo &info) override
+    {
+        SetFlushed(info.largest_seqno);
+    }
+
+    void SetFlushed(rocksdb::SequenceNumber sequence)
+    {
+        std::lock_guard<std::mutex> lock(error_mutex_);
+        flushed_ = std::max(flushed_, sequence);
+        changed_.notify_all();
+    }
+
+    // Until all up to @sequence is flushed, or an error stops the flushes.
+    Status WaitFlushed(rocksdb::SequenceNumber sequence)
+    {
+        std::unique_lock<std::mutex> lock(error_mutex_);
+        changed_.wait(lock, [&] { return flushed_ >= sequence || !error_.ok(); });
+        return flushed_ >= sequence ? Status::OK() : error_;
     }
 
     void OnErrorRecoveryEnd(const rocksdb::BackgroundErrorRecoveryInfo &info) override
@@ -253,7 +350,9 @@ class Watch final : public rocksdb::EventListener
     std::shared_ptr<Compactions> compactions_;
     uint32_t running_ = 0; // under compactions_->mutex
     std::mutex error_mutex_;
+    std::condition_variable changed_;
     Status error_;
+    rocksdb::SequenceNumber flushed_ = 0;
 };
 
 uint32_t TickerNumber(enum rocksdb_ext_ticker ticker)
@@ -282,15 +381,11 @@ bool rocksdb_ext_fits(void)
 {
     const int files = 7654321;
     rocksdb_options_t *options = rocksdb_options_create();
-    rocksdb_flushoptions_t *flush = rocksdb_flushoptions_create();
     rocksdb_cache_t *cache = rocksdb_cache_create_lru(files);
 
     rocksdb_options_set_max_open_files(options, files);
-    rocksdb_flushoptions_set_wait(flush, 0);
-    const bool fits = options->rep.max_open_files == files && !flush->rep.wait &&
-                      cache->rep->GetCapacity() == files;
+    const bool fits = options->rep.max_open_files == files && cache->rep->GetCapacity() == files;
     rocksdb_cache_destroy(cache);
-    rocksdb_flushoptions_destroy(flush);
     rocksdb_options_destroy(options);
     return fits;
 }
@@ -321,9 +416,9 @@ rocksdb_cache_t *rocksdb_ext_metadata_cache_new(size_t bytes)
     return new rocksdb_cache_t{ std::make_shared<MetadataCache>(bytes) };
 }
 
-void rocksdb_ext_flush_at_once(rocksdb_flushoptions_t *options)
+void rocksdb_ext_log_to(rocksdb_options_t *options, const char *directory)
 {
-    options->rep.allow_write_stall = true;
+    options->rep.info_log = std::make_shared<PlainLogger>(std::string(directory) + "/LOG");
 }
 
 struct rocksdb_ext_compactions *rocksdb_ext_compactions_new(void)
@@ -363,6 +458,24 @@ void rocksdb_ext_watch_free(struct rocksdb_ext_watch *watch)
 char *rocksdb_ext_watch_error(const struct rocksdb_ext_watch *watch)
 {
     return watch->rep->ErrorText();
+}
+
+void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db)
+{
+    watch->rep->SetFlushed(db->rep->GetLatestSequenceNumber());
+}
+
+char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch)
+{
+    const rocksdb::SequenceNumber sequence = db->rep->GetLatestSequenceNumber();
+    rocksdb::FlushOptions options;
+
+    // Otherwise RocksDB waits until the flush would not stall writes.
+    options.allow_write_stall = true;
+    Status status = db->rep->Flush(options);
+    if (status.ok())
+        status = watch->rep->WaitFlushed(sequence);
+    return status.ok() ? nullptr : strdup(status.ToString().c_str());
 }
 
 char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)

@@ -48,8 +48,10 @@ uint64_t rocksdb_ext_write_buffer_bytes(const rocksdb_options_t *options);
  * rocksdb_cache_destroy(). */
 rocksdb_cache_t *rocksdb_ext_metadata_cache_new(size_t bytes);
 
-/* RocksDB waits in a flush until it would not stall writes; this one never does. */
-void rocksdb_ext_flush_at_once(rocksdb_flushoptions_t *options);
+/* RocksDB's warnings and errors go to "@directory/LOG", one LOG.old is kept. What cannot be written
+ * is dropped: RocksDB's own logger, as Debian builds it, aborts the process when it writes after a
+ * failed write, such as on a full disk. */
+void rocksdb_ext_log_to(rocksdb_options_t *options, const char *directory);
 
 /* How many shards of a store compact, counted from RocksDB's own events. */
 struct rocksdb_ext_compactions;
@@ -66,8 +68,15 @@ struct rocksdb_ext_watch;
 struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_compactions *compactions,
                                                 rocksdb_options_t *options);
 void rocksdb_ext_watch_free(struct rocksdb_ext_watch *watch);
+/* To be called when the database is open, before the first write. */
+void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db);
 /* The error that stopped the database's background work, malloced, or NULL when all is well. */
 char *rocksdb_ext_watch_error(const struct rocksdb_ext_watch *watch);
+
+/* Writes out all that was in the write buffers at the call, and returns when it is in the MANIFEST,
+ * or with the error, as RocksDB's C API does. RocksDB 7.8's own wait is not relied upon: after a
+ * resume it returns at once and says OK. */
+char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch);
 
 /* Takes a database that stopped writing after an error back into service. Writes what is in its
  * write buffers, so it blocks. Returns the error if it could not, as RocksDB's C API does. */

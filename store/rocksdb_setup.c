@@ -20,8 +20,6 @@
 #define WRITE_BUFFER_BYTES_MAX (256 * MIB) /* more only makes flushes and restarts slow */
 #define LEVEL0_FILES_TRIGGER   4
 #define FORMAT_VERSION         5
-#define INFO_LOG_BYTES         MIB
-#define INFO_LOG_WARN          2 /* rocksdb::InfoLogLevel */
 #define MANIFEST_BYTES_MAX     (64 * MIB)
 
 static enum embtier_err direct_io_try(int fd, bool *ret_direct)
@@ -120,9 +118,6 @@ static void compaction_apply(rocksdb_options_t *options)
 
 static void quiet_apply(rocksdb_options_t *options)
 {
-    rocksdb_options_set_info_log_level(options, INFO_LOG_WARN);
-    rocksdb_options_set_max_log_file_size(options, INFO_LOG_BYTES);
-    rocksdb_options_set_keep_log_file_num(options, 2);
     rocksdb_options_set_stats_dump_period_sec(options, 0);
     rocksdb_options_set_stats_persist_period_sec(options, 0);
     rocksdb_options_set_max_manifest_file_size(options, MANIFEST_BYTES_MAX);
@@ -191,9 +186,6 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     rocksdb_writeoptions_set_no_slowdown(setup->write, 1);
     setup->write_patient = rocksdb_writeoptions_create();
     rocksdb_writeoptions_disable_WAL(setup->write_patient, 1);
-    setup->flush = rocksdb_flushoptions_create();
-    rocksdb_flushoptions_set_wait(setup->flush, 1);
-    rocksdb_ext_flush_at_once(setup->flush);
     *ret_setup = TAKE(setup);
     return EMBTIER_OK;
 }
@@ -202,8 +194,6 @@ void rocksdb_setup_free(struct rocksdb_setup *setup)
 {
     if (!setup)
         return;
-    if (setup->flush)
-        rocksdb_flushoptions_destroy(setup->flush);
     if (setup->write_patient)
         rocksdb_writeoptions_destroy(setup->write_patient);
     if (setup->write)

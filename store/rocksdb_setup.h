@@ -29,7 +29,6 @@ struct rocksdb_setup {
     rocksdb_readoptions_t *read;
     rocksdb_writeoptions_t *write;         /* no log, never waits */
     rocksdb_writeoptions_t *write_patient; /* no log, waits when RocksDB wants to */
-    rocksdb_flushoptions_t *flush;
 };
 
 MUST_CHECK enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_count,

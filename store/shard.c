@@ -82,6 +82,7 @@ enum embtier_err shard_open(const struct shard_opts *opts, struct shard **ret_sh
     shard->setup = opts->setup;
     options = rocksdb_options_create_copy(opts->setup->options);
     shard->watch = rocksdb_ext_watch_new(opts->compactions, options);
+    rocksdb_ext_log_to(options, opts->path);
     rocksdb_options_set_create_if_missing(options, opts->make);
     rocksdb_options_set_use_direct_reads(options, opts->direct_io);
     rocksdb_options_set_use_direct_io_for_flush_and_compaction(options, opts->direct_io);
@@ -95,6 +96,7 @@ enum embtier_err shard_open(const struct shard_opts *opts, struct shard **ret_sh
     if (err == EMBTIER_INVALID)
         err = EMBTIER_CONFIG;
     TRY(err);
+    rocksdb_ext_watch_opened(shard->watch, shard->db);
     *ret_shard = TAKE(shard);
     return EMBTIER_OK;
 }
@@ -283,10 +285,7 @@ enum embtier_err shard_write(struct shard *shard, const struct store_row *rows, 
 
 enum embtier_err shard_flush(struct shard *shard, struct err_msg *msg)
 {
-    char *error = NULL;
-
-    rocksdb_flush(shard->db, shard->setup->flush, &error);
-    return rocksdb_err_take(error, shard->path, msg);
+    return rocksdb_err_take(rocksdb_ext_flush(shard->db, shard->watch), shard->path, msg);
 }
 
 /* The keys of table @table_id are [start, end). The last table id is never given out. */

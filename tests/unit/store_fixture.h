@@ -53,19 +53,16 @@ static inline void fixture_make_directory(struct store_fixture *f, unsigned inde
     assert_int_equal(mkdir(f->made[index], 0700), 0);
 }
 
-static inline int fixture_setup(void **state)
+/* For directories below @root, which may be there or not. */
+static inline struct store_fixture *fixture_at(const char *root)
 {
-    const char *tmp = getenv("TMPDIR");
     struct store_fixture *f = calloc(1, sizeof(*f));
 
-    snprintf(f->root, sizeof(f->root), "%s/test-store-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(f->root))
-        return -1;
+    assert_non_null(f);
+    snprintf(f->root, sizeof(f->root), "%s", root);
     for (unsigned i = 0; i < ARRAY_LEN(f->directories); i++) {
-        if (asprintf(&f->made[i], "%s/d%u", f->root, i) < 0)
-            return -1;
+        assert_true(asprintf(&f->made[i], "%s/d%u", f->root, i) > 0);
         f->directories[i] = f->made[i];
-        fixture_make_directory(f, i);
     }
     f->config.data.directories = f->directories;
     f->config.data.directory_count = 2;
@@ -76,6 +73,21 @@ static inline int fixture_setup(void **state)
     f->config.rocksdb.bloom_bits_per_key = 10;
     f->config.rocksdb.compaction_parallel = 1;
     f->config.rocksdb.direct_io = DIRECT_IO_AUTO;
+    return f;
+}
+
+static inline int fixture_setup(void **state)
+{
+    const char *tmp = getenv("TMPDIR");
+    struct store_fixture *f;
+    char root[200];
+
+    snprintf(root, sizeof(root), "%s/test-store-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(root))
+        return -1;
+    f = fixture_at(root);
+    for (unsigned i = 0; i < ARRAY_LEN(f->directories); i++)
+        fixture_make_directory(f, i);
     *state = f;
     return 0;
 }

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does a store with a file missing or cut short refuse to start and name the file? Does it keep its
+ * promises when it is killed, and when writing fails? */
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "store_fixture.h"
+
+#define SHARD_FOLDER "shard-0000/replay"
+#define EXIT_SKIPPED 77
+
+/* The first file of shard 0 that @pattern names, relative to data directory 0. */
+static void find_file(const struct store_fixture *f, const char *pattern, char *ret_name,
+                      size_t capacity)
+{
+    char path[300];
+
+    assert_true(fixture_shell(path, sizeof(path), "cd %s && ls %s/%s | head -1", f->made[0],
+                              SHARD_FOLDER, pattern) > 0);
+    path[strcspn(path, "\n")] = '\0';
+    snprintf(ret_name, capacity, "%s", path);
+}
+
+static void make_closed_store(struct store_fixture *f)
+{
+    fixture_open(f);
+    fixture_write_all(f, 1, 0, 5000, 1);
+    fixture_close(f);
+}
+
+static void test_missing_files_stop_the_start_and_are_named(void **state)
+{
+    static const char *const patterns[] = { "*.sst", "MANIFEST-*", "CURRENT" };
+    char name[300];
+
+    for (size_t i = 0; i < ARRAY_LEN(patterns); i++) {
+        void *own = NULL;
+
+        assert_int_equal(fixture_setup(&own), 0);
+        make_closed_store(own);
+        find_file(own, patterns[i], name, sizeof(name));
+        fixture_remove(own, 0, name);
+        fixture_refused(own, EMBTIER_CORRUPT, strrchr(name, '/') + 1);
+        assert_int_equal(fixture_teardown(&own), 0);
+    }
+    (void)state;
+}
+
+static void test_missing_shard_stops_the_start_and_is_named(void **state)
+{
+    struct store_fixture *f = *state;
+
+    make_closed_store(f);
+    fixture_remove(f, 0, "shard-0001");
+    fixture_refused(f, EMBTIER_CORRUPT, "shard-0001");
+}
+
+static void test_truncated_files_stop_the_start_and_are_named(void **state)
+{
+    static const char *const patterns[] = { "*.sst", "MANIFEST-*", "CURRENT" };
+    char name[300];
+
+    for (size_t i = 0; i < ARRAY_LEN(patterns); i++) {
+        for (off_t bytes = 0; bytes < 200; bytes += 10) {
+            void *own = NULL;
+
+            if (bytes > 10 && i == 2)
+                break;
+            assert_int_equal(fixture_setup(&own), 0);
+            make_closed_store(own);
+            find_file(own, patterns[i], name, sizeof(name));
+            fixture_truncate(own, 0, name, bytes);
+            fixture_refused(own, EMBTIER_CORRUPT, strrchr(name, '/') + 1);
+            assert_int_equal(fixture_teardown(&own), 0);
+        }
+    }
+    (void)state;
+}
+
+static void test_bit_flip_in_a_row_is_found_and_not_served(void **state)
+{
+    struct store_fixture *f = *state;
+    struct fixture_batch *batch = malloc(sizeof(*batch));
+    struct err_msg msg = { { 0 } };
+    char name[300], path[600];
+    int fd;
+
+    f->config.data.directory_count = 1;
+    f->config.data.shards_per_directory = 1;
+    make_closed_store(f);
+    find_file(f, "*.sst", name, sizeof(name));
+    snprintf(path, sizeof(path), "%s/%s", f->made[0], name);
+    fd = open(path, O_WRONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "oops", 4, 1000), 4); /* in the first block */
+    assert_int_equal(close(fd), 0);
+    fixture_open(f);
+    fixture_gather(f, 0, 1, 0, 5000, batch);
+    assert_int_equal(store_read(f->store, 0, batch->rows, batch->count, &msg), EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, strrchr(name, '/')));
+    assert_int_equal(batch->rows[0].err, EMBTIER_CORRUPT);
+    assert_int_equal(batch->rows[batch->count - 1].err, EMBTIER_OK);
+    assert_true(batch->rows[batch->count - 1].found);
+    free(batch);
+}
+
+/* Runs this program once more, to do @part in the fixture's directories: RocksDB does not survive a
+ * fork. Its standard output is @output. */
+static pid_t run_part(const struct store_fixture *f, const char *part, int output)
+{
+    const pid_t child = fork();
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(output, STDOUT_FILENO);
+        execl("/proc/self/exe", "test_store_damage", part, f->root, (char *)NULL);
+        _exit(127);
+    }
+    return child;
+}
+
+/* What the child of the next test does until it is killed: rows 0 … 1999 in version after version,
+ * some of them flushed. */
+static void write_until_killed(struct store_fixture *f)
+{
+    fixture_open(f);
+    for (uint32_t version = 2;; version++) {
+        fixture_write_all(f, 1, 0, 2000, version);
+        if (version % 3 == 0)
+            fixture_flush_all(f);
+        if (write(STDOUT_FILENO, &version, sizeof(version)) != sizeof(version))
+            _exit(1);
+    }
+}
+
+static void test_after_sigkill_every_row_has_a_value_it_had(void **state)
+{
+    struct store_fixture *f = *state;
+
+    fixture_open(f);
+    fixture_write_all(f, 1, 0, 2000, 1);
+    fixture_close(f);
+    for (unsigned run = 0; run < 5; run++) {
+        uint32_t version = 1, found = 0;
+        int progress[2];
+        pid_t child;
+
+        assert_int_equal(pipe2(progress, O_CLOEXEC), 0);
+        child = run_part(f, "write_until_killed", progress[1]);
+        close(progress[1]);
+        while (version < 5 + run * 4)
+            assert_int_equal(read(progress[0], &version, sizeof(version)), sizeof(version));
+        usleep(run * 700); /* somewhere in the middle of the next one */
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        while (read(progress[0], &version, sizeof(version)) == sizeof(version))
+            ;
+        close(progress[0]);
+        fixture_open(f);
+        /* The one that was not finished counts too; each row has exactly one of them. */
+        for (uint32_t v = 1; v <= version + 1; v++)
+            found += (uint32_t)fixture_count_right(f, 1, 0, 2000, v);
+        assert_int_equal(found, 2000);
+        fixture_write_all(f, 1, 0, 2000, 1);
+        fixture_close(f);
+    }
+}
+
+/* Writes versions of rows until that fails; the last version that was taken as a whole, and how it
+ * failed, come back. */
+static enum embtier_err write_until_refused(struct store_fixture *f, uint32_t shard,
+                                            uint32_t *ret_version, struct err_msg *msg)
+{
+    struct fixture_batch *batch = malloc(sizeof(*batch));
+    enum embtier_err err = EMBTIER_OK;
+
+    fixture_gather(f, shard, 1, 0, 1000, batch);
+    for (uint32_t version = 2; err == EMBTIER_OK; version++) {
+        for (uint32_t i = 0; i < batch->count; i++)
+            fixture_row_bytes(1, batch->rows[i].id, version, batch->rows[i].bytes);
+        for (unsigned tries = 0; tries < 5000; tries++) {
+            err = store_write(f->store, shard, batch->rows, batch->count, msg);
+            if (err != EMBTIER_BUSY)
+                break;
+            usleep(1000);
+        }
+        if (err == EMBTIER_OK)
+            *ret_version = version;
+    }
+    free(batch);
+    return err;
+}
+
+static void heals(struct store_fixture *f, uint32_t shard)
+{
+    struct fixture_batch *batch = malloc(sizeof(*batch));
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err = EMBTIER_OK;
+
+    fixture_gather(f, shard, 1, 0, 1000, batch);
+    for (uint32_t i = 0; i < batch->count; i++)
+        fixture_row_bytes(1, batch->rows[i].id, 9999, batch->rows[i].bytes);
+    for (unsigned tries = 0; tries < 1000; tries++) {
+        err = store_write(f->store, shard, batch->rows, batch->count, &msg);
+        if (err == EMBTIER_OK)
+            break;
+        usleep(10000);
+    }
+    must(err, &msg);
+    must(store_flush(f->store, shard, &msg), &msg);
+    free(batch);
+}
+
+static bool put_text(const char *path, const char *text)
+{
+    _cleanup_(closep) int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+}
+
+/* A file system of 24 MiB that only this process sees; false where that is not allowed. */
+static bool small_disk_mount(const char *path)
+{
+    char users[40], groups[40];
+
+    snprintf(users, sizeof(users), "0 %d 1", (int)getuid());
+    snprintf(groups, sizeof(groups), "0 %d 1", (int)getgid());
+    return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && put_text("/proc/self/uid_map", users) &&
+           put_text("/proc/self/setgroups", "deny") && put_text("/proc/self/gid_map", groups) &&
+           mount("none", path, "tmpfs", 0, "size=24m") == 0;
+}
+
+static void fill_disk(const char *path)
+{
+    static const char block[65536];
+    const int fd = open(path, O_CREAT | O_WRONLY, 0600);
+
+    assert_true(fd >= 0);
+    for (size_t bytes = sizeof(block); bytes > 0; bytes /= 2)
+        while (write(fd, block, bytes) > 0)
+            ;
+    assert_int_equal(close(fd), 0);
+}
+
+static void full_disk(struct store_fixture *f)
+{
+    struct err_msg msg = { { 0 } };
+    uint32_t version = 0;
+    char ballast[400];
+
+    f->config.data.directory_count = 1;
+    f->config.data.shards_per_directory = 1;
+    f->config.rocksdb.memtable_bytes = MIB;
+    fixture_open(f);
+    fixture_write_all(f, 1, 0, 1000, 1);
+    fixture_flush_all(f);
+    snprintf(ballast, sizeof(ballast), "%s/ballast", f->made[0]);
+    fill_disk(ballast);
+    assert_int_equal(write_until_refused(f, 0, &version, &msg), EMBTIER_NO_SPACE);
+    /* Reads go on, and see what was taken before (the gather takes half of the 1000). */
+    assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, version), FIXTURE_BATCH_ROWS);
+    assert_int_equal(store_flush(f->store, 0, &msg), EMBTIER_NO_SPACE);
+    assert_int_equal(unlink(ballast), 0);
+    heals(f, 0);
+    fixture_close(f);
+    fixture_open(f);
+    assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, 9999), FIXTURE_BATCH_ROWS);
+    /* Closing on a full disk says so, and ends. */
+    fixture_write_all(f, 1, 0, 1000, 3);
+    fill_disk(ballast);
+    assert_int_equal(store_close(TAKE(f->store), &msg), EMBTIER_NO_SPACE);
+    assert_int_equal(unlink(ballast), 0);
+    fixture_open(f);
+    assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, 9999), FIXTURE_BATCH_ROWS);
+}
+
+static void test_full_disk_refuses_writes_serves_reads_and_heals(void **state)
+{
+    const pid_t child = run_part(*state, "full_disk", STDERR_FILENO);
+    int status;
+
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIPPED)
+        skip();
+    assert_int_equal(status, 0);
+}
+
+/* A limit on the length of files makes writes fail with an error other than "no space". */
+static void limit_files(rlim_t bytes)
+{
+    const struct rlimit limit = { .rlim_cur = bytes, .rlim_max = RLIM_INFINITY };
+
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void io_error(struct store_fixture *f)
+{
+    struct err_msg msg = { { 0 } };
+    uint32_t version = 0;
+
+    signal(SIGXFSZ, SIG_IGN);
+    f->config.data.directory_count = 1;
+    f->config.data.shards_per_directory = 1;
+    f->config.rocksdb.memtable_bytes = MIB;
+    fixture_open(f);
+    fixture_write_all(f, 1, 0, 1000, 1);
+    fixture_flush_all(f);
+    limit_files(4096);
+    assert_int_equal(write_until_refused(f, 0, &version, &msg), EMBTIER_IO);
+    assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, version), FIXTURE_BATCH_ROWS);
+    assert_int_equal(store_flush(f->store, 0, &msg), EMBTIER_IO);
+    limit_files(RLIM_INFINITY);
+    heals(f, 0);
+    assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, 9999), FIXTURE_BATCH_ROWS);
+    fixture_close(f);
+    fixture_open(f);
+    assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, 9999), FIXTURE_BATCH_ROWS);
+    fixture_close(f);
+}
+
+static void test_io_error_refuses_writes_serves_reads_and_heals(void **state)
+{
+    const pid_t child = run_part(*state, "io_error", STDERR_FILENO);
+    int status;
+
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static int part_main(const char *part, const char *root)
+{
+    struct store_fixture *f = fixture_at(root);
+
+    setenv("CMOCKA_TEST_ABORT", "1", 1); /* a failed assert ends the process */
+    if (strcmp(part, "write_until_killed") == 0)
+        write_until_killed(f);
+    else if (strcmp(part, "io_error") == 0)
+        io_error(f);
+    else if (!small_disk_mount(f->made[0]))
+        return EXIT_SKIPPED;
+    else
+        full_disk(f);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_missing_files_stop_the_start_and_are_named),
+        cmocka_unit_test_setup_teardown(test_missing_shard_stops_the_start_and_is_named,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test(test_truncated_files_stop_the_start_and_are_named),
+        cmocka_unit_test_setup_teardown(test_bit_flip_in_a_row_is_found_and_not_served,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_after_sigkill_every_row_has_a_value_it_had,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_full_disk_refuses_writes_serves_reads_and_heals,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_io_error_refuses_writes_serves_reads_and_heals,
+                                        fixture_setup, fixture_teardown),
+    };
+
+    if (argc == 3)
+        return part_main(argv[1], argv[2]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
