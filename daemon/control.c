@@ -319,6 +319,11 @@ static void on_mail(struct control *control)
 static void on_tick(struct control *control)
 {
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+    bool busy = false;
+
+    for (uint32_t i = 0; i < control->parts->lane_count; i++)
+        busy |= lane_take_pressure(control->parts->lanes[i]);
+    store_set_busy(control->parts->store, busy);
     if (control->listen_paused && control->listen_fd >= 0) {
         struct epoll_event event = { .events = EPOLLIN, .data.ptr = &control->listen_fd };
 
