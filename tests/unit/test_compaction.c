@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Do shards compact in turn, when they should, and is every row still right? Is the memory for
+ * metadata spent on metadata? Can RocksDB's own tool read a shard? */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "store_fixture.h"
+
+#define ROWS   20000
+#define ROUNDS 6
+
+static struct store_stats stats_of(const struct store_fixture *f)
+{
+    struct store_stats stats;
+
+    store_stats(f->store, &stats);
+    return stats;
+}
+
+/* Loads all four shards with more level-0 files than they may keep, as a busy server would. */
+static void load_all_shards(struct store_fixture *f)
+{
+    store_set_busy(f->store, true);
+    for (uint32_t version = 1; version <= ROUNDS; version++) {
+        fixture_write_all(f, 1, 0, ROWS, version);
+        fixture_flush_all(f);
+    }
+}
+
+/* How many files lie at level 0 is not in the stats: what is stored more than once is. */
+static uint64_t stored_once_bytes(void)
+{
+    return (uint64_t)ROWS * (12 + 12 + FIXTURE_ROW_BYTES);
+}
+
+static void wait_until_compacted(struct store_fixture *f)
+{
+    for (unsigned tries = 0; tries < 600; tries++) {
+        const struct store_stats stats = stats_of(f);
+
+        if (stats.stored_bytes < stored_once_bytes() * 3 / 2 && stats.shards_compacting == 0)
+            return;
+        usleep(50000);
+    }
+    fail_msg("%" PRIu64 " bytes are stored after 30 s", stats_of(f).stored_bytes);
+}
+
+static void compact_all(struct store_fixture *f, uint32_t parallel)
+{
+    char slow_enough[] = "max_subcompactions=1";
+
+    f->config.rocksdb.compaction_parallel = parallel;
+    f->config.rocksdb.background_threads = 8;
+    f->config.rocksdb.options = slow_enough;
+    fixture_open(f);
+    load_all_shards(f);
+    assert_int_equal(stats_of(f).compactions_run, 0);
+    assert_true(stats_of(f).stored_bytes > stored_once_bytes() * (ROUNDS - 1));
+    store_set_busy(f->store, false);
+    wait_until_compacted(f);
+    assert_true(stats_of(f).compactions_run >= store_shard_count(f->store));
+    assert_int_equal(stats_of(f).pending_compaction_bytes, 0);
+    assert_int_equal(fixture_count_right(f, 1, 0, ROWS, ROUNDS), ROWS);
+}
+
+static void test_two_shards_never_compact_at_once(void **state)
+{
+    struct store_fixture *f = *state;
+
+    compact_all(f, 1);
+    assert_int_equal(stats_of(f).shards_compacting_peak, 1);
+    fixture_close(f);
+    fixture_open(f);
+    assert_int_equal(fixture_count_right(f, 1, 0, ROWS, ROUNDS), ROWS);
+}
+
+/* Shows that the peak above would be seen. */
+static void test_two_shards_compact_at_once_where_that_is_allowed(void **state)
+{
+    struct store_fixture *f = *state;
+
+    compact_all(f, 2);
+    assert_int_equal(stats_of(f).shards_compacting_peak, 2);
+}
+
+static void test_urgent_shards_compact_even_while_the_server_is_busy(void **state)
+{
+    struct store_fixture *f = *state;
+
+    fixture_open(f);
+    store_set_busy(f->store, true);
+    for (uint32_t version = 1; version <= 60; version++) {
+        fixture_write_all(f, 1, 0, 2000, version);
+        fixture_flush_all(f);
+    }
+    for (unsigned tries = 0; tries < 200 && stats_of(f).compactions_run == 0; tries++)
+        usleep(50000);
+    assert_true(stats_of(f).compactions_run > 0);
+    assert_int_equal(stats_of(f).shards_compacting_peak, 1);
+    assert_int_equal(fixture_count_right(f, 1, 0, 2000, 60), 2000);
+}
+
+static void count_progress(void *context, uint32_t done, uint32_t total)
+{
+    uint32_t *calls = context;
+
+    assert_int_equal(++*calls, done);
+    assert_int_equal(total, 4);
+}
+
+static void test_dropped_table_gives_its_space_back_and_others_stay(void **state)
+{
+    struct store_fixture *f = *state;
+    struct err_msg msg = { { 0 } };
+    uint64_t with, without;
+    uint32_t calls = 0;
+
+    fixture_open(f);
+    store_set_busy(f->store, true); /* a drop does not wait for that */
+    fixture_write_all(f, 1, 0, 2000, 1);
+    fixture_write_all(f, 2, 0, ROWS, 1);
+    fixture_write_all(f, 3, 0, 2000, 1);
+    fixture_flush_all(f);
+    with = stats_of(f).stored_bytes;
+    must(store_drop_table(f->store, 2, count_progress, &calls, &msg), &msg);
+    without = stats_of(f).stored_bytes;
+    assert_int_equal(calls, 4);
+    assert_in_range(without, 0, with / 3);
+    assert_int_equal(fixture_count_found(f, 2, 0, ROWS), 0);
+    assert_int_equal(fixture_count_right(f, 1, 0, 2000, 1), 2000);
+    assert_int_equal(fixture_count_right(f, 3, 0, 2000, 1), 2000);
+    assert_int_equal(stats_of(f).shards_compacting_peak, 1);
+    fixture_close(f);
+    fixture_open(f);
+    assert_int_equal(fixture_count_found(f, 2, 0, ROWS), 0);
+    assert_int_equal(fixture_count_right(f, 3, 0, 2000, 1), 2000);
+}
+
+static void *drop_table(void *context)
+{
+    struct store_fixture *f = context;
+    struct err_msg msg = { { 0 } };
+
+    return store_drop_table(f->store, 2, NULL, NULL, &msg) == EMBTIER_OK ? f : NULL;
+}
+
+static void test_drop_and_automatic_compactions_take_turns(void **state)
+{
+    struct store_fixture *f = *state;
+    pthread_t thread;
+    void *done;
+
+    fixture_open(f);
+    fixture_write_all(f, 2, 0, ROWS, 1);
+    load_all_shards(f);
+    store_set_busy(f->store, false);
+    assert_int_equal(pthread_create(&thread, NULL, drop_table, f), 0);
+    for (uint32_t version = 1; version <= 3; version++)
+        fixture_write_all(f, 3, 0, 2000, version);
+    assert_int_equal(pthread_join(thread, &done), 0);
+    assert_non_null(done);
+    wait_until_compacted(f);
+    assert_int_equal(stats_of(f).shards_compacting_peak, 1);
+    assert_int_equal(fixture_count_found(f, 2, 0, ROWS), 0);
+    assert_int_equal(fixture_count_right(f, 1, 0, ROWS, ROUNDS), ROWS);
+    assert_int_equal(fixture_count_right(f, 3, 0, 2000, 3), 2000);
+}
+
+static void test_reads_cache_metadata_and_not_data(void **state)
+{
+    struct store_fixture *f = *state;
+    struct store_stats before, after;
+    const uint64_t data_bytes = stored_once_bytes();
+
+    f->config.rocksdb.memtable_bytes = 4 * MIB;
+    fixture_open(f);
+    fixture_write_all(f, 1, 0, ROWS, 1);
+    fixture_flush_all(f);
+    fixture_count_right(f, 1, 0, ROWS, 1);
+    before = stats_of(f);
+    assert_int_equal(fixture_count_right(f, 1, 0, ROWS, 1), ROWS);
+    after = stats_of(f);
+    assert_true(after.metadata_hits > before.metadata_hits);
+    assert_int_equal(after.metadata_misses, before.metadata_misses);
+    /* About 1.5 bytes of filter and one of index per row; the data is 3 MB. */
+    assert_in_range(after.metadata_cache_bytes, 1, data_bytes / 10);
+    assert_int_equal(after.metadata_cache_bytes, before.metadata_cache_bytes);
+    /* Every data block was read again. */
+    assert_in_range(after.read_bytes - before.read_bytes, data_bytes, data_bytes * 5);
+}
+
+static void test_metadata_cache_that_is_too_small_stays_small(void **state)
+{
+    struct store_fixture *f = *state;
+
+    f->config.rocksdb.metadata_cache_bytes = 64 * KIB;
+    fixture_open(f);
+    fixture_write_all(f, 1, 0, 5 * ROWS, 1);
+    fixture_flush_all(f);
+    assert_int_equal(fixture_count_right(f, 1, 0, 5 * ROWS, 1), 5 * ROWS);
+    assert_in_range(stats_of(f).metadata_cache_bytes, 0, 2 * 64 * KIB);
+}
+
+static void test_absent_rows_are_told_by_filters_alone(void **state)
+{
+    struct store_fixture *f = *state;
+    uint64_t read_before;
+
+    fixture_open(f);
+    /* Every other thousand, so that the absent ones lie within the files' ranges. */
+    for (uint64_t id = 0; id < 40000; id += 2000)
+        fixture_write_all(f, 1, id, id + 1000, 1);
+    fixture_flush_all(f);
+    fixture_count_found(f, 1, 0, 40000);
+    read_before = stats_of(f).read_bytes;
+    for (uint64_t id = 1000; id < 40000; id += 2000)
+        assert_int_equal(fixture_count_found(f, 1, id, id + 1000), 0);
+    /* 20000 absent rows would be 5 MB and more; about 1% of them are taken for present. */
+    assert_in_range(stats_of(f).read_bytes - read_before, 0, 20000 * 4096 / 20);
+}
+
+static void test_ldb_reads_a_shard(void **state)
+{
+    struct store_fixture *f = *state;
+    char output[4000];
+
+    if (fixture_shell(output, sizeof(output), "command -v ldb") == 0)
+        skip();
+    f->config.data.directory_count = 1;
+    f->config.data.shards_per_directory = 1;
+    fixture_open(f);
+    fixture_write_all(f, 0x01020304, 0x1122334455667788, 0x112233445566778a, 1);
+    fixture_close(f);
+    assert_true(fixture_shell(output, sizeof(output),
+                              "ldb --db=%s/shard-0000/replay scan --key_hex --value_hex",
+                              f->made[0]) > 0);
+    /* Key, version, weight bytes, state bytes. */
+    assert_non_null(strstr(output, "0x010203041122334455667788 : 0x010000008000000004000000"));
+    assert_non_null(strstr(output, "0x010203041122334455667789 : 0x010000008000000004000000"));
+    fixture_open(f); /* and does no harm */
+    assert_int_equal(fixture_count_right(f, 0x01020304, 0x1122334455667788, 0x112233445566778a, 1),
+                     2);
+}
+
+#define COMPACTION_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        COMPACTION_TEST(test_two_shards_never_compact_at_once),
+        COMPACTION_TEST(test_two_shards_compact_at_once_where_that_is_allowed),
+        COMPACTION_TEST(test_urgent_shards_compact_even_while_the_server_is_busy),
+        COMPACTION_TEST(test_dropped_table_gives_its_space_back_and_others_stay),
+        COMPACTION_TEST(test_drop_and_automatic_compactions_take_turns),
+        COMPACTION_TEST(test_reads_cache_metadata_and_not_data),
+        COMPACTION_TEST(test_metadata_cache_that_is_too_small_stays_small),
+        COMPACTION_TEST(test_absent_rows_are_told_by_filters_alone),
+        COMPACTION_TEST(test_ldb_reads_a_shard),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
