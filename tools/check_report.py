@@ -6,10 +6,12 @@
 
 Prints the failures on standard error and `PASSED FAILED SKIPPED` on standard output. A step without
 reports is one check. A report is meson's testlog.json (its junit file takes a timeout for a pass) or
-a junit file of pytest. A report without tests is a failure: nothing was proved.
+a junit file of pytest. A program of cmocka tests counts as its tests. A report without tests is a
+failure: nothing was proved.
 """
 
 import json
+import re
 import sys
 import xml.etree.ElementTree
 
@@ -18,14 +20,33 @@ SKIP_STATUS = 77
 MESON_RESULTS = {"OK": PASSED, "EXPECTEDFAIL": PASSED, "SKIP": SKIPPED}
 
 
+CMOCKA_LINE = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] (\w+)$", re.MULTILINE)
+CMOCKA_RESULTS = {"OK": PASSED, "FAILED": FAILED, "SKIPPED": SKIPPED}
+
+
+def program_results(name, result, details):
+    """The tests of a program, told from what cmocka prints; else the program as one."""
+    found = {test: CMOCKA_RESULTS[word] for word, test in CMOCKA_LINE.findall(details)}
+    if not found:
+        return [(name, result, details)]
+    results = [(f"{name}: {test}", outcome, "") for test, outcome in found.items() if outcome != FAILED]
+    failures = [test for test, outcome in found.items() if outcome == FAILED]
+    if result == FAILED and not failures:
+        failures = ["ended badly"]  # a crash, a timeout, a sanitizer's report
+    # What the program said stands once, whichever of its tests failed.
+    return results + [(f"{name}: {test}", FAILED, details if test == failures[-1] else "")
+                      for test in failures]
+
+
 def meson_results(path):
     """(name, result, details) of each test in a testlog.json: one JSON object a line."""
     with open(path, encoding="utf-8", errors="replace") as file:
         for test in map(json.loads, filter(str.strip, file)):
             result = MESON_RESULTS.get(test["result"], FAILED)
-            said = "".join(test.get(stream) or "" for stream in ("stdout", "stderr"))
+            said = "\n".join(test.get(stream) or "" for stream in ("stdout", "stderr"))
             status = test.get("returncode")
-            yield test["name"], result, f"{test['result']}, exit status {status}\n{said}"
+            details = f"{test['result']}, exit status {status}\n{said}"
+            yield from program_results(test["name"], result, details)
 
 
 def junit_results(path):
@@ -41,9 +62,9 @@ def junit_results(path):
 
 def step_results(status, log, reports):
     """(name, result, details) of everything the step checked."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        said = file.read()
     if not reports:
-        with open(log, encoding="utf-8", errors="replace") as file:
-            said = file.read()
         result = {0: PASSED, SKIP_STATUS: SKIPPED}.get(status, FAILED)
         return [("output of the step", result, said)]
     results = []
@@ -52,11 +73,10 @@ def step_results(status, log, reports):
             read = junit_results if report.endswith(".xml") else meson_results
             found = list(read(report))
         except (OSError, ValueError, xml.etree.ElementTree.ParseError) as error:
-            found = [(report, FAILED, f"no report: {error}")]
-        results += found or [(report, FAILED, "no tests ran")]
+            found = [(report, FAILED, f"no report: {error}\n{said}")]
+        results += found or [(report, FAILED, f"no tests ran\n{said}")]
     if status != 0 and all(result != FAILED for _, result, _ in results):
-        with open(log, encoding="utf-8", errors="replace") as file:
-            results.append((f"exit status {status} of the step", FAILED, file.read()))
+        results.append((f"exit status {status} of the step", FAILED, said))
     return results
 
 
@@ -67,7 +87,7 @@ def main(arguments):
     results = step_results(int(arguments[0]), arguments[1], arguments[2:])
     for name, result, details in results:
         if result == FAILED:
-            print(f"---- FAILED: {name}\n{details.rstrip()}\n----", file=sys.stderr)
+            print(f"---- FAILED: {name}\n{details.rstrip()}".rstrip(), file=sys.stderr)
     counts = [sum(1 for _, result, _ in results if result == kind) for kind in (PASSED, FAILED, SKIPPED)]
     print(*counts)
     return 0
