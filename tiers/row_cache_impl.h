@@ -33,6 +33,7 @@ struct row_cache {
     bool evict_refused; /* in this call: no use asking again */
     uint8_t granule_shift;
     uint8_t tier_count;
+    uint8_t none_clean; /* bit per tier, in this call: no use looking for clean rows again */
     uint32_t undrained; /* bit per tier: copied into since the last arena_drain() */
     uint8_t *tier_base[TIERS_MAX];
     struct slab_pool pools[TIERS_MAX];

@@ -97,10 +97,10 @@ static uint32_t oldest_class(struct row_cache *c, uint32_t tier, uint32_t heir, 
     return oldest;
 }
 
-/* The one next to the hand: its rows are those that have gone longest without a look. */
+/* The one the hand has come to: any is as good. */
 static void take_slab_from(struct slab_pool *pool, uint32_t donor, uint32_t heir)
 {
-    slab_pool_drain(pool, pool->classes[donor].hand_slab, heir);
+    slab_pool_drain(pool, pool->classes[donor].hand.slab, heir);
 }
 
 static void feed_starved(struct row_cache *c, uint32_t tier)
@@ -152,6 +152,7 @@ static void compare_classes(struct row_cache *c, uint32_t tier)
 void row_upkeep(struct row_cache *c, uint32_t rows)
 {
     c->evict_refused = false;
+    c->none_clean = 0;
     advance_clock(c, rows);
     row_growth_step(c, GROWTH_SETS + 2 * rows);
     for (uint32_t tier = 0; tier < c->tier_count; tier++) {

@@ -1,31 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* row_victims.c: sampled LRU. Which row of a class leaves a tier next.
  *
- * Each class has a hand that goes round its slots. When victims are wanted, the next 64 slots are
- * looked at and the oldest eight rows among them queued: one cache line of the index is read per
- * slot looked at, eight per victim. The lines of the next 64 are prefetched while these are used
- * up. A queued row that was touched, pinned or moved since is passed over.
+ * Each class has a hand that goes round its slots in runs of 16. When victims are wanted, the next
+ * four runs, each from another slab or another part of one, are looked at and the oldest eight of
+ * the 64 rows queued: one cache line of the index is read per row looked at, eight per victim. The
+ * lines of the next four are prefetched while these are used up. A queued row that was touched,
+ * pinned or moved since is passed over.
  *
- * So a row leaves when it is in the oldest eighth of its neighbourhood, and every neighbourhood is
- * looked at equally often; test_row_cache_lru.c measures what that costs against exact LRU. */
+ * So a row leaves when it is in the oldest eighth of a sample, and every row is sampled equally
+ * often; test_row_cache_lru.c measures what that costs against exact LRU. */
 #include "tiers/row_cache_impl.h"
 
-#define NEIGHBOURS 64
-/* Turns of the hand before we say that nothing can leave. */
-#define TURNS_MAX 8
+#define RUNS 4
+/* Looks before we say that nothing can leave, or nothing clean. */
+#define LOOKS_MAX       8
+#define LOOKS_MAX_CLEAN 64
 
 static void prefetch_next(struct row_cache *c, uint32_t tier, uint32_t class_index)
 {
     struct slab_pool *pool = &c->pools[tier];
-    const struct slab_class *class = &pool->classes[class_index];
-    const uint32_t *owners = slab_pool_owners(pool, class->hand_slab) + class->hand_slot;
-    uint32_t count = MIN(NEIGHBOURS, class->slots_per_slab - class->hand_slot);
+    struct slab_hand hand = pool->classes[class_index].hand;
 
-    for (uint32_t i = 0; i < count; i++)
-        if (!(owners[i] & SLOT_FREE))
-            __builtin_prefetch(row_index_set_of(&c->index, owners[i]));
-    for (uint32_t i = NEIGHBOURS; i < 2 * NEIGHBOURS; i += 16)
-        __builtin_prefetch(owners + i);
+    for (uint32_t i = 0; i < RUNS; i++) {
+        struct slab_run run = slab_pool_turn_hand(pool, class_index, &hand);
+
+        for (uint32_t j = 0; j < run.count; j++)
+            if (!(run.owners[j] & SLOT_FREE))
+                __builtin_prefetch(row_index_set_of(&c->index, run.owners[j]));
+    }
+    for (uint32_t i = 0; i < RUNS; i++)
+        __builtin_prefetch(slab_pool_turn_hand(pool, class_index, &hand).owners);
 }
 
 /* Keeps the queue in order of age, oldest last (it is taken from the end). */
@@ -51,28 +55,37 @@ static void queue_victim(struct slab_class *class, const uint16_t now, struct vi
     class->victim_count++;
 }
 
-static void look_at_neighbours(struct row_cache *c, uint32_t tier, uint32_t class_index,
-                               bool clean_only)
+static void look_at_run(struct row_cache *c, struct slab_class *class, const struct slab_run *run,
+                        bool clean_only)
 {
-    struct slab_pool *pool = &c->pools[tier];
-    struct slab_class *class = &pool->classes[class_index];
     uint32_t granules = class->slot_bytes >> c->granule_shift;
-    uint32_t slot, count;
-    const uint32_t *owners = slab_pool_turn_hand(pool, class_index, NEIGHBOURS, &slot, &count);
 
-    class->victim_count = 0;
-    for (uint32_t i = 0; i < count; i++, slot += granules) {
+    for (uint32_t i = 0; i < run->count; i++) {
         struct row_place place;
 
-        if (owners[i] & SLOT_FREE)
+        if (run->owners[i] & SLOT_FREE)
             continue;
-        place = place_of(c, owners[i]);
+        place = place_of(c, run->owners[i]);
         if (place.set->pinned >> place.way & 1)
             continue;
         if (clean_only && (place.set->dirty >> place.way & 1))
             continue;
         queue_victim(class, c->now,
-                     (struct victim){ .slot = slot, .stamp = place.set->stamps[place.way] });
+                     (struct victim){ .slot = run->first_slot + i * granules,
+                                      .stamp = place.set->stamps[place.way] });
+    }
+}
+
+static void look(struct row_cache *c, uint32_t tier, uint32_t class_index, bool clean_only)
+{
+    struct slab_pool *pool = &c->pools[tier];
+    struct slab_class *class = &pool->classes[class_index];
+
+    class->victim_count = 0;
+    for (uint32_t i = 0; i < RUNS; i++) {
+        struct slab_run run = slab_pool_turn_hand(pool, class_index, &class->hand);
+
+        look_at_run(c, class, &run, clean_only);
     }
     prefetch_next(c, tier, class_index);
 }
@@ -105,14 +118,22 @@ static bool take_queued(struct row_cache *c, uint32_t tier, uint32_t class_index
 bool row_victims_next(struct row_cache *c, uint32_t tier, uint32_t class_index, bool clean_only,
                       struct row_place *ret_place)
 {
+    uint32_t most = clean_only ? LOOKS_MAX_CLEAN : LOOKS_MAX;
+
     if (c->pools[tier].classes[class_index].slab_count == 0)
         return false;
-    for (uint32_t turn = 0; turn < TURNS_MAX; turn++) {
+    if (clean_only && c->none_clean >> tier & 1)
+        return false;
+    for (uint32_t looks = 0; looks < most; looks++) {
         if (take_queued(c, tier, class_index, clean_only, ret_place))
             return true;
-        look_at_neighbours(c, tier, class_index, clean_only);
+        look(c, tier, class_index, clean_only);
     }
-    return take_queued(c, tier, class_index, clean_only, ret_place);
+    if (take_queued(c, tier, class_index, clean_only, ret_place))
+        return true;
+    if (clean_only)
+        c->none_clean |= (uint8_t)(1u << tier);
+    return false;
 }
 
 uint32_t row_victims_age(struct row_cache *c, uint32_t tier, uint32_t class_index)
@@ -122,7 +143,7 @@ uint32_t row_victims_age(struct row_cache *c, uint32_t tier, uint32_t class_inde
     if (class->slab_count == 0)
         return 0;
     if (class->victim_count == 0)
-        look_at_neighbours(c, tier, class_index, false);
+        look(c, tier, class_index, false);
     return class->victim_count ? (uint16_t)(c->now - class->victims[class->victim_count - 1].stamp)
                                : 0;
 }

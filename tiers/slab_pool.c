@@ -57,6 +57,23 @@ static void remove_free_slab(struct slab_pool *pool, uint32_t slab)
     pool->free_slab_count--;
 }
 
+/* Near the golden ratio of @runs, so that runs one after the other are far apart. */
+static uint32_t stride_for(uint32_t runs)
+{
+    for (uint32_t stride = (uint32_t)((uint64_t)runs * 618 / 1000) + 1;; stride++) {
+        uint32_t a = runs, b = stride;
+
+        while (b) {
+            uint32_t rest = a % b;
+
+            a = b;
+            b = rest;
+        }
+        if (a == 1)
+            return stride;
+    }
+}
+
 void slab_pool_init(struct slab_pool *pool, void *base, uint32_t slab_count, uint32_t first_slot,
                     uint32_t granule_shift, struct slab *slabs)
 {
@@ -76,7 +93,9 @@ void slab_pool_init(struct slab_pool *pool, void *base, uint32_t slab_count, uin
 
         class->slot_bytes = length_class_bytes(i, granule_shift);
         class->slots_per_slab = (uint32_t)(ARENA_SLAB_BYTES / (class->slot_bytes + 4));
-        class->slabs = class->open = class->hand_slab = SLAB_NONE;
+        class->runs_per_slab = (uint32_t)div_round_up(class->slots_per_slab, SLAB_RUN_SLOTS);
+        class->run_stride = stride_for(class->runs_per_slab);
+        class->slabs = class->open = class->hand.slab = SLAB_NONE;
     }
     memset(slabs, 0, slab_count * sizeof(*slabs));
     for (uint32_t i = 0; i < slab_count; i++) /* the last one is given out first */
@@ -100,10 +119,8 @@ static void assign_slab(struct slab_pool *pool, uint32_t slab, uint32_t class_in
     ring_add(pool, RING_LINK, &class->slabs, slab);
     ring_add(pool, RING_OPEN, &class->open, slab);
     class->slab_count++;
-    if (class->hand_slab == SLAB_NONE) {
-        class->hand_slab = slab;
-        class->hand_slot = 0;
-    }
+    if (class->hand.slab == SLAB_NONE)
+        class->hand.slab = slab;
     if (pool->starved == class_index)
         pool->starved = LENGTH_CLASS_NONE;
 }
@@ -114,10 +131,8 @@ static void unassign_slab(struct slab_pool *pool, uint32_t slab)
     struct slab *s = &pool->slabs[slab];
     struct slab_class *class = &pool->classes[s->length_class];
 
-    if (class->hand_slab == slab) {
-        class->hand_slab = s->link.next == slab ? SLAB_NONE : s->link.next;
-        class->hand_slot = 0;
-    }
+    if (class->hand.slab == slab)
+        class->hand.slab = s->link.next == slab ? SLAB_NONE : s->link.next;
     ring_remove(pool, RING_LINK, &class->slabs, slab);
     if (s->free_slot != SLOT_NONE)
         ring_remove(pool, RING_OPEN, &class->open, slab);
@@ -214,22 +229,21 @@ void slab_pool_give_to_index(struct slab_pool *pool, uint32_t slab)
     pool->slabs[slab].state = SLAB_INDEX;
 }
 
-const uint32_t *slab_pool_turn_hand(struct slab_pool *pool, uint32_t class_index, uint32_t most,
-                                    uint32_t *ret_first_slot, uint32_t *ret_count)
+struct slab_run slab_pool_turn_hand(const struct slab_pool *pool, uint32_t class_index,
+                                    struct slab_hand *hand)
 {
-    struct slab_class *class = &pool->classes[class_index];
-    uint32_t slab = class->hand_slab;
-    uint32_t first = class->hand_slot;
-    uint32_t count = MIN(most, class->slots_per_slab - first);
+    const struct slab_class *class = &pool->classes[class_index];
+    uint32_t first = hand->run * SLAB_RUN_SLOTS;
+    struct slab_run run = {
+        .first_slot = slab_pool_slot(pool, hand->slab, first),
+        .count = MIN((uint32_t)SLAB_RUN_SLOTS, class->slots_per_slab - first),
+        .owners = slab_pool_owners(pool, hand->slab) + first,
+    };
 
-    class->hand_slot = first + count;
-    if (class->hand_slot == class->slots_per_slab) {
-        class->hand_slab = pool->slabs[slab].link.next;
-        class->hand_slot = 0;
-    }
-    *ret_first_slot = slab_pool_slot(pool, slab, first);
-    *ret_count = count;
-    return slab_pool_owners(pool, slab) + first;
+    hand->slab = pool->slabs[hand->slab].link.next;
+    if (hand->slab == class->slabs)
+        hand->run = (hand->run + class->run_stride) % class->runs_per_slab;
+    return run;
 }
 
 static const char *validate_slab(const struct slab_pool *pool, uint32_t slab)
@@ -275,7 +289,7 @@ static const char *validate_class(const struct slab_pool *pool, uint32_t class_i
     }
     if (in_ring != class->slab_count || open != with_free_slot)
         return "a class's count of slabs is wrong";
-    if ((class->hand_slab == SLAB_NONE) != (class->slab_count == 0))
+    if ((class->hand.slab == SLAB_NONE) != (class->slab_count == 0))
         return "a class's hand points nowhere";
     return NULL;
 }

@@ -36,6 +36,12 @@ struct victim {
     uint16_t spare;
 };
 
+#define SLAB_RUN_SLOTS 16
+struct slab_hand {
+    uint32_t slab;
+    uint32_t run;
+};
+
 enum slab_state { SLAB_FREE, SLAB_USED, SLAB_DRAINING, SLAB_INDEX };
 #define SLAB_HEIR_POOL  254 /* nobody: back to the free ones */
 #define SLAB_HEIR_INDEX 253
@@ -62,8 +68,9 @@ struct slab_class {
     uint32_t slab_count; /* in use; draining ones are not counted */
     uint32_t slabs;      /* a slab of the ring, or SLAB_NONE */
     uint32_t open;       /* a slab with a free slot, or SLAB_NONE */
-    uint32_t hand_slab;  /* where the next victims are looked for */
-    uint32_t hand_slot;
+    uint32_t runs_per_slab;
+    uint32_t run_stride; /* from one turn to the next: no divisor in common with the above */
+    struct slab_hand hand;
     uint32_t evicted_since; /* rows that left since slabs were last compared */
     uint32_t evicted_age;   /* in ticks, moving mean, times 16 */
     uint32_t victim_count;
@@ -106,10 +113,17 @@ void slab_pool_finish_drain(struct slab_pool *pool);
 /* Makes free slab @slab part of the index. */
 void slab_pool_give_to_index(struct slab_pool *pool, uint32_t slab);
 
-/* The class's hand: @ret_count neighbouring slots of a slab of it, from slot @ret_first on; their
- * owner words. Advances by as many. The class has a slab. */
-const uint32_t *slab_pool_turn_hand(struct slab_pool *pool, uint32_t class_index, uint32_t most,
-                                    uint32_t *ret_first_slot, uint32_t *ret_count);
+/* Where a class's next victims are looked for: a run of neighbouring slots. */
+struct slab_run {
+    uint32_t first_slot;
+    uint32_t count;         /* at most SLAB_RUN_SLOTS */
+    const uint32_t *owners; /* of the slots; one cache line, or two */
+};
+/* Runs one after the other are in different slabs, or far apart in one: rows that came together lie
+ * together, and are often all hot or all cold. Each run has its turn equally often. The class has a
+ * slab. */
+struct slab_run slab_pool_turn_hand(const struct slab_pool *pool, uint32_t class_index,
+                                    struct slab_hand *hand);
 
 /* NULL, or what is wrong. */
 const char *slab_pool_validate(const struct slab_pool *pool);

@@ -9,11 +9,11 @@
 #define TABLES  4
 #define IDS     6000
 #define BATCH   64
-#define ROUNDS  4000
+#define ROUNDS  8000
 #define ROW_MAX 1500
 
-static const uint32_t row_lengths[TABLES] = { 2, 130, 512, 1500 };
-static const uint32_t weight_lengths[TABLES] = { 2, 64, 512, 700 };
+static const uint32_t row_lengths[TABLES] = { 1500, 512, 130, 2 };
+static const uint32_t weight_lengths[TABLES] = { 700, 512, 64, 2 };
 
 struct model_row {
     uint32_t version; /* the newest value's number; its bytes follow from it */
@@ -21,6 +21,7 @@ struct model_row {
     uint32_t ssd_version, ssd_state;
     uint8_t pins;
     bool dirty;
+    bool due; /* dirty since before the write-back began */
 };
 
 struct model {
@@ -69,7 +70,7 @@ static bool take_over(void *context, uint16_t table, uint64_t hash, uint64_t id,
     check(row, table, id, r->state, weight_lengths[table], bytes);
     r->ssd_version = r->version;
     r->ssd_state = r->state;
-    r->dirty = false;
+    r->dirty = r->due = false;
     m->handed_over++;
     return true;
 }
@@ -211,6 +212,13 @@ static void do_unpin(struct model *m)
     assert_int_equal(fixture_stats(&m->f).pinned_rows, 0);
 }
 
+static void add_table(struct model *m, uint16_t table)
+{
+    assert_int_equal(
+        row_cache_add_table(m->f.cache, table, row_lengths[table], weight_lengths[table]),
+        EMBTIER_OK);
+}
+
 static void do_purge(struct model *m, uint16_t table)
 {
     while (
@@ -220,25 +228,32 @@ static void do_purge(struct model *m, uint16_t table)
         struct model_row *r = &m->rows[table][id];
 
         r->pins = 0;
-        r->dirty = false;
+        r->dirty = r->due = false;
         r->version = r->ssd_version;
         r->state = r->ssd_state;
     }
-    assert_int_equal(
-        row_cache_add_table(m->f.cache, table, row_lengths[table], weight_lengths[table]),
-        EMBTIER_OK);
+    add_table(m, table);
     m->write_back_cursor = 0;
 }
 
 static void do_write_back(struct model *m)
 {
     uint64_t before = m->handed_over;
+    bool start = m->write_back_cursor == 0;
+    uint32_t count;
     bool done;
-    uint32_t count = row_cache_write_back(m->f.cache, &m->write_back_cursor, 200, &done);
 
+    for (uint16_t table = 0; start && table < TABLES; table++)
+        for (uint64_t id = 0; id < IDS; id++)
+            m->rows[table][id].due = m->rows[table][id].dirty;
+    count = row_cache_write_back(m->f.cache, &m->write_back_cursor, 200, &done);
     assert_int_equal(m->handed_over - before, count);
-    if (done)
-        m->write_back_cursor = 0;
+    if (!done)
+        return;
+    for (uint16_t table = 0; table < TABLES; table++)
+        for (uint64_t id = 0; id < IDS; id++)
+            assert_false(m->rows[table][id].due);
+    m->write_back_cursor = 0;
 }
 
 static uint64_t first_seed(void)
@@ -252,19 +267,22 @@ static void run_model(uint32_t tier_count, const uint32_t *slabs, uint32_t round
 {
     struct model *m = calloc(1, sizeof(*m));
     uint64_t seed = first_seed();
+    uint16_t tables = 0;
 
     assert_non_null(m);
     printf("seed %#llx, %u tiers\n", (unsigned long long)seed, tier_count);
     m->random = seed;
     fixture_open(&m->f, tier_count, slabs, take_over, m);
-    for (uint16_t table = 0; table < TABLES; table++)
-        assert_int_equal(
-            row_cache_add_table(m->f.cache, table, row_lengths[table], weight_lengths[table]),
-            EMBTIER_OK);
     for (uint32_t round = 0; round < rounds; round++) {
-        uint16_t table = (uint16_t)(fixture_random(&m->random) % TABLES);
+        uint16_t table;
         uint32_t what = (uint32_t)(fixture_random(&m->random) % 1000);
 
+        /* Tables come one after the other, shorter rows later: the index grows. */
+        if (tables < TABLES && round >= tables * rounds / (2 * TABLES)) {
+            add_table(m, tables);
+            tables++;
+        }
+        table = (uint16_t)(fixture_random(&m->random) % tables);
         m->refuse_percent = round / 100 % 4 == 3 ? 100 : round / 100 % 4 == 2 ? 30 : 0;
         if (what < 300)
             do_get(m, table);
@@ -280,14 +298,16 @@ static void run_model(uint32_t tier_count, const uint32_t *slabs, uint32_t round
             do_write_back(m);
         else
             do_purge(m, table);
-        if (round % 50 == 0)
+        if (round % 100 == 0)
             fixture_validate(&m->f);
     }
     fixture_validate(&m->f);
-    printf("  %u rows, %u handed over, %u refused, %u slab moves, %u promotions\n",
+    printf("  %u rows, %u handed over, %u refused, %u slab moves, %u promotions, "
+           "%u KiB of index\n",
            (unsigned)fixture_rows(&m->f), (unsigned)m->handed_over,
            (unsigned)fixture_stats(&m->f).not_cached, (unsigned)fixture_stats(&m->f).slab_moves,
-           (unsigned)fixture_stats(&m->f).tiers[tier_count - 1].promotions);
+           (unsigned)fixture_stats(&m->f).tiers[tier_count - 1].promotions,
+           (unsigned)(fixture_stats(&m->f).index_bytes / 1024));
     fixture_close(&m->f);
     free(m);
 }
@@ -317,6 +337,12 @@ static void test_the_smallest_cache_agrees_with_the_model(void **state)
     run_model(2, (const uint32_t[]){ 2, 1 }, ROUNDS / 2);
 }
 
+static void test_a_growing_index_agrees_with_the_model(void **state)
+{
+    (void)state;
+    run_model(2, (const uint32_t[]){ 30, 4 }, ROUNDS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +350,7 @@ int main(void)
         cmocka_unit_test(test_two_tiers_agree_with_the_model),
         cmocka_unit_test(test_three_tiers_agree_with_the_model),
         cmocka_unit_test(test_the_smallest_cache_agrees_with_the_model),
+        cmocka_unit_test(test_a_growing_index_agrees_with_the_model),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
