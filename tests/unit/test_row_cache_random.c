@@ -7,13 +7,16 @@
 #include "test_row_cache_fixture.h"
 
 #define TABLES  4
-#define IDS     6000
+#define IDS     50000 /* at most in a table */
 #define BATCH   64
 #define ROUNDS  8000
 #define ROW_MAX 1500
 
 static const uint32_t row_lengths[TABLES] = { 1500, 512, 130, 2 };
 static const uint32_t weight_lengths[TABLES] = { 700, 512, 64, 2 };
+
+/* The shortest rows are so many that the index is full of them. */
+static const uint32_t id_counts[TABLES] = { 6000, 6000, 6000, IDS };
 
 struct model_row {
     uint32_t version; /* the newest value's number; its bytes follow from it */
@@ -78,7 +81,7 @@ static bool take_over(void *context, uint16_t table, uint64_t hash, uint64_t id,
 static uint32_t draw_refs(struct model *m, uint16_t table, struct row_ref *refs)
 {
     uint32_t count = 1 + (uint32_t)(fixture_random(&m->random) % BATCH);
-    uint64_t spread = fixture_random(&m->random) % 3 ? IDS : IDS / 20;
+    uint64_t spread = id_counts[table] / (fixture_random(&m->random) % 3 ? 1 : 20);
 
     for (uint32_t i = 0; i < count; i++)
         refs[i] = fixture_ref(table, fixture_random(&m->random) % spread, i);
@@ -206,7 +209,7 @@ static void do_pin(struct model *m, uint16_t table, uint64_t most_pinned)
 static void do_unpin(struct model *m)
 {
     for (uint16_t table = 0; table < TABLES; table++)
-        for (uint64_t id = 0; id < IDS; id++)
+        for (uint64_t id = 0; id < id_counts[table]; id++)
             for (; m->rows[table][id].pins; m->rows[table][id].pins--)
                 fixture_unpin(&m->f, table, id);
     assert_int_equal(fixture_stats(&m->f).pinned_rows, 0);
@@ -219,12 +222,28 @@ static void add_table(struct model *m, uint16_t table)
         EMBTIER_OK);
 }
 
+/* All rows of a table, as SSD has them. */
+static void insert_all(struct model *m, uint16_t table)
+{
+    uint8_t row[ROW_MAX];
+
+    for (uint64_t id = 0; id < id_counts[table]; id++) {
+        struct model_row *r = &m->rows[table][id];
+
+        if (r->dirty || r->pins)
+            continue;
+        fill(row, table, id, r->ssd_version, 0, weight_lengths[table]);
+        fill(row, table, id, r->ssd_state, weight_lengths[table], row_lengths[table]);
+        (void)fixture_insert(&m->f, table, id, row, false);
+    }
+}
+
 static void do_purge(struct model *m, uint16_t table)
 {
     while (
         !row_cache_purge_table(m->f.cache, table, 1 + (uint32_t)(fixture_random(&m->random) % 500)))
         ;
-    for (uint64_t id = 0; id < IDS; id++) {
+    for (uint64_t id = 0; id < id_counts[table]; id++) {
         struct model_row *r = &m->rows[table][id];
 
         r->pins = 0;
@@ -244,14 +263,14 @@ static void do_write_back(struct model *m)
     bool done;
 
     for (uint16_t table = 0; start && table < TABLES; table++)
-        for (uint64_t id = 0; id < IDS; id++)
+        for (uint64_t id = 0; id < id_counts[table]; id++)
             m->rows[table][id].due = m->rows[table][id].dirty;
     count = row_cache_write_back(m->f.cache, &m->write_back_cursor, 200, &done);
     assert_int_equal(m->handed_over - before, count);
     if (!done)
         return;
     for (uint16_t table = 0; table < TABLES; table++)
-        for (uint64_t id = 0; id < IDS; id++)
+        for (uint64_t id = 0; id < id_counts[table]; id++)
             assert_false(m->rows[table][id].due);
     m->write_back_cursor = 0;
 }
@@ -280,6 +299,7 @@ static void run_model(uint32_t tier_count, const uint32_t *slabs, uint32_t round
         /* Tables come one after the other, shorter rows later: the index grows. */
         if (tables < TABLES && round >= tables * rounds / (2 * TABLES)) {
             add_table(m, tables);
+            insert_all(m, tables);
             tables++;
         }
         table = (uint16_t)(fixture_random(&m->random) % tables);
