@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier: looks at an embedding server and changes its tables, from the command line. */
+#include "tools/embtier_cli.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "base/paths.h"
+
+#define TIMEOUT_MS_DEFAULT 10000
+
+/* clang-format off: tables read better in columns */
+const struct command commands[] = {
+    { "status", "[--watch SECONDS]", "show what the server does",
+      "  -w, --watch SECONDS  again and again, with rates of what counts up\n"
+      "\n"
+      "With -o json: {version, uptime_ms, metrics: {NAME: value, or {LABEL: value}},\n"
+      "hit_rates: {TIER: 0 to 1}}; one line each time with --watch.\n"
+      "\n"
+      "  embtier status\n"
+      "  embtier status --watch 2\n"
+      "  embtier -o json status | jq .metrics.cache_hit_rows.dram\n",
+      command_status },
+    { "table create", "NAME --rows N|unbounded --dim D [options]", "make a table",
+      "  -r, --rows N            number of rows; unbounded: any 64-bit id is a row\n"
+      "  -d, --dim D             numbers in a row\n"
+      "      --dtype TYPE        f32 (default), f16, bf16\n"
+      "      --optimizer NAME    whose state rows have room for: none (default), sgd, adagrad,\n"
+      "                          rowwise_adagrad, rmsprop, adam\n"
+      "      --init INIT         first values: zeros (default), constant:VALUE,\n"
+      "                          uniform:LOW,HIGH, normal:MEAN,STDDEV\n"
+      "      --seed SEED         of the first values (default 0)\n"
+      "      --eager             write every row now, not when it is first touched\n"
+      "      --if-not-exists     a table of that name and the same kind is fine\n"
+      "\n"
+      "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
+      "  embtier table create words --rows unbounded --dim 128 --dtype bf16 \\\n"
+      "          --optimizer adagrad --init normal:0,0.01 --seed 7\n",
+      command_table_create },
+    { "table list", "", "list the tables",
+      "  embtier table list\n"
+      "  embtier -o json table list | jq -r '.[].name'\n",
+      command_table_list },
+    { "table show", "NAME", "describe one table", "  embtier table show users\n",
+      command_table_show },
+    { "table drop", "NAME [--yes]", "delete a table and all its rows",
+      "  -y, --yes  do not ask; without a terminal nothing is asked\n"
+      "\n"
+      "  embtier table drop users --yes\n",
+      command_table_drop },
+    { "get", "TABLE ID...", "print rows",
+      "Prints ID=NUMBER,NUMBER,… lines, which `embtier set` reads. `-` reads ids from\n"
+      "standard input, separated by spaces or lines.\n"
+      "\n"
+      "With -o json: {table, rows: [{id, values: [...]}]}. JSON has no NaN and no infinity:\n"
+      "they are the strings \"nan\", \"inf\" and \"-inf\"; an id above 2^63-1 is a string too.\n"
+      "\n"
+      "  embtier get users 7 9\n"
+      "  seq 0 99 | embtier get users - >rows.txt\n",
+      command_get },
+    { "set", "TABLE ID=NUMBER,NUMBER,... ...", "store rows",
+      "One number for each column; nan, inf and -inf are numbers. `-` reads such words from\n"
+      "standard input, separated by lines. If an id stands there twice, the last one wins.\n"
+      "\n"
+      "  embtier set pairs 7=0.5,-1 9=0,2e-3\n"
+      "  embtier set users - <rows.txt\n",
+      command_set },
+    { "config check", "[FILE]", "find mistakes in a configuration of embtierd",
+      "Reads it as embtierd would, and looks at the directories and memory that it names.\n"
+      "Without FILE: the defaults. A mistake is one line with file, line and key.\n"
+      "\n"
+      "  embtier config check /etc/embtier/embtierd.yaml\n",
+      command_config_check },
+    { "config keys", "", "list the keys of embtierd's configuration", "  embtier config keys\n",
+      command_config_keys },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+/* clang-format on */
+
+static const char common_help[] =
+    "Options of every command, before or after it:\n"
+    "  -s, --socket PATH       the server's socket\n"
+    "  -o, --output text|json  for people (default) or for programs\n"
+    "  -t, --timeout SECONDS   give up when the server is silent (default 10; 0: never)\n"
+    "  -h, --help              help, also of one command\n"
+    "  -V, --version           the version\n";
+
+static void print_help(FILE *out)
+{
+    _cleanup_(freep) char *path = default_socket_path();
+
+    fputs("Usage: embtier [options] COMMAND [arguments]\n\nCommands:\n", out);
+    for (const struct command *command = commands; command->words; command++)
+        fprintf(out, "  %-14s %s\n", command->words, command->summary);
+    fprintf(out, "\n%s\n", common_help);
+    fprintf(out,
+            "The socket is %s unless --socket or EMBTIER_SOCKET says otherwise.\n"
+            "Exit status: 0 done, 1 failed, 2 wrong usage, 3 server not reachable.\n\n"
+            "  embtier status\n"
+            "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
+            "  embtier get users 7 9\n"
+            "  embtier COMMAND --help\n",
+            path ? path : "?");
+}
+
+static void print_command_help(const struct command *command)
+{
+    printf("Usage: embtier %s %s\n\n%c%s.\n\n%s\n%s", command->words, command->arguments,
+           command->summary[0] - 'a' + 'A', command->summary + 1, command->help, common_help);
+}
+
+int cli_usage(const struct cli *cli, const char *format, ...)
+{
+    const char *words = cli->command ? cli->command->words : NULL;
+    va_list args;
+
+    fprintf(stderr, "embtier%s%s: ", words ? " " : "", words ? words : "");
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\nTry 'embtier%s%s --help'.\n", words ? " " : "", words ? words : "");
+    return EXIT_USAGE;
+}
+
+int cli_fail(enum embtier_err err, const char *message)
+{
+    fprintf(stderr, "embtier: %s\n", message[0] ? message : err_text(err));
+    return err == EMBTIER_UNREACHABLE ? EXIT_NO_SERVER : EXIT_FAILED;
+}
+
+int cli_fail_server(const struct cli *cli, enum embtier_err err)
+{
+    return cli_fail(err, embtier_message(cli->server));
+}
+
+int cli_connect(struct cli *cli, uint64_t arena_bytes)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+    enum embtier_err err;
+
+    options.socket_path = cli->socket_path;
+    options.arena_bytes = arena_bytes;
+    options.max_in_flight = 1;
+    options.timeout_ms = cli->timeout_ms;
+    options.client_name = "embtier";
+    err = embtier_connect(&options, &cli->server);
+    return err ? cli_fail(err, embtier_message(NULL)) : 0;
+}
+
+int cli_print_json(struct json_t *value, int digits)
+{
+    const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)digits) | JSON_ENSURE_ASCII;
+    int failed;
+
+    if (!value)
+        return cli_fail(EMBTIER_NO_MEMORY, "");
+    failed = json_dumpf(value, stdout, flags) != 0 || putchar('\n') == EOF;
+    json_decref(value);
+    return failed ? cli_fail(EMBTIER_IO, "cannot write the output") : EXIT_DONE;
+}
+
+/* 1 when @option was one of all commands; *ret_exit is then set if it ends the program. */
+static int common_option(struct cli *cli, int option, int *ret_exit)
+{
+    char *end;
+    double seconds;
+
+    switch (option) {
+    case 's':
+        cli->socket_path = optarg;
+        return 1;
+    case 'o':
+        cli->json = strcmp(optarg, "json") == 0;
+        if (!cli->json && strcmp(optarg, "text") != 0)
+            *ret_exit = cli_usage(cli, "--output %s: allowed: text, json", optarg);
+        return 1;
+    case 't':
+        seconds = strtod(optarg, &end);
+        if (end == optarg || *end || !(seconds >= 0 && seconds <= 4e6))
+            *ret_exit = cli_usage(cli, "--timeout %s: allowed: seconds, 0 or more", optarg);
+        else
+            cli->timeout_ms = (uint32_t)(seconds * 1000);
+        return 1;
+    case 'h':
+        if (cli->command)
+            print_command_help(cli->command);
+        else
+            print_help(stdout);
+        *ret_exit = EXIT_DONE;
+        return 1;
+    case 'V':
+        printf("embtier %s\n", embtier_version());
+        *ret_exit = EXIT_DONE;
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+int cli_next_option(struct cli *cli, int argc, char **argv, const struct option *options,
+                    int *ret_exit)
+{
+    for (;;) {
+        const int option = getopt_long(argc, argv, "r:d:yw:" CLI_SHORT_OPTIONS, options, NULL);
+
+        if (option == -1)
+            return CLI_OPTIONS_END;
+        *ret_exit = -1;
+        if (option == '?') {
+            fputs("Try 'embtier --help'.\n", stderr); /* getopt has said what is wrong */
+            *ret_exit = EXIT_USAGE;
+        } else if (!common_option(cli, option, ret_exit)) {
+            return option;
+        }
+        if (*ret_exit >= 0)
+            return CLI_OPTIONS_EXIT;
+    }
+}
+
+int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max)
+{
+    static const struct option options[] = { CLI_LONG_OPTIONS };
+    int exit_code = EXIT_USAGE;
+    const int option = cli_next_option(cli, argc, argv, options, &exit_code);
+
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (option != CLI_OPTIONS_END)
+        return cli_usage(cli, "option -%c is not known here", option);
+    if (argc - optind < min)
+        return cli_usage(cli, "an argument is missing: %s", cli->command->arguments);
+    if (argc - optind > max)
+        return cli_usage(cli, "unexpected argument '%s'", argv[optind + max]);
+    return -1;
+}
+
+/* The command whose words stand at the front of @argv; *ret_words of them. */
+static const struct command *find_command(int argc, char **argv, int *ret_words)
+{
+    for (const struct command *command = commands; command->words; command++) {
+        const char *second = strchr(command->words, ' ');
+        const size_t first_bytes = strcspn(command->words, " ");
+
+        if (argc < (second ? 2 : 1) || strlen(argv[0]) != first_bytes ||
+            strncmp(argv[0], command->words, first_bytes) != 0)
+            continue;
+        if (second && strcmp(argv[1], second + 1) != 0)
+            continue;
+        *ret_words = second ? 2 : 1;
+        return command;
+    }
+    return NULL;
+}
+
+/* "embtier table": which words may follow. */
+static int refuse_words(const struct cli *cli, int argc, char **argv)
+{
+    const size_t bytes = strlen(argv[0]);
+    bool known = false;
+
+    for (const struct command *command = commands; command->words; command++) {
+        if (strncmp(command->words, argv[0], bytes) != 0 || command->words[bytes] != ' ')
+            continue;
+        if (!known && argc > 1 && argv[1][0] != '-')
+            fprintf(stderr, "embtier: '%s %s' is not a command\n", argv[0], argv[1]);
+        known = true;
+        fprintf(stderr, "  embtier %-14s %s\n", command->words, command->summary);
+    }
+    if (known)
+        return argc > 1 && strcmp(argv[1], "--help") == 0 ? EXIT_DONE : EXIT_USAGE;
+    return cli_usage(cli, "'%s' is not a command", argv[0]);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = { CLI_LONG_OPTIONS };
+    struct cli cli = { .timeout_ms = TIMEOUT_MS_DEFAULT };
+    int exit_code = -1;
+    int words = 0;
+    int option;
+
+    while ((option = getopt_long(argc, argv, "+" CLI_SHORT_OPTIONS, options, NULL)) != -1) {
+        if (!common_option(&cli, option, &exit_code)) {
+            fputs("Try 'embtier --help'.\n", stderr);
+            return EXIT_USAGE;
+        }
+        if (exit_code >= 0)
+            return exit_code;
+    }
+    argc -= optind;
+    argv += optind;
+    if (argc == 0) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    cli.command = find_command(argc, argv, &words);
+    if (!cli.command)
+        return refuse_words(&cli, argc, argv);
+    argv[words - 1] = (char *)"embtier"; /* what getopt calls the program in its messages */
+    optind = 0;                          /* begin anew */
+    exit_code = cli.command->run(&cli, argc - words + 1, argv + words - 1);
+    embtier_disconnect(cli.server);
+    if (fflush(stdout) != 0 && exit_code == EXIT_DONE)
+        exit_code = cli_fail(EMBTIER_IO, "cannot write the output");
+    return exit_code;
+}

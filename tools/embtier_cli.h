@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier_cli.h: what the commands of `embtier` share: the table they stand in, options that all of
+ * them know, the connection, and how a failure ends. */
+#ifndef EMBTIER_TOOLS_EMBTIER_CLI_H
+#define EMBTIER_TOOLS_EMBTIER_CLI_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "client/embtier.h"
+
+struct json_t;
+
+enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NO_SERVER = 3 };
+
+struct command;
+
+struct cli {
+    const struct command *command;
+    const char *socket_path; /* NULL: the default */
+    bool json;
+    uint32_t timeout_ms;
+    struct embtier *server; /* after cli_connect() */
+};
+
+struct command {
+    const char *words;                                  /* "table create" */
+    const char *arguments;                              /* "NAME --rows N --dim D [options]" */
+    const char *summary;                                /* one line */
+    const char *help;                                   /* options and examples, lines */
+    int (*run)(struct cli *cli, int argc, char **argv); /* returns an exit code */
+};
+
+/* Ends with one whose words are NULL. */
+extern const struct command commands[];
+
+int command_status(struct cli *cli, int argc, char **argv);
+int command_table_create(struct cli *cli, int argc, char **argv);
+int command_table_list(struct cli *cli, int argc, char **argv);
+int command_table_show(struct cli *cli, int argc, char **argv);
+int command_table_drop(struct cli *cli, int argc, char **argv);
+int command_get(struct cli *cli, int argc, char **argv);
+int command_set(struct cli *cli, int argc, char **argv);
+int command_config_check(struct cli *cli, int argc, char **argv);
+int command_config_keys(struct cli *cli, int argc, char **argv);
+
+/* The options every command knows, to stand at the end of its own. */
+#define CLI_LONG_OPTIONS                                                                           \
+    { "socket", required_argument, NULL, 's' }, { "output", required_argument, NULL, 'o' },        \
+        { "timeout", required_argument, NULL, 't' }, { "help", no_argument, NULL, 'h' },           \
+        { "version", no_argument, NULL, 'V' },                                                     \
+    {                                                                                              \
+        NULL, 0, NULL, 0                                                                           \
+    }
+#define CLI_SHORT_OPTIONS "s:o:t:hV"
+
+enum { CLI_OPTIONS_END = -1, CLI_OPTIONS_EXIT = -2 };
+
+/* The next option of the command's own, CLI_OPTIONS_END, or CLI_OPTIONS_EXIT: then *ret_exit is the
+ * exit code (--help, a mistake). */
+int cli_next_option(struct cli *cli, int argc, char **argv, const struct option *options,
+                    int *ret_exit);
+/* A command without options of its own, with @min to @max arguments. -1: go on, they begin at
+ * optind; else the exit code. */
+int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max);
+
+/* "embtier: …" on standard error; the exit code. */
+int cli_usage(const struct cli *cli, const char *format, ...) PRINTF_LIKE(2, 3);
+int cli_fail(enum embtier_err err, const char *message);
+int cli_fail_server(const struct cli *cli, enum embtier_err err); /* the message is the server's */
+
+/* 0, or the exit code. */
+int cli_connect(struct cli *cli, uint64_t arena_bytes);
+
+/* Prints @value and frees it; real numbers with @digits. Returns an exit code. */
+int cli_print_json(struct json_t *value, int digits);
+
+#endif

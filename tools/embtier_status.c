@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier status: every figure the server shows, without knowing any of them beforehand.
+ *
+ * Figures of one area share the first word of their names (cache_…, store_…) and stand together,
+ * those that share it with none as the server's;
+ * those with a label stand in a table with a column for each of its values. What is known: names
+ * with _bytes are bytes, and cache_hit_rows with cache_miss_rows make hit rates. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/embtier_cli.h"
+#include "tools/number.h"
+#include "tools/text_table.h"
+
+#define COLUMNS_MAX 16
+
+/* What all names of a figure's area begin with; a figure that would stand alone is the server's. */
+struct area {
+    char name[32];
+};
+
+static struct area area_of(const struct embtier_status *status, const struct embtier_metric *metric)
+{
+    const size_t bytes = strcspn(metric->name, "_");
+    struct area area = { "server" };
+
+    for (size_t i = 0; i < embtier_status_count(status); i++) {
+        const char *name = embtier_status_at(status, i)->name;
+
+        if (strncmp(name, metric->name, bytes) == 0 && name[bytes] == '_' &&
+            strcmp(name, metric->name) != 0) {
+            snprintf(area.name, sizeof(area.name), "%.*s", (int)bytes, name);
+            return area;
+        }
+    }
+    return area;
+}
+
+static bool same_area(const struct embtier_status *status, const struct embtier_metric *a,
+                      const struct embtier_metric *b)
+{
+    return strcmp(area_of(status, a).name, area_of(status, b).name) == 0;
+}
+
+/* The figure with this name, label value and place in an earlier status, or NULL. */
+static const struct embtier_metric *find(const struct embtier_status *status, const char *name,
+                                         const char *label_value)
+{
+    for (size_t i = 0; status && i < embtier_status_count(status); i++) {
+        const struct embtier_metric *metric = embtier_status_at(status, i);
+
+        if (strcmp(metric->name, name) == 0 && strcmp(metric->label_value, label_value) == 0)
+            return metric;
+    }
+    return NULL;
+}
+
+static double sum(const struct embtier_status *status, const char *name)
+{
+    double total = 0;
+
+    for (size_t i = 0; i < embtier_status_count(status); i++)
+        if (strcmp(embtier_status_at(status, i)->name, name) == 0)
+            total += embtier_status_at(status, i)->value;
+    return total;
+}
+
+/* Rows that a tier served of all that were looked for; NAN when there were none. */
+static double hit_rate(const struct embtier_status *status, double hits)
+{
+    const double all = sum(status, "cache_hit_rows") + sum(status, "cache_miss_rows");
+
+    return all > 0 ? hits / all : (double)NAN;
+}
+
+/* ---- JSON ---- */
+
+static json_t *json_value(double value)
+{
+    if (isfinite(value) && value == floor(value) && fabs(value) < 9007199254740992.0)
+        return json_integer((json_int_t)value);
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static bool add_to_json(json_t *metrics, json_t *rates, const struct embtier_status *status,
+                        const struct embtier_metric *metric)
+{
+    json_t *by_label;
+
+    if (metric->label[0] == '\0')
+        return json_object_set_new(metrics, metric->name, json_value(metric->value)) == 0;
+    by_label = json_object_get(metrics, metric->name);
+    if (!by_label) {
+        by_label = json_object();
+        if (json_object_set_new(metrics, metric->name, by_label) != 0)
+            return false;
+    }
+    if (strcmp(metric->name, "cache_hit_rows") == 0 &&
+        json_object_set_new(rates, metric->label_value,
+                            json_value(hit_rate(status, metric->value))) != 0)
+        return false;
+    return json_object_set_new(by_label, metric->label_value, json_value(metric->value)) == 0;
+}
+
+static json_t *status_to_json(const struct embtier_status *status)
+{
+    json_t *metrics = json_object();
+    json_t *rates = json_object();
+
+    for (size_t i = 0; metrics && rates && i < embtier_status_count(status); i++) {
+        if (!add_to_json(metrics, rates, status, embtier_status_at(status, i))) {
+            json_decref(metrics);
+            json_decref(rates);
+            return NULL;
+        }
+    }
+    return json_pack("{s:s, s:I, s:o, s:o}", "version", embtier_status_version(status), "uptime_ms",
+                     (json_int_t)embtier_status_uptime_ms(status), "metrics", metrics, "hit_rates",
+                     rates);
+}
+
+/* ---- Text ---- */
+
+struct view {
+    const struct embtier_status *now;
+    const struct embtier_status *before; /* NULL the first time */
+    double seconds;                      /* between the two */
+};
+
+static bool add_value(struct text_table *text, const struct view *view,
+                      const struct embtier_metric *metric)
+{
+    const bool is_bytes = strstr(metric->name, "_bytes") != NULL;
+    const struct embtier_metric *before =
+        metric->counter ? find(view->before, metric->name, metric->label_value) : NULL;
+    struct number_text value;
+    struct number_text rate;
+    double per_second;
+
+    if (is_bytes)
+        number_bytes(&value, metric->value);
+    else
+        number_count(&value, metric->value);
+    if (!before || view->seconds <= 0)
+        return text_table_add(text, "%s", value.text);
+    per_second = (metric->value - before->value) / view->seconds;
+    if (is_bytes)
+        number_bytes(&rate, per_second);
+    else
+        number_count(&rate, round(per_second));
+    return text_table_add(text, "%s (+%s/s)", value.text, rate.text);
+}
+
+/* Figures of @first's area that have no label: two columns. */
+static bool print_plain(const struct view *view, const struct embtier_metric *first)
+{
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lr");
+
+    if (!text)
+        return false;
+    for (size_t i = 0; i < embtier_status_count(view->now); i++) {
+        const struct embtier_metric *metric = embtier_status_at(view->now, i);
+
+        if (!same_area(view->now, metric, first) || metric->label[0] != '\0')
+            continue;
+        if (!text_table_add(text, "%s", metric->name) || !add_value(text, view, metric))
+            return false;
+    }
+    text_table_print(text, 2, stdout);
+    return true;
+}
+
+/* The values of @first's label in its area, in order of appearance. */
+static size_t label_values(const struct view *view, const struct embtier_metric *first,
+                           const char *values[COLUMNS_MAX])
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < embtier_status_count(view->now); i++) {
+        const struct embtier_metric *metric = embtier_status_at(view->now, i);
+        size_t known = 0;
+
+        if (!same_area(view->now, metric, first) || strcmp(metric->label, first->label) != 0)
+            continue;
+        while (known < count && strcmp(values[known], metric->label_value) != 0)
+            known++;
+        if (known == count && count < COLUMNS_MAX)
+            values[count++] = metric->label_value;
+    }
+    return count;
+}
+
+static bool add_labelled_row(struct text_table *text, const struct view *view, const char *name,
+                             const char **values, size_t count)
+{
+    bool ok = text_table_add(text, "%s", name);
+
+    for (size_t i = 0; ok && i < count; i++) {
+        const struct embtier_metric *metric = find(view->now, name, values[i]);
+
+        ok = metric ? add_value(text, view, metric) : text_table_add(text, "-");
+    }
+    if (!ok || strcmp(name, "cache_hit_rows") != 0)
+        return ok;
+    ok = text_table_add(text, "hit rate");
+    for (size_t i = 0; ok && i < count; i++) {
+        const struct embtier_metric *metric = find(view->now, name, values[i]);
+        const double rate = hit_rate(view->now, metric ? metric->value : 0);
+
+        ok = isnan(rate) ? text_table_add(text, "-") : text_table_add(text, "%.2f%%", 100 * rate);
+    }
+    return ok;
+}
+
+/* Figures of @first's area and label: a column for each value. */
+static bool print_labelled(const struct view *view, const struct embtier_metric *first)
+{
+    char sides[COLUMNS_MAX + 2] = "l";
+    const char *values[COLUMNS_MAX];
+    const size_t count = label_values(view, first, values);
+    _cleanup_(text_table_freep) struct text_table *text = NULL;
+    const char *last_name = "";
+    bool ok;
+
+    memset(sides + 1, 'r', count);
+    text = text_table_new(sides);
+    ok = text && text_table_add(text, "by %s", first->label);
+    for (size_t i = 0; ok && i < count; i++)
+        ok = text_table_add(text, "%s", values[i]);
+    for (size_t i = 0; ok && i < embtier_status_count(view->now); i++) {
+        const struct embtier_metric *metric = embtier_status_at(view->now, i);
+
+        if (!same_area(view->now, metric, first) || strcmp(metric->label, first->label) != 0 ||
+            strcmp(metric->name, last_name) == 0)
+            continue;
+        last_name = metric->name;
+        ok = add_labelled_row(text, view, metric->name, values, count);
+    }
+    if (ok)
+        text_table_print(text, 2, stdout);
+    return ok;
+}
+
+/* Whether no earlier figure is of the same area and, unless @any_label, label. */
+static bool is_first(const struct embtier_status *status, size_t index, bool any_label)
+{
+    const struct embtier_metric *metric = embtier_status_at(status, index);
+
+    for (size_t i = 0; i < index; i++) {
+        const struct embtier_metric *earlier = embtier_status_at(status, i);
+
+        if (same_area(status, earlier, metric) &&
+            (any_label || strcmp(earlier->label, metric->label) == 0))
+            return false;
+    }
+    return true;
+}
+
+static bool print_area(const struct view *view, const struct embtier_metric *area)
+{
+    printf("\n%s\n", area_of(view->now, area).name);
+    for (size_t i = 0; i < embtier_status_count(view->now); i++) {
+        const struct embtier_metric *metric = embtier_status_at(view->now, i);
+
+        if (!same_area(view->now, metric, area) || !is_first(view->now, i, false))
+            continue;
+        if (!(metric->label[0] ? print_labelled(view, metric) : print_plain(view, metric)))
+            return false;
+    }
+    return true;
+}
+
+static int print_text(const struct view *view)
+{
+    struct number_text uptime;
+
+    printf("embtierd %s, up %s\n", embtier_status_version(view->now),
+           number_duration(&uptime, (double)embtier_status_uptime_ms(view->now) / 1000));
+    for (size_t i = 0; i < embtier_status_count(view->now); i++)
+        if (is_first(view->now, i, true) && !print_area(view, embtier_status_at(view->now, i)))
+            return cli_fail(EMBTIER_NO_MEMORY, "");
+    return EXIT_DONE;
+}
+
+/* One line each time, for whoever reads a stream. */
+static int print_json_line(const struct embtier_status *status)
+{
+    json_t *value = status_to_json(status);
+    int failed;
+
+    if (!value)
+        return cli_fail(EMBTIER_NO_MEMORY, "");
+    failed = json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) != 0;
+    json_decref(value);
+    return failed || putchar('\n') == EOF || fflush(stdout) != 0
+               ? cli_fail(EMBTIER_IO, "cannot write the output")
+               : EXIT_DONE;
+}
+
+static int watch(struct cli *cli, double seconds)
+{
+    const struct timespec pause = { .tv_sec = (time_t)seconds,
+                                    .tv_nsec = (long)((seconds - floor(seconds)) * 1e9) };
+    struct embtier_status *before = NULL;
+    int exit_code = EXIT_DONE;
+
+    while (exit_code == EXIT_DONE) {
+        struct embtier_status *now;
+        struct view view = { .before = before };
+        const enum embtier_err err = embtier_status(cli->server, &now);
+
+        if (err) {
+            exit_code = cli_fail_server(cli, err);
+            break;
+        }
+        view.now = now;
+        if (before)
+            view.seconds =
+                (double)(embtier_status_uptime_ms(now) - embtier_status_uptime_ms(before)) / 1000;
+        if (!cli->json && isatty(STDOUT_FILENO))
+            fputs("\033[H\033[J", stdout);
+        exit_code = cli->json ? print_json_line(now) : print_text(&view);
+        fflush(stdout);
+        embtier_status_free(before);
+        before = now;
+        if (exit_code == EXIT_DONE)
+            nanosleep(&pause, NULL);
+    }
+    embtier_status_free(before);
+    return exit_code;
+}
+
+/* -1, or an exit code; *ret_seconds stays 0 without --watch. */
+static int parse_status(struct cli *cli, int argc, char **argv, double *ret_seconds)
+{
+    static const struct option options[] = { { "watch", required_argument, NULL, 'w' },
+                                             CLI_LONG_OPTIONS };
+    int exit_code = EXIT_USAGE;
+    int option;
+
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == 'w') {
+        char *end;
+
+        *ret_seconds = strtod(optarg, &end);
+        if (end == optarg || *end || !(*ret_seconds >= 0.1 && *ret_seconds <= 86400))
+            return cli_usage(cli, "--watch %s: allowed: seconds, 0.1 to 86400", optarg);
+    }
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (option != CLI_OPTIONS_END)
+        return cli_usage(cli, "option -%c is not known here", option);
+    if (argc > optind)
+        return cli_usage(cli, "unexpected argument '%s'", argv[optind]);
+    return -1;
+}
+
+int command_status(struct cli *cli, int argc, char **argv)
+{
+    double seconds = 0;
+    int exit_code = parse_status(cli, argc, argv, &seconds);
+    struct embtier_status *status;
+    enum embtier_err err;
+
+    if (exit_code >= 0)
+        return exit_code;
+    exit_code = cli_connect(cli, 0);
+    if (exit_code)
+        return exit_code;
+    if (seconds > 0)
+        return watch(cli, seconds);
+    err = embtier_status(cli->server, &status);
+    if (err)
+        return cli_fail_server(cli, err);
+    exit_code = cli->json ? cli_print_json(status_to_json(status), 17)
+                          : print_text(&(struct view){ .now = status });
+    embtier_status_free(status);
+    return exit_code;
+}

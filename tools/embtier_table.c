@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier table …: make, list, describe and drop tables. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/table_spec.h"
+#include "tools/embtier_cli.h"
+#include "tools/number.h"
+#include "tools/progress_bar.h"
+#include "tools/text_table.h"
+
+#define JSON_DOUBLE_DIGITS 17
+
+/* "uniform:-0.1,0.1" and such. NULL, or what is wrong with it. */
+static const char *parse_init(const char *text, struct embtier_table_options *options)
+{
+    const size_t word_bytes = strcspn(text, ":");
+    const char *at = text + word_bytes;
+    double params[2] = { 0, 0 };
+    char word[32];
+    int init;
+
+    if (snprintf(word, sizeof(word), "%.*s", (int)word_bytes, text) >= (int)sizeof(word))
+        return "not known";
+    init = init_parse(word);
+    if (init < 0)
+        return "not known; allowed: zeros, constant:VALUE, uniform:LOW,HIGH, normal:MEAN,STDDEV";
+    for (unsigned i = 0; i < 2 && init_param_name(init, i)[0]; i++) {
+        char *end;
+
+        if (*at != (i == 0 ? ':' : ','))
+            return i == 0 ? "a number is missing behind ':'" : "a second number is missing";
+        params[i] = strtod(at + 1, &end);
+        if (end == at + 1)
+            return "that is not a number";
+        at = end;
+    }
+    if (*at != '\0')
+        return "too much behind it";
+    options->init = (enum embtier_init)init;
+    options->init_first = params[0];
+    options->init_second = params[1];
+    return NULL;
+}
+
+static bool parse_rows(const char *text, uint64_t *ret_rows)
+{
+    if (strcmp(text, "unbounded") == 0) {
+        *ret_rows = EMBTIER_UNBOUNDED;
+        return true;
+    }
+    return number_parse_u64(text, ret_rows) && *ret_rows > 0;
+}
+
+enum {
+    OPTION_DTYPE = 256,
+    OPTION_OPTIMIZER,
+    OPTION_INIT,
+    OPTION_SEED,
+    OPTION_EAGER,
+    OPTION_EXISTS
+};
+
+/* -1, or the exit code of a mistake. */
+static int create_option(const struct cli *cli, int option, struct embtier_table_options *options,
+                         bool *has_rows)
+{
+    const char *wrong;
+    uint64_t number;
+    int word;
+
+    switch (option) {
+    case 'r':
+        *has_rows = true;
+        if (!parse_rows(optarg, &options->rows))
+            return cli_usage(cli, "--rows %s: allowed: a number from 1 on, unbounded", optarg);
+        return -1;
+    case 'd':
+        if (!number_parse_u64(optarg, &number) || number < 1 || number > EMBTIER_DIM_MAX)
+            return cli_usage(cli, "--dim %s: allowed: 1 to %d", optarg, EMBTIER_DIM_MAX);
+        options->dim = (uint32_t)number;
+        return -1;
+    case OPTION_DTYPE:
+        word = dtype_parse(optarg);
+        if (word < 0)
+            return cli_usage(cli, "--dtype %s: allowed: f32, f16, bf16", optarg);
+        options->dtype = (enum embtier_dtype)word;
+        return -1;
+    case OPTION_OPTIMIZER:
+        word = optimizer_parse(optarg);
+        if (word < 0)
+            return cli_usage(cli,
+                             "--optimizer %s: allowed: none, sgd, adagrad, rowwise_adagrad, "
+                             "rmsprop, adam",
+                             optarg);
+        options->optimizer = (enum embtier_optimizer)word;
+        return -1;
+    case OPTION_INIT:
+        wrong = parse_init(optarg, options);
+        return wrong ? cli_usage(cli, "--init %s: %s", optarg, wrong) : -1;
+    case OPTION_SEED:
+        if (!number_parse_u64(optarg, &options->seed))
+            return cli_usage(cli, "--seed %s: allowed: 0 to %" PRIu64, optarg, UINT64_MAX);
+        return -1;
+    case OPTION_EAGER:
+        options->eager = 1;
+        return -1;
+    case OPTION_EXISTS:
+        options->if_not_exists = 1;
+        return -1;
+    default:
+        return cli_usage(cli, "option -%c is not known here", option);
+    }
+}
+
+/* -1, or an exit code. */
+static int parse_create(struct cli *cli, int argc, char **argv,
+                        struct embtier_table_options *options)
+{
+    static const struct option long_options[] = {
+        { "rows", required_argument, NULL, 'r' },
+        { "dim", required_argument, NULL, 'd' },
+        { "dtype", required_argument, NULL, OPTION_DTYPE },
+        { "optimizer", required_argument, NULL, OPTION_OPTIMIZER },
+        { "init", required_argument, NULL, OPTION_INIT },
+        { "seed", required_argument, NULL, OPTION_SEED },
+        { "eager", no_argument, NULL, OPTION_EAGER },
+        { "if-not-exists", no_argument, NULL, OPTION_EXISTS },
+        CLI_LONG_OPTIONS,
+    };
+    bool has_rows = false;
+    int exit_code = -1;
+    int option;
+
+    while ((option = cli_next_option(cli, argc, argv, long_options, &exit_code)) >= 0) {
+        exit_code = create_option(cli, option, options, &has_rows);
+        if (exit_code >= 0)
+            return exit_code;
+    }
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (argc - optind != 1)
+        return cli_usage(cli, argc == optind ? "NAME is missing" : "more than one NAME");
+    if (!has_rows)
+        return cli_usage(cli, "--rows is missing");
+    if (options->dim == 0)
+        return cli_usage(cli, "--dim is missing");
+    options->name = argv[optind];
+    return -1;
+}
+
+/* JSON has no unsigned 64-bit numbers: what is too large for a signed one is a string. */
+static json_t *json_u64(uint64_t value)
+{
+    char text[32];
+
+    if (value <= INT64_MAX)
+        return json_integer((json_int_t)value);
+    snprintf(text, sizeof(text), "%" PRIu64, value);
+    return json_string(text);
+}
+
+static json_t *table_to_json(const struct embtier_table_info *info)
+{
+    json_t *value = json_pack(
+        "{s:s, s:i, s:o, s:i, s:s, s:s, s:s, s:o, s:b, s:i, s:i, s:s}", "name", info->name,
+        "table_id", (int)info->table_id, "rows",
+        info->rows == EMBTIER_UNBOUNDED ? json_string("unbounded") : json_u64(info->rows), "dim",
+        (int)info->dim, "dtype", dtype_word(info->dtype), "optimizer",
+        optimizer_word(info->optimizer), "init", init_word(info->init), "seed",
+        json_u64(info->seed), "eager", info->eager, "weight_bytes", (int)info->weight_bytes,
+        "state_bytes", (int)info->state_bytes, "state", info->state);
+    const double params[2] = { info->init_first, info->init_second };
+
+    for (unsigned i = 0; value && i < 2; i++) {
+        const char *name = init_param_name(info->init, i);
+        char key[64];
+
+        snprintf(key, sizeof(key), "init_%s", name);
+        if (name[0] && json_object_set_new(value, key, json_real(params[i])) != 0) {
+            json_decref(value);
+            return NULL;
+        }
+    }
+    return value;
+}
+
+static const char *init_text(const struct embtier_table_info *info, char *buffer, size_t bytes)
+{
+    const char *first = init_param_name(info->init, 0);
+    const char *second = init_param_name(info->init, 1);
+
+    if (second[0])
+        snprintf(buffer, bytes, "%s:%g,%g", init_word(info->init), info->init_first,
+                 info->init_second);
+    else if (first[0])
+        snprintf(buffer, bytes, "%s:%g", init_word(info->init), info->init_first);
+    else
+        snprintf(buffer, bytes, "%s", init_word(info->init));
+    return buffer;
+}
+
+static const char *rows_text(const struct embtier_table_info *info, struct number_text *buffer)
+{
+    return info->rows == EMBTIER_UNBOUNDED ? "unbounded" : number_count(buffer, (double)info->rows);
+}
+
+static int print_table(const struct cli *cli, const struct embtier_table_info *info)
+{
+    struct number_text rows;
+    char init[96];
+
+    if (cli->json)
+        return cli_print_json(table_to_json(info), JSON_DOUBLE_DIGITS);
+    printf("name       %s\n", info->name);
+    printf("table id   %u\n", info->table_id);
+    printf("rows       %s\n", rows_text(info, &rows));
+    printf("dim        %u\n", info->dim);
+    printf("dtype      %s\n", dtype_word(info->dtype));
+    printf("optimizer  %s\n", optimizer_word(info->optimizer));
+    printf("init       %s\n", init_text(info, init, sizeof(init)));
+    printf("seed       %" PRIu64 "\n", info->seed);
+    printf("eager      %s\n", info->eager ? "yes" : "no");
+    printf("row bytes  %u weights, %u optimizer state\n", info->weight_bytes, info->state_bytes);
+    printf("state      %s\n", info->state);
+    return EXIT_DONE;
+}
+
+int command_table_create(struct cli *cli, int argc, char **argv)
+{
+    struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
+    int exit_code = parse_create(cli, argc, argv, &options);
+    struct embtier_table *table;
+    struct progress_bar bar;
+    enum embtier_err err;
+
+    if (exit_code >= 0)
+        return exit_code;
+    if (options.eager)
+        cli->timeout_ms = 0; /* the user sees it going on, and can interrupt */
+    exit_code = cli_connect(cli, 0);
+    if (exit_code)
+        return exit_code;
+    progress_bar_begin(&bar, "creating");
+    options.progress = progress_bar_update;
+    options.progress_context = &bar;
+    err = embtier_table_create(cli->server, &options, &table);
+    progress_bar_end(&bar);
+    if (err)
+        return cli_fail_server(cli, err);
+    if (cli->json)
+        return print_table(cli, embtier_table_info(table));
+    printf("created table '%s'\n", options.name);
+    return EXIT_DONE;
+}
+
+static int print_list(const struct cli *cli, const struct embtier_table_list *list)
+{
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrrlllrl");
+    static const char *const titles[] = { "NAME",      "ROWS", "DIM",  "DTYPE",
+                                          "OPTIMIZER", "INIT", "SEED", "STATE" };
+    bool ok = text != NULL;
+
+    for (size_t i = 0; ok && i < ARRAY_LEN(titles); i++)
+        ok = text_table_add(text, "%s", titles[i]);
+    for (size_t i = 0; ok && i < embtier_table_list_count(list); i++) {
+        const struct embtier_table_info *info = embtier_table_list_at(list, i);
+        struct number_text rows;
+        char init[96];
+
+        ok = text_table_add(text, "%s", info->name) &&
+             text_table_add(text, "%s", rows_text(info, &rows)) &&
+             text_table_add(text, "%u", info->dim) &&
+             text_table_add(text, "%s", dtype_word(info->dtype)) &&
+             text_table_add(text, "%s", optimizer_word(info->optimizer)) &&
+             text_table_add(text, "%s", init_text(info, init, sizeof(init))) &&
+             text_table_add(text, "%" PRIu64, info->seed) &&
+             text_table_add(text, "%s", info->state);
+    }
+    if (!ok)
+        return cli_fail(EMBTIER_NO_MEMORY, "");
+    (void)cli;
+    text_table_print(text, 0, stdout);
+    return EXIT_DONE;
+}
+
+static json_t *list_to_json(const struct embtier_table_list *list)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; array && i < embtier_table_list_count(list); i++) {
+        if (json_array_append_new(array, table_to_json(embtier_table_list_at(list, i))) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+int command_table_list(struct cli *cli, int argc, char **argv)
+{
+    struct embtier_table_list *list;
+    int exit_code = cli_arguments(cli, argc, argv, 0, 0);
+    enum embtier_err err;
+
+    if (exit_code >= 0)
+        return exit_code;
+    exit_code = cli_connect(cli, 0);
+    if (exit_code)
+        return exit_code;
+    err = embtier_table_list(cli->server, &list);
+    if (err)
+        return cli_fail_server(cli, err);
+    if (cli->json)
+        exit_code = cli_print_json(list_to_json(list), JSON_DOUBLE_DIGITS);
+    else if (embtier_table_list_count(list) == 0)
+        puts("no tables");
+    else
+        exit_code = print_list(cli, list);
+    embtier_table_list_free(list);
+    return exit_code;
+}
+
+int command_table_show(struct cli *cli, int argc, char **argv)
+{
+    struct embtier_table *table;
+    int exit_code = cli_arguments(cli, argc, argv, 1, 1);
+    enum embtier_err err;
+
+    if (exit_code >= 0)
+        return exit_code;
+    exit_code = cli_connect(cli, 0);
+    if (exit_code)
+        return exit_code;
+    err = embtier_table_open(cli->server, argv[optind], &table);
+    return err ? cli_fail_server(cli, err) : print_table(cli, embtier_table_info(table));
+}
+
+/* Whether the user, if there is one to be asked, wants it. */
+static bool confirm_drop(struct cli *cli, const char *name, enum embtier_err *ret_err)
+{
+    struct embtier_table *table;
+    struct number_text rows;
+    char answer[16];
+
+    *ret_err = embtier_table_open(cli->server, name, &table);
+    if (*ret_err)
+        return false;
+    fprintf(stderr, "Drop table '%s' (%s rows, %u x %s)? Its rows cannot be brought back. [y/N] ",
+            name, rows_text(embtier_table_info(table), &rows), embtier_table_info(table)->dim,
+            dtype_word(embtier_table_info(table)->dtype));
+    embtier_table_close(table);
+    return fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+/* -1, or an exit code. */
+static int parse_drop(struct cli *cli, int argc, char **argv, bool *ret_yes)
+{
+    static const struct option options[] = { { "yes", no_argument, NULL, 'y' }, CLI_LONG_OPTIONS };
+    int exit_code = EXIT_USAGE;
+    int option;
+
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == 'y')
+        *ret_yes = true;
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (option != CLI_OPTIONS_END)
+        return cli_usage(cli, "option -%c is not known here", option);
+    if (argc - optind != 1)
+        return cli_usage(cli, argc == optind ? "NAME is missing" : "more than one NAME");
+    return -1;
+}
+
+int command_table_drop(struct cli *cli, int argc, char **argv)
+{
+    bool yes = !isatty(STDIN_FILENO);
+    int exit_code = parse_drop(cli, argc, argv, &yes);
+    enum embtier_err err = EMBTIER_OK;
+    struct progress_bar bar;
+    const char *name;
+
+    if (exit_code >= 0)
+        return exit_code;
+    name = argv[optind];
+    cli->timeout_ms = 0;
+    exit_code = cli_connect(cli, 0);
+    if (exit_code)
+        return exit_code;
+    if (!yes && !confirm_drop(cli, name, &err))
+        return err ? cli_fail_server(cli, err) : cli_fail(EMBTIER_OK, "nothing was dropped");
+    progress_bar_begin(&bar, "dropping");
+    err = embtier_table_drop(cli->server, name, progress_bar_update, &bar);
+    progress_bar_end(&bar);
+    if (err)
+        return cli_fail_server(cli, err);
+    if (cli->json)
+        return cli_print_json(json_pack("{s:s}", "dropped", name), JSON_DOUBLE_DIGITS);
+    printf("dropped table '%s'\n", name);
+    return EXIT_DONE;
+}

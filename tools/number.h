@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* number.h: numbers as people read and write them, and the numbers in a row. */
+#ifndef EMBTIER_TOOLS_NUMBER_H
+#define EMBTIER_TOOLS_NUMBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/embtier_types.h"
+#include "base/macros.h"
+
+struct number_text {
+    char text[48];
+};
+
+/* "12,345", "1.5 GiB", "3.25": each in the caller's buffer, which is also returned. */
+const char *number_count(struct number_text *buffer, double value);
+const char *number_bytes(struct number_text *buffer, double bytes);
+const char *number_duration(struct number_text *buffer, double seconds); /* "1h02m", "45s" */
+
+/* A decimal number without sign, blanks or anything behind it. */
+MUST_CHECK bool number_parse_u64(const char *text, uint64_t *ret_value);
+
+/* One number of a row. Rounding is to nearest, ties to even, what is too large becomes infinity:
+ * as the server does it. Exact in every bit of f32, f16 and bf16. */
+double number_decode(enum embtier_dtype dtype, const void *bytes);
+void number_encode(enum embtier_dtype dtype, double value, void *ret_bytes);
+/* Decimal digits that bring a number of this dtype back to the bit. */
+int number_digits(enum embtier_dtype dtype);
+
+#endif

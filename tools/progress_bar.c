@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/progress_bar.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+#include "tools/number.h"
+
+#define BAR_CELLS 30
+
+/* Only what a signal handler may do. The default action would leave the bar half drawn and the
+ * user in doubt. */
+static void on_interrupt(int signal_number)
+{
+    static const char message[] =
+        "\nembtier: interrupted; the server goes on by itself (see `embtier table list`)\n";
+
+    (void)signal_number;
+    if (write(STDERR_FILENO, message, sizeof(message) - 1) < 0)
+        _exit(130);
+    _exit(130); /* 128 + SIGINT, as shells do */
+}
+
+void progress_bar_begin(struct progress_bar *bar, const char *what)
+{
+    const struct sigaction action = { .sa_handler = on_interrupt };
+
+    *bar = (struct progress_bar){ .what = what, .begin_ns = clock_now_ns(&clock_monotonic) };
+    sigaction(SIGINT, &action, NULL);
+}
+
+void progress_bar_update(void *context, uint64_t done, uint64_t total, const char *unit)
+{
+    struct progress_bar *bar = context;
+    const double seconds = (double)(clock_now_ns(&clock_monotonic) - bar->begin_ns) / 1e9;
+    const double part = total > 0 ? (double)done / (double)total : 0;
+    const int cells = (int)(BAR_CELLS * MIN(part, 1.0));
+    struct number_text count;
+    struct number_text left;
+
+    if (!isatty(STDERR_FILENO))
+        return;
+    bar->is_shown = true;
+    fprintf(stderr, "\r\033[K%s [%.*s%*s] %3.0f%%  %s %s", bar->what, cells,
+            "##############################", BAR_CELLS - cells, "", 100 * part,
+            number_count(&count, (double)done), unit);
+    if (part > 0 && part < 1)
+        fprintf(stderr, ", %s left", number_duration(&left, seconds / part * (1 - part)));
+    fflush(stderr);
+}
+
+void progress_bar_end(struct progress_bar *bar)
+{
+    if (bar->is_shown)
+        fputs("\r\033[K", stderr);
+    signal(SIGINT, SIG_DFL);
+}

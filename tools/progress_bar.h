@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* progress_bar.h: how far long work is and when it will be done, on standard error, if that is a
+ * terminal. */
+#ifndef EMBTIER_TOOLS_PROGRESS_BAR_H
+#define EMBTIER_TOOLS_PROGRESS_BAR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress_bar {
+    const char *what; /* "creating users" */
+    uint64_t begin_ns;
+    bool is_shown;
+};
+
+/* From here to the end SIGINT ends the program with a word about what the server does. */
+void progress_bar_begin(struct progress_bar *bar, const char *what);
+/* Fits embtier_table_options.progress; @context is the bar. */
+void progress_bar_update(void *context, uint64_t done, uint64_t total, const char *unit);
+void progress_bar_end(struct progress_bar *bar);
+
+#endif
