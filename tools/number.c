@@ -145,6 +145,8 @@ static uint32_t encode_bits(struct float_format format, double value)
         return infinity | UINT32_C(1) << (format.mantissa_bits - 1);
     if (isinf(value))
         return infinity;
+    if (value == 0)
+        return 0;
     (void)frexp(value, &exponent);
     exponent = MAX(exponent - 1, exponent_min);
     if (exponent > -exponent_min + 1)

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Do the command line's numbers come out as the server's, to the bit? */
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/dtype.h"
+#include "tools/number.h"
+
+static void test_every_half_decodes_as_the_server_decodes_it(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits < 65536; bits++) {
+        const uint16_t half = (uint16_t)bits;
+        const float f16 = f16_to_f32(half);
+        const float bf16 = bf16_to_f32(half);
+        const double ours_f16 = number_decode(EMBTIER_DTYPE_F16, &half);
+        const double ours_bf16 = number_decode(EMBTIER_DTYPE_BF16, &half);
+
+        assert_true(isnan(f16) ? isnan(ours_f16) : ours_f16 == (double)f16);
+        assert_true(isnan(bf16) ? isnan(ours_bf16) : ours_bf16 == (double)bf16);
+        assert_int_equal(signbit(f16) != 0,
+                         isnan(f16) ? signbit(f16) != 0 : signbit(ours_f16) != 0);
+    }
+}
+
+static void test_numbers_are_rounded_as_the_server_rounds_them(void **state)
+{
+    unsigned seed = 1;
+
+    (void)state;
+    print_message("seed %u\n", seed);
+    for (int i = 0; i < 2000000; i++) {
+        const uint32_t bits = (uint32_t)rand_r(&seed) << 16 ^ (uint32_t)rand_r(&seed);
+        const float value = f32_from_bits(i < 1000000 ? bits : bits & 0xfffff000);
+        uint32_t four;
+        uint16_t two;
+
+        if (isnan(value))
+            continue;
+        number_encode(EMBTIER_DTYPE_F32, (double)value, &four);
+        assert_int_equal(four, f32_bits(value));
+        assert_true(number_decode(EMBTIER_DTYPE_F32, &four) == (double)value);
+        number_encode(EMBTIER_DTYPE_F16, (double)value, &two);
+        assert_int_equal(two, f32_to_f16(value));
+        number_encode(EMBTIER_DTYPE_BF16, (double)value, &two);
+        assert_int_equal(two, f32_to_bf16(value));
+    }
+}
+
+static void test_printed_digits_bring_every_half_back(void **state)
+{
+    const enum embtier_dtype dtypes[] = { EMBTIER_DTYPE_F16, EMBTIER_DTYPE_BF16 };
+
+    (void)state;
+    for (size_t d = 0; d < ARRAY_LEN(dtypes); d++) {
+        for (uint32_t bits = 0; bits < 65536; bits++) {
+            const uint16_t half = (uint16_t)bits;
+            const double value = number_decode(dtypes[d], &half);
+            uint16_t back;
+            char text[64];
+
+            snprintf(text, sizeof(text), "%.*g", number_digits(dtypes[d]), value);
+            number_encode(dtypes[d], strtod(text, NULL), &back);
+            if (!isnan(value))
+                assert_int_equal(back, half);
+        }
+    }
+}
+
+static void test_a_nan_stays_a_nan_and_what_is_too_large_becomes_infinite(void **state)
+{
+    uint16_t half;
+
+    (void)state;
+    number_encode(EMBTIER_DTYPE_F16, (double)NAN, &half);
+    assert_true(isnan(number_decode(EMBTIER_DTYPE_F16, &half)));
+    number_encode(EMBTIER_DTYPE_F16, -1e300, &half);
+    assert_true(number_decode(EMBTIER_DTYPE_F16, &half) == -(double)INFINITY);
+    number_encode(EMBTIER_DTYPE_F16, 1e-300, &half);
+    assert_int_equal(half, 0);
+}
+
+static void test_only_plain_numbers_are_row_ids(void **state)
+{
+    const char *const bad[] = { "", "-1", "+1", " 1", "1 ", "0x10", "1e3", "18446744073709551616" };
+    uint64_t value = 7;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_false(number_parse_u64(bad[i], &value));
+    assert_int_equal(value, 7);
+    assert_true(number_parse_u64("18446744073709551615", &value));
+    assert_true(value == UINT64_MAX);
+}
+
+static void test_people_read_numbers_with_units(void **state)
+{
+    struct number_text text;
+
+    (void)state;
+    assert_string_equal(number_count(&text, 1234567), "1,234,567");
+    assert_string_equal(number_count(&text, 123), "123");
+    assert_string_equal(number_count(&text, -1000), "-1,000");
+    assert_string_equal(number_count(&text, 0.25), "0.25");
+    assert_string_equal(number_bytes(&text, 1023), "1023 B");
+    assert_string_equal(number_bytes(&text, 1536), "1.5 KiB");
+    assert_string_equal(number_duration(&text, 59.9), "59s");
+    assert_string_equal(number_duration(&text, 3660), "1h01m");
+    assert_string_equal(number_duration(&text, 200000), "2d07h");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_half_decodes_as_the_server_decodes_it),
+        cmocka_unit_test(test_numbers_are_rounded_as_the_server_rounds_them),
+        cmocka_unit_test(test_printed_digits_bring_every_half_back),
+        cmocka_unit_test(test_a_nan_stays_a_nan_and_what_is_too_large_becomes_infinite),
+        cmocka_unit_test(test_only_plain_numbers_are_row_ids),
+        cmocka_unit_test(test_people_read_numbers_with_units),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
