@@ -62,7 +62,7 @@ static enum embtier_err shard_check_there(const char *path, struct err_msg *msg)
 static void rename_leveldb_files(char *error)
 {
     for (char *at = error; at && (at = strstr(at, ".ldb"));)
-        memcpy(at, ".sst", 4);
+        at[1] = 's', at[2] = 's', at[3] = 't';
 }
 
 enum embtier_err shard_open(const struct shard_opts *opts, struct shard **ret_shard,

@@ -38,9 +38,10 @@ static enum embtier_err seal_init(const char *path, struct seal *seal, struct er
         seal->name = NULL;
     if (asprintf(&seal->path, "%s%s", path, SEAL_SUFFIX) < 0)
         seal->path = NULL;
-    if (!seal->folder || !seal->name || !seal->path)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
-    return EMBTIER_OK;
+    if (seal->folder && seal->name && seal->path)
+        return EMBTIER_OK;
+    err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+    return EMBTIER_NO_MEMORY;
 }
 
 /* The name, such as MANIFEST-000005, of the file that CURRENT names. */
@@ -49,11 +50,15 @@ static enum embtier_err manifest_find(const char *path, char **ret_name, struct 
     _cleanup_(freep) char *text = NULL;
     const enum embtier_err err = durable_file_read(path, "CURRENT", &text, msg);
 
-    if (err == EMBTIER_NOT_FOUND)
-        return err_set(msg, EMBTIER_CORRUPT, "%s/CURRENT: missing", path);
+    if (err == EMBTIER_NOT_FOUND) {
+        err_set(msg, EMBTIER_CORRUPT, "%s/CURRENT: missing", path);
+        return EMBTIER_CORRUPT;
+    }
     TRY(err);
-    if (strncmp(text, "MANIFEST-", 9) != 0 || text[strlen(text) - 1] != '\n')
-        return err_set(msg, EMBTIER_CORRUPT, "%s/CURRENT: damaged", path);
+    if (strncmp(text, "MANIFEST-", 9) != 0 || text[strlen(text) - 1] != '\n') {
+        err_set(msg, EMBTIER_CORRUPT, "%s/CURRENT: damaged", path);
+        return EMBTIER_CORRUPT;
+    }
     text[strlen(text) - 1] = '\0';
     *ret_name = TAKE(text);
     return EMBTIER_OK;

@@ -18,6 +18,8 @@
 #define IDENTITY_FILE "embtier.json"
 #define LOCK_FILE     "LOCK"
 
+static const char identity_file_beside[] = IDENTITY_FILE DURABLE_FILE_SUFFIX;
+
 enum state { STATE_ABSENT, STATE_MAKING, STATE_READY };
 
 /* What embtier.json says. */
@@ -156,8 +158,7 @@ bool store_identity_is_ready(const char *directory)
  * in it that a new store would not find there. */
 static enum embtier_err directory_check_empty(const char *path, struct err_msg *msg)
 {
-    static const char *const ours[] = { ".", "..", "lost+found", LOCK_FILE,
-                                        IDENTITY_FILE DURABLE_FILE_SUFFIX };
+    static const char *const ours[] = { ".", "..", "lost+found", LOCK_FILE, identity_file_beside };
     DIR *dir = opendir(path);
     enum embtier_err err = EMBTIER_OK;
     const struct dirent *entry;
@@ -181,15 +182,15 @@ static enum embtier_err directory_check_empty(const char *path, struct err_msg *
 static enum embtier_err directory_lock(struct directory *directory, struct err_msg *msg)
 {
     _cleanup_(freep) char *path = path_join(directory->path, LOCK_FILE);
-    _cleanup_(closep) int fd = -1;
     char pid[24] = { 0 };
-    int len;
+    int fd, len;
 
     if (!path)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory->path);
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", path);
+    directory->lock_fd = fd;
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK)
             return err_set_errno(msg, errno, "%s", path);
@@ -201,14 +202,12 @@ static enum embtier_err directory_lock(struct directory *directory, struct err_m
     len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)len, 0) != len)
         return err_set_errno(msg, errno, "%s", path);
-    directory->lock_fd = fd;
-    fd = -1;
     return EMBTIER_OK;
 }
 
 static enum embtier_err directory_open(struct directory *directory, struct err_msg *msg)
 {
-    struct record record;
+    struct record record = { 0 };
 
     TRY(record_read(directory->path, &record, msg));
     if (record.state == STATE_ABSENT)

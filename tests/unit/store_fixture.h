@@ -58,7 +58,8 @@ static inline struct store_fixture *fixture_at(const char *root)
 {
     struct store_fixture *f = calloc(1, sizeof(*f));
 
-    assert_non_null(f);
+    if (!f)
+        abort();
     snprintf(f->root, sizeof(f->root), "%s", root);
     for (unsigned i = 0; i < ARRAY_LEN(f->directories); i++) {
         assert_true(asprintf(&f->made[i], "%s/d%u", f->root, i) > 0);
@@ -76,19 +77,24 @@ static inline struct store_fixture *fixture_at(const char *root)
     return f;
 }
 
-static inline int fixture_setup(void **state)
+/* In a new directory. */
+static inline struct store_fixture *fixture_new(void)
 {
     const char *tmp = getenv("TMPDIR");
     struct store_fixture *f;
     char root[200];
 
     snprintf(root, sizeof(root), "%s/test-store-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(root))
-        return -1;
+    assert_non_null(mkdtemp(root));
     f = fixture_at(root);
     for (unsigned i = 0; i < ARRAY_LEN(f->directories); i++)
         fixture_make_directory(f, i);
-    *state = f;
+    return f;
+}
+
+static inline int fixture_setup(void **state)
+{
+    *state = fixture_new();
     return 0;
 }
 
@@ -110,15 +116,25 @@ static inline void fixture_remove(struct store_fixture *f, unsigned index, const
     assert_int_equal(nftw(path, fixture_unlink_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-static inline int fixture_teardown(void **state)
+/* Closes the store and leaves its directories. */
+static inline void fixture_free(struct store_fixture *f)
 {
-    struct store_fixture *f = *state;
-
     store_free(f->store);
-    nftw(f->root, fixture_unlink_one, 16, FTW_DEPTH | FTW_PHYS);
     free(f->made[0]);
     free(f->made[1]);
     free(f);
+}
+
+static inline void fixture_destroy(struct store_fixture *f)
+{
+    store_free(TAKE(f->store));
+    nftw(f->root, fixture_unlink_one, 16, FTW_DEPTH | FTW_PHYS);
+    fixture_free(f);
+}
+
+static inline int fixture_teardown(void **state)
+{
+    fixture_destroy(*state);
     return 0;
 }
 

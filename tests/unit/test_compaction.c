@@ -47,11 +47,8 @@ static void wait_until_compacted(struct store_fixture *f)
 
 static void compact_all(struct store_fixture *f, uint32_t parallel)
 {
-    char slow_enough[] = "max_subcompactions=1";
-
     f->config.rocksdb.compaction_parallel = parallel;
     f->config.rocksdb.background_threads = 8;
-    f->config.rocksdb.options = slow_enough;
     fixture_open(f);
     load_all_shards(f);
     assert_int_equal(stats_of(f).compactions_run, 0);

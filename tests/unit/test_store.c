@@ -124,14 +124,11 @@ static void test_store_refuses_new_directory_beside_old_one(void **state)
 
 static void test_store_refuses_directories_of_two_stores(void **state)
 {
-    struct store_fixture *f = *state, *other;
-    void *other_state = NULL;
+    struct store_fixture *f = *state, *other = fixture_new();
     char from[300], to[300];
 
     fixture_open(f);
     fixture_close(f);
-    assert_int_equal(fixture_setup(&other_state), 0);
-    other = other_state;
     fixture_open(other);
     fixture_close(other);
     fixture_remove(f, 1, "");
@@ -139,7 +136,7 @@ static void test_store_refuses_directories_of_two_stores(void **state)
     snprintf(to, sizeof(to), "%s/d1", f->root);
     assert_int_equal(rename(from, to), 0);
     fixture_refused(f, EMBTIER_MISMATCH, "belongs to store ");
-    assert_int_equal(fixture_teardown(&other_state), 0);
+    fixture_destroy(other);
 }
 
 static void test_store_takes_directories_in_any_order(void **state)
