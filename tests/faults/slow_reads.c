@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* slow_reads: preloaded into embtierd, makes SSD slow: every read of an SST file takes
+ * EMBTIER_FAULT_READ_MS longer while the file EMBTIER_FAULT_TRIGGER exists.
+ *
+ * It knows pread and preadv; if RocksDB ever read its tables by other calls, a test that asks
+ * for a slow read and finds it fast would fail. */
+#include <assert.h>
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+static bool is_sst(int fd)
+{
+    char link[64];
+    char path[4096];
+    ssize_t bytes;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    bytes = readlink(link, path, sizeof(path));
+    return bytes > 4 && memcmp(path + bytes - 4, ".sst", 4) == 0;
+}
+
+static void delay(int fd)
+{
+    const char *const trigger = getenv("EMBTIER_FAULT_TRIGGER");
+    const char *const delay_ms = getenv("EMBTIER_FAULT_READ_MS");
+    long ms;
+
+    if (!trigger || !delay_ms || access(trigger, F_OK) != 0 || !is_sst(fd))
+        return;
+    ms = strtol(delay_ms, NULL, 10);
+    nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
+}
+
+/* What comes after us in the order of libraries. */
+static void *next(const char *name)
+{
+    void *const function = dlsym(RTLD_NEXT, name);
+
+    if (!function)
+        abort();
+    return function;
+}
+
+typedef ssize_t (*pread_fn)(int, void *, size_t, off_t);
+typedef ssize_t (*preadv_fn)(int, const struct iovec *, int, off_t);
+
+/* Built with 64-bit offsets, as RocksDB is: these are pread64 and preadv64 to the linker. */
+static_assert(sizeof(off_t) == 8 && _FILE_OFFSET_BITS == 64, "64-bit offsets");
+
+__attribute__((visibility("default"))) ssize_t pread(int fd, void *buffer, size_t bytes, off_t at)
+{
+    delay(fd);
+    return ((pread_fn)next("pread64"))(fd, buffer, bytes, at);
+}
+
+__attribute__((visibility("default"))) ssize_t preadv(int fd, const struct iovec *parts, int count,
+                                                      off_t at)
+{
+    delay(fd);
+    return ((preadv_fn)next("preadv64"))(fd, parts, count, at);
+}

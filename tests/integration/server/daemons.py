@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Daemons for the server's tests: the Python client's (../python/conftest.py), with any configuration,
+environment and way to end, and with eyes on its log, its figures and its descriptors."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_HERE = Path(__file__).resolve().parent
+_spec = importlib.util.spec_from_file_location(
+    "python_client_conftest", _HERE.parent / "python/conftest.py"
+)
+_conftest = importlib.util.module_from_spec(_spec)
+sys.modules["python_client_conftest"] = _conftest
+_spec.loader.exec_module(_conftest)
+
+import embtier  # noqa: E402  (the file above says where it lies)
+
+TREE, EMBTIERD, LANES = _conftest.TREE, _conftest.EMBTIERD, _conftest.LANES
+FAULTS = Path(os.environ.get("EMBTIER_FAULTS", EMBTIERD.parents[1] / "tests/faults"))
+LONG = os.environ.get("EMBTIER_TEST_LONG") == "1"
+SANITIZED = b"__asan_init" in EMBTIERD.read_bytes() or b"__tsan_init" in EMBTIERD.read_bytes()
+
+START_LIMIT_S = 60
+STOP_LIMIT_S = 120
+
+_LOG_LINE = re.compile(
+    r'ts=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z level=(error|warn|info|debug) msg=("(?:[^"\\]|\\.)*"|[^ "=]+)'
+    r'((?: [a-z][a-z0-9_]*=("(?:[^"\\]|\\.)*"|[^ "=]*))*)'
+)
+
+
+def merged(base: dict, changes: dict) -> dict:
+    """@base with @changes over it, sections within sections."""
+    result = dict(base)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+class Daemon(_conftest.Daemon):
+    """As the client's, with @changes to the configuration. JSON is YAML, so that is how it is written."""
+
+    def __init__(self, folder: Path, changes: dict | None = None, lanes: int = LANES) -> None:
+        folder.mkdir(exist_ok=True, parents=True)
+        super().__init__(folder)
+        self.config = {
+            "data": {"directories": [f"{folder}/rows"], "shards_per_directory": 8},
+            "lanes": {
+                "count": lanes,
+                "readers_per_lane": 2,
+                "request_bytes": "32MiB",
+                "write_queue_bytes": "8MiB",
+            },
+            "cache": {"tiers": [self.dram(lanes), self.pmem(lanes)]},
+            "rocksdb": {"memtable_bytes": "16MiB", "metadata_cache_bytes": "8MiB"},
+            "socket": {"path": self.socket},
+        }
+        self.environment: dict[str, str] = {}
+        self.configure(changes or {})
+
+    @staticmethod
+    def dram(lanes: int = LANES, mib_per_lane: int = 4) -> dict:
+        return {"name": "dram", "kind": "dram", "bytes": f"{mib_per_lane * lanes}MiB"}
+
+    def pmem(self, lanes: int = LANES, mib_per_lane: int = 2) -> dict:
+        return {
+            "name": "pmem",
+            "kind": "file",
+            "path": f"{self.folder}/pmem",
+            "bytes": f"{mib_per_lane * lanes}MiB",
+        }
+
+    def configure(self, changes: dict) -> None:
+        self.config = merged(self.config, changes)
+        (self.folder / "embtierd.yaml").write_text(json.dumps(self.config, indent=1) + "\n")
+
+    def with_fault(self, name: str, **environment: str) -> None:
+        """From the next start on, with a library of tests/faults before all others."""
+        library = FAULTS / f"lib{name}.so"
+        assert library.exists(), f"{library} is not built"
+        self.environment |= {"LD_PRELOAD": str(library), **environment}
+
+    # ---- Running ----
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def launch(self, *arguments: str, wrapper: tuple[str, ...] = ()) -> None:
+        """Starts the process and does not wait for anything."""
+        environment = {**os.environ, **self.environment}
+        if SANITIZED:  # fault libraries come before the runtime, which would mind
+            options = environment.get("ASAN_OPTIONS", "")
+            environment["ASAN_OPTIONS"] = f"{options}:verify_asan_link_order=0"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*wrapper, EMBTIERD, "--config", self.folder / "embtierd.yaml", *arguments],
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+            )
+
+    def start(self, *arguments: str) -> None:
+        self.launch(*arguments)
+        self.await_ready()
+
+    def await_ready(self) -> None:
+        deadline = time.monotonic() + START_LIMIT_S
+        while True:
+            try:
+                self.connect(arena_bytes=0).close()
+                return
+            except embtier.UnreachableError:
+                assert self._process.poll() is None, self.log.read_text()
+                assert time.monotonic() < deadline, self.log.read_text()
+                time.sleep(0.01)
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        self.await_end(0)
+
+    def await_end(self, code: int) -> None:
+        assert self._process.wait(STOP_LIMIT_S) == code, self.log.read_text()
+        self._process = None
+
+    def restart(self, changes: dict | None = None) -> None:
+        self.stop()
+        self.configure(changes or {})
+        self.start()
+
+    def fail_to_start(self, *arguments: str, wrapper: tuple[str, ...] = ()) -> str:
+        """The last line of the log, in which a start that failed says why; exit status 1."""
+        before = len(self.log_lines())
+        self.launch(*arguments, wrapper=wrapper)
+        self.await_end(1)
+        lines = self.log_lines()
+        assert len(lines) > before
+        fields = log_fields(lines[-1])
+        assert fields["level"] == "error" and fields["msg"] == "embtierd ends", lines[-1]
+        assert sum(log_fields(line)["level"] == "error" for line in lines[before:]) == 1, lines
+        return fields["why"]
+
+    # ---- Looking at it ----
+
+    def log_lines(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def logged(self, message: str) -> list[dict[str, str]]:
+        return [f for f in map(log_fields, self.log_lines()) if message in f["msg"]]
+
+    def metrics(self) -> dict[str, Any]:
+        with self.connect(arena_bytes=0) as server:
+            return server.status()["metrics"]
+
+    def descriptors(self) -> list[str]:
+        found = []
+        for name in os.listdir(f"/proc/{self.pid}/fd"):
+            try:
+                found.append(re.sub(r"\d+", "", os.readlink(f"/proc/{self.pid}/fd/{name}")))
+            except FileNotFoundError:
+                continue
+        return sorted(found)
+
+    def await_metric(self, name: str, wanted: float, seconds: float = 15) -> None:
+        deadline = time.monotonic() + seconds
+        while (value := self.metrics()[name]) != wanted:
+            assert time.monotonic() < deadline, f"{name} is {value}, not {wanted}"
+            time.sleep(0.02)
+
+
+def log_fields(line: str) -> dict[str, str]:
+    """A log line taken apart; it must be logfmt with ts, level and msg first."""
+    assert _LOG_LINE.fullmatch(line), f"not a log line: {line!r}"
+    fields = {}
+    for key, value in re.findall(r'([a-z][a-z0-9_]*)=("(?:[^"\\]|\\.)*"|[^ "=]*)', line):
+        fields[key] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+    return fields
