@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/fake_server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "proto/control.pb-c.h"
+#include "proto/frame.h"
+#include "proto/shm_layout.h"
+
+#define MAX_BATCH_ROWS 1000
+#define USERS_HANDLE   11
+#define WORDS_HANDLE   12
+
+struct client {
+    struct fake_server *server;
+    int fd;
+    struct frame_reader reader;
+    int fds[3];
+    struct shm_control *control;
+    struct shm_arena_head *arena;
+    uint64_t control_bytes;
+    uint64_t arena_bytes;
+    uint32_t slot_count;
+    uint32_t taken;
+    uint32_t answered; /* in order, while not reversing */
+};
+
+static void die(const char *what)
+{
+    perror(what);
+    abort();
+}
+
+static void *make_memory(struct client *client, const char *name, uint64_t bytes, int *ret_fd)
+{
+    const int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *memory;
+
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
+        die("memfd");
+    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        die("mmap");
+    if (!client->server->unsealed && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+        die("seals");
+    *ret_fd = fd;
+    return memory;
+}
+
+static void send_reply(struct client *client, const Embtier__Reply *reply, bool with_fds)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(3 * sizeof(int))];
+    } control = { { 0 } };
+    struct iovec part;
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    uint8_t *bytes;
+    size_t count;
+
+    if (frame_encode_reply(reply, &bytes, &count) != EMBTIER_OK)
+        die("encode");
+    if (client->server->garbage)
+        memset(bytes + FRAME_HEADER_BYTES, 0xff, count - FRAME_HEADER_BYTES);
+    part = (struct iovec){ bytes, count };
+    if (with_fds) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof(control.bytes);
+        control.head.cmsg_level = SOL_SOCKET;
+        control.head.cmsg_type = SCM_RIGHTS;
+        control.head.cmsg_len = CMSG_LEN(sizeof(client->fds));
+        memcpy(CMSG_DATA(&control.head), client->fds, sizeof(client->fds));
+    }
+    if (sendmsg(client->fd, &message, MSG_NOSIGNAL) < 0)
+        perror("fake server: send");
+    free(bytes);
+}
+
+static void reply_error(struct client *client, uint32_t id, enum embtier_err err, const char *text)
+{
+    Embtier__Error error = EMBTIER__ERROR__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+
+    error.err = err;
+    error.message = (char *)text;
+    reply.id = id;
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_ERROR;
+    reply.error = &error;
+    send_reply(client, &reply, false);
+}
+
+static void answer_hello(struct client *client, uint32_t id, const Embtier__Hello *hello)
+{
+    Embtier__HelloReply body = EMBTIER__HELLO_REPLY__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+    const bool with_arena = hello->arena_bytes > 0;
+
+    body.protocol = PROTOCOL_VERSION;
+    body.server_version = (char *)"fake";
+    body.max_batch_rows = MAX_BATCH_ROWS;
+    reply.id = id;
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_HELLO;
+    reply.hello = &body;
+    if (with_arena) {
+        client->slot_count = hello->slot_count;
+        client->arena_bytes = align_up(hello->arena_bytes, 4096);
+        body.arena_bytes = client->arena_bytes;
+        body.slot_count = client->slot_count;
+        if (client->server->short_arena)
+            client->arena_bytes = 4096;
+        client->control_bytes = shm_control_bytes(client->slot_count);
+        client->control = make_memory(client, "control", client->control_bytes, &client->fds[0]);
+        client->arena = make_memory(client, "arena", client->arena_bytes, &client->fds[1]);
+        client->fds[2] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        client->control->magic = SHM_MAGIC;
+        client->control->layout_version = SHM_LAYOUT_VERSION;
+        client->control->slot_count = client->slot_count;
+        client->control->arena_bytes = body.arena_bytes;
+        client->control->max_batch_rows = MAX_BATCH_ROWS;
+        shm_lane_sleeps(client->control, 1);
+    }
+    send_reply(client, &reply, with_arena);
+    client->server->sessions++;
+}
+
+static void answer_table(struct client *client, uint32_t id, const char *name, bool with_progress)
+{
+    struct table_spec spec = { .rows = 8,
+                               .dim = client->server->users_dim,
+                               .dtype = EMBTIER_DTYPE_F32,
+                               .optimizer = EMBTIER_OPTIMIZER_NONE,
+                               .init = EMBTIER_INIT_ZEROS };
+    Embtier__Progress progress = EMBTIER__PROGRESS__INIT;
+    Embtier__TableSpec wire;
+    Embtier__TableInfo info = EMBTIER__TABLE_INFO__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+
+    reply.id = id;
+    if (with_progress) {
+        progress.done = 4;
+        progress.total = 8;
+        progress.unit = (char *)"rows";
+        reply.body_case = EMBTIER__REPLY__BODY_PROGRESS;
+        reply.progress = &progress;
+        send_reply(client, &reply, false);
+    }
+    snprintf(spec.name, sizeof(spec.name), "%s", name);
+    info.handle = USERS_HANDLE;
+    if (strcmp(name, "words") == 0) {
+        spec.rows = EMBTIER_UNBOUNDED;
+        spec.dim = 2;
+        spec.dtype = EMBTIER_DTYPE_F16;
+        info.handle = WORDS_HANDLE;
+    }
+    table_spec_to_wire(&spec, &wire);
+    info.spec = &wire;
+    info.weight_bytes = table_spec_weight_bytes(&spec);
+    info.state = (char *)"live";
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_TABLE;
+    reply.table = &info;
+    send_reply(client, &reply, false);
+}
+
+static void answer_status(struct client *client, uint32_t id)
+{
+    Embtier__Metric metric = EMBTIER__METRIC__INIT;
+    Embtier__Metric *metrics[] = { &metric };
+    Embtier__StatusReply status = EMBTIER__STATUS_REPLY__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+
+    metric.name = (char *)"cache_hit_rows";
+    metric.label = (char *)"tier";
+    metric.label_value = (char *)"dram";
+    metric.counter = true;
+    metric.value = 5;
+    status.server_version = (char *)"fake";
+    status.uptime_ms = 1234;
+    status.n_metrics = 1;
+    status.metrics = metrics;
+    reply.id = id;
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_STATUS;
+    reply.status = &status;
+    send_reply(client, &reply, false);
+}
+
+static void answer_control(struct client *client, const Embtier__Request *request)
+{
+    const char *name;
+
+    switch (request->body_case) {
+    case EMBTIER__REQUEST__BODY_HELLO:
+        answer_hello(client, request->id, request->hello);
+        break;
+    case EMBTIER__REQUEST__BODY_TABLE_OPEN:
+        name = request->table_open->name;
+        if (strcmp(name, "users") != 0 &&
+            (strcmp(name, "words") != 0 || client->server->words_gone))
+            reply_error(client, request->id, EMBTIER_NO_TABLE, "there is no such table");
+        else
+            answer_table(client, request->id, name, false);
+        break;
+    case EMBTIER__REQUEST__BODY_TABLE_CREATE:
+        answer_table(client, request->id, request->table_create->spec->name, true);
+        break;
+    case EMBTIER__REQUEST__BODY_STATUS:
+        answer_status(client, request->id);
+        break;
+    default:
+        reply_error(client, request->id, EMBTIER_UNSUPPORTED, "the fake server cannot do that");
+    }
+}
+
+/* False when the client is gone. */
+static bool read_control(struct client *client)
+{
+    uint8_t *space;
+    size_t room;
+    ssize_t count;
+    const uint8_t *payload;
+    uint32_t bytes;
+
+    if (frame_reader_space(&client->reader, &space, &room) != EMBTIER_OK)
+        return false;
+    count = recv(client->fd, space, room, MSG_DONTWAIT);
+    if (count < 0)
+        return errno == EAGAIN;
+    if (count == 0)
+        return false;
+    frame_reader_added(&client->reader, (size_t)count);
+    while (frame_reader_next(&client->reader, &payload, &bytes, NULL) == EMBTIER_OK) {
+        Embtier__Request *request;
+
+        if (frame_decode_request(payload, bytes, &request, NULL) != EMBTIER_OK)
+            return false;
+        if (!client->server->mute)
+            answer_control(client, request);
+        embtier__request__free_unpacked(request, NULL);
+        frame_reader_next_done(&client->reader);
+    }
+    return true;
+}
+
+static uint64_t serve_request(struct client *client, uint32_t number)
+{
+    const struct shm_submission *submission =
+        &shm_submissions(client->arena)[number % client->slot_count];
+    char *base = (char *)client->arena;
+    const struct shm_segment *segments = (void *)(base + submission->segments_offset);
+    uint64_t rows = 0;
+
+    for (uint32_t s = 0; s < submission->segment_count; s++) {
+        const uint64_t *ids = (void *)(base + segments[s].ids_offset);
+        const size_t row_bytes =
+            segments[s].table == WORDS_HANDLE ? 4 : 4 * (size_t)client->server->users_dim;
+
+        for (uint32_t i = 0; i < segments[s].id_count; i++, rows++)
+            if (submission->op == SHM_OP_GET)
+                memset(base + segments[s].rows_offset + i * row_bytes, (int)(ids[i] & 0xff),
+                       row_bytes);
+    }
+    return rows;
+}
+
+static void answer_request(struct client *client, uint32_t number)
+{
+    struct shm_completion *completion =
+        &shm_completions(client->control)[number % client->slot_count];
+    struct fake_server *server = client->server;
+
+    completion->err = server->err;
+    completion->segment = server->err ? server->err_segment : UINT32_MAX;
+    completion->value = server->err_value;
+    completion->limit = server->err_limit;
+    completion->hit_rows = server->err ? 0 : serve_request(client, number);
+    shm_publish_completion(completion, number + 1);
+    if (shm_client_is_waiting(client->arena))
+        syscall(SYS_futex, &completion->sequence, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void serve_requests(struct client *client)
+{
+    uint64_t rings;
+
+    if (!client->arena)
+        return;
+    if (read(client->fds[2], &rings, sizeof(rings)) == (ssize_t)sizeof(rings))
+        client->server->doorbells += (unsigned)rings;
+    client->taken = shm_read_tail(client->arena);
+    client->server->taken = client->taken;
+    if (client->server->hold)
+        return;
+    if (client->server->reverse)
+        for (uint32_t n = client->taken; n > client->answered; n--)
+            answer_request(client, n - 1);
+    else
+        for (uint32_t n = client->answered; n < client->taken; n++)
+            answer_request(client, n);
+    client->answered = client->taken;
+}
+
+static void serve_client(struct fake_server *server, int fd)
+{
+    struct client client = { .server = server, .fd = fd, .fds = { -1, -1, -1 } };
+
+    frame_reader_init(&client.reader, FRAME_REQUEST_BYTES_MAX);
+    while (!server->stop && read_control(&client)) {
+        const uint32_t farewell = server->farewell;
+        struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+
+        if (farewell) {
+            if (client.control)
+                client.control->closed = farewell;
+            reply_error(&client, 0, (enum embtier_err)farewell, "the fake server has had enough");
+            server->farewell = 0;
+            break;
+        }
+        if (atomic_exchange(&server->drop_client, false))
+            break;
+        serve_requests(&client);
+        poll(&poll_fd, 1, 1);
+    }
+    close(fd);
+    for (int i = 0; i < 3; i++)
+        closep(&client.fds[i]);
+    if (client.control)
+        munmap(client.control, client.control_bytes);
+    if (client.arena)
+        munmap(client.arena, client.arena_bytes);
+    frame_reader_done(&client.reader);
+}
+
+static void *run(void *arg)
+{
+    struct fake_server *server = arg;
+
+    while (!server->stop) {
+        struct pollfd poll_fd = { .fd = server->listen_fd, .events = POLLIN };
+
+        if (poll(&poll_fd, 1, 5) == 1) {
+            const int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+
+            if (fd >= 0)
+                serve_client(server, fd);
+        }
+    }
+    return NULL;
+}
+
+void fake_server_start(struct fake_server *server)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    pthread_t *thread = malloc(sizeof(*thread));
+
+    snprintf(server->path, sizeof(server->path), "/tmp/embtier-fake-%d.sock", (int)getpid());
+    unlink(server->path);
+    memcpy(address.sun_path, server->path, sizeof(address.sun_path));
+    server->stop = false;
+    server->users_dim = 4;
+    server->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (server->listen_fd < 0 ||
+        bind(server->listen_fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        listen(server->listen_fd, 8) != 0)
+        die("fake server");
+    server->thread = thread;
+    if (!thread || pthread_create(thread, NULL, run, server) != 0)
+        die("fake server: thread");
+}
+
+void fake_server_stop(struct fake_server *server)
+{
+    if (!server->thread)
+        return;
+    server->stop = true;
+    pthread_join(*(pthread_t *)server->thread, NULL);
+    free(server->thread);
+    server->thread = NULL;
+    close(server->listen_fd);
+    unlink(server->path);
+}

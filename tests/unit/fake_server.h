@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fake_server.h: a server for the client's tests that does as it is told: answers, waits, answers
+ * in the wrong order, lies, dies. A thread in the test's process; the real daemon is tested
+ * elsewhere.
+ *
+ * It knows the table "users" (8 rows of 4 f32) and, unless it is gone, "words" (unbounded, 2 f16).
+ * GET fills every byte of a row with the low byte of its id. One client at a time. */
+#ifndef EMBTIER_TESTS_FAKE_SERVER_H
+#define EMBTIER_TESTS_FAKE_SERVER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/embtier_err.h"
+
+struct fake_server {
+    char path[108];
+
+    /* What it does; may be changed while it runs. */
+    atomic_bool hold;        /* requests are taken and not answered … */
+    atomic_bool reverse;     /* … and, when hold ends, the youngest is answered first */
+    atomic_bool mute;        /* control messages are not answered */
+    atomic_bool unsealed;    /* memory comes without seals */
+    atomic_bool short_arena; /* with fewer bytes than announced */
+    atomic_bool garbage;     /* instead of frames */
+    atomic_bool words_gone;  /* no table "words" */
+    atomic_uint users_dim;   /* of table "users" */
+    atomic_uint farewell;    /* an error with which the session ends now */
+    atomic_bool drop_client; /* closes the connection now */
+    atomic_uint err;         /* of every answer, with the figures below */
+    atomic_uint err_segment;
+    atomic_ullong err_value;
+    atomic_ullong err_limit;
+
+    /* What it saw. */
+    atomic_uint taken;     /* requests, in this session */
+    atomic_uint doorbells; /* rung */
+    atomic_uint sessions;
+
+    /* Its own. */
+    atomic_bool stop;
+    int listen_fd;
+    void *thread;
+};
+
+/* Ends the test when it cannot start. */
+void fake_server_start(struct fake_server *server);
+/* Closes the socket too: nobody listens afterwards. */
+void fake_server_stop(struct fake_server *server);
+
+#endif

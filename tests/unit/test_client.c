@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does the client library keep its promises with a server that is slow, wrong, or gone? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+#include "client/embtier.h"
+#include "tests/unit/fake_server.h"
+
+#define MS UINT64_C(1000000)
+
+struct fixture {
+    struct fake_server fake;
+    struct embtier *server;
+    struct embtier_table *users;
+    struct embtier_table *words;
+};
+
+static struct embtier_connect_options options_for(const struct fixture *fixture)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+
+    options.socket_path = fixture->fake.path;
+    options.arena_bytes = 1 << 20;
+    options.max_in_flight = 4;
+    options.timeout_ms = 2000;
+    return options;
+}
+
+static int setup_listening(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+
+    if (!fixture)
+        return -1;
+    fake_server_start(&fixture->fake);
+    *state = fixture;
+    return 0;
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture;
+    struct embtier_connect_options options;
+
+    if (setup_listening(state) != 0)
+        return -1;
+    fixture = *state;
+    options = options_for(fixture);
+    assert_int_equal(embtier_connect(&options, &fixture->server), EMBTIER_OK);
+    assert_int_equal(embtier_table_open(fixture->server, "users", &fixture->users), EMBTIER_OK);
+    assert_int_equal(embtier_table_open(fixture->server, "words", &fixture->words), EMBTIER_OK);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+
+    embtier_disconnect(fixture->server);
+    fake_server_stop(&fixture->fake);
+    free(fixture);
+    return 0;
+}
+
+static struct embtier_batch *new_batch(struct fixture *fixture, uint32_t count, uint64_t first_id)
+{
+    const struct embtier_part part = { fixture->users, count };
+    struct embtier_batch *batch = NULL;
+
+    assert_int_equal(embtier_batch_new(fixture->server, &part, 1, &batch), EMBTIER_OK);
+    for (uint32_t i = 0; i < count; i++)
+        embtier_batch_ids(batch, 0)[i] = first_id + i;
+    return batch;
+}
+
+static void assert_rows(struct embtier_batch *batch, uint32_t part, uint64_t first_id,
+                        size_t row_bytes)
+{
+    const uint8_t *rows = embtier_batch_rows(batch, part);
+
+    for (uint32_t i = 0; i < embtier_batch_count(batch, part); i++)
+        for (size_t b = 0; b < row_bytes; b++)
+            assert_int_equal(rows[i * row_bytes + b], (first_id + i) & 0xff);
+}
+
+static uint64_t now_ns(void)
+{
+    return clock_now_ns(&clock_monotonic);
+}
+
+static void wait_until_taken(struct fixture *fixture, uint32_t count)
+{
+    while (fixture->fake.taken < count)
+        usleep(200);
+}
+
+/* ---- Connecting ---- */
+
+static void test_nobody_listening_is_said_with_the_path(void **state)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+    struct embtier *server = NULL;
+
+    (void)state;
+    options.socket_path = "/tmp/embtier-test-nobody.sock";
+    assert_int_equal(embtier_connect(&options, &server), EMBTIER_UNREACHABLE);
+    assert_string_equal(embtier_message(NULL),
+                        "no embtierd listens on /tmp/embtier-test-nobody.sock "
+                        "(No such file or directory); is it running?");
+    assert_null(server);
+}
+
+static void test_a_stale_socket_is_unreachable_too(void **state)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct embtier *server = NULL;
+
+    (void)state;
+    snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/embtier-stale-%d.sock",
+             (int)getpid());
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    close(fd); /* as after a crash: the file stays */
+    options.socket_path = address.sun_path;
+    assert_int_equal(embtier_connect(&options, &server), EMBTIER_UNREACHABLE);
+    unlink(address.sun_path);
+    assert_non_null(strstr(embtier_message(NULL), "Connection refused"));
+}
+
+static void test_wrong_options_are_refused_with_a_reason(void **state)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+    struct embtier *server = NULL;
+    char path[300];
+
+    (void)state;
+    memset(path, 'p', sizeof(path));
+    path[sizeof(path) - 1] = '\0';
+    options.socket_path = path;
+    assert_int_equal(embtier_connect(&options, &server), EMBTIER_INVALID);
+    assert_non_null(strstr(embtier_message(NULL), "allowed: 1 to 107"));
+    options.socket_path = "/tmp/x";
+    options.max_in_flight = 0;
+    assert_int_equal(embtier_connect(&options, &server), EMBTIER_INVALID);
+    assert_non_null(strstr(embtier_message(NULL), "allowed: 1 to 1024"));
+    options.max_in_flight = 64;
+    options.arena_bytes = 100;
+    assert_int_equal(embtier_connect(&options, &server), EMBTIER_INVALID);
+    options.arena_bytes = 0;
+    options.struct_bytes = 0;
+    assert_int_equal(embtier_connect(&options, &server), EMBTIER_INVALID);
+}
+
+static void test_a_server_that_lies_about_its_memory_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_connect_options options = options_for(fixture);
+    struct embtier *server = NULL;
+
+    fixture->fake.unsealed = true;
+    assert_int_equal(embtier_connect(&options, &server), EMBTIER_PROTOCOL);
+    assert_non_null(strstr(embtier_message(NULL), "not sealed"));
+    fixture->fake.unsealed = false;
+    fixture->fake.short_arena = true;
+    assert_int_equal(embtier_connect(&options, &server), EMBTIER_PROTOCOL);
+    assert_non_null(strstr(embtier_message(NULL), "announced"));
+    fixture->fake.short_arena = false;
+    fixture->fake.garbage = true;
+    assert_int_equal(embtier_connect(&options, &server), EMBTIER_PROTOCOL);
+    assert_null(server);
+}
+
+static void test_a_server_that_never_answers_times_out(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_connect_options options = options_for(fixture);
+    struct embtier *server = NULL;
+    const uint64_t begin_ns = now_ns();
+
+    fixture->fake.mute = true;
+    options.timeout_ms = 100;
+    assert_int_equal(embtier_connect(&options, &server), EMBTIER_TIMEOUT);
+    assert_true(now_ns() - begin_ns >= 100 * MS);
+}
+
+static int open_fds(void)
+{
+    int count = 0;
+
+    for (int fd = 0; fd < 256; fd++) {
+        struct stat status;
+
+        count += fstat(fd, &status) == 0;
+    }
+    return count;
+}
+
+static void test_connections_leave_no_descriptors_behind(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_connect_options options = options_for(fixture);
+    int before;
+
+    for (int i = 0; i < 3; i++) {
+        struct embtier *server = NULL;
+
+        assert_int_equal(embtier_connect(&options, &server), EMBTIER_OK);
+        embtier_disconnect(server);
+        while (fixture->fake.sessions <= (unsigned)i)
+            usleep(200);
+        usleep(20000);
+        if (i == 0)
+            before = open_fds();
+        else
+            assert_int_equal(open_fds(), before);
+    }
+}
+
+/* ---- Tables and status ---- */
+
+static void count_progress(void *context, uint64_t done, uint64_t total, const char *unit)
+{
+    assert_int_equal(done, 4);
+    assert_int_equal(total, 8);
+    assert_string_equal(unit, "rows");
+    ++*(int *)context;
+}
+
+static void test_a_table_is_described_and_its_creation_reported(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
+    struct embtier_table *table = NULL;
+    int reports = 0;
+
+    assert_string_equal(embtier_table_info(fixture->words)->name, "words");
+    assert_int_equal(embtier_table_info(fixture->words)->weight_bytes, 4);
+    options.name = "fresh";
+    options.rows = 8;
+    options.dim = 4;
+    options.progress = count_progress;
+    options.progress_context = &reports;
+    assert_int_equal(embtier_table_create(fixture->server, &options, &table), EMBTIER_OK);
+    assert_int_equal(reports, 1);
+    assert_string_equal(embtier_table_info(table)->state, "live");
+    embtier_table_close(table);
+}
+
+static void test_a_mistake_in_a_table_is_told_without_asking_the_server(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
+    struct embtier_table *table = NULL;
+    char name[200];
+
+    options.name = "x";
+    assert_int_equal(embtier_table_create(fixture->server, &options, &table), EMBTIER_INVALID);
+    assert_non_null(strstr(embtier_message(fixture->server), "dim 0"));
+    memset(name, 'n', sizeof(name));
+    name[sizeof(name) - 1] = '\0';
+    assert_int_equal(embtier_table_open(fixture->server, name, &table), EMBTIER_INVALID);
+    assert_int_equal(embtier_table_open(fixture->server, "a\nb", &table), EMBTIER_INVALID);
+    assert_int_equal(embtier_table_open(fixture->server, NULL, &table), EMBTIER_INVALID);
+    assert_int_equal(embtier_table_open(fixture->server, "nope", &table), EMBTIER_NO_TABLE);
+    assert_string_equal(embtier_message(fixture->server), "there is no such table");
+    assert_null(table);
+}
+
+static void test_a_timed_out_call_does_not_spoil_the_next(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_connect_options options = options_for(fixture);
+    struct embtier_status *status = NULL;
+
+    embtier_disconnect(fixture->server);
+    fixture->server = NULL;
+    options.timeout_ms = 100;
+    assert_int_equal(embtier_connect(&options, &fixture->server), EMBTIER_OK);
+    fixture->fake.mute = true;
+    assert_int_equal(embtier_status(fixture->server, &status), EMBTIER_TIMEOUT);
+    fixture->fake.mute = false;
+    assert_int_equal(embtier_status(fixture->server, &status), EMBTIER_OK);
+    assert_string_equal(embtier_status_version(status), "fake");
+    assert_int_equal(embtier_status_count(status), 1);
+    assert_string_equal(embtier_status_at(status, 0)->label_value, "dram");
+    assert_null(embtier_status_at(status, 1));
+    embtier_status_free(status);
+}
+
+/* ---- Batches ---- */
+
+static void test_get_fills_the_rows_of_every_part(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct embtier_part parts[] = {
+        { fixture->users, 3 }, { fixture->words, 5 }, { fixture->users, 0 }, { fixture->users, 1 }
+    };
+    struct embtier_batch *batch = NULL;
+
+    assert_int_equal(embtier_batch_new(fixture->server, parts, ARRAY_LEN(parts), &batch),
+                     EMBTIER_OK);
+    for (uint32_t p = 0; p < ARRAY_LEN(parts); p++) {
+        assert_int_equal((uintptr_t)embtier_batch_ids(batch, p) % 8, 0);
+        assert_int_equal((uintptr_t)embtier_batch_rows(batch, p) % 64, 0);
+        for (uint32_t i = 0; i < parts[p].count; i++)
+            embtier_batch_ids(batch, p)[i] = 10 * p + i;
+    }
+    for (int round = 0; round < 100; round++) {
+        assert_int_equal(embtier_get(batch), EMBTIER_OK);
+        assert_int_equal(embtier_batch_hit_rows(batch), 9);
+    }
+    assert_rows(batch, 0, 0, 16);
+    assert_rows(batch, 1, 10, 4);
+    assert_rows(batch, 3, 30, 16);
+    assert_true(fixture->fake.doorbells >= 1);
+    assert_int_equal(embtier_batch_free(batch), EMBTIER_OK);
+}
+
+static void test_a_batch_of_nothing_succeeds(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batch = NULL;
+
+    assert_int_equal(embtier_batch_new(fixture->server, NULL, 0, &batch), EMBTIER_OK);
+    assert_int_equal(embtier_get(batch), EMBTIER_OK);
+    assert_int_equal(embtier_batch_free(batch), EMBTIER_OK);
+    batch = new_batch(fixture, 0, 0);
+    assert_int_equal(embtier_set(batch), EMBTIER_OK);
+    assert_int_equal(embtier_batch_free(batch), EMBTIER_OK);
+}
+
+static void test_a_full_arena_says_what_is_needed_and_what_is_free(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batches[80];
+    struct embtier_batch *more = NULL;
+    const struct embtier_part part = { fixture->users, 1000 };
+    size_t count = 0;
+    enum embtier_err err;
+
+    while ((err = embtier_batch_new(fixture->server, &part, 1, &batches[count])) == EMBTIER_OK)
+        assert_true(++count < ARRAY_LEN(batches));
+    assert_int_equal(err, EMBTIER_ARENA_FULL);
+    assert_non_null(strstr(embtier_message(fixture->server), "batch needs 24"));
+    assert_int_equal(count, (1 << 20) / 24064);
+    /* Freed in any order, the room is one piece again. */
+    for (size_t i = 0; i < count; i += 2)
+        assert_int_equal(embtier_batch_free(batches[i]), EMBTIER_OK);
+    for (size_t i = 1; i < count; i += 2)
+        assert_int_equal(embtier_batch_free(batches[i]), EMBTIER_OK);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(embtier_batch_new(fixture->server, &part, 1, &batches[i]), EMBTIER_OK);
+    assert_int_equal(embtier_batch_new(fixture->server, &part, 1, &more), EMBTIER_ARENA_FULL);
+}
+
+static void test_a_batch_over_the_server_s_limit_is_refused_before_it_is_made(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct embtier_part part = { fixture->users, 1001 };
+    struct embtier_batch *batch = NULL;
+
+    assert_int_equal(embtier_batch_new(fixture->server, &part, 1, &batch), EMBTIER_TOO_LARGE);
+    assert_string_equal(embtier_message(fixture->server),
+                        "batch of 1001 ids is over the server's limit of 1000");
+}
+
+static void test_an_error_is_told_with_table_part_and_numbers(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct embtier_part parts[] = { { fixture->words, 1 }, { fixture->users, 1 } };
+    const struct {
+        enum embtier_err err;
+        uint32_t segment;
+        const char *message;
+    } cases[] = {
+        { EMBTIER_ID_RANGE, 1, "row id 57 is out of range: table 'users' has 10 rows (part 1)" },
+        { EMBTIER_OFFSET_RANGE, 1,
+          "offset 57 is past the arena's end at 10 (part 1, table 'users')" },
+        { EMBTIER_TOO_LARGE, UINT32_MAX, "batch of 57 ids is over the server's limit of 10" },
+        { EMBTIER_DROPPED, 0, "table 'words' was dropped (part 0)" },
+        { EMBTIER_NO_TABLE, 0, "no such table: 'words' (part 0)" },
+        { EMBTIER_NO_SPACE, UINT32_MAX, "no space left on device" },
+        { EMBTIER_IO, 7, "input/output error" },
+        { (enum embtier_err)999, 0, "unknown error (part 0, table 'words')" },
+    };
+    struct embtier_batch *batch = NULL;
+
+    assert_int_equal(embtier_batch_new(fixture->server, parts, 2, &batch), EMBTIER_OK);
+    fixture->fake.err_value = 57;
+    fixture->fake.err_limit = 10;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        fixture->fake.err_segment = cases[i].segment;
+        fixture->fake.err = cases[i].err;
+        assert_int_equal(embtier_get(batch), cases[i].err);
+        assert_string_equal(embtier_message(fixture->server), cases[i].message);
+    }
+    fixture->fake.err = 0;
+    assert_int_equal(embtier_get(batch), EMBTIER_OK);
+}
+
+/* ---- Requests in flight ---- */
+
+static void test_a_batch_in_flight_is_left_alone(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batch = new_batch(fixture, 2, 5);
+
+    assert_int_equal(embtier_poll(batch), EMBTIER_INVALID);
+    fixture->fake.hold = true;
+    assert_int_equal(embtier_submit(batch, EMBTIER_GET), EMBTIER_OK);
+    assert_int_equal(embtier_poll(batch), EMBTIER_AGAIN);
+    assert_int_equal(embtier_submit(batch, EMBTIER_GET), EMBTIER_BUSY);
+    assert_int_equal(embtier_batch_free(batch), EMBTIER_BUSY);
+    assert_int_equal(embtier_batch_set_count(batch, 0, 1), EMBTIER_BUSY);
+    assert_int_equal(embtier_wait(batch, 30), EMBTIER_TIMEOUT);
+    fixture->fake.hold = false;
+    assert_int_equal(embtier_wait(batch, UINT32_MAX), EMBTIER_OK);
+    assert_int_equal(embtier_poll(batch), EMBTIER_OK); /* again */
+    assert_rows(batch, 0, 5, 16);
+    assert_int_equal(embtier_batch_set_count(batch, 0, 3), EMBTIER_TOO_LARGE);
+    assert_int_equal(embtier_batch_set_count(batch, 0, 1), EMBTIER_OK);
+    assert_int_equal(embtier_get(batch), EMBTIER_OK);
+    assert_int_equal(embtier_batch_hit_rows(batch), 1);
+}
+
+static void test_slots_are_used_in_turn_and_sync_calls_wait_for_theirs(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batches[5];
+
+    for (size_t i = 0; i < ARRAY_LEN(batches); i++)
+        batches[i] = new_batch(fixture, 1, i);
+    fixture->fake.hold = true;
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(embtier_submit(batches[i], EMBTIER_GET), EMBTIER_OK);
+    assert_int_equal(embtier_submit(batches[4], EMBTIER_GET), EMBTIER_BUSY);
+    fixture->fake.hold = false;
+    assert_int_equal(embtier_get(batches[4]), EMBTIER_OK);
+    assert_rows(batches[4], 0, 4, 16);
+    /* Its slot was taken from the first, whose result is still there. */
+    assert_int_equal(embtier_submit(batches[0], EMBTIER_GET), EMBTIER_BUSY);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(embtier_wait(batches[i], 1000), EMBTIER_OK);
+    assert_int_equal(embtier_submit(batches[0], EMBTIER_GET), EMBTIER_OK);
+    assert_int_equal(embtier_wait(batches[0], 1000), EMBTIER_OK);
+}
+
+static void test_answers_in_any_order_find_their_batches(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batches[4];
+
+    for (size_t i = 0; i < ARRAY_LEN(batches); i++)
+        batches[i] = new_batch(fixture, 3, 10 * i);
+    fixture->fake.reverse = true;
+    for (int round = 0; round < 50; round++) {
+        const uint32_t taken = fixture->fake.taken;
+
+        fixture->fake.hold = true;
+        for (size_t i = 0; i < ARRAY_LEN(batches); i++)
+            assert_int_equal(embtier_submit(batches[i], EMBTIER_GET), EMBTIER_OK);
+        wait_until_taken(fixture, taken + 4);
+        fixture->fake.hold = false;
+        for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
+            const size_t at = (i + (size_t)round) % ARRAY_LEN(batches);
+
+            assert_int_equal(embtier_wait(batches[at], 1000), EMBTIER_OK);
+            assert_rows(batches[at], 0, 10 * at, 16);
+        }
+    }
+}
+
+/* ---- The end of a server ---- */
+
+static void test_pending_requests_end_within_a_second_when_the_server_dies(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *done = new_batch(fixture, 1, 1);
+    struct embtier_batch *pending[2] = { new_batch(fixture, 1, 2), new_batch(fixture, 1, 3) };
+    uint64_t begin_ns;
+
+    assert_int_equal(embtier_submit(done, EMBTIER_GET), EMBTIER_OK);
+    wait_until_taken(fixture, 1);
+    usleep(5000);
+    fixture->fake.hold = true;
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(embtier_submit(pending[i], EMBTIER_GET), EMBTIER_OK);
+    wait_until_taken(fixture, 3);
+    begin_ns = now_ns();
+    fixture->fake.drop_client = true;
+    assert_int_equal(embtier_wait(pending[0], UINT32_MAX), EMBTIER_DISCONNECTED);
+    assert_true(now_ns() - begin_ns < 1000 * MS);
+    assert_string_equal(embtier_message(fixture->server),
+                        "connection to embtierd lost: the server closed the connection");
+    assert_int_equal(embtier_poll(pending[1]), EMBTIER_DISCONNECTED);
+    assert_int_equal(embtier_poll(done), EMBTIER_OK); /* it was answered before */
+    assert_int_equal(embtier_submit(done, EMBTIER_GET), EMBTIER_DISCONNECTED);
+    assert_rows(done, 0, 1, 16); /* still readable */
+    assert_int_equal(embtier_batch_free(pending[0]), EMBTIER_OK);
+}
+
+static void test_polling_notices_a_dead_server_too(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batch = new_batch(fixture, 1, 1);
+    uint64_t begin_ns;
+    enum embtier_err err;
+
+    fixture->fake.hold = true;
+    assert_int_equal(embtier_submit(batch, EMBTIER_GET), EMBTIER_OK);
+    wait_until_taken(fixture, 1);
+    fixture->fake.drop_client = true;
+    begin_ns = now_ns();
+    while ((err = embtier_poll(batch)) == EMBTIER_AGAIN)
+        assert_true(now_ns() - begin_ns < 1000 * MS);
+    assert_int_equal(err, EMBTIER_DISCONNECTED);
+}
+
+static void test_a_server_s_last_words_are_passed_on(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batch = new_batch(fixture, 1, 1);
+    struct embtier_table *table = NULL;
+
+    fixture->fake.hold = true;
+    assert_int_equal(embtier_submit(batch, EMBTIER_GET), EMBTIER_OK);
+    fixture->fake.farewell = EMBTIER_SHUTDOWN;
+    assert_int_equal(embtier_wait(batch, UINT32_MAX), EMBTIER_DISCONNECTED);
+    assert_string_equal(embtier_message(fixture->server),
+                        "connection to embtierd lost: the fake server has had enough");
+    assert_int_equal(embtier_table_open(fixture->server, "users", &table), EMBTIER_DISCONNECTED);
+}
+
+static void test_a_call_to_a_dead_server_raises_no_signal(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_status *status = NULL;
+
+    fake_server_stop(&fixture->fake);
+    assert_int_equal(embtier_status(fixture->server, &status), EMBTIER_DISCONNECTED);
+    assert_int_equal(embtier_status(fixture->server, &status), EMBTIER_DISCONNECTED);
+    assert_int_equal(embtier_reconnect(fixture->server), EMBTIER_UNREACHABLE);
+}
+
+static void test_reconnecting_keeps_batches_where_they_are(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *a = new_batch(fixture, 3, 1);
+    struct embtier_batch *b = new_batch(fixture, 2, 6);
+    uint64_t *const ids = embtier_batch_ids(b, 0);
+    uint8_t *const rows = embtier_batch_rows(b, 0);
+
+    assert_int_equal(embtier_reconnect(fixture->server), EMBTIER_OK); /* nothing to do */
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(embtier_get(b), EMBTIER_OK);
+        memset(rows, 0xee, 32);
+        ids[1] = 40 + (uint64_t)round;
+        fixture->fake.hold = true;
+        assert_int_equal(embtier_submit(a, EMBTIER_GET), EMBTIER_OK);
+        fake_server_stop(&fixture->fake);
+        assert_int_equal(embtier_wait(a, UINT32_MAX), EMBTIER_DISCONNECTED);
+        assert_int_equal(embtier_reconnect(fixture->server), EMBTIER_UNREACHABLE);
+        fixture->fake.hold = false;
+        fake_server_start(&fixture->fake);
+        assert_int_equal(embtier_reconnect(fixture->server), EMBTIER_OK);
+        assert_ptr_equal(embtier_batch_ids(b, 0), ids);
+        assert_ptr_equal(embtier_batch_rows(b, 0), rows);
+        assert_int_equal(ids[0], 6);
+        assert_int_equal(ids[1], 40 + round);
+        assert_int_equal(rows[31], 0xee);
+        assert_int_equal(embtier_get(b), EMBTIER_OK);
+        assert_int_equal(rows[16], 40 + round);
+        assert_int_equal(embtier_get(a), EMBTIER_OK);
+        assert_rows(a, 0, 1, 16);
+    }
+}
+
+static void test_a_table_that_is_gone_does_not_keep_others_from_coming_back(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct embtier_part part = { fixture->words, 1 };
+    struct embtier_batch *users = new_batch(fixture, 1, 1);
+    struct embtier_batch *words = NULL;
+
+    assert_int_equal(embtier_batch_new(fixture->server, &part, 1, &words), EMBTIER_OK);
+    fixture->fake.drop_client = true;
+    while (fixture->fake.drop_client)
+        usleep(200);
+    usleep(5000);
+    fixture->fake.words_gone = true;
+    assert_int_equal(embtier_reconnect(fixture->server), EMBTIER_OK);
+    assert_int_equal(embtier_get(users), EMBTIER_OK);
+    assert_int_equal(embtier_get(words), EMBTIER_NO_TABLE);
+    assert_non_null(strstr(embtier_message(fixture->server), "'words'"));
+}
+
+static void test_a_table_of_another_shape_stops_the_reconnect(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batch = new_batch(fixture, 1, 1);
+
+    fixture->fake.drop_client = true;
+    while (fixture->fake.drop_client)
+        usleep(200);
+    usleep(5000);
+    fixture->fake.users_dim = 5;
+    assert_int_equal(embtier_reconnect(fixture->server), EMBTIER_MISMATCH);
+    assert_int_equal(embtier_get(batch), EMBTIER_DISCONNECTED);
+    fixture->fake.users_dim = 4;
+    assert_int_equal(embtier_reconnect(fixture->server), EMBTIER_OK);
+    assert_int_equal(embtier_get(batch), EMBTIER_OK);
+}
+
+static void test_a_closed_table_lives_on_for_its_batches(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batch = new_batch(fixture, 1, 9);
+
+    embtier_table_close(fixture->users);
+    assert_int_equal(embtier_get(batch), EMBTIER_OK);
+    assert_rows(batch, 0, 9, 16);
+    assert_int_equal(embtier_batch_free(batch), EMBTIER_OK);
+    embtier_table_close(fixture->words);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nobody_listening_is_said_with_the_path),
+        cmocka_unit_test(test_a_stale_socket_is_unreachable_too),
+        cmocka_unit_test(test_wrong_options_are_refused_with_a_reason),
+        cmocka_unit_test_setup_teardown(test_a_server_that_lies_about_its_memory_is_refused,
+                                        setup_listening, teardown),
+        cmocka_unit_test_setup_teardown(test_a_server_that_never_answers_times_out, setup_listening,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_connections_leave_no_descriptors_behind,
+                                        setup_listening, teardown),
+#define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+        WITH_SERVER(test_a_table_is_described_and_its_creation_reported),
+        WITH_SERVER(test_a_mistake_in_a_table_is_told_without_asking_the_server),
+        WITH_SERVER(test_a_timed_out_call_does_not_spoil_the_next),
+        WITH_SERVER(test_get_fills_the_rows_of_every_part),
+        WITH_SERVER(test_a_batch_of_nothing_succeeds),
+        WITH_SERVER(test_a_full_arena_says_what_is_needed_and_what_is_free),
+        WITH_SERVER(test_a_batch_over_the_server_s_limit_is_refused_before_it_is_made),
+        WITH_SERVER(test_an_error_is_told_with_table_part_and_numbers),
+        WITH_SERVER(test_a_batch_in_flight_is_left_alone),
+        WITH_SERVER(test_slots_are_used_in_turn_and_sync_calls_wait_for_theirs),
+        WITH_SERVER(test_answers_in_any_order_find_their_batches),
+        WITH_SERVER(test_pending_requests_end_within_a_second_when_the_server_dies),
+        WITH_SERVER(test_polling_notices_a_dead_server_too),
+        WITH_SERVER(test_a_server_s_last_words_are_passed_on),
+        WITH_SERVER(test_a_call_to_a_dead_server_raises_no_signal),
+        WITH_SERVER(test_reconnecting_keeps_batches_where_they_are),
+        WITH_SERVER(test_a_table_that_is_gone_does_not_keep_others_from_coming_back),
+        WITH_SERVER(test_a_table_of_another_shape_stops_the_reconnect),
+        WITH_SERVER(test_a_closed_table_lives_on_for_its_batches),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
