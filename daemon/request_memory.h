@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* request_memory.h: the memory that requests under way live in, reserved and touched at start.
  *
- * One region for the daemon, shared out by memkind (memkind_create_fixed). When it is used up,
- * sessions wait: their next request stays in their own shared memory until an earlier one is done.
- * Thread: any. */
+ * One region for the daemon. When it is used up, sessions wait: their next request stays in their
+ * own shared memory until an earlier one is done. When nothing is under way, the largest request
+ * fits again, whatever was under way before. Thread: any. */
 #ifndef EMBTIER_DAEMON_REQUEST_MEMORY_H
 #define EMBTIER_DAEMON_REQUEST_MEMORY_H
 
@@ -18,7 +18,7 @@ MUST_CHECK enum embtier_err request_memory_new(uint64_t bytes, struct request_me
 void request_memory_free(struct request_memory *memory);
 DEFINE_CLEANUP(struct request_memory, request_memory_free)
 
-/* NULL: used up for now. Aligned to 16. */
+/* NULL: used up for now. Aligned to a cache line. */
 void *request_memory_take(struct request_memory *memory, uint64_t bytes);
 void request_memory_give(struct request_memory *memory, void *block);
 
