@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* make_man: fills a man page's template with the tables that the code itself is made from.
  *
- *   make_man TEMPLATE >PAGE
+ *   make_man TEMPLATE EMBTIER >PAGE
  *
  * A template is mdoc. A line @NAME@ in it is replaced by the items of the table NAME, to stand in a
- * .Bl list; an unknown name is an error. So a page cannot fall behind the code. */
+ * .Bl list; an unknown name is an error. @COMMANDS@ is what the command line EMBTIER says of
+ * itself. So a page cannot fall behind the code. */
+#include <locale.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 
 #include "base/config.h"
 #include "base/embtier_err.h"
@@ -16,16 +20,26 @@
 #include "base/tier_spec.h"
 #include "daemon/metrics.h"
 
-/* Text as roff takes it literally. */
+/* Text as roff takes it literally: backslashes and, by number, all that is not ASCII. */
 static void print_text(const char *text)
 {
+    mbstate_t state = { 0 };
+    wchar_t letter;
+
     if (*text == '.' || *text == '\'')
         fputs("\\&", stdout);
-    for (; *text != '\0'; text++) {
-        if (*text == '\\')
+    while (*text != '\0') {
+        const size_t bytes = mbrtowc(&letter, text, MB_CUR_MAX, &state);
+
+        if (bytes == (size_t)-1 || bytes == (size_t)-2)
+            exit(1);
+        if (letter == '\\')
             fputs("\\e", stdout);
+        else if (letter < 128)
+            putchar((int)letter);
         else
-            putchar(*text);
+            printf("\\[u%04X]", (unsigned)letter);
+        text += bytes;
     }
 }
 
@@ -144,6 +158,71 @@ static void print_metrics(void)
 #undef METRIC
 }
 
+static const char *embtier; /* the program */
+
+static FILE *run_embtier(const char *arguments)
+{
+    char command[4096];
+    FILE *said;
+
+    snprintf(command, sizeof(command), "'%s' %s", embtier, arguments);
+    said = popen(command, "r");
+    if (said == NULL)
+        exit(1);
+    return said;
+}
+
+static void close_embtier(FILE *said)
+{
+    if (pclose(said) != 0)
+        exit(1);
+}
+
+/* The help of one command without the options that all have. */
+static void print_command(const char *words)
+{
+    char arguments[128];
+    char line[512];
+    bool common = false;
+    FILE *said;
+
+    snprintf(arguments, sizeof(arguments), "%s --help", words);
+    printf(".Ss %s\n.Bd -literal\n", words);
+    said = run_embtier(arguments);
+    while (fgets(line, sizeof(line), said) != NULL) {
+        common = common || strncmp(line, "Options of every command", 24) == 0;
+        if (!common)
+            print_text(line);
+    }
+    close_embtier(said);
+    printf(".Ed\n");
+}
+
+/* One command a line stands in the help's part "Commands:": "  table create   make a table". */
+static void print_commands(void)
+{
+    char line[512];
+    bool inside = false;
+    FILE *const said = run_embtier("--help");
+
+    while (fgets(line, sizeof(line), said) != NULL) {
+        char *end;
+
+        if (strcmp(line, "Commands:\n") == 0) {
+            inside = true;
+        } else if (inside && strncmp(line, "  ", 2) == 0) {
+            end = strstr(line + 2, "  ");
+            if (end == NULL)
+                end = line + strcspn(line, "\n");
+            *end = '\0';
+            print_command(line + 2);
+        } else {
+            inside = false;
+        }
+    }
+    close_embtier(said);
+}
+
 static const struct {
     const char *name;
     void (*print)(void);
@@ -155,6 +234,7 @@ static const struct {
     { "INITS", print_inits },
     { "ERRORS", print_errors },
     { "METRICS", print_metrics },
+    { "COMMANDS", print_commands },
 };
 
 /* Returns 0, or -1 if @line is a directive of no known table. */
@@ -182,10 +262,12 @@ int main(int argc, char **argv)
     FILE *template;
     int status = 0;
 
-    if (argc != 2) {
-        fprintf(stderr, "usage: make_man TEMPLATE >PAGE\n");
+    if (argc != 3) {
+        fprintf(stderr, "usage: make_man TEMPLATE EMBTIER >PAGE\n");
         return 2;
     }
+    embtier = argv[2];
+    setlocale(LC_CTYPE, "C.UTF-8");
     template = fopen(argv[1], "r");
     if (template == NULL) {
         perror(argv[1]);
