@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/integration/harness.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+
+#define READY_NS UINT64_C(60000000000)
+
+static const char *environment(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+
+    return value ? value : otherwise;
+}
+
+/* Ends the test program: nothing it could find out would mean anything. */
+PRINTF_LIKE(2, 3) static void die(const struct harness *harness, const char *format, ...)
+{
+    char path[128];
+    char line[4096];
+    va_list args;
+    FILE *log;
+
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputs("\n", stderr);
+    snprintf(path, sizeof(path), "%s/log", harness->directory);
+    log = fopen(path, "r");
+    while (log && fgets(line, sizeof(line), log))
+        fputs(line, stderr);
+    if (harness->pid > 0)
+        kill(harness->pid, SIGKILL);
+    exit(1);
+}
+
+static void write_config(const struct harness *harness)
+{
+    const unsigned long lanes = strtoul(environment("EMBTIER_TEST_LANES", "1"), NULL, 10);
+    char path[128];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/embtierd.yaml", harness->directory);
+    file = fopen(path, "w");
+    if (!file)
+        die(harness, "cannot write %s", path);
+    fprintf(file,
+            "data:\n  directories: [%s/rows]\n  shards_per_directory: 8\n"
+            "lanes:\n  count: %lu\n  readers_per_lane: 2\n  write_queue_bytes: 16MiB\n"
+            "cache:\n  tiers:\n    - {name: dram, kind: dram, bytes: %luMiB}\n"
+            "rocksdb:\n  memtable_bytes: 16MiB\n  metadata_cache_bytes: 8MiB\n"
+            "socket:\n  path: %s\n",
+            harness->directory, lanes, 4 * lanes, harness->socket);
+    if (fclose(file) != 0)
+        die(harness, "cannot write %s", path);
+}
+
+void harness_new(struct harness *harness)
+{
+    char path[128];
+
+    *harness = (struct harness){ .directory = "/tmp/embtier-test-XXXXXX" };
+    if (!mkdtemp(harness->directory))
+        die(harness, "cannot make %s", harness->directory);
+    snprintf(harness->socket, sizeof(harness->socket), "%s/socket", harness->directory);
+    snprintf(path, sizeof(path), "%s/rows", harness->directory);
+    if (mkdir(path, 0700) != 0)
+        die(harness, "cannot make %s", path);
+    write_config(harness);
+}
+
+static void run_daemon(const struct harness *harness)
+{
+    const char *program = environment("EMBTIERD", "build/daemon/embtierd");
+    char config[128];
+    char path[128];
+    int log;
+
+    snprintf(config, sizeof(config), "%s/embtierd.yaml", harness->directory);
+    snprintf(path, sizeof(path), "%s/log", harness->directory);
+    log = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (log < 0 || dup2(log, STDERR_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0)
+        _exit(126);
+    execl(program, program, "--config", config, (char *)NULL);
+    _exit(127);
+}
+
+void harness_start(struct harness *harness)
+{
+    const uint64_t begin_ns = clock_now_ns(&clock_monotonic);
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+    struct embtier *server;
+
+    harness->pid = fork();
+    if (harness->pid < 0)
+        die(harness, "fork failed");
+    if (harness->pid == 0)
+        run_daemon(harness);
+    options.socket_path = harness->socket;
+    options.arena_bytes = 0;
+    while (embtier_connect(&options, &server) != EMBTIER_OK) {
+        int status;
+
+        if (waitpid(harness->pid, &status, WNOHANG) == harness->pid) {
+            harness->pid = 0;
+            die(harness, "the daemon ended while starting, status %d", status);
+        }
+        if (clock_now_ns(&clock_monotonic) - begin_ns > READY_NS)
+            die(harness, "the daemon is not ready: %s", embtier_message(NULL));
+        usleep(20000);
+    }
+    embtier_disconnect(server);
+}
+
+static int end_daemon(struct harness *harness, int signal_number)
+{
+    int status = 0;
+
+    if (harness->pid <= 0)
+        return 0;
+    kill(harness->pid, signal_number);
+    if (waitpid(harness->pid, &status, 0) != harness->pid)
+        die(harness, "cannot wait for the daemon");
+    harness->pid = 0;
+    return status;
+}
+
+void harness_stop(struct harness *harness)
+{
+    const int status = end_daemon(harness, SIGTERM);
+
+    if (status != 0)
+        die(harness, "the daemon did not end well, status %d", status);
+}
+
+void harness_kill(struct harness *harness)
+{
+    (void)end_daemon(harness, SIGKILL);
+}
+
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *at)
+{
+    (void)status;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+void harness_done(struct harness *harness)
+{
+    harness_kill(harness);
+    nftw(harness->directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+struct embtier *harness_connect(const struct harness *harness)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+    struct embtier *server = NULL;
+
+    options.socket_path = harness->socket;
+    options.arena_bytes = 16 << 20;
+    if (embtier_connect(&options, &server) != EMBTIER_OK)
+        die(harness, "cannot connect: %s", embtier_message(NULL));
+    return server;
+}
+
+int harness_cli(const struct harness *harness, const char *arguments, char *ret_output,
+                size_t output_bytes)
+{
+    char command[4096];
+    size_t used = 0;
+    size_t count;
+    FILE *pipe;
+    int status;
+
+    snprintf(command, sizeof(command),
+             "EMBTIER_SOCKET=%s EMBTIER_CLI=%s; export EMBTIER_SOCKET EMBTIER_CLI;"
+             " \"$EMBTIER_CLI\" %s 2>&1",
+             harness->socket, environment("EMBTIER_CLI", "build/tools/embtier"), arguments);
+    pipe = popen(command, "r"); // NOLINT(cert-env33-c): the test's own words
+    if (!pipe)
+        die(harness, "cannot run %s", command);
+    while ((count = fread(ret_output + used, 1, output_bytes - 1 - used, pipe)) > 0)
+        used += count;
+    ret_output[used] = '\0';
+    status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}

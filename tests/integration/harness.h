@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* harness.h: the real daemon on a temporary directory, for tests in C.
+ *
+ * Environment: EMBTIERD and EMBTIER_CLI, the programs (set by meson); EMBTIER_TEST_LANES, the
+ * daemon's lanes (default 1). What cannot be set up ends the test program, with the daemon's log.
+ */
+#ifndef EMBTIER_TESTS_HARNESS_H
+#define EMBTIER_TESTS_HARNESS_H
+
+#include <sys/types.h>
+
+#include "client/embtier.h"
+
+struct harness {
+    char directory[64]; /* the daemon's log, configuration and rows */
+    char socket[96];
+    pid_t pid; /* 0: not running */
+};
+
+void harness_new(struct harness *harness);   /* makes the directory */
+void harness_start(struct harness *harness); /* and waits until the daemon serves */
+void harness_stop(struct harness *harness);  /* SIGTERM; it must end well */
+void harness_kill(struct harness *harness);  /* SIGKILL */
+void harness_done(struct harness *harness);  /* kills, and removes the directory */
+
+/* A connection with a small arena. */
+struct embtier *harness_connect(const struct harness *harness);
+
+/* Runs `embtier @arguments` against the daemon and returns its exit code. What it printed, errors
+ * too, is in @ret_output, cut to fit. */
+int harness_cli(const struct harness *harness, const char *arguments, char *ret_output,
+                size_t output_bytes);
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does `embtier` do what its help says, with the exit codes it promises? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/integration/harness.h"
+
+static char output[1 << 16];
+
+static int setup(void **state)
+{
+    struct harness *harness = calloc(1, sizeof(*harness));
+
+    if (!harness)
+        return -1;
+    harness_new(harness);
+    harness_start(harness);
+    *state = harness;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    harness_done(*state);
+    free(*state);
+    return 0;
+}
+
+static int embtier(void **state, const char *arguments)
+{
+    const int exit_code = harness_cli(*state, arguments, output, sizeof(output));
+
+    if (getenv("EMBTIER_TEST_VERBOSE"))
+        print_message("embtier %s: %d\n%s", arguments, exit_code, output);
+    return exit_code;
+}
+
+static void assert_says(const char *text)
+{
+    if (!strstr(output, text))
+        fail_msg("no '%s' in:\n%s", text, output);
+}
+
+static void test_a_table_lives_from_create_to_drop(void **state)
+{
+    assert_int_equal(embtier(state, "table create t1 --rows 1000 --dim 2 --init uniform:-0.1,0.1"),
+                     0);
+    assert_says("created table 't1'");
+    assert_int_equal(embtier(state, "table create t1 --rows 1000 --dim 2"), 1);
+    assert_says("already");
+    assert_int_equal(embtier(state, "table list"), 0);
+    assert_says("t1");
+    assert_says("uniform:-0.1,0.1");
+    assert_int_equal(embtier(state, "table show t1 -o json"), 0);
+    assert_says("\"init_high\": 0.1");
+    assert_int_equal(embtier(state, "table drop t1 --yes"), 0);
+    assert_int_equal(embtier(state, "table drop t1 --yes"), 1);
+    assert_says("'t1'");
+}
+
+static void test_what_get_prints_set_reads(void **state)
+{
+    assert_int_equal(embtier(state, "table create a --rows unbounded --dim 3 --dtype f16"), 0);
+    assert_int_equal(embtier(state, "set a 7=0.1,-2,nan 18446744073709551615=inf,-inf,0"), 0);
+    assert_says("set 2 rows");
+    assert_int_equal(embtier(state, "get a 7 18446744073709551615"), 0);
+    assert_string_equal(output, "7=0.099976,-2,nan\n18446744073709551615=inf,-inf,0\n");
+    assert_int_equal(embtier(state, "get a 7 | sed s/^7/8/ | \"$EMBTIER_CLI\" set a -"), 0);
+    assert_int_equal(embtier(state, "get a 8 -o json"), 0);
+    assert_says("0.099976");
+    assert_says("\"nan\"");
+}
+
+static void test_long_input_goes_in_several_batches(void **state)
+{
+    assert_int_equal(embtier(state, "table create big --rows 5000 --dim 4 --eager"
+                                    " --init constant:2"),
+                     0);
+    assert_int_equal(embtier(state, "get big $(seq 0 2999) | sort -u -t= -k2 | cut -d= -f2"), 0);
+    assert_string_equal(output, "2,2,2,2\n");
+    assert_int_equal(embtier(state, "get big $(seq 0 2999) | sed s/=2/=3/ |"
+                                    " \"$EMBTIER_CLI\" set big -"),
+                     0);
+    assert_says("set 3000 rows");
+    assert_int_equal(embtier(state, "get big 2999 3000"), 0);
+    assert_string_equal(output, "2999=3,2,2,2\n3000=2,2,2,2\n");
+}
+
+static void test_status_shows_and_counts(void **state)
+{
+    assert_int_equal(embtier(state, "status"), 0);
+    assert_says("embtierd ");
+    assert_says("cache_hit_rows");
+    assert_says("hit rate");
+    assert_int_equal(embtier(state, "-o json status"), 0);
+    assert_says("\"cache_hit_rows\": {");
+    assert_says("\"hit_rates\": {");
+    assert_int_equal(embtier(state, "status --watch 0.1 | head -c 100 >/dev/null"), 0);
+}
+
+static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
+{
+    static const struct {
+        const char *arguments;
+        const char *says;
+    } cases[] = {
+        { "", "Usage:" },
+        { "frobnicate", "not a command" },
+        { "table", "embtier table create" },
+        { "table create", "NAME is missing" },
+        { "table create x --dim 4", "--rows is missing" },
+        { "table create x --rows 4", "--dim is missing" },
+        { "table create x --rows 0 --dim 4", "allowed: a number from 1 on, unbounded" },
+        { "table create x --rows 1 --dim 9999", "allowed: 1 to 8192" },
+        { "table create x --rows 1 --dim 1 --dtype f64", "allowed: f32, f16, bf16" },
+        { "table create x --rows 1 --dim 1 --init uniform:1", "second number is missing" },
+        { "table create x --rows 1 --dim 1 --init zeros:1", "too much" },
+        { "get", "an argument is missing" },
+        { "get x", "an argument is missing" },
+        { "status extra", "unexpected argument" },
+        { "status --watch 0", "allowed: seconds" },
+        { "-o xml status", "allowed: text, json" },
+        { "status --no-such-option", "--no-such-option" },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (embtier(state, cases[i].arguments) != 2)
+            fail_msg("embtier %s is not wrong usage:\n%s", cases[i].arguments, output);
+        assert_says(cases[i].says);
+    }
+}
+
+static void test_help_is_there_for_every_command(void **state)
+{
+    static const char *const words[] = { "status",     "table create", "table list",
+                                         "table show", "table drop",   "get",
+                                         "set",        "config check", "config keys" };
+    char arguments[64];
+
+    assert_int_equal(embtier(state, "--help"), 0);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        assert_says(words[i]);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        snprintf(arguments, sizeof(arguments), "%s --help", words[i]);
+        assert_int_equal(embtier(state, arguments), 0);
+        assert_says("Usage: embtier ");
+        assert_says("  embtier "); /* an example */
+    }
+    assert_int_equal(embtier(state, "--version"), 0);
+    assert_says("embtier ");
+}
+
+static void test_a_configuration_is_checked(void **state)
+{
+    const struct harness *harness = *state;
+    char arguments[400];
+
+    snprintf(arguments, sizeof(arguments), "config check %s/embtierd.yaml", harness->directory);
+    assert_int_equal(embtier(state, arguments), 0);
+    assert_says("no mistakes found");
+    snprintf(arguments, sizeof(arguments),
+             "--version >/dev/null; printf 'lanes:\\n  count: x\\n' >%s/bad.yaml;"
+             " \"$EMBTIER_CLI\" config check %s/bad.yaml",
+             harness->directory, harness->directory);
+    assert_int_equal(embtier(state, arguments), 1);
+    assert_says("bad.yaml");
+    assert_int_equal(embtier(state, "config keys"), 0);
+    assert_says("lanes.count");
+}
+
+static void test_no_server_is_3(void **state)
+{
+    assert_int_equal(embtier(state, "--socket /tmp/embtier-nobody.sock status"), 3);
+    assert_says("no embtierd listens on /tmp/embtier-nobody.sock");
+    assert_int_equal(embtier(state, "get -s /tmp/embtier-nobody.sock t 1"), 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_table_lives_from_create_to_drop),
+        cmocka_unit_test(test_what_get_prints_set_reads),
+        cmocka_unit_test(test_long_input_goes_in_several_batches),
+        cmocka_unit_test(test_status_shows_and_counts),
+        cmocka_unit_test(test_wrong_usage_is_2_and_says_what_is_allowed),
+        cmocka_unit_test(test_help_is_there_for_every_command),
+        cmocka_unit_test(test_a_configuration_is_checked),
+        cmocka_unit_test(test_no_server_is_3),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
