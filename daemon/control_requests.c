@@ -19,7 +19,7 @@
 #include "daemon/worker.h"
 #include "proto/frame.h"
 
-#define ARENA_BYTES_MIN (UINT64_C(64) << 10)
+#define ARENA_BYTES_MIN (UINT64_C(64) << 10) /* left for ids and rows */
 
 /* ---- Hello ---- */
 
@@ -57,9 +57,11 @@ static enum embtier_err open_session(struct control *control, struct connection 
                                      const Embtier__Hello *hello, struct err_msg *msg)
 {
     const uint32_t slots = hello->slot_count ? hello->slot_count : SHM_SLOTS_DEFAULT;
+    /* The submissions lie in the arena, before the client's bytes. */
+    const uint64_t least = shm_arena_payload_offset(slots) + ARENA_BYTES_MIN;
     struct session *session;
 
-    TRY(session_new(connection->number, MAX((uint64_t)hello->arena_bytes, ARENA_BYTES_MIN), slots,
+    TRY(session_new(connection->number, MAX((uint64_t)hello->arena_bytes, least), slots,
                     control->parts->config->socket.max_batch_rows, control->parts->lane_count,
                     &session, msg));
     session->send = control->send;
