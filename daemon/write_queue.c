@@ -14,12 +14,14 @@
 #include "base/row_hash.h"
 #include "daemon/lane.h"
 #include "daemon/table.h"
+#include "store/row_format.h"
 #include "store/store.h"
 
 #define ENTRY_ALIGN      16
 #define BATCH_ROWS_MAX   1024
 #define RETRY_FIRST_NS   (1000L * 1000)
 #define RETRY_LONGEST_NS (500L * 1000 * 1000)
+#define RING_BYTES_MIN   (256 * KIB)
 #define RING_SLACK       CACHE_LINE /* behind the ring: a filler's head may be longer than the filler */
 #define ROW_BYTES_TYPICAL                                                                          \
     256 /* sizes the buckets; longer chains, not errors, when rows are smaller */
@@ -34,6 +36,14 @@ struct entry {
     uint64_t bytes; /* of this entry in the ring, head and padding included */
 };
 
+/* What the writer is working on. */
+struct write_batch {
+    struct store_row rows[BATCH_ROWS_MAX];
+    uint32_t shards[BATCH_ROWS_MAX];
+    struct store_row sorted[BATCH_ROWS_MAX];
+    uint32_t count;
+};
+
 struct write_queue {
     struct lane *lane;
     struct store *store;
@@ -41,26 +51,35 @@ struct write_queue {
     uint64_t ring_bytes; /* power of two */
     uint64_t *buckets;   /* position + 1 of the newest entry */
     uint64_t bucket_mask;
+    struct write_batch *batch; /* writer */
+    sem_t wake;
+    pthread_t writer;
+    bool has_writer;
+    bool has_wake;
 
-    /* Positions count bytes since the beginning and never wrap. */
-    uint64_t head;            /* lane: the oldest entry not freed */
-    _Atomic uint64_t tail;    /* lane writes */
-    _Atomic uint64_t written; /* writer writes: all before this is in RocksDB */
-    _Atomic uint64_t rows;    /* lane writes */
+    /* The lane writes these. Positions count bytes since the beginning and never wrap. */
+    _Alignas(CACHE_LINE) uint64_t head; /* the oldest entry not freed */
+    _Atomic uint64_t tail;
+    _Atomic uint64_t rows;
+
+    /* The writer writes these. */
+    _Alignas(CACHE_LINE) _Atomic uint64_t written; /* all before this is in RocksDB */
     _Atomic uint64_t rows_written;
     _Atomic uint64_t retries;
     _Atomic uint32_t err;
 
-    struct message message; /* MESSAGE_WRITTEN; in the lane's inbox while `told` is set */
-    _Atomic bool told;
+    /* Both do, seldom. */
+    _Alignas(CACHE_LINE) struct message message; /* MESSAGE_WRITTEN; in the lane's inbox while … */
+    _Atomic bool told;                           /* … this is set */
     _Atomic bool writer_idle;
     _Atomic bool stopping;
-    sem_t wake;
-    pthread_t writer;
-    bool has_writer;
 };
 
 _Static_assert(sizeof(struct entry) <= RING_SLACK, "a filler's head fits behind the ring");
+/* Else a long row might find no room in an empty ring, behind the filler it needs, and its session
+ * would wait for ever. */
+_Static_assert(2 * (sizeof(struct entry) + STORED_ROW_BYTES_MAX + ENTRY_ALIGN) <= RING_BYTES_MIN,
+               "two of the longest rows fit into the shortest ring");
 
 static struct entry *entry_at(const struct write_queue *queue, uint64_t position)
 {
@@ -68,13 +87,6 @@ static struct entry *entry_at(const struct write_queue *queue, uint64_t position
 }
 
 /* ---- Writer thread ---- */
-
-struct write_batch {
-    struct store_row rows[BATCH_ROWS_MAX];
-    uint32_t shards[BATCH_ROWS_MAX];
-    struct store_row sorted[BATCH_ROWS_MAX];
-    uint32_t count;
-};
 
 /* Collects entries from @position on; returns the position behind the last one. */
 static uint64_t batch_collect(struct write_queue *queue, struct write_batch *batch,
@@ -179,15 +191,10 @@ static void tell_lane(struct write_queue *queue)
 static void *writer_main(void *context)
 {
     struct write_queue *queue = context;
-    struct write_batch *batch = calloc(1, sizeof(*batch));
     uint64_t position = 0;
 
-    if (!batch) {
-        log_error("writer cannot start", "err=NO_MEMORY");
-        return NULL;
-    }
     while (!atomic_load(&queue->stopping)) {
-        const uint64_t next = batch_collect(queue, batch, position);
+        const uint64_t next = batch_collect(queue, queue->batch, position);
 
         if (next == position) {
             atomic_store(&queue->writer_idle, true);
@@ -197,13 +204,12 @@ static void *writer_main(void *context)
             atomic_store(&queue->writer_idle, false);
             continue;
         }
-        if (!batch_write(queue, batch))
+        if (!batch_write(queue, queue->batch))
             break;
         position = next;
         atomic_store_explicit(&queue->written, position, memory_order_release);
         tell_lane(queue);
     }
-    free(batch);
     return NULL;
 }
 
@@ -222,33 +228,33 @@ static void *map_touched(uint64_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-static uint64_t power_of_two_up(uint64_t value)
+static uint64_t power_of_two_down(uint64_t value)
 {
-    uint64_t power = 1;
-
-    while (power < value)
-        power <<= 1;
-    return power;
+    return UINT64_C(1) << (63 - __builtin_clzll(value));
 }
 
 enum embtier_err write_queue_new(struct lane *lane, struct store *store, uint64_t ring_bytes,
                                  struct write_queue **ret_queue, struct err_msg *msg)
 {
-    _cleanup_(write_queue_freep) struct write_queue *queue = calloc(1, sizeof(*queue));
+    _cleanup_(write_queue_freep) struct write_queue *queue =
+        aligned_alloc(CACHE_LINE, sizeof(*queue));
     int rc;
 
     if (!queue)
         return err_set(msg, EMBTIER_NO_MEMORY, "write queue: out of memory");
+    memset(queue, 0, sizeof(*queue));
     queue->lane = lane;
     queue->store = store;
     queue->message.kind = MESSAGE_WRITTEN;
-    queue->ring_bytes = power_of_two_up(ring_bytes);
-    queue->bucket_mask = power_of_two_up(queue->ring_bytes / ROW_BYTES_TYPICAL) - 1;
+    queue->ring_bytes = power_of_two_down(MAX(ring_bytes, RING_BYTES_MIN));
+    queue->bucket_mask = queue->ring_bytes / ROW_BYTES_TYPICAL - 1;
     if (sem_init(&queue->wake, 0, 0) != 0)
         return err_set_errno(msg, errno, "write queue: semaphore");
+    queue->has_wake = true;
     queue->ring = map_touched(queue->ring_bytes + RING_SLACK);
     queue->buckets = map_touched((queue->bucket_mask + 1) * sizeof(*queue->buckets));
-    if (!queue->ring || !queue->buckets)
+    queue->batch = map_touched(sizeof(*queue->batch));
+    if (!queue->ring || !queue->buckets || !queue->batch)
         return err_set(msg, EMBTIER_NO_MEMORY, "write queue: cannot reserve %llu bytes",
                        (unsigned long long)queue->ring_bytes);
     rc = pthread_create(&queue->writer, NULL, writer_main, queue);
@@ -273,18 +279,34 @@ void write_queue_free(struct write_queue *queue)
         munmap(queue->ring, queue->ring_bytes + RING_SLACK);
     if (queue->buckets)
         munmap(queue->buckets, (queue->bucket_mask + 1) * sizeof(*queue->buckets));
-    sem_destroy(&queue->wake);
+    if (queue->batch)
+        munmap(queue->batch, sizeof(*queue->batch));
+    if (queue->has_wake)
+        sem_destroy(&queue->wake);
     free(queue);
 }
 
-/* Room for @bytes in one piece at the tail, after a filler if need be; false if there is none. */
+static uint64_t entry_bytes(const struct table *table)
+{
+    return align_up(sizeof(struct entry) + table->row_bytes, ENTRY_ALIGN);
+}
+
+/* Is there room for @bytes in one piece at the tail, after a filler of *@ret_filler if need be? */
+static bool has_room(const struct write_queue *queue, uint64_t bytes, uint64_t *ret_filler)
+{
+    const uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    const uint64_t to_end = queue->ring_bytes - (tail & (queue->ring_bytes - 1));
+
+    *ret_filler = to_end < bytes ? to_end : 0;
+    return tail + *ret_filler + bytes - queue->head <= queue->ring_bytes;
+}
+
 static bool make_room(struct write_queue *queue, uint64_t bytes, uint64_t *ret_position)
 {
     uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
-    const uint64_t to_end = queue->ring_bytes - (tail & (queue->ring_bytes - 1));
-    const uint64_t filler = to_end < bytes ? to_end : 0;
+    uint64_t filler;
 
-    if (tail + filler + bytes - queue->head > queue->ring_bytes)
+    if (!has_room(queue, bytes, &filler))
         return false;
     if (filler) {
         struct entry *entry = entry_at(queue, tail); /* may reach into RING_SLACK */
@@ -300,7 +322,7 @@ static bool make_room(struct write_queue *queue, uint64_t bytes, uint64_t *ret_p
 bool write_queue_put(struct write_queue *queue, struct table *table, uint64_t hash, uint64_t id,
                      const void *row)
 {
-    const uint64_t bytes = align_up(sizeof(struct entry) + table->row_bytes, ENTRY_ALIGN);
+    const uint64_t bytes = entry_bytes(table);
     uint64_t *const bucket = bucket_of(queue, hash);
     uint64_t position;
     struct entry *entry;
@@ -324,6 +346,15 @@ bool write_queue_put(struct write_queue *queue, struct table *table, uint64_t ha
     return true;
 }
 
+enum embtier_err write_queue_refusal(const struct write_queue *queue, const struct table *table)
+{
+    uint64_t filler;
+
+    if (has_room(queue, entry_bytes(table), &filler))
+        return EMBTIER_OK;
+    return (enum embtier_err)atomic_load_explicit(&queue->err, memory_order_relaxed);
+}
+
 /* Entries are never unlinked: a chain ends where it leads to a position before the head. */
 const void *write_queue_find(const struct write_queue *queue, uint16_t table, uint64_t hash,
                              uint64_t id)
@@ -345,8 +376,9 @@ void write_queue_reap(struct write_queue *queue)
     uint64_t written;
     uint64_t rows = 0;
 
-    atomic_store(&queue->told,
-                 false); /* before the look at `written`: a later advance sends again */
+    /* Before the look at `written`: a later advance sends again. An exchange, not a store: it reads
+     * what the writer's exchange wrote, and so sees what that one had written before. */
+    (void)atomic_exchange(&queue->told, false);
     written = atomic_load_explicit(&queue->written, memory_order_acquire);
     while (queue->head < written) {
         const struct entry *entry = entry_at(queue, queue->head);

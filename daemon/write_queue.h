@@ -26,8 +26,8 @@ struct store;
 struct table;
 struct write_queue;
 
-/* @ring_bytes is rounded up to a power of two; the index takes about a tenth of it on top for rows
- * of 512 bytes. */
+/* @ring_bytes is rounded down to a power of two, but never to less than two of the longest rows;
+ * the index takes a thirty-second of it on top. */
 MUST_CHECK enum embtier_err write_queue_new(struct lane *lane, struct store *store,
                                             uint64_t ring_bytes, struct write_queue **ret_queue,
                                             struct err_msg *msg);
@@ -40,6 +40,10 @@ DEFINE_CLEANUP(struct write_queue, write_queue_free)
  * (write_queue_mark). */
 bool write_queue_put(struct write_queue *queue, struct table *table, uint64_t hash, uint64_t id,
                      const void *row);
+
+/* Why write_queue_put() would refuse a row of @table and go on doing so: the store's error. OK if
+ * there is room, or will be as soon as the writer has come that far. */
+enum embtier_err write_queue_refusal(const struct write_queue *queue, const struct table *table);
 
 /* The newest queued version of a row, borrowed until the next call, or NULL. */
 const void *write_queue_find(const struct write_queue *queue, uint16_t table, uint64_t hash,
