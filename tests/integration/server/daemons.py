@@ -4,6 +4,7 @@ environment and way to end, and with eyes on its log, its figures and its descri
 
 from __future__ import annotations
 
+import collections
 import importlib.util
 import json
 import os
@@ -169,14 +170,17 @@ class Daemon(_conftest.Daemon):
         with self.connect(arena_bytes=0) as server:
             return server.status()["metrics"]
 
-    def descriptors(self) -> list[str]:
-        found = []
+    def descriptors(self) -> dict[str, int]:
+        """How many there are of each kind; files of RocksDB, which come and go, are left out."""
+        kinds = collections.Counter()
         for name in os.listdir(f"/proc/{self.pid}/fd"):
             try:
-                found.append(re.sub(r"\d+", "", os.readlink(f"/proc/{self.pid}/fd/{name}")))
+                target = os.readlink(f"/proc/{self.pid}/fd/{name}")
             except FileNotFoundError:
                 continue
-        return sorted(found)
+            if not target.startswith(str(self.folder)):
+                kinds[re.sub(r"\d+", "", target)] += 1
+        return dict(kinds)
 
     def await_metric(self, name: str, wanted: float, seconds: float = 15) -> None:
         deadline = time.monotonic() + seconds

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do clients that are silent, broken, or gone cost the server anything, or disturb another one?"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from daemons import LONG
+from raw_client import GET, RawClient, field, fields, frame
+
+import embtier
+
+PROTOCOL = embtier.errors.code_of("PROTOCOL")
+
+
+@pytest.fixture
+def daemon(own_daemon):
+    """After the test, descriptors and sessions are what they were before it, and a client that was
+    connected all the time, asking for rows, was served all the time."""
+    stop = threading.Event()
+    failures = []
+    with own_daemon.connect() as server:
+        table = server.create_table("steady", 8)
+        table.set(np.arange(500), np.repeat(np.arange(500)[:, None], 8, axis=1))
+
+    def ask():
+        try:
+            with own_daemon.connect() as server:
+                table = server.open_table("steady")
+                asking.set()
+                while not stop.is_set():
+                    assert (table.get(np.arange(500)) == np.arange(500)[:, None]).all()
+                    time.sleep(0.002)
+        except BaseException as error:  # told to the test's thread
+            failures.append(error)
+        finally:
+            asking.set()
+
+    asking = threading.Event()
+    thread = threading.Thread(target=ask)
+    thread.start()
+    asking.wait()
+    before = own_daemon.descriptors()
+    arenas = own_daemon.metrics()["session_arena_bytes"]
+    try:
+        yield own_daemon
+        own_daemon.await_metric("sessions", 1)
+        own_daemon.await_metric("session_arena_bytes", arenas)
+        deadline = time.monotonic() + 15
+        while (now := own_daemon.descriptors()) != before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert now == before
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures
+
+
+def connect(daemon):
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(30)
+    client.connect(daemon.socket)
+    return client
+
+
+def is_closed(client) -> bool:
+    """Reads to the end; the server must have closed."""
+    try:
+        while client.recv(65536):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
+
+
+HELLO = field(1, 1) + field(2, 1)
+
+GARBAGE = {
+    "text": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "zeros": bytes(4096),
+    "ones": b"\xff" * 4096,
+    "length_0": struct.pack("<I", 0),
+    "length_over_the_limit": struct.pack("<I", (64 << 10) + 1),
+    "a_reply_instead_of_a_request": frame(field(1, 1) + field(2, 1) + field(5, b"")),
+    "no_body": frame(field(1, 7)),
+    "unknown_body": frame(field(1, 7) + field(99, b"")),
+    "half_a_varint": frame(b"\x08\xff"),
+    "a_field_longer_than_its_frame": frame(b"\x12\x7f"),
+    "two_bodies_one_broken": frame(field(2, HELLO) + b"\x1a\x7f"),
+    "a_nul_in_a_name": frame(field(1, 1) + field(4, field(1, b"a\0b"))),
+    "a_newline_in_a_client_name": frame(field(2, HELLO + field(5, "x\nlevel=error"))),
+    "a_create_without_a_spec": frame(field(2, HELLO)) + frame(field(3, b"")),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_ends_the_connection_with_an_error(daemon, what):
+    for pieces in (1, len(GARBAGE[what])):
+        with connect(daemon) as client:
+            data = GARBAGE[what]
+            step = max(1, len(data) // pieces)
+            try:
+                for at in range(0, len(data), step):
+                    client.send(data[at : at + step])
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            assert is_closed(client)
+    assert daemon.logged("client dropped")
+
+
+def test_random_bytes_and_bent_frames_harm_nobody(daemon, rng):
+    good = [
+        frame(field(1, 1) + field(2, HELLO + field(3, 65536) + field(4, 8) + field(5, "bent"))),
+        frame(field(1, 2) + field(3, field(1, field(1, "t") + field(2, 9) + field(3, 4) + field(4, 1)))),
+        frame(field(1, 3) + field(4, field(1, "steady"))),
+        frame(field(1, 4) + field(5, b"")),
+        frame(field(1, 5) + field(6, field(1, "t"))),
+        frame(field(1, 6) + field(7, b"")),
+    ]
+    for _ in range(2000 if LONG else 300):
+        data = bytearray(b"".join(good[: rng.randint(1, len(good))]))
+        for _ in range(rng.randint(1, 6)):
+            kind = rng.randrange(3)
+            at = rng.randrange(len(data))
+            if kind == 0:
+                data[at] = rng.randrange(256)
+            elif kind == 1:
+                del data[at : at + rng.randint(1, 4)]
+            else:
+                data[at:at] = rng.randbytes(rng.randint(1, 4))
+            if not data:
+                break
+        with connect(daemon) as client:
+            try:
+                client.sendall(data)
+                client.shutdown(socket.SHUT_WR)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            assert is_closed(client)
+
+
+def test_nothing_before_hello_is_answered_but_that(daemon):
+    with RawClient(daemon.socket, hello=False) as client:
+        for body in (3, 4, 5, 6, 7):
+            payload = field(1, field(1, "x") + field(3, 1) + field(4, 1)) if body == 3 else field(1, "x")
+            reply = client.call(body, b"" if body in (5, 7) else payload)
+            assert fields(reply[3][0])[1] == [PROTOCOL]
+        client.hello(0, 0)
+        assert 8 in client.call(7)
+        assert 3 in client.call(2, HELLO)  # twice
+
+
+def test_versions_that_do_not_meet_are_refused(daemon):
+    with RawClient(daemon.socket, hello=False) as client:
+        reply = client.call(2, field(1, 2) + field(2, 9))
+        assert fields(reply[3][0])[1] == [embtier.errors.code_of("VERSION")]
+
+
+@pytest.mark.parametrize("arena,slots", [(2**40, 8), (2**64 - 1, 8), (1 << 20, 1025), (1 << 20, 2**32 - 1)])
+def test_too_much_memory_or_too_many_slots_are_refused(daemon, arena, slots):
+    with RawClient(daemon.socket, hello=False) as client:
+        reply = client.call(2, HELLO + field(3, arena) + field(4, slots))
+        assert fields(reply[3][0])[1] == [embtier.errors.code_of("TOO_LARGE")]
+
+
+def test_an_arena_too_small_for_its_slots_grows(daemon):
+    with RawClient(daemon.socket, arena_bytes=1, slots=1024) as client:
+        assert client.arena_bytes > client.payload
+        for _ in range(1025):  # the last slot's submission lies in it too
+            assert client.request(GET, [], segments_offset=client.payload).err == 0
+
+
+def test_clients_that_say_nothing_are_let_go(daemon):
+    """Without hello within 10 s, whether they are silent or half a frame has come."""
+    clients = [connect(daemon) for _ in range(20)]
+    try:
+        for client in clients[10:]:
+            client.send(struct.pack("<I", 20) + b"\x08")
+        began = time.monotonic()
+        assert all(map(is_closed, clients))
+        assert 5 < time.monotonic() - began < 20
+    finally:
+        for client in clients:
+            client.close()
+
+
+def test_1000_clients_that_leave_at_once_leave_nothing_behind(daemon):
+    for i in range(1000):
+        with connect(daemon) as client:
+            if i % 3 == 1:
+                client.send(frame(field(2, HELLO + field(3, 65536) + field(4, 8))))
+            elif i % 3 == 2:
+                client.send(b"\x00")
+
+
+def test_more_clients_than_allowed_are_refused_and_the_others_stay(make_daemon):
+    daemon = make_daemon({"socket": {"max_sessions": 8}})
+    daemon.start()
+    with daemon.connect() as server:
+        table = server.create_table("t", 4)
+        others = [connect(daemon) for _ in range(20)]
+        assert (table.get([1, 2]) == 0).all()
+        for client in others:
+            client.close()
+        deadline = time.monotonic() + 15
+        while True:
+            try:
+                with daemon.connect() as another:
+                    assert (another.open_table("t").get([1]) == 0).all()
+                    break
+            except embtier.DisconnectedError:
+                assert time.monotonic() < deadline
+
+
+def test_all_clients_together_get_no_more_memory_than_allowed(make_daemon):
+    daemon = make_daemon({"socket": {"max_arena_bytes": "4MiB", "max_total_arena_bytes": "8MiB"}})
+    daemon.start()
+    with daemon.connect(arena_bytes=4 << 20) as first:
+        with daemon.connect(arena_bytes=4 << 20):
+            with pytest.raises(embtier.BusyError):
+                daemon.connect(arena_bytes=1 << 20)
+        daemon.await_metric("session_arena_bytes", 4 << 20)
+        with daemon.connect(arena_bytes=4 << 20) as again:
+            again.create_table("t", 4).set([1], [[1] * 4])
+        assert first.open_table("t").get([1]).tolist() == [[1] * 4]
+
+
+def test_clients_that_die_with_requests_in_flight_leave_nothing_behind(daemon):
+    """They are separate processes, and are killed while they keep 8 requests of many missing rows
+    in flight."""
+    with daemon.connect() as server:
+        server.create_table("big", 64)
+    program = f"""
+import struct, sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from raw_client import GET, SET, RawClient
+client = RawClient({daemon.socket!r}, arena_bytes=4 << 20, slots=8)
+table, seed = client.handle("big"), int(sys.argv[1])
+ids, rows = client.payload + 4096, client.payload + 65536
+print("going", flush=True)
+while True:
+    numbers = []
+    for i in range(8):
+        client.write(ids, struct.pack("<4000Q", *range(seed, seed + 4000)))
+        numbers.append(client.submit(SET if i % 2 else GET, [(table, ids, rows, 4000)]))
+        seed += 4000
+    for number in numbers:
+        client.wait(number)
+"""
+    for round_ in range(3):
+        clients = [
+            subprocess.Popen([sys.executable, "-c", program, str(i << 32)], stdout=subprocess.PIPE)
+            for i in range(2)
+        ]
+        try:
+            for client in clients:
+                assert client.stdout.readline() == b"going\n"
+            time.sleep(0.05 * (round_ + 1))
+        finally:
+            for client in clients:
+                client.kill()
+                client.wait()
+                client.stdout.close()
+
+
+def test_a_client_that_never_reads_its_replies_is_dropped(daemon):
+    """It asks for the status without end and reads nothing; the server keeps 16 MiB of replies at most,
+    and goes on."""
+    with connect(daemon) as client:
+        client.sendall(frame(field(2, HELLO)))
+        client.settimeout(5)
+        request = frame(field(1, 1) + field(7, b"")) * 100
+        with pytest.raises((BrokenPipeError, ConnectionResetError, TimeoutError)):
+            while True:
+                client.sendall(request)
+        assert daemon.metrics()["process_resident_bytes"] < 1 << 30
+
+
+def test_doorbells_rung_without_end_harm_nobody(daemon):
+    with RawClient(daemon.socket) as client:
+        handle = client.handle("steady")
+        client.write(client.payload + 4096, struct.pack("<Q", 7))
+        os.set_blocking(client.doorbell, False)
+        for _ in range(2000):
+            os.write(client.doorbell, struct.pack("<Q", 1))
+        try:
+            os.write(client.doorbell, struct.pack("<Q", 2**64 - 3000))  # the eventfd is nearly full now
+        except BlockingIOError:
+            pass
+        done = client.request(GET, [(handle, client.payload + 4096, client.payload + 8192, 1)])
+        assert done.err == 0
+        # One that swallows what it has rung may wait for itself, until it rings again.
+        for _ in range(50):
+            number = client.submit(GET, [(handle, client.payload + 4096, client.payload + 8192, 1)])
+            try:
+                os.read(client.doorbell, 8)
+            except BlockingIOError:
+                pass
+            client.set_tail(client.next)
+            assert client.wait(number).err == 0
