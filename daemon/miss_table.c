@@ -2,12 +2,14 @@
 #include "daemon/miss_table.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "daemon/reserved.h"
 
 struct miss_table {
     struct miss *entries;
     uint32_t *buckets; /* index + 1 */
     uint32_t bucket_mask;
+    uint32_t capacity;
     uint32_t free; /* index + 1 */
     uint32_t count;
 };
@@ -27,13 +29,11 @@ enum embtier_err miss_table_new(uint32_t capacity, struct miss_table **ret_table
     while (buckets < capacity)
         buckets <<= 1;
     misses->bucket_mask = buckets - 1;
-    misses->entries = malloc(capacity * sizeof(*misses->entries));
-    misses->buckets = malloc(buckets * sizeof(*misses->buckets));
+    misses->capacity = capacity;
+    misses->entries = reserved_new(capacity * sizeof(*misses->entries));
+    misses->buckets = reserved_new(buckets * sizeof(*misses->buckets));
     if (!misses->entries || !misses->buckets)
         return EMBTIER_NO_MEMORY;
-    /* Written now, not left to the zero page: what is reserved is touched. */
-    memset(misses->buckets, 0, buckets * sizeof(*misses->buckets));
-    memset(misses->entries, 0, capacity * sizeof(*misses->entries));
     for (uint32_t i = 0; i < capacity; i++)
         misses->entries[i].next_pending = i + 1 < capacity ? i + 2 : 0;
     misses->free = 1;
@@ -45,8 +45,8 @@ void miss_table_free(struct miss_table *misses)
 {
     if (!misses)
         return;
-    free(misses->entries);
-    free(misses->buckets);
+    reserved_free(misses->entries, misses->capacity * sizeof(*misses->entries));
+    reserved_free(misses->buckets, ((uint64_t)misses->bucket_mask + 1) * sizeof(*misses->buckets));
     free(misses);
 }
 

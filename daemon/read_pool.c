@@ -6,13 +6,11 @@
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "daemon/lane.h"
+#include "daemon/reserved.h"
 #include "daemon/table.h"
 #include "kernels/init_rows.h"
-
-#define JOBS_PER_THREAD 2 /* one being read, one waiting: a thread never waits for the lane */
 
 struct read_pool {
     struct lane *lane;
@@ -24,6 +22,7 @@ struct read_pool {
     struct read_job *jobs;
     uint8_t *bytes;
     _Atomic bool stopping;
+    bool has_ready;
     sem_t ready; /* counts jobs in state READY */
     pthread_t *threads;
 };
@@ -90,8 +89,8 @@ static void *reader_main(void *context)
             continue;
         if (atomic_load(&pool->stopping))
             return NULL;
-        job = claim_ready(pool);
-        if (!job)
+        /* The semaphore says that there is one, if not where this thread has just looked. */
+        while (!(job = claim_ready(pool)))
             continue;
         job_run(pool, job);
         atomic_store_explicit(&job->state, READ_JOB_DONE, memory_order_release);
@@ -103,17 +102,14 @@ static enum embtier_err jobs_new(struct read_pool *pool, struct err_msg *msg)
 {
     const uint64_t bytes = (uint64_t)pool->job_count * READ_JOB_BYTES;
 
-    pool->jobs = calloc(pool->job_count, sizeof(*pool->jobs));
+    pool->jobs = reserved_new(pool->job_count * sizeof(*pool->jobs));
     pool->threads = calloc(pool->thread_count, sizeof(*pool->threads));
     if (!pool->jobs || !pool->threads)
         return err_set(msg, EMBTIER_NO_MEMORY, "readers: out of memory");
-    pool->bytes = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (pool->bytes == MAP_FAILED) {
-        pool->bytes = NULL;
+    pool->bytes = reserved_new(bytes);
+    if (!pool->bytes)
         return err_set_errno(msg, errno, "readers: cannot reserve %llu bytes",
                              (unsigned long long)bytes);
-    }
     for (uint32_t i = 0; i < pool->job_count; i++) {
         pool->jobs[i].bytes = pool->bytes + (uint64_t)i * READ_JOB_BYTES;
         pool->jobs[i].message.kind = MESSAGE_READ_DONE;
@@ -132,9 +128,10 @@ enum embtier_err read_pool_new(struct lane *lane, struct store *store, uint32_t 
     pool->lane = lane;
     pool->store = store;
     pool->thread_count = thread_count;
-    pool->job_count = thread_count * JOBS_PER_THREAD;
+    pool->job_count = thread_count * READ_JOBS_PER_THREAD;
     if (sem_init(&pool->ready, 0, 0) != 0)
         return err_set_errno(msg, errno, "readers: semaphore");
+    pool->has_ready = true;
     TRY(jobs_new(pool, msg));
     for (; pool->started < thread_count; pool->started++) {
         const int rc = pthread_create(&pool->threads[pool->started], NULL, reader_main, pool);
@@ -157,11 +154,11 @@ void read_pool_free(struct read_pool *pool)
         sem_post(&pool->ready);
     for (uint32_t i = 0; i < pool->started; i++)
         pthread_join(pool->threads[i], NULL);
-    if (pool->bytes)
-        munmap(pool->bytes, (uint64_t)pool->job_count * READ_JOB_BYTES);
-    sem_destroy(&pool->ready);
+    reserved_free(pool->bytes, (uint64_t)pool->job_count * READ_JOB_BYTES);
+    reserved_free(pool->jobs, pool->job_count * sizeof(*pool->jobs));
+    if (pool->has_ready)
+        sem_destroy(&pool->ready);
     free(pool->threads);
-    free(pool->jobs);
     free(pool);
 }
 

@@ -13,7 +13,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+
+#include "daemon/reserved.h"
 
 #define REGION_BYTES_MIN (16 * MIB)
 /* 32-bit links of 8 bytes each. */
@@ -97,12 +98,9 @@ enum embtier_err request_memory_new(uint64_t bytes, struct request_memory **ret_
     pthread_mutex_init(&memory->lock, NULL);
     bytes = MIN(bytes, REGION_BYTES_MAX);
     bytes = align_up(MAX(bytes, REGION_BYTES_MIN), 2 * MIB);
-    memory->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (memory->base == MAP_FAILED) {
-        memory->base = NULL;
+    memory->base = reserved_new(bytes);
+    if (!memory->base)
         return err_set_errno(msg, errno, "request memory: cannot reserve %" PRIu64 " bytes", bytes);
-    }
     memory->bytes = bytes;
     all = (struct block *)memory->base;
     *all = (struct block){ .bytes = bytes };
@@ -115,8 +113,7 @@ void request_memory_free(struct request_memory *memory)
 {
     if (!memory)
         return;
-    if (memory->base)
-        munmap(memory->base, memory->bytes);
+    reserved_free(memory->base, memory->bytes);
     pthread_mutex_destroy(&memory->lock);
     free(memory);
 }

@@ -7,12 +7,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/log.h"
 #include "base/row_hash.h"
 #include "daemon/lane.h"
+#include "daemon/reserved.h"
 #include "daemon/table.h"
 #include "store/row_format.h"
 #include "store/store.h"
@@ -220,14 +220,6 @@ static uint64_t *bucket_of(const struct write_queue *queue, uint64_t hash)
     return &queue->buckets[hash & queue->bucket_mask];
 }
 
-static void *map_touched(uint64_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
 static uint64_t power_of_two_down(uint64_t value)
 {
     return UINT64_C(1) << (63 - __builtin_clzll(value));
@@ -251,9 +243,9 @@ enum embtier_err write_queue_new(struct lane *lane, struct store *store, uint64_
     if (sem_init(&queue->wake, 0, 0) != 0)
         return err_set_errno(msg, errno, "write queue: semaphore");
     queue->has_wake = true;
-    queue->ring = map_touched(queue->ring_bytes + RING_SLACK);
-    queue->buckets = map_touched((queue->bucket_mask + 1) * sizeof(*queue->buckets));
-    queue->batch = map_touched(sizeof(*queue->batch));
+    queue->ring = reserved_new(queue->ring_bytes + RING_SLACK);
+    queue->buckets = reserved_new((queue->bucket_mask + 1) * sizeof(*queue->buckets));
+    queue->batch = reserved_new(sizeof(*queue->batch));
     if (!queue->ring || !queue->buckets || !queue->batch)
         return err_set(msg, EMBTIER_NO_MEMORY, "write queue: cannot reserve %llu bytes",
                        (unsigned long long)queue->ring_bytes);
@@ -275,12 +267,9 @@ void write_queue_free(struct write_queue *queue)
         sem_post(&queue->wake);
         pthread_join(queue->writer, NULL);
     }
-    if (queue->ring)
-        munmap(queue->ring, queue->ring_bytes + RING_SLACK);
-    if (queue->buckets)
-        munmap(queue->buckets, (queue->bucket_mask + 1) * sizeof(*queue->buckets));
-    if (queue->batch)
-        munmap(queue->batch, sizeof(*queue->batch));
+    reserved_free(queue->ring, queue->ring_bytes + RING_SLACK);
+    reserved_free(queue->buckets, (queue->bucket_mask + 1) * sizeof(*queue->buckets));
+    reserved_free(queue->batch, sizeof(*queue->batch));
     if (queue->has_wake)
         sem_destroy(&queue->wake);
     free(queue);
