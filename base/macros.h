@@ -40,18 +40,17 @@
             return _try_err;                                                                       \
     } while (0)
 
-#define MIN(a, b)                                                                                  \
+/* Each argument is evaluated once; the names are unique, so that calls may be nested. */
+#define MIN(a, b) PICK_(a, b, <, UNIQUE_(_a, __COUNTER__), UNIQUE_(_b, __COUNTER__))
+#define MAX(a, b) PICK_(a, b, >, UNIQUE_(_a, __COUNTER__), UNIQUE_(_b, __COUNTER__))
+#define PICK_(a, b, op, ua, ub)                                                                    \
     ({                                                                                             \
-        __typeof__(a) _a = (a);                                                                    \
-        __typeof__(b) _b = (b);                                                                    \
-        _a < _b ? _a : _b;                                                                         \
+        __typeof__(a) ua = (a);                                                                    \
+        __typeof__(b) ub = (b);                                                                    \
+        ua op ub ? ua : ub;                                                                        \
     })
-#define MAX(a, b)                                                                                  \
-    ({                                                                                             \
-        __typeof__(a) _a = (a);                                                                    \
-        __typeof__(b) _b = (b);                                                                    \
-        _a > _b ? _a : _b;                                                                         \
-    })
+#define UNIQUE_(name, number)  UNIQUE__(name, number)
+#define UNIQUE__(name, number) name##number
 
 /* The struct that holds @member at @ptr. */
 #define CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))

@@ -252,7 +252,6 @@ static void on_session_gone(struct control *control, struct session *session)
             continue;
         c->session = NULL;
         control->arena_bytes -= session->arena_bytes;
-        control->session_count--;
         session_free(session);
         control->sweep = true;
         return;

@@ -31,7 +31,6 @@ struct control {
     bool sweep; /* some connection is closed and may be freed */
     struct connection *connections;
     uint32_t connection_count;
-    uint32_t session_count;
     uint64_t arena_bytes; /* of all sessions */
     uint64_t last_number;
 };

@@ -19,8 +19,6 @@
 #include "daemon/worker.h"
 #include "proto/frame.h"
 
-#define ARENA_BYTES_MIN (UINT64_C(64) << 10) /* left for ids and rows */
-
 /* ---- Hello ---- */
 
 static enum embtier_err check_hello(const struct control *control,
@@ -68,7 +66,6 @@ static enum embtier_err open_session(struct control *control, struct connection 
     session->owner = control;
     connection->session = session;
     control->arena_bytes += session->arena_bytes;
-    control->session_count++;
     lane_send(control->parts->lanes[session->home], &session->attach_message);
     return EMBTIER_OK;
 }
@@ -318,7 +315,7 @@ static void reply_status(struct control *control, struct connection *connection,
     Embtier__StatusReply body = EMBTIER__STATUS_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
 
-    add_metric(list, METRIC_sessions, "", control->session_count);
+    add_metric(list, METRIC_sessions, "", control->connection_count);
     add_metric(list, METRIC_session_arena_bytes, "", (double)control->arena_bytes);
     metrics_collect(control->parts, add_metric, list);
     for (size_t i = 0; i < list->count; i++)
