@@ -21,11 +21,17 @@
 
 /* ---- Hello ---- */
 
+static uint32_t slot_count_of(const Embtier__Hello *hello)
+{
+    return hello->slot_count ? hello->slot_count : SHM_SLOTS_DEFAULT;
+}
+
 static enum embtier_err check_hello(const struct control *control,
                                     const struct connection *connection,
                                     const Embtier__Hello *hello, struct err_msg *msg)
 {
     const struct config *const config = control->parts->config;
+    uint64_t arena_bytes;
 
     if (connection->said_hello)
         return err_set(msg, EMBTIER_PROTOCOL, "hello was said already");
@@ -42,24 +48,21 @@ static enum embtier_err check_hello(const struct control *control,
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "an arena of %" PRIu64 " bytes is over socket.max_arena_bytes %" PRIu64,
                        hello->arena_bytes, config->socket.max_arena_bytes);
-    if (control->arena_bytes + hello->arena_bytes > config->socket.max_total_arena_bytes)
+    arena_bytes = session_arena_bytes(hello->arena_bytes, slot_count_of(hello));
+    if (control->arena_bytes + arena_bytes > config->socket.max_total_arena_bytes)
         return err_set(msg, EMBTIER_BUSY,
                        "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
                        " more would be over socket.max_total_arena_bytes %" PRIu64,
-                       control->arena_bytes, hello->arena_bytes,
-                       config->socket.max_total_arena_bytes);
+                       control->arena_bytes, arena_bytes, config->socket.max_total_arena_bytes);
     return EMBTIER_OK;
 }
 
 static enum embtier_err open_session(struct control *control, struct connection *connection,
                                      const Embtier__Hello *hello, struct err_msg *msg)
 {
-    const uint32_t slots = hello->slot_count ? hello->slot_count : SHM_SLOTS_DEFAULT;
-    /* The submissions lie in the arena, before the client's bytes. */
-    const uint64_t least = shm_arena_payload_offset(slots) + ARENA_BYTES_MIN;
     struct session *session;
 
-    TRY(session_new(connection->number, MAX((uint64_t)hello->arena_bytes, least), slots,
+    TRY(session_new(connection->number, hello->arena_bytes, slot_count_of(hello),
                     control->parts->config->socket.max_batch_rows, control->parts->lane_count,
                     &session, msg));
     session->send = control->send;

@@ -12,6 +12,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* For segments, ids and rows, however little a client asks for. */
+#define ARENA_PAYLOAD_MIN (UINT64_C(64) << 10)
+
 /* A sealed memfd of @bytes, mapped. The pages are reserved first: a tmpfs that is full later must
  * not kill us with SIGBUS when a client's arena is touched. */
 static enum embtier_err memfd_map(const char *name, uint64_t bytes, int seals, int *ret_fd,
@@ -40,6 +43,12 @@ static enum embtier_err memfd_map(const char *name, uint64_t bytes, int seals, i
     return EMBTIER_OK;
 }
 
+uint64_t session_arena_bytes(uint64_t wanted_bytes, uint32_t slot_count)
+{
+    return align_up(MAX(wanted_bytes, shm_arena_payload_offset(slot_count) + ARENA_PAYLOAD_MIN),
+                    4096);
+}
+
 enum embtier_err session_new(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,
                              uint32_t max_batch_rows, uint32_t lane_count,
                              struct session **ret_session, struct err_msg *msg)
@@ -66,7 +75,7 @@ enum embtier_err session_new(uint64_t id, uint64_t arena_bytes, uint32_t slot_co
                   &session->control_fd, &memory, msg));
     session->control = memory;
     session->completions = shm_completions(session->control);
-    session->arena_bytes = align_up(arena_bytes, 4096);
+    session->arena_bytes = session_arena_bytes(arena_bytes, slot_count);
     TRY(memfd_map("embtier-arena", session->arena_bytes, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
                   &session->arena_fd, &memory, msg));
     session->arena = memory;

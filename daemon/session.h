@@ -70,6 +70,10 @@ struct session {
     struct session_lane lanes[]; /* lane_count */
 };
 
+/* The arena a client gets that asks for @wanted_bytes: never so small that the submissions would
+ * not lie in it, whole pages. */
+uint64_t session_arena_bytes(uint64_t wanted_bytes, uint32_t slot_count);
+
 /* Makes and maps the shared memory: control sealed against writing by others, arena against
  * resizing. NO_MEMORY, or the system's error. */
 MUST_CHECK enum embtier_err session_new(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,
