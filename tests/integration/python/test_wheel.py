@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does the wheel bring all it needs, the library too? Needs meson-python (Debian: python3-mesonpy)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from conftest import TREE
+
+pytest.importorskip("mesonpy")
+pytest.importorskip("pip")
+
+_PROGRAM = """
+import sys, embtier, embtier._library
+assert embtier.__file__.startswith(sys.argv[1]), embtier.__file__
+assert embtier._library.lib._name.startswith(sys.argv[1]), embtier._library.lib._name
+with embtier.connect(sys.argv[2]) as server:
+    print(embtier.__version__, server.status()["version"])
+"""
+
+
+def test_a_wheel_works_away_from_the_tree(daemon, tmp_path):
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    built = subprocess.run(
+        [*build, "-w", tmp_path, TREE / "client/python"], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert "-linux_" in wheel.name
+    folder = tmp_path / "unpacked"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    sources = {path.name for path in (TREE / "client/python/embtier").iterdir() if path.suffix != ".pyc"}
+    assert sources - {"__pycache__"} <= {path.name for path in (folder / "embtier").iterdir()}
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    environment = {k: v for k, v in os.environ.items() if k != "EMBTIER_LIBRARY"} | {"PYTHONPATH": path}
+    said = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, folder, daemon.socket],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    assert len(set(said.stdout.split())) == 1
