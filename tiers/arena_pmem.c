@@ -73,7 +73,7 @@ static enum embtier_err reserve_file(const struct tier_spec *spec, uint64_t byte
                                      struct arena_memory *ret_memory, struct err_msg *msg)
 {
     size_t mapping_bytes = 0;
-    void *mapping;
+    void *mapping = NULL;
 
     TRY(map_file(spec, bytes, &mapping, &mapping_bytes, msg));
     if ((uintptr_t)mapping % ARENA_SLAB_BYTES) {

@@ -4,17 +4,21 @@
  *
  * Shape. The first tier's arena is cut in two: the index grows from its front, slabs fill the rest;
  * the other tiers are all slabs. The index is an array of 15-way sets, five cache lines each: one
- * line of tags and ages, four of entries (id, slot, table, pins, flags); a row lives in one of two
- * sets. A slab is 2 MiB of slots of one class of row lengths; each slot knows its entry. A hit
- * touches the tag line, one entry line and the row.
+ * line of tags, ages, dirty and pinned bits, four of entries (id, slot, table, pins, flags); a row
+ * lives in its first set or, if that was full, in its second. A slab is 2 MiB of slots of one class
+ * of row lengths; each slot knows its entry. A hit touches the tag line, one entry line and the
+ * row.
  *
- * Rows leave a tier by age: the oldest of a group of neighbouring slots of the same class goes one
- * tier down, from the last tier it leaves the cache, through @evict first if it is dirty. Slabs
- * move to the class whose evicted rows were youngest. A full set evicts within itself; a row for
- * which no place can be had is simply not cached, and the caller is told.
+ * Rows leave a tier by age: the oldest of a sample of slots of the same class goes one tier down,
+ * from the last tier it leaves the cache, through @evict first if it is dirty. Slabs move to the
+ * class whose evicted rows were youngest; a class that has no slab uses longer slots meanwhile.
+ * Full sets evict within themselves; a row for which no place can be had is simply not cached, and
+ * the caller is told. The index grows, to half of tier 0 at most, and never shrinks.
  *
  * Thread: the owning lane only. Memory: all of it, index and slot tables included, lies inside the
- * arenas; nothing is allocated after row_cache_new(). Metadata: at most 32 bytes per cached row. */
+ * arenas; nothing is allocated, not even by row_cache_new(). Of tier 0, 1.1 MiB per lane are for
+ * the table numbers and one row on its way. Metadata: at most 32 bytes per cached row, in a cache
+ * that is full (25 in the index, 4 with the slot). */
 #ifndef EMBTIER_TIERS_ROW_CACHE_H
 #define EMBTIER_TIERS_ROW_CACHE_H
 
@@ -116,7 +120,8 @@ MUST_CHECK uint32_t row_cache_set(struct row_cache *cache, uint16_t table,
 /* Puts whole rows that are not cached into tier 0, row i from @rows[i]; bit i of @dirty (may be
  * NULL: all clean) says whether SSD lacks this value. Makes room by eviction. Indexes of rows for
  * which no place could be had go to
- * @ret_refused, ascending; returns how many. Ids are distinct. */
+ * @ret_refused, ascending; returns how many. A row that is cached after all is left as it is: what
+ * is cached is newer. So the first of two with the same id stays. */
 MUST_CHECK uint32_t row_cache_insert(struct row_cache *cache, uint16_t table,
                                      const struct row_ref *refs, uint32_t count,
                                      const void *const *rows, const uint64_t *dirty,

@@ -35,7 +35,7 @@ struct row_cache {
     uint8_t tier_count;
     uint8_t none_clean; /* bit per tier, in this call: no use looking for clean rows again */
     uint32_t undrained; /* bit per tier: copied into since the last arena_drain() */
-    uint8_t *tier_base[TIERS_MAX];
+    uint32_t tier0_end; /* slots from here on are in slower tiers */
     struct slab_pool pools[TIERS_MAX];
     const struct arena *arenas[TIERS_MAX];
 

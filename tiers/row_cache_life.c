@@ -56,6 +56,7 @@ static void set_up_pools(struct row_cache *c, const struct row_cache_opts *opts)
         c->stats.tiers[i].capacity_bytes = opts->arena_slab_count[i] * ARENA_SLAB_BYTES;
         first_slab += opts->arena_slab_count[i];
     }
+    c->tier0_end = c->tier_count > 1 ? c->pools[1].first_slot : UINT32_MAX;
     for (uint32_t i = 0; i < c->index_slabs; i++)
         slab_pool_give_to_index(&c->pools[0], i);
 }

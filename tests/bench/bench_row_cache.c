@@ -16,9 +16,11 @@
 #include "tiers/arena.h"
 #include "tiers/row_cache.h"
 
-#define BATCH   4096
-#define BATCHES 256 /* of ids, used round and round */
-#define AHEAD   12  /* rows the gather prefetches ahead; the best on the machines tried */
+#define BATCH     4096
+#define BATCHES   256 /* of ids, used round and round */
+#define TURN_MS   50  /* long enough for steady state, short enough for noise to hit both sides */
+#define TURNS_MAX 1000
+#define AHEAD     12 /* rows the gather prefetches ahead; the best on the machines tried */
 
 struct bench {
     uint64_t row_bytes, row_count;
@@ -109,6 +111,15 @@ static void set_up(struct bench *b, uint64_t bytes)
     fill_cache(b);
 }
 
+static void gather_plainly(const struct bench *b, const struct row_ref *refs)
+{
+    const char *array = arena_base(b->array);
+
+    for (uint32_t i = 0; i < BATCH; i++)
+        memcpy(b->dest + refs[i].position * b->row_bytes, array + refs[i].id * b->row_bytes,
+               b->row_bytes);
+}
+
 static void gather(const struct bench *b, const struct row_ref *refs)
 {
     const char *array = arena_base(b->array);
@@ -122,18 +133,23 @@ static void gather(const struct bench *b, const struct row_ref *refs)
     }
 }
 
-static double rows_per_second(struct bench *b, bool ours, uint32_t *batch, uint64_t *ret_missed)
+enum side { OURS, GATHER, GATHER_PLAINLY };
+
+static double rows_per_second(struct bench *b, enum side side, uint32_t *batch,
+                              uint64_t *ret_missed)
 {
     uint64_t start = clock_now_ns(&clock_monotonic);
     uint64_t rows = 0, missed = 0, now = start;
 
-    while (now - start < 250 * UINT64_C(1000000)) {
+    while (now - start < TURN_MS * UINT64_C(1000000)) {
         const struct row_ref *refs = b->refs + (*batch)++ % BATCHES * (uint64_t)BATCH;
 
-        if (ours)
+        if (side == OURS)
             missed += row_cache_get(b->cache, 1, refs, BATCH, b->dest, b->row_bytes, b->missed);
-        else
+        else if (side == GATHER)
             gather(b, refs);
+        else
+            gather_plainly(b, refs);
         rows += BATCH;
         now = clock_now_ns(&clock_monotonic);
     }
@@ -141,27 +157,52 @@ static double rows_per_second(struct bench *b, bool ours, uint32_t *batch, uint6
     return (double)rows * 1e9 / (double)(now - start);
 }
 
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Sorts @values. */
+static double median(double *values, uint32_t count)
+{
+    qsort(values, count, sizeof(*values), compare_doubles);
+    return values[count / 2];
+}
+
+static void print(const char *reference_name, double *ours, double *reference, uint32_t turns)
+{
+    double ratio[TURNS_MAX];
+
+    for (uint32_t i = 0; i < turns; i++)
+        ratio[i] = ours[i] / reference[i];
+    printf("{\"name\":\"row_cache_get\",\"unit\":\"rows/s\",\"ours\":%.0f,\"reference\":%.0f,"
+           "\"reference_name\":\"%s\",\"ratio\":%.4f,\"n\":%" PRIu32 ",\"better\":\"higher\"}\n",
+           median(ours, turns), median(reference, turns), reference_name, median(ratio, turns),
+           turns);
+}
+
 int main(int argc, char **argv)
 {
     struct bench b = { .row_bytes = argc > 2 ? strtoull(argv[2], NULL, 0) : 512 };
     uint64_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 0) : 3584) * MIB;
-    uint32_t turns = (argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 0) : 3) * 2;
-    double ours = 0, reference = 0;
+    uint32_t turns = (argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 0) : 3) * (1000 / (3 * TURN_MS));
+    double ours[TURNS_MAX], reference[TURNS_MAX], plain[TURNS_MAX], again[TURNS_MAX];
     uint32_t batch = 0;
     uint64_t missed = 0;
 
+    turns = MIN(MAX(turns, 1u), (uint32_t)TURNS_MAX);
     set_up(&b, bytes);
     for (uint32_t i = 0; i < turns; i++) {
-        reference += rows_per_second(&b, false, &batch, &missed) / turns;
-        ours += rows_per_second(&b, true, &batch, &missed) / turns;
+        reference[i] = rows_per_second(&b, GATHER, &batch, &missed);
+        ours[i] = again[i] = rows_per_second(&b, OURS, &batch, &missed);
+        plain[i] = rows_per_second(&b, GATHER_PLAINLY, &batch, &missed);
     }
-    printf("row_cache_get %.2f M rows/s, gather %.2f M rows/s, ratio %.3f, %" PRIu64
-           " rows of %" PRIu64 " bytes, %" PRIu64 " missed\n",
-           ours / 1e6, reference / 1e6, ours / reference, b.row_count, b.row_bytes, missed);
-    printf("{\"name\":\"row_cache_get\",\"unit\":\"rows/s\",\"ours\":%.0f,\"reference\":%.0f,"
-           "\"reference_name\":\"plain gather\",\"ratio\":%.4f,\"n\":%" PRIu32
-           ",\"better\":\"higher\"}\n",
-           ours, reference, ours / reference, turns);
+    printf("%" PRIu64 " rows of %" PRIu64 " bytes, %" PRIu64 " missed\n", b.row_count, b.row_bytes,
+           missed);
+    print("gather with prefetching", ours, reference, turns);
+    print("gather without prefetching", again, plain, turns);
     row_cache_free(b.cache);
     arena_free(b.tier);
     arena_free(b.array);
