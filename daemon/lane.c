@@ -21,11 +21,17 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "daemon/lane_impl.h"
+#include "daemon/reserved.h"
 #include "daemon/tables.h"
 #include "store/store.h"
 
 /* A session whose client has been silent this long must ring. */
 #define SESSION_POLL_NS (UINT64_C(200) * 1000)
+/* A lane that always has work looks this often whether somebody rang. */
+#define DOORBELL_NS (UINT64_C(100) * 1000)
+/* A request that found no memory is tried again after this, or when one is done: other lanes'
+ * requests free memory without a message to us. */
+#define MEMORY_RETRY_NS (UINT64_C(1000) * 1000)
 /* Requests taken from one session before the next is looked at. */
 #define REQUESTS_PER_LOOK 4
 /* Rows handed to the writer per step of a write-back. */
@@ -79,6 +85,7 @@ static bool session_start(struct lane *lane, struct session *session)
     err = request_take(&lane->rules, session, number, &request, &refusal);
     if (err == EMBTIER_AGAIN) {
         lane->memory_short = true;
+        lane->memory_retry_ns = clock_now_ns(lane->opts.clock) + MEMORY_RETRY_NS;
         return false;
     }
     session->consumed++;
@@ -149,8 +156,9 @@ static bool look_at_sessions(struct lane *lane, uint64_t now_ns)
     struct session **at = &lane->polled;
     bool found = false;
 
-    if (lane->memory_short)
+    if (lane->memory_short && now_ns < lane->memory_retry_ns)
         return false;
+    lane->memory_short = false;
     while (*at) {
         struct session *const session = *at;
 
@@ -295,27 +303,40 @@ void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument),
 
 /* ---- The loop ---- */
 
-static void lane_sleep(struct lane *lane)
+/* Polls the sessions whose clients rang, after waiting for that, or for a message, at most
+ * @timeout_ms (-1: as long as it takes). */
+static void hear_doorbells(struct lane *lane, int timeout_ms)
 {
     struct epoll_event events[64];
-    struct session **at = &lane->polled;
-    int count;
+    const int count = epoll_wait(lane->epoll_fd, events, (int)ARRAY_LEN(events), timeout_ms);
+    const uint64_t now_ns = clock_now_ns(lane->opts.clock);
+
+    for (int i = 0; i < count; i++)
+        if (events[i].data.ptr)
+            session_poll(lane, events[i].data.ptr, now_ns);
+    lane->heard_ns = now_ns;
+}
+
+static void lane_sleep(struct lane *lane, int timeout_ms)
+{
+    atomic_store_explicit(&lane->asleep, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in lane_send() */
+    if (inbox_is_empty(&lane->inbox))
+        hear_doorbells(lane, timeout_ms);
+    atomic_store_explicit(&lane->asleep, 0, memory_order_relaxed);
+}
+
+/* False: a request has come in between. */
+static bool unpoll_all(struct lane *lane)
+{
+    struct session **const at = &lane->polled;
 
     while (*at) {
         if (!session_unpoll(*at))
-            return;
+            return false;
         *at = (*at)->next_polled;
     }
-    atomic_store(&lane->asleep, 1);
-    if (!inbox_is_empty(&lane->inbox)) {
-        atomic_store(&lane->asleep, 0);
-        return;
-    }
-    count = epoll_wait(lane->epoll_fd, events, (int)ARRAY_LEN(events), -1);
-    atomic_store(&lane->asleep, 0);
-    for (int i = 0; i < count; i++)
-        if (events[i].data.ptr)
-            session_poll(lane, events[i].data.ptr, clock_now_ns(lane->opts.clock));
+    return true;
 }
 
 static void lane_idle(struct lane *lane, uint64_t now_ns)
@@ -326,24 +347,10 @@ static void lane_idle(struct lane *lane, uint64_t now_ns)
         __builtin_ia32_pause();
         return;
     }
-    /* A request that waits for memory is looked at again when one is done, which is a message. */
-    if (lane->memory_short) {
-        for (struct session *s = lane->polled; s; s = s->next_polled)
-            s->last_seen_ns = now_ns;
-        atomic_store(&lane->asleep, 1);
-        if (inbox_is_empty(&lane->inbox)) {
-            struct epoll_event event;
-
-            /* Other lanes' requests may free the memory without a message to us: look again now and
-             * then. */
-            if (epoll_wait(lane->epoll_fd, &event, 1, 1) > 0 && event.data.ptr)
-                session_poll(lane, event.data.ptr, now_ns);
-        }
-        atomic_store(&lane->asleep, 0);
-        lane->memory_short = false;
-        return;
-    }
-    lane_sleep(lane);
+    if (lane->memory_short)
+        lane_sleep(lane, 1); /* with requests known that cannot be taken */
+    else if (unpoll_all(lane))
+        lane_sleep(lane, -1);
     lane->idle_since_ns = 0;
 }
 
@@ -355,6 +362,9 @@ static void *lane_main(void *context)
         const uint64_t now_ns = clock_now_ns(lane->opts.clock);
         bool worked = take_messages(lane);
 
+        /* Others may keep us from ever going to sleep, where doorbells are heard otherwise. */
+        if (now_ns - lane->heard_ns > DOORBELL_NS)
+            hear_doorbells(lane, 0);
         worked |= look_at_sessions(lane, now_ns);
         worked |= lane_run_turn(lane);
         lane_dispatch_reads(lane);
@@ -418,6 +428,9 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
     _cleanup_(lane_freep) struct lane *lane = NULL;
     const uint32_t shards = store_shard_count(opts->store);
 
+    if (opts->reader_count > LANE_HELD_MAX / READ_JOBS_PER_THREAD)
+        return err_set(msg, EMBTIER_INVALID, "lane: %u readers, allowed: at most %d",
+                       opts->reader_count, LANE_HELD_MAX / READ_JOBS_PER_THREAD);
     lane = aligned_alloc(CACHE_LINE, align_up(sizeof(*lane), CACHE_LINE));
     if (!lane)
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
@@ -426,7 +439,7 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
     lane->opts = *opts;
     lane->request_base = request_memory_base(opts->memory);
     lane->pending = calloc(shards, sizeof(*lane->pending));
-    lane->scratch_row = malloc(READ_JOB_BYTES);
+    lane->scratch_row = reserved_new(READ_JOB_BYTES);
     lane->rules = (struct request_rules){
         .hasher = store_hasher(opts->store),
         .tables = opts->tables,
@@ -435,7 +448,7 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
         .shard_count = shards,
         .lane_count = opts->lane_count,
         .max_batch_rows = opts->max_batch_rows,
-        .scratch = calloc(SHM_SEGMENTS_MAX, sizeof(struct shm_segment)),
+        .scratch = reserved_new(SHM_SEGMENTS_MAX * sizeof(struct shm_segment)),
     };
     if (!lane->pending || !lane->scratch_row || !lane->rules.scratch)
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
@@ -482,8 +495,8 @@ void lane_free(struct lane *lane)
     miss_table_free(lane->misses);
     closep(&lane->epoll_fd);
     closep(&lane->wake_fd);
-    free(lane->rules.scratch);
-    free(lane->scratch_row);
+    reserved_free(lane->rules.scratch, SHM_SEGMENTS_MAX * sizeof(struct shm_segment));
+    reserved_free(lane->scratch_row, READ_JOB_BYTES);
     free(lane->pending);
     free(lane);
 }
@@ -513,7 +526,7 @@ enum embtier_err lane_add_table(struct lane *lane, const struct table *table)
 
 struct purge {
     const struct table *table;
-    uint64_t mark;
+    uint64_t mark; /* all of the table's rows in the write queue are before this */
     bool cache_done;
     bool done;
 };
@@ -522,13 +535,14 @@ static void call_purge(struct lane *lane, void *argument)
 {
     struct purge *const purge = argument;
 
+    /* Held rows first: each may find its place in the cache at any time, behind the purge. */
+    lane_forget_held(lane, purge->table);
     if (!purge->cache_done) {
         purge->cache_done =
             row_cache_purge_table(lane->cache, purge->table->index, PURGE_STEP_SETS);
         purge->mark = write_queue_mark(lane->write_queue);
     }
-    purge->done = purge->cache_done && lane->held_count == 0 &&
-                  write_queue_passed(lane->write_queue, purge->mark);
+    purge->done = purge->cache_done && write_queue_passed(lane->write_queue, purge->mark);
 }
 
 static void pause_ms(long ms)
@@ -536,15 +550,16 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
 }
 
-void lane_purge_table(struct lane *lane, const struct table *table)
+bool lane_purge_table(struct lane *lane, const struct table *table, const _Atomic bool *give_up)
 {
     struct purge purge = { .table = table };
 
-    while (!purge.done) {
+    while (!purge.done && !atomic_load(give_up)) {
         lane_call(lane, call_purge, &purge);
         if (purge.cache_done && !purge.done)
             pause_ms(1);
     }
+    return purge.done;
 }
 
 struct write_back {
@@ -557,9 +572,13 @@ static void call_write_back(struct lane *lane, void *argument)
     struct write_back *const step = argument;
     bool cache_done = false;
 
+    /* A held row may find its place in the cache behind the cursor, and would be overlooked there:
+     * the walk goes on once all have theirs. The queue makes room for them by itself. */
+    if (lane->held_count > 0)
+        return;
     row_cache_write_back(lane->cache, step->cursor, WRITE_BACK_STEP_ROWS, &cache_done);
-    step->done = cache_done && lane->held_count == 0 &&
-                 write_queue_passed(lane->write_queue, write_queue_mark(lane->write_queue));
+    step->done =
+        cache_done && write_queue_passed(lane->write_queue, write_queue_mark(lane->write_queue));
 }
 
 bool lane_write_back_step(struct lane *lane, uint64_t *cursor)
@@ -577,6 +596,7 @@ static void call_stats(struct lane *lane, void *argument)
     *stats = lane->stats;
     stats->reading_rows = miss_table_count(lane->misses);
     row_cache_stats(lane->cache, &stats->cache);
+    stats->cache.misses -= lane->second_looks;
     write_queue_stats(lane->write_queue, &stats->write_queue);
 }
 

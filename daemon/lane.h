@@ -6,7 +6,7 @@
  * those other lanes send it, and hands what must be read from SSD to its readers and what must be
  * written to its writer. It waits for nothing but work: not for SSD, not for a lock, not for a
  * client. Parts of one session run in the order of its requests; parts of different sessions take
- * turns of LANE_TURN_ROWS rows.
+ * turns.
  *
  * docs/ARCHITECTURE.md has the life of a GET and of an eviction in full. */
 #ifndef EMBTIER_DAEMON_LANE_H
@@ -21,8 +21,9 @@
 #include "daemon/write_queue.h"
 #include "tiers/row_cache.h"
 
-/* Rows of one session a lane looks up before it turns to the next. */
-#define LANE_TURN_ROWS 4096
+/* Rows, and bytes of them, of one session a lane looks up before it turns to the next. */
+#define LANE_TURN_ROWS  4096
+#define LANE_TURN_BYTES (UINT32_C(4) << 20)
 
 struct arena;
 struct lane;
@@ -68,9 +69,11 @@ void lane_send(struct lane *lane, struct message *message);
 void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument), void *argument);
 
 MUST_CHECK enum embtier_err lane_add_table(struct lane *lane, const struct table *table);
-/* Forgets all rows of a table nobody uses any more, cached and queued; returns when that is done.
- */
-void lane_purge_table(struct lane *lane, const struct table *table);
+/* Forgets all rows of a table nobody uses any more, cached, queued and held; returns when that is
+ * done, or false when *@give_up has become true: with a store that takes no writes the queued ones
+ * stay. */
+MUST_CHECK bool lane_purge_table(struct lane *lane, const struct table *table,
+                                 const _Atomic bool *give_up);
 
 /* Hands some dirty rows to the writer. Returns true when none is left, here or in the queue. */
 bool lane_write_back_step(struct lane *lane, uint64_t *cursor);

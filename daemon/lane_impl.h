@@ -54,7 +54,9 @@ struct lane {
 
     /* Sessions whose home this is, in the polled list while their client need not ring. */
     struct session *polled;
-    bool memory_short; /* a request found no memory; another look when one is done */
+    bool memory_short;        /* a request found no memory; another look when one is done, … */
+    uint64_t memory_retry_ns; /* … or at this time */
+    uint64_t heard_ns;        /* doorbells were listened to */
 
     /* Sleep and wake. */
     int epoll_fd;
@@ -67,6 +69,8 @@ struct lane {
 
     /* Counters; only the lane writes. */
     struct lane_stats stats;
+    uint64_t second_looks;         /* misses of the cache that were counted before */
+    uint64_t read_error_logged_ns; /* one line a second is enough */
 
     /* Written by others. On lines of their own. */
     _Alignas(CACHE_LINE) struct inbox inbox;
@@ -82,6 +86,8 @@ bool lane_run_turn(struct lane *lane);
 /* Fills free read jobs with the rows that wait for one. */
 void lane_dispatch_reads(struct lane *lane);
 void lane_on_read_done(struct lane *lane, struct read_job *job);
+/* Forgets held rows of a table nobody uses any more. */
+void lane_forget_held(struct lane *lane, const struct table *table);
 /* The write queue has more room: held rows and blocked sessions go on. */
 void lane_on_written(struct lane *lane);
 

@@ -7,6 +7,10 @@
  * for a read are chained to the miss entry, oldest first, GET and SET alike, and take effect in
  * that order when the row arrives: this is what keeps a session's requests for one row in order.
  *
+ * When the store refuses rows for good (disk full, I/O error) and no place is left, SETs fail with
+ * its error instead of waiting, so that sessions, drops and the end of the server do not hang on
+ * it, and so that held rows do not take all read jobs away from GETs: see refusal().
+ *
  * A waiting ref no longer needs its hash (the miss entry has it), so that field then holds the part
  * it belongs to: see ref_wait().
  *
@@ -20,7 +24,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "store/store.h"
+
+#define READ_ERROR_LOG_NS (UINT64_C(1000) * 1000 * 1000)
 
 /* ---- Waiting refs ---- */
 
@@ -152,6 +159,19 @@ static bool place_dirty(struct lane *lane, struct table *table, uint64_t hash, u
     return write_queue_put(lane->write_queue, table, hash, id, row);
 }
 
+/* Why a SET that needs a new place has to fail: nothing has room and the store takes no rows. */
+static enum embtier_err refusal(const struct lane *lane, const struct table *table)
+{
+    return lane->held_count > 0 ? write_queue_refusal(lane->write_queue, table) : EMBTIER_OK;
+}
+
+static void ref_fail(struct lane *lane, struct part *part, uint32_t segment, uint64_t id,
+                     enum embtier_err err)
+{
+    request_fail(part->request, err, segment, id);
+    lane->stats.failed_rows++;
+}
+
 /* ---- GET ---- */
 
 /* A ref the cache has not. False: it must be tried again later. */
@@ -166,6 +186,7 @@ static bool get_missed(struct lane *lane, struct part *part, uint32_t segment, s
         memcpy(to->rows + (uint64_t)ref->position * table->weight_bytes, miss->row,
                table->weight_bytes);
         lane->stats.queued_get_rows++;
+        part->hit_rows++;
         return true;
     }
     if (!miss) {
@@ -189,6 +210,22 @@ static bool get_missed(struct lane *lane, struct part *part, uint32_t segment, s
 
 /* ---- SET ---- */
 
+/* Finds a place for the row in lane->scratch_row. False: it must be tried again later. */
+static bool set_place(struct lane *lane, struct part *part, uint32_t segment,
+                      const struct row_ref *ref)
+{
+    struct table *const table = part->request->segments[segment].table;
+    enum embtier_err err;
+
+    if (place_dirty(lane, table, ref->hash, ref->id, lane->scratch_row))
+        return true;
+    err = write_queue_refusal(lane->write_queue, table);
+    if (err == EMBTIER_OK)
+        return false;
+    ref_fail(lane, part, segment, ref->id, err);
+    return true;
+}
+
 /* A ref the cache had not when its chunk was looked up. False: it must be tried again later. */
 static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, struct row_ref *ref)
 {
@@ -197,12 +234,14 @@ static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, s
     const uint8_t *const weights = from->rows + (uint64_t)ref->position * table->weight_bytes;
     struct miss *miss;
     const uint8_t *queued;
+    enum embtier_err err;
     uint32_t missed;
 
     /* An earlier ref of the chunk may have brought the row in. */
     if (row_cache_set(lane->cache, table->index, ref, 1, from->rows, table->weight_bytes,
                       &missed) == 0)
         return true;
+    lane->second_looks++;
     miss = miss_table_find(lane->misses, table, ref->hash, ref->id);
     if (miss && miss->state == MISS_HELD) {
         memcpy(miss->row, weights, table->weight_bytes);
@@ -216,14 +255,19 @@ static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, s
      * own affair: the row is copied once and whole, and no later decision looks at it. */
     if (table->state_bytes == 0) {
         memcpy(lane->scratch_row, weights, table->weight_bytes);
-        return place_dirty(lane, table, ref->hash, ref->id, lane->scratch_row);
+        return set_place(lane, part, segment, ref);
     }
     queued = write_queue_find(lane->write_queue, table->index, ref->hash, ref->id);
     if (queued) {
         memcpy(lane->scratch_row + table->weight_bytes, queued + table->weight_bytes,
                table->state_bytes);
         memcpy(lane->scratch_row, weights, table->weight_bytes);
-        return place_dirty(lane, table, ref->hash, ref->id, lane->scratch_row);
+        return set_place(lane, part, segment, ref);
+    }
+    err = refusal(lane, table);
+    if (err != EMBTIER_OK) {
+        ref_fail(lane, part, segment, ref->id, err);
+        return true;
     }
     /* The optimizer's state stays, so it has to be read first. */
     miss = miss_new(lane, table, ref->hash, ref->id);
@@ -264,10 +308,13 @@ static bool part_retry(struct lane *lane, struct part *part)
 
         if (part->request->op == SHM_OP_GET &&
             row_cache_get(lane->cache, to->table->index, ref, 1, to->rows, to->table->weight_bytes,
-                          &missed) == 0)
+                          &missed) == 0) {
             part->hit_rows++;
-        else if (!ref_missed(lane, part, segment, ref))
-            return false;
+        } else {
+            lane->second_looks += part->request->op == SHM_OP_GET;
+            if (!ref_missed(lane, part, segment, ref))
+                return false;
+        }
         part->retry_first = next;
         if (!next)
             part->retry_last = 0;
@@ -307,11 +354,12 @@ static void part_chunk(struct lane *lane, struct part *part, uint32_t count)
 
 enum turn { TURN_MORE, TURN_BLOCKED, TURN_FINISHED };
 
-/* Looks up at most LANE_TURN_ROWS rows of @part. */
+/* Looks up rows of @part, at most LANE_TURN_ROWS, and fewer if they are long. */
 static enum turn part_turn(struct lane *lane, struct part *part)
 {
     const uint32_t segments = part->request->segment_count;
     uint32_t budget = LANE_TURN_ROWS;
+    uint32_t cost; /* of a row, in rows of usual length */
 
     for (;;) {
         uint32_t count;
@@ -324,10 +372,12 @@ static enum turn part_turn(struct lane *lane, struct part *part)
             return TURN_FINISHED;
         if (budget == 0)
             return TURN_MORE;
-        count = MIN(part->starts[part->segment + 1] - part->next_ref, budget);
+        cost = (uint32_t)div_round_up(part->request->segments[part->segment].table->weight_bytes,
+                                      LANE_TURN_BYTES / LANE_TURN_ROWS);
+        count = MIN(part->starts[part->segment + 1] - part->next_ref, MAX(budget / cost, 1u));
         count = MIN(count, (uint32_t)LANE_CHUNK_ROWS);
         part_chunk(lane, part, count);
-        budget -= count;
+        budget -= MIN(budget, count * cost);
     }
 }
 
@@ -405,10 +455,14 @@ bool lane_run_turn(struct lane *lane)
     return true;
 }
 
+/* They run again in their order, but for the first, which is the last this time: else one session
+ * with many rows would take all the room there is, time and again, before any other got some. */
 static void unblock_all(struct lane *lane)
 {
-    struct session_lane *session;
+    struct session_lane *session = queue_pop(&lane->blocked);
 
+    if (session)
+        queue_append(&lane->blocked, session);
     while ((session = queue_pop(&lane->blocked))) {
         session->state = SESSION_LANE_RUNNABLE;
         queue_append(&lane->runnable, session);
@@ -428,8 +482,9 @@ static void waiter_done(struct lane *lane, struct part *part)
 static bool serve_waiters(struct lane *lane, struct miss *miss, const struct store_row *row)
 {
     const uint32_t weight_bytes = miss->table->weight_bytes;
-    bool changed = false;
+    const enum embtier_err set_err = row->err != EMBTIER_OK ? row->err : refusal(lane, miss->table);
     uint32_t link = miss->first_waiter;
+    bool changed = false;
 
     while (link) {
         const struct row_ref *const ref = request_memory_place(lane->request_base, link);
@@ -438,9 +493,10 @@ static bool serve_waiters(struct lane *lane, struct miss *miss, const struct sto
         uint8_t *const bytes = ref_row(part, ref, &segment);
 
         link = ref->link; /* before the part, and this ref with it, may go */
-        if (row->err != EMBTIER_OK) {
-            request_fail(part->request, row->err, segment, row->id);
-            lane->stats.failed_rows++;
+        if (part->request->op == SHM_OP_SET && set_err != EMBTIER_OK) {
+            ref_fail(lane, part, segment, row->id, set_err);
+        } else if (row->err != EMBTIER_OK) {
+            ref_fail(lane, part, segment, row->id, row->err);
         } else if (part->request->op == SHM_OP_GET) {
             memcpy(bytes, row->bytes, weight_bytes);
             if (row->found)
@@ -500,6 +556,17 @@ static void insert_run(struct lane *lane, struct read_job *job, struct table *ta
     run->count = 0;
 }
 
+static void log_read_error(struct lane *lane, const struct read_job *job, enum embtier_err err)
+{
+    const uint64_t now_ns = clock_now_ns(lane->opts.clock);
+
+    if (lane->read_error_logged_ns != 0 && now_ns - lane->read_error_logged_ns < READ_ERROR_LOG_NS)
+        return;
+    lane->read_error_logged_ns = now_ns;
+    log_error("rows cannot be read", "shard=%u err=%s why=%s", job->shard, err_name(err),
+              LOG_QUOTED(job->msg.text));
+}
+
 void lane_on_read_done(struct lane *lane, struct read_job *job)
 {
     struct insert_run run = { .count = 0 };
@@ -509,6 +576,7 @@ void lane_on_read_done(struct lane *lane, struct read_job *job)
         const bool changed = serve_waiters(lane, miss, &job->rows[i]);
 
         if (job->rows[i].err != EMBTIER_OK) {
+            log_read_error(lane, job, job->rows[i].err);
             job->rows_left--;
             miss_table_remove(lane->misses, miss);
         } else {
@@ -529,8 +597,9 @@ void lane_on_read_done(struct lane *lane, struct read_job *job)
     unblock_all(lane);
 }
 
-/* Tries again to place a job's held rows. True when none is left. */
-static bool place_held(struct lane *lane, struct read_job *job)
+/* Places a job's held rows, up to the first for which there still is no place; or, if @forgotten is
+ * given, forgets those of that table. */
+static void place_held(struct lane *lane, struct read_job *job, const struct table *forgotten)
 {
     for (uint32_t i = 0; i < job->count && job->rows_left > 0; i++) {
         /* Entries of rows already placed may serve other rows by now. */
@@ -538,25 +607,37 @@ static bool place_held(struct lane *lane, struct read_job *job)
 
         if (miss->state != MISS_HELD || miss->row != job->rows[i].bytes)
             continue;
-        if (!place_dirty(lane, miss->table, miss->hash, miss->id, miss->row))
-            return false;
+        if (forgotten && miss->table != forgotten)
+            continue;
+        if (!forgotten && !place_dirty(lane, miss->table, miss->hash, miss->id, miss->row))
+            return;
         miss_table_remove(lane->misses, miss);
         job->rows_left--;
     }
-    return job->rows_left == 0;
 }
 
-void lane_on_written(struct lane *lane)
+static void place_all_held(struct lane *lane, const struct table *forgotten)
 {
     uint32_t kept = 0;
 
-    write_queue_reap(lane->write_queue);
     for (uint32_t i = 0; i < lane->held_count; i++) {
-        if (place_held(lane, lane->held[i]))
+        place_held(lane, lane->held[i], forgotten);
+        if (lane->held[i]->rows_left == 0)
             read_pool_put_back(lane->readers, lane->held[i]);
         else
             lane->held[kept++] = lane->held[i];
     }
     lane->held_count = kept;
+}
+
+void lane_forget_held(struct lane *lane, const struct table *table)
+{
+    place_all_held(lane, table);
+}
+
+void lane_on_written(struct lane *lane)
+{
+    write_queue_reap(lane->write_queue);
+    place_all_held(lane, NULL);
     unblock_all(lane);
 }

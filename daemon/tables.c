@@ -35,7 +35,7 @@ struct tables {
     pthread_mutex_t lock; /* catalog, and which structs are in use */
     struct catalog *catalog;
     _Atomic bool stopping;
-    _Atomic uint64_t initialised_in_dropped; /* rows, so that the sum over tables never falls */
+    uint64_t initialised_in_dropped; /* rows; locked; so that the sum over tables never falls */
 
     /* Made on demand, never freed before the end: see table.h. */
     _Atomic(struct table *) chunks[CHUNKS_MAX];
@@ -176,13 +176,18 @@ static enum embtier_err drop_rows(struct tables *tables, struct table *table, ui
     struct shard_progress progress = { .sink = sink };
 
     if (table) {
-        while (atomic_load_explicit(&table->users, memory_order_acquire) > 0)
+        /* seq_cst, as in table_enter() */
+        while (atomic_load(&table->users) > 0 && !atomic_load(&tables->stopping))
             nanosleep(&(struct timespec){ .tv_nsec = 1000000L }, NULL);
         for (uint32_t i = 0; i < tables->lane_count; i++)
-            lane_purge_table(tables->lanes[i], table);
-        /* Nobody, on no lane, knows the number any more. */
-        atomic_fetch_add(&tables->initialised_in_dropped, atomic_load(&table->rows_initialised));
+            if (!lane_purge_table(tables->lanes[i], table, &tables->stopping))
+                return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+        /* Nobody, on no lane, knows the number any more. Locked, so that the rows of the table are
+         * in one of the two sums. */
+        pthread_mutex_lock(&tables->lock);
+        tables->initialised_in_dropped += atomic_load(&table->rows_initialised);
         atomic_store(&table->state, TABLE_FREE);
+        pthread_mutex_unlock(&tables->lock);
     }
     return store_drop_table(tables->store, table_id, report_shards, &progress, msg);
 }
@@ -530,9 +535,10 @@ uint32_t tables_count(struct tables *tables)
 
 uint64_t tables_rows_initialised(struct tables *tables)
 {
-    uint64_t sum = atomic_load(&tables->initialised_in_dropped);
+    uint64_t sum;
 
     pthread_mutex_lock(&tables->lock);
+    sum = tables->initialised_in_dropped;
     for (uint32_t i = 0; i < CHUNKS_MAX; i++) {
         struct table *const chunk = atomic_load(&tables->chunks[i]);
 
