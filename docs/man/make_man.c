@@ -181,7 +181,7 @@ static void close_embtier(FILE *said)
 /* The help of one command without the options that all have. */
 static void print_command(const char *words)
 {
-    char arguments[128];
+    char arguments[640]; /* a line and an option */
     char line[512];
     bool common = false;
     FILE *said;
