@@ -91,6 +91,10 @@ class Daemon:
         assert self._process.wait(STOP_LIMIT_S) == 0, self.log.read_text()
         self._process = None
 
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()

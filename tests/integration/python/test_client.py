@@ -8,6 +8,7 @@ import gc
 import os
 import pickle
 import re
+import signal
 import threading
 import time
 
@@ -412,6 +413,59 @@ def test_calls_fail_when_the_server_dies_and_work_after_reconnecting(own_daemon,
     rows[:] = 6
     batch.set()
     assert (table.get([7, 8]) == 6).all() and (batch.get().rows(0) == 6).all()
+
+
+def test_a_pending_request_fails_within_a_second_of_the_server_s_death(own_daemon, name):
+    server = own_daemon.connect()
+    batch = server.batch([(server.create_table(name, 4), 1)])
+    own_daemon.signal(signal.SIGSTOP)
+    batch.submit_get()
+    assert not batch.poll()
+    own_daemon.kill()
+    began = time.monotonic()
+    with pytest.raises(embtier.DisconnectedError):
+        batch.wait()
+    assert time.monotonic() - began < 1.5
+    with pytest.raises(embtier.DisconnectedError):
+        server.batch([(batch.table(0), 1)]).get()
+
+
+def test_waiting_ends_by_timeout_and_by_ctrl_c_and_the_request_goes_on(own_daemon, name):
+    server = own_daemon.connect()
+    table = server.create_table(name, 4, init=("constant", 1))
+    batch = server.batch([(table, 1)])
+    own_daemon.signal(signal.SIGSTOP)
+    batch.submit_get()
+    with pytest.raises(embtier.TimeoutError):
+        batch.wait(0.05)
+    with pytest.raises(embtier.BusyError):
+        batch.free()
+    with pytest.raises(embtier.BusyError):
+        batch.get()
+    timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        batch.wait()
+    own_daemon.signal(signal.SIGCONT)
+    batch.wait()
+    assert (batch.rows(0) == 1).all()
+
+
+def test_a_batch_dropped_in_flight_is_freed_when_it_is_done(own_daemon, name):
+    server = own_daemon.connect(arena_bytes=1 << 20)
+    table = server.create_table(name, 64)
+    own_daemon.signal(signal.SIGSTOP)
+    server.batch([(table, 2_000)]).submit_get()
+    with pytest.raises(embtier.ArenaFullError):
+        server.batch([(table, 2_500)])
+    own_daemon.signal(signal.SIGCONT)
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            server.batch([(table, 2_500)])
+            break
+        except embtier.ArenaFullError:
+            assert time.monotonic() < deadline
 
 
 def test_rows_outlive_the_server(own_daemon, name):
