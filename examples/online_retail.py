@@ -3,8 +3,8 @@
 
 A *positive* is one sale line with a customer: who bought which item, when. Each positive gets
 :data:`NEGATIVES` items drawn uniformly from the catalogue, but none of those that this line or a
-later one of the invoice buys; a negative shares everything with its positive but the item. Lines are in time order and the last
-:data:`HELD_OUT_DAYS` days are held out.
+later one of the invoice buys; a negative shares everything with its positive but the item and what
+follows from it. Lines are in time order and the last :data:`HELD_OUT_DAYS` days are held out.
 
 Nothing a sample says about its item comes from the line that is to be predicted: the price is the
 catalogue's (the first one the item is listed at, for positives and negatives alike), and the bags
@@ -38,7 +38,7 @@ class Bags:
     ids: np.ndarray  # int64 [total]
     offsets: np.ndarray  # int64 [samples + 1]
 
-    def take(self, samples: np.ndarray) -> "Bags":
+    def take(self, samples: np.ndarray) -> Bags:
         """The bags of @samples, in that order."""
         starts = self.offsets[samples]
         lengths = self.offsets[samples + 1] - starts
@@ -59,7 +59,7 @@ class Samples:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def take(self, samples: np.ndarray) -> "Samples":
+    def take(self, samples: np.ndarray) -> Samples:
         bags = {name: bag.take(samples) for name, bag in self.bags.items()}
         return Samples(self.dense[samples], bags, self.labels[samples])
 

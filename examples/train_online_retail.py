@@ -8,7 +8,9 @@ seven days held out, what the server's memory tiers served, and how far the two 
 Ends with status 1 if they are further apart than rounding explains, or if the last memory tier or SSD
 had too little to do.
 
-Needs a running embtierd with a cache too small for the rows; tools/quickstart starts one.
+Needs a running embtierd with a cache too small for the rows; tools/quickstart starts one. At the
+default --dim and --batch, one lane with 4 MiB of DRAM and 2 MiB of a second tier is that; these are
+the least a lane takes.
 """
 
 from __future__ import annotations
@@ -258,16 +260,24 @@ def failures(report: Report, last_tier: str) -> list[str]:
         failed.append(f"AUC is under {AUC_LEAST}")
     for source in (last_tier, "ssd"):
         if not report.lookups.get(source, 0) >= SHARE_LEAST * total:
-            failed.append(f"{source} served under {SHARE_LEAST:.0%} of lookups: the cache is not small enough")
+            failed.append(
+                f"{source} served under {SHARE_LEAST:.0%} of lookups: the cache is not small enough"
+            )
     return failed
 
 
 def print_report(report: Report) -> None:
     total = sum(report.lookups.values())
     print(f"Trained on {report.training_samples:,} samples in {report.steps:,} steps, one pass.")
-    print(f"Held-out AUC         {report.auc:.4f} on {report.held_out_samples:,} samples of the last seven days")
-    print(f"  torch.nn.EmbeddingBag {report.auc_torch:.4f}, difference {abs(report.auc - report.auc_torch):.1e}")
-    print(f"Losses of the first {COMPARED_STEPS} steps differ by at most {report.loss_difference:.1e}, relative")
+    print(
+        f"Held-out AUC         {report.auc:.4f} on {report.held_out_samples:,} samples of the last seven days"
+    )
+    print(
+        f"  torch.nn.EmbeddingBag {report.auc_torch:.4f}, difference {abs(report.auc - report.auc_torch):.1e}"
+    )
+    print(
+        f"Losses of the first {COMPARED_STEPS} steps differ by at most {report.loss_difference:.1e}, relative"
+    )
     print(f"Time in the model    {report.embtier_s:.1f} s; with torch.nn.EmbeddingBag {report.torch_s:.1f} s")
     print(f"Lookups              {total:,.0f} rows, served from")
     words = {"write_queue": "rows on their way to SSD", "initial": "first touch: made, not read"}

@@ -64,7 +64,7 @@ class Batch:
                 raise ValueError(f"table {table.name!r} was opened by another connection")
             if not 0 <= count < 2**32:
                 raise ValueError(f"a part has 0 to 2**32 - 1 ids, not {count}")
-        array = (Part * len(parts))(*[(table._handle(), count) for table, count in parts])
+        array = (Part * len(parts))(*[Part(table._handle(), count) for table, count in parts])
         pointer = c_void_p()
         with connection as handle:
             connection.check(lib.embtier_batch_new(handle, array, len(parts), byref(pointer)))

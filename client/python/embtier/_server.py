@@ -184,8 +184,8 @@ class Server:
     def status(self) -> dict[str, Any]:
         """What the server says of itself::
 
-            {"version": "0.1.0", "uptime_ms": 1234,
-             "metrics": {name: value, name with a label: {label value: value}}}
+        {"version": "0.1.0", "uptime_ms": 1234,
+         "metrics": {name: value, name with a label: {label value: value}}}
         """
         pointer = c_void_p()
         with self._connection as handle:

@@ -15,7 +15,7 @@ INIT_NUMBERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3}
 INIT_PARAMETERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 2}
 
 # NumPy has no bfloat16: such rows are seen as their bits.
-NUMPY_DTYPES = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype("<u2")}
+NUMPY_DTYPES: dict[str, np.dtype] = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype("<u2")}
 
 UNBOUNDED = 0
 
@@ -59,8 +59,6 @@ def split_init(init: str | tuple) -> tuple[int, float, float]:
     word, *parameters = (init,) if isinstance(init, str) else init
     number = number_of("init", INIT_NUMBERS, word)
     if len(parameters) != INIT_PARAMETERS[word]:
-        raise ValueError(
-            f"init {word!r} takes {INIT_PARAMETERS[word]} parameters, not {len(parameters)}"
-        )
+        raise ValueError(f"init {word!r} takes {INIT_PARAMETERS[word]} parameters, not {len(parameters)}")
     first, second = (*map(float, parameters), 0.0, 0.0)[:2]
     return number, first, second

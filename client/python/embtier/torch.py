@@ -61,7 +61,7 @@ from ._batch import Batch
 from ._ids import as_ids
 from ._server import Table
 
-Input = torch.Tensor | tuple[torch.Tensor, ...]
+Input = torch.Tensor | tuple[torch.Tensor | None, ...]
 
 MODES = ("sum", "mean", "max")
 UPDATES = ("backward", "step")
@@ -198,9 +198,7 @@ def _total(gradients: list[_Gradient]) -> _Gradient:
     if len(gradients) == 1:
         return gradients[0]
     table = gradients[0].fetched.table
-    ids, places = np.unique(
-        np.concatenate([one.fetched.ids for one in gradients]), return_inverse=True
-    )
+    ids, places = np.unique(np.concatenate([one.fetched.ids for one in gradients]), return_inverse=True)
     total = torch.zeros(len(ids), table.dim)
     total.index_add_(0, torch.from_numpy(places), torch.cat([one.gradient for one in gradients]))
     return _Gradient(_Fetched(table, ids, torch.empty(0), writes=-1), total)
@@ -211,9 +209,7 @@ def _distinct(bags: Sequence[Bag], inputs: Sequence[torch.Tensor]) -> tuple[np.n
     with its ids replaced by their places among these. Padding gets the place behind the last, where
     there is a row of zeros."""
     flat = [_signed_ids(bag, ids) for bag, ids in zip(bags, inputs)]
-    kept = [
-        ids if bag.padding_idx is None else ids[ids != bag.padding_idx] for bag, ids in zip(bags, flat)
-    ]
+    kept = [ids if bag.padding_idx is None else ids[ids != bag.padding_idx] for bag, ids in zip(bags, flat)]
     distinct, places = torch.unique(torch.cat(kept), return_inverse=True)
     remapped = []
     for bag, ids, part, shape in zip(bags, flat, places.split([len(k) for k in kept]), inputs):
@@ -366,7 +362,7 @@ class EmbeddingBag(EmbeddingBagCollection):
         return super().forward({"bag": (input, offsets, per_sample_weights)})["bag"]
 
 
-def _arguments(one: Input) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+def _arguments(one: Input) -> tuple:
     """(ids, offsets, per_sample_weights), the last two perhaps None."""
     arguments = (one,) if isinstance(one, torch.Tensor) else one
     if not 1 <= len(arguments) <= 3:

@@ -67,7 +67,7 @@ CASES = [
 def test_outputs_gradients_and_new_rows_are_torchs(server, name, mode, shape, weighted, padding, sparse):
     table = server.create_table(name, DIM, ROWS, init=NORMAL)
     options = {"mode": mode, "include_last_offset": shape == "last_offset"}
-    for step in range(3):
+    for _ in range(3):
         ids, offsets = bags_1d(options["include_last_offset"])
         arguments = (torch.randint(0, ROWS, (6, 4)),) if shape == "2d" else (ids, offsets)
         options["padding_idx"] = int(arguments[0].reshape(-1)[2]) if padding else None
@@ -202,6 +202,22 @@ def test_a_schedule_assigns_lr(server, name):
     bag.lr = 0.5
     bag(torch.tensor([[3]])).sum().backward()
     assert table.get(3) == -1.5
+
+
+def test_a_backward_pass_says_that_the_server_is_gone_and_training_goes_on(own_daemon, name):
+    server = own_daemon.connect()
+    table = server.create_table(name, DIM, ROWS, init=NORMAL)
+    bag = et.EmbeddingBag(table, lr=1)
+    ids = torch.tensor([[1]])
+    before = table.get([1])
+    loss = bag(ids).sum()
+    own_daemon.stop()
+    with pytest.raises(embtier.DisconnectedError):
+        loss.backward()
+    own_daemon.start()
+    server.reconnect()
+    bag(ids).sum().backward()
+    np.testing.assert_array_equal(table.get([1]), before - 1)
 
 
 # ---- Collections ----
