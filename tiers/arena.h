@@ -2,9 +2,9 @@
 /* arena.h: one contiguous region of one kind of memory, reserved and touched when it is made.
  *
  * DRAM comes from memkind (default or huge pages), persistent memory as system memory from
- * MEMKIND_DAX_KMEM, as a file from memkind_create_pmem() on a DAX or any other file system, a NUMA
- * node (CXL) through hwloc. Thread: making and freeing, any; the bytes belong to whom the owner
- * gives them. */
+ * MEMKIND_DAX_KMEM, as a file from libpmem (pmem_map_file) on a DAX or any other file system, a
+ * NUMA node (CXL) through hwloc. Thread: making and freeing, any; the bytes belong to whom the
+ * owner gives them. */
 #ifndef EMBTIER_TIERS_ARENA_H
 #define EMBTIER_TIERS_ARENA_H
 

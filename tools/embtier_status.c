@@ -217,6 +217,15 @@ static bool add_labelled_row(struct text_table *text, const struct view *view, c
     return ok;
 }
 
+/* A figure of several labels comes once for each: the first of them stands for all. */
+static bool is_first_of_name(const struct embtier_status *status, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(embtier_status_at(status, i)->name, embtier_status_at(status, index)->name) == 0)
+            return false;
+    return true;
+}
+
 /* Figures of @first's area and label: a column for each value. */
 static bool print_labelled(const struct view *view, const struct embtier_metric *first)
 {
@@ -224,7 +233,6 @@ static bool print_labelled(const struct view *view, const struct embtier_metric 
     const char *values[COLUMNS_MAX];
     const size_t count = label_values(view, first, values);
     _cleanup_(text_table_freep) struct text_table *text = NULL;
-    const char *last_name = "";
     bool ok;
 
     memset(sides + 1, 'r', count);
@@ -236,9 +244,8 @@ static bool print_labelled(const struct view *view, const struct embtier_metric 
         const struct embtier_metric *metric = embtier_status_at(view->now, i);
 
         if (!same_area(view->now, metric, first) || strcmp(metric->label, first->label) != 0 ||
-            strcmp(metric->name, last_name) == 0)
+            !is_first_of_name(view->now, i))
             continue;
-        last_name = metric->name;
         ok = add_labelled_row(text, view, metric->name, values, count);
     }
     if (ok)
