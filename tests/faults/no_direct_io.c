@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* no_direct_io: preloaded into embtierd, makes every file system one without direct I/O: open()
  * with O_DIRECT fails as it does there. */
+#undef _FILE_OFFSET_BITS /* with it open and open64 are one symbol */
+
 #include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -9,8 +11,8 @@
 #include <stdlib.h>
 #include <sys/types.h>
 
-/* Built with 64-bit offsets, as RocksDB is: these are open64 and openat64 to the linker. */
-static_assert(sizeof(off_t) == 8 && _FILE_OFFSET_BITS == 64, "64-bit offsets");
+/* Both names of each are taken: libraries built with 64-bit offsets call the second. */
+static_assert(sizeof(off_t) == sizeof(off64_t), "a 64-bit machine");
 
 typedef int (*openat_fn)(int, const char *, int, mode_t);
 
@@ -33,24 +35,28 @@ static mode_t mode_of(int flags, va_list args)
     return flags & (O_CREAT | __O_TMPFILE) ? va_arg(args, mode_t) : 0;
 }
 
-__attribute__((visibility("default"))) int open(const char *path, int flags, ...)
-{
-    va_list args;
-    mode_t mode;
+#define OPEN(name, ...)                                                                            \
+    __attribute__((visibility("default"))) int name(__VA_ARGS__ const char *path, int flags, ...)
 
-    va_start(args, flags);
-    mode = mode_of(flags, args);
-    va_end(args);
-    return open_buffered(AT_FDCWD, path, flags, mode);
-}
+#define OPEN_BODY(folder)                                                                          \
+    {                                                                                              \
+        va_list args;                                                                              \
+        mode_t mode;                                                                               \
+                                                                                                   \
+        va_start(args, flags);                                                                     \
+        mode = mode_of(flags, args);                                                               \
+        va_end(args);                                                                              \
+        return open_buffered(folder, path, flags, mode);                                           \
+    }
 
-__attribute__((visibility("default"))) int openat(int folder, const char *path, int flags, ...)
-{
-    va_list args;
-    mode_t mode;
+OPEN(open)
+OPEN_BODY(AT_FDCWD)
 
-    va_start(args, flags);
-    mode = mode_of(flags, args);
-    va_end(args);
-    return open_buffered(folder, path, flags, mode);
-}
+OPEN(open64)
+OPEN_BODY(AT_FDCWD)
+
+OPEN(openat, int folder, )
+OPEN_BODY(folder)
+
+OPEN(openat64, int folder, )
+OPEN_BODY(folder)

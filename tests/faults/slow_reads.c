@@ -4,6 +4,8 @@
  *
  * It knows pread and preadv; if RocksDB ever read its tables by other calls, a test that asks
  * for a slow read and finds it fast would fail. */
+#undef _FILE_OFFSET_BITS /* with it pread and pread64 are one symbol */
+
 #include <assert.h>
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -52,17 +54,30 @@ static void *next(const char *name)
 typedef ssize_t (*pread_fn)(int, void *, size_t, off_t);
 typedef ssize_t (*preadv_fn)(int, const struct iovec *, int, off_t);
 
-/* Built with 64-bit offsets, as RocksDB is: these are pread64 and preadv64 to the linker. */
-static_assert(sizeof(off_t) == 8 && _FILE_OFFSET_BITS == 64, "64-bit offsets");
+/* Both names of each: libraries built with 64-bit offsets call the second. */
+static_assert(sizeof(off_t) == sizeof(off64_t), "a 64-bit machine");
 
-__attribute__((visibility("default"))) ssize_t pread(int fd, void *buffer, size_t bytes, off_t at)
+#define SLOW __attribute__((visibility("default"))) ssize_t
+
+SLOW pread(int fd, void *buffer, size_t bytes, off_t at)
+{
+    delay(fd);
+    return ((pread_fn)next("pread"))(fd, buffer, bytes, at);
+}
+
+SLOW pread64(int fd, void *buffer, size_t bytes, off64_t at)
 {
     delay(fd);
     return ((pread_fn)next("pread64"))(fd, buffer, bytes, at);
 }
 
-__attribute__((visibility("default"))) ssize_t preadv(int fd, const struct iovec *parts, int count,
-                                                      off_t at)
+SLOW preadv(int fd, const struct iovec *parts, int count, off_t at)
+{
+    delay(fd);
+    return ((preadv_fn)next("preadv"))(fd, parts, count, at);
+}
+
+SLOW preadv64(int fd, const struct iovec *parts, int count, off64_t at)
 {
     delay(fd);
     return ((preadv_fn)next("preadv64"))(fd, parts, count, at);

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does anybody wait for SSD but who asked for what lies there?
+
+Every read of an SST file takes 50 ms longer (tests/faults/slow_reads.c). One client's rows are
+cached; its rate is measured in windows alone and beside a client that misses all the time, in turn,
+and the medians are compared. It is the one test of a rate, and other work on the machine is not what
+it asks for: it is tried up to four times."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from daemons import LANES, SANITIZED, TREE
+
+HOT, COLD, DIM = 512, 40000, 64
+WINDOW_S, WINDOWS, TRIES = 0.25, 8, 4
+KEPT = 0.9
+
+# In a process of its own, so that Python's lock is not what the other waits for. Reads a line to
+# start or stop, and answers it.
+_MISSER = """
+import select, sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+import embtier
+in_flight, count = int(sys.argv[3]), int(sys.argv[4])
+rng = np.random.default_rng(1)
+with embtier.connect(sys.argv[2], arena_bytes=256 << 20, max_in_flight=in_flight) as server:
+    table = server.open_table("cold")
+    batches = [server.batch([(table, count)]) for _ in range(in_flight)]
+    for line in sys.stdin:
+        print(line, end="", flush=True)
+        while line == "go\\n" and not select.select([sys.stdin], [], [], 0)[0]:
+            for batch in batches:
+                batch.ids(0)[:] = rng.integers(0, %d, count)
+                batch.submit_get()
+            for batch in batches:
+                batch.wait()
+""" % COLD
+
+
+class Misser:
+    def __init__(self, daemon, in_flight: int, count: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _MISSER, TREE / "client/python", daemon.socket, str(in_flight), str(count)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def tell(self, word: str) -> None:
+        """"go" starts, "stop" returns when nothing is in flight any more."""
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == word + "\n"
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def slow_daemon(make_daemon):
+    """With rows on slow SSD, all of them there and none cached, but for those that a test asks for."""
+    daemon = make_daemon({"lanes": {"request_bytes": "16MiB"}})
+    daemon.trigger = daemon.folder / "slow"
+    daemon.with_fault(
+        "slow_reads", EMBTIER_FAULT_TRIGGER=str(daemon.trigger), EMBTIER_FAULT_READ_MS="50"
+    )
+    daemon.start()
+    with daemon.connect() as server:
+        server.create_table("hot", DIM).set(np.arange(HOT), np.ones((HOT, DIM)))
+        cold = server.create_table("cold", DIM)
+        for first in range(0, COLD, 8000):
+            ids = np.arange(first, first + 8000)
+            cold.set(ids, np.repeat(ids[:, None], DIM, axis=1))
+    daemon.restart()
+    return daemon
+
+
+def test_the_fault_is_one(slow_daemon):
+    """Else the tests below prove nothing: a read takes 50 ms, a second one of the same row does not."""
+    slow_daemon.trigger.touch()
+    with slow_daemon.connect() as server:
+        table = server.open_table("cold")
+        began = time.monotonic()
+        assert (table.get([5]) == 5).all()
+        first = time.monotonic() - began
+        quickest = 1.0
+        for _ in range(20):
+            began = time.monotonic()
+            table.get([5])
+            quickest = min(quickest, time.monotonic() - began)
+    assert first >= 0.05 > quickest
+
+
+@pytest.mark.parametrize(
+    "in_flight,count",
+    [(2, 200), (64, 10000)],
+    ids=["a_few_misses", "more_than_there_is_memory_for"],
+)
+@pytest.mark.skipif(SANITIZED, reason="a sanitized daemon has no rate to speak of")
+def test_cached_gets_keep_their_rate_beside_a_client_that_waits_for_ssd(slow_daemon, in_flight, count):
+    misser = Misser(slow_daemon, in_flight, count)
+    try:
+        with slow_daemon.connect() as server:
+            hot = server.open_table("hot")
+            hot.get(np.arange(HOT))  # from now on cached
+            batch = server.batch([(hot, HOT)])
+            batch.ids(0)[:] = np.arange(HOT)
+
+            def rate() -> float:
+                began, done = time.monotonic(), 0
+                while (spent := time.monotonic() - began) < WINDOW_S:
+                    batch.get()
+                    done += 1
+                return done / spent
+
+            shares = []
+            for _ in range(TRIES):
+                alone, beside = [], []
+                for _ in range(WINDOWS):
+                    alone.append(rate())
+                    slow_daemon.trigger.touch()
+                    misser.tell("go")
+                    time.sleep(0.05)
+                    beside.append(rate())
+                    assert slow_daemon.metrics()["reading_rows"] > 0, "nothing waits for SSD"
+                    slow_daemon.trigger.unlink()  # so that what is in flight ends soon
+                    misser.tell("stop")
+                    time.sleep(0.05)
+                shares.append(statistics.median(beside) / statistics.median(alone))
+                print(f"{statistics.median(alone):.0f} batches/s alone, {shares[-1]:.0%} beside")
+                if shares[-1] >= KEPT:
+                    return
+    finally:
+        misser.close()
+    raise AssertionError(f"with {LANES} lanes: {shares} of the rate were kept")
