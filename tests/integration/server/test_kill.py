@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""After SIGKILL at any moment, does every row hold one of the values it had?"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from daemons import LONG
+
+import embtier
+
+ROWS = 6000
+KILLS = 100 if LONG else 20
+
+# name: (dim, optimizer); a row holds one number, its version, in all its columns
+TABLES = {"narrow": (3, "none"), "wide": (300, "none"), "stateful": (40, "adam")}
+
+
+def write_until_it_dies(daemon, name, seed, versions):
+    """Sets random rows to growing versions. versions[id] is the greatest one that was ever sent."""
+    rng = np.random.default_rng(seed)
+    try:
+        with daemon.connect() as server:
+            table = server.open_table(name)
+            with server.batch([(table, 500)]) as batch:
+                while True:
+                    ids = rng.integers(0, ROWS, 500)
+                    versions[ids] += 1
+                    batch.ids(0)[:] = ids
+                    batch.rows(0)[:] = versions[ids][:, None]
+                    batch.set()
+                    batch.get()
+                    assert (batch.rows(0) == versions[ids][:, None]).all()
+    except (embtier.DisconnectedError, embtier.UnreachableError):
+        pass
+
+
+def check(daemon, name, versions):
+    """Whole rows, of a version that was sent or the first one; later ones start from what is there."""
+    with daemon.connect() as server:
+        got = server.open_table(name).get(np.arange(ROWS))
+    assert (got == got[:, :1]).all(), f"{name}: rows torn: {np.flatnonzero((got != got[:, :1]).any(1))[:9]}"
+    assert (got >= 0).all() and (got[:, 0] == got[:, 0].astype(int)).all()
+    assert (got[:, 0] <= versions).all(), name
+    return got[:, 0]
+
+
+def test_after_sigkill_under_load_every_row_holds_a_value_it_had(make_daemon, rng):
+    daemon = make_daemon()
+    daemon.configure({"rocksdb": {"memtable_bytes": "8MiB"}})  # so that much is flushed
+    daemon.start()
+    with daemon.connect() as server:
+        for name, (dim, optimizer) in TABLES.items():
+            server.create_table(name, dim, ROWS, optimizer=optimizer)
+    versions = {name: np.zeros(ROWS, dtype=np.int64) for name in TABLES}
+    for _ in range(KILLS):
+        threads = [
+            threading.Thread(
+                target=write_until_it_dies, args=(daemon, name, rng.randrange(2**32), versions[name])
+            )
+            for name in TABLES
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(rng.uniform(0, 0.3))
+        daemon.kill()
+        for thread in threads:
+            thread.join()
+        daemon.start()
+        for name in TABLES:
+            check(daemon, name, versions[name])
+    # A clean stop loses nothing of what the last start served.
+    last = {name: check(daemon, name, versions[name]) for name in TABLES}
+    daemon.restart()
+    for name in TABLES:
+        assert (check(daemon, name, versions[name]) == last[name]).all()
+
+
+def test_sigkill_during_start_and_stop_harms_nothing(make_daemon, rng):
+    """What a clean stop has written stays, however often a start, or a stop without news, is killed."""
+    daemon = make_daemon()
+    daemon.start()
+    expected = np.arange(ROWS * 16, dtype=np.float32).reshape(ROWS, 16)
+    with daemon.connect() as server:
+        server.create_table("kept", 16, ROWS).set(np.arange(ROWS), expected)
+    daemon.stop()
+    for i in range(12 if not LONG else 100):
+        daemon.launch()
+        if i % 2:
+            daemon.await_ready()
+            daemon._process.terminate()
+        time.sleep(rng.uniform(0, 0.12))
+        daemon.kill()
+    daemon.start()
+    with daemon.connect() as server:
+        assert (server.open_table("kept").get(np.arange(ROWS)) == expected).all()
+    daemon.stop()
+
+
+@pytest.mark.parametrize("moment", ["create", "drop"])
+def test_a_table_killed_half_made_or_half_dropped_is_gone_and_the_log_says_so(make_daemon, moment):
+    daemon = make_daemon()
+    daemon.start()
+    progress = []
+
+    def work():
+        try:
+            with daemon.connect(timeout=60) as server:
+                if moment == "drop":
+                    server.create_table("half", 32, 200_000, eager=True)
+                    begun.set()
+                    server.drop_table("half")
+                else:
+                    server.create_table(
+                        "half", 32, 3_000_000, eager=True,
+                        progress=lambda *told: (progress.append(told), begun.set()),
+                    )  # fmt: skip
+        except embtier.Error:
+            pass
+        finally:
+            begun.set()
+
+    begun = threading.Event()
+    with daemon.connect() as server:
+        server.create_table("whole", 8).set([1], [[1] * 8])
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert begun.wait(60)
+    if moment == "drop":
+        deadline = time.monotonic() + 10
+        with daemon.connect(arena_bytes=0) as server:
+            while all(spec.state == "live" for spec in server.tables() if spec.name == "half"):
+                if "half" not in [spec.name for spec in server.tables()]:
+                    break
+                assert time.monotonic() < deadline
+    daemon.kill()
+    thread.join()
+    if moment == "create":
+        assert progress and all(0 <= done <= total == 3_000_000 for done, total, _ in progress)
+        assert {unit for _, _, unit in progress} == {"rows"}
+    daemon.start()
+    said = [fields for fields in daemon.logged("half made or half dropped") if fields["table"] == "half"]
+    if moment == "create":
+        assert len(said) == 1
+    with daemon.connect() as server:
+        assert [spec.name for spec in server.tables()] == ["whole"]
+        again = server.create_table("half", 32, 200_000, init=("constant", 4))
+        assert (again.get(np.arange(0, 200_000, 13)) == 4).all()
+    daemon.stop()
+
+
+def test_an_eager_table_is_written_whole_and_survives(own_daemon):
+    rows = 50_000
+    progress = []
+    with own_daemon.connect(timeout=60) as server:
+        table = server.create_table(
+            "eager", 16, rows, init=("uniform", 0, 1), seed=3, eager=True,
+            progress=lambda *told: progress.append(told),
+        )  # fmt: skip
+        lazy = server.create_table("lazy", 16, rows, init=("uniform", 0, 1), seed=3)
+        written = own_daemon.metrics()["store_rows_written"]
+        assert written >= rows
+        expected = lazy.get(np.arange(rows))
+        assert (table.get(np.arange(rows)) == expected).all()
+        metrics = own_daemon.metrics()
+        assert metrics["store_rows_absent"] == rows, "only the lazy table's rows were not there"
+    own_daemon.restart()
+    with own_daemon.connect() as server:
+        table = server.open_table("eager")
+        assert table.spec.eager and (table.get(np.arange(rows)) == expected).all()
+
+
+def test_a_stop_during_an_eager_creation_ends_soon_and_drops_the_half_made_table(own_daemon):
+    failed = []
+
+    def create():
+        try:
+            with own_daemon.connect(timeout=60) as server:
+                server.create_table("half", 64, 50_000_000, eager=True, progress=lambda *_: begun.set())
+        except embtier.Error as error:
+            failed.append(error)
+
+    begun = threading.Event()
+    thread = threading.Thread(target=create)
+    thread.start()
+    assert begun.wait(30)
+    began = time.monotonic()
+    own_daemon.stop()
+    assert time.monotonic() - began < 30
+    thread.join()
+    assert failed
+    own_daemon.start()
+    assert own_daemon.logged("half made or half dropped")
+    with own_daemon.connect() as server:
+        assert server.tables() == []

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Are rows the same bytes after a stop, with other lanes, another cache, another start, whatever the
+table?"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from daemons import LANES
+
+import embtier
+
+# (dtype, dim, rows, optimizer, init)
+TABLES = {
+    "f32_1": ("f32", 1, None, "none", ("uniform", -1, 1)),
+    "f32_3_adam": ("f32", 3, 5000, "adam", ("normal", 0, 0.1)),
+    "f32_128_adagrad": ("f32", 128, None, "adagrad", ("uniform", 0, 1)),
+    "f32_8192": ("f32", 8192, 300, "none", ("uniform", -2, 2)),
+    "f16_3": ("f16", 3, None, "rowwise_adagrad", ("normal", 1, 2)),
+    "f16_128": ("f16", 128, 4000, "sgd", ("constant", 0.25)),
+    "f16_8192_adam": ("f16", 8192, None, "adam", ("uniform", -2, 2)),
+    "bf16_1": ("bf16", 1, 5000, "rmsprop", ("uniform", -1, 1)),
+    "bf16_128": ("bf16", 128, None, "none", ("normal", 0, 1)),
+    "zeros": ("f32", 16, None, "none", "zeros"),
+}
+
+
+def make_tables(server):
+    return {
+        name: server.create_table(
+            name, dim, rows, dtype=dtype, optimizer=optimizer, init=init, seed=len(name)
+        )
+        for name, (dtype, dim, rows, optimizer, init) in TABLES.items()
+    }
+
+
+def ids_of(table, rng) -> np.ndarray:
+    """Some rows of the table, the first and the last among them."""
+    count = min(1500, 400_000 // table.dim)
+    last = 2**64 - 1 if table.rows is None else table.rows - 1
+    ids = rng.integers(0, last, count, dtype=np.uint64, endpoint=True)
+    return np.unique(np.concatenate([ids, np.array([0, last], dtype=np.uint64)]))
+
+
+def some_rows(table, count, rng) -> np.ndarray:
+    """Any bits but signalling NaNs, which NumPy's conversions would change: they are given as bits."""
+    bits = rng.integers(0, 2**16, (count, table.dim), dtype=np.uint16)
+    if table.dtype == "bf16":
+        return bits
+    if table.dtype == "f16":
+        return bits.view(np.float16)
+    return rng.standard_normal((count, table.dim)).astype(np.float32)
+
+
+def get_all(server, ids) -> dict[str, bytes]:
+    found = {}
+    for name, wanted in ids.items():
+        table = server.open_table(name)
+        step = max(1, (8 << 20) // (table.dim * 4))
+        parts = [table.get(wanted[at : at + step]) for at in range(0, len(wanted), step)]
+        found[name] = np.concatenate(parts).tobytes()
+    return found
+
+
+def write_some(server, ids, rng) -> None:
+    """Every second of @ids."""
+    for name, wanted in ids.items():
+        table = server.open_table(name)
+        step = max(1, (8 << 20) // (table.dim * 4))
+        for at in range(0, len(wanted[::2]), step):
+            some = wanted[::2][at : at + step]
+            with server.batch([(table, len(some))]) as batch:
+                batch.ids(0)[:] = some
+                batch.rows(0)[:] = some_rows(table, len(some), rng)
+                batch.set()
+
+
+def other_lanes() -> int:
+    return 1 if LANES > 1 else 3
+
+
+@pytest.fixture
+def numbers(rng):
+    return np.random.default_rng(rng.randrange(2**32))
+
+
+def test_a_stopped_server_serves_the_same_bytes_again_with_any_lanes_and_cache(make_daemon, numbers):
+    daemon = make_daemon()
+    daemon.configure({"cache": {"tiers": [daemon.dram(LANES, 16), daemon.pmem(LANES, 4)]}})
+    daemon.start()
+    with daemon.connect() as server:
+        ids = {name: ids_of(table, numbers) for name, table in make_tables(server).items()}
+        write_some(server, ids, numbers)
+        before = get_all(server, ids)
+        last = {name: ids[name] for name in ("f32_1", "bf16_1")}  # the others have gone to SSD already
+        write_some(server, last, numbers)
+        before |= get_all(server, last)
+        dirty = sum(daemon.metrics()["cache_dirty_rows"].values())
+        assert dirty > 0, "nothing is left to write back"
+    for lanes in (LANES, other_lanes(), LANES):
+        daemon.restart({
+            "lanes": {"count": lanes},
+            "cache": {"tiers": [daemon.dram(lanes, 6), daemon.pmem(lanes, 4)]},
+        })  # fmt: skip
+        with daemon.connect() as server:
+            assert get_all(server, ids) == before
+    said = [fields for fields in daemon.logged("writing rows back") if "rows" in fields]
+    assert said and int(said[0]["rows"]) > 0
+
+
+def test_first_values_are_the_same_whatever_lanes_cache_order_and_start(make_daemon, numbers):
+    def values(daemon, ids):
+        daemon.start()
+        with daemon.connect() as server:
+            make_tables(server)
+            for name, wanted in ids.items():  # in another order first
+                table = server.open_table(name)
+                table.get(numbers.permutation(wanted)[: 4000 // table.dim + 1])
+            found = get_all(server, ids)
+            assert get_all(server, ids) == found
+        daemon.restart()
+        with daemon.connect() as server:
+            assert get_all(server, ids) == found
+        daemon.stop()
+        return found
+
+    one = make_daemon()
+    one.start()
+    with one.connect() as server:
+        ids = {name: ids_of(table, numbers) for name, table in make_tables(server).items()}
+        for name in TABLES:
+            server.drop_table(name)
+        # Table numbers differ from here on; they are no part of a row's first value.
+    one.stop()
+    expected = values(one, ids)
+    for lanes, mib, shards in ((other_lanes(), 4, 8), (LANES, 40, 3 * LANES)):
+        other = make_daemon({"data": {"shards_per_directory": shards}}, lanes=lanes)
+        other.configure({"cache": {"tiers": [other.dram(lanes, mib)]}})
+        assert values(other, ids) == expected
+    constants = np.frombuffer(expected["f16_128"], dtype=np.float16)
+    assert (constants == 0.25).all() and not any(expected["zeros"])
+    uniform = np.frombuffer(expected["f32_128_adagrad"], dtype=np.float32)
+    assert 0 <= uniform.min() and uniform.max() < 1 and len(np.unique(uniform)) > len(uniform) // 2
+
+
+def test_rows_that_were_never_written_write_nothing_to_ssd(own_daemon):
+    """Also when they are read, and leave the cache, by the ten thousand, and the server stops."""
+    with own_daemon.connect() as server:
+        table = server.create_table("read_only", 64, init=("uniform", 0, 1))
+        for first in range(0, 100_000, 10_000):
+            table.get(np.arange(first, first + 10_000))
+    metrics = own_daemon.metrics()
+    assert metrics["rows_initialised"] >= 100_000
+    assert sum(metrics["cache_evicted_clean_rows"].values()) > 0
+    assert sum(metrics["cache_evicted_dirty_rows"].values()) == 0
+    assert metrics["store_rows_written"] == metrics["store_row_bytes_written"] == 0
+    assert metrics["store_flush_bytes"] == metrics["store_compaction_bytes"] == 0
+    stored = metrics["store_stored_bytes"]
+    own_daemon.restart()
+    metrics = own_daemon.metrics()
+    assert metrics["store_stored_bytes"] == stored and metrics["store_rows_written"] == 0
+    assert not [path for path in own_daemon.folder.glob("rows/**/*.sst")]
+
+
+def test_clean_rows_that_leave_the_cache_are_not_written_again(own_daemon):
+    with own_daemon.connect() as server:
+        table = server.create_table("once", 64)
+        table.set(np.arange(20_000), np.ones((20_000, 64)))
+    own_daemon.restart()
+    with own_daemon.connect() as server:
+        table = server.open_table("once")
+        for _ in range(3):
+            assert (table.get(np.arange(20_000)) == 1).all()
+    metrics = own_daemon.metrics()
+    assert sum(metrics["cache_evicted_clean_rows"].values()) > 1000
+    assert metrics["store_rows_written"] == 0
+    own_daemon.restart()
+    assert own_daemon.metrics()["store_rows_written"] == 0
+
+
+def test_a_dirty_row_is_written_once_however_often_it_was_set(own_daemon):
+    with own_daemon.connect() as server:
+        table = server.create_table("often", 64)
+        for i in range(200):
+            table.set(np.arange(1000), np.full((1000, 64), i))
+        assert own_daemon.metrics()["store_rows_written"] == 0, "they fit into the cache"
+    own_daemon.stop()
+    said = own_daemon.logged("writing rows back")
+    assert said and said[0]["rows"] == "1000"
+
+
+def test_a_second_signal_does_not_disturb_a_stop_that_gets_on(own_daemon):
+    """As a service manager's impatient user sends it. Either it is done, with nothing lost, or it says
+    how many rows are."""
+    with own_daemon.connect() as server:
+        table = server.create_table("rows", 64)
+        table.set(np.arange(10_000), np.ones((10_000, 64)))
+    pid = own_daemon.pid
+    os.kill(pid, signal.SIGTERM)
+    time.sleep(0.005)
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+    code = own_daemon._process.wait(60)
+    last = own_daemon.logged("")[-1]
+    assert (code, last["msg"]) in ((0, "stopped, all rows are on SSD"), (1, "embtierd ends")), last
+    own_daemon.await_end(code)
+    own_daemon.start()
+    with own_daemon.connect() as server:
+        got = server.open_table("rows").get(np.arange(10_000))
+    assert ((got == 1) | (got == 0)).all()
+    if code == 0:
+        assert (got == 1).all()
+
+
+def test_requests_in_flight_at_a_stop_end_and_the_rest_is_told(own_daemon):
+    with own_daemon.connect() as server:
+        table = server.create_table("rows", 64)
+        batches = [server.batch([(table, 4000)]) for _ in range(8)]
+        for i, batch in enumerate(batches):
+            batch.ids(0)[:] = np.arange(i * 4000, i * 4000 + 4000)
+            batch.rows(0)[:] = i + 1
+            batch.submit_set()
+        own_daemon.stop()
+        ended = []
+        for batch in batches:
+            try:
+                batch.wait(5)
+                ended.append(True)
+            except (embtier.DisconnectedError, embtier.ShutdownError):
+                ended.append(False)
+    own_daemon.start()
+    with own_daemon.connect() as server:
+        table = server.open_table("rows")
+        for i, kept in enumerate(ended):
+            got = table.get(np.arange(i * 4000, i * 4000 + 4000))
+            assert (got == i + 1).all() if kept else ((got == i + 1) | (got == 0)).all()
+
+
+@pytest.mark.parametrize("dtype,bits", [("f32", 32), ("f16", 16), ("bf16", 16)])
+def test_nan_and_inf_are_stored_bit_for_bit(own_daemon, dtype, bits):
+    if bits == 32:
+        patterns = [0x7F800000, 0xFF800000, 0x7FC00000, 0x7FC12345, 0xFFC00001, 0x7F800001, 0x80000000, 1]
+    elif dtype == "f16":
+        patterns = [0x7C00, 0xFC00, 0x7E00, 0x7E01, 0xFE55, 0x7C01, 0x8000, 1]
+    else:
+        patterns = [0x7F80, 0xFF80, 0x7FC0, 0x7FC1, 0xFFC5, 0x7F81, 0x8000, 1]
+    given = np.array([patterns, patterns[::-1]], dtype=f"<u{bits // 8}")
+
+    def stored(server):
+        with server.batch([(server.open_table("odd"), 2)]) as batch:
+            batch.ids(0)[:] = [1, 2]
+            return batch.get().rows(0).view(given.dtype).tolist()
+
+    with own_daemon.connect() as server:
+        table = server.create_table("odd", 8, dtype=dtype)
+        with server.batch([(table, 2)]) as batch:
+            batch.ids(0)[:] = [1, 2]
+            batch.rows(0).view(given.dtype)[:] = given
+            batch.set()
+        assert stored(server) == given.tolist()
+    own_daemon.restart()
+    with own_daemon.connect() as server:
+        assert stored(server) == given.tolist()
+
+
+def test_optimizer_state_has_its_place_on_ssd_and_survives_a_set(own_daemon):
+    """What a row takes on SSD is what its weights and its optimizer's state need, however it was
+    written: in full from the cache, or weights over a row that had to be read."""
+    with own_daemon.connect() as server:
+        for name in ("none", "adam"):
+            server.create_table(name, 8, 1000, optimizer=name).set(np.arange(1000), np.ones((1000, 8)))
+    sizes = {}
+    own_daemon.restart()
+    for name in ("none", "adam"):
+        with own_daemon.connect() as server:
+            server.open_table(name).set(np.arange(500), np.full((500, 8), 2))
+        own_daemon.stop()
+        written = own_daemon.logged("writing rows back")[-1]
+        assert written["rows"] == "500"
+        sizes[name] = stored_value_bytes(own_daemon, name)
+        own_daemon.start()
+    if None in sizes.values():
+        pytest.skip("needs ldb, of rocksdb-tools")
+    assert sizes["none"] and sizes["adam"] - sizes["none"] >= 2 * 8 * 4
+
+
+def stored_value_bytes(daemon, table):
+    """The longest value of all shards; with ldb, as an administrator would look."""
+    try:
+        longest = 0
+        for current in daemon.folder.glob("rows/**/CURRENT"):
+            out = subprocess.run(
+                ["ldb", f"--db={current.parent}", "scan", "--value_hex"], capture_output=True, text=True
+            ).stdout
+            for line in out.splitlines():
+                value = line.rsplit(" : ", 1)[-1]
+                if value.startswith("0x") and (table == "adam" or len(value) < 150):
+                    longest = max(longest, len(value) // 2 - 1)
+        return longest
+    except FileNotFoundError:
+        return None
