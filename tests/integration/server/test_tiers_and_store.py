@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do the tiers and the shards behind a running server do what the figures say?"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from daemons import LANES, LONG, SANITIZED
+
+
+def test_rows_are_really_in_the_pmem_tiers_file(make_daemon):
+    """Rows of a pattern, more than fit into DRAM: the mapping of the tier's file holds them,
+    as many as the server says, and lookups are served from there."""
+    daemon = make_daemon()
+    daemon.start()
+    dim, count = 64, 60_000
+    with daemon.connect() as server:
+        table = server.create_table("rows", dim)
+        for first in range(0, count, 6000):
+            ids = np.arange(first, first + 6000)
+            # A row is easily found in memory: a magic number, then its id, then both again.
+            rows = np.empty((6000, dim), dtype=np.uint32)
+            rows[:, 0::2], rows[:, 1::2] = 0x7E57DA7A, ids[:, None]
+            table.set(ids, rows.view(np.float32))
+    metrics = daemon.metrics()
+    told = metrics["cache_rows"]["pmem"]
+    assert told > 1000 and metrics["cache_demoted_rows"]["dram"] >= told
+    assert metrics["cache_used_bytes"]["pmem"] >= told * dim * 4
+    assert metrics["cache_used_bytes"]["pmem"] <= metrics["cache_capacity_bytes"]["pmem"]
+    assert metrics["cache_capacity_bytes"]["pmem"] <= (2 << 20) * LANES
+    found = rows_in_mapping(daemon.pid, str(daemon.folder / "pmem"), dim)
+    assert len(found) >= told
+    assert {row[2:].tobytes() for row in found} <= {np.tile(row[:2], dim // 2 - 1).tobytes() for row in found}
+
+    with daemon.connect() as server:
+        table = server.open_table("rows")
+        before = daemon.metrics()["lookup_rows"]["pmem"]
+        for id_ in np.unique(found[:, 1])[:500].tolist():
+            got = table.get([id_]).view(np.uint32)
+            assert (got[0, 1::2] == id_).all()
+        after = daemon.metrics()
+        assert after["lookup_rows"]["pmem"] > before, "no row was served from the tier"
+        assert after["cache_promoted_rows"]["pmem"] > 0
+    daemon.stop()
+
+
+def rows_in_mapping(pid, folder, dim):
+    """What looks like a whole row in the process's mapping of a file under @folder, deleted or not."""
+    found = []
+    with open(f"/proc/{pid}/maps") as maps:
+        spans = [line.split()[0] for line in maps if folder in line]
+    assert spans, "the tier is not mapped"
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        for span in spans:
+            first, end = (int(part, 16) for part in span.split("-"))
+            memory.seek(first)
+            words = np.frombuffer(memory.read(end - first), dtype=np.uint32)
+            magic = np.flatnonzero(words == 0x7E57DA7A)
+            magic = magic[magic + dim <= len(words)]
+            rows = words[magic[:, None] + np.arange(dim)]
+            whole = (rows[:, 0::2] == 0x7E57DA7A).all(1) & (rows[:, 1::2] == rows[:, 1:2]).all(1)
+            found.append(rows[whole])
+    return np.concatenate(found)
+
+
+def test_a_row_is_in_one_tier_only(own_daemon):
+    """The rows of both tiers and the write queue never are more than there are."""
+    with own_daemon.connect() as server:
+        table = server.create_table("few", 64)
+        table.set(np.arange(4000), np.ones((4000, 64)))
+        for _ in range(20):
+            table.get(np.random.default_rng(1).integers(0, 4000, 2000))
+        metrics = own_daemon.metrics()
+    assert 0 < sum(metrics["cache_rows"].values()) <= 4000
+    assert sum(metrics["cache_dirty_rows"].values()) <= sum(metrics["cache_rows"].values())
+
+
+def test_never_two_shards_compact_at_once_and_their_debt_falls(make_daemon):
+    daemon = make_daemon(
+        {
+            "data": {"shards_per_directory": 4 * LANES},
+            "rocksdb": {
+                "memtable_bytes": f"{4 * LANES}MiB",
+                "background_threads": 4,
+                # Small levels, so that a test's rows are a real server's debt.
+                "options": "target_file_size_base=262144;max_bytes_for_level_base=524288;"
+                "level0_file_num_compaction_trigger=2",
+            },
+        }
+    )
+    daemon.start()
+    rng = np.random.default_rng(1)
+    rows = np.ones((10_000, 64), dtype=np.float32)
+    with daemon.connect() as server:
+        table = server.create_table("rows", 64)
+        deadline = time.monotonic() + (30 if LONG else 6)
+        most = 0
+        while time.monotonic() < deadline:
+            table.set(rng.integers(0, 200_000, 10_000), rows)
+            metrics = server.status()["metrics"]
+            most = max(most, metrics["store_pending_compaction_bytes"])
+            assert metrics["store_compacting_shards"] <= 1
+        deadline = time.monotonic() + 30
+        while (metrics := server.status()["metrics"])["store_pending_compaction_bytes"] > most / 2:
+            assert time.monotonic() < deadline, "the debt does not fall"
+            time.sleep(0.1)
+        assert metrics["store_compactions"] > 4, "the test has made too little work"
+        assert metrics["store_compacting_shards_peak"] == 1
+        assert (table.get(rng.integers(0, 200_000, 1000)) <= 1).all()
+    daemon.stop()
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer takes memory of its own")
+def test_resident_memory_stays_where_it_was_when_the_server_was_ready(own_daemon):
+    """Budgets are reserved and touched before it is ready; work adds what RocksDB's own threads and
+    tables need, which is little here: no more than its budgets and a few MiB."""
+    before = own_daemon.metrics()["process_resident_bytes"]
+    budgets = (16 + 8) << 20  # memtables and metadata, which RocksDB takes as it goes
+    with own_daemon.connect(arena_bytes=16 << 20) as server:
+        table = server.create_table("rows", 256)
+        for first in range(0, 60_000, 6000):
+            table.set(np.arange(first, first + 6000), np.ones((6000, 256)))
+            table.get(np.arange(first // 2, first // 2 + 6000))
+        metrics = own_daemon.metrics()
+    allowed = before + budgets + metrics["session_arena_bytes"] + (48 << 20)
+    assert metrics["process_resident_bytes"] <= allowed
+
+
+def test_figures_add_up(own_daemon):
+    """Each row of a GET was served from exactly one source."""
+    with own_daemon.connect() as server:
+        table = server.create_table("rows", 100)
+        asked = 0
+        rng = np.random.default_rng(2)
+        for _ in range(60):
+            table.set(rng.integers(0, 30_000, 1000), np.ones((1000, 100)))
+            table.get(rng.integers(0, 40_000, 3000))
+            asked += 3000
+        metrics = server.status()["metrics"]
+    assert metrics["request_rows"] == {"get": asked, "set": 60_000}
+    assert sum(metrics["lookup_rows"].values()) == asked
+    assert metrics["requests"] == 120 and metrics["tables"] == 1 and metrics["lanes"] == LANES
+    assert metrics["write_queue_bytes"] <= metrics["write_queue_capacity_bytes"] <= 2 * (8 << 20)
