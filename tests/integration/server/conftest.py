@@ -4,6 +4,7 @@ test fails."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import sys
@@ -28,12 +29,9 @@ def make_daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
         return daemon
 
     yield make
-    for daemon in made:
-        if daemon.is_running:
-            daemon.kill()
-        else:
-            daemon._process = None
-        daemon.close()
+    with contextlib.ExitStack() as stack:  # all of them, also when one says that something is wrong
+        for daemon in made:
+            stack.callback(daemon.end)
 
 
 @pytest.fixture
@@ -50,7 +48,10 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     daemon = Daemon(tmp_path_factory.mktemp("embtierd"))
     daemon.start()
     yield daemon
-    daemon.close()
+    try:
+        daemon.stop()
+    finally:
+        daemon.end()
 
 
 @pytest.fixture

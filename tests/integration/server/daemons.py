@@ -158,6 +158,16 @@ class Daemon(_conftest.Daemon):
         assert sum(log_fields(line)["level"] == "error" for line in lines[before:]) == 1, lines
         return fields["why"]
 
+    def end(self) -> None:
+        """Whatever it is doing. A sanitizer's findings are in its log, and are a failure."""
+        if self.is_running:
+            self.kill()
+        self._process = None
+        self.close()
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        found = re.search(r"(?m)^.*(Sanitizer|runtime error:).*$", text)
+        assert not found, text[found.start() :][:8000]
+
     # ---- Looking at it ----
 
     def log_lines(self) -> list[str]:

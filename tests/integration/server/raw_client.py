@@ -169,7 +169,7 @@ class RawClient:
         return self.arena[offset : offset + count]
 
     def set_tail(self, tail: int) -> None:
-        struct.pack_into("<I", self.arena, 0, tail % 2**32)
+        struct.pack_into("@I", self.arena, 0, tail % 2**32)  # "@" stores it in one piece, "<" in bytes
         os.write(self.doorbell, struct.pack("<Q", 1))  # whether it is asked for or not
 
     def submit(
@@ -197,8 +197,9 @@ class RawClient:
 
     def completion(self, number: int) -> Completion | None:
         at = CONTROL_HEAD + 64 * (number % self.slots)
-        completion = Completion(self.control[at : at + 64])
-        return completion if completion.sequence == (number + 1) % 2**32 else None
+        if struct.unpack_from("@I", self.control, at)[0] != (number + 1) % 2**32:
+            return None
+        return Completion(self.control[at : at + 64])  # what it says was there before its sequence
 
     @property
     def closed_why(self) -> int:

@@ -48,12 +48,15 @@ def daemon(own_daemon):
     thread = threading.Thread(target=ask)
     thread.start()
     asking.wait()
+    own_daemon.await_metric("sessions", 2)  # the thread's, and the one that asks
+    time.sleep(0.1)
+    figures = own_daemon.metrics()
+    time.sleep(0.1)
     before = own_daemon.descriptors()
-    arenas = own_daemon.metrics()["session_arena_bytes"]
     try:
         yield own_daemon
-        own_daemon.await_metric("sessions", 1)
-        own_daemon.await_metric("session_arena_bytes", arenas)
+        for name in ("sessions", "session_arena_bytes", "reading_rows"):
+            own_daemon.await_metric(name, figures[name])
         deadline = time.monotonic() + 15
         while (now := own_daemon.descriptors()) != before and time.monotonic() < deadline:
             time.sleep(0.05)

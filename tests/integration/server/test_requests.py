@@ -224,7 +224,7 @@ def test_a_slot_used_while_its_request_is_under_way_ends_the_session(make_daemon
             client.submit(GET, [(handle, client.payload + 64, client.payload + 128, 1)])
         ends(client, "PROTOCOL")
         assert server.open_table("rows").get([1]).tolist() == [[1] * DIM]
-    daemon.await_metric("sessions", 0)
+    daemon.await_metric("session_arena_bytes", 0)
 
 
 def test_slots_are_used_again_in_turn(client):
