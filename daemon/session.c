@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -53,12 +54,14 @@ enum embtier_err session_new(uint64_t id, uint64_t arena_bytes, uint32_t slot_co
                              uint32_t max_batch_rows, uint32_t lane_count,
                              struct session **ret_session, struct err_msg *msg)
 {
-    _cleanup_(session_freep) struct session *session =
-        calloc(1, sizeof(*session) + lane_count * sizeof(session->lanes[0]));
+    const uint64_t bytes =
+        align_up(sizeof(struct session) + lane_count * sizeof(struct session_lane), CACHE_LINE);
+    _cleanup_(session_freep) struct session *session = aligned_alloc(CACHE_LINE, bytes);
     void *memory;
 
     if (!session)
         return err_set(msg, EMBTIER_NO_MEMORY, "session: out of memory");
+    memset(session, 0, bytes);
     session->control_fd = session->arena_fd = session->doorbell_fd = -1;
     session->id = id;
     session->slot_count = slot_count;

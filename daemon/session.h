@@ -56,8 +56,9 @@ struct session {
     bool detaching;
     bool broken; /* spoke nonsense: nothing more is taken from it */
 
-    /* Any lane: set while the slot's request is under way. */
-    _Atomic uint8_t slot_busy[SHM_SLOTS_MAX];
+    /* Any lane: set while the slot's request is under way. On lines of their own: other lanes'
+     * stores are not to take the home lane's fields from it. */
+    _Alignas(CACHE_LINE) _Atomic uint8_t slot_busy[SHM_SLOTS_MAX];
 
     /* To the control thread, sent by the home lane through these when it has let go, and when the
      * client breaks the protocol; @why is a constant. */
