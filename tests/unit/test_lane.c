@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Do the requests of a session take effect in order, does every session get its turn, and is no row
+ * lost, when the cache is far too small? */
+#include "lane_fixture.h"
+
+/* Two lanes, eight slabs each in each tier. */
+static const struct lanes_shape small = {
+    .lane_count = 2, .slabs_per_lane = 4, .readers = 2, .write_queue_bytes = 256 * KIB
+};
+
+/* ---- A model ---- */
+
+/* Rows of three tables: a plain one, one with state, one with the longest rows. Every weight of a
+ * row is the number of the SET that wrote it last. Each session has ids of its own. */
+#define MODEL_TABLES 3
+static const struct {
+    const char *name;
+    uint32_t dim;
+    enum embtier_optimizer optimizer;
+    uint32_t rows; /* per session */
+    uint32_t batch;
+} model_tables[MODEL_TABLES] = {
+    { "plain", 32, EMBTIER_OPTIMIZER_NONE, 40000, 400 },
+    { "state", 16, EMBTIER_OPTIMIZER_ADAGRAD, 20000, 400 },
+    { "long", 8192, EMBTIER_OPTIMIZER_ADAM, 60, 6 },
+};
+#define MODEL_SLOT_BYTES (256 * KIB)
+#define MODEL_SESSIONS   3
+
+struct expected {
+    uint32_t table;
+    uint32_t count;
+    enum shm_op op;
+    float values[400];
+};
+
+struct model {
+    struct client client;
+    uint64_t handles[MODEL_TABLES];
+    uint64_t base_id; /* of this session's ids */
+    float *values[MODEL_TABLES];
+    float next_value;
+    uint64_t random;
+    struct expected expected[FIXTURE_SLOTS];
+};
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+static void model_check(struct model *model, uint32_t number)
+{
+    const struct expected *const expected = &model->expected[number % FIXTURE_SLOTS];
+    const uint32_t dim = model_tables[expected->table].dim;
+    const struct shm_completion *const done = client_wait(&model->client, number);
+    const float *const rows = (float *)client_rows(&model->client, number, expected->count);
+    const uint64_t *const ids = client_ids(&model->client, number);
+
+    assert_int_equal(done->err, EMBTIER_OK);
+    if (expected->op != SHM_OP_GET)
+        return;
+    for (uint32_t i = 0; i < expected->count; i++)
+        for (uint32_t j = 0; j < dim; j += dim - 1)
+            if (rows[i * dim + j] != expected->values[i])
+                fail_msg("request %u table %s id %llu column %u: %g, expected %g", number,
+                         model_tables[expected->table].name, (unsigned long long)ids[i], j,
+                         (double)rows[i * dim + j], (double)expected->values[i]);
+}
+
+/* Ids crowd at the low end, and some come twice. */
+static void model_submit(struct model *model)
+{
+    const uint32_t number = model->client.submitted;
+    const uint32_t t = (uint32_t)(next_random(&model->random) % MODEL_TABLES);
+    const uint32_t dim = model_tables[t].dim;
+    struct expected *const expected = &model->expected[number % FIXTURE_SLOTS];
+    uint64_t *const ids = client_ids(&model->client, number);
+    float *rows;
+
+    expected->table = t;
+    expected->count = 1 + (uint32_t)(next_random(&model->random) % model_tables[t].batch);
+    expected->op = next_random(&model->random) % 2 ? SHM_OP_GET : SHM_OP_SET;
+    rows = (float *)client_rows(&model->client, number, expected->count);
+    for (uint32_t i = 0; i < expected->count; i++) {
+        const uint64_t range =
+            next_random(&model->random) % 4 ? model_tables[t].rows : model_tables[t].rows / 20;
+        const uint64_t row = next_random(&model->random) % range;
+
+        ids[i] = model->base_id + row;
+        if (expected->op == SHM_OP_SET) {
+            model->values[t][row] = model->next_value++;
+            for (uint32_t j = 0; j < dim; j++)
+                rows[(uint64_t)i * dim + j] = model->values[t][row];
+        } else {
+            expected->values[i] = model->values[t][row];
+            rows[(uint64_t)i * dim] = -1;
+        }
+    }
+    client_submit(&model->client, expected->op, model->handles[t], expected->count);
+}
+
+static void model_open(struct model *model, struct lanes_fixture *x)
+{
+    model->client = client_attach(x, MODEL_SLOT_BYTES);
+    for (uint32_t t = 0; t < MODEL_TABLES; t++)
+        model->handles[t] = fixture_table(x, model_tables[t].name, EMBTIER_UNBOUNDED,
+                                          model_tables[t].dim, model_tables[t].optimizer);
+}
+
+static struct model *model_new(struct lanes_fixture *x, uint64_t seed)
+{
+    struct model *const model = calloc(1, sizeof(*model));
+
+    model_open(model, x);
+    model->random = seed * UINT64_C(0x9e3779b97f4a7c15);
+    model->base_id = seed << 40;
+    model->next_value = 1;
+    for (uint32_t t = 0; t < MODEL_TABLES; t++) {
+        model->values[t] = malloc(model_tables[t].rows * sizeof(float));
+        for (uint32_t i = 0; i < model_tables[t].rows; i++)
+            model->values[t][i] = 0.5f; /* the initial value */
+    }
+    return model;
+}
+
+static void model_free(struct model *model)
+{
+    client_detach(&model->client);
+    for (uint32_t t = 0; t < MODEL_TABLES; t++)
+        free(model->values[t]);
+    free(model);
+}
+
+/* As many in flight as there are slots: requests of one session overlap all the time. */
+static void *model_play(void *context)
+{
+    struct model *const model = context;
+    const uint32_t rounds = 1500;
+
+    for (uint32_t i = 0; i < rounds; i++) {
+        if (model->client.submitted >= FIXTURE_SLOTS)
+            model_check(model, model->client.submitted - FIXTURE_SLOTS);
+        model_submit(model);
+    }
+    for (uint32_t i = rounds - FIXTURE_SLOTS; i < rounds; i++)
+        model_check(model, i);
+    return NULL;
+}
+
+/* Every row there is, by GET. */
+static void model_check_all(struct model *model)
+{
+    for (uint32_t t = 0; t < MODEL_TABLES; t++) {
+        for (uint32_t first = 0; first < model_tables[t].rows; first += model_tables[t].batch) {
+            const uint32_t number = model->client.submitted;
+            struct expected *const expected = &model->expected[number % FIXTURE_SLOTS];
+
+            expected->table = t;
+            expected->op = SHM_OP_GET;
+            expected->count = MIN(model_tables[t].batch, model_tables[t].rows - first);
+            for (uint32_t i = 0; i < expected->count; i++) {
+                client_ids(&model->client, number)[i] = model->base_id + first + i;
+                expected->values[i] = model->values[t][first + i];
+            }
+            client_submit(&model->client, SHM_OP_GET, model->handles[t], expected->count);
+            model_check(model, number);
+        }
+    }
+}
+
+static void check_counters(struct lanes_fixture *x)
+{
+    const struct lane_stats stats = fixture_stats(x);
+    uint64_t hits = 0;
+
+    for (uint32_t t = 0; t < TIERS_MAX; t++)
+        hits += stats.cache.tiers[t].get_hits;
+    print_message(
+        "get %llu: hits %llu, queued %llu, stored %llu, initial %llu; shared %llu; "
+        "written %llu\n",
+        (unsigned long long)stats.get_rows, (unsigned long long)hits,
+        (unsigned long long)stats.queued_get_rows, (unsigned long long)stats.stored_get_rows,
+        (unsigned long long)stats.initial_get_rows, (unsigned long long)stats.shared_reads,
+        (unsigned long long)stats.write_queue.rows_written);
+    assert_int_equal(stats.failed_rows, 0);
+    /* Each row of a GET was served from one place, and each row that was no hit counted once. */
+    assert_int_equal(stats.get_rows,
+                     hits + stats.queued_get_rows + stats.stored_get_rows + stats.initial_get_rows);
+}
+
+static void test_sessions_agree_with_a_model_and_no_row_is_lost(void **state)
+{
+    struct lanes_fixture x;
+    struct model *models[MODEL_SESSIONS];
+    pthread_t threads[MODEL_SESSIONS];
+
+    lanes_start(&x, *state, &small);
+    for (uint32_t i = 0; i < MODEL_SESSIONS; i++)
+        models[i] = model_new(&x, i + 1);
+    for (uint32_t i = 0; i < MODEL_SESSIONS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, model_play, models[i]), 0);
+    for (uint32_t i = 0; i < MODEL_SESSIONS; i++)
+        pthread_join(threads[i], NULL);
+    for (uint32_t i = 0; i < MODEL_SESSIONS; i++) {
+        model_check_all(models[i]);
+        client_detach(&models[i]->client);
+    }
+    check_counters(&x);
+    lanes_write_back(&x);
+    lanes_stop(&x);
+
+    /* What the disk has. */
+    lanes_start(&x, *state, &small);
+    for (uint32_t i = 0; i < MODEL_SESSIONS; i++) {
+        memset(&models[i]->client, 0, sizeof(models[i]->client));
+        model_open(models[i], &x);
+        model_check_all(models[i]);
+        model_free(models[i]);
+    }
+    lanes_stop(&x);
+}
+
+/* ---- Turns ---- */
+
+struct hammer {
+    struct client client;
+    uint64_t table;
+    uint64_t rows;
+    _Atomic bool stop;
+};
+
+/* Keeps all slots full. */
+static void *hammer_main(void *context)
+{
+    struct hammer *const hammer = context;
+    struct client *const client = &hammer->client;
+    const uint32_t count = 400;
+    uint64_t id = 0;
+
+    while (!atomic_load(&hammer->stop)) {
+        if (client->submitted >= FIXTURE_SLOTS)
+            client_wait(client, client->submitted - FIXTURE_SLOTS);
+        for (uint32_t i = 0; i < count; i++)
+            client_ids(client, client->submitted)[i] = id++ % hammer->rows;
+        client_submit(client, SHM_OP_GET, hammer->table, count);
+    }
+    for (uint32_t i = client->submitted - FIXTURE_SLOTS; i < client->submitted; i++)
+        client_wait(client, i);
+    return NULL;
+}
+
+/* A session that has been silent has to ring, and the lane has to hear it though it is never idle.
+ */
+static void test_silent_session_is_heard_while_another_keeps_the_lane_busy(void **state)
+{
+    struct lanes_shape shape = small;
+    struct lanes_fixture x;
+    struct hammer hammer = { .rows = 1000 };
+    struct client silent;
+    pthread_t thread;
+    float value;
+
+    shape.lane_count = 1;
+    shape.spin_ns = 10000000; /* as on a machine with many cores */
+    lanes_start(&x, *state, &shape);
+    hammer.table = fixture_table(&x, "plain", 1000, 32, EMBTIER_OPTIMIZER_NONE);
+    hammer.client = client_attach(&x, MODEL_SLOT_BYTES);
+    silent = client_attach(&x, MODEL_SLOT_BYTES);
+    assert_int_equal(pthread_create(&thread, NULL, hammer_main, &hammer), 0);
+    for (uint32_t i = 0; i < 20; i++) {
+        usleep(5000);
+        assert_true(shm_lane_is_asleep(silent.session->control));
+        assert_int_equal(client_get_one(&silent, hammer.table, i, &value), EMBTIER_OK);
+    }
+    atomic_store(&hammer.stop, true);
+    pthread_join(thread, NULL);
+    client_detach(&silent);
+    client_detach(&hammer.client);
+    lanes_stop(&x);
+}
+
+/* More misses in flight than the lane has entries for: all but one session's ids are new. */
+static void test_large_batches_that_miss_do_not_starve_another_session(void **state)
+{
+    struct lanes_shape shape = small;
+    struct lanes_fixture x;
+    struct client large, other;
+    const uint32_t count = 200000; /* three times the entries of a lane */
+    uint64_t id = 0;
+    uint32_t served = 0;
+    uint64_t table;
+    float value;
+
+    shape.lane_count = 1;
+    shape.readers = 1;
+    lanes_start(&x, *state, &shape);
+    table = fixture_table(&x, "narrow", EMBTIER_UNBOUNDED, 1, EMBTIER_OPTIMIZER_NONE);
+    large = client_attach(&x, 4 * MIB);
+    other = client_attach(&x, MODEL_SLOT_BYTES);
+    for (uint32_t i = 0; i < count; i++)
+        client_ids(&large, large.submitted)[i] = id++;
+    client_submit(&large, SHM_OP_GET, table, count);
+    while (!client_is_done(&large, 0)) {
+        assert_int_equal(client_get_one(&other, table, (UINT64_C(1) << 50) + served, &value),
+                         EMBTIER_OK);
+        served++;
+    }
+    client_wait(&large, 0);
+    print_message("%u requests served meanwhile\n", served);
+    assert_true(served > 1);
+    client_detach(&other);
+    client_detach(&large);
+    lanes_stop(&x);
+}
+
+/* ---- Request memory ---- */
+
+/* 16 MiB are used up by four of these at once. */
+static void test_requests_wait_for_memory_and_all_are_answered(void **state)
+{
+    struct lanes_fixture x;
+    struct client clients[2];
+    const uint32_t count = 100000;
+    uint64_t table;
+
+    lanes_start(&x, *state, &small);
+    table = fixture_table(&x, "narrow", EMBTIER_UNBOUNDED, 1, EMBTIER_OPTIMIZER_NONE);
+    for (uint32_t c = 0; c < 2; c++)
+        clients[c] = client_attach(&x, 2 * MIB);
+    for (uint32_t n = 0; n < FIXTURE_SLOTS; n++) {
+        for (uint32_t c = 0; c < 2; c++) {
+            for (uint32_t i = 0; i < count; i++)
+                client_ids(&clients[c], n)[i] = i % 1000;
+            client_submit(&clients[c], SHM_OP_GET, table, count);
+        }
+    }
+    for (uint32_t n = 0; n < FIXTURE_SLOTS; n++)
+        for (uint32_t c = 0; c < 2; c++)
+            assert_int_equal(client_wait(&clients[c], n)->err, EMBTIER_OK);
+    for (uint32_t c = 0; c < 2; c++)
+        client_detach(&clients[c]);
+    lanes_stop(&x);
+}
+
+/* ---- Drop ---- */
+
+static void test_dropped_table_gives_nothing_to_the_next_of_its_number(void **state)
+{
+    struct lanes_shape shape = small;
+    struct lanes_fixture x;
+    struct client client;
+    struct table_info info;
+    struct err_msg msg = { { 0 } };
+
+    shape.slabs_per_lane = 2;
+    lanes_start(&x, *state, &shape);
+    client = client_attach(&x, MODEL_SLOT_BYTES);
+    for (uint32_t round = 0; round < 4; round++) {
+        const uint64_t table =
+            fixture_table(&x, "t", EMBTIER_UNBOUNDED, 8192, EMBTIER_OPTIMIZER_ADAM);
+        float value;
+
+        for (uint64_t id = 0; id < 200; id++) { /* 20 MB: cache and write queue overflow */
+            assert_int_equal(client_get_one(&client, table, id, &value), EMBTIER_OK);
+            if (value != 0.5f)
+                fail_msg("round %u id %llu: %g", round, (unsigned long long)id, (double)value);
+            assert_int_equal(client_set_one(&client, table, id, 8192, (float)round + 1),
+                             EMBTIER_OK);
+        }
+        must(tables_drop(x.tables, "t", NULL, &info, &msg), &msg);
+        assert_int_equal(client_get_one(&client, table, 0, &value), EMBTIER_NO_TABLE);
+    }
+    client_detach(&client);
+    lanes_stop(&x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
+        T(test_sessions_agree_with_a_model_and_no_row_is_lost),
+        T(test_silent_session_is_heard_while_another_keeps_the_lane_busy),
+        T(test_large_batches_that_miss_do_not_starve_another_session),
+        T(test_requests_wait_for_memory_and_all_are_answered),
+        T(test_dropped_table_gives_nothing_to_the_next_of_its_number),
+#undef T
+    };
+
+    return cmocka_run_group_tests_name("lane", tests, NULL, NULL);
+}
