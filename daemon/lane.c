@@ -23,6 +23,7 @@
 #include "daemon/lane_impl.h"
 #include "daemon/reserved.h"
 #include "daemon/tables.h"
+#include "daemon/tsan.h"
 #include "store/store.h"
 
 /* A session whose client has been silent this long must ring. */
@@ -127,6 +128,7 @@ static bool session_look(struct lane *lane, struct session *session, uint64_t no
         session_break(session, "more requests submitted than there are slots");
         return false;
     }
+    TSAN_ACQUIRE(session->control);
     for (uint32_t i = 0; i < REQUESTS_PER_LOOK && session->consumed != tail; i++) {
         if (session->broken || !session_start(lane, session))
             break;

@@ -7,6 +7,7 @@
 #include "daemon/session.h"
 #include "daemon/table.h"
 #include "daemon/tables.h"
+#include "daemon/tsan.h"
 
 /* What is read from shared memory is read once, into a copy, with volatile so that no compiler
  * reads it again behind a check. */
@@ -74,7 +75,8 @@ static enum embtier_err request_new(const struct request_rules *rules, struct se
 {
     const uint32_t segments = submission->segment_count;
     const uint64_t segments_at = align_up(sizeof(struct request), CACHE_LINE);
-    const uint64_t parts_at = segments_at + segments * sizeof(struct request_segment);
+    const uint64_t parts_at =
+        align_up(segments_at + segments * sizeof(struct request_segment), CACHE_LINE);
     const uint64_t starts_at = parts_at + rules->lane_count * sizeof(struct part);
     const uint64_t refs_at = align_up(
         starts_at + (uint64_t)rules->lane_count * (segments + 1) * sizeof(uint32_t), CACHE_LINE);
@@ -87,8 +89,10 @@ static enum embtier_err request_new(const struct request_rules *rules, struct se
 
     if (bytes > request_memory_largest(rules->memory))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, id_count,
-                      (request_memory_largest(rules->memory) - refs_at) /
-                          (copies * sizeof(struct row_ref)));
+                      refs_at > request_memory_largest(rules->memory)
+                          ? 0 /* the segments alone are too many */
+                          : (request_memory_largest(rules->memory) - refs_at) /
+                                (copies * sizeof(struct row_ref)));
     request = request_memory_take(rules->memory, bytes);
     if (!request)
         return EMBTIER_AGAIN;
@@ -285,6 +289,7 @@ void request_answer(struct session *session, uint32_t number, const struct refus
     completion->hit_rows = hit_rows;
     atomic_store_explicit(&session->slot_busy[number % session->slot_count], 0,
                           memory_order_relaxed);
+    TSAN_RELEASE(session->control);
     shm_publish_completion(completion, number + 1);
     session_wake_client(session, completion);
 }

@@ -245,15 +245,15 @@ def test_clients_that_die_with_requests_in_flight_leave_nothing_behind(daemon):
 import struct, sys
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 from raw_client import GET, SET, RawClient
-client = RawClient({daemon.socket!r}, arena_bytes=4 << 20, slots=8)
+client = RawClient({daemon.socket!r}, arena_bytes=16 << 20, slots=8)
 table, seed = client.handle("big"), int(sys.argv[1])
-ids, rows = client.payload + 4096, client.payload + 65536
+at = [client.payload + 4096 + i * (4000 * 264 + 64) for i in range(8)]
 print("going", flush=True)
 while True:
     numbers = []
     for i in range(8):
-        client.write(ids, struct.pack("<4000Q", *range(seed, seed + 4000)))
-        numbers.append(client.submit(SET if i % 2 else GET, [(table, ids, rows, 4000)]))
+        client.write(at[i], struct.pack("<4000Q", *range(seed, seed + 4000)))
+        numbers.append(client.submit(SET if i % 2 else GET, [(table, at[i], at[i] + 32000, 4000)]))
         seed += 4000
     for number in numbers:
         client.wait(number)

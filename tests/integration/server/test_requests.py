@@ -167,8 +167,8 @@ def test_65536_segments_are_served(daemon, table):
         handle = client.handle(table.name)
         at = client.payload + 65536 * 32
         client.write(at, ids(7))
-        done = client.request(GET, [(handle, at, at + 64 + (i % 16) * ROW, 1) for i in range(65536)])
-        assert done.err == 0 and client.read(at + 64, 16 * ROW) == rows(*[7] * 16)
+        done = client.request(GET, [(handle, at, at + 64 + i * ROW, 1) for i in range(65536)])
+        assert done.err == 0 and client.read(at + 64, 65536 * ROW) == rows(*[7] * 65536)
 
 
 def test_no_ids_at_all_are_answered(client):
@@ -282,7 +282,7 @@ def test_a_table_dropped_under_way_ends_its_requests_and_its_name_is_free(daemon
     with the table's end; then the name is another table, with initial rows, and old handles are not
     its."""
     name += "_dropped"
-    with daemon.connect() as server, RawClient(daemon.socket, slots=8) as client:
+    with daemon.connect() as server, RawClient(daemon.socket, arena_bytes=4 << 20) as client:
         for round_ in range(4):
             table = server.create_table(name, 64, init=("constant", 3))
             table.set(np.arange(2000), np.ones((2000, 64)))
@@ -294,7 +294,8 @@ def test_a_table_dropped_under_way_ends_its_requests_and_its_name_is_free(daemon
             def flood():
                 while not done or done[-1].err == 0:
                     numbers = [
-                        client.submit(op, [(handle, at, at + 16384, 1000)]) for op in (SET, GET) * 3
+                        client.submit(SET if i % 2 else GET, [(handle, at, at + 8192 + i * 256_000, 1000)])
+                        for i in range(6)
                     ]
                     done.extend(map(client.wait, numbers))
 

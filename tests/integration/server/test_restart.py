@@ -152,7 +152,7 @@ def test_rows_that_were_never_written_write_nothing_to_ssd(own_daemon):
     """Also when they are read, and leave the cache, by the ten thousand, and the server stops."""
     with own_daemon.connect() as server:
         table = server.create_table("read_only", 64, init=("uniform", 0, 1))
-        for first in range(0, 100_000, 10_000):
+        for first in range(0, 100_000 * LANES, 10_000):
             table.get(np.arange(first, first + 10_000))
     metrics = own_daemon.metrics()
     assert metrics["rows_initialised"] >= 100_000
@@ -168,14 +168,16 @@ def test_rows_that_were_never_written_write_nothing_to_ssd(own_daemon):
 
 
 def test_clean_rows_that_leave_the_cache_are_not_written_again(own_daemon):
+    count = 30_000 * LANES  # more than fit
     with own_daemon.connect() as server:
         table = server.create_table("once", 64)
-        table.set(np.arange(20_000), np.ones((20_000, 64)))
+        for first in range(0, count, 10_000):
+            table.set(np.arange(first, first + 10_000), np.ones((10_000, 64)))
     own_daemon.restart()
     with own_daemon.connect() as server:
         table = server.open_table("once")
-        for _ in range(3):
-            assert (table.get(np.arange(20_000)) == 1).all()
+        for first in [*range(0, count, 10_000)] * 2:
+            assert (table.get(np.arange(first, first + 10_000)) == 1).all()
     metrics = own_daemon.metrics()
     assert sum(metrics["cache_evicted_clean_rows"].values()) > 1000
     assert metrics["store_rows_written"] == 0
