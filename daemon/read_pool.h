@@ -15,8 +15,9 @@
 #include "daemon/inbox.h"
 #include "store/store.h"
 
-#define READ_JOBS_PER_THREAD 2 /* one being read, one waiting: a thread never waits for the lane   \
-                                */
+/* One being read, one waiting: a thread never waits for the lane. */
+#define READ_JOBS_PER_THREAD 2
+
 #define READ_JOB_ROWS  256
 #define READ_JOB_BYTES (UINT32_C(256) << 10) /* of rows; at least two of the longest */
 

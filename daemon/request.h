@@ -35,9 +35,9 @@ struct request_segment {
     uint32_t id_count;
 };
 
-/* One lane's share. Owned by that lane from MESSAGE_PART until it is done. */
+/* One lane's share. Owned by that lane from MESSAGE_PART until it is done; on lines of its own. */
 struct part {
-    struct message message;
+    _Alignas(CACHE_LINE) struct message message;
     struct part *next; /* in the session's queue on this lane */
     struct request *request;
     struct row_ref *refs;   /* sorted by segment, in the request's order within each */

@@ -21,9 +21,10 @@ struct part;
 
 enum session_lane_state { SESSION_LANE_IDLE, SESSION_LANE_RUNNABLE, SESSION_LANE_BLOCKED };
 
-/* One lane's side of a session: its parts, oldest first. Owned by that lane. */
+/* One lane's side of a session: its parts, oldest first. Owned by that lane, on a line of its own.
+ */
 struct session_lane {
-    struct part *first;
+    _Alignas(CACHE_LINE) struct part *first;
     struct part *last;
     struct session_lane *next; /* in the lane's run queue or blocked list */
     enum session_lane_state state;
