@@ -84,29 +84,27 @@ enum embtier_err err_from_errno(int errnum)
     }
 }
 
-enum embtier_err err_set(struct err_msg *msg, enum embtier_err err, const char *format, ...)
+void err_write(struct err_msg *msg, const char *format, ...)
 {
     va_list args;
 
     if (!msg)
-        return err;
+        return;
     va_start(args, format);
     vsnprintf(msg->text, sizeof(msg->text), format, args);
     va_end(args);
-    return err;
 }
 
-enum embtier_err err_set_errno(struct err_msg *msg, int errnum, const char *format, ...)
+void err_write_errno(struct err_msg *msg, int errnum, const char *format, ...)
 {
     va_list args;
     size_t used;
 
     if (!msg)
-        return err_from_errno(errnum);
+        return;
     va_start(args, format);
     vsnprintf(msg->text, sizeof(msg->text), format, args);
     va_end(args);
     used = strlen(msg->text);
     snprintf(msg->text + used, sizeof(msg->text) - used, ": %s", strerror(errnum));
-    return err_from_errno(errnum);
 }

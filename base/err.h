@@ -20,11 +20,18 @@ const char *err_text(enum embtier_err err); /* "no such table" */
 enum embtier_err err_from_errno(int errnum);
 
 /* Writes the message and returns @err, so that a failing line reads `return err_set(msg,
- * EMBTIER_IO, "…", …)`. */
-enum embtier_err err_set(struct err_msg *msg, enum embtier_err err, const char *format, ...)
-    PRINTF_LIKE(3, 4);
-/* The same from errno: appends ": strerror". */
-enum embtier_err err_set_errno(struct err_msg *msg, int errnum, const char *format, ...)
-    PRINTF_LIKE(3, 4);
+ * EMBTIER_IO, "…", …)`. A macro, so that the compiler and its analyser see which error it is. */
+#define err_set(msg, err, ...) (err_write((msg), __VA_ARGS__), err_not_ok(err))
+/* The same from errno, appending ": strerror"; never OK, even from an errno of 0. */
+#define err_set_errno(msg, errnum, ...)                                                            \
+    (err_write_errno((msg), (errnum), __VA_ARGS__), err_not_ok(err_from_errno(errnum)))
+
+void err_write(struct err_msg *msg, const char *format, ...) PRINTF_LIKE(2, 3);
+void err_write_errno(struct err_msg *msg, int errnum, const char *format, ...) PRINTF_LIKE(3, 4);
+
+static inline enum embtier_err err_not_ok(enum embtier_err err)
+{
+    return err == EMBTIER_OK ? EMBTIER_INTERNAL : err;
+}
 
 #endif

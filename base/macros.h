@@ -32,6 +32,14 @@
         _taken;                                                                                    \
     })
 
+/* The same for a descriptor. */
+#define TAKE_FD(fd)                                                                                \
+    ({                                                                                             \
+        int _taken = (fd);                                                                         \
+        (fd) = -1;                                                                                 \
+        _taken;                                                                                    \
+    })
+
 /* Returns the error of a call to the caller. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \

@@ -38,8 +38,7 @@ static enum embtier_err memfd_map(const char *name, uint64_t bytes, int seals, i
         munmap(memory, bytes);
         return err_set_errno(msg, errnum, "cannot seal shared memory");
     }
-    *ret_fd = fd;
-    fd = -1;
+    *ret_fd = TAKE_FD(fd);
     *ret_memory = memory;
     return EMBTIER_OK;
 }
