@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Can a client do no more with its shared memory than it was given it for? */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "daemon/session.h"
+
+static struct session *make(uint64_t arena_bytes, uint32_t slots, uint32_t lanes)
+{
+    struct session *session = NULL;
+    struct err_msg msg = { { 0 } };
+
+    if (session_new(7, arena_bytes, slots, 1000, lanes, &session, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    return session;
+}
+
+static void test_control_memory_can_be_read_but_not_written_by_others(void **state)
+{
+    struct session *session = make(MIB, 64, 2);
+    const struct shm_control *seen;
+
+    (void)state;
+    assert_ptr_equal(mmap(NULL, session->control_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                          session->control_fd, 0),
+                     MAP_FAILED);
+    assert_int_equal(pwrite(session->control_fd, "x", 1, 0), -1);
+    assert_int_equal(ftruncate(session->control_fd, 0), -1);
+    seen = mmap(NULL, session->control_bytes, PROT_READ, MAP_SHARED, session->control_fd, 0);
+    assert_ptr_not_equal(seen, MAP_FAILED);
+    assert_int_equal(seen->magic, SHM_MAGIC);
+    assert_int_equal(seen->slot_count, 64);
+    assert_int_equal(seen->max_batch_rows, 1000);
+    assert_int_equal(shm_lane_is_asleep(seen), 1);
+    session_close_notice(session, EMBTIER_SHUTDOWN); /* we still can */
+    assert_int_equal(seen->closed, EMBTIER_SHUTDOWN);
+    munmap((void *)(uintptr_t)seen, session->control_bytes);
+    session_free(session);
+}
+
+/* Cut short, the daemon would die of SIGBUS. */
+static void test_arena_cannot_be_resized(void **state)
+{
+    struct session *session = make(MIB, 64, 2);
+
+    (void)state;
+    assert_int_equal(ftruncate(session->arena_fd, 4096), -1);
+    assert_int_equal(errno, EPERM);
+    assert_int_equal(ftruncate(session->arena_fd, 2 * MIB), -1);
+    session_free(session);
+}
+
+static void test_submissions_lie_in_the_smallest_arena(void **state)
+{
+    (void)state;
+    for (uint32_t slots = 1; slots <= SHM_SLOTS_MAX; slots *= 4) {
+        struct session *session = make(1, slots, 1);
+        struct stat status;
+
+        assert_true(shm_arena_payload_offset(slots) < session->arena_bytes);
+        assert_int_equal(fstat(session->arena_fd, &status), 0);
+        assert_int_equal(status.st_size, session->arena_bytes);
+        assert_int_equal(session->control->arena_bytes, session->arena_bytes);
+        memset(&shm_submissions(session->arena)[slots - 1], 1, sizeof(struct shm_submission));
+        session_free(session);
+    }
+}
+
+static void test_arena_that_cannot_be_had_is_an_error(void **state)
+{
+    struct session *session = NULL;
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    assert_int_not_equal(session_new(1, UINT64_C(1) << 63, 64, 1000, 1, &session, &msg),
+                         EMBTIER_OK);
+    assert_true(msg.text[0] != '\0');
+    assert_null(session);
+}
+
+static void test_sessions_are_spread_over_the_lanes(void **state)
+{
+    (void)state;
+    for (uint64_t id = 0; id < 8; id++) {
+        struct session *session = NULL;
+        struct err_msg msg = { { 0 } };
+
+        assert_int_equal(session_new(id, 1, 1, 1, 4, &session, &msg), EMBTIER_OK);
+        assert_int_equal(session->home, id % 4);
+        session_free(session);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_control_memory_can_be_read_but_not_written_by_others),
+        cmocka_unit_test(test_arena_cannot_be_resized),
+        cmocka_unit_test(test_submissions_lie_in_the_smallest_arena),
+        cmocka_unit_test(test_arena_that_cannot_be_had_is_an_error),
+        cmocka_unit_test(test_sessions_are_spread_over_the_lanes),
+    };
+
+    return cmocka_run_group_tests_name("session", tests, NULL, NULL);
+}
