@@ -8,9 +8,11 @@
  *
  *   find set -> match tags -> (match tags of the second set) -> check entry -> use the row
  *
- * Between the stages rows may move (a hit in a slower tier moves two), but no entry does, and none
- * leaves: the last stage reads the slot from the entry again, and what was prefetched was only a
- * guess.
+ * Between the stages rows may move (a hit in a slower tier moves two), but no entry does: the last
+ * stage reads the slot from the entry again, and what was prefetched was only a guess. A row may
+ * even leave: a promotion's chain of victims ends in the hole the promoted row left, but not if
+ * that lies in a draining slab, or in a slot of another class. So once one has left, the last stage
+ * looks up what the stages before it found.
  *
  * Groups were measured against single refs going through all stages per turn, which is half again
  * as slow: within a group the loop of a stage has no dependency from ref to ref, so that a line
@@ -51,6 +53,7 @@ struct request {
     uint32_t *missed; /* indexes go here, or */
     uint64_t *found;  /* bits there */
     uint32_t missed_count;
+    uint64_t departures; /* of the cache, when this began */
 };
 
 static inline __attribute__((always_inline)) void
@@ -203,6 +206,9 @@ static inline __attribute__((always_inline)) void use_rows(struct row_cache *c,
         struct row_place place = { p->sets[i], p->ways[i] };
         uint32_t at = first + i;
 
+        if (UNLIKELY(c->departures != request->departures))
+            place.way = row_index_find(&c->index, request->table, request->refs[at].hash,
+                                       request->refs[at].id, &place.set);
         if (UNLIKELY(place.way == ROW_WAY_NONE)) {
             if (request->missed)
                 request->missed[request->missed_count++] = at;
@@ -242,6 +248,7 @@ static inline __attribute__((always_inline)) void run(struct row_cache *c, struc
     uint32_t at, n;
 
     request->use = use;
+    request->departures = c->departures;
     if (use == USE_GET || use == USE_SET)
         lines =
             (uint32_t)MIN(div_round_up(request->weight_bytes, CACHE_LINE), (uint64_t)LINES_AHEAD);

@@ -58,6 +58,8 @@ struct row_cache {
     uint64_t tick_left;
     uint32_t swept_set; /* stamps are clamped up to here */
 
+    uint64_t departures; /* rows that left, ever: who holds a row_place looks whether it moved on */
+
     uint32_t inserts_since; /* since the index was last looked at for crowding */
     uint32_t crowded_since; /* of these, how many found both sets full */
 

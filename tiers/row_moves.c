@@ -78,6 +78,7 @@ void row_moves_forget(struct row_cache *c, struct row_place place)
 
     row_moves_account(c, tier, table->row_bytes, is_dirty(place), -1);
     table->rows--;
+    c->departures++;
     c->stats.pinned_rows -= entry->pins != 0;
     slab_pool_free_slot(&c->pools[tier], entry->slot);
     row_index_clear(&c->index, place.set, place.way, hash);
