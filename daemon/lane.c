@@ -526,16 +526,21 @@ enum embtier_err lane_add_table(struct lane *lane, const struct table *table)
     return add.err;
 }
 
+/* How long a purge waits for a disk that takes no writes. */
+#define PURGE_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
+
 struct purge {
     const struct table *table;
     uint64_t mark; /* all of the table's rows in the write queue are before this */
     bool cache_done;
     bool done;
+    enum embtier_err write_err; /* what keeps the queue from draining */
 };
 
 static void call_purge(struct lane *lane, void *argument)
 {
     struct purge *const purge = argument;
+    struct write_queue_stats stats;
 
     /* Held rows first: each may find its place in the cache at any time, behind the purge. */
     lane_forget_held(lane, purge->table);
@@ -545,6 +550,8 @@ static void call_purge(struct lane *lane, void *argument)
         purge->mark = write_queue_mark(lane->write_queue);
     }
     purge->done = purge->cache_done && write_queue_passed(lane->write_queue, purge->mark);
+    write_queue_stats(lane->write_queue, &stats);
+    purge->write_err = (enum embtier_err)stats.err;
 }
 
 static void pause_ms(long ms)
@@ -552,16 +559,26 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
 }
 
-bool lane_purge_table(struct lane *lane, const struct table *table, const _Atomic bool *give_up)
+enum embtier_err lane_purge_table(struct lane *lane, const struct table *table,
+                                  const _Atomic bool *give_up)
 {
     struct purge purge = { .table = table };
+    uint64_t healthy_ns = clock_now_ns(lane->opts.clock);
 
-    while (!purge.done && !atomic_load(give_up)) {
+    while (!purge.done) {
+        const uint64_t now_ns = clock_now_ns(lane->opts.clock);
+
+        if (atomic_load(give_up))
+            return EMBTIER_SHUTDOWN;
+        if (purge.write_err == EMBTIER_OK)
+            healthy_ns = now_ns;
+        else if (purge.cache_done && now_ns - healthy_ns > PURGE_PATIENCE_NS)
+            return purge.write_err;
         lane_call(lane, call_purge, &purge);
         if (purge.cache_done && !purge.done)
             pause_ms(1);
     }
-    return purge.done;
+    return EMBTIER_OK;
 }
 
 struct write_back {

@@ -70,10 +70,10 @@ void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument),
 
 MUST_CHECK enum embtier_err lane_add_table(struct lane *lane, const struct table *table);
 /* Forgets all rows of a table nobody uses any more, cached, queued and held; returns when that is
- * done, or false when *@give_up has become true: with a store that takes no writes the queued ones
- * stay. */
-MUST_CHECK bool lane_purge_table(struct lane *lane, const struct table *table,
-                                 const _Atomic bool *give_up);
+ * done, with SHUTDOWN when *@give_up has become true, or with the store's error when it has taken
+ * no writes for some seconds: the queued rows stay then, and so must the table's struct. */
+MUST_CHECK enum embtier_err lane_purge_table(struct lane *lane, const struct table *table,
+                                             const _Atomic bool *give_up);
 
 /* Hands some dirty rows to the writer. Returns true when none is left, here or in the queue. */
 bool lane_write_back_step(struct lane *lane, uint64_t *cursor);

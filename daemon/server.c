@@ -42,6 +42,11 @@ static enum embtier_err open_store(struct server *server, struct err_msg *msg)
         log_warn(
             "the file system has no direct I/O, SSD is read and written through the page cache",
             "directories=%u", config->data.directory_count);
+    if (stats.shards_unclean > 0)
+        log_warn(
+            "the last run did not end cleanly: rows have the values of the last write of theirs "
+            "that reached SSD, later updates are lost",
+            "shards=%u of=%u", stats.shards_unclean, store_shard_count(server->parts.store));
     log_info("store open", "directories=%u shards=%u stored_bytes=%" PRIu64 " direct_io=%s",
              config->data.directory_count, store_shard_count(server->parts.store),
              stats.stored_bytes, stats.direct_io ? "yes" : "no");

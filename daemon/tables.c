@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -179,9 +180,16 @@ static enum embtier_err drop_rows(struct tables *tables, struct table *table, ui
         /* seq_cst, as in table_enter() */
         while (atomic_load(&table->users) > 0 && !atomic_load(&tables->stopping))
             nanosleep(&(struct timespec){ .tv_nsec = 1000000L }, NULL);
-        for (uint32_t i = 0; i < tables->lane_count; i++)
-            if (!lane_purge_table(tables->lanes[i], table, &tables->stopping))
-                return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+        for (uint32_t i = 0; i < tables->lane_count; i++) {
+            const enum embtier_err err =
+                lane_purge_table(tables->lanes[i], table, &tables->stopping);
+
+            if (err != EMBTIER_OK)
+                return err_set(msg, err,
+                               "table '%s' is dropped, but its rows stay on SSD until the next "
+                               "start: %s",
+                               table->spec.name, err_text(err));
+        }
         /* Nobody, on no lane, knows the number any more. Locked, so that the rows of the table are
          * in one of the two sums. */
         pthread_mutex_lock(&tables->lock);
@@ -374,6 +382,20 @@ static enum embtier_err write_eager_rows(struct tables *tables, const struct tab
     return err;
 }
 
+/* A table's number of rows, or "unbounded", in a buffer of the caller's statement. */
+struct rows_text {
+    char text[24];
+};
+
+static const char *rows_text(struct rows_text *buffer, const struct table_spec *spec)
+{
+    if (spec->rows == EMBTIER_UNBOUNDED)
+        return "unbounded";
+    snprintf(buffer->text, sizeof(buffer->text), "%" PRIu64, spec->rows);
+    return buffer->text;
+}
+#define ROWS_TEXT(spec) rows_text(&(struct rows_text){ { 0 } }, (spec))
+
 static bool same_spec(const struct table_spec *a, const struct table_spec *b)
 {
     return a->rows == b->rows && a->dim == b->dim && a->dtype == b->dtype &&
@@ -395,10 +417,10 @@ static enum embtier_err create_begin(struct tables *tables, const struct table_s
     if (entry && if_not_exists) {
         if (!same_spec(&entry->spec, spec))
             return err_set(msg, EMBTIER_MISMATCH,
-                           "table '%s' exists and is another: dim %u, %s, %" PRIu64
-                           " rows, optimizer %s, init %s, seed %" PRIu64,
+                           "table '%s' exists and is another: dim %u, %s, rows %s, optimizer %s, "
+                           "init %s, seed %" PRIu64,
                            spec->name, entry->spec.dim, dtype_word(entry->spec.dtype),
-                           entry->spec.rows, optimizer_word(entry->spec.optimizer),
+                           ROWS_TEXT(&entry->spec), optimizer_word(entry->spec.optimizer),
                            init_word(entry->spec.init), entry->spec.seed);
         *ret_table = find_struct(tables, entry->table_id);
         if (!*ret_table || atomic_load(&(*ret_table)->state) != TABLE_LIVE)
@@ -440,10 +462,17 @@ static void create_undo(struct tables *tables, struct table *table)
     atomic_store(&table->state, TABLE_DROPPING);
     if (atomic_load(&tables->stopping))
         return;
+    /* First of all the name is given back, whatever becomes of the rows. */
+    pthread_mutex_lock(&tables->lock);
+    if (catalog_set_state(tables->catalog, table_id, CATALOG_DROPPING, &msg) != EMBTIER_OK)
+        log_error("the name of a table half made is not free before the next start",
+                  "table=%s id=%" PRIu32 " why=%s", table->spec.name, table_id,
+                  LOG_QUOTED(msg.text));
+    pthread_mutex_unlock(&tables->lock);
     if (drop_rows(tables, table, table_id, NULL, &msg) != EMBTIER_OK ||
         drop_finish(tables, table_id, &msg) != EMBTIER_OK)
-        log_error("a table half made stays until the next start", "id=%" PRIu32 " why=%s", table_id,
-                  LOG_QUOTED(msg.text));
+        log_error("rows of a table half made stay until the next start", "id=%" PRIu32 " why=%s",
+                  table_id, LOG_QUOTED(msg.text));
 }
 
 enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
@@ -472,9 +501,9 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
             return err;
         }
         log_info("table created",
-                 "table=%s id=%" PRIu32 " rows=%" PRIu64 " dim=%u dtype=%s optimizer=%s init=%s "
+                 "table=%s id=%" PRIu32 " rows=%s dim=%u dtype=%s optimizer=%s init=%s "
                  "durability=replay after_crash=\"updates since the last clean stop may be lost\"",
-                 spec->name, atomic_load(&table->table_id), spec->rows, spec->dim,
+                 spec->name, atomic_load(&table->table_id), ROWS_TEXT(spec), spec->dim,
                  dtype_word(spec->dtype), optimizer_word(spec->optimizer), init_word(spec->init));
     }
     *ret_info = info_of(table);

@@ -126,6 +126,12 @@ static void writer_sleep(struct write_queue *queue, long ns)
         continue; /* new rows do not make a stalled store faster */
 }
 
+static void tell_lane(struct write_queue *queue)
+{
+    if (!atomic_exchange(&queue->told, true))
+        lane_send(queue->lane, &queue->message);
+}
+
 /* Until the store takes them, or the daemon ends. */
 static bool write_shard(struct write_queue *queue, uint32_t shard, const struct store_row *rows,
                         uint32_t count)
@@ -149,8 +155,10 @@ static bool write_shard(struct write_queue *queue, uint32_t shard, const struct 
                       "shard=%u err=%s why=%s", shard, err_name(err), LOG_QUOTED(msg.text));
             logged = err;
         }
-        atomic_store_explicit(&queue->err, err == EMBTIER_BUSY ? EMBTIER_OK : err,
-                              memory_order_relaxed);
+        /* A stalled store may have a disk that is full: only a write that succeeds takes the error
+         * back. Whoever waits for room on the lane must hear of it, since there will be none. */
+        if (err != EMBTIER_BUSY && atomic_exchange(&queue->err, (uint32_t)err) != (uint32_t)err)
+            tell_lane(queue);
         atomic_fetch_add_explicit(&queue->retries, 1, memory_order_relaxed);
         if (atomic_load(&queue->stopping))
             return false;
@@ -180,12 +188,6 @@ static bool batch_write(struct write_queue *queue, struct write_batch *batch)
             return false;
     }
     return true;
-}
-
-static void tell_lane(struct write_queue *queue)
-{
-    if (!atomic_exchange(&queue->told, true))
-        lane_send(queue->lane, &queue->message);
 }
 
 static void *writer_main(void *context)

@@ -19,6 +19,7 @@
 
 struct shard {
     char *path;
+    bool was_clean; /* new, or closed cleanly before it was opened */
     const struct rocksdb_setup *setup;
     struct rocksdb_ext_watch *watch;
     rocksdb_t *db;
@@ -45,14 +46,14 @@ static uint64_t count_get(_Atomic uint64_t *counter)
 }
 
 /* RocksDB would take a database without CURRENT for a new one, or for none. */
-static enum embtier_err shard_check_there(const char *path, struct err_msg *msg)
+static enum embtier_err shard_check_there(const char *path, bool *ret_sealed, struct err_msg *msg)
 {
     _cleanup_(freep) char *current = path_join(path, "CURRENT");
 
     if (!current)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
     if (access(current, F_OK) == 0)
-        return shard_seal_break(path, msg);
+        return shard_seal_break(path, ret_sealed, msg);
     return errno == ENOENT ? err_set(msg, EMBTIER_CORRUPT, "%s: missing", current)
                            : err_set_errno(msg, errno, "%s", current);
 }
@@ -77,8 +78,9 @@ enum embtier_err shard_open(const struct shard_opts *opts, struct shard **ret_sh
 
     if (!shard || !(shard->path = strdup(opts->path)))
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", opts->path);
+    shard->was_clean = true;
     if (!opts->make)
-        TRY(shard_check_there(opts->path, msg));
+        TRY(shard_check_there(opts->path, &shard->was_clean, msg));
     shard->setup = opts->setup;
     options = rocksdb_options_create_copy(opts->setup->options);
     shard->watch = rocksdb_ext_watch_new(opts->compactions, options);
@@ -375,6 +377,7 @@ enum embtier_err shard_resume(struct shard *shard, struct err_msg *msg)
 
 void shard_add_stats(struct shard *shard, struct store_stats *stats)
 {
+    stats->shards_unclean += !shard->was_clean;
     stats->rows_read += count_get(&shard->rows_read);
     stats->rows_absent += count_get(&shard->rows_absent);
     stats->rows_written += count_get(&shard->rows_written);

@@ -102,27 +102,32 @@ static enum embtier_err seal_check(const char *path, const struct seal *seal, co
     return EMBTIER_OK;
 }
 
-static enum embtier_err seal_break(const char *path, const struct seal *seal, struct err_msg *msg)
+static enum embtier_err seal_break(const char *path, const struct seal *seal, bool *ret_sealed,
+                                   struct err_msg *msg)
 {
     _cleanup_(freep) char *text = NULL;
     const enum embtier_err err = durable_file_read(seal->folder, seal->name, &text, msg);
 
-    if (err == EMBTIER_NOT_FOUND)
+    if (err == EMBTIER_NOT_FOUND) {
+        *ret_sealed = false;
         return EMBTIER_OK;
+    }
     TRY(err);
     TRY(seal_check(path, seal, text, msg));
     if (unlink(seal->path) != 0)
         return err_set_errno(msg, errno, "%s", seal->path);
-    return directory_sync(seal->folder, msg);
+    TRY(directory_sync(seal->folder, msg));
+    *ret_sealed = true;
+    return EMBTIER_OK;
 }
 
-enum embtier_err shard_seal_break(const char *path, struct err_msg *msg)
+enum embtier_err shard_seal_break(const char *path, bool *ret_sealed, struct err_msg *msg)
 {
     struct seal seal = { 0 };
     enum embtier_err err = seal_init(path, &seal, msg);
 
     if (err == EMBTIER_OK)
-        err = seal_break(path, &seal, msg);
+        err = seal_break(path, &seal, ret_sealed, msg);
     seal_clear(&seal);
     return err;
 }

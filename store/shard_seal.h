@@ -9,10 +9,14 @@
 #ifndef EMBTIER_STORE_SHARD_SEAL_H
 #define EMBTIER_STORE_SHARD_SEAL_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
-/* @path is the database's. CORRUPT, and the seal stays, when it does not fit. */
-MUST_CHECK enum embtier_err shard_seal_break(const char *path, struct err_msg *msg);
+/* @path is the database's; *@ret_sealed: there was a seal, so the last close was a clean one.
+ * CORRUPT, and the seal stays, when it does not fit. */
+MUST_CHECK enum embtier_err shard_seal_break(const char *path, bool *ret_sealed,
+                                             struct err_msg *msg);
 MUST_CHECK enum embtier_err shard_seal_write(const char *path, struct err_msg *msg);
 
 #endif

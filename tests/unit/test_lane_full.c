@@ -98,12 +98,58 @@ static void test_the_same_with_rows_that_have_state(void **state)
     full_disk(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD);
 }
 
+/* Its rows cannot leave the queue: the drop says so instead of waiting, and the next start ends it.
+ */
+static void test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start(void **state)
+{
+    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+    float *const values = calloc(ROW_COUNT, sizeof(*values));
+    struct err_msg msg = { { 0 } };
+    struct table_info info;
+    struct lanes_fixture x;
+    struct client client;
+    enum embtier_err err;
+    uint64_t table;
+    float value;
+
+    signal(SIGXFSZ, SIG_IGN);
+    lanes_start(&x, *state, &one_lane);
+    table = fixture_table(&x, "t", ROW_COUNT, DIM, EMBTIER_OPTIMIZER_NONE);
+    client = client_attach(&x, SLOT_BYTES);
+    limit_files(64 * KIB);
+    assert_int_not_equal(set_until_refused(&client, table, values), EMBTIER_OK);
+    free(values);
+    err = tables_drop(x.tables, "t", NULL, &info, &msg);
+    assert_int_not_equal(err, EMBTIER_OK);
+    assert_int_not_equal(err, EMBTIER_SHUTDOWN);
+    assert_non_null(strstr(msg.text, "next start"));
+    assert_int_equal(client_get_one(&client, table, 0, &value), EMBTIER_DROPPED);
+    client_detach(&client);
+    limit_files(RLIM_INFINITY);
+    while (fixture_stats(&x).write_queue.rows > 0) {
+        assert_true(now_ns() < until);
+        usleep(1000);
+    }
+    lanes_stop(&x);
+
+    lanes_start(&x, *state, &one_lane);
+    table = fixture_table(&x, "t", ROW_COUNT, DIM, EMBTIER_OPTIMIZER_NONE);
+    client = client_attach(&x, SLOT_BYTES);
+    for (uint64_t id = 0; id < ROW_COUNT; id += 100) {
+        assert_int_equal(client_get_one(&client, table, id, &value), EMBTIER_OK);
+        assert_true(value == 0.5f); /* the initial value */
+    }
+    client_detach(&client);
+    lanes_stop(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_full_disk_refuses_sets_serves_gets_and_heals),
         T(test_the_same_with_rows_that_have_state),
+        T(test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start),
 #undef T
     };
 

@@ -190,15 +190,17 @@ class Batch:
                 left_ms = min(left_ms, max(0, round((deadline - time.monotonic()) * 1000)))
             with self._connection:
                 code = lib.embtier_wait(self._pointer(), left_ms)
-                late = deadline is not None and time.monotonic() >= deadline
-                if self._result(code, 0 if late else _TIMEOUT):
+                if self._result(code, _TIMEOUT):
                     return
+            if deadline is not None and time.monotonic() >= deadline:
+                raise errors.make(
+                    _TIMEOUT, f"no answer within {timeout:g} seconds; the request goes on"
+                )
 
     def _result(self, code: int, not_done: int) -> bool:
         if code and code == not_done:
             return False
-        if code != _TIMEOUT:
-            self._in_flight = False
+        self._in_flight = False
         self._connection.check(code)
         return True
 

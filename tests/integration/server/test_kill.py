@@ -13,7 +13,7 @@ from daemons import LONG
 import embtier
 
 ROWS = 6000
-KILLS = 100 if LONG else 20
+KILLS = 40 if LONG else 12
 
 # name: (dim, optimizer); a row holds one number, its version, in all its columns
 TABLES = {"narrow": (3, "none"), "wide": (300, "none"), "stateful": (40, "adam")}
@@ -72,9 +72,11 @@ def test_after_sigkill_under_load_every_row_holds_a_value_it_had(make_daemon, rn
         daemon.start()
         for name in TABLES:
             check(daemon, name, versions[name])
+    assert len(daemon.logged("the last run did not end cleanly")) == KILLS
     # A clean stop loses nothing of what the last start served.
     last = {name: check(daemon, name, versions[name]) for name in TABLES}
     daemon.restart()
+    assert len(daemon.logged("the last run did not end cleanly")) == KILLS
     for name in TABLES:
         assert (check(daemon, name, versions[name]) == last[name]).all()
 
@@ -87,7 +89,7 @@ def test_sigkill_during_start_and_stop_harms_nothing(make_daemon, rng):
     with daemon.connect() as server:
         server.create_table("kept", 16, ROWS).set(np.arange(ROWS), expected)
     daemon.stop()
-    for i in range(12 if not LONG else 100):
+    for i in range(40 if LONG else 12):
         daemon.launch()
         if i % 2:
             daemon.await_ready()

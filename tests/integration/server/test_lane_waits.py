@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from daemons import LANES, SANITIZED, TREE
 
-HOT, COLD, DIM = 512, 40000, 64
+HOT, COLD, DIM = 512, 40000 * LANES, 64  # the cold ones are more than fit into the cache
 WINDOW_S, WINDOWS, TRIES = 0.25, 5, 4
 KEPT = 0.9
 
