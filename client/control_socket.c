@@ -280,7 +280,7 @@ static enum embtier_err expect_reply(struct control_socket *sock, control_progre
             *ret_reply = TAKE(reply);
             return EMBTIER_OK;
         }
-        if (progress)
+        if (progress && reply->progress->total > 0)
             progress(progress_context, reply->progress->done, reply->progress->total,
                      reply->progress->unit);
     }

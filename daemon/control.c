@@ -332,6 +332,8 @@ static void on_tick(struct control *control)
     for (struct connection *c = control->connections; c; c = c->next) {
         if (c->fd >= 0 && !c->said_hello && now_ns - c->since_ns > CONNECTION_HELLO_NS)
             connection_close(control, c, EMBTIER_TIMEOUT, "it did not say hello");
+        else if (c->job) /* which may be behind others' jobs: the client is not to give us up */
+            control_tell_progress(control, c);
     }
 }
 

@@ -51,6 +51,8 @@ void control_watch_output(struct control *control, struct connection *connection
 
 void control_handle(struct control *control, struct connection *connection,
                     const Embtier__Request *request);
+/* How far the connection's job is, whether there is news or not. */
+void control_tell_progress(struct control *control, struct connection *connection);
 void control_job_progress(struct control *control, struct job *job);
 /* Answers and frees the job; its connection has none afterwards. */
 void control_job_done(struct control *control, struct job *job);

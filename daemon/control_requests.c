@@ -251,22 +251,29 @@ static void handle_drop(struct control *control, struct connection *connection, 
     submit_job(control, connection, id, job);
 }
 
-void control_job_progress(struct control *control, struct job *job)
+void control_tell_progress(struct control *control, struct connection *connection)
 {
-    struct connection *const connection = job->owner;
+    struct job *const job = connection->job;
+    const char *const unit = atomic_load(&job->unit);
     Embtier__Progress progress = EMBTIER__PROGRESS__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
 
-    atomic_store(&job->told, false);
     if (connection->fd < 0 || connection_has_unsent(connection))
         return;
     progress.done = atomic_load(&job->done);
     progress.total = atomic_load(&job->total);
-    progress.unit = (char *)(uintptr_t)atomic_load(&job->unit);
+    if (unit)
+        progress.unit = (char *)(uintptr_t)unit;
     message.id = job->request_id;
     message.body_case = EMBTIER__REPLY__BODY_PROGRESS;
     message.progress = &progress;
     control_reply(control, connection, &message);
+}
+
+void control_job_progress(struct control *control, struct job *job)
+{
+    atomic_store(&job->told, false);
+    control_tell_progress(control, job->owner);
 }
 
 void control_job_done(struct control *control, struct job *job)

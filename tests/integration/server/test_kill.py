@@ -175,6 +175,31 @@ def test_an_eager_table_is_written_whole_and_survives(own_daemon):
         assert table.spec.eager and (table.get(np.arange(rows)) == expected).all()
 
 
+def test_a_client_behind_the_long_work_of_another_does_not_give_up(own_daemon):
+    """Its timeout is about silence: the server says that it is alive."""
+    failed = {}
+
+    def create(name, timeout, rows):
+        try:
+            with own_daemon.connect(timeout=timeout) as server:
+                server.create_table(name, 64, rows, eager=True, progress=lambda *_: begun.set())
+        except embtier.Error as error:
+            failed[name] = error
+
+    begun = threading.Event()
+    first = threading.Thread(target=create, args=("long", 60, 50_000_000))
+    first.start()
+    assert begun.wait(30)
+    second = threading.Thread(target=create, args=("behind", 2.5, 10))
+    second.start()
+    second.join(6)
+    assert second.is_alive(), failed
+    own_daemon.stop()
+    first.join()
+    second.join()
+    assert not isinstance(failed["behind"], embtier.TimeoutError)
+
+
 def test_a_stop_during_an_eager_creation_ends_soon_and_drops_the_half_made_table(own_daemon):
     failed = []
 
