@@ -96,7 +96,8 @@ static bool take_over(void *context, uint16_t table, uint64_t hash, uint64_t id,
 static uint32_t draw_refs(struct model *m, uint16_t table, struct row_ref *refs)
 {
     uint32_t count = 1 + (uint32_t)(fixture_random(&m->random) % BATCH);
-    uint64_t spread = m->shape->id_counts[table] / (fixture_random(&m->random) % 3 ? 1 : 20);
+    uint64_t spread =
+        MAX(m->shape->id_counts[table] / (fixture_random(&m->random) % 3 ? 1u : 20u), 1u);
 
     for (uint32_t i = 0; i < count; i++)
         refs[i] = fixture_ref(table, fixture_random(&m->random) % spread, i);
