@@ -169,7 +169,9 @@ class RawClient:
         return self.arena[offset : offset + count]
 
     def set_tail(self, tail: int) -> None:
-        struct.pack_into("@I", self.arena, 0, tail % 2**32)  # "@" stores it in one piece, "<" in bytes
+        # In one piece: struct.pack_into() may put zeros there first, or go byte by byte, and the lane looks.
+        with memoryview(self.arena) as arena, arena[:4] as first, first.cast("I") as word:
+            word[0] = tail % 2**32
         os.write(self.doorbell, struct.pack("<Q", 1))  # whether it is asked for or not
 
     def submit(
