@@ -45,9 +45,8 @@ PRINTF_LIKE(2, 3) static void die(const struct harness *harness, const char *for
     exit(1);
 }
 
-static void write_config(const struct harness *harness)
+void harness_configure(const struct harness *harness, const char *yaml)
 {
-    const unsigned long lanes = strtoul(environment("EMBTIER_TEST_LANES", "1"), NULL, 10);
     char path[128];
     FILE *file;
 
@@ -55,15 +54,24 @@ static void write_config(const struct harness *harness)
     file = fopen(path, "w");
     if (!file)
         die(harness, "cannot write %s", path);
-    fprintf(file,
-            "data:\n  directories: [%s/rows]\n  shards_per_directory: 8\n"
-            "lanes:\n  count: %lu\n  readers_per_lane: 2\n  write_queue_bytes: 16MiB\n"
-            "cache:\n  tiers:\n    - {name: dram, kind: dram, bytes: %luMiB}\n"
-            "rocksdb:\n  memtable_bytes: 16MiB\n  metadata_cache_bytes: 8MiB\n"
-            "socket:\n  path: %s\n",
-            harness->directory, lanes, 4 * lanes, harness->socket);
+    fputs(yaml, file);
     if (fclose(file) != 0)
         die(harness, "cannot write %s", path);
+}
+
+static void write_usual_config(const struct harness *harness)
+{
+    const unsigned long lanes = strtoul(environment("EMBTIER_TEST_LANES", "1"), NULL, 10);
+    char yaml[1024];
+
+    snprintf(yaml, sizeof(yaml),
+             "data:\n  directories: [%s/rows]\n  shards_per_directory: 8\n"
+             "lanes:\n  count: %lu\n  readers_per_lane: 2\n  write_queue_bytes: 16MiB\n"
+             "cache:\n  tiers:\n    - {name: dram, kind: dram, bytes: %luMiB}\n"
+             "rocksdb:\n  memtable_bytes: 16MiB\n  metadata_cache_bytes: 8MiB\n"
+             "socket:\n  path: %s\n",
+             harness->directory, lanes, 4 * lanes, harness->socket);
+    harness_configure(harness, yaml);
 }
 
 void harness_new(struct harness *harness)
@@ -77,7 +85,7 @@ void harness_new(struct harness *harness)
     snprintf(path, sizeof(path), "%s/rows", harness->directory);
     if (mkdir(path, 0700) != 0)
         die(harness, "cannot make %s", path);
-    write_config(harness);
+    write_usual_config(harness);
 }
 
 static void run_daemon(const struct harness *harness)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* harness.h: the real daemon on a temporary directory, for tests in C.
+/* harness.h: the real daemon on a temporary directory, for tests and benchmarks in C.
  *
  * Environment: EMBTIERD and EMBTIER_CLI, the programs (set by meson); EMBTIER_TEST_LANES, the
  * daemon's lanes (default 1). What cannot be set up ends the test program, with the daemon's log.
@@ -17,7 +17,10 @@ struct harness {
     pid_t pid; /* 0: not running */
 };
 
-void harness_new(struct harness *harness);   /* makes the directory */
+void harness_new(struct harness *harness); /* makes the directory, and in it `rows`, for data */
+/* Another configuration than the usual small one; the data directory is {directory}/rows, the
+ * socket harness->socket. */
+void harness_configure(const struct harness *harness, const char *yaml);
 void harness_start(struct harness *harness); /* and waits until the daemon serves */
 void harness_stop(struct harness *harness);  /* SIGTERM; it must end well */
 void harness_kill(struct harness *harness);  /* SIGKILL */

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/bench/bench.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "tiers/arena.h"
+
+struct bench_settings bench_settings = { .turns = 15, .seconds = 0.25, .scale = 1 };
+
+double bench_now(void)
+{
+    return (double)clock_now_ns(&clock_monotonic) * 1e-9;
+}
+
+_Noreturn void bench_die(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fputs("bench: ", stderr);
+    vfprintf(stderr, format, args);
+    fputs("\n", stderr);
+    va_end(args);
+    exit(1);
+}
+
+void bench_say(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    fputs("\n", stderr);
+    va_end(args);
+}
+
+void *bench_alloc(uint64_t count, uint64_t bytes)
+{
+    void *const memory = calloc(count, bytes);
+
+    if (!memory)
+        bench_die("out of memory");
+    return memory;
+}
+
+void *bench_pages(uint64_t bytes)
+{
+    const struct tier_spec spec = { .name = "bench", .kind = TIER_KIND_DRAM };
+    struct err_msg msg = { { 0 } };
+    struct arena *arena;
+
+    if (arena_new(&spec, bytes, &arena, &msg) != EMBTIER_OK)
+        bench_die("%s", msg.text);
+    return arena_base(arena); /* for the program's life */
+}
+
+uint64_t bench_scaled(uint64_t value, uint64_t least)
+{
+    return MAX((uint64_t)((double)value * bench_settings.scale), least);
+}
+
+/* ---- Figures ---- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double bench_quantile(const double *values, uint32_t count, double share)
+{
+    double *const sorted = bench_alloc(count, sizeof(*sorted));
+    double value;
+
+    memcpy(sorted, values, count * sizeof(*sorted));
+    qsort(sorted, count, sizeof(*sorted), compare_doubles);
+    value = sorted[MIN((uint32_t)(share * count), count - 1)];
+    free(sorted);
+    return value;
+}
+
+double bench_median(const double *values, uint32_t count)
+{
+    return bench_quantile(values, count, 0.5);
+}
+
+static void set_string(json_t *figure, const char *key, const char *value)
+{
+    if (value)
+        json_object_set_new(figure, key, json_string(value));
+}
+
+double bench_report(const struct bench_figure *figure, const double *ours, const double *reference,
+                    uint32_t count, void (*extra)(void *context, json_t *figure), void *context)
+{
+    double *const ratios = bench_alloc(count, sizeof(*ratios));
+    json_t *const json = json_object();
+    double ratio;
+
+    for (uint32_t i = 0; i < count; i++)
+        ratios[i] = ours[i] / reference[i];
+    ratio = bench_median(ratios, count);
+    set_string(json, "name", figure->name);
+    set_string(json, "unit", figure->unit);
+    set_string(json, "better", figure->lower_is_better ? "lower" : "higher");
+    json_object_set_new(json, "ours", json_real(bench_median(ours, count)));
+    json_object_set_new(json, "reference", json_real(bench_median(reference, count)));
+    set_string(json, "reference_name", figure->reference_name);
+    set_string(json, "reference_options", figure->reference_options);
+    json_object_set_new(json, "ratio", json_real(ratio));
+    if (figure->bar > 0) {
+        json_object_set_new(json, "bar", json_real(figure->bar));
+        json_object_set_new(
+            json, "met",
+            json_boolean(figure->lower_is_better ? ratio <= figure->bar : ratio >= figure->bar));
+    }
+    json_object_set_new(json, "ratio_quartiles",
+                        json_pack("[f,f]", bench_quantile(ratios, count, 0.25),
+                                  bench_quantile(ratios, count, 0.75)));
+    json_object_set_new(json, "n", json_integer(count));
+    set_string(json, "limit", figure->limit);
+    if (extra)
+        extra(context, json);
+    json_dumpf(json, stdout, JSON_REAL_PRECISION(6) | JSON_COMPACT);
+    putchar('\n');
+    fflush(stdout);
+    json_decref(json);
+    free(ratios);
+    return ratio;
+}
+
+double bench_compare(const struct bench_figure *figure, bench_side *ours, bench_side *reference,
+                     void *context, void (*extra)(void *context, json_t *figure))
+{
+    const uint32_t turns = bench_settings.turns;
+    double our_rates[BENCH_TURNS_MAX], reference_rates[BENCH_TURNS_MAX];
+
+    (void)reference(context);
+    (void)ours(context);
+    for (uint32_t i = 0; i < turns; i++) {
+        if (i % 2) {
+            our_rates[i] = ours(context);
+            reference_rates[i] = reference(context);
+        } else {
+            reference_rates[i] = reference(context);
+            our_rates[i] = ours(context);
+        }
+    }
+    return bench_report(figure, our_rates, reference_rates, turns, extra, context);
+}
+
+/* ---- Arguments ---- */
+
+static _Noreturn void usage(const char *program, const struct bench_entry *entries, uint32_t count,
+                            int status)
+{
+    FILE *const out = status ? stderr : stdout;
+
+    fprintf(out, "Usage: %s [--turns N] [--seconds S] [--scale X] [NAME...]\n", program);
+    for (uint32_t i = 0; i < count; i++)
+        fprintf(out, "  %s\n", entries[i].name);
+    exit(status);
+}
+
+static double number_argument(int argc, char **argv, int *at)
+{
+    char *end;
+    double value;
+
+    if (*at + 1 >= argc)
+        bench_die("%s wants a number", argv[*at]);
+    value = strtod(argv[*at + 1], &end);
+    if (*end || end == argv[*at + 1] || !(value > 0))
+        bench_die("%s: '%s' is not a number above 0", argv[*at], argv[*at + 1]);
+    ++*at;
+    return value;
+}
+
+int bench_main(int argc, char **argv, const struct bench_entry *entries, uint32_t count)
+{
+    bool named = false;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--turns") == 0)
+            bench_settings.turns =
+                (uint32_t)MIN(number_argument(argc, argv, &i), (double)BENCH_TURNS_MAX);
+        else if (strcmp(argv[i], "--seconds") == 0)
+            bench_settings.seconds = number_argument(argc, argv, &i);
+        else if (strcmp(argv[i], "--scale") == 0)
+            bench_settings.scale = number_argument(argc, argv, &i);
+        else if (argv[i][0] == '-')
+            usage(argv[0], entries, count, strcmp(argv[i], "--help") == 0 ? 0 : 2);
+    }
+    for (int i = 1; i < argc; i++) {
+        uint32_t e = 0;
+
+        if (argv[i][0] == '-') {
+            i++; /* and its number */
+            continue;
+        }
+        named = true;
+        while (e < count && strcmp(entries[e].name, argv[i]) != 0)
+            e++;
+        if (e == count)
+            usage(argv[0], entries, count, 2);
+        entries[e].run();
+    }
+    for (uint32_t e = 0; !named && e < count; e++)
+        entries[e].run();
+    return 0;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench_hot.c: rows that are all cached, through shared memory.
+ *
+ * hot-get         GET, 1 lane, 1 client, two batches in flight
+ * hot-get-lanes   the same with 2 lanes
+ * hot-set         SET into cached rows, 1 lane
+ *
+ * 26 tables, 8,192 ids a batch, uniform, dim 128 f32, 3.5 GiB of rows. The reference gathers the
+ * same ids' rows with memcpy() from one plain array into a buffer (hot-set: scatters), with as many
+ * threads as there are lanes, on the same kind of pages; in figures called -tuned, which have no
+ * bar, with software prefetch. Both sides' ids are made beforehand; ours copies them into shared
+ * memory, which is in its time. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/bench_server.h"
+
+#define TABLES     26
+#define BATCH_ROWS 8192
+#define BATCHES    128 /* of ids, used round and round */
+#define DIM        128
+#define DIM_TEXT   "128"
+#define ROW_BYTES  (DIM * sizeof(float))
+#define IN_FLIGHT  2
+#define THREADS    2  /* at most, of the reference */
+#define AHEAD      12 /* rows that the tuned reference prefetches ahead */
+
+struct hot {
+    struct bench_server server;
+    uint64_t rows; /* per table */
+    uint32_t counts[TABLES];
+    uint64_t *ids; /* BATCHES of BATCH_ROWS, by table */
+    struct embtier_batch *batches[IN_FLIGHT];
+    enum embtier_op op;
+    uint32_t next; /* batch of ids */
+    uint64_t asked, hits;
+
+    char *array;        /* the reference's rows */
+    uint64_t row_bytes; /* ROW_BYTES, which the compiler is not to know: of a constant length it
+                           makes something slower than the library's memcpy() */
+    bool prefetch;
+    uint32_t thread_count;
+    char *buffers[THREADS];
+};
+
+static void make_ids(struct hot *hot)
+{
+    uint64_t random = 42;
+    uint64_t at = 0;
+
+    hot->ids = bench_alloc((uint64_t)BATCHES * BATCH_ROWS, sizeof(*hot->ids));
+    for (uint32_t t = 0; t < TABLES; t++)
+        hot->counts[t] = BATCH_ROWS / TABLES + (t < BATCH_ROWS % TABLES);
+    for (uint32_t b = 0; b < BATCHES; b++)
+        for (uint32_t t = 0; t < TABLES; t++)
+            for (uint32_t i = 0; i < hot->counts[t]; i++)
+                hot->ids[at++] = bench_random(&random) % hot->rows;
+}
+
+static void set_up(struct hot *hot, uint32_t lanes, enum embtier_op op)
+{
+    const uint64_t row_bytes = bench_scaled(3584 * MIB, 64 * MIB);
+    struct bench_server_shape shape = { .lanes = lanes };
+    struct embtier_part parts[TABLES];
+
+    memset(hot, 0, sizeof(*hot));
+    hot->rows = row_bytes / ROW_BYTES / TABLES;
+    hot->op = op;
+    hot->thread_count = lanes;
+    hot->row_bytes = strtoull(DIM_TEXT, NULL, 10) * sizeof(float);
+    /* 32 bytes of index per row at most, a slab being cut per class, and room to spare: no row is
+     * to leave. */
+    shape.dram_bytes = row_bytes + row_bytes / ROW_BYTES * 40 + row_bytes / 10 + lanes * 64 * MIB;
+    bench_server_start(&hot->server, &shape);
+    bench_server_tables(&hot->server, TABLES, hot->rows, DIM);
+    bench_say("filling %llu MiB of cache", (unsigned long long)(row_bytes / MIB));
+    bench_touch_all(&hot->server, EMBTIER_GET);
+    make_ids(hot);
+    for (uint32_t t = 0; t < TABLES; t++)
+        parts[t] = (struct embtier_part){ hot->server.tables[t], hot->counts[t] };
+    for (uint32_t i = 0; i < IN_FLIGHT; i++) {
+        hot->batches[i] = bench_batch(&hot->server, parts, TABLES);
+        for (uint32_t t = 0; t < TABLES; t++)
+            memset(embtier_batch_rows(hot->batches[i], t), 0, hot->counts[t] * ROW_BYTES);
+    }
+    hot->array = bench_pages(hot->rows * TABLES * ROW_BYTES);
+    memset(hot->array, 1, hot->rows * TABLES * ROW_BYTES);
+    for (uint32_t i = 0; i < hot->thread_count; i++) {
+        hot->buffers[i] = bench_pages(BATCH_ROWS * ROW_BYTES);
+        memset(hot->buffers[i], 0, BATCH_ROWS * ROW_BYTES);
+    }
+}
+
+static void clear(struct hot *hot)
+{
+    bench_server_done(&hot->server);
+    free(hot->ids);
+}
+
+/* ---- Ours ---- */
+
+static void take(struct hot *hot, struct embtier_batch *batch)
+{
+    bench_wait(batch);
+    hot->asked += BATCH_ROWS;
+    hot->hits += embtier_batch_hit_rows(batch);
+}
+
+static void give(struct hot *hot, struct embtier_batch *batch)
+{
+    const uint64_t *from = hot->ids + (uint64_t)(hot->next++ % BATCHES) * BATCH_ROWS;
+
+    for (uint32_t t = 0; t < TABLES; t++) {
+        memcpy(embtier_batch_ids(batch, t), from, hot->counts[t] * sizeof(*from));
+        from += hot->counts[t];
+    }
+    bench_submit(batch, hot->op);
+}
+
+static double ours(void *context)
+{
+    struct hot *const hot = context;
+    const double begin = bench_now();
+    uint64_t turn = 0; /* batches submitted */
+    double now;
+
+    for (; turn < IN_FLIGHT; turn++)
+        give(hot, hot->batches[turn]);
+    do {
+        struct embtier_batch *const batch = hot->batches[turn++ % IN_FLIGHT];
+
+        take(hot, batch);
+        give(hot, batch);
+        now = bench_now();
+    } while (now - begin < bench_settings.seconds);
+    for (uint32_t i = 0; i < IN_FLIGHT; i++)
+        take(hot, hot->batches[(turn + i) % IN_FLIGHT]);
+    return (double)turn * BATCH_ROWS / (bench_now() - begin);
+}
+
+/* ---- The reference ---- */
+
+struct copier {
+    const struct hot *hot;
+    char *buffer;
+    uint32_t next;
+    uint64_t rows;
+};
+
+static void prefetch_row(const struct hot *hot, const char *row)
+{
+    for (uint64_t line = 0; line < hot->row_bytes; line += CACHE_LINE)
+        __builtin_prefetch(row + line);
+}
+
+static void copy_batch(struct copier *copier)
+{
+    const struct hot *const hot = copier->hot;
+    const uint64_t row_bytes = hot->row_bytes;
+    const uint64_t *id = hot->ids + (uint64_t)(copier->next++ % BATCHES) * BATCH_ROWS;
+    char *row = copier->buffer;
+
+    for (uint32_t t = 0; t < TABLES; t++) {
+        char *const table = hot->array + t * hot->rows * row_bytes;
+
+        for (uint32_t i = 0; i < hot->counts[t]; i++, id++, row += row_bytes) {
+            if (hot->prefetch && i + AHEAD < hot->counts[t])
+                prefetch_row(hot, table + id[AHEAD] * row_bytes);
+            if (hot->op == EMBTIER_GET)
+                memcpy(row, table + *id * row_bytes, row_bytes);
+            else
+                memcpy(table + *id * row_bytes, row, row_bytes);
+        }
+    }
+    copier->rows += BATCH_ROWS;
+}
+
+static void *copy_main(void *context)
+{
+    struct copier *const copier = context;
+    const double begin = bench_now();
+
+    do
+        copy_batch(copier);
+    while (bench_now() - begin < bench_settings.seconds);
+    return NULL;
+}
+
+static double reference(void *context)
+{
+    struct hot *const hot = context;
+    struct copier copiers[THREADS];
+    pthread_t threads[THREADS];
+    const double begin = bench_now();
+    uint64_t rows = 0;
+
+    for (uint32_t i = 0; i < hot->thread_count; i++) {
+        copiers[i] = (struct copier){ hot, hot->buffers[i], hot->next + i * 31, 0 };
+        if (pthread_create(&threads[i], NULL, copy_main, &copiers[i]) != 0)
+            bench_die("cannot start a thread");
+    }
+    hot->next += 17;
+    for (uint32_t i = 0; i < hot->thread_count; i++) {
+        pthread_join(threads[i], NULL);
+        rows += copiers[i].rows;
+    }
+    return (double)rows / (bench_now() - begin);
+}
+
+static void say_hits(void *context, json_t *figure)
+{
+    const struct hot *const hot = context;
+
+    json_object_set_new(figure, "hit_rate", json_real((double)hot->hits / (double)hot->asked));
+    json_object_set_new(figure, "tables", json_integer(TABLES));
+    json_object_set_new(figure, "batch_rows", json_integer(BATCH_ROWS));
+    json_object_set_new(figure, "cached_bytes",
+                        json_integer((json_int_t)(hot->rows * TABLES * ROW_BYTES)));
+}
+
+static void run(const struct bench_figure *figure, uint32_t lanes, enum embtier_op op)
+{
+    struct hot *const hot = bench_alloc(1, sizeof(*hot));
+    struct bench_figure tuned = *figure;
+    char name[64];
+
+    set_up(hot, lanes, op);
+    bench_compare(figure, ours, reference, hot, say_hits);
+    snprintf(name, sizeof(name), "%s-tuned", figure->name);
+    tuned.name = name;
+    tuned.bar = 0;
+    tuned.reference_name = "memcpy with software prefetch";
+    hot->prefetch = true;
+    bench_compare(&tuned, ours, reference, hot, say_hits);
+    clear(hot);
+    free(hot);
+}
+
+static void hot_get(void)
+{
+    run(&(struct bench_figure){ .name = "hot-get",
+                                .unit = "rows/s",
+                                .bar = 0.7,
+                                .limit = "memory latency and bandwidth of one core",
+                                .reference_name = "memcpy from a plain array",
+                                .reference_options = "1 thread" },
+        1, EMBTIER_GET);
+}
+
+static void hot_get_lanes(void)
+{
+    run(&(struct bench_figure){ .name = "hot-get-lanes",
+                                .unit = "rows/s",
+                                .bar = 0.6,
+                                .limit = "memory bandwidth; two lanes and the client on the cores",
+                                .reference_name = "memcpy from a plain array",
+                                .reference_options = "2 threads" },
+        2, EMBTIER_GET);
+}
+
+static void hot_set(void)
+{
+    run(&(struct bench_figure){ .name = "hot-set",
+                                .unit = "rows/s",
+                                .bar = 0.6,
+                                .limit = "memory latency and bandwidth of one core",
+                                .reference_name = "memcpy into a plain array",
+                                .reference_options = "1 thread" },
+        1, EMBTIER_SET);
+}
+
+int main(int argc, char **argv)
+{
+    const struct bench_entry entries[] = {
+        { "hot-get", hot_get },
+        { "hot-get-lanes", hot_get_lanes },
+        { "hot-set", hot_set },
+    };
+
+    return bench_main(argc, argv, entries, ARRAY_LEN(entries));
+}

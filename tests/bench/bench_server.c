@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/bench/bench_server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/macros.h"
+
+#define ARENA_BYTES   (512 * MIB)
+#define TOUCH_ROWS    8192
+#define TOUCH_PARTS   1
+#define MAX_IN_FLIGHT 64
+
+static void configure(struct bench_server *server, const struct bench_server_shape *shape)
+{
+    const struct harness *const harness = &server->harness;
+    char pmem[256] = "";
+    char yaml[4096];
+
+    if (shape->pmem_bytes)
+        snprintf(pmem, sizeof(pmem), "    - {name: pmem, kind: file, path: %s/pmem, bytes: %llu}\n",
+                 harness->directory, (unsigned long long)shape->pmem_bytes);
+    snprintf(
+        yaml, sizeof(yaml),
+        "data:\n  directories: [%s/rows]\n  shards_per_directory: %u\n"
+        "lanes:\n  count: %u\n  readers_per_lane: %u\n  write_queue_bytes: %llu\n"
+        "cache:\n  tiers:\n    - {name: dram, kind: dram, bytes: %llu}\n%s"
+        "rocksdb:\n  memtable_bytes: %llu\n  metadata_cache_bytes: %llu\n  options: %s\n"
+        "socket:\n  path: %s\n  max_arena_bytes: 1GiB\n%s",
+        harness->directory, shape->shards ? shape->shards : 8, shape->lanes ? shape->lanes : 1,
+        shape->readers_per_lane ? shape->readers_per_lane : 2,
+        (unsigned long long)(shape->write_queue_bytes ? shape->write_queue_bytes : 64 * MIB),
+        (unsigned long long)shape->dram_bytes, pmem,
+        (unsigned long long)(shape->memtable_bytes ? shape->memtable_bytes : 256 * MIB),
+        (unsigned long long)(shape->metadata_cache_bytes ? shape->metadata_cache_bytes : 64 * MIB),
+        shape->rocksdb_options ? shape->rocksdb_options : "null", harness->socket,
+        shape->extra ? shape->extra : "");
+    harness_configure(harness, yaml);
+}
+
+static void connect_to(struct bench_server *server)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+
+    options.socket_path = server->harness.socket;
+    options.arena_bytes = ARENA_BYTES;
+    options.max_in_flight = MAX_IN_FLIGHT;
+    options.timeout_ms = 0;
+    options.client_name = "bench";
+    if (embtier_connect(&options, &server->connection) != EMBTIER_OK)
+        bench_die("%s", embtier_message(NULL));
+}
+
+void bench_server_start(struct bench_server *server, const struct bench_server_shape *shape)
+{
+    memset(server, 0, sizeof(*server));
+    harness_new(&server->harness);
+    configure(server, shape);
+    harness_start(&server->harness);
+    connect_to(server);
+}
+
+void bench_server_stop(struct bench_server *server)
+{
+    embtier_disconnect(TAKE(server->connection));
+    harness_stop(&server->harness);
+}
+
+void bench_server_again(struct bench_server *server, const struct bench_server_shape *shape)
+{
+    configure(server, shape);
+    harness_start(&server->harness);
+    connect_to(server);
+    if (server->table_count)
+        bench_server_tables(server, server->table_count, server->rows, server->dim);
+}
+
+void bench_server_done(struct bench_server *server)
+{
+    embtier_disconnect(TAKE(server->connection));
+    harness_done(&server->harness);
+}
+
+void bench_server_tables(struct bench_server *server, uint32_t count, uint64_t rows, uint32_t dim)
+{
+    server->table_count = count;
+    server->rows = rows;
+    server->dim = dim;
+    for (uint32_t t = 0; t < count; t++) {
+        struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
+        char name[16];
+
+        snprintf(name, sizeof(name), "t%u", t);
+        options.name = name;
+        options.rows = rows;
+        options.dim = dim;
+        options.init = EMBTIER_INIT_UNIFORM;
+        options.init_first = -1;
+        options.init_second = 1;
+        options.if_not_exists = 1;
+        if (embtier_table_create(server->connection, &options, &server->tables[t]) != EMBTIER_OK)
+            bench_die("%s", embtier_message(server->connection));
+    }
+}
+
+struct embtier_batch *bench_batch(struct bench_server *server, const struct embtier_part *parts,
+                                  uint32_t count)
+{
+    struct embtier_batch *batch;
+
+    if (embtier_batch_new(server->connection, parts, count, &batch) != EMBTIER_OK)
+        bench_die("%s", embtier_message(server->connection));
+    return batch;
+}
+
+void bench_submit(struct embtier_batch *batch, enum embtier_op op)
+{
+    const enum embtier_err err = embtier_submit(batch, op);
+
+    if (err != EMBTIER_OK)
+        bench_die("submit: %s", embtier_err_text(err));
+}
+
+void bench_wait(struct embtier_batch *batch)
+{
+    const enum embtier_err err = embtier_wait(batch, UINT32_MAX);
+
+    if (err != EMBTIER_OK)
+        bench_die("wait: %s", embtier_err_text(err));
+}
+
+void bench_do(struct embtier_batch *batch, enum embtier_op op)
+{
+    bench_submit(batch, op);
+    bench_wait(batch);
+}
+
+void bench_touch_all(struct bench_server *server, enum embtier_op op)
+{
+    for (uint32_t t = 0; t < server->table_count; t++) {
+        const uint32_t count = (uint32_t)MIN((uint64_t)TOUCH_ROWS, server->rows);
+        const struct embtier_part part = { server->tables[t], count };
+        struct embtier_batch *batches[2];
+        uint32_t turn = 0;
+
+        for (uint32_t i = 0; i < 2; i++) {
+            float *rows;
+
+            batches[i] = bench_batch(server, &part, TOUCH_PARTS);
+            rows = embtier_batch_rows(batches[i], 0);
+            for (uint64_t j = 0; j < (uint64_t)count * server->dim; j++)
+                rows[j] = 1;
+        }
+        for (uint64_t first = 0; first < server->rows; first += count, turn++) {
+            struct embtier_batch *const batch = batches[turn % 2];
+
+            if (turn >= 2)
+                bench_wait(batch);
+            for (uint32_t i = 0; i < count; i++)
+                embtier_batch_ids(batch, 0)[i] = (first + i) % server->rows;
+            bench_submit(batch, op);
+        }
+        for (uint32_t i = 0; i < MIN(turn, 2u); i++)
+            bench_wait(batches[i]);
+        for (uint32_t i = 0; i < 2; i++)
+            if (embtier_batch_free(batches[i]) != EMBTIER_OK)
+                bench_die("a batch is still in flight");
+    }
+}
+
+double bench_metric(struct bench_server *server, const char *name, const char *label)
+{
+    struct embtier_status *status;
+    double sum = 0;
+
+    if (embtier_status(server->connection, &status) != EMBTIER_OK)
+        bench_die("%s", embtier_message(server->connection));
+    for (size_t i = 0; i < embtier_status_count(status); i++) {
+        const struct embtier_metric *const metric = embtier_status_at(status, i);
+
+        if (strcmp(metric->name, name) == 0 && (!label || strcmp(metric->label_value, label) == 0))
+            sum += metric->value;
+    }
+    embtier_status_free(status);
+    return sum;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench_server.h: the real daemon under a benchmark, its tables, and what its counters say. */
+#ifndef EMBTIER_TESTS_BENCH_SERVER_H
+#define EMBTIER_TESTS_BENCH_SERVER_H
+
+#include "client/embtier.h"
+#include "tests/bench/bench.h"
+#include "tests/integration/harness.h"
+
+#define BENCH_TABLES_MAX 64
+
+/* What differs between benchmarks; 0 is the default in brackets. */
+struct bench_server_shape {
+    uint32_t lanes;            /* [1] */
+    uint32_t readers_per_lane; /* [2] */
+    uint32_t shards;           /* [8] */
+    uint64_t dram_bytes;
+    uint64_t pmem_bytes; /* a second tier, of kind `file` [none] */
+    uint64_t write_queue_bytes;
+    uint64_t memtable_bytes;
+    uint64_t metadata_cache_bytes;
+    const char *rocksdb_options; /* YAML, so quoted [null] */
+    const char *extra;           /* more YAML [""] */
+};
+
+struct bench_server {
+    struct harness harness;
+    struct embtier *connection;
+    struct embtier_table *tables[BENCH_TABLES_MAX];
+    uint32_t table_count;
+    uint64_t rows; /* per table */
+    uint32_t dim;
+};
+
+void bench_server_start(struct bench_server *server, const struct bench_server_shape *shape);
+void bench_server_stop(struct bench_server *server); /* cleanly; data stay */
+void bench_server_again(struct bench_server *server, const struct bench_server_shape *shape);
+void bench_server_done(struct bench_server *server); /* stops it and removes everything */
+
+/* Makes tables t0, t1, … of @rows rows of @dim f32, first values uniform in [-1, 1). */
+void bench_server_tables(struct bench_server *server, uint32_t count, uint64_t rows, uint32_t dim);
+
+/* @parts may stand for any tables; ends the program on failure. */
+struct embtier_batch *bench_batch(struct bench_server *server, const struct embtier_part *parts,
+                                  uint32_t count);
+void bench_submit(struct embtier_batch *batch, enum embtier_op op);
+void bench_wait(struct embtier_batch *batch);
+void bench_do(struct embtier_batch *batch, enum embtier_op op);
+
+/* Touches every row of every table once, in order. With @op SET it stores rows of ones. */
+void bench_touch_all(struct bench_server *server, enum embtier_op op);
+
+/* A metric of `embtier status`; @label NULL: the sum over all labels. */
+double bench_metric(struct bench_server *server, const char *name, const char *label);
+
+#endif
