@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench_peers.c: rows of 512 bytes from our shared memory, and from Redis and memcached over their
+ * Unix sockets, all of them in memory.
+ *
+ * hot-get-vs-redis       rows/s, batches of 4,096 (MGET)
+ * hot-get-vs-memcached   rows/s, batches of 1,000 (get)
+ * small-get              microseconds of a batch of 32, one at a time, beside MGET of 32
+ *
+ * One connection, two batches in flight on both sides (small-get: one). The references' commands
+ * are made beforehand, ours copies ids into shared memory in its time; every row is copied once
+ * more by the references' client, into a buffer as ours has it in the batch. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/bench_server.h"
+#include "tests/bench/peers.h"
+
+#define DIM         128
+#define ROW_BYTES   (DIM * sizeof(float))
+#define BATCHES     128 /* of ids, used round and round */
+#define IN_FLIGHT   2
+#define LATENCY_MAX 4000000
+
+struct pair {
+    struct bench_server server;
+    struct peer peer;
+    uint64_t rows;
+    uint32_t batch_rows;
+    uint64_t *ids; /* BATCHES of batch_rows */
+    struct peer_command commands[BATCHES];
+    struct embtier_batch *batches[IN_FLIGHT];
+    char *buffer;
+    uint32_t next; /* batch of ids */
+    uint64_t asked, hits;
+
+    /* Seconds of every request, ours and the reference's. */
+    double *latencies[2];
+    uint32_t latency_count[2];
+};
+
+static void set_up(struct pair *pair, enum peer_kind kind, uint32_t batch_rows)
+{
+    struct bench_server_shape shape = { 0 };
+    struct embtier_part part;
+    uint64_t random = 42;
+
+    memset(pair, 0, sizeof(*pair));
+    pair->rows = bench_scaled(2000000, 50000);
+    pair->batch_rows = batch_rows;
+    shape.dram_bytes = pair->rows * (ROW_BYTES + 100) + 64 * MIB;
+    bench_server_start(&pair->server, &shape);
+    bench_server_tables(&pair->server, 1, pair->rows, DIM);
+    bench_touch_all(&pair->server, EMBTIER_GET);
+    peer_start(&pair->peer, kind, ROW_BYTES, pair->rows * (ROW_BYTES + 300) + 256 * MIB);
+    bench_say("filling %s with %llu rows", pair->peer.options, (unsigned long long)pair->rows);
+    peer_fill(&pair->peer, pair->rows);
+    pair->ids = bench_alloc((uint64_t)BATCHES * batch_rows, sizeof(*pair->ids));
+    for (uint32_t i = 0; i < BATCHES * batch_rows; i++)
+        pair->ids[i] = bench_random(&random) % pair->rows;
+    for (uint32_t b = 0; b < BATCHES; b++)
+        pair->commands[b] =
+            peer_get_command(&pair->peer, pair->ids + (uint64_t)b * batch_rows, batch_rows);
+    part = (struct embtier_part){ pair->server.tables[0], batch_rows };
+    for (uint32_t i = 0; i < IN_FLIGHT; i++) {
+        pair->batches[i] = bench_batch(&pair->server, &part, 1);
+        memset(embtier_batch_rows(pair->batches[i], 0), 0, batch_rows * ROW_BYTES);
+    }
+    pair->buffer = bench_pages(batch_rows * ROW_BYTES);
+    for (uint32_t side = 0; side < 2; side++)
+        pair->latencies[side] = bench_alloc(LATENCY_MAX, sizeof(double));
+}
+
+static void clear(struct pair *pair)
+{
+    bench_server_done(&pair->server);
+    peer_stop(&pair->peer);
+    for (uint32_t b = 0; b < BATCHES; b++)
+        free(pair->commands[b].bytes);
+    for (uint32_t side = 0; side < 2; side++)
+        free(pair->latencies[side]);
+    free(pair->ids);
+    free(pair);
+}
+
+static void give(struct pair *pair, struct embtier_batch *batch)
+{
+    memcpy(embtier_batch_ids(batch, 0),
+           pair->ids + (uint64_t)(pair->next++ % BATCHES) * pair->batch_rows,
+           pair->batch_rows * sizeof(uint64_t));
+    bench_submit(batch, EMBTIER_GET);
+}
+
+static void take(struct pair *pair, struct embtier_batch *batch)
+{
+    bench_wait(batch);
+    pair->asked += pair->batch_rows;
+    pair->hits += embtier_batch_hit_rows(batch);
+}
+
+static double our_rate(void *context)
+{
+    struct pair *const pair = context;
+    const double begin = bench_now();
+    uint64_t turn = 0;
+
+    for (; turn < IN_FLIGHT; turn++)
+        give(pair, pair->batches[turn]);
+    do {
+        take(pair, pair->batches[turn % IN_FLIGHT]);
+        give(pair, pair->batches[turn++ % IN_FLIGHT]);
+    } while (bench_now() - begin < bench_settings.seconds);
+    for (uint32_t i = 0; i < IN_FLIGHT; i++)
+        take(pair, pair->batches[(turn + i) % IN_FLIGHT]);
+    return (double)turn * pair->batch_rows / (bench_now() - begin);
+}
+
+static double peer_rate(void *context)
+{
+    struct pair *const pair = context;
+    const double begin = bench_now();
+    uint32_t first = pair->next;
+    uint32_t sent = first;
+
+    for (; sent < first + IN_FLIGHT; sent++)
+        peer_send(&pair->peer, &pair->commands[sent % BATCHES]);
+    do {
+        peer_receive(&pair->peer, &pair->commands[pair->next++ % BATCHES], pair->buffer);
+        peer_send(&pair->peer, &pair->commands[sent++ % BATCHES]);
+    } while (bench_now() - begin < bench_settings.seconds);
+    for (uint32_t i = 0; i < IN_FLIGHT; i++)
+        peer_receive(&pair->peer, &pair->commands[pair->next++ % BATCHES], pair->buffer);
+    return (double)(sent - first) * pair->batch_rows / (bench_now() - begin);
+}
+
+/* ---- Latency ---- */
+
+static double note(struct pair *pair, uint32_t side, uint32_t first)
+{
+    return bench_median(pair->latencies[side] + first, pair->latency_count[side] - first) * 1e6;
+}
+
+static double our_latency(void *context)
+{
+    struct pair *const pair = context;
+    const uint32_t first = pair->latency_count[0];
+    const double begin = bench_now();
+    double before = begin, now;
+
+    do {
+        give(pair, pair->batches[0]);
+        take(pair, pair->batches[0]);
+        now = bench_now();
+        if (pair->latency_count[0] < LATENCY_MAX)
+            pair->latencies[0][pair->latency_count[0]++] = now - before;
+        before = now;
+    } while (now - begin < bench_settings.seconds);
+    return note(pair, 0, first);
+}
+
+static double peer_latency(void *context)
+{
+    struct pair *const pair = context;
+    const uint32_t first = pair->latency_count[1];
+    const double begin = bench_now();
+    double before = begin, now;
+
+    do {
+        const struct peer_command *const command = &pair->commands[pair->next++ % BATCHES];
+
+        peer_send(&pair->peer, command);
+        peer_receive(&pair->peer, command, pair->buffer);
+        now = bench_now();
+        if (pair->latency_count[1] < LATENCY_MAX)
+            pair->latencies[1][pair->latency_count[1]++] = now - before;
+        before = now;
+    } while (now - begin < bench_settings.seconds);
+    return note(pair, 1, first);
+}
+
+static void say_more(void *context, json_t *figure)
+{
+    const struct pair *const pair = context;
+
+    json_object_set_new(figure, "hit_rate", json_real((double)pair->hits / (double)pair->asked));
+    json_object_set_new(figure, "batch_rows", json_integer(pair->batch_rows));
+    if (pair->latency_count[0] == 0)
+        return;
+    json_object_set_new(
+        figure, "ours_99th",
+        json_real(bench_quantile(pair->latencies[0], pair->latency_count[0], 0.99) * 1e6));
+    json_object_set_new(
+        figure, "reference_99th",
+        json_real(bench_quantile(pair->latencies[1], pair->latency_count[1], 0.99) * 1e6));
+}
+
+static void run(struct bench_figure figure, enum peer_kind kind, uint32_t batch_rows,
+                bench_side *ours, bench_side *reference)
+{
+    struct pair *const pair = bench_alloc(1, sizeof(*pair));
+
+    set_up(pair, kind, batch_rows);
+    figure.reference_options = pair->peer.options;
+    bench_compare(&figure, ours, reference, pair, say_more);
+    clear(pair);
+}
+
+static void vs_redis(void)
+{
+    run((struct bench_figure){ .name = "hot-get-vs-redis",
+                               .unit = "rows/s",
+                               .bar = 8,
+                               .limit = "memory latency of one core; the reference: system calls",
+                               .reference_name = "Redis, MGET of 4,096" },
+        PEER_REDIS, 4096, our_rate, peer_rate);
+}
+
+static void vs_memcached(void)
+{
+    run((struct bench_figure){ .name = "hot-get-vs-memcached",
+                               .unit = "rows/s",
+                               .bar = 7,
+                               .limit = "memory latency of one core; the reference: system calls",
+                               .reference_name = "memcached, get of 1,000" },
+        PEER_MEMCACHED, 1000, our_rate, peer_rate);
+}
+
+static void small_get(void)
+{
+    run((struct bench_figure){ .name = "small-get",
+                               .unit = "us",
+                               .lower_is_better = true,
+                               .bar = 0.3,
+                               .limit = "two handovers between cores, 32 memory latencies",
+                               .reference_name = "Redis, MGET of 32" },
+        PEER_REDIS, 32, our_latency, peer_latency);
+}
+
+int main(int argc, char **argv)
+{
+    const struct bench_entry entries[] = {
+        { "hot-get-vs-redis", vs_redis },
+        { "hot-get-vs-memcached", vs_memcached },
+        { "small-get", small_get },
+    };
+
+    return bench_main(argc, argv, entries, ARRAY_LEN(entries));
+}
