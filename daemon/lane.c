@@ -430,9 +430,6 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
     _cleanup_(lane_freep) struct lane *lane = NULL;
     const uint32_t shards = store_shard_count(opts->store);
 
-    if (opts->reader_count > LANE_HELD_MAX / READ_JOBS_PER_THREAD)
-        return err_set(msg, EMBTIER_INVALID, "lane: %u readers, allowed: at most %d",
-                       opts->reader_count, LANE_HELD_MAX / READ_JOBS_PER_THREAD);
     lane = aligned_alloc(CACHE_LINE, align_up(sizeof(*lane), CACHE_LINE));
     if (!lane)
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
@@ -542,8 +539,6 @@ static void call_purge(struct lane *lane, void *argument)
     struct purge *const purge = argument;
     struct write_queue_stats stats;
 
-    /* Held rows first: each may find its place in the cache at any time, behind the purge. */
-    lane_forget_held(lane, purge->table);
     if (!purge->cache_done) {
         purge->cache_done =
             row_cache_purge_table(lane->cache, purge->table->index, PURGE_STEP_SETS);
@@ -591,10 +586,6 @@ static void call_write_back(struct lane *lane, void *argument)
     struct write_back *const step = argument;
     bool cache_done = false;
 
-    /* A held row may find its place in the cache behind the cursor, and would be overlooked there:
-     * the walk goes on once all have theirs. The queue makes room for them by itself. */
-    if (lane->held_count > 0)
-        return;
     row_cache_write_back(lane->cache, step->cursor, WRITE_BACK_STEP_ROWS, &cache_done);
     step->done =
         cache_done && write_queue_passed(lane->write_queue, write_queue_mark(lane->write_queue));

@@ -69,7 +69,7 @@ void lane_send(struct lane *lane, struct message *message);
 void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument), void *argument);
 
 MUST_CHECK enum embtier_err lane_add_table(struct lane *lane, const struct table *table);
-/* Forgets all rows of a table nobody uses any more, cached, queued and held; returns when that is
+/* Forgets all rows of a table nobody uses any more, cached and queued; returns when that is
  * done, with SHUTDOWN when *@give_up has become true, or with the store's error when it has taken
  * no writes for some seconds: the queued rows stay then, and so must the table's struct. */
 MUST_CHECK enum embtier_err lane_purge_table(struct lane *lane, const struct table *table,

@@ -17,10 +17,8 @@
 
 #define LANE_CHUNK_ROWS 512   /* rows per call of the cache */
 #define LANE_MISSES_MAX 65536 /* distinct rows being read */
-#define LANE_HELD_MAX                                                                              \
-    256 /* read jobs that hold rows without a place; at least the number of jobs */
 
-/* Rows of one shard that wait for a read job, oldest first. */
+/* Rows of one shard that wait for a read job, or parked ones; oldest first. */
 struct pending_reads {
     uint32_t first; /* miss index + 1 */
     uint32_t last;
@@ -47,8 +45,7 @@ struct lane {
     bool pressure; /* see lane_take_pressure() */
     struct session_queue runnable;
     struct session_queue blocked; /* wait for a free miss entry or for room in the write queue */
-    struct read_job *held[LANE_HELD_MAX];
-    uint32_t held_count;
+    struct pending_reads parked;
     uint8_t *scratch_row; /* a row put together from new weights and queued state */
     uint32_t chunk_missed[LANE_CHUNK_ROWS];
 
@@ -86,9 +83,7 @@ bool lane_run_turn(struct lane *lane);
 /* Fills free read jobs with the rows that wait for one. */
 void lane_dispatch_reads(struct lane *lane);
 void lane_on_read_done(struct lane *lane, struct read_job *job);
-/* Forgets held rows of a table nobody uses any more. */
-void lane_forget_held(struct lane *lane, const struct table *table);
-/* The write queue has more room: held rows and blocked sessions go on. */
+/* The write queue has more room, or will have none: parked rows and blocked sessions go on. */
 void lane_on_written(struct lane *lane);
 
 /* ---- lane.c ---- */

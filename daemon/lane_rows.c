@@ -7,9 +7,12 @@
  * for a read are chained to the miss entry, oldest first, GET and SET alike, and take effect in
  * that order when the row arrives: this is what keeps a session's requests for one row in order.
  *
- * When the store refuses rows for good (disk full, I/O error) and no place is left, SETs fail with
- * its error instead of waiting, so that sessions, drops and the end of the server do not hang on
- * it, and so that held rows do not take all read jobs away from GETs: see refusal().
+ * A SET is answered when its row has a place. One that waited for a read may find none: then the
+ * row is forgotten again, its miss entry keeps the SET and all behind it, and it is read once more
+ * when the write queue has room (parked). While rows are parked no read is begun for a SET. When
+ * the store refuses rows for good (disk full, I/O error) and no place is left, SETs fail with its
+ * error instead of waiting. So sessions, drops and the end of the server never hang on a broken
+ * disk, and no row without a place takes a read job away from GETs.
  *
  * A waiting ref no longer needs its hash (the miss entry has it), so that field then holds the part
  * it belongs to: see ref_wait().
@@ -31,18 +34,27 @@
 
 /* ---- Waiting refs ---- */
 
-static void ref_wait(struct lane *lane, struct part *part, struct row_ref *ref, struct miss *miss)
+static struct row_ref *waiter_at(const struct lane *lane, uint32_t link)
+{
+    return request_memory_place(lane->request_base, link);
+}
+
+static void waiter_append(struct lane *lane, struct miss *miss, struct row_ref *ref)
 {
     const uint32_t link = request_memory_link(lane->request_base, ref);
 
-    ref->hash = (uint64_t)(uintptr_t)part;
     ref->link = 0;
     if (miss->last_waiter)
-        ((struct row_ref *)request_memory_place(lane->request_base, miss->last_waiter))->link =
-            link;
+        waiter_at(lane, miss->last_waiter)->link = link;
     else
         miss->first_waiter = link;
     miss->last_waiter = link;
+}
+
+static void ref_wait(struct lane *lane, struct part *part, struct row_ref *ref, struct miss *miss)
+{
+    ref->hash = (uint64_t)(uintptr_t)part;
+    waiter_append(lane, miss, ref);
     part->waiting++;
 }
 
@@ -62,24 +74,46 @@ static uint8_t *ref_row(const struct part *part, const struct row_ref *ref, uint
 
 /* ---- Reads ---- */
 
+static void list_append(struct lane *lane, struct pending_reads *list, struct miss *miss)
+{
+    const uint32_t link = miss_table_index(lane->misses, miss) + 1;
+
+    miss->next_pending = 0;
+    if (list->last)
+        miss_table_at(lane->misses, list->last - 1)->next_pending = link;
+    else
+        list->first = link;
+    list->last = link;
+    list->count++;
+}
+
+static struct miss *list_first(struct lane *lane, const struct pending_reads *list)
+{
+    return list->first ? miss_table_at(lane->misses, list->first - 1) : NULL;
+}
+
+static void list_pop(struct lane *lane, struct pending_reads *list)
+{
+    list->first = list_first(lane, list)->next_pending;
+    if (!list->first)
+        list->last = 0;
+    list->count--;
+}
+
+/* Puts a row into its shard's list of reads. */
+static void miss_read(struct lane *lane, struct miss *miss)
+{
+    miss->state = MISS_PENDING;
+    list_append(lane, &lane->pending[row_hash_shard(miss->hash, lane->rules.shard_count)], miss);
+    lane->pending_rows++;
+}
+
 static struct miss *miss_new(struct lane *lane, struct table *table, uint64_t hash, uint64_t id)
 {
     struct miss *const miss = miss_table_add(lane->misses, table, hash, id);
-    struct pending_reads *pending;
-    uint32_t link;
 
-    if (!miss)
-        return NULL;
-    pending = &lane->pending[row_hash_shard(hash, lane->rules.shard_count)];
-    link = miss_table_index(lane->misses, miss) + 1;
-    miss->next_pending = 0;
-    if (pending->last)
-        miss_table_at(lane->misses, pending->last - 1)->next_pending = link;
-    else
-        pending->first = link;
-    pending->last = link;
-    pending->count++;
-    lane->pending_rows++;
+    if (miss)
+        miss_read(lane, miss);
     return miss;
 }
 
@@ -100,22 +134,18 @@ static int compare_misses(const void *a, const void *b)
 static void fill_job(struct lane *lane, struct pending_reads *pending, struct read_job *job)
 {
     struct miss *batch[READ_JOB_ROWS];
+    struct miss *miss;
     uint32_t count = 0;
     uint64_t bytes = 0;
 
-    while (pending->first && count < READ_JOB_ROWS) {
-        struct miss *const miss = miss_table_at(lane->misses, pending->first - 1);
-
+    while ((miss = list_first(lane, pending)) && count < READ_JOB_ROWS) {
         bytes += align_up(miss->table->row_bytes, CACHE_LINE);
         if (bytes > READ_JOB_BYTES)
             break;
-        pending->first = miss->next_pending;
-        if (!pending->first)
-            pending->last = 0;
+        list_pop(lane, pending);
         miss->state = MISS_READING;
         batch[count++] = miss;
     }
-    pending->count -= count;
     lane->pending_rows -= count;
     qsort(batch, count, sizeof(batch[0]), compare_misses);
     for (uint32_t i = 0; i < count; i++)
@@ -159,12 +189,6 @@ static bool place_dirty(struct lane *lane, struct table *table, uint64_t hash, u
     return write_queue_put(lane->write_queue, table, hash, id, row);
 }
 
-/* Why a SET that needs a new place has to fail: nothing has room and the store takes no rows. */
-static enum embtier_err refusal(const struct lane *lane, const struct table *table)
-{
-    return lane->held_count > 0 ? write_queue_refusal(lane->write_queue, table) : EMBTIER_OK;
-}
-
 static void ref_fail(struct lane *lane, struct part *part, uint32_t segment, uint64_t id,
                      enum embtier_err err)
 {
@@ -182,13 +206,6 @@ static bool get_missed(struct lane *lane, struct part *part, uint32_t segment, s
     struct miss *miss = miss_table_find(lane->misses, table, ref->hash, ref->id);
     const void *queued;
 
-    if (miss && miss->state == MISS_HELD) {
-        memcpy(to->rows + (uint64_t)ref->position * table->weight_bytes, miss->row,
-               table->weight_bytes);
-        lane->stats.queued_get_rows++;
-        part->hit_rows++;
-        return true;
-    }
     if (!miss) {
         queued = write_queue_find(lane->write_queue, table->index, ref->hash, ref->id);
         if (queued) {
@@ -243,10 +260,6 @@ static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, s
         return true;
     lane->second_looks++;
     miss = miss_table_find(lane->misses, table, ref->hash, ref->id);
-    if (miss && miss->state == MISS_HELD) {
-        memcpy(miss->row, weights, table->weight_bytes);
-        return true;
-    }
     if (miss) {
         ref_wait(lane, part, ref, miss);
         return true;
@@ -264,8 +277,10 @@ static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, s
         memcpy(lane->scratch_row, weights, table->weight_bytes);
         return set_place(lane, part, segment, ref);
     }
-    err = refusal(lane, table);
-    if (err != EMBTIER_OK) {
+    if (lane->parked.count > 0) { /* it would find no place either */
+        err = write_queue_refusal(lane->write_queue, table);
+        if (err == EMBTIER_OK)
+            return false;
         ref_fail(lane, part, segment, ref->id, err);
         return true;
     }
@@ -478,45 +493,81 @@ static void waiter_done(struct lane *lane, struct part *part)
         lane_part_finished(lane, part);
 }
 
-/* Serves all who wait for a row, oldest first; SETs change @row. Returns whether one did. */
-static bool serve_waiters(struct lane *lane, struct miss *miss, const struct store_row *row)
+/* Copies between a row that was read and those who wait for it, oldest first. Nobody is answered
+ * yet. Returns whether a SET changed the row. */
+static bool apply_waiters(struct lane *lane, const struct miss *miss, const struct store_row *row)
 {
     const uint32_t weight_bytes = miss->table->weight_bytes;
-    const enum embtier_err set_err = row->err != EMBTIER_OK ? row->err : refusal(lane, miss->table);
-    uint32_t link = miss->first_waiter;
     bool changed = false;
 
-    while (link) {
-        const struct row_ref *const ref = request_memory_place(lane->request_base, link);
-        struct part *const part = ref_part(ref);
+    for (uint32_t link = miss->first_waiter; link; link = waiter_at(lane, link)->link) {
+        const struct row_ref *const ref = waiter_at(lane, link);
+        const struct part *const part = ref_part(ref);
         uint32_t segment;
         uint8_t *const bytes = ref_row(part, ref, &segment);
 
-        link = ref->link; /* before the part, and this ref with it, may go */
-        if (part->request->op == SHM_OP_SET && set_err != EMBTIER_OK) {
-            ref_fail(lane, part, segment, row->id, set_err);
-        } else if (row->err != EMBTIER_OK) {
-            ref_fail(lane, part, segment, row->id, row->err);
-        } else if (part->request->op == SHM_OP_GET) {
+        if (part->request->op == SHM_OP_GET) {
             memcpy(bytes, row->bytes, weight_bytes);
-            if (row->found)
-                lane->stats.stored_get_rows++;
-            else
-                lane->stats.initial_get_rows++;
         } else {
             memcpy(row->bytes, bytes, weight_bytes);
             changed = true;
         }
+    }
+    return changed;
+}
+
+/* Answers those who wait for a row after apply_waiters(). @set_err says whether it found a place:
+ * OK: all are answered. AGAIN, not now: those before the first SET are. Else, never: SETs fail with
+ * it, but GETs behind one were given what must not be, and stay. Returns whether some stay. */
+static bool answer_waiters(struct lane *lane, struct miss *miss, const struct store_row *row,
+                           enum embtier_err set_err)
+{
+    uint32_t link = miss->first_waiter;
+    bool behind_set = false;
+
+    miss->first_waiter = miss->last_waiter = 0;
+    while (link) {
+        struct row_ref *const ref = waiter_at(lane, link);
+        struct part *const part = ref_part(ref);
+        const bool is_set = part->request->op == SHM_OP_SET;
+
+        link = ref->link; /* before the part, and this ref with it, may go */
+        behind_set |= is_set;
+        if (set_err != EMBTIER_OK && behind_set && (set_err == EMBTIER_AGAIN || !is_set)) {
+            waiter_append(lane, miss, ref);
+            continue;
+        }
+        if (is_set && set_err != EMBTIER_OK)
+            ref_fail(lane, part, part_segment_of(part, (uint32_t)(ref - part->refs)), row->id,
+                     set_err);
+        lane->stats.stored_get_rows += !is_set && row->found;
+        lane->stats.initial_get_rows += !is_set && !row->found;
         waiter_done(lane, part);
     }
-    miss->first_waiter = miss->last_waiter = 0;
-    return changed;
+    return miss->first_waiter != 0;
+}
+
+/* The row cannot be read. */
+static void fail_waiters(struct lane *lane, struct miss *miss, const struct store_row *row)
+{
+    uint32_t link = miss->first_waiter;
+
+    while (link) {
+        const struct row_ref *const ref = waiter_at(lane, link);
+        struct part *const part = ref_part(ref);
+
+        link = ref->link;
+        ref_fail(lane, part, part_segment_of(part, (uint32_t)(ref - part->refs)), row->id,
+                 row->err);
+        waiter_done(lane, part);
+    }
 }
 
 /* Rows of one table, next to each other in a job, on their way into the cache. */
 struct insert_run {
     struct row_ref refs[READ_JOB_ROWS];
-    const void *rows[READ_JOB_ROWS];
+    const void *bytes[READ_JOB_ROWS];
+    const struct store_row *rows[READ_JOB_ROWS];
     struct miss *misses[READ_JOB_ROWS];
     uint64_t dirty[READ_JOB_ROWS / 64];
     uint32_t refused[READ_JOB_ROWS];
@@ -528,29 +579,42 @@ static bool bit_is_set(const uint64_t *bits, uint32_t i)
     return bits[i / 64] >> (i % 64) & 1;
 }
 
-/* Caches a run of rows. A changed row for which nothing has room stays in its job, HELD. */
-static void insert_run(struct lane *lane, struct read_job *job, struct table *table,
-                       struct insert_run *run)
+/* The cache refused a row. What a clean one was is on SSD; for a changed one the write queue is
+ * left: returns whether that, too, has no room now (AGAIN), or never. */
+static enum embtier_err place_refused(struct lane *lane, const struct miss *miss, const void *bytes,
+                                      bool dirty)
+{
+    enum embtier_err err;
+
+    if (!dirty || write_queue_put(lane->write_queue, miss->table, miss->hash, miss->id, bytes))
+        return EMBTIER_OK;
+    err = write_queue_refusal(lane->write_queue, miss->table);
+    return err == EMBTIER_OK ? EMBTIER_AGAIN : err;
+}
+
+/* Finds places for a run of rows and answers those who wait for them. */
+static void insert_run(struct lane *lane, struct table *table, struct insert_run *run)
 {
     const uint32_t refused = row_cache_insert(lane->cache, table->index, run->refs, run->count,
-                                              run->rows, run->dirty, run->refused);
+                                              run->bytes, run->dirty, run->refused);
     uint32_t next_refused = 0;
 
     for (uint32_t i = 0; i < run->count; i++) {
         struct miss *const miss = run->misses[i];
+        enum embtier_err err = EMBTIER_OK;
 
         if (next_refused < refused && run->refused[next_refused] == i) {
             next_refused++;
-            if (bit_is_set(run->dirty, i) &&
-                !write_queue_put(lane->write_queue, table, miss->hash, miss->id, run->rows[i])) {
-                miss->state = MISS_HELD;
-                miss->job = job;
-                miss->row = (uint8_t *)(uintptr_t)run->rows[i];
-                continue;
-            }
+            err = place_refused(lane, miss, run->bytes[i], bit_is_set(run->dirty, i));
         }
-        job->rows_left--;
-        miss_table_remove(lane->misses, miss);
+        if (!answer_waiters(lane, miss, run->rows[i], err)) {
+            miss_table_remove(lane->misses, miss);
+        } else if (err == EMBTIER_AGAIN) {
+            miss->state = MISS_PARKED;
+            list_append(lane, &lane->parked, miss);
+        } else {
+            miss_read(lane, miss);
+        }
     }
     memset(run->dirty, 0, sizeof(run->dirty));
     run->count = 0;
@@ -572,72 +636,44 @@ void lane_on_read_done(struct lane *lane, struct read_job *job)
     struct insert_run run = { .count = 0 };
 
     for (uint32_t i = 0; i < job->count; i++) {
+        const struct store_row *const row = &job->rows[i];
         struct miss *const miss = miss_table_at(lane->misses, job->owners[i]);
-        const bool changed = serve_waiters(lane, miss, &job->rows[i]);
 
-        if (job->rows[i].err != EMBTIER_OK) {
-            log_read_error(lane, job, job->rows[i].err);
-            job->rows_left--;
+        if (row->err != EMBTIER_OK) {
+            log_read_error(lane, job, row->err);
+            fail_waiters(lane, miss, row);
             miss_table_remove(lane->misses, miss);
         } else {
             run.refs[run.count] = (struct row_ref){ .hash = miss->hash, .id = miss->id };
-            run.rows[run.count] = job->rows[i].bytes;
+            run.bytes[run.count] = row->bytes;
+            run.rows[run.count] = row;
             run.misses[run.count] = miss;
-            if (changed)
+            if (apply_waiters(lane, miss, row))
                 run.dirty[run.count / 64] |= UINT64_C(1) << (run.count % 64);
             run.count++;
         }
         if (run.count > 0 && (i + 1 == job->count || job->tables[i + 1] != job->tables[i]))
-            insert_run(lane, job, job->tables[i], &run);
+            insert_run(lane, job->tables[i], &run);
     }
-    if (job->rows_left == 0)
-        read_pool_put_back(lane->readers, job);
-    else
-        lane->held[lane->held_count++] = job;
+    read_pool_put_back(lane->readers, job);
     unblock_all(lane);
 }
 
-/* Places a job's held rows, up to the first for which there still is no place; or, if @forgotten is
- * given, forgets those of that table. */
-static void place_held(struct lane *lane, struct read_job *job, const struct table *forgotten)
+/* As many parked rows as there may be room for now, or all when no more room will come. */
+static void unpark(struct lane *lane, uint64_t rows)
 {
-    for (uint32_t i = 0; i < job->count && job->rows_left > 0; i++) {
-        /* Entries of rows already placed may serve other rows by now. */
-        struct miss *const miss = miss_table_at(lane->misses, job->owners[i]);
+    struct miss *miss;
 
-        if (miss->state != MISS_HELD || miss->row != job->rows[i].bytes)
-            continue;
-        if (forgotten && miss->table != forgotten)
-            continue;
-        if (!forgotten && !place_dirty(lane, miss->table, miss->hash, miss->id, miss->row))
-            return;
-        miss_table_remove(lane->misses, miss);
-        job->rows_left--;
+    if (!write_queue_goes_on(lane->write_queue))
+        rows = UINT64_MAX;
+    for (; rows > 0 && (miss = list_first(lane, &lane->parked)); rows--) {
+        list_pop(lane, &lane->parked);
+        miss_read(lane, miss);
     }
-}
-
-static void place_all_held(struct lane *lane, const struct table *forgotten)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < lane->held_count; i++) {
-        place_held(lane, lane->held[i], forgotten);
-        if (lane->held[i]->rows_left == 0)
-            read_pool_put_back(lane->readers, lane->held[i]);
-        else
-            lane->held[kept++] = lane->held[i];
-    }
-    lane->held_count = kept;
-}
-
-void lane_forget_held(struct lane *lane, const struct table *table)
-{
-    place_all_held(lane, table);
 }
 
 void lane_on_written(struct lane *lane)
 {
-    write_queue_reap(lane->write_queue);
-    place_all_held(lane, NULL);
+    unpark(lane, write_queue_reap(lane->write_queue));
     unblock_all(lane);
 }

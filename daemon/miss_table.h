@@ -12,28 +12,25 @@
 
 #include "base/err.h"
 
-struct read_job;
 struct table;
 
 enum miss_state {
     MISS_FREE,
     MISS_PENDING, /* waits for a free read job */
     MISS_READING, /* in a read job */
-    MISS_HELD, /* read and changed, and neither the cache nor the write queue has room: it lives in
-                  its read job */
+    MISS_PARKED,  /* read, but for what a SET makes of it neither the cache nor the write queue had
+                     room: it is read again when there may be some */
 };
 
 struct miss {
     uint64_t hash;
     uint64_t id;
     struct table *table;
-    struct read_job *job;  /* HELD */
-    uint8_t *row;          /* HELD: its bytes in the job */
     uint32_t first_waiter; /* request_memory_link() of a row_ref; 0: none */
     uint32_t last_waiter;
     uint32_t next_in_bucket; /* index + 1 */
-    uint32_t
-        next_pending; /* index + 1, in the shard's list, oldest first; also chains free entries */
+    uint32_t next_pending;   /* index + 1, in the shard's list or that of the parked, oldest first;
+                                also   chains free entries */
     enum miss_state state;
 };
 

@@ -199,7 +199,6 @@ void read_job_add(struct read_job *job, struct table *table, uint64_t id, uint32
 void read_pool_send(struct read_pool *pool, struct read_job *job)
 {
     pool->free_count--;
-    job->rows_left = job->count;
     atomic_store_explicit(&job->state, READ_JOB_READY, memory_order_release);
     sem_post(&pool->ready);
 }

@@ -33,11 +33,10 @@ struct read_job {
     uint32_t shard;
     uint32_t count;
     uint32_t bytes_used;
-    uint32_t rows_left;                   /* the lane's: rows it has not yet found a place for */
     struct store_row rows[READ_JOB_ROWS]; /* sorted by (table_id, id); bytes point into `bytes` */
     struct table *tables[READ_JOB_ROWS];
     uint32_t owners[READ_JOB_ROWS]; /* the lane's: which missed row this is */
-    struct err_msg msg;             /* of the worst row */
+    struct err_msg msg;             /* of the first row that failed */
     uint8_t *bytes;
 };
 
@@ -49,11 +48,6 @@ DEFINE_CLEANUP(struct read_pool, read_pool_free)
 
 /* The lane: an empty job, or NULL when all are under way. */
 struct read_job *read_pool_take(struct read_pool *pool);
-/* Room for one more row of @bytes? */
-static inline bool read_job_has_room(const struct read_job *job, uint32_t bytes)
-{
-    return job->count < READ_JOB_ROWS && job->bytes_used + bytes <= READ_JOB_BYTES;
-}
 /* Adds a row; rows come sorted. */
 void read_job_add(struct read_job *job, struct table *table, uint64_t id, uint32_t owner);
 void read_pool_send(struct read_pool *pool, struct read_job *job);

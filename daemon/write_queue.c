@@ -362,7 +362,7 @@ const void *write_queue_find(const struct write_queue *queue, uint16_t table, ui
     return NULL;
 }
 
-void write_queue_reap(struct write_queue *queue)
+uint64_t write_queue_reap(struct write_queue *queue)
 {
     uint64_t written;
     uint64_t rows = 0;
@@ -378,6 +378,13 @@ void write_queue_reap(struct write_queue *queue)
         queue->head += entry->bytes;
     }
     atomic_fetch_sub_explicit(&queue->rows, rows, memory_order_relaxed);
+    return rows;
+}
+
+bool write_queue_goes_on(const struct write_queue *queue)
+{
+    return queue->head < atomic_load_explicit(&queue->tail, memory_order_relaxed) &&
+           atomic_load_explicit(&queue->err, memory_order_relaxed) == EMBTIER_OK;
 }
 
 uint64_t write_queue_mark(const struct write_queue *queue)

@@ -49,8 +49,10 @@ enum embtier_err write_queue_refusal(const struct write_queue *queue, const stru
 const void *write_queue_find(const struct write_queue *queue, uint16_t table, uint64_t hash,
                              uint64_t id);
 
-/* The lane, on MESSAGE_WRITTEN: frees what has been written. */
-void write_queue_reap(struct write_queue *queue);
+/* The lane, on MESSAGE_WRITTEN: frees what has been written; returns how many rows that were. */
+uint64_t write_queue_reap(struct write_queue *queue);
+/* Whether the lane will hear of a MESSAGE_WRITTEN yet: rows are queued and the store takes them. */
+bool write_queue_goes_on(const struct write_queue *queue);
 
 /* Where the tail is now, and whether everything before that has been written. */
 uint64_t write_queue_mark(const struct write_queue *queue);

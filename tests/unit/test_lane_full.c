@@ -92,7 +92,7 @@ static void test_full_disk_refuses_sets_serves_gets_and_heals(void **state)
     full_disk(*state, EMBTIER_OPTIMIZER_NONE);
 }
 
-/* SETs of rows with state read first: the rows would have to be held in readers' jobs. */
+/* SETs of rows with state read first: they have no place when they come. */
 static void test_the_same_with_rows_that_have_state(void **state)
 {
     full_disk(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD);

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A store that is behind (BUSY), then full, then well again: do GETs of rows that are not cached go
+ * on, does every SET end, and is what was acknowledged kept? store_write() is wrapped (by the
+ * linker) to refuse. */
+#include "lane_fixture.h"
+
+#include "daemon/lane_impl.h"
+
+#define DIM        256
+#define SLOT_BYTES (64 * KIB)
+#define WRITERS    3
+#define ROWS       200000 /* of each writer's own */
+#define QUIET_NS   (UINT64_C(300) * 1000 * 1000)
+
+static _Atomic uint32_t refuse; /* enum embtier_err, or OK */
+
+enum embtier_err __real_store_write(struct store *store, uint32_t shard,
+                                    const struct store_row *rows, uint32_t count,
+                                    struct err_msg *msg);
+enum embtier_err __wrap_store_write(struct store *store, uint32_t shard,
+                                    const struct store_row *rows, uint32_t count,
+                                    struct err_msg *msg);
+
+enum embtier_err __wrap_store_write(struct store *store, uint32_t shard,
+                                    const struct store_row *rows, uint32_t count,
+                                    struct err_msg *msg)
+{
+    const enum embtier_err err = (enum embtier_err)atomic_load(&refuse);
+
+    return err == EMBTIER_OK ? __real_store_write(store, shard, rows, count, msg)
+                             : err_set(msg, err, "refused by the test");
+}
+
+static const struct lanes_shape one_lane = {
+    .lane_count = 1, .slabs_per_lane = 3, .readers = 2, .write_queue_bytes = MIB
+};
+
+/* Its requests SET one row each, ids in order. */
+struct writer {
+    struct client client;
+    uint64_t first_id;
+    uint32_t answered; /* requests; those before it are */
+    uint32_t refused;
+};
+
+static uint64_t writer_id(const struct writer *writer, uint32_t number)
+{
+    return writer->first_id + number % ROWS;
+}
+
+static void writer_submit(struct writer *writer, uint64_t table)
+{
+    struct client *const client = &writer->client;
+    float *const row = (float *)client_rows(client, client->submitted, 1);
+
+    *client_ids(client, client->submitted) = writer_id(writer, client->submitted);
+    for (uint32_t i = 0; i < DIM; i++)
+        row[i] = (float)(client->submitted + 1);
+    client_submit(client, SHM_OP_SET, table, 1);
+}
+
+/* Takes answers; returns whether there was one. */
+static bool writer_take(struct writer *writer)
+{
+    const uint32_t before = writer->answered;
+
+    while (writer->answered < writer->client.submitted &&
+           client_is_done(&writer->client, writer->answered)) {
+        writer->refused +=
+            client_wait(&writer->client, writer->answered)->err != (uint32_t)EMBTIER_OK;
+        writer->answered++;
+    }
+    return writer->answered > before;
+}
+
+/* Until no SET is answered any more. */
+static void write_until_stuck(struct writer *writers, uint64_t table)
+{
+    uint64_t last_ns = now_ns();
+
+    while (now_ns() - last_ns < QUIET_NS) {
+        for (uint32_t w = 0; w < WRITERS; w++) {
+            if (writer_take(&writers[w]))
+                last_ns = now_ns();
+            while (writers[w].client.submitted - writers[w].answered < FIXTURE_SLOTS)
+                writer_submit(&writers[w], table);
+        }
+        sched_yield();
+    }
+}
+
+static void writer_finish(struct writer *writer)
+{
+    while (writer->answered < writer->client.submitted) {
+        client_wait(&writer->client, writer->answered);
+        writer_take(writer);
+    }
+}
+
+static void get_a_row_that_is_nowhere(struct client *client, uint64_t table, uint64_t id)
+{
+    float value;
+
+    assert_int_equal(client_get_one(client, table, (UINT64_C(1) << 40) + id, &value), EMBTIER_OK);
+    assert_true(value == 0.5f);
+}
+
+static void busy_then_full(struct store_fixture *f, enum embtier_optimizer optimizer)
+{
+    struct lanes_fixture x;
+    struct writer writers[WRITERS];
+    struct client reader;
+    uint64_t table;
+
+    lanes_start(&x, f, &one_lane);
+    table = fixture_table(&x, "t", EMBTIER_UNBOUNDED, DIM, optimizer);
+    reader = client_attach(&x, SLOT_BYTES);
+    for (uint64_t w = 0; w < WRITERS; w++)
+        writers[w] =
+            (struct writer){ .client = client_attach(&x, SLOT_BYTES), .first_id = w * ROWS };
+    atomic_store(&refuse, EMBTIER_BUSY);
+    write_until_stuck(writers, table);
+    for (uint64_t id = 0; id < 100; id++)
+        get_a_row_that_is_nowhere(&reader, table, id);
+    for (uint32_t w = 0; w < WRITERS; w++)
+        assert_int_equal(writers[w].refused, 0);
+
+    atomic_store(&refuse, EMBTIER_NO_SPACE);
+    for (uint32_t w = 0; w < WRITERS; w++) {
+        const uint32_t acknowledged = writers[w].answered;
+
+        writer_finish(&writers[w]);
+        assert_true(writers[w].refused > 0);
+        for (uint32_t i = 0; i < acknowledged; i += 7) {
+            float value;
+
+            assert_int_equal(client_get_one(&reader, table, writer_id(&writers[w], i), &value),
+                             EMBTIER_OK);
+            assert_true(value == (float)(i + 1));
+        }
+    }
+    atomic_store(&refuse, EMBTIER_OK);
+    for (uint32_t w = 0; w < WRITERS; w++) {
+        const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+
+        do {
+            assert_true(now_ns() < until);
+            writers[w].refused = 0;
+            writer_submit(&writers[w], table);
+            writer_finish(&writers[w]);
+        } while (writers[w].refused > 0);
+        client_detach(&writers[w].client);
+    }
+    client_detach(&reader);
+    lanes_write_back(&x);
+    lanes_stop(&x);
+}
+
+static void test_whole_rows(void **state)
+{
+    busy_then_full(*state, EMBTIER_OPTIMIZER_NONE);
+}
+
+/* They are read before they are set, and then find no place. */
+static void test_rows_with_state(void **state)
+{
+    busy_then_full(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
+        T(test_whole_rows),
+        T(test_rows_with_state),
+#undef T
+    };
+
+    return cmocka_run_group_tests_name("lane before a busy store", tests, NULL, NULL);
+}
