@@ -49,30 +49,56 @@ static enum embtier_err write_all(int fd, const char *path, const char *text, st
     return EMBTIER_OK;
 }
 
+/* Puts @beside in the place of @path, or leaves both as they were: a caller who hears of a failure
+ * takes the old content for valid, and so must the next start. @old keeps it until it is certain
+ * that the new one stays. */
+static enum embtier_err replace(const char *directory, const char *path, const char *beside,
+                                const char *old, struct err_msg *msg)
+{
+    enum embtier_err err;
+    bool had_one, had_none;
+
+    unlink(old);
+    had_one = link(path, old) == 0;
+    had_none = !had_one && errno == ENOENT;
+    if (!had_one && !had_none && errno != EPERM && errno != EOPNOTSUPP) /* file systems without */
+        return err_set_errno(msg, errno, "%s", old);
+    if (rename(beside, path) != 0) {
+        err = err_set_errno(msg, errno, "%s", path);
+        unlink(old);
+        return err;
+    }
+    err = directory_sync(directory, msg);
+    if (err == EMBTIER_OK)
+        unlink(old);
+    else if (had_one)
+        (void)rename(old, path);
+    else if (had_none)
+        unlink(path);
+    return err;
+}
+
 enum embtier_err durable_file_write(const char *directory, const char *name, const char *text,
                                     struct err_msg *msg)
 {
     _cleanup_(freep) char *path = path_join(directory, name);
     _cleanup_(freep) char *beside = NULL;
+    _cleanup_(freep) char *old = NULL;
     _cleanup_(closep) int fd = -1;
     enum embtier_err err;
 
-    if (!path || asprintf(&beside, "%s%s", path, DURABLE_FILE_SUFFIX) < 0)
+    if (!path || asprintf(&beside, "%s%s", path, DURABLE_FILE_SUFFIX) < 0 ||
+        asprintf(&old, "%s%s", path, DURABLE_FILE_OLD_SUFFIX) < 0)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", name);
     fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", beside);
     err = write_all(fd, beside, text, msg);
-    if (err != EMBTIER_OK) {
+    if (err == EMBTIER_OK)
+        err = replace(directory, path, beside, old, msg);
+    if (err != EMBTIER_OK)
         unlink(beside);
-        return err;
-    }
-    if (rename(beside, path) != 0) {
-        err = err_set_errno(msg, errno, "%s", path);
-        unlink(beside);
-        return err;
-    }
-    return directory_sync(directory, msg);
+    return err;
 }
 
 enum embtier_err durable_file_read(const char *directory, const char *name, char **ret_text,

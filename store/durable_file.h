@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* durable_file.h: small whole files that are there in full or not at all after a crash.
  *
- * A file is written beside the old one, fsynced, renamed over it, and its directory fsynced.
- * Thread: any, but one writer per file. */
+ * A file is written beside the old one, fsynced, renamed over it, and its directory fsynced; if
+ * that fails the old one is put back. Thread: any, but one writer per file. */
 #ifndef EMBTIER_STORE_DURABLE_FILE_H
 #define EMBTIER_STORE_DURABLE_FILE_H
 
@@ -13,12 +13,14 @@
 
 /* Where a file is written before it gets its name. */
 #define DURABLE_FILE_SUFFIX ".tmp"
+/* A second name of the file before, until the new one is certain to stay. */
+#define DURABLE_FILE_OLD_SUFFIX ".old"
 
 /* Malloced "@directory/@name"; NULL when out of memory. */
 MUST_CHECK char *path_join(const char *directory, const char *name);
 MUST_CHECK enum embtier_err directory_sync(const char *directory, struct err_msg *msg);
 
-/* Mode 0600. */
+/* Mode 0600. On failure the file is what it was. */
 MUST_CHECK enum embtier_err durable_file_write(const char *directory, const char *name,
                                                const char *text, struct err_msg *msg);
 /* A malloced string. NOT_FOUND when there is no such file. */

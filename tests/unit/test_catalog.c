@@ -4,6 +4,24 @@
 
 #include "store_fixture.h"
 
+#include <errno.h>
+
+/* In the place of fsync(), by the linker. */
+static bool directories_cannot_be_synced;
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+
+int __wrap_fsync(int fd)
+{
+    struct stat stat;
+
+    if (directories_cannot_be_synced && fstat(fd, &stat) == 0 && S_ISDIR(stat.st_mode)) {
+        errno = EIO;
+        return -1;
+    }
+    return __real_fsync(fd);
+}
+
 static struct table_spec spec_make(const char *name)
 {
     struct table_spec spec = { .rows = UINT64_MAX,
@@ -197,6 +215,35 @@ static void test_lost_catalog_of_a_store_is_not_an_empty_one(void **state)
     catalog_refused(f, EMBTIER_CORRUPT, "catalog.json: missing");
 }
 
+/* The file has its new name already when its directory cannot be synced: it gets the old one back,
+ * so that the next start believes what this one does. */
+static void test_failed_change_does_not_happen_at_the_next_start(void **state)
+{
+    const struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_must_open(f);
+    const struct table_spec spec = spec_make("late");
+    struct err_msg msg = { { 0 } };
+    uint32_t id;
+
+    directories_cannot_be_synced = true;
+    assert_int_equal(catalog_add(catalog, &spec, CATALOG_LIVE, &id, &msg), EMBTIER_IO);
+    directories_cannot_be_synced = false;
+    catalog_free(catalog);
+    catalog = catalog_must_open(f);
+    assert_int_equal(catalog_count(catalog), 0);
+
+    id = catalog_must_add(catalog, "kept", CATALOG_LIVE);
+    directories_cannot_be_synced = true;
+    assert_int_equal(catalog_set_state(catalog, id, CATALOG_DROPPING, &msg), EMBTIER_IO);
+    directories_cannot_be_synced = false;
+    assert_int_equal(catalog_find(catalog, "kept")->state, CATALOG_LIVE);
+    catalog_free(catalog);
+    catalog = catalog_must_open(f);
+    assert_non_null(catalog_find(catalog, "kept"));
+    assert_int_equal(catalog_find(catalog, "kept")->state, CATALOG_LIVE);
+    catalog_free(catalog);
+}
+
 #define CATALOG_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -206,6 +253,7 @@ int main(void)
         CATALOG_TEST(test_table_ids_are_never_used_again),
         CATALOG_TEST(test_name_is_free_again_once_its_table_is_dropping),
         CATALOG_TEST(test_change_that_cannot_be_stored_changes_nothing),
+        CATALOG_TEST(test_failed_change_does_not_happen_at_the_next_start),
         CATALOG_TEST(test_half_written_new_catalog_is_ignored),
         CATALOG_TEST(test_damaged_catalog_is_refused_with_its_name),
         CATALOG_TEST(test_lost_catalog_of_a_store_is_not_an_empty_one),
