@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench_cold.c: rows that no cache has.
+ *
+ * cold-get      GET of stored rows, uniform, past the page cache
+ * first-touch   the first GET of rows never written, whose ids lie between those of the stored
+ * ones; the reference is the GET of stored ones, and nothing may be written to SSD
+ *
+ * One table of 8 M ids, dim 128 f32; the even ones are stored, 2 GiB. The cache is as small as can
+ * be, and each turn starts the server anew. The reference of cold-get opens the same shards with
+ * the same options, and as many threads as the server has readers call
+ * rocksdb_batched_multi_get_cf() with the ids of batches as large, by shard and sorted, and copy
+ * the rows out. It reads with pread(), as RocksDB does by itself. */
+#include <pthread.h>
+#include <rocksdb/c.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "base/row_hash.h"
+#include "store/rocksdb_setup.h"
+#include "store/row_format.h"
+#include "store/store_identity.h"
+#include "tests/bench/bench_server.h"
+
+#define DIM        128
+#define ROW_BYTES  (DIM * sizeof(float))
+#define BATCH_ROWS 4096
+#define IN_FLIGHT  4
+#define SHARDS     8
+#define READERS    4
+#define PATIENCE   6 /* turns are so many times as long: they start cold */
+
+struct cold {
+    struct bench_server server;
+    struct bench_server_shape shape;
+    uint64_t rows; /* stored; ids 0, 2, 4, … */
+    uint32_t table_id;
+    uint64_t random;
+    uint64_t odd; /* 1: ids never written */
+    uint64_t asked, hits;
+    double written_bytes; /* by the server, in turns of first-touch */
+};
+
+static uint64_t any_id(const struct cold *cold, uint64_t *random)
+{
+    return bench_random(random) % cold->rows * 2 + cold->odd;
+}
+
+static void store_rows(struct cold *cold)
+{
+    const struct embtier_part part = { cold->server.tables[0], BATCH_ROWS };
+    struct embtier_batch *const batch = bench_batch(&cold->server, &part, 1);
+    float *const rows = embtier_batch_rows(batch, 0);
+
+    bench_say("storing %llu rows", (unsigned long long)cold->rows);
+    for (uint64_t first = 0; first < cold->rows; first += BATCH_ROWS) {
+        for (uint32_t i = 0; i < BATCH_ROWS; i++) {
+            const uint64_t id = (first + i) % cold->rows * 2;
+
+            embtier_batch_ids(batch, 0)[i] = id;
+            for (uint32_t j = 0; j < DIM; j++)
+                rows[(uint64_t)i * DIM + j] = (float)(id + j);
+        }
+        bench_do(batch, EMBTIER_SET);
+    }
+    if (embtier_batch_free(batch) != EMBTIER_OK)
+        bench_die("a batch is still in flight");
+}
+
+static void settle(struct cold *cold)
+{
+    while (bench_metric(&cold->server, "store_pending_compaction_bytes", NULL) > 0 ||
+           bench_metric(&cold->server, "store_compacting_shards", NULL) > 0)
+        nanosleep(&(struct timespec){ .tv_nsec = 200000000L }, NULL);
+}
+
+static void set_up(struct cold *cold)
+{
+    memset(cold, 0, sizeof(*cold));
+    cold->random = 42;
+    cold->rows = bench_scaled(4000000, 100000);
+    cold->shape = (struct bench_server_shape){ .readers_per_lane = READERS,
+                                               .shards = SHARDS,
+                                               .dram_bytes = 8 * MIB,
+                                               .metadata_cache_bytes = 128 * MIB,
+                                               .rocksdb_options = "max_background_jobs=4" };
+    bench_server_start(&cold->server, &cold->shape);
+    bench_server_tables(&cold->server, 1, cold->rows * 2, DIM);
+    cold->table_id = embtier_table_info(cold->server.tables[0])->table_id;
+    store_rows(cold);
+    bench_server_stop(&cold->server); /* everything is flushed */
+    bench_server_again(&cold->server, &cold->shape);
+    settle(cold);
+    bench_server_stop(&cold->server);
+}
+
+static void clear(struct cold *cold)
+{
+    harness_done(&cold->server.harness);
+    free(cold);
+}
+
+/* ---- Ours ---- */
+
+static void give(struct cold *cold, struct embtier_batch *batch)
+{
+    for (uint32_t i = 0; i < BATCH_ROWS; i++)
+        embtier_batch_ids(batch, 0)[i] = any_id(cold, &cold->random);
+    bench_submit(batch, EMBTIER_GET);
+}
+
+static void check(const struct cold *cold, struct embtier_batch *batch)
+{
+    const float *const rows = embtier_batch_rows(batch, 0);
+
+    for (uint32_t i = 0; i < BATCH_ROWS && !cold->odd; i++)
+        if (rows[(uint64_t)i * DIM] != (float)embtier_batch_ids(batch, 0)[i])
+            bench_die("a row is not what was stored");
+}
+
+static double server_written_bytes(struct cold *cold)
+{
+    return bench_metric(&cold->server, "store_flush_bytes", NULL) +
+           bench_metric(&cold->server, "store_compaction_bytes", NULL);
+}
+
+static double ours(void *context)
+{
+    struct cold *const cold = context;
+    struct embtier_batch *batches[IN_FLIGHT];
+    struct embtier_part part;
+    double begin, seconds;
+    uint64_t turn = 0;
+
+    bench_server_again(&cold->server, &cold->shape);
+    part = (struct embtier_part){ cold->server.tables[0], BATCH_ROWS };
+    for (uint32_t i = 0; i < IN_FLIGHT; i++)
+        batches[i] = bench_batch(&cold->server, &part, 1);
+    begin = bench_now();
+    for (; turn < IN_FLIGHT; turn++)
+        give(cold, batches[turn]);
+    do {
+        struct embtier_batch *const batch = batches[turn % IN_FLIGHT];
+
+        bench_wait(batch);
+        cold->asked += BATCH_ROWS;
+        cold->hits += embtier_batch_hit_rows(batch);
+        if (turn % 16 == 0)
+            check(cold, batch);
+        give(cold, batch);
+        turn++;
+    } while (bench_now() - begin < bench_settings.seconds * PATIENCE);
+    for (uint32_t i = 0; i < IN_FLIGHT; i++)
+        bench_wait(batches[(turn + i) % IN_FLIGHT]);
+    seconds = bench_now() - begin;
+    cold->written_bytes += server_written_bytes(cold);
+    bench_server_stop(&cold->server);
+    return (double)turn * BATCH_ROWS / seconds;
+}
+
+/* ---- The reference ---- */
+
+struct reference {
+    struct cold *cold;
+    struct config *config;
+    struct store_identity *identity;
+    struct row_hasher hasher;
+    struct rocksdb_setup *setup;
+    rocksdb_options_t *options;
+    rocksdb_t *shards[SHARDS];
+    rocksdb_column_family_handle_t *families[SHARDS];
+    uint32_t table_id;
+};
+
+struct reference_thread {
+    const struct reference *reference;
+    uint64_t random;
+    uint64_t rows;
+};
+
+static void must(enum embtier_err err, const struct err_msg *msg)
+{
+    if (err != EMBTIER_OK)
+        bench_die("%s", msg->text);
+}
+
+static void reference_open(struct reference *reference)
+{
+    const struct harness *const harness = &reference->cold->server.harness;
+    const char *const names[] = { "default" };
+    struct err_msg msg = { { 0 } };
+    char path[256];
+
+    snprintf(path, sizeof(path), "%s/embtierd.yaml", harness->directory);
+    must(config_load(path, &reference->config, &msg), &msg);
+    must(store_identity_open(reference->config, &reference->identity, &msg), &msg);
+    row_hasher_init(&reference->hasher, store_identity_hash_key(reference->identity));
+    must(rocksdb_setup_new(reference->config, SHARDS, &reference->setup, &msg), &msg);
+    reference->options = rocksdb_options_create_copy(reference->setup->options);
+    rocksdb_options_set_use_direct_reads(reference->options, 1);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        const rocksdb_options_t *const options[] = { reference->options };
+        char *error = NULL;
+
+        snprintf(path, sizeof(path), "%s/rows/shard-%04u/replay", harness->directory, s);
+        reference->shards[s] = rocksdb_open_for_read_only_column_families(
+            reference->options, path, 1, names, options, &reference->families[s], 0, &error);
+        if (error)
+            bench_die("%s", error);
+    }
+}
+
+static void reference_close(struct reference *reference)
+{
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        rocksdb_column_family_handle_destroy(reference->families[s]);
+        rocksdb_close(reference->shards[s]);
+    }
+    rocksdb_options_destroy(reference->options);
+    rocksdb_setup_free(reference->setup);
+    store_identity_free(reference->identity);
+    config_free(reference->config);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Gets @count sorted ids of one shard and copies their rows. */
+static void get_of_shard(const struct reference *reference, uint32_t shard, const uint64_t *ids,
+                         uint32_t count, char *rows)
+{
+    static __thread struct row_key keys[BATCH_ROWS];
+    static __thread const char *key_list[BATCH_ROWS];
+    static __thread size_t key_bytes[BATCH_ROWS];
+    static __thread rocksdb_pinnableslice_t *values[BATCH_ROWS];
+    static __thread char *errors[BATCH_ROWS];
+
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] = row_key_make(reference->table_id, ids[i]);
+        key_list[i] = (const char *)keys[i].bytes;
+        key_bytes[i] = ROW_KEY_BYTES;
+    }
+    rocksdb_batched_multi_get_cf(reference->shards[shard], reference->setup->read,
+                                 reference->families[shard], count, key_list, key_bytes, values,
+                                 errors, true);
+    for (uint32_t i = 0; i < count; i++) {
+        size_t bytes;
+        const char *value;
+
+        if (errors[i] || !values[i])
+            bench_die("the reference does not find a row");
+        value = rocksdb_pinnableslice_value(values[i], &bytes);
+        memcpy(rows + (uint64_t)i * ROW_BYTES, value + sizeof(struct stored_row_head), ROW_BYTES);
+        rocksdb_pinnableslice_destroy(values[i]);
+    }
+}
+
+static void *reference_main(void *context)
+{
+    struct reference_thread *const thread = context;
+    const struct reference *const reference = thread->reference;
+    uint64_t *const ids = bench_alloc(SHARDS * BATCH_ROWS, sizeof(*ids));
+    char *const rows = bench_alloc(BATCH_ROWS, ROW_BYTES);
+    const double begin = bench_now();
+
+    do {
+        uint32_t counts[SHARDS] = { 0 };
+
+        for (uint32_t i = 0; i < BATCH_ROWS; i++) {
+            const uint64_t id = any_id(reference->cold, &thread->random);
+            const uint32_t shard =
+                row_hash_shard(row_hash(&reference->hasher, reference->table_id, id), SHARDS);
+
+            ids[shard * BATCH_ROWS + counts[shard]++] = id;
+        }
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            qsort(ids + s * BATCH_ROWS, counts[s], sizeof(*ids), compare_ids);
+            get_of_shard(reference, s, ids + s * BATCH_ROWS, counts[s], rows);
+        }
+        thread->rows += BATCH_ROWS;
+    } while (bench_now() - begin < bench_settings.seconds * PATIENCE);
+    free(ids);
+    free(rows);
+    return NULL;
+}
+
+static double rocksdb_alone(void *context)
+{
+    struct cold *const cold = context;
+    struct reference reference = { .cold = cold, .table_id = cold->table_id };
+    struct reference_thread threads[READERS];
+    pthread_t ids[READERS];
+    uint64_t rows = 0;
+    double begin;
+
+    reference_open(&reference);
+    begin = bench_now();
+    for (uint32_t i = 0; i < READERS; i++) {
+        threads[i] = (struct reference_thread){ &reference, bench_random(&cold->random), 0 };
+        if (pthread_create(&ids[i], NULL, reference_main, &threads[i]) != 0)
+            bench_die("cannot start a thread");
+    }
+    for (uint32_t i = 0; i < READERS; i++) {
+        pthread_join(ids[i], NULL);
+        rows += threads[i].rows;
+    }
+    begin = bench_now() - begin;
+    reference_close(&reference);
+    return (double)rows / begin;
+}
+
+static void say_more(void *context, json_t *figure)
+{
+    const struct cold *const cold = context;
+
+    json_object_set_new(figure, "hit_rate", json_real((double)cold->hits / (double)cold->asked));
+    json_object_set_new(figure, "stored_rows", json_integer((json_int_t)cold->rows));
+    json_object_set_new(figure, "bytes_written_to_ssd", json_real(cold->written_bytes));
+}
+
+static void cold_get(void)
+{
+    struct cold *const cold = bench_alloc(1, sizeof(*cold));
+
+    set_up(cold);
+    bench_compare(
+        &(struct bench_figure){
+            .name = "cold-get",
+            .unit = "rows/s",
+            .bar = 0.9,
+            .limit = "device reads a second, and RocksDB's time on the processor for each",
+            .reference_name = "rocksdb_batched_multi_get_cf in process",
+            .reference_options = "8 shards, 4 threads, 4,096 ids a batch, direct I/O" },
+        ours, rocksdb_alone, cold, say_more);
+    clear(cold);
+}
+
+static double never_written(void *context)
+{
+    struct cold *const cold = context;
+    double rate;
+
+    cold->odd = 1;
+    rate = ours(cold);
+    cold->odd = 0;
+    return rate;
+}
+
+static void first_touch(void)
+{
+    struct cold *const cold = bench_alloc(1, sizeof(*cold));
+
+    set_up(cold);
+    bench_compare(&(struct bench_figure){ .name = "first-touch",
+                                          .unit = "rows/s",
+                                          .bar = 5,
+                                          .limit = "Philox and bloom filters on the readers' cores",
+                                          .reference_name = "cold-get of the stored rows",
+                                          .reference_options = "the same server" },
+                  never_written, ours, cold, say_more);
+    clear(cold);
+}
+
+int main(int argc, char **argv)
+{
+    const struct bench_entry entries[] = {
+        { "cold-get", cold_get },
+        { "first-touch", first_touch },
+    };
+
+    return bench_main(argc, argv, entries, ARRAY_LEN(entries));
+}
