@@ -72,6 +72,12 @@ struct row_place {
     uint32_t way;
 };
 
+/* Some ways of a set, a bit each. */
+struct row_ways {
+    struct row_set *set;
+    uint32_t ways;
+};
+
 static inline struct row_entry *place_entry(struct row_place place)
 {
     return &place.set->entries[place.way];
@@ -114,6 +120,10 @@ uint32_t row_victims_age(struct row_cache *c, uint32_t tier, uint32_t class_inde
 /* A slot for a row of the class in the tier, made free by moving another row down or out if need
  * be; SLOT_NONE if that cannot be. */
 uint32_t row_moves_make_slot(struct row_cache *c, uint32_t tier, uint32_t class_index);
+/* Lets the oldest row of these or those ways leave the cache, another one if it may not; false:
+ * none can go now. */
+bool row_moves_let_oldest_go(struct row_cache *c, struct row_ways these, struct row_ways those,
+                             struct row_place *ret_place);
 /* A free way in one of two sets (may be the same), made so by letting a row go if need be;
  * ROW_WAY_NONE if that cannot be. */
 uint32_t row_moves_make_way(struct row_cache *c, struct row_set *first, struct row_set *second,

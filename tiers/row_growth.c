@@ -8,9 +8,13 @@
  *
  * It grows into the slabs behind it: free ones are taken at once, others are drained first, one at
  * a time. When all are there, rows move to their new sets from the top set down, each in one step:
- * the boundary moves with it, so that every lookup before and after finds it (row_index.h). Sets a
- * row moves to are at or above the one it leaves; a scan from the bottom up, such as
- * row_cache_write_back()'s, so misses none. */
+ * the boundary moves with it, so that every lookup before and after finds it (row_index.h). Rows of
+ * one hash move together, as no boundary lies between them. Sets a row moves to are at or above
+ * the one it leaves; a scan from the bottom up, such as row_cache_write_back()'s, so misses none.
+ *
+ * The set that rows go to may be full: then the oldest leave, of those there and of those that
+ * come. If too many are pinned, or dirty while evict() refuses, growth waits with nothing moved;
+ * the next call tries again. */
 #include "tiers/row_cache_impl.h"
 
 #include <assert.h>
@@ -98,35 +102,67 @@ static void move_entry(struct row_cache *c, struct row_place from, struct row_pl
     *slab_pool_owner(pool, entry->slot) = row_index_number(&c->index, to.set, to.way);
 }
 
-/* Moves the row of the old mapping with the highest hash in @from, of which @hashes and @left are
- * kept by the caller. False: it has no place to go. */
+/* Those of @left with the highest hash: all that have it. */
+static uint32_t highest_ways(const uint32_t hashes[ROW_SET_WAYS], uint32_t left)
+{
+    uint32_t ways = 0, hash = 0;
+
+    for (; left; left &= left - 1) {
+        uint32_t way = (uint32_t)__builtin_ctz(left);
+
+        if (!ways || hashes[way] > hash) {
+            hash = hashes[way];
+            ways = 0;
+        }
+        if (hashes[way] == hash)
+            ways |= 1u << way;
+    }
+    return ways;
+}
+
+/* Lets rows go until @to has room for all that are still @coming; false: not enough can. */
+static bool make_room(struct row_cache *c, struct row_ways *coming, struct row_set *to)
+{
+    struct row_ways there = { to, ROW_SET_WAYS_MASK };
+
+    while (__builtin_popcount(row_set_free_ways(to)) < __builtin_popcount(coming->ways)) {
+        struct row_place gone;
+
+        if (!row_moves_let_oldest_go(c, *coming, there, &gone))
+            return false;
+        if (gone.set == coming->set)
+            coming->ways &= ~(1u << gone.way);
+    }
+    return true;
+}
+
+/* Moves the rows of the old mapping with the highest hash in @from, of which @hashes and @left are
+ * kept by the caller. False: they have no place to go. */
 static bool move_highest(struct row_cache *c, struct row_set *from,
                          const uint32_t hashes[ROW_SET_WAYS], uint32_t *left)
 {
     struct row_index *index = &c->index;
-    uint32_t way = (uint32_t)__builtin_ctz(*left);
-    struct row_set *to, *found;
-    uint32_t to_way;
+    uint32_t ways = highest_ways(hashes, *left);
+    uint32_t hash = hashes[__builtin_ctz(ways)];
+    struct row_set *to = &index->sets[((uint64_t)hash * index->grown_count) >> 32];
+    struct row_ways coming = { from, ways };
 
-    for (uint32_t rest = *left; rest; rest &= rest - 1) {
-        uint32_t other = (uint32_t)__builtin_ctz(rest);
-
-        if (hashes[other] > hashes[way])
-            way = other;
-    }
-    to = &index->sets[((uint64_t)hashes[way] * index->grown_count) >> 32];
     if (to != from) {
-        to_way = row_moves_make_way(c, to, to, &found);
-        if (to_way == ROW_WAY_NONE)
+        if (!make_room(c, &coming, to))
             return false;
-        move_entry(c, (struct row_place){ from, way }, (struct row_place){ to, to_way });
+        for (uint32_t rest = coming.ways; rest; rest &= rest - 1) {
+            uint32_t to_way = (uint32_t)__builtin_ctz(row_set_free_ways(to));
+
+            move_entry(c, (struct row_place){ from, (uint32_t)__builtin_ctz(rest) },
+                       (struct row_place){ to, to_way });
+        }
     }
-    index->boundary = hashes[way];
-    *left &= ~(1u << way);
+    index->boundary = hash;
+    *left &= ~ways;
     return true;
 }
 
-/* False: a row cannot move now. */
+/* False: some rows cannot move now. */
 static bool grow_a_set(struct row_cache *c)
 {
     uint32_t set_number = row_index_prepare_growth(&c->index);

@@ -103,15 +103,21 @@ uint32_t row_index_prepare_growth(struct row_index *index)
     uint32_t lowest = grown_set(index, lowest_hash(set, index->set_count));
     uint32_t highest = grown_set(index, lowest_hash(set + 1, index->set_count) - 1);
     uint32_t from = MAX(lowest, index->set_count);
+    uint16_t away;
 
     if (from < index->zeroed_from) {
         memset(&index->sets[from], 0, (index->zeroed_from - from) * sizeof(*index->sets));
         index->zeroed_from = from;
     }
-    /* Which of them each belongs to is not known without finding them: all inherit the count. */
-    for (uint32_t i = lowest; i <= highest; i++)
-        if (i != set)
-            add_away(&index->sets[i], index->sets[set].away);
+    /* Which of them each belongs to is not known without finding them: all inherit the count. If
+     * the set could not be emptied at once, what has come to it since. */
+    away = index->sets[set].away;
+    if (away > index->inherited) {
+        for (uint32_t i = lowest; i <= highest; i++)
+            if (i != set)
+                add_away(&index->sets[i], (uint32_t)away - index->inherited);
+        index->inherited = away;
+    }
     return set;
 }
 
@@ -120,6 +126,7 @@ void row_index_finish_set(struct row_index *index, uint32_t set)
     uint64_t lowest = lowest_hash(set, index->set_count);
 
     index->boundary = lowest;
+    index->inherited = 0;
     if (grown_set(index, lowest) > set) {
         index->sets[set].away = 0;
         index->sets[set].pinned &= (uint16_t)~ROW_SET_AWAY;

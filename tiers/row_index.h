@@ -61,6 +61,7 @@ struct row_index {
     uint64_t boundary;    /* a hash; 2^32 while the index is not growing */
     uint32_t zeroed_from; /* sets from set_count up to here are not in use yet */
     bool has_grown;       /* `away` may be too high */
+    uint16_t inherited; /* the most rows that `away` of the set being emptied has told its heirs */
 };
 
 /* A row's entry is known by set * 16 + way. */

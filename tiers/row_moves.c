@@ -232,11 +232,12 @@ bool row_moves_promote(struct row_cache *c, struct row_place place)
     return true;
 }
 
-/* The oldest row of the set that may go; ROW_WAY_NONE: none. */
-static uint32_t oldest_way(const struct row_cache *c, const struct row_set *set, bool clean_only,
+/* The oldest row in these ways that may go; ROW_WAY_NONE: none. */
+static uint32_t oldest_way(const struct row_cache *c, struct row_ways these, bool clean_only,
                            uint32_t *ret_age)
 {
-    uint32_t busy = set->pinned | (clean_only ? set->dirty : 0);
+    const struct row_set *set = these.set;
+    uint32_t busy = set->pinned | (clean_only ? set->dirty : 0) | ~these.ways;
     uint32_t oldest = ROW_WAY_NONE;
 
     for (uint32_t way = 0; way < ROW_SET_WAYS; way++) {
@@ -252,10 +253,32 @@ static uint32_t oldest_way(const struct row_cache *c, const struct row_set *set,
     return oldest;
 }
 
+bool row_moves_let_oldest_go(struct row_cache *c, struct row_ways these, struct row_ways those,
+                             struct row_place *ret_place)
+{
+    for (uint32_t try = 0; try < 2; try++) {
+        bool clean_only = try > 0 || c->evict_refused;
+        uint32_t age = 0, other_age = 0;
+        uint32_t other = oldest_way(c, those, clean_only, &other_age);
+        struct row_place oldest = { these.set, oldest_way(c, these, clean_only, &age) };
+
+        if (other != ROW_WAY_NONE && (oldest.way == ROW_WAY_NONE || other_age > age))
+            oldest = (struct row_place){ those.set, other };
+        if (oldest.way == ROW_WAY_NONE)
+            return false;
+        if (let_go(c, oldest)) {
+            *ret_place = oldest;
+            return true;
+        }
+    }
+    return false;
+}
+
 uint32_t row_moves_make_way(struct row_cache *c, struct row_set *first, struct row_set *second,
                             struct row_set **ret_set)
 {
     uint32_t free_ways = row_set_free_ways(first);
+    struct row_place gone;
 
     *ret_set = first;
     if (LIKELY(free_ways))
@@ -266,21 +289,9 @@ uint32_t row_moves_make_way(struct row_cache *c, struct row_set *first, struct r
         return (uint32_t)__builtin_ctz(free_ways);
 
     c->crowded_since++;
-    for (uint32_t try = 0; try < 2; try++) {
-        bool clean_only = try > 0 || c->evict_refused;
-        uint32_t age = 0, second_age = 0;
-        uint32_t way = oldest_way(c, first, clean_only, &age);
-        uint32_t second_way = oldest_way(c, second, clean_only, &second_age);
-
-        *ret_set = first;
-        if (second_way != ROW_WAY_NONE && (way == ROW_WAY_NONE || second_age > age)) {
-            way = second_way;
-            *ret_set = second;
-        }
-        if (way == ROW_WAY_NONE)
-            return ROW_WAY_NONE;
-        if (let_go(c, (struct row_place){ *ret_set, way }))
-            return way;
-    }
-    return ROW_WAY_NONE;
+    if (!row_moves_let_oldest_go(c, (struct row_ways){ first, ROW_SET_WAYS_MASK },
+                                 (struct row_ways){ second, ROW_SET_WAYS_MASK }, &gone))
+        return ROW_WAY_NONE;
+    *ret_set = gone.set;
+    return gone.way;
 }

@@ -6,16 +6,18 @@
  * value, lose a dirty or a pinned row. EMBTIER_TEST_SEED replays a run. */
 #include "test_row_cache_fixture.h"
 
-#define TABLES  4
-#define IDS     50000 /* at most in a table */
-#define BATCH   64
-#define ROUNDS  8000
-#define ROW_MAX 60000
+#define TABLES     4 /* in a shape */
+#define TABLES_END (FIXTURE_TWIN_TABLES + TABLES)
+#define IDS        50000 /* at most in a table */
+#define BATCH      64
+#define ROUNDS     8000
+#define ROW_MAX    60000
 
 struct shape {
-    uint32_t row_lengths[TABLES];
-    uint32_t weight_lengths[TABLES];
-    uint32_t id_counts[TABLES];
+    uint16_t first_table;
+    uint32_t row_lengths[TABLES_END];
+    uint32_t weight_lengths[TABLES_END];
+    uint32_t id_counts[TABLES_END]; /* 0: not one of its tables */
 };
 
 /* The shortest rows are so many that the index is full of them. */
@@ -30,6 +32,15 @@ static const struct shape long_rows = {
     .row_lengths = { ROW_MAX, 30000, 16000, 512 },
     .weight_lengths = { 64, 64, 64, 512 },
     .id_counts = { 150, 300, 600, 6000 },
+};
+
+/* Rows that share their home with some others. Each table adds a little to the index: old and new
+ * sets overlap, and are nearly full. */
+static const struct shape twins = {
+    .first_table = FIXTURE_TWIN_TABLES,
+    .row_lengths = { [FIXTURE_TWIN_TABLES] = 250, 200, 150, 100 },
+    .weight_lengths = { [FIXTURE_TWIN_TABLES] = 250, 100, 150, 100 },
+    .id_counts = { [FIXTURE_TWIN_TABLES] = IDS, 5000, 5000, 5000 },
 };
 
 struct model_row {
@@ -47,8 +58,7 @@ struct model {
     uint64_t random;
     uint32_t refuse_percent;
     uint64_t handed_over;
-    struct model_row rows[TABLES][IDS];
-    bool purging[TABLES];
+    struct model_row rows[TABLES_END][IDS];
     uint64_t write_back_cursor;
 };
 
@@ -225,7 +235,7 @@ static void do_pin(struct model *m, uint16_t table, uint64_t most_pinned)
 
 static void do_unpin(struct model *m)
 {
-    for (uint16_t table = 0; table < TABLES; table++)
+    for (uint16_t table = 0; table < TABLES_END; table++)
         for (uint64_t id = 0; id < m->shape->id_counts[table]; id++)
             for (; m->rows[table][id].pins; m->rows[table][id].pins--)
                 fixture_unpin(&m->f, table, id);
@@ -280,14 +290,14 @@ static void do_write_back(struct model *m)
     uint32_t count;
     bool done;
 
-    for (uint16_t table = 0; start && table < TABLES; table++)
+    for (uint16_t table = 0; start && table < TABLES_END; table++)
         for (uint64_t id = 0; id < m->shape->id_counts[table]; id++)
             m->rows[table][id].due = m->rows[table][id].dirty;
     count = row_cache_write_back(m->f.cache, &m->write_back_cursor, 200, &done);
     assert_int_equal(m->handed_over - before, count);
     if (!done)
         return;
-    for (uint16_t table = 0; table < TABLES; table++)
+    for (uint16_t table = 0; table < TABLES_END; table++)
         for (uint64_t id = 0; id < m->shape->id_counts[table]; id++)
             assert_false(m->rows[table][id].due);
     m->write_back_cursor = 0;
@@ -317,14 +327,15 @@ static void run_model(const struct shape *shape, uint64_t seed, uint32_t tier_co
 
         /* Tables come one after the other, shorter rows later: the index grows. */
         if (tables < TABLES && round >= tables * rounds / (2 * TABLES)) {
-            add_table(m, tables);
-            insert_all(m, tables);
+            add_table(m, shape->first_table + tables);
+            insert_all(m, shape->first_table + tables);
             tables++;
         }
         /* Each table is the busy one for a while: slabs change hands. */
         table =
-            (uint16_t)((fixture_random(&m->random) % 4 ? round / 100 : fixture_random(&m->random)) %
-                       tables);
+            (uint16_t)(shape->first_table +
+                       (fixture_random(&m->random) % 4 ? round / 100 : fixture_random(&m->random)) %
+                           tables);
         m->refuse_percent = round / 100 % 4 == 3 ? 100 : round / 100 % 4 == 2 ? 30 : 0;
         if (what < 300)
             do_get(m, table);
@@ -394,6 +405,68 @@ static void test_long_rows_agree_with_the_model(void **state)
     }
 }
 
+static void check_tables(struct model *m, uint16_t first, uint16_t end)
+{
+    uint8_t row[ROW_MAX];
+
+    for (uint16_t table = first; table < end; table++)
+        for (uint64_t id = 0; id < m->shape->id_counts[table]; id++) {
+            if (fixture_get(&m->f, table, id, row))
+                check(row, table, id, m->rows[table][id].version, 0,
+                      m->shape->weight_lengths[table]);
+            else
+                expect_may_miss(m, table, id);
+        }
+}
+
+/* The index of a cache full of dirty rows grows, while few of them may leave. */
+static void run_full_model(uint64_t seed, uint32_t tier_count, const uint32_t *slabs)
+{
+    struct model *m = calloc(1, sizeof(*m));
+    uint64_t index_bytes = 0;
+
+    assert_non_null(m);
+    printf("seed %#llx, %u tiers\n", (unsigned long long)seed, tier_count);
+    m->shape = &twins;
+    m->random = seed;
+    fixture_open(&m->f, tier_count, slabs, take_over, m);
+    for (uint16_t tables = 1; tables <= TABLES; tables++) {
+        add_table(m, twins.first_table + tables - 1);
+        for (uint32_t round = 0; round < (tables == 1 ? ROUNDS / 4 : ROUNDS / 16); round++) {
+            uint16_t table =
+                (uint16_t)(twins.first_table + (tables > 1 && round % 4 == 0
+                                                    ? fixture_random(&m->random) % tables
+                                                    : 0));
+
+            m->refuse_percent = tables == 1 ? 100 : 80;
+            do_insert(m, table);
+            do_set(m, table);
+            if (round % 10 == 0)
+                do_pin(m, table, 1500);
+            if (round % 500 == 0)
+                do_unpin(m);
+            if (tables > 1 && round % 100 == 0)
+                fixture_validate(&m->f);
+        }
+        check_tables(m, twins.first_table, twins.first_table + tables);
+        fixture_validate(&m->f);
+        assert_true(fixture_stats(&m->f).index_bytes > index_bytes);
+        index_bytes = fixture_stats(&m->f).index_bytes;
+        printf("  %u rows, %u handed over, %u refused, %u KiB of index\n",
+               (unsigned)fixture_rows(&m->f), (unsigned)m->handed_over,
+               (unsigned)fixture_stats(&m->f).not_cached, (unsigned)(index_bytes / 1024));
+    }
+    fixture_close(&m->f);
+    free(m);
+}
+
+static void test_a_growing_index_loses_no_rows_that_share_a_home(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 8; i++)
+        run_full_model(first_seed() + i, 1, (const uint32_t[]){ 8 });
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_the_smallest_cache_agrees_with_the_model),
         cmocka_unit_test(test_a_growing_index_agrees_with_the_model),
         cmocka_unit_test(test_long_rows_agree_with_the_model),
+        cmocka_unit_test(test_a_growing_index_loses_no_rows_that_share_a_home),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
