@@ -2,7 +2,7 @@
 /* row_cache.c: the operations of the row cache, and their fast paths.
  *
  * A row that is looked up costs three misses in a chain: its set's tags, its entry, the row itself.
- * To have many in flight at once, refs go in groups of 24 through the stages of a pipeline: each
+ * To have many in flight at once, refs go in groups of 16 through the stages of a pipeline: each
  * stage touches what the one before has asked for, and asks for the next. While group n is copied,
  * the rows of group n + 1, the entries of n + 2 and the tags of n + 3 are on their way.
  *
@@ -395,6 +395,19 @@ uint32_t row_cache_insert(struct row_cache *c, uint16_t table, const struct row_
     return refused;
 }
 
+/* A class that may have lost its last table waits for no slab; rows of another one ask again. */
+static void withdraw_wish(struct row_cache *c, uint32_t class_index)
+{
+    for (uint32_t tier = 0; tier < c->tier_count; tier++) {
+        struct slab_pool *pool = &c->pools[tier];
+
+        if (pool->starved == class_index)
+            pool->starved = LENGTH_CLASS_NONE;
+        if (pool->draining != SLAB_NONE && pool->slabs[pool->draining].heir == class_index)
+            pool->slabs[pool->draining].heir = SLAB_HEIR_POOL;
+    }
+}
+
 bool row_cache_purge_table(struct row_cache *c, uint16_t table_number, uint32_t step)
 {
     struct cached_table *table = &c->tables[table_number];
@@ -426,6 +439,7 @@ bool row_cache_purge_table(struct row_cache *c, uint16_t table_number, uint32_t 
         return false;
     c->table_slot_bytes -= length_class_bytes(table->length_class, c->granule_shift);
     c->table_count--;
+    withdraw_wish(c, table->length_class);
     *table = (struct cached_table){ 0 };
     return true;
 }

@@ -405,6 +405,27 @@ static void test_purge_forgets_a_table_and_only_that(void **state)
     fixture_close(&f);
 }
 
+static void test_a_slab_does_not_go_to_a_table_that_was_purged(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    fixture_open(&f, 1, (const uint32_t[]){ 3 }, NULL, NULL);
+    add_table(&f, 1, 512);
+    add_table(&f, 2, 64);
+    insert_many(&f, 1, 0, 20000, 512, false);
+    assert_true(fixture_rows(&f) > 8000);
+    /* Its row lies in a long slot, and a slab for its like begins to drain. */
+    assert_int_equal(insert_many(&f, 2, 0, 1, 64, false), 1);
+    (void)count_found(&f, 1, 0, 1, 512);
+    while (!row_cache_purge_table(f.cache, 2, 100))
+        ;
+    insert_many(&f, 1, 0, 40000, 512, false);
+    assert_true(fixture_rows(&f) > 8000);
+    fixture_validate(&f);
+    fixture_close(&f);
+}
+
 static void test_rows_of_2_bytes_and_of_100_kib_live_side_by_side(void **state)
 {
     struct fixture f;
@@ -496,6 +517,7 @@ int main(void)
         cmocka_unit_test(test_rows_stay_findable_while_the_index_grows),
         cmocka_unit_test(test_the_oldest_row_is_known_after_stamps_wrapped),
         cmocka_unit_test(test_purge_forgets_a_table_and_only_that),
+        cmocka_unit_test(test_a_slab_does_not_go_to_a_table_that_was_purged),
         cmocka_unit_test(test_rows_of_2_bytes_and_of_100_kib_live_side_by_side),
         cmocka_unit_test(test_write_back_hands_over_each_dirty_row_once),
         cmocka_unit_test(test_a_cache_that_cannot_be_is_refused),
