@@ -2,7 +2,9 @@
 /* Making a table: catalog first (CREATING), then the lanes' caches, then eager rows, then catalog
  * and state LIVE. Dropping one: state and catalog DROPPING, wait for the requests under way, purge
  * the lanes, drop the rows, catalog. A crash in the middle of either leaves CREATING or DROPPING in
- * the catalog, and the next start drops the table. */
+ * the catalog, and the next start drops the table. When it cannot, such as on a full disk, the
+ * entry stays as it is for the start after that, and all other tables are served: it has no struct,
+ * so no lane knows it; its name is free; its id is never used again. */
 #include "daemon/tables.h"
 
 #include <inttypes.h>
@@ -170,34 +172,55 @@ static void report_shards(void *context, uint32_t done, uint32_t total)
         progress->sink->report(progress->sink->context, done, total, "shards");
 }
 
-/* The table takes no new requests any more. Not locked: this takes as long as it takes. */
-static enum embtier_err drop_rows(struct tables *tables, struct table *table, uint32_t table_id,
-                                  const struct progress_sink *sink, struct err_msg *msg)
+static enum embtier_err rows_stay(const char *name, enum embtier_err err, const char *why,
+                                  struct err_msg *msg)
+{
+    return err_set(msg, err,
+                   "table '%s' is dropped, but its rows stay on SSD until the next start: %s", name,
+                   why);
+}
+
+static enum embtier_err drop_cached_rows(struct tables *tables, struct table *table,
+                                         struct err_msg *msg)
+{
+    /* seq_cst, as in table_enter() */
+    while (atomic_load(&table->users) > 0 && !atomic_load(&tables->stopping))
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000L }, NULL);
+    for (uint32_t i = 0; i < tables->lane_count; i++) {
+        const enum embtier_err err = lane_purge_table(tables->lanes[i], table, &tables->stopping);
+
+        if (err != EMBTIER_OK)
+            return rows_stay(table->spec.name, err, err_text(err), msg);
+    }
+    /* Nobody, on no lane, knows the number any more. Locked, so that the rows of the table are in
+     * one of the two sums. */
+    pthread_mutex_lock(&tables->lock);
+    tables->initialised_in_dropped += atomic_load(&table->rows_initialised);
+    atomic_store(&table->state, TABLE_FREE);
+    pthread_mutex_unlock(&tables->lock);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err drop_stored_rows(struct tables *tables, const char *name, uint32_t table_id,
+                                         const struct progress_sink *sink, struct err_msg *msg)
 {
     struct shard_progress progress = { .sink = sink };
+    struct err_msg why = { { 0 } };
+    const enum embtier_err err = store_drop_table(tables->store, table_id, report_shards, &progress,
+                                                  &tables->stopping, &why);
 
-    if (table) {
-        /* seq_cst, as in table_enter() */
-        while (atomic_load(&table->users) > 0 && !atomic_load(&tables->stopping))
-            nanosleep(&(struct timespec){ .tv_nsec = 1000000L }, NULL);
-        for (uint32_t i = 0; i < tables->lane_count; i++) {
-            const enum embtier_err err =
-                lane_purge_table(tables->lanes[i], table, &tables->stopping);
+    return err == EMBTIER_OK ? EMBTIER_OK : rows_stay(name, err, why.text, msg);
+}
 
-            if (err != EMBTIER_OK)
-                return err_set(msg, err,
-                               "table '%s' is dropped, but its rows stay on SSD until the next "
-                               "start: %s",
-                               table->spec.name, err_text(err));
-        }
-        /* Nobody, on no lane, knows the number any more. Locked, so that the rows of the table are
-         * in one of the two sums. */
-        pthread_mutex_lock(&tables->lock);
-        tables->initialised_in_dropped += atomic_load(&table->rows_initialised);
-        atomic_store(&table->state, TABLE_FREE);
-        pthread_mutex_unlock(&tables->lock);
-    }
-    return store_drop_table(tables->store, table_id, report_shards, &progress, msg);
+/* The table takes no new requests any more. Not locked: this takes as long as it takes. */
+static enum embtier_err drop_rows(struct tables *tables, struct table *table,
+                                  const struct progress_sink *sink, struct err_msg *msg)
+{
+    /* Copied: the struct is another table's as soon as the cached rows are gone. */
+    const struct table_info info = info_of(table);
+
+    TRY(drop_cached_rows(tables, table, msg));
+    return drop_stored_rows(tables, info.spec.name, info.table_id, sink, msg);
 }
 
 static enum embtier_err drop_finish(struct tables *tables, uint32_t table_id, struct err_msg *msg)
@@ -210,6 +233,18 @@ static enum embtier_err drop_finish(struct tables *tables, uint32_t table_id, st
     return err;
 }
 
+/* Locked. Whether @entry is left of a creation that failed: nothing will come of it, and it keeps
+ * its name only because the catalog could not be written. */
+static bool is_left_over(struct tables *tables, const struct catalog_table *entry)
+{
+    const struct table *table;
+
+    if (entry->state != CATALOG_CREATING)
+        return false;
+    table = find_struct(tables, entry->table_id);
+    return !table || atomic_load(&table->state) == TABLE_DROPPING;
+}
+
 /* Locked part of a drop: from here on the name is free and the table takes no requests. */
 static enum embtier_err drop_begin(struct tables *tables, const char *name,
                                    struct table **ret_table, struct err_msg *msg)
@@ -218,7 +253,7 @@ static enum embtier_err drop_begin(struct tables *tables, const char *name,
     struct table *table;
     uint32_t table_id;
 
-    if (!entry)
+    if (!entry || is_left_over(tables, entry))
         return err_set(msg, EMBTIER_NO_TABLE, "there is no table '%s'", name);
     if (entry->state == CATALOG_CREATING)
         return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created", name);
@@ -246,7 +281,7 @@ enum embtier_err tables_drop(struct tables *tables, const char *name,
         info = info_of(table);
     pthread_mutex_unlock(&tables->lock);
     TRY(err);
-    TRY(drop_rows(tables, table, info.table_id, progress, msg));
+    TRY(drop_rows(tables, table, progress, msg));
     TRY(drop_finish(tables, info.table_id, msg));
     log_info("table dropped", "table=%s id=%" PRIu32, info.spec.name, info.table_id);
     *ret_info = info;
@@ -410,10 +445,14 @@ static enum embtier_err create_begin(struct tables *tables, const struct table_s
                                      bool if_not_exists, bool *ret_found, struct table **ret_table,
                                      struct err_msg *msg)
 {
-    const struct catalog_table *const entry = catalog_find(tables->catalog, spec->name);
+    const struct catalog_table *entry = catalog_find(tables->catalog, spec->name);
     struct table *table;
     uint32_t table_id;
 
+    if (entry && is_left_over(tables, entry)) {
+        TRY(catalog_set_state(tables->catalog, entry->table_id, CATALOG_DROPPING, msg));
+        entry = NULL;
+    }
     if (entry && if_not_exists) {
         if (!same_spec(&entry->spec, spec))
             return err_set(msg, EMBTIER_MISMATCH,
@@ -462,14 +501,15 @@ static void create_undo(struct tables *tables, struct table *table)
     atomic_store(&table->state, TABLE_DROPPING);
     if (atomic_load(&tables->stopping))
         return;
-    /* First of all the name is given back, whatever becomes of the rows. */
+    /* First of all the name is given back, whatever becomes of the rows. If it cannot be, the next
+     * creation under it tries again. */
     pthread_mutex_lock(&tables->lock);
     if (catalog_set_state(tables->catalog, table_id, CATALOG_DROPPING, &msg) != EMBTIER_OK)
-        log_error("the name of a table half made is not free before the next start",
+        log_error("the catalog cannot be told that a table half made is dropped",
                   "table=%s id=%" PRIu32 " why=%s", table->spec.name, table_id,
                   LOG_QUOTED(msg.text));
     pthread_mutex_unlock(&tables->lock);
-    if (drop_rows(tables, table, table_id, NULL, &msg) != EMBTIER_OK ||
+    if (drop_rows(tables, table, NULL, &msg) != EMBTIER_OK ||
         drop_finish(tables, table_id, &msg) != EMBTIER_OK)
         log_error("rows of a table half made stay until the next start", "id=%" PRIu32 " why=%s",
                   table_id, LOG_QUOTED(msg.text));
@@ -520,7 +560,7 @@ enum embtier_err tables_find(struct tables *tables, const char *name, struct tab
 
     pthread_mutex_lock(&tables->lock);
     entry = catalog_find(tables->catalog, name);
-    if (entry)
+    if (entry && !is_left_over(tables, entry))
         table = find_struct(tables, entry->table_id);
     if (table)
         *ret_info = info_of(table);
@@ -554,10 +594,11 @@ enum embtier_err tables_list(struct tables *tables, struct table_info **ret_info
 
 uint32_t tables_count(struct tables *tables)
 {
-    uint32_t count;
+    uint32_t count = 0;
 
     pthread_mutex_lock(&tables->lock);
-    count = catalog_count(tables->catalog);
+    for (uint32_t i = 0; i < catalog_count(tables->catalog); i++)
+        count += catalog_at(tables->catalog, i)->state != CATALOG_DROPPING;
     pthread_mutex_unlock(&tables->lock);
     return count;
 }
@@ -598,6 +639,17 @@ static enum embtier_err load_table(struct tables *tables, const struct catalog_t
     return EMBTIER_OK;
 }
 
+/* Ends a creation or drop that was cut short. Its name is given back first, whatever becomes of its
+ * rows: it may be a table's that is made before the next start. */
+static enum embtier_err drop_left_over(struct tables *tables, const struct catalog_table *entry,
+                                       struct err_msg *msg)
+{
+    if (entry->state == CATALOG_CREATING)
+        TRY(catalog_set_state(tables->catalog, entry->table_id, CATALOG_DROPPING, msg));
+    TRY(drop_stored_rows(tables, entry->spec.name, entry->table_id, NULL, msg));
+    return catalog_remove(tables->catalog, entry->table_id, msg);
+}
+
 enum embtier_err tables_load(struct tables *tables, struct lane *const *lanes, uint32_t lane_count,
                              struct err_msg *msg)
 {
@@ -607,6 +659,7 @@ enum embtier_err tables_load(struct tables *tables, struct lane *const *lanes, u
     tables->lane_count = lane_count;
     while (index < catalog_count(tables->catalog)) {
         const struct catalog_table entry = *catalog_at(tables->catalog, index);
+        struct err_msg why = { { 0 } };
 
         if (entry.state == CATALOG_LIVE) {
             TRY(load_table(tables, &entry, msg));
@@ -615,8 +668,12 @@ enum embtier_err tables_load(struct tables *tables, struct lane *const *lanes, u
         }
         log_warn("a table was left half made or half dropped, it is dropped now",
                  "table=%s id=%" PRIu32, entry.spec.name, entry.table_id);
-        TRY(drop_rows(tables, NULL, entry.table_id, NULL, msg));
-        TRY(catalog_remove(tables->catalog, entry.table_id, msg));
+        if (drop_left_over(tables, &entry, &why) == EMBTIER_OK)
+            continue;
+        log_warn("it cannot be dropped now, the next start tries again",
+                 "table=%s id=%" PRIu32 " why=%s", entry.spec.name, entry.table_id,
+                 LOG_QUOTED(why.text));
+        index++;
     }
     return EMBTIER_OK;
 }

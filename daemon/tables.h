@@ -25,7 +25,8 @@ void tables_free(struct tables *tables);
 DEFINE_CLEANUP(struct tables, tables_free)
 
 /* After the lanes run: registers what the catalog holds; tables left half made or half dropped by a
- * crash are dropped, with a log line each. */
+ * crash are dropped, with a log line each. Those that cannot be, such as on a full disk, are left
+ * to the next start. */
 MUST_CHECK enum embtier_err tables_load(struct tables *tables, struct lane *const *lanes,
                                         uint32_t lane_count, struct err_msg *msg);
 
@@ -55,10 +56,12 @@ struct progress_sink {
 MUST_CHECK enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
                                           bool if_not_exists, const struct progress_sink *progress,
                                           struct table_info *ret_info, struct err_msg *msg);
-/* NO_TABLE. A table that is being made or dropped is found too, with its state. */
+/* NO_TABLE. A table that is being made is found too, with its state; one that is being dropped has
+ * given its name away. */
 MUST_CHECK enum embtier_err tables_find(struct tables *tables, const char *name,
                                         struct table_info *ret_info, struct err_msg *msg);
-/* Returns when the rows are gone from cache and SSD. */
+/* Returns when the rows are gone from cache and SSD, or with the error that keeps them: then the
+ * table is dropped all the same, and the next start tries to remove its rows. */
 MUST_CHECK enum embtier_err tables_drop(struct tables *tables, const char *name,
                                         const struct progress_sink *progress,
                                         struct table_info *ret_info, struct err_msg *msg);

@@ -7,25 +7,42 @@
  * DRAINING holds its slot, since compactions that were begun go on. In it no new one can begin:
  * RocksDB looks at `disable_auto_compactions` when it picks a compaction, under the same lock that
  * setting the option takes. What could go wrong: a shard that RocksDB calls due but finds nothing
- * to compact in would keep its slot for ever; after STUCK_NS it loses it and waits its turn. */
+ * to compact in would keep its slot for ever; after STUCK_NS it loses it and waits its turn.
+ *
+ * And a shard may refuse to be turned off: that writes to its disk, which may be full. Its slot
+ * must not stay with it, since the others, on disks that are well, need it. So it goes on to
+ * DRAINING and OFF like any other, and "off" is owed: it is tried again and again, and the shard
+ * gets no new slot before. Should it compact while off is owed, it takes a slot though none may be
+ * free, and is DRAINING again. So two shards compact at once only if a shard on a disk that fails
+ * begins to compact while another has the slot, and then until the first of the two is done. */
 #include "store/compaction_scheduler.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #define PERIOD_MS           100
 #define STUCK_NS            (UINT64_C(2) * 1000000000)
 #define SIT_OUT_NS          (UINT64_C(10) * 1000000000)
-#define RESUME_NS_MIN       (UINT64_C(200) * 1000000)
-#define RESUME_NS_MAX       (UINT64_C(2) * 1000000000)
+#define RETRY_NS_MIN        (UINT64_C(200) * 1000000)
+#define RETRY_NS_MAX        (UINT64_C(2) * 1000000000)
+#define LOG_NS              (UINT64_C(60) * 1000000000)
 #define URGENT_LEVEL0_FILES (SHARD_LEVEL0_FILES_MAX * 2 / 3)
 #define URGENT_BYTES        (SHARD_PENDING_BYTES_MAX / 2)
 
 enum slot_state { SLOT_OFF, SLOT_ON, SLOT_DRAINING };
+
+/* Something to try until it works. The time between tries doubles, since each one writes to a disk
+ * that is probably still full. */
+struct retry {
+    uint64_t at_ns; /* next try; 0: nothing to try */
+    uint64_t wait_ns;
+};
 
 /* The scheduler thread's view of a shard. */
 struct entry {
@@ -34,14 +51,17 @@ struct entry {
     struct shard_debt debt;
     uint64_t idle_since_ns; /* ON and due with nothing running, since; 0: not so */
     uint64_t sits_out_until_ns;
-    uint64_t resume_at_ns; /* next try; 0: is not failed */
-    uint64_t resume_wait_ns;
+    struct retry resume; /* while it is failed */
+    struct retry off;    /* while off is owed */
+    bool trouble_logged; /* that it cannot be turned on or off */
+    uint64_t next_log_ns;
 };
 
 struct compaction_scheduler {
     struct entry *entries; /* scheduler thread */
     uint32_t count;
     uint32_t parallel;
+    uint64_t hold_patience_ns;
     _Atomic bool busy;
     pthread_t thread;
     bool started;
@@ -49,9 +69,16 @@ struct compaction_scheduler {
     pthread_cond_t changed;
     /* Under the mutex. */
     bool stop;
-    uint32_t slots_used; /* by shards ON or DRAINING and by holders */
+    uint32_t slots_used; /* by shards ON or DRAINING and by holders; may exceed @parallel */
     uint32_t waiting;    /* callers of compaction_scheduler_hold() without a slot */
 };
+
+static void retry_later(struct retry *retry, uint64_t now_ns)
+{
+    retry->wait_ns =
+        retry->at_ns == 0 ? RETRY_NS_MIN : MIN(retry->wait_ns * 2, (uint64_t)RETRY_NS_MAX);
+    retry->at_ns = now_ns + retry->wait_ns;
+}
 
 static bool is_urgent(const struct entry *entry)
 {
@@ -80,6 +107,14 @@ static bool slot_take(struct compaction_scheduler *scheduler)
     return taken;
 }
 
+/* For a shard that compacts without having been let. */
+static void slot_seize(struct compaction_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->mutex);
+    scheduler->slots_used++;
+    pthread_mutex_unlock(&scheduler->mutex);
+}
+
 static void slot_give(struct compaction_scheduler *scheduler)
 {
     pthread_mutex_lock(&scheduler->mutex);
@@ -100,10 +135,35 @@ static bool slots_are_wanted(struct compaction_scheduler *scheduler, bool urgent
     return wanted;
 }
 
-static void entry_turn_off(struct entry *entry)
+/* Nobody can be told but by the log: once when trouble begins and once when it ends, and no more
+ * than once a LOG_NS when it comes and goes. */
+static bool entry_set_compacting(struct entry *entry, bool on, uint64_t now_ns)
 {
-    /* On failure it stays ON, and the next round tries again. */
-    if (shard_set_compacting(entry->shard, false, NULL) == EMBTIER_OK)
+    struct err_msg msg = { { 0 } };
+
+    if (shard_set_compacting(entry->shard, on, &msg) == EMBTIER_OK) {
+        if (entry->trouble_logged)
+            log_info("compaction of a shard can be turned on and off again", "shard=%s",
+                     LOG_QUOTED(shard_path(entry->shard)));
+        entry->trouble_logged = false;
+        return true;
+    }
+    if (!entry->trouble_logged && now_ns >= entry->next_log_ns) {
+        log_warn("compaction of a shard cannot be turned on or off, it is tried again until it can",
+                 "why=%s", LOG_QUOTED(msg.text));
+        entry->trouble_logged = true;
+        entry->next_log_ns = now_ns + LOG_NS;
+    }
+    return false;
+}
+
+static void entry_turn_off(struct entry *entry, uint64_t now_ns)
+{
+    if (entry_set_compacting(entry, false, now_ns))
+        entry->off.at_ns = 0;
+    else
+        retry_later(&entry->off, now_ns);
+    if (entry->state == SLOT_ON)
         entry->state = SLOT_DRAINING;
 }
 
@@ -116,6 +176,24 @@ static bool entry_is_stuck(struct entry *entry, uint64_t now_ns)
     if (entry->idle_since_ns == 0)
         entry->idle_since_ns = now_ns;
     return now_ns - entry->idle_since_ns >= STUCK_NS;
+}
+
+/* Tries again to turn off the shards that could not be, and counts those that compact meanwhile. */
+static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        struct entry *entry = &scheduler->entries[i];
+
+        if (entry->off.at_ns == 0)
+            continue;
+        if (now_ns >= entry->off.at_ns)
+            entry_turn_off(entry, now_ns);
+        shard_poll_debt(entry->shard, &entry->debt);
+        if (entry->state == SLOT_OFF && entry->debt.running > 0) {
+            slot_seize(scheduler);
+            entry->state = SLOT_DRAINING;
+        }
+    }
 }
 
 /* Takes slots back: from shards that are done, from stuck ones, and from one that is not urgent
@@ -139,7 +217,7 @@ static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now
                 entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
             if (done || stuck ||
                 (!is_urgent(entry) && (busy || slots_are_wanted(scheduler, urgent_waits)))) {
-                entry_turn_off(entry);
+                entry_turn_off(entry, now_ns);
                 shard_poll_debt(entry->shard, &entry->debt);
             }
         }
@@ -159,7 +237,7 @@ static struct entry *round_pick(struct compaction_scheduler *scheduler, uint64_t
         struct entry *entry = &scheduler->entries[i];
 
         if (entry->state != SLOT_OFF || !entry->debt.due || (busy && !is_urgent(entry)) ||
-            entry->resume_at_ns != 0 || now_ns < entry->sits_out_until_ns)
+            entry->resume.at_ns != 0 || entry->off.at_ns != 0 || now_ns < entry->sits_out_until_ns)
             continue;
         if (!best || debt_weight(entry) > debt_weight(best))
             best = entry;
@@ -174,32 +252,26 @@ static void round_give_out(struct compaction_scheduler *scheduler, uint64_t now_
     while ((entry = round_pick(scheduler, now_ns)) && slot_take(scheduler)) {
         entry->idle_since_ns = 0;
         entry->state = SLOT_ON;
-        if (shard_set_compacting(entry->shard, true, NULL) != EMBTIER_OK) {
+        if (!entry_set_compacting(entry, true, now_ns)) {
             /* It may be on all the same: the way back to OFF goes through DRAINING. */
             entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
-            entry_turn_off(entry);
+            entry_turn_off(entry, now_ns);
         }
     }
 }
 
-/* Doubles the time between tries, since each one writes to a disk that is probably still full. */
 static void entry_try_resume(struct entry *entry, uint64_t now_ns)
 {
     if (!shard_is_failed(entry->shard)) {
-        entry->resume_at_ns = 0;
+        entry->resume.at_ns = 0;
         return;
     }
-    if (entry->resume_at_ns == 0) {
-        entry->resume_wait_ns = RESUME_NS_MIN;
-        entry->resume_at_ns = now_ns + entry->resume_wait_ns;
-    } else if (now_ns >= entry->resume_at_ns) {
-        if (shard_resume(entry->shard, NULL) == EMBTIER_OK) {
-            entry->resume_at_ns = 0;
-            return;
-        }
-        entry->resume_wait_ns = MIN(entry->resume_wait_ns * 2, RESUME_NS_MAX);
-        entry->resume_at_ns = now_ns + entry->resume_wait_ns;
-    }
+    if (entry->resume.at_ns == 0)
+        retry_later(&entry->resume, now_ns);
+    else if (now_ns >= entry->resume.at_ns && shard_resume(entry->shard, NULL) == EMBTIER_OK)
+        entry->resume.at_ns = 0;
+    else if (now_ns >= entry->resume.at_ns)
+        retry_later(&entry->resume, now_ns);
 }
 
 static void scheduler_round(struct compaction_scheduler *scheduler)
@@ -210,20 +282,28 @@ static void scheduler_round(struct compaction_scheduler *scheduler)
         entry_try_resume(&scheduler->entries[i], now_ns);
         shard_poll_debt(scheduler->entries[i].shard, &scheduler->entries[i].debt);
     }
+    round_turn_off_owed(scheduler, now_ns);
     round_take_back(scheduler, now_ns);
     round_give_out(scheduler, now_ns);
+}
+
+static struct timespec period_end(void)
+{
+    struct timespec end;
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_nsec += PERIOD_MS * 1000000;
+    end.tv_sec += end.tv_nsec / 1000000000;
+    end.tv_nsec %= 1000000000;
+    return end;
 }
 
 /* Until the next round; false: until the end. */
 static bool scheduler_wait(struct compaction_scheduler *scheduler)
 {
-    struct timespec until;
+    const struct timespec until = period_end();
     bool stop;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += PERIOD_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&scheduler->mutex);
     while (!scheduler->stop &&
            pthread_cond_timedwait(&scheduler->changed, &scheduler->mutex, &until) == 0)
@@ -242,7 +322,7 @@ static void *scheduler_main(void *argument)
     while (scheduler_wait(scheduler));
     for (uint32_t i = 0; i < scheduler->count; i++)
         if (scheduler->entries[i].state == SLOT_ON)
-            entry_turn_off(&scheduler->entries[i]);
+            entry_turn_off(&scheduler->entries[i], clock_now_ns(&clock_monotonic));
     return NULL;
 }
 
@@ -258,12 +338,13 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     scheduler->count = opts->shard_count;
     scheduler->parallel = MAX(opts->parallel, 1u);
+    scheduler->hold_patience_ns = opts->hold_patience_ms * UINT64_C(1000000);
     pthread_mutex_init(&scheduler->mutex, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&scheduler->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    scheduler->entries = calloc(opts->shard_count, sizeof(*scheduler->entries));
+    scheduler->entries = calloc(MAX(opts->shard_count, 1u), sizeof(*scheduler->entries));
     if (!scheduler->entries) {
         compaction_scheduler_free(scheduler);
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
@@ -303,15 +384,37 @@ void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool 
     atomic_store_explicit(&scheduler->busy, busy, memory_order_relaxed);
 }
 
-void compaction_scheduler_hold(struct compaction_scheduler *scheduler)
+enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *scheduler,
+                                           const _Atomic bool *give_up, struct err_msg *msg)
 {
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+    enum embtier_err err = EMBTIER_OK;
+
     pthread_mutex_lock(&scheduler->mutex);
     scheduler->waiting++;
-    while (scheduler->slots_used >= scheduler->parallel)
-        pthread_cond_wait(&scheduler->changed, &scheduler->mutex);
+    for (;;) {
+        struct timespec until;
+
+        if (give_up && atomic_load(give_up)) {
+            err = err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+            break;
+        }
+        if (scheduler->slots_used < scheduler->parallel) {
+            scheduler->slots_used++;
+            break;
+        }
+        if (clock_now_ns(&clock_monotonic) - began_ns >= scheduler->hold_patience_ns) {
+            err = err_set(msg, EMBTIER_TIMEOUT,
+                          "other shards have not let this one compact for %" PRIu64 " s",
+                          scheduler->hold_patience_ns / 1000000000);
+            break;
+        }
+        until = period_end();
+        pthread_cond_timedwait(&scheduler->changed, &scheduler->mutex, &until);
+    }
     scheduler->waiting--;
-    scheduler->slots_used++;
     pthread_mutex_unlock(&scheduler->mutex);
+    return err;
 }
 
 void compaction_scheduler_release(struct compaction_scheduler *scheduler)

@@ -8,6 +8,9 @@
  * While the lanes are busy no slot is given, until a shard is urgent: near the limit at which it
  * takes no more writes (rocksdb_setup.h).
  *
+ * A shard whose disk is full may be impossible to turn off. It loses its slot all the same: the
+ * shards on other disks, and the drops of tables, do not wait for it.
+ *
  * The same thread takes shards back into service that stopped on an error, such as a full disk. */
 #ifndef EMBTIER_STORE_COMPACTION_SCHEDULER_H
 #define EMBTIER_STORE_COMPACTION_SCHEDULER_H
@@ -24,6 +27,7 @@ struct compaction_scheduler_opts {
     struct shard *const *shards; /* borrowed until the scheduler is freed */
     uint32_t shard_count;
     uint32_t parallel; /* slots; at least one */
+    uint32_t hold_patience_ms;
 };
 
 MUST_CHECK enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts *opts,
@@ -37,8 +41,11 @@ DEFINE_CLEANUP(struct compaction_scheduler, compaction_scheduler_free)
 void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool busy);
 
 /* Waits for a slot and keeps it for a compaction of the caller's own, before any shard's automatic
- * ones. Any thread. */
-void compaction_scheduler_hold(struct compaction_scheduler *scheduler);
+ * ones. SHUTDOWN, without a slot, once @give_up (may be NULL) is true; TIMEOUT when none came free
+ * within the scheduler's patience. Any thread. */
+MUST_CHECK enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *scheduler,
+                                                      const _Atomic bool *give_up,
+                                                      struct err_msg *msg);
 void compaction_scheduler_release(struct compaction_scheduler *scheduler);
 
 #endif

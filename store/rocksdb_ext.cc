@@ -305,6 +305,7 @@ class Watch final : public rocksdb::EventListener
             *error = Status(*error, Status::Severity::kHardError);
         std::lock_guard<std::mutex> lock(error_mutex_);
         error_ = *error;
+        errors_++;
         changed_.notify_all();
     }
 
@@ -334,10 +335,18 @@ class Watch final : public rocksdb::EventListener
         error_ = info.new_bg_error;
     }
 
-    void ClearError()
+    uint64_t Errors()
     {
         std::lock_guard<std::mutex> lock(error_mutex_);
-        error_ = Status::OK();
+        return errors_;
+    }
+
+    // Unless there has been an error since Errors() said @errors: that one still stands.
+    void ClearError(uint64_t errors)
+    {
+        std::lock_guard<std::mutex> lock(error_mutex_);
+        if (errors_ == errors)
+            error_ = Status::OK();
     }
 
     char *ErrorText()
@@ -352,6 +361,7 @@ class Watch final : public rocksdb::EventListener
     std::mutex error_mutex_;
     std::condition_variable changed_;
     Status error_;
+    uint64_t errors_ = 0; // so far
     rocksdb::SequenceNumber flushed_ = 0;
 };
 
@@ -480,10 +490,11 @@ char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch)
 
 char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
 {
+    const uint64_t errors = watch->rep->Errors();
     Status status = db->rep->Resume();
 
     if (!status.ok())
         return strdup(status.ToString().c_str());
-    watch->rep->ClearError();
+    watch->rep->ClearError(errors);
     return nullptr;
 }

@@ -132,6 +132,11 @@ void shard_free(struct shard *shard)
     free(shard);
 }
 
+const char *shard_path(const struct shard *shard)
+{
+    return shard->path;
+}
+
 /* Copies a stored value to its row after checking every byte of its head. */
 static enum embtier_err row_unpack(const struct shard *shard, struct store_row *row,
                                    const char *value, size_t value_bytes, struct err_msg *msg)

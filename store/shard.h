@@ -29,6 +29,8 @@ MUST_CHECK enum embtier_err shard_close(struct shard *shard, struct err_msg *msg
 void shard_free(struct shard *shard);
 DEFINE_CLEANUP(struct shard, shard_free)
 
+const char *shard_path(const struct shard *shard);
+
 /* As store_read(), store_write() and store_flush(). */
 MUST_CHECK enum embtier_err shard_read(struct shard *shard, struct store_row *rows, uint32_t count,
                                        struct err_msg *msg);

@@ -14,6 +14,10 @@
 #include "store/shard.h"
 #include "store/store_identity.h"
 
+/* What an urgent shard (compaction_scheduler.c) may need to catch up; only a disk that hangs needs
+ * longer. */
+#define HOLD_PATIENCE_MS (10 * 60 * 1000)
+
 struct store {
     struct store_identity *identity;
     struct rocksdb_setup *setup;
@@ -104,7 +108,8 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     TRY(compaction_scheduler_new(
         &(struct compaction_scheduler_opts){ .shards = store->shards,
                                              .shard_count = store->shard_count,
-                                             .parallel = config->rocksdb.compaction_parallel },
+                                             .parallel = config->rocksdb.compaction_parallel,
+                                             .hold_patience_ms = HOLD_PATIENCE_MS },
         &store->scheduler, msg));
     *ret_store = TAKE(store);
     return EMBTIER_OK;
@@ -173,7 +178,7 @@ enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg
 
 enum embtier_err store_drop_table(struct store *store, uint32_t table_id,
                                   void (*progress)(void *, uint32_t, uint32_t), void *context,
-                                  struct err_msg *msg)
+                                  const _Atomic bool *give_up, struct err_msg *msg)
 {
     if (table_id == UINT32_MAX)
         return err_set(msg, EMBTIER_INVALID, "no table has the id %u", table_id);
@@ -181,7 +186,7 @@ enum embtier_err store_drop_table(struct store *store, uint32_t table_id,
         enum embtier_err err;
 
         TRY(shard_delete_table(store->shards[s], table_id, msg));
-        compaction_scheduler_hold(store->scheduler);
+        TRY(compaction_scheduler_hold(store->scheduler, give_up, msg));
         err = shard_compact_table(store->shards[s], table_id, msg);
         compaction_scheduler_release(store->scheduler);
         TRY(err);

@@ -62,7 +62,7 @@ struct store_row {
 };
 
 /* Reads @count rows of one shard, sorted by (table_id, id), distinct. Rows that were never written
- * are not found, which is no error. Returns the worst of the rows' errors; good rows are good all
+ * are not found, which is no error. Returns the first of the rows' errors; good rows are good all
  * the same. */
 MUST_CHECK enum embtier_err store_read(struct store *store, uint32_t shard, struct store_row *rows,
                                        uint32_t count, struct err_msg *msg);
@@ -78,10 +78,13 @@ MUST_CHECK enum embtier_err store_flush(struct store *store, uint32_t shard, str
 
 /* Removes all rows of a table from all shards: range delete, flush, compaction of the range.
  * Blocks; calls
- * @progress(context, done, total) per shard. No one reads or writes the table meanwhile. */
+ * @progress(context, done, total) per shard. No one reads or writes the table meanwhile. SHUTDOWN
+ * between two shards when @give_up (may be NULL) is true, TIMEOUT when other shards compact without
+ * end: then, as after any error, rows of the table may be left, and the call may be made again. */
 MUST_CHECK enum embtier_err store_drop_table(struct store *store, uint32_t table_id,
                                              void (*progress)(void *, uint32_t, uint32_t),
-                                             void *context, struct err_msg *msg);
+                                             void *context, const _Atomic bool *give_up,
+                                             struct err_msg *msg);
 
 /* Tells the compaction scheduler how busy the lanes are; compaction is put off while @busy, until
  * RocksDB's own limits come near. Any thread, cheap. */

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do shards compact in turn, when they should, and is every row still right? Is the memory for
- * metadata spent on metadata? Can RocksDB's own tool read a shard? */
+/* Do shards compact in turn, when they should, and is every row still right? Does a full disk stay
+ * the trouble of its own shards? Is the memory for metadata spent on metadata? Can RocksDB's own
+ * tool read a shard? */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 
+#include "base/clock.h"
+#include "store/compaction_scheduler.h"
 #include "store_fixture.h"
 
 #define ROWS   20000
@@ -119,7 +124,7 @@ static void test_dropped_table_gives_its_space_back_and_others_stay(void **state
     fixture_write_all(f, 3, 0, 2000, 1);
     fixture_flush_all(f);
     with = stats_of(f).stored_bytes;
-    must(store_drop_table(f->store, 2, count_progress, &calls, &msg), &msg);
+    must(store_drop_table(f->store, 2, count_progress, &calls, NULL, &msg), &msg);
     without = stats_of(f).stored_bytes;
     assert_int_equal(calls, 4);
     assert_in_range(without, 0, with / 3);
@@ -138,7 +143,7 @@ static void *drop_table(void *context)
     struct store_fixture *f = context;
     struct err_msg msg = { { 0 } };
 
-    return store_drop_table(f->store, 2, NULL, NULL, &msg) == EMBTIER_OK ? f : NULL;
+    return store_drop_table(f->store, 2, NULL, NULL, NULL, &msg) == EMBTIER_OK ? f : NULL;
 }
 
 static void test_drop_and_automatic_compactions_take_turns(void **state)
@@ -162,6 +167,207 @@ static void test_drop_and_automatic_compactions_take_turns(void **state)
     assert_int_equal(fixture_count_right(f, 1, 0, ROWS, ROUNDS), ROWS);
     assert_int_equal(fixture_count_right(f, 3, 0, 2000, 3), 2000);
 }
+
+/* ---- One directory's disk is full ---- */
+
+/* RocksDB writes by these. The library's pwrite() is spelled out: the headers may mean pwrite64().
+ */
+#define VISIBLE __attribute__((visibility("default")))
+VISIBLE ssize_t write(int fd, const void *bytes, size_t count);
+VISIBLE ssize_t disk_pwrite(int fd, const void *bytes, size_t count,
+                            off_t offset) __asm__("pwrite");
+
+enum { DISK_WELL, DISK_FULL_FROM_NEXT_SST, DISK_FULL };
+static _Atomic int disk_state;
+static const char *disk_directory; /* set before @disk_state */
+
+static bool disk_is_full(int fd)
+{
+    char name[40], path[500] = { 0 };
+    int state = atomic_load(&disk_state);
+
+    if (state == DISK_WELL)
+        return false;
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    if (readlink(name, path, sizeof(path) - 1) < 0 ||
+        strncmp(path, disk_directory, strlen(disk_directory)) != 0)
+        return false;
+    if (state == DISK_FULL_FROM_NEXT_SST && strstr(path, ".sst") &&
+        atomic_compare_exchange_strong(&disk_state, &state, DISK_FULL))
+        return true;
+    return state == DISK_FULL;
+}
+
+ssize_t write(int fd, const void *bytes, size_t count)
+{
+    if (!disk_is_full(fd))
+        return syscall(SYS_write, fd, bytes, count);
+    errno = ENOSPC;
+    return -1;
+}
+
+ssize_t disk_pwrite(int fd, const void *bytes, size_t count, off_t offset)
+{
+    if (!disk_is_full(fd))
+        return syscall(SYS_pwrite64, fd, bytes, count, offset);
+    errno = ENOSPC;
+    return -1;
+}
+
+/* What compaction has to do lies in @shard only. */
+static void load_one_shard(struct store_fixture *f, uint32_t shard)
+{
+    struct fixture_batch *batch = malloc(sizeof(*batch));
+    struct err_msg msg = { { 0 } };
+
+    store_set_busy(f->store, true);
+    for (uint32_t version = 1; version <= ROUNDS; version++) {
+        for (uint64_t id = 0; id < ROWS;) {
+            id = fixture_gather(f, shard, 1, id, ROWS, batch);
+            for (uint32_t i = 0; i < batch->count; i++)
+                fixture_row_bytes(1, batch->rows[i].id, version, batch->rows[i].bytes);
+            must(store_write(f->store, shard, batch->rows, batch->count, &msg), &msg);
+        }
+        must(store_flush(f->store, shard, &msg), &msg);
+    }
+    free(batch);
+}
+
+struct drop {
+    struct store *store;
+    uint32_t shards_done;
+    enum embtier_err err;
+    _Atomic bool ended;
+};
+
+static void count_shards(void *context, uint32_t done, uint32_t total)
+{
+    struct drop *const drop = context;
+
+    (void)total;
+    drop->shards_done = done;
+}
+
+static void *drop_seven(void *context)
+{
+    struct drop *const drop = context;
+    struct err_msg msg = { { 0 } };
+
+    drop->err = store_drop_table(drop->store, 7, count_shards, drop, NULL, &msg);
+    atomic_store(&drop->ended, true);
+    return NULL;
+}
+
+/* Shard 3 lies on a disk that fills up while it compacts: then it cannot even be turned off. */
+static void test_drop_goes_on_where_the_disk_is_not_full(void **state)
+{
+    struct store_fixture *f = *state;
+    const uint64_t until_ns = clock_now_ns(&clock_monotonic) + UINT64_C(60) * 1000000000;
+    struct drop drop = { 0 };
+    pthread_t thread;
+
+    fixture_open(f);
+    drop.store = f->store;
+    fixture_write_all(f, 7, 0, 2000, 1);
+    fixture_flush_all(f);
+    load_one_shard(f, 3);
+    disk_directory = f->made[1];
+    atomic_store(&disk_state, DISK_FULL_FROM_NEXT_SST);
+    store_set_busy(f->store, false);
+    while (atomic_load(&disk_state) != DISK_FULL) {
+        assert_true(clock_now_ns(&clock_monotonic) < until_ns);
+        usleep(1000);
+    }
+    assert_int_equal(pthread_create(&thread, NULL, drop_seven, &drop), 0);
+    while (!atomic_load(&drop.ended) && clock_now_ns(&clock_monotonic) < until_ns)
+        usleep(1000);
+    if (!atomic_load(&drop.ended)) {
+        atomic_store(&disk_state, DISK_WELL);
+        pthread_join(thread, NULL);
+        fail_msg("the drop waits for a shard on another disk");
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(drop.shards_done, 2);
+    assert_int_equal(drop.err, EMBTIER_NO_SPACE);
+    assert_int_equal(stats_of(f).shards_compacting, 0);
+
+    /* And all goes on by itself when there is room. */
+    atomic_store(&disk_state, DISK_WELL);
+    do {
+        assert_true(clock_now_ns(&clock_monotonic) < until_ns);
+        usleep(1000);
+        drop_seven(&drop);
+    } while (drop.err != EMBTIER_OK);
+    while (stats_of(f).pending_compaction_bytes > 0 || stats_of(f).shards_compacting > 0) {
+        assert_true(clock_now_ns(&clock_monotonic) < until_ns);
+        usleep(50000);
+    }
+    assert_int_equal(stats_of(f).shards_compacting_peak, 1);
+    assert_int_equal(fixture_count_found(f, 7, 0, 2000), 0);
+    assert_in_range(fixture_count_right(f, 1, 0, ROWS, ROUNDS), ROWS / 5, ROWS / 3);
+}
+
+/* ---- Slots ---- */
+
+static struct compaction_scheduler *scheduler_without_shards(uint32_t hold_patience_ms)
+{
+    struct compaction_scheduler *scheduler = NULL;
+    struct err_msg msg = { { 0 } };
+
+    must(compaction_scheduler_new(
+             &(struct compaction_scheduler_opts){ .parallel = 1,
+                                                  .hold_patience_ms = hold_patience_ms },
+             &scheduler, &msg),
+         &msg);
+    return scheduler;
+}
+
+static void test_who_gets_no_slot_hears_so_after_a_while(void **state)
+{
+    struct compaction_scheduler *scheduler = scheduler_without_shards(300);
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    must(compaction_scheduler_hold(scheduler, NULL, &msg), &msg);
+    assert_int_equal(compaction_scheduler_hold(scheduler, NULL, &msg), EMBTIER_TIMEOUT);
+    compaction_scheduler_release(scheduler);
+    must(compaction_scheduler_hold(scheduler, NULL, &msg), &msg);
+    compaction_scheduler_release(scheduler);
+    compaction_scheduler_free(scheduler);
+}
+
+struct holder {
+    struct compaction_scheduler *scheduler;
+    _Atomic bool stopping;
+    enum embtier_err err;
+};
+
+static void *hold(void *context)
+{
+    struct holder *const holder = context;
+
+    holder->err = compaction_scheduler_hold(holder->scheduler, &holder->stopping, NULL);
+    return NULL;
+}
+
+static void test_a_stop_ends_the_wait_for_a_slot(void **state)
+{
+    struct holder holder = { .scheduler = scheduler_without_shards(3600 * 1000) };
+    struct err_msg msg = { { 0 } };
+    pthread_t thread;
+
+    (void)state;
+    must(compaction_scheduler_hold(holder.scheduler, NULL, &msg), &msg);
+    assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
+    usleep(50000);
+    atomic_store(&holder.stopping, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(holder.err, EMBTIER_SHUTDOWN);
+    compaction_scheduler_release(holder.scheduler);
+    compaction_scheduler_free(holder.scheduler);
+}
+
+/* ---- Metadata and tools ---- */
 
 static void test_reads_cache_metadata_and_not_data(void **state)
 {
@@ -249,6 +455,9 @@ int main(void)
         COMPACTION_TEST(test_urgent_shards_compact_even_while_the_server_is_busy),
         COMPACTION_TEST(test_dropped_table_gives_its_space_back_and_others_stay),
         COMPACTION_TEST(test_drop_and_automatic_compactions_take_turns),
+        COMPACTION_TEST(test_drop_goes_on_where_the_disk_is_not_full),
+        cmocka_unit_test(test_who_gets_no_slot_hears_so_after_a_while),
+        cmocka_unit_test(test_a_stop_ends_the_wait_for_a_slot),
         COMPACTION_TEST(test_reads_cache_metadata_and_not_data),
         COMPACTION_TEST(test_metadata_cache_that_is_too_small_stays_small),
         COMPACTION_TEST(test_absent_rows_are_told_by_filters_alone),

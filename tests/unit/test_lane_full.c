@@ -7,6 +7,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "store/catalog.h"
+#include "store/durable_file.h"
+
 #define DIM        256
 #define ROW_COUNT  60000 /* 60 MB: cache, write queue and write buffers have 28 */
 #define SLOT_BYTES (64 * KIB)
@@ -143,6 +146,163 @@ static void test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start(void *
     lanes_stop(&x);
 }
 
+/* A catalog as a crash in the middle of creating "made" and of dropping "dropped" leaves it. */
+static void leave_half_done(const struct store_fixture *f)
+{
+    _cleanup_(catalog_freep) struct catalog *catalog = NULL;
+    struct err_msg msg = { { 0 } };
+    const struct {
+        const char *name;
+        enum catalog_state state;
+    } left[] = { { "made", CATALOG_CREATING }, { "dropped", CATALOG_DROPPING } };
+
+    must(catalog_open(f->made[0], &catalog, &msg), &msg);
+    for (size_t i = 0; i < ARRAY_LEN(left); i++)
+        must(catalog_set_state(catalog, catalog_find(catalog, left[i].name)->table_id,
+                               left[i].state, &msg),
+             &msg);
+}
+
+static uint32_t count_entries(const struct store_fixture *f)
+{
+    _cleanup_(catalog_freep) struct catalog *catalog = NULL;
+    struct err_msg msg = { { 0 } };
+
+    must(catalog_open(f->made[0], &catalog, &msg), &msg);
+    return catalog_count(catalog);
+}
+
+/* Every hundredth row is @value in every table of @names. */
+static void check_tables(struct lanes_fixture *x, const char *const *names, size_t count,
+                         float expected)
+{
+    struct client client = client_attach(x, SLOT_BYTES);
+
+    for (size_t i = 0; i < count; i++) {
+        struct table_info info;
+        struct err_msg msg = { { 0 } };
+
+        must(tables_find(x->tables, names[i], &info, &msg), &msg);
+        for (uint64_t id = 0; id < 6000; id += 100) {
+            float value = 0;
+
+            assert_int_equal(client_get_one(&client, info.handle, id, &value), EMBTIER_OK);
+            if (value != expected)
+                fail_msg("table %s, row %llu: %g", names[i], (unsigned long long)id, (double)value);
+        }
+    }
+    client_detach(&client);
+}
+
+static void fill_tables(struct lanes_fixture *x, const char *const *names, size_t count)
+{
+    struct client client = client_attach(x, SLOT_BYTES);
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t table = fixture_table(x, names[i], 6000, DIM, EMBTIER_OPTIMIZER_NONE);
+
+        for (uint64_t id = 0; id < 6000; id++)
+            assert_int_equal(client_set_one(&client, table, id, DIM, 7), EMBTIER_OK);
+    }
+    client_detach(&client);
+}
+
+static void wait_until_stored(struct store_fixture *f)
+{
+    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+
+    for (uint32_t shard = 0; shard < store_shard_count(f->store); shard++)
+        while (store_flush(f->store, shard, NULL) != EMBTIER_OK) {
+            assert_true(now_ns() < until);
+            usleep(1000);
+        }
+}
+
+/* While the disk is full the leftovers' rows cannot be removed. That is nobody else's trouble, and
+ * their names can be given to new tables, which see nothing of them. */
+static void test_start_on_a_full_disk_serves_all_but_the_half_dropped(void **state)
+{
+    static const char *const names[] = { "kept", "made", "dropped" };
+    struct err_msg msg = { { 0 } };
+    struct table_info info;
+    struct lanes_fixture x;
+
+    signal(SIGXFSZ, SIG_IGN);
+    lanes_start(&x, *state, &one_lane);
+    fill_tables(&x, names, 3);
+    lanes_write_back(&x);
+    lanes_stop(&x);
+    leave_half_done(*state);
+
+    limit_files(64 * KIB);
+    lanes_start(&x, *state, &one_lane);
+    assert_int_equal(count_entries(*state), 3);
+    assert_int_equal(tables_count(x.tables), 1);
+    for (size_t i = 1; i < 3; i++) {
+        assert_int_equal(tables_find(x.tables, names[i], &info, &msg), EMBTIER_NO_TABLE);
+        assert_int_equal(tables_drop(x.tables, names[i], NULL, &info, &msg), EMBTIER_NO_TABLE);
+        fixture_table(&x, names[i], 6000, DIM, EMBTIER_OPTIMIZER_NONE);
+        must(tables_find(x.tables, names[i], &info, &msg), &msg);
+        assert_int_equal(info.table_id, 3 + i);
+    }
+    limit_files(RLIM_INFINITY); /* which holds for clients' memory too */
+    check_tables(&x, names, 1, 7);
+    check_tables(&x, names + 1, 2, 0.5f); /* the initial value */
+    wait_until_stored(*state);
+    lanes_stop(&x);
+    assert_int_equal(count_entries(*state), 5);
+
+    lanes_start(&x, *state, &one_lane);
+    assert_int_equal(count_entries(*state), 3);
+    check_tables(&x, names, 1, 7);
+    check_tables(&x, names + 1, 2, 0.5f);
+    lanes_stop(&x);
+}
+
+/* A folder where the new catalog would be written first plays the disk that takes not even that. */
+static void test_start_serves_all_tables_when_the_catalog_cannot_be_written(void **state)
+{
+    static const char *const names[] = { "kept", "made", "dropped" };
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+    struct table_info info;
+    struct lanes_fixture x;
+    char path[400];
+
+    lanes_start(&x, f, &one_lane);
+    fill_tables(&x, names, 3);
+    lanes_write_back(&x);
+    lanes_stop(&x);
+    leave_half_done(f);
+    snprintf(path, sizeof(path), "%s/catalog.json%s", f->made[0], DURABLE_FILE_SUFFIX);
+    assert_int_equal(mkdir(path, 0700), 0);
+
+    lanes_start(&x, f, &one_lane);
+    check_tables(&x, names, 1, 7);
+    for (size_t i = 1; i < 3; i++) {
+        const struct table_spec spec = {
+            .rows = 6000, .dim = DIM, .dtype = EMBTIER_DTYPE_F32, .init = EMBTIER_INIT_CONSTANT
+        };
+        struct table_spec named = spec;
+
+        snprintf(named.name, sizeof(named.name), "%s", names[i]);
+        assert_int_equal(tables_find(x.tables, names[i], &info, &msg), EMBTIER_NO_TABLE);
+        assert_int_equal(tables_drop(x.tables, names[i], NULL, &info, &msg), EMBTIER_NO_TABLE);
+        assert_int_not_equal(tables_create(x.tables, &named, true, NULL, &info, &msg), EMBTIER_OK);
+    }
+    assert_int_equal(rmdir(path), 0);
+    for (size_t i = 1; i < 3; i++)
+        fixture_table(&x, names[i], 6000, DIM, EMBTIER_OPTIMIZER_NONE);
+    check_tables(&x, names + 1, 2, 0.5f);
+    lanes_stop(&x);
+
+    lanes_start(&x, f, &one_lane);
+    assert_int_equal(count_entries(f), 3);
+    check_tables(&x, names, 1, 7);
+    check_tables(&x, names + 1, 2, 0.5f);
+    lanes_stop(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +310,8 @@ int main(void)
         T(test_full_disk_refuses_sets_serves_gets_and_heals),
         T(test_the_same_with_rows_that_have_state),
         T(test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start),
+        T(test_start_on_a_full_disk_serves_all_but_the_half_dropped),
+        T(test_start_serves_all_tables_when_the_catalog_cannot_be_written),
 #undef T
     };
 
