@@ -346,6 +346,149 @@ static void test_requests_wait_for_memory_and_all_are_answered(void **state)
     lanes_stop(&x);
 }
 
+/* Sessions that together want more memory than there is, all the time, in pieces of a third of it;
+ * and one on either lane that wants nearly all. */
+#define CROWD_SESSIONS 4
+#define CROWD_ROWS     100000 /* 4.8 of 16 MiB */
+#define LARGE_ROWS     300000 /* 14.4 */
+/* So many of the crowd's requests may be answered while one large one waits and is served. The
+ * region is taken once by others for each session that is first in line: 3 and some. */
+#define CROWD_ANSWERS_MAX 100
+
+struct crowd {
+    struct client clients[CROWD_SESSIONS];
+    uint32_t done[CROWD_SESSIONS];
+    uint64_t table;
+    uint32_t rows; /* of each request */
+    uint32_t answers;
+};
+
+static void fill_ids(struct client *client, uint32_t slots, uint32_t count)
+{
+    for (uint32_t n = 0; n < slots; n++)
+        for (uint32_t i = 0; i < count; i++)
+            client_ids(client, n)[i] = i % 1000;
+}
+
+static void crowd_start(struct crowd *crowd, struct lanes_fixture *x, uint32_t rows)
+{
+    memset(crowd, 0, sizeof(*crowd));
+    crowd->rows = rows;
+    crowd->table = fixture_table(x, "narrow", 1000, 1, EMBTIER_OPTIMIZER_NONE);
+    for (uint32_t c = 0; c < CROWD_SESSIONS; c++) {
+        crowd->clients[c] = client_attach(x, 2 * MIB);
+        fill_ids(&crowd->clients[c], FIXTURE_SLOTS, rows);
+    }
+}
+
+/* Keeps four requests of each session submitted, and counts what is answered. */
+static void crowd_step(struct crowd *crowd)
+{
+    for (uint32_t c = 0; c < CROWD_SESSIONS; c++) {
+        struct client *const client = &crowd->clients[c];
+
+        while (client->submitted - crowd->done[c] < 4)
+            client_submit(client, SHM_OP_GET, crowd->table, crowd->rows);
+        if (client_is_done(client, crowd->done[c])) {
+            crowd->done[c]++;
+            crowd->answers++;
+        }
+    }
+    sched_yield();
+}
+
+static void crowd_go_on(struct crowd *crowd, uint32_t answers)
+{
+    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+
+    answers += crowd->answers;
+    while (crowd->answers < answers) {
+        if (now_ns() > until)
+            fail_msg("the others are kept waiting");
+        crowd_step(crowd);
+    }
+}
+
+static void crowd_stop(struct crowd *crowd)
+{
+    for (uint32_t c = 0; c < CROWD_SESSIONS; c++) {
+        for (; crowd->done[c] < crowd->clients[c].submitted; crowd->done[c]++)
+            client_wait(&crowd->clients[c], crowd->done[c]);
+        client_detach(&crowd->clients[c]);
+    }
+}
+
+static void test_large_requests_are_not_starved_of_memory_by_others(void **state)
+{
+    struct lanes_fixture x;
+    struct crowd crowd;
+    struct client large[2];
+
+    lanes_start(&x, *state, &small);
+    crowd_start(&crowd, &x, CROWD_ROWS);
+    for (uint32_t c = 0; c < 2; c++) {
+        large[c] = client_attach(&x, 8 * MIB);
+        fill_ids(&large[c], 3, LARGE_ROWS);
+    }
+    assert_int_not_equal(large[0].session->home, large[1].session->home);
+    crowd_go_on(&crowd, 20);
+    /* Both have the next one ready when one is served, too. */
+    for (uint32_t n = 0; n < 3; n++)
+        for (uint32_t c = 0; c < 2; c++)
+            client_submit(&large[c], SHM_OP_GET, crowd.table, LARGE_ROWS);
+    crowd.answers = 0;
+    while (!client_is_done(&large[0], 2) || !client_is_done(&large[1], 2)) {
+        crowd_step(&crowd);
+        if (crowd.answers > 6 * CROWD_ANSWERS_MAX)
+            fail_msg("%u requests of others were answered before a large one", crowd.answers);
+    }
+    print_message("%u requests of others were answered meanwhile\n", crowd.answers);
+    crowd_stop(&crowd);
+    for (uint32_t c = 0; c < 2; c++)
+        client_detach(&large[c]);
+    lanes_stop(&x);
+}
+
+enum parting { PARTING_DETACH, PARTING_BREACH, PARTING_WITHDRAWAL, PARTINGS };
+
+/* The others are served again when the one they have to wait for goes away, breaks the protocol, or
+ * takes its request back. */
+static void test_session_that_waits_no_more_keeps_nobody_waiting(void **state)
+{
+    struct lanes_fixture x;
+    struct crowd crowd;
+    const uint32_t rows = 5000; /* all of the crowd's fit at once */
+    void *held;
+
+    lanes_start(&x, *state, &small);
+    crowd_start(&crowd, &x, rows);
+    held = request_memory_take(x.memory, 4 * MIB, &x, 0); /* a request that does not end */
+    assert_non_null(held);
+    for (uint32_t parting = 0; parting < PARTINGS; parting++) {
+        struct client large = client_attach(&x, 8 * MIB);
+        const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+
+        fill_ids(&large, 1, LARGE_ROWS);
+        client_submit(&large, SHM_OP_GET, crowd.table, LARGE_ROWS);
+        while (!request_memory_must_wait(x.memory, &x, UINT64_MAX)) {
+            assert_true(now_ns() < until);
+            crowd_step(&crowd);
+        }
+        assert_false(client_is_done(&large, 0));
+        if (parting == PARTING_BREACH)
+            shm_publish_tail(large.session->arena, large.submitted + FIXTURE_SLOTS);
+        if (parting == PARTING_WITHDRAWAL)
+            shm_publish_tail(large.session->arena, large.submitted - 1);
+        if (parting != PARTING_DETACH)
+            crowd_go_on(&crowd, 1000);
+        client_detach(&large);
+        crowd_go_on(&crowd, 1000);
+    }
+    request_memory_give(x.memory, held);
+    crowd_stop(&crowd);
+    lanes_stop(&x);
+}
+
 /* ---- Drop ---- */
 
 static void test_dropped_table_gives_nothing_to_the_next_of_its_number(void **state)
@@ -386,6 +529,8 @@ int main(void)
         T(test_silent_session_is_heard_while_another_keeps_the_lane_busy),
         T(test_large_batches_that_miss_do_not_starve_another_session),
         T(test_requests_wait_for_memory_and_all_are_answered),
+        T(test_large_requests_are_not_starved_of_memory_by_others),
+        T(test_session_that_waits_no_more_keeps_nobody_waiting),
         T(test_dropped_table_gives_nothing_to_the_next_of_its_number),
 #undef T
     };
