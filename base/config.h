@@ -26,7 +26,7 @@ struct yaml_doc;
 #define CONFIG_SHARDS_MAX      1024 /* over all directories */
 #define CONFIG_LANES_MAX       64
 
-enum direct_io { DIRECT_IO_AUTO, DIRECT_IO_ON, DIRECT_IO_OFF };
+enum config_switch { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
 
 struct config {
     char *source;         /* the file it came from, or NULL: defaults only */
@@ -59,7 +59,8 @@ struct config {
         uint32_t background_threads;   /* flush and compaction, all shards together */
         uint32_t bloom_bits_per_key;
         uint32_t compaction_parallel; /* shards that may compact at the same time */
-        enum direct_io direct_io;
+        enum config_switch direct_io;
+        enum config_switch io_uring; /* under RocksDB's MultiRead */
         char
             *options; /* RocksDB's own option string, set last, for what has no key here; or NULL */
     } rocksdb;

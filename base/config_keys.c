@@ -8,8 +8,8 @@
 
 #include <cyaml/cyaml.h>
 
-static const char *const direct_io_words[] = {
-    [DIRECT_IO_AUTO] = "auto", [DIRECT_IO_ON] = "on", [DIRECT_IO_OFF] = "off"
+static const char *const switch_words[] = {
+    [SWITCH_AUTO] = "auto", [SWITCH_ON] = "on", [SWITCH_OFF] = "off"
 };
 
 static const char *const level_words[] = { [LOG_LEVEL_ERROR] = "error",
@@ -37,16 +37,16 @@ static const cyaml_schema_value_t path_schema = { CYAML_VALUE_STRING(CYAML_FLAG_
                          CONFIG_DIRECTORIES_MAX),
 #define FIELD_TIERS(section, key)                                                                  \
     CYAML_FIELD_SEQUENCE(#key, FLAGS, struct raw_##section, key, &tier_schema, 1, TIERS_MAX),
-#define FIELD_U32       FIELD_VALUE
-#define FIELD_BYTES     FIELD_VALUE
-#define FIELD_MODE      FIELD_VALUE
-#define FIELD_NODE      FIELD_VALUE
-#define FIELD_DIRECT_IO FIELD_VALUE
-#define FIELD_LEVEL     FIELD_VALUE
-#define FIELD_KIND      FIELD_VALUE
-#define FIELD_TEXT      FIELD_VALUE
-#define FIELD_NAME      FIELD_VALUE
-#define FIELD_PATH      FIELD_VALUE
+#define FIELD_U32    FIELD_VALUE
+#define FIELD_BYTES  FIELD_VALUE
+#define FIELD_MODE   FIELD_VALUE
+#define FIELD_NODE   FIELD_VALUE
+#define FIELD_SWITCH FIELD_VALUE
+#define FIELD_LEVEL  FIELD_VALUE
+#define FIELD_KIND   FIELD_VALUE
+#define FIELD_TEXT   FIELD_VALUE
+#define FIELD_NAME   FIELD_VALUE
+#define FIELD_PATH   FIELD_VALUE
 
 #define FIELD_OF(section, key, type, ...) FIELD_##type(section, key)
 #define SECTION_FIELDS(section, KEYS)                                                              \
@@ -191,9 +191,9 @@ enum embtier_err config_value_parse(const struct config_key *key, const char *te
         TRY(parse_ranged(key, text, &number));
         *(int *)ret_value = (int)number;
         return EMBTIER_OK;
-    case CONFIG_DIRECT_IO:
-        TRY(parse_word(direct_io_words, ARRAY_LEN(direct_io_words), text, &word));
-        *(enum direct_io *)ret_value = (enum direct_io)word;
+    case CONFIG_SWITCH:
+        TRY(parse_word(switch_words, ARRAY_LEN(switch_words), text, &word));
+        *(enum config_switch *)ret_value = (enum config_switch)word;
         return EMBTIER_OK;
     case CONFIG_LEVEL:
         TRY(parse_word(level_words, ARRAY_LEN(level_words), text, &word));
@@ -241,8 +241,8 @@ const char *config_allowed(struct config_allowed *buffer, const struct config_ke
         snprintf(buffer->text, room, "%04o to %04o, octal", (unsigned)key->least,
                  (unsigned)key->most);
         break;
-    case CONFIG_DIRECT_IO:
-        return join(buffer, direct_io_words, ARRAY_LEN(direct_io_words));
+    case CONFIG_SWITCH:
+        return join(buffer, switch_words, ARRAY_LEN(switch_words));
     case CONFIG_LEVEL:
         return join(buffer, level_words, ARRAY_LEN(level_words));
     case CONFIG_KIND:

@@ -46,8 +46,10 @@ struct cyaml_schema_value;
     K(rocksdb, bloom_bits_per_key, U32, "10", 0, 64, "bits of the bloom filter per row; 0: none")  \
     K(rocksdb, compaction_parallel, U32, "1", 1, CONFIG_SHARDS_MAX,                                \
       "shards that may compact at the same time")                                                  \
-    K(rocksdb, direct_io, DIRECT_IO, "auto", 0, 0,                                                 \
+    K(rocksdb, direct_io, SWITCH, "auto", 0, 0,                                                    \
       "bypass the page cache; auto: where the file system can")                                    \
+    K(rocksdb, io_uring, SWITCH, "auto", 0, 0,                                                     \
+      "read the blocks of a batch at once, through io_uring; auto: where the kernel lets us")      \
     K(rocksdb, options, TEXT, "(none)", 1, 4095,                                                   \
       "RocksDB's own option string, set last, for what has no key here")
 
@@ -89,7 +91,7 @@ enum config_type {
     CONFIG_BYTES,
     CONFIG_MODE, /* uint32_t, octal */
     CONFIG_NODE, /* int */
-    CONFIG_DIRECT_IO,
+    CONFIG_SWITCH,
     CONFIG_LEVEL,
     CONFIG_KIND,
     CONFIG_TEXT,  /* char *, malloced */
@@ -124,7 +126,7 @@ struct config_key {
 #define RAW_BYTES                           RAW_VALUE
 #define RAW_MODE                            RAW_VALUE
 #define RAW_NODE                            RAW_VALUE
-#define RAW_DIRECT_IO                       RAW_VALUE
+#define RAW_SWITCH                          RAW_VALUE
 #define RAW_LEVEL                           RAW_VALUE
 #define RAW_KIND                            RAW_VALUE
 #define RAW_TEXT                            RAW_VALUE

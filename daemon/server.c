@@ -38,7 +38,7 @@ static enum embtier_err open_store(struct server *server, struct err_msg *msg)
 
     TRY(store_open(&(struct store_opts){ .config = config }, &server->parts.store, msg));
     store_stats(server->parts.store, &stats);
-    if (!stats.direct_io && config->rocksdb.direct_io == DIRECT_IO_AUTO)
+    if (!stats.direct_io && config->rocksdb.direct_io == SWITCH_AUTO)
         log_warn(
             "the file system has no direct I/O, SSD is read and written through the page cache",
             "directories=%u", config->data.directory_count);
@@ -47,9 +47,10 @@ static enum embtier_err open_store(struct server *server, struct err_msg *msg)
             "the last run did not end cleanly: rows have the values of the last write of theirs "
             "that reached SSD, later updates are lost",
             "shards=%u of=%u", stats.shards_unclean, store_shard_count(server->parts.store));
-    log_info("store open", "directories=%u shards=%u stored_bytes=%" PRIu64 " direct_io=%s",
+    log_info("store open",
+             "directories=%u shards=%u stored_bytes=%" PRIu64 " direct_io=%s io_uring=%s",
              config->data.directory_count, store_shard_count(server->parts.store),
-             stats.stored_bytes, stats.direct_io ? "yes" : "no");
+             stats.stored_bytes, stats.direct_io ? "yes" : "no", stats.io_uring ? "yes" : "no");
     return EMBTIER_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/options.h>
 #include <rocksdb/statistics.h>
@@ -13,6 +14,7 @@
 #include <rocksdb/write_buffer_manager.h>
 
 #include <fcntl.h>
+#include <liburing.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -377,6 +379,158 @@ uint32_t TickerNumber(enum rocksdb_ext_ticker ticker)
     return rocksdb::FLUSH_WRITE_BYTES;
 }
 
+// One thread's ring. Made at its first read; a thread that gets none reads without.
+class Ring
+{
+  public:
+    static constexpr unsigned DEPTH = 128;
+
+    static Ring *OfThread()
+    {
+        static thread_local Ring ring;
+
+        return ring.works_ ? &ring : nullptr;
+    }
+    ~Ring()
+    {
+        if (works_)
+            io_uring_queue_exit(&ring_);
+    }
+    Ring(const Ring &) = delete;
+    Ring &operator=(const Ring &) = delete;
+
+    // Reads all, as MultiRead() is to: a request ends short only at the end of the file.
+    void Read(int fd, size_t align, rocksdb::FSReadRequest *requests, size_t count)
+    {
+        size_t next = 0, in_flight = 0, done = 0;
+
+        got_.assign(count, 0);
+        while (done < count) {
+            for (; next < count && in_flight < DEPTH; next++, in_flight++)
+                Prepare(fd, requests, next);
+            Submit();
+            for (io_uring_cqe *cqe; io_uring_peek_cqe(&ring_, &cqe) == 0;) {
+                const size_t i = io_uring_cqe_get_data64(cqe);
+                const int result = cqe->res;
+
+                io_uring_cqe_seen(&ring_, cqe);
+                if (IsDone(align, requests[i], got_[i], result)) {
+                    in_flight--;
+                    done++;
+                } else {
+                    Prepare(fd, requests, i); // there is room: its own entry is free again
+                }
+            }
+        }
+    }
+
+  private:
+    Ring()
+    {
+        works_ = io_uring_queue_init(DEPTH, &ring_, 0) == 0;
+    }
+
+    void Prepare(int fd, const rocksdb::FSReadRequest *requests, size_t i)
+    {
+        const rocksdb::FSReadRequest &request = requests[i];
+        io_uring_sqe *const sqe = io_uring_get_sqe(&ring_);
+
+        io_uring_prep_read(sqe, fd, request.scratch + got_[i],
+                           static_cast<unsigned>(request.len - got_[i]), request.offset + got_[i]);
+        io_uring_sqe_set_data64(sqe, i);
+    }
+
+    // The kernel may be short of memory for a moment; the buffers are its own until it has
+    // answered, so there is no giving up.
+    void Submit()
+    {
+        while (io_uring_submit_and_wait(&ring_, 1) < 0)
+            usleep(100);
+    }
+
+    static bool IsDone(size_t align, rocksdb::FSReadRequest &request, size_t &got, int result)
+    {
+        if (result == -EAGAIN || result == -EINTR)
+            return false;
+        if (result < 0) {
+            request.status = rocksdb::IOStatus::IOError("io_uring read", strerror(-result));
+            request.result = Slice();
+            return true;
+        }
+        got += static_cast<size_t>(result);
+        if (result > 0 && got < request.len && got % align == 0)
+            return false;
+        request.status = rocksdb::IOStatus::OK();
+        request.result = Slice(request.scratch, got);
+        return true;
+    }
+
+    io_uring ring_;
+    bool works_;
+    std::vector<size_t> got_; // bytes of each request so far
+};
+
+class RingFile final : public rocksdb::FSRandomAccessFileOwnerWrapper
+{
+  public:
+    RingFile(std::unique_ptr<rocksdb::FSRandomAccessFile> &&file, int fd)
+        : FSRandomAccessFileOwnerWrapper(std::move(file)), fd_(fd)
+    {
+    }
+    ~RingFile() override
+    {
+        close(fd_);
+    }
+
+    rocksdb::IOStatus MultiRead(rocksdb::FSReadRequest *requests, size_t count,
+                                const rocksdb::IOOptions &options,
+                                rocksdb::IODebugContext *dbg) override
+    {
+        Ring *const ring = count > 1 ? Ring::OfThread() : nullptr;
+
+        if (!ring)
+            return target()->MultiRead(requests, count, options, dbg);
+        ring->Read(fd_, use_direct_io() ? GetRequiredBufferAlignment() : 1, requests, count);
+        return rocksdb::IOStatus::OK();
+    }
+
+  private:
+    const int fd_;
+};
+
+class RingFileSystem final : public rocksdb::FileSystemWrapper
+{
+  public:
+    explicit RingFileSystem(const std::shared_ptr<rocksdb::FileSystem> &target)
+        : FileSystemWrapper(target)
+    {
+    }
+
+    const char *Name() const override
+    {
+        return "embtier.RingFileSystem";
+    }
+
+    // Table files are given a ring; what cannot be opened a second time is read without.
+    rocksdb::IOStatus NewRandomAccessFile(const std::string &name,
+                                          const rocksdb::FileOptions &options,
+                                          std::unique_ptr<rocksdb::FSRandomAccessFile> *file,
+                                          rocksdb::IODebugContext *dbg) override
+    {
+        static const std::string suffix = ".sst";
+        rocksdb::IOStatus status = target()->NewRandomAccessFile(name, options, file, dbg);
+
+        if (!status.ok() || name.size() < suffix.size() ||
+            name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0)
+            return status;
+        const int fd =
+            open(name.c_str(), O_RDONLY | O_CLOEXEC | (options.use_direct_reads ? O_DIRECT : 0));
+        if (fd >= 0)
+            file->reset(new RingFile(std::move(*file), fd));
+        return status;
+    }
+};
+
 } // namespace
 
 struct rocksdb_ext_compactions {
@@ -424,6 +578,21 @@ uint64_t rocksdb_ext_write_buffer_bytes(const rocksdb_options_t *options)
 rocksdb_cache_t *rocksdb_ext_metadata_cache_new(size_t bytes)
 {
     return new rocksdb_cache_t{ std::make_shared<MetadataCache>(bytes) };
+}
+
+bool rocksdb_ext_io_uring_works(void)
+{
+    return Ring::OfThread() != nullptr;
+}
+
+void rocksdb_ext_use_io_uring(rocksdb_options_t *options)
+{
+    // Databases are closed whenever: it stays for the process's life.
+    static rocksdb::Env *const env =
+        rocksdb::NewCompositeEnv(std::make_shared<RingFileSystem>(rocksdb::FileSystem::Default()))
+            .release();
+
+    options->rep.env = env;
 }
 
 void rocksdb_ext_log_to(rocksdb_options_t *options, const char *directory)

@@ -53,6 +53,13 @@ rocksdb_cache_t *rocksdb_ext_metadata_cache_new(size_t bytes);
  * failed write, such as on a full disk. */
 void rocksdb_ext_log_to(rocksdb_options_t *options, const char *directory);
 
+/* Whether this process may use io_uring. */
+bool rocksdb_ext_io_uring_works(void);
+/* Databases opened with @options or a copy read the blocks of a MultiGet that lie in one table file
+ * at once, through an io_uring of the calling thread. Without it, and in Debian's RocksDB,
+ * MultiRead is a loop of pread(). The process needs two descriptors for each table file then. */
+void rocksdb_ext_use_io_uring(rocksdb_options_t *options);
+
 /* How many shards of a store compact, counted from RocksDB's own events. */
 struct rocksdb_ext_compactions;
 struct rocksdb_ext_compactions *rocksdb_ext_compactions_new(void);

@@ -36,7 +36,7 @@ static enum embtier_err direct_io_try(int fd, bool *ret_direct)
     return EMBTIER_OK;
 }
 
-enum embtier_err direct_io_probe(const char *directory, enum direct_io wanted, bool *ret_direct,
+enum embtier_err direct_io_probe(const char *directory, enum config_switch wanted, bool *ret_direct,
                                  struct err_msg *msg)
 {
     _cleanup_(freep) char *path = path_join(directory, PROBE_FILE);
@@ -46,7 +46,7 @@ enum embtier_err direct_io_probe(const char *directory, enum direct_io wanted, b
 
     if (!path)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
-    if (wanted != DIRECT_IO_OFF) {
+    if (wanted != SWITCH_OFF) {
         fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC, 0600);
         if (fd >= 0)
             err = direct_io_try(fd, &direct);
@@ -54,7 +54,7 @@ enum embtier_err direct_io_probe(const char *directory, enum direct_io wanted, b
     }
     if (err != EMBTIER_OK)
         return err_set(msg, err, "%s: %s", directory, err_text(err));
-    if (wanted == DIRECT_IO_ON && !direct)
+    if (wanted == SWITCH_ON && !direct)
         return err_set(
             msg, EMBTIER_UNSUPPORTED,
             "%s: this file system cannot do direct I/O, which rocksdb.direct_io: on asks "
@@ -142,6 +142,19 @@ static enum embtier_err user_options_apply(struct rocksdb_setup *setup, const ch
     return EMBTIER_OK;
 }
 
+static enum embtier_err io_uring_apply(struct rocksdb_setup *setup, enum config_switch wanted,
+                                       struct err_msg *msg)
+{
+    setup->io_uring = wanted != SWITCH_OFF && rocksdb_ext_io_uring_works();
+    if (wanted == SWITCH_ON && !setup->io_uring)
+        return err_set(msg, EMBTIER_UNSUPPORTED,
+                       "the kernel does not let this process use io_uring, which rocksdb.io_uring: "
+                       "on asks for; allowed here: auto, off");
+    if (setup->io_uring)
+        rocksdb_ext_use_io_uring(setup->options);
+    return EMBTIER_OK;
+}
+
 static void threads_apply(struct rocksdb_setup *setup, uint32_t threads)
 {
     const int flushing = (int)MAX(threads / 4, 1u);
@@ -174,6 +187,8 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     compaction_apply(setup->options);
     quiet_apply(setup->options);
     threads_apply(setup, config->rocksdb.background_threads);
+    TRY(io_uring_apply(setup, config->rocksdb.io_uring,
+                       msg)); /* its env has the threads of that one */
     if (config->rocksdb.options)
         TRY(user_options_apply(setup, config->rocksdb.options, msg));
     rocksdb_options_set_disable_auto_compactions(setup->options, 1);

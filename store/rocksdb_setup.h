@@ -27,7 +27,8 @@ struct rocksdb_setup {
     rocksdb_cache_t *metadata_cache;
     rocksdb_options_t *options; /* shards open with copies of it */
     rocksdb_readoptions_t *read;
-    rocksdb_writeoptions_t *write;         /* no log, never waits */
+    rocksdb_writeoptions_t *write; /* no log, never waits */
+    bool io_uring;
     rocksdb_writeoptions_t *write_patient; /* no log, waits when RocksDB wants to */
 };
 
@@ -39,8 +40,8 @@ void rocksdb_setup_free(struct rocksdb_setup *setup);
 DEFINE_CLEANUP(struct rocksdb_setup, rocksdb_setup_free)
 
 /* Whether files in @directory can be read and written past the page cache, as config asks.
- * UNSUPPORTED when they cannot and @wanted is DIRECT_IO_ON. */
-MUST_CHECK enum embtier_err direct_io_probe(const char *directory, enum direct_io wanted,
+ * UNSUPPORTED when they cannot and @wanted is SWITCH_ON. */
+MUST_CHECK enum embtier_err direct_io_probe(const char *directory, enum config_switch wanted,
                                             bool *ret_direct, struct err_msg *msg);
 
 #endif

@@ -204,7 +204,8 @@ void store_set_busy(struct store *store, bool busy)
 void store_stats(struct store *store, struct store_stats *ret_stats)
 {
     const rocksdb_options_t *options = store->setup->options;
-    struct store_stats stats = { .direct_io = store->direct_io };
+    struct store_stats stats = { .direct_io = store->direct_io,
+                                 .io_uring = store->setup->io_uring };
     uint64_t read_bytes, compaction_read_bytes;
 
     for (uint32_t s = 0; s < store->shard_count; s++)

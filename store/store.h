@@ -108,7 +108,8 @@ struct store_stats {
     uint32_t shards_compacting;
     uint32_t shards_compacting_peak;
     uint32_t shards_unclean; /* whose last close was none: a crash, power loss, a failed stop */
-    bool direct_io;          /* in all directories; false when one cannot, or the config says so */
+    bool io_uring;
+    bool direct_io; /* in all directories; false when one cannot, or the config says so */
 };
 void store_stats(struct store *store, struct store_stats *ret_stats);
 

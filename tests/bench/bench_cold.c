@@ -194,6 +194,7 @@ static void reference_open(struct reference *reference)
 
     snprintf(path, sizeof(path), "%s/embtierd.yaml", harness->directory);
     must(config_load(path, &reference->config, &msg), &msg);
+    reference->config->rocksdb.io_uring = SWITCH_OFF; /* as RocksDB is by itself */
     must(store_identity_open(reference->config, &reference->identity, &msg), &msg);
     row_hasher_init(&reference->hasher, store_identity_hash_key(reference->identity));
     must(rocksdb_setup_new(reference->config, SHARDS, &reference->setup, &msg), &msg);

@@ -2,8 +2,8 @@
 /* slow_reads: preloaded into embtierd, makes SSD slow: every read of an SST file takes
  * EMBTIER_FAULT_READ_MS longer while the file EMBTIER_FAULT_TRIGGER exists.
  *
- * It knows pread and preadv; if RocksDB ever read its tables by other calls, a test that asks
- * for a slow read and finds it fast would fail. */
+ * It knows pread, preadv and io_uring's submissions, which are of table files only; if RocksDB ever
+ * read its tables by other calls, a test that asks for a slow read and finds it fast would fail. */
 #undef _FILE_OFFSET_BITS /* with it pread and pread64 are one symbol */
 
 #include <assert.h>
@@ -29,16 +29,22 @@ static bool is_sst(int fd)
     return bytes > 4 && memcmp(path + bytes - 4, ".sst", 4) == 0;
 }
 
-static void delay(int fd)
+static void delay_any(void)
 {
     const char *const trigger = getenv("EMBTIER_FAULT_TRIGGER");
     const char *const delay_ms = getenv("EMBTIER_FAULT_READ_MS");
     long ms;
 
-    if (!trigger || !delay_ms || access(trigger, F_OK) != 0 || !is_sst(fd))
+    if (!trigger || !delay_ms || access(trigger, F_OK) != 0)
         return;
     ms = strtol(delay_ms, NULL, 10);
     nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
+}
+
+static void delay(int fd)
+{
+    if (is_sst(fd))
+        delay_any();
 }
 
 /* What comes after us in the order of libraries. */
@@ -53,6 +59,8 @@ static void *next(const char *name)
 
 typedef ssize_t (*pread_fn)(int, void *, size_t, off_t);
 typedef ssize_t (*preadv_fn)(int, const struct iovec *, int, off_t);
+struct io_uring;
+typedef int (*submit_fn)(struct io_uring *, unsigned);
 
 /* Both names of each: libraries built with 64-bit offsets call the second. */
 static_assert(sizeof(off_t) == sizeof(off64_t), "a 64-bit machine");
@@ -81,4 +89,13 @@ SLOW preadv64(int fd, const struct iovec *parts, int count, off64_t at)
 {
     delay(fd);
     return ((preadv_fn)next("preadv64"))(fd, parts, count, at);
+}
+
+__attribute__((visibility("default"))) int io_uring_submit_and_wait(struct io_uring *ring,
+                                                                    unsigned count);
+
+int io_uring_submit_and_wait(struct io_uring *ring, unsigned count)
+{
+    delay_any();
+    return ((submit_fn)next("io_uring_submit_and_wait"))(ring, count);
 }

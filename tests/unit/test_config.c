@@ -79,7 +79,7 @@ static void assert_defaults(const struct config *config)
     assert_int_equal(config->rocksdb.background_threads, 2);
     assert_int_equal(config->rocksdb.bloom_bits_per_key, 10);
     assert_int_equal(config->rocksdb.compaction_parallel, 1);
-    assert_int_equal(config->rocksdb.direct_io, DIRECT_IO_AUTO);
+    assert_int_equal(config->rocksdb.direct_io, SWITCH_AUTO);
     assert_null(config->rocksdb.options);
     assert_true(config->socket.is_default);
     assert_int_equal(config->socket.mode, 0660);
@@ -207,7 +207,7 @@ static void test_every_key_is_read(void **state)
     assert_int_equal(config->rocksdb.background_threads, 9);
     assert_int_equal(config->rocksdb.bloom_bits_per_key, 0);
     assert_int_equal(config->rocksdb.compaction_parallel, 2);
-    assert_int_equal(config->rocksdb.direct_io, DIRECT_IO_ON);
+    assert_int_equal(config->rocksdb.direct_io, SWITCH_ON);
     assert_string_equal(config->rocksdb.options, "max_open_files=100;write_buffer_size=1");
     assert_string_equal(config->socket.path, "/run/x.sock");
     assert_false(config->socket.is_default);

@@ -302,13 +302,13 @@ static void test_rows_can_be_read_with_and_without_direct_io(void **state)
     struct store_fixture *f = *state;
     struct store_stats stats;
 
-    f->config.rocksdb.direct_io = DIRECT_IO_OFF;
+    f->config.rocksdb.direct_io = SWITCH_OFF;
     fixture_open(f);
     store_stats(f->store, &stats);
     assert_false(stats.direct_io);
     fixture_write_all(f, 1, 0, 1000, 1);
     fixture_close(f);
-    f->config.rocksdb.direct_io = DIRECT_IO_AUTO;
+    f->config.rocksdb.direct_io = SWITCH_AUTO;
     fixture_open(f);
     assert_int_equal(fixture_count_right(f, 1, 0, 1000, 1), 1000);
 }
