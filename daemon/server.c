@@ -270,7 +270,9 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     }
     if (server->parts.store) {
         struct err_msg close_msg = { { 0 } };
-        const enum embtier_err close_err = store_close(server->parts.store, &close_msg);
+        /* What is lost must not look like a clean end to the next start. */
+        const enum embtier_err close_err =
+            store_close(server->parts.store, err == EMBTIER_OK, &close_msg);
 
         server->parts.store = NULL;
         if (err == EMBTIER_OK && close_err != EMBTIER_OK)

@@ -626,6 +626,8 @@ struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_compactions *
     auto watch = std::make_shared<Watch>(compactions->rep);
 
     options->rep.listeners.push_back(watch);
+    // Who watches also resumes (rocksdb_ext_resume): two at it would be in each other's way.
+    options->rep.max_bgerror_resume_count = 0;
     return new rocksdb_ext_watch{ std::move(watch) };
 }
 

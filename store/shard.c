@@ -2,6 +2,7 @@
 #include "store/shard.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,6 +17,9 @@
 
 /* Rows of one MultiGet: enough to share index and filter blocks, few enough for the stack. */
 #define READ_CHUNK_ROWS 128
+/* Beside RocksDB's files, which it leaves alone; gone again when the question is answered. */
+#define PROBE_FILE  "embtier-probe"
+#define PROBE_SLACK (4 * MIB)
 
 struct shard {
     char *path;
@@ -111,12 +115,12 @@ static void shard_close_database(struct shard *shard)
         rocksdb_close(TAKE(shard->db));
 }
 
-enum embtier_err shard_close(struct shard *shard, struct err_msg *msg)
+enum embtier_err shard_close(struct shard *shard, bool complete, struct err_msg *msg)
 {
     enum embtier_err err = shard_flush(shard, msg);
 
     shard_close_database(shard);
-    if (err == EMBTIER_OK)
+    if (err == EMBTIER_OK && complete)
         err = shard_seal_write(shard->path, msg);
     shard_free(shard);
     return err;
@@ -130,6 +134,11 @@ void shard_free(struct shard *shard)
     rocksdb_ext_watch_free(shard->watch);
     free(shard->path);
     free(shard);
+}
+
+bool shard_was_clean(const struct shard *shard)
+{
+    return shard->was_clean;
 }
 
 const char *shard_path(const struct shard *shard)
@@ -375,8 +384,33 @@ bool shard_is_failed(struct shard *shard)
     return failed;
 }
 
+/* What RocksDB writes first when it resumes is its write buffers; the disk must take as much. A
+ * flush that fails while DB::Resume waits for it is not told to the waiting thread in some cases
+ * (RocksDB 7.8 forgets to set the recovery's error when it may be retried), which then waits for
+ * ever: so it is not begun before there is reason to think that it will succeed. */
+static enum embtier_err shard_probe(struct shard *shard, struct err_msg *msg)
+{
+    const uint64_t bytes = shard_property(shard, "rocksdb.cur-size-all-mem-tables");
+    _cleanup_(freep) char *path = path_join(shard->path, PROBE_FILE);
+    _cleanup_(closep) int fd = -1;
+    enum embtier_err err = EMBTIER_OK;
+
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", shard->path);
+    fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_set_errno(msg, errno, "%s", path);
+    if ((fallocate(fd, 0, 0, (off_t)(bytes + bytes / 4 + PROBE_SLACK)) != 0 &&
+         errno != EOPNOTSUPP) ||
+        pwrite(fd, path, 1, 0) != 1 || fsync(fd) != 0)
+        err = err_set_errno(msg, errno, "%s", path);
+    unlink(path);
+    return err;
+}
+
 enum embtier_err shard_resume(struct shard *shard, struct err_msg *msg)
 {
+    TRY(shard_probe(shard, msg));
     return rocksdb_err_take(rocksdb_ext_resume(shard->db, shard->watch), shard->path, msg);
 }
 

@@ -23,8 +23,9 @@ struct shard_opts {
 
 MUST_CHECK enum embtier_err shard_open(const struct shard_opts *opts, struct shard **ret_shard,
                                        struct err_msg *msg);
-/* Flushes and seals (shard_seal.h). The shard is closed and freed whatever fails. */
-MUST_CHECK enum embtier_err shard_close(struct shard *shard, struct err_msg *msg);
+/* Flushes, and seals (shard_seal.h) if @complete. The shard is closed and freed whatever fails. */
+MUST_CHECK enum embtier_err shard_close(struct shard *shard, bool complete, struct err_msg *msg);
+bool shard_was_clean(const struct shard *shard);
 /* Does not flush: what is in the write buffers may be lost. */
 void shard_free(struct shard *shard);
 DEFINE_CLEANUP(struct shard, shard_free)

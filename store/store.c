@@ -115,7 +115,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     return EMBTIER_OK;
 }
 
-enum embtier_err store_close(struct store *store, struct err_msg *msg)
+enum embtier_err store_close(struct store *store, bool complete, struct err_msg *msg)
 {
     enum embtier_err first = EMBTIER_OK;
 
@@ -127,7 +127,7 @@ enum embtier_err store_close(struct store *store, struct err_msg *msg)
 
         if (!store->shards[s])
             continue;
-        err = shard_close(store->shards[s], first == EMBTIER_OK ? msg : NULL);
+        err = shard_close(store->shards[s], complete, first == EMBTIER_OK ? msg : NULL);
         if (first == EMBTIER_OK)
             first = err;
     }
@@ -141,7 +141,13 @@ enum embtier_err store_close(struct store *store, struct err_msg *msg)
 
 void store_free(struct store *store)
 {
-    (void)store_close(store, NULL);
+    bool clean = true;
+
+    if (!store)
+        return;
+    for (uint32_t s = 0; store->shards && s < store->shard_count; s++)
+        clean = clean && (!store->shards[s] || shard_was_clean(store->shards[s]));
+    (void)store_close(store, clean, NULL);
 }
 
 uint32_t store_shard_count(const struct store *store)

@@ -40,9 +40,12 @@ struct store_opts {
  * the message names it). */
 MUST_CHECK enum embtier_err store_open(const struct store_opts *opts, struct store **ret_store,
                                        struct err_msg *msg);
-/* Flushes the write buffers first. Reports the first failure; the store is closed all the same. */
-enum embtier_err store_close(struct store *store, struct err_msg *msg);
-/* The same for _cleanup_, when the caller fails anyway. NULL is allowed. */
+/* Flushes the write buffers first. Reports the first failure; the store is closed all the same.
+ * @complete: the caller has handed over all rows it had; else the next open finds that this was no
+ * clean end (store_stats.shards_unclean). */
+enum embtier_err store_close(struct store *store, bool complete, struct err_msg *msg);
+/* The same for _cleanup_, when the caller fails anyway, and has had no rows; what was unclean
+ * before stays so. NULL is allowed. */
 void store_free(struct store *store);
 DEFINE_CLEANUP(struct store, store_free)
 

@@ -149,7 +149,7 @@ static inline void fixture_close(struct store_fixture *f)
 {
     struct err_msg msg = { { 0 } };
 
-    must(store_close(TAKE(f->store), &msg), &msg);
+    must(store_close(TAKE(f->store), true, &msg), &msg);
 }
 
 static inline void fixture_refused(struct store_fixture *f, enum embtier_err err, const char *words)

@@ -313,6 +313,37 @@ static void test_rows_can_be_read_with_and_without_direct_io(void **state)
     assert_int_equal(fixture_count_right(f, 1, 0, 1000, 1), 1000);
 }
 
+static uint32_t shards_unclean(struct store_fixture *f)
+{
+    struct store_stats stats;
+
+    store_stats(f->store, &stats);
+    return stats.shards_unclean;
+}
+
+/* Rows that the caller had, and lost: the next start must know. */
+static void test_close_that_was_not_complete_is_no_clean_end(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+
+    fixture_open(f);
+    assert_int_equal(shards_unclean(f), 0);
+    must(store_close(TAKE(f->store), false, &msg), &msg);
+    fixture_open(f);
+    assert_int_equal(shards_unclean(f), store_shard_count(f->store));
+    store_free(TAKE(f->store)); /* a start that failed: still so */
+    fixture_open(f);
+    assert_int_equal(shards_unclean(f), store_shard_count(f->store));
+    fixture_close(f);
+    fixture_open(f);
+    assert_int_equal(shards_unclean(f), 0);
+    store_free(TAKE(f->store)); /* and still not */
+    fixture_open(f);
+    assert_int_equal(shards_unclean(f), 0);
+    fixture_close(f);
+}
+
 #define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -339,6 +370,7 @@ int main(void)
         STORE_TEST(test_too_small_write_buffers_are_refused),
         STORE_TEST(test_write_buffers_stay_within_their_budget),
         STORE_TEST(test_rows_can_be_read_with_and_without_direct_io),
+        STORE_TEST(test_close_that_was_not_complete_is_no_clean_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

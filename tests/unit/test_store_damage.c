@@ -267,7 +267,7 @@ static void full_disk(struct store_fixture *f)
     /* Closing on a full disk says so, and ends. */
     fixture_write_all(f, 1, 0, 1000, 3);
     fill_disk(ballast);
-    assert_int_equal(store_close(TAKE(f->store), &msg), EMBTIER_NO_SPACE);
+    assert_int_equal(store_close(TAKE(f->store), true, &msg), EMBTIER_NO_SPACE);
     assert_int_equal(unlink(ballast), 0);
     fixture_open(f);
     assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, 9999), FIXTURE_BATCH_ROWS);
