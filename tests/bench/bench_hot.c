@@ -217,7 +217,7 @@ static void say_hits(void *context, json_t *figure)
     json_object_set_new(figure, "tables", json_integer(TABLES));
     json_object_set_new(figure, "batch_rows", json_integer(BATCH_ROWS));
     json_object_set_new(figure, "cached_bytes",
-                        json_integer((json_int_t)(hot->rows * TABLES * ROW_BYTES)));
+                        json_real((double)(hot->rows * TABLES * ROW_BYTES)));
 }
 
 static void run(const struct bench_figure *figure, uint32_t lanes, enum embtier_op op)

@@ -243,8 +243,9 @@ void peer_receive(struct peer *peer, const struct peer_command *command, char *d
     for (uint32_t i = 0; i < command->rows; i++, dest += peer->row_bytes) {
         const char *const line = take_line(peer, &count);
 
-        if (peer->kind == PEER_REDIS ? memcmp(line, wanted, MIN(count, (uint64_t)strlen(wanted)))
-                                     : memcmp(line, "VALUE ", 6))
+        const char *const begins = peer->kind == PEER_REDIS ? wanted : "VALUE ";
+
+        if (count < strlen(begins) || memcmp(line, begins, strlen(begins)) != 0)
             bench_die("%s: row %u of %u is not there", peer->options, i, command->rows);
         memcpy(dest, take(peer, peer->row_bytes + 2ul), peer->row_bytes);
     }

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* policies.h: which row leaves a full cache: simulations of policies, one id at a time.
+ *
+ * LRU; LFU (the fewest accesses since it came, of those the one longest ago); S3-FIFO (Yang et al.,
+ * "FIFO queues are all you need for cache eviction", SOSP 2023, figure 5: a small queue of a tenth
+ * for newcomers, a main one, and a memory of ids that left the small one). Thread: one. */
+#ifndef EMBTIER_TESTS_BENCH_POLICIES_H
+#define EMBTIER_TESTS_BENCH_POLICIES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct policy {
+    const char *name;
+    /* For ids below @ids; @capacity of them fit. */
+    void *(*make)(uint32_t ids, uint32_t capacity);
+    /* Whether @id was there; it is afterwards. */
+    bool (*access)(void *state, uint32_t id);
+    /* Whether @id is there, without touching it. */
+    bool (*has)(const void *state, uint32_t id);
+    void (*end)(void *state);
+};
+
+extern const struct policy policy_lru;
+extern const struct policy policy_lfu;
+extern const struct policy policy_s3_fifo;
+
+#endif
