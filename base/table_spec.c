@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/table_spec.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -127,6 +128,20 @@ static bool name_is_valid(const char *name)
            strspn(name, allowed) == len;
 }
 
+/* The greatest finite number. */
+static double dtype_max(enum embtier_dtype dtype)
+{
+    switch (dtype) {
+    case EMBTIER_DTYPE_F16:
+        return 65504.0;
+    case EMBTIER_DTYPE_BF16:
+        return 0x1.fep127;
+    case EMBTIER_DTYPE_F32:
+        break;
+    }
+    return FLT_MAX;
+}
+
 static enum embtier_err init_check(const struct table_spec *spec, struct err_msg *msg)
 {
     if (!init_word(spec->init))
@@ -137,6 +152,10 @@ static enum embtier_err init_check(const struct table_spec *spec, struct err_msg
         if (name[0] != '\0' && !isfinite(spec->init_params[i]))
             return err_set(msg, EMBTIER_INVALID, "init %s: %s must be a finite number",
                            init_word(spec->init), name);
+        if (name[0] != '\0' && fabs(spec->init_params[i]) > dtype_max(spec->dtype))
+            return err_set(msg, EMBTIER_INVALID, "init %s: %s %g is more than %s holds (%g)",
+                           init_word(spec->init), name, spec->init_params[i],
+                           dtype_word(spec->dtype), dtype_max(spec->dtype));
     }
     if (spec->init == EMBTIER_INIT_UNIFORM && !(spec->init_params[0] <= spec->init_params[1]))
         return err_set(msg, EMBTIER_INVALID, "init uniform: low %g is above high %g",

@@ -103,6 +103,13 @@ static void test_distributions_need_sensible_parameters(void **state)
     spec.init = EMBTIER_INIT_CONSTANT;
     spec.init_params[0] = INFINITY;
     assert_refused(&spec, "value must be a finite number");
+    spec.init_params[0] = 1e40;
+    assert_refused(&spec, "value 1e+40 is more than f32 holds");
+    spec.dtype = EMBTIER_DTYPE_F16;
+    spec.init_params[0] = -65505;
+    assert_refused(&spec, "value -65505 is more than f16 holds (65504)");
+    spec.init_params[0] = -65504;
+    assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);
 }
 
 static void test_row_layout_follows_dtype_and_optimizer(void **state)
