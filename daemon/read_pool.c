@@ -82,6 +82,7 @@ static void *reader_main(void *context)
 {
     struct read_pool *pool = context;
 
+    store_reader_begin(pool->store);
     for (;;) {
         struct read_job *job;
 

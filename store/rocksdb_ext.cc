@@ -585,6 +585,11 @@ bool rocksdb_ext_io_uring_works(void)
     return Ring::OfThread() != nullptr;
 }
 
+void rocksdb_ext_io_uring_begin(void)
+{
+    (void)Ring::OfThread();
+}
+
 void rocksdb_ext_use_io_uring(rocksdb_options_t *options)
 {
     // Databases are closed whenever: it stays for the process's life.

@@ -55,6 +55,8 @@ void rocksdb_ext_log_to(rocksdb_options_t *options, const char *directory);
 
 /* Whether this process may use io_uring. */
 bool rocksdb_ext_io_uring_works(void);
+/* The calling thread's ring is made now, and not at its first read. */
+void rocksdb_ext_io_uring_begin(void);
 /* Databases opened with @options or a copy read the blocks of a MultiGet that lie in one table file
  * at once, through an io_uring of the calling thread. Without it, and in Debian's RocksDB,
  * MultiRead is a loop of pread(). The process needs two descriptors for each table file then. */

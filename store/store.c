@@ -165,6 +165,12 @@ const char *store_first_directory(const struct store *store)
     return store_identity_directory(store->identity, 0);
 }
 
+void store_reader_begin(struct store *store)
+{
+    if (store->setup->io_uring)
+        rocksdb_ext_io_uring_begin();
+}
+
 enum embtier_err store_read(struct store *store, uint32_t shard, struct store_row *rows,
                             uint32_t count, struct err_msg *msg)
 {

@@ -64,6 +64,8 @@ struct store_row {
     enum embtier_err err; /* set by store_read(): a row's own failure */
 };
 
+/* A thread that will read says so first, and then has what it needs for it. */
+void store_reader_begin(struct store *store);
 /* Reads @count rows of one shard, sorted by (table_id, id), distinct. Rows that were never written
  * are not found, which is no error. Returns the first of the rows' errors; good rows are good all
  * the same. */

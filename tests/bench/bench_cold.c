@@ -11,17 +11,12 @@
  * rocksdb_batched_multi_get_cf() with the ids of batches as large, by shard and sorted, and copy
  * the rows out. It reads with pread(), as RocksDB does by itself. */
 #include <pthread.h>
-#include <rocksdb/c.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/config.h"
-#include "base/row_hash.h"
-#include "store/rocksdb_setup.h"
-#include "store/row_format.h"
-#include "store/store_identity.h"
 #include "tests/bench/bench_server.h"
+#include "tests/bench/rocksdb_alone.h"
 
 #define DIM        128
 #define ROW_BYTES  (DIM * sizeof(float))
@@ -161,131 +156,30 @@ static double ours(void *context)
 
 /* ---- The reference ---- */
 
-struct reference {
-    struct cold *cold;
-    struct config *config;
-    struct store_identity *identity;
-    struct row_hasher hasher;
-    struct rocksdb_setup *setup;
-    rocksdb_options_t *options;
-    rocksdb_t *shards[SHARDS];
-    rocksdb_column_family_handle_t *families[SHARDS];
-    uint32_t table_id;
-};
-
 struct reference_thread {
-    const struct reference *reference;
+    struct cold *cold;
+    const struct rocksdb_alone *alone;
     uint64_t random;
     uint64_t rows;
 };
 
-static void must(enum embtier_err err, const struct err_msg *msg)
-{
-    if (err != EMBTIER_OK)
-        bench_die("%s", msg->text);
-}
-
-static void reference_open(struct reference *reference)
-{
-    const struct harness *const harness = &reference->cold->server.harness;
-    const char *const names[] = { "default" };
-    struct err_msg msg = { { 0 } };
-    char path[256];
-
-    snprintf(path, sizeof(path), "%s/embtierd.yaml", harness->directory);
-    must(config_load(path, &reference->config, &msg), &msg);
-    reference->config->rocksdb.io_uring = SWITCH_OFF; /* as RocksDB is by itself */
-    must(store_identity_open(reference->config, &reference->identity, &msg), &msg);
-    row_hasher_init(&reference->hasher, store_identity_hash_key(reference->identity));
-    must(rocksdb_setup_new(reference->config, SHARDS, &reference->setup, &msg), &msg);
-    reference->options = rocksdb_options_create_copy(reference->setup->options);
-    rocksdb_options_set_use_direct_reads(reference->options, 1);
-    for (uint32_t s = 0; s < SHARDS; s++) {
-        const rocksdb_options_t *const options[] = { reference->options };
-        char *error = NULL;
-
-        snprintf(path, sizeof(path), "%s/rows/shard-%04u/replay", harness->directory, s);
-        reference->shards[s] = rocksdb_open_for_read_only_column_families(
-            reference->options, path, 1, names, options, &reference->families[s], 0, &error);
-        if (error)
-            bench_die("%s", error);
-    }
-}
-
-static void reference_close(struct reference *reference)
-{
-    for (uint32_t s = 0; s < SHARDS; s++) {
-        rocksdb_column_family_handle_destroy(reference->families[s]);
-        rocksdb_close(reference->shards[s]);
-    }
-    rocksdb_options_destroy(reference->options);
-    rocksdb_setup_free(reference->setup);
-    store_identity_free(reference->identity);
-    config_free(reference->config);
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* Gets @count sorted ids of one shard and copies their rows. */
-static void get_of_shard(const struct reference *reference, uint32_t shard, const uint64_t *ids,
-                         uint32_t count, char *rows)
-{
-    static __thread struct row_key keys[BATCH_ROWS];
-    static __thread const char *key_list[BATCH_ROWS];
-    static __thread size_t key_bytes[BATCH_ROWS];
-    static __thread rocksdb_pinnableslice_t *values[BATCH_ROWS];
-    static __thread char *errors[BATCH_ROWS];
-
-    for (uint32_t i = 0; i < count; i++) {
-        keys[i] = row_key_make(reference->table_id, ids[i]);
-        key_list[i] = (const char *)keys[i].bytes;
-        key_bytes[i] = ROW_KEY_BYTES;
-    }
-    rocksdb_batched_multi_get_cf(reference->shards[shard], reference->setup->read,
-                                 reference->families[shard], count, key_list, key_bytes, values,
-                                 errors, true);
-    for (uint32_t i = 0; i < count; i++) {
-        size_t bytes;
-        const char *value;
-
-        if (errors[i] || !values[i])
-            bench_die("the reference does not find a row");
-        value = rocksdb_pinnableslice_value(values[i], &bytes);
-        memcpy(rows + (uint64_t)i * ROW_BYTES, value + sizeof(struct stored_row_head), ROW_BYTES);
-        rocksdb_pinnableslice_destroy(values[i]);
-    }
-}
-
 static void *reference_main(void *context)
 {
     struct reference_thread *const thread = context;
-    const struct reference *const reference = thread->reference;
-    uint64_t *const ids = bench_alloc(SHARDS * BATCH_ROWS, sizeof(*ids));
+    struct rocksdb_alone_batch *const batch = bench_alloc(1, sizeof(*batch));
     char *const rows = bench_alloc(BATCH_ROWS, ROW_BYTES);
     const double begin = bench_now();
 
     do {
-        uint32_t counts[SHARDS] = { 0 };
+        uint64_t ids[BATCH_ROWS];
 
-        for (uint32_t i = 0; i < BATCH_ROWS; i++) {
-            const uint64_t id = any_id(reference->cold, &thread->random);
-            const uint32_t shard =
-                row_hash_shard(row_hash(&reference->hasher, reference->table_id, id), SHARDS);
-
-            ids[shard * BATCH_ROWS + counts[shard]++] = id;
-        }
-        for (uint32_t s = 0; s < SHARDS; s++) {
-            qsort(ids + s * BATCH_ROWS, counts[s], sizeof(*ids), compare_ids);
-            get_of_shard(reference, s, ids + s * BATCH_ROWS, counts[s], rows);
-        }
+        for (uint32_t i = 0; i < BATCH_ROWS; i++)
+            ids[i] = any_id(thread->cold, &thread->random);
+        rocksdb_alone_sort(thread->alone, ids, BATCH_ROWS, batch);
+        rocksdb_alone_get(thread->alone, batch, rows);
         thread->rows += BATCH_ROWS;
     } while (bench_now() - begin < bench_settings.seconds * PATIENCE);
-    free(ids);
+    free(batch);
     free(rows);
     return NULL;
 }
@@ -293,16 +187,23 @@ static void *reference_main(void *context)
 static double rocksdb_alone(void *context)
 {
     struct cold *const cold = context;
-    struct reference reference = { .cold = cold, .table_id = cold->table_id };
+    const struct harness *const harness = &cold->server.harness;
     struct reference_thread threads[READERS];
+    struct rocksdb_alone alone;
     pthread_t ids[READERS];
+    char path[128];
     uint64_t rows = 0;
     double begin;
 
-    reference_open(&reference);
+    snprintf(path, sizeof(path), "%s/rows", harness->directory);
+    rocksdb_alone_open(&alone, &(struct rocksdb_alone_opts){ .harness = harness,
+                                                             .rows = path,
+                                                             .shard_count = SHARDS,
+                                                             .table_id = cold->table_id,
+                                                             .row_bytes = ROW_BYTES });
     begin = bench_now();
     for (uint32_t i = 0; i < READERS; i++) {
-        threads[i] = (struct reference_thread){ &reference, bench_random(&cold->random), 0 };
+        threads[i] = (struct reference_thread){ cold, &alone, bench_random(&cold->random), 0 };
         if (pthread_create(&ids[i], NULL, reference_main, &threads[i]) != 0)
             bench_die("cannot start a thread");
     }
@@ -311,7 +212,7 @@ static double rocksdb_alone(void *context)
         rows += threads[i].rows;
     }
     begin = bench_now() - begin;
-    reference_close(&reference);
+    rocksdb_alone_close(&alone);
     return (double)rows / begin;
 }
 

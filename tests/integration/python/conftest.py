@@ -95,6 +95,17 @@ class Daemon:
         assert self._process is not None
         self._process.send_signal(number)
 
+    def freeze(self) -> None:
+        """SIGSTOP, and returns when no thread runs any more, which is later than when it was sent."""
+        self.signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 10
+        while True:
+            stats = [path.read_text() for path in Path(f"/proc/{self._process.pid}/task").glob("*/stat")]
+            if all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats):
+                return
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()

@@ -418,7 +418,7 @@ def test_calls_fail_when_the_server_dies_and_work_after_reconnecting(own_daemon,
 def test_a_pending_request_fails_within_a_second_of_the_server_s_death(own_daemon, name):
     server = own_daemon.connect()
     batch = server.batch([(server.create_table(name, 4), 1)])
-    own_daemon.signal(signal.SIGSTOP)
+    own_daemon.freeze()
     batch.submit_get()
     assert not batch.poll()
     own_daemon.kill()
@@ -434,7 +434,7 @@ def test_waiting_ends_by_timeout_and_by_ctrl_c_and_the_request_goes_on(own_daemo
     server = own_daemon.connect()
     table = server.create_table(name, 4, init=("constant", 1))
     batch = server.batch([(table, 1)])
-    own_daemon.signal(signal.SIGSTOP)
+    own_daemon.freeze()
     batch.submit_get()
     with pytest.raises(embtier.TimeoutError):
         batch.wait(0.05)
@@ -454,7 +454,7 @@ def test_waiting_ends_by_timeout_and_by_ctrl_c_and_the_request_goes_on(own_daemo
 def test_a_batch_dropped_in_flight_is_freed_when_it_is_done(own_daemon, name):
     server = own_daemon.connect(arena_bytes=1 << 20)
     table = server.create_table(name, 64)
-    own_daemon.signal(signal.SIGSTOP)
+    own_daemon.freeze()
     server.batch([(table, 2_000)]).submit_get()
     with pytest.raises(embtier.ArenaFullError):
         server.batch([(table, 2_500)])

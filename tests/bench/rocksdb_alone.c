@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/bench/rocksdb_alone.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/row_format.h"
+#include "tests/bench/bench.h"
+
+static void must(enum embtier_err err, const struct err_msg *msg)
+{
+    if (err != EMBTIER_OK)
+        bench_die("%s", msg->text);
+}
+
+/* The server's table options (rocksdb_setup.c), with a cache that keeps data blocks too. */
+static void use_block_cache(struct rocksdb_alone *alone, uint64_t bytes)
+{
+    rocksdb_block_based_table_options_t *const table = rocksdb_block_based_options_create();
+
+    alone->cache = rocksdb_cache_create_lru(bytes);
+    rocksdb_block_based_options_set_block_size(table, 4096);
+    rocksdb_block_based_options_set_format_version(table, 5);
+    rocksdb_block_based_options_set_block_cache(table, alone->cache);
+    rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
+    rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(table, 1);
+    rocksdb_block_based_options_set_index_type(
+        table, rocksdb_block_based_table_index_type_two_level_index_search);
+    rocksdb_block_based_options_set_partition_filters(table, 1);
+    rocksdb_block_based_options_set_pin_top_level_index_and_filter(table, 1);
+    rocksdb_block_based_options_set_filter_policy(table,
+                                                  rocksdb_filterpolicy_create_bloom_full(10));
+    rocksdb_options_set_block_based_table_factory(alone->options, table);
+    rocksdb_block_based_options_destroy(table);
+}
+
+static void open_shard(struct rocksdb_alone *alone, const struct rocksdb_alone_opts *opts,
+                       uint32_t shard)
+{
+    static const char *const names[] = { "default" };
+    const rocksdb_options_t *const options[] = { alone->options };
+    char *error = NULL;
+    char path[256];
+
+    snprintf(path, sizeof(path), "%s/shard-%04u/replay", opts->rows, shard);
+    alone->shards[shard] =
+        opts->writes
+            ? rocksdb_open_column_families(alone->options, path, 1, names, options,
+                                           &alone->families[shard], &error)
+            : rocksdb_open_for_read_only_column_families(alone->options, path, 1, names, options,
+                                                         &alone->families[shard], 0, &error);
+    if (error)
+        bench_die("%s", error);
+}
+
+void rocksdb_alone_open(struct rocksdb_alone *alone, const struct rocksdb_alone_opts *opts)
+{
+    struct err_msg msg = { { 0 } };
+    char path[256];
+
+    *alone = (struct rocksdb_alone){ .shard_count = opts->shard_count,
+                                     .table_id = opts->table_id,
+                                     .row_bytes = opts->row_bytes };
+    snprintf(path, sizeof(path), "%s/embtierd.yaml", opts->harness->directory);
+    must(config_load(path, &alone->config, &msg), &msg);
+    free(alone->config->data.directories[0]);
+    alone->config->data.directories[0] = strdup(opts->rows);
+    alone->config->rocksdb.io_uring = SWITCH_OFF; /* as RocksDB is by itself */
+    must(store_identity_open(alone->config, &alone->identity, &msg), &msg);
+    row_hasher_init(&alone->hasher, store_identity_hash_key(alone->identity));
+    must(rocksdb_setup_new(alone->config, opts->shard_count, &alone->setup, &msg), &msg);
+    alone->options = rocksdb_options_create_copy(alone->setup->options);
+    rocksdb_options_set_use_direct_reads(alone->options, 1);
+    rocksdb_options_set_use_direct_io_for_flush_and_compaction(alone->options, 1);
+    rocksdb_options_set_disable_auto_compactions(alone->options, 0);
+    if (opts->cache_bytes)
+        use_block_cache(alone, opts->cache_bytes);
+    alone->write = rocksdb_writeoptions_create();
+    rocksdb_writeoptions_disable_WAL(alone->write, 1);
+    for (uint32_t s = 0; s < opts->shard_count; s++)
+        open_shard(alone, opts, s);
+}
+
+void rocksdb_alone_close(struct rocksdb_alone *alone)
+{
+    for (uint32_t s = 0; s < alone->shard_count; s++) {
+        rocksdb_column_family_handle_destroy(alone->families[s]);
+        rocksdb_close(alone->shards[s]);
+    }
+    rocksdb_writeoptions_destroy(alone->write);
+    rocksdb_options_destroy(alone->options);
+    if (alone->cache)
+        rocksdb_cache_destroy(alone->cache);
+    rocksdb_setup_free(alone->setup);
+    store_identity_free(alone->identity);
+    config_free(alone->config);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+void rocksdb_alone_sort(const struct rocksdb_alone *alone, const uint64_t *ids, uint32_t count,
+                        struct rocksdb_alone_batch *batch)
+{
+    memset(batch->counts, 0, sizeof(batch->counts));
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t shard =
+            row_hash_shard(row_hash(&alone->hasher, alone->table_id, ids[i]), alone->shard_count);
+
+        batch->ids[shard][batch->counts[shard]++] = ids[i];
+    }
+    for (uint32_t s = 0; s < alone->shard_count; s++)
+        qsort(batch->ids[s], batch->counts[s], sizeof(batch->ids[s][0]), compare_ids);
+}
+
+static void get_of_shard(const struct rocksdb_alone *alone, uint32_t shard, const uint64_t *ids,
+                         uint32_t count, char *rows)
+{
+    static __thread struct row_key keys[ALONE_BATCH_ROWS];
+    static __thread const char *key_list[ALONE_BATCH_ROWS];
+    static __thread size_t key_bytes[ALONE_BATCH_ROWS];
+    static __thread rocksdb_pinnableslice_t *values[ALONE_BATCH_ROWS];
+    static __thread char *errors[ALONE_BATCH_ROWS];
+
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] = row_key_make(alone->table_id, ids[i]);
+        key_list[i] = (const char *)keys[i].bytes;
+        key_bytes[i] = ROW_KEY_BYTES;
+    }
+    rocksdb_batched_multi_get_cf(alone->shards[shard], alone->setup->read, alone->families[shard],
+                                 count, key_list, key_bytes, values, errors, true);
+    for (uint32_t i = 0; i < count; i++) {
+        size_t bytes;
+        const char *value;
+
+        if (errors[i] || !values[i])
+            bench_die("the reference does not find row %llu", (unsigned long long)ids[i]);
+        value = rocksdb_pinnableslice_value(values[i], &bytes);
+        memcpy(rows + (uint64_t)i * alone->row_bytes, value + sizeof(struct stored_row_head),
+               alone->row_bytes);
+        rocksdb_pinnableslice_destroy(values[i]);
+    }
+}
+
+void rocksdb_alone_get(const struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,
+                       char *rows)
+{
+    for (uint32_t s = 0; s < alone->shard_count; s++) {
+        get_of_shard(alone, s, batch->ids[s], batch->counts[s], rows);
+        rows += (uint64_t)batch->counts[s] * alone->row_bytes;
+    }
+}
+
+void rocksdb_alone_set(const struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,
+                       const char *rows)
+{
+    for (uint32_t s = 0; s < alone->shard_count; s++) {
+        rocksdb_writebatch_t *const write = rocksdb_writebatch_create();
+        char *error = NULL;
+
+        for (uint32_t i = 0; i < batch->counts[s]; i++, rows += alone->row_bytes) {
+            const struct row_key key = row_key_make(alone->table_id, batch->ids[s][i]);
+            const struct stored_row_head head = stored_row_head_make(alone->row_bytes, 0);
+            const char *const key_parts[] = { (const char *)key.bytes };
+            const size_t key_part_bytes[] = { sizeof(key) };
+            const char *const value_parts[] = { (const char *)&head, rows };
+            const size_t value_part_bytes[] = { sizeof(head), alone->row_bytes };
+
+            rocksdb_writebatch_putv(write, 1, key_parts, key_part_bytes, 2, value_parts,
+                                    value_part_bytes);
+        }
+        rocksdb_write(alone->shards[s], alone->write, write, &error);
+        rocksdb_writebatch_destroy(write);
+        if (error)
+            bench_die("%s", error);
+    }
+}
