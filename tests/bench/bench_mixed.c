@@ -27,6 +27,7 @@
 #define EXPONENT       1.05
 #define CACHED_SHARE   0.15
 #define DRAWS          (UINT64_C(8) << 20) /* used round and round */
+#define SCRAMBLE       UINT64_C(2654435761)
 #define METADATA_BYTES (128 * MIB)
 #define PATIENCE       16 /* turns are so many times as long: compaction comes and goes */
 #define WARM_UP_TURNS  3
@@ -65,8 +66,8 @@ static void draw(struct mixed *mixed)
             else
                 high = middle;
         }
-        /* Scrambled: neighbours in popularity are no neighbours on disk. */
-        mixed->draws[i] = (uint32_t)(low * UINT64_C(0x9e3779b97f4a7c15) % mixed->rows);
+        /* Scrambled, by a prime: neighbours in popularity are no neighbours on disk. */
+        mixed->draws[i] = (uint32_t)(low * SCRAMBLE % MAX(mixed->rows, UINT64_C(1)));
     }
     free(below);
 }
