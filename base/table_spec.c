@@ -152,10 +152,6 @@ static enum embtier_err init_check(const struct table_spec *spec, struct err_msg
         if (name[0] != '\0' && !isfinite(spec->init_params[i]))
             return err_set(msg, EMBTIER_INVALID, "init %s: %s must be a finite number",
                            init_word(spec->init), name);
-        if (name[0] != '\0' && fabs(spec->init_params[i]) > dtype_max(spec->dtype))
-            return err_set(msg, EMBTIER_INVALID, "init %s: %s %g is more than %s holds (%g)",
-                           init_word(spec->init), name, spec->init_params[i],
-                           dtype_word(spec->dtype), dtype_max(spec->dtype));
     }
     if (spec->init == EMBTIER_INIT_UNIFORM && !(spec->init_params[0] <= spec->init_params[1]))
         return err_set(msg, EMBTIER_INVALID, "init uniform: low %g is above high %g",
@@ -183,4 +179,18 @@ enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg 
     if (spec->eager && spec->rows == EMBTIER_UNBOUNDED)
         return err_set(msg, EMBTIER_INVALID, "an unbounded table cannot be initialised eagerly");
     return init_check(spec, msg);
+}
+
+enum embtier_err table_spec_check_new(const struct table_spec *spec, struct err_msg *msg)
+{
+    TRY(table_spec_check(spec, msg));
+    for (unsigned i = 0; i < 2; i++) {
+        const char *name = init_param_name(spec->init, i);
+
+        if (name[0] != '\0' && fabs(spec->init_params[i]) > dtype_max(spec->dtype))
+            return err_set(msg, EMBTIER_INVALID, "init %s: %s %g is more than %s holds (%g)",
+                           init_word(spec->init), name, spec->init_params[i],
+                           dtype_word(spec->dtype), dtype_max(spec->dtype));
+    }
+    return EMBTIER_OK;
 }

@@ -25,6 +25,9 @@ struct table_spec {
 
 /* Fails with EMBTIER_INVALID and a one-line reason that names the field and what is allowed. */
 MUST_CHECK enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg *msg);
+/* The same for a table that is to be made, of which more is asked than of one that is there. */
+MUST_CHECK enum embtier_err table_spec_check_new(const struct table_spec *spec,
+                                                 struct err_msg *msg);
 
 uint32_t table_spec_weight_bytes(const struct table_spec *spec);
 uint32_t table_spec_state_bytes(const struct table_spec *spec);

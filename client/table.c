@@ -146,7 +146,7 @@ static enum embtier_err options_to_spec(struct embtier *server,
 
     TRY(check_name(server, options->name));
     snprintf(spec.name, sizeof(spec.name), "%s", options->name);
-    TRY(table_spec_check(&spec, &server->message));
+    TRY(table_spec_check_new(&spec, &server->message));
     *ret_spec = spec;
     return EMBTIER_OK;
 }

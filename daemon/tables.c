@@ -524,7 +524,7 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
     bool found = false;
     enum embtier_err err;
 
-    TRY(table_spec_check(spec, msg));
+    TRY(table_spec_check_new(spec, msg));
     full.init_version = INIT_ROWS_VERSION;
     pthread_mutex_lock(&tables->lock);
     err = create_begin(tables, &full, if_not_exists, &found, &table, msg);

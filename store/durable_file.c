@@ -61,7 +61,8 @@ static enum embtier_err replace(const char *directory, const char *path, const c
     unlink(old);
     had_one = link(path, old) == 0;
     had_none = !had_one && errno == ENOENT;
-    if (!had_one && !had_none && errno != EPERM && errno != EOPNOTSUPP) /* file systems without */
+    if (!had_one && !had_none && errno != EPERM && errno != EOPNOTSUPP &&
+        errno != ENOSYS) /* file systems without */
         return err_set_errno(msg, errno, "%s", old);
     if (rename(beside, path) != 0) {
         err = err_set_errno(msg, errno, "%s", path);

@@ -428,6 +428,20 @@ class Ring
     Ring()
     {
         works_ = io_uring_queue_init(DEPTH, &ring_, 0) == 0;
+        if (works_ && !Reads()) {
+            io_uring_queue_exit(&ring_);
+            works_ = false;
+        }
+    }
+
+    // Kernels before 5.6 have rings that cannot.
+    bool Reads()
+    {
+        io_uring_probe *const probe = io_uring_get_probe_ring(&ring_);
+        const bool reads = probe && io_uring_opcode_supported(probe, IORING_OP_READ);
+
+        io_uring_free_probe(probe);
+        return reads;
     }
 
     void Prepare(int fd, const rocksdb::FSReadRequest *requests, size_t i)

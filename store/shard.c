@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "store/durable_file.h"
@@ -390,19 +391,22 @@ bool shard_is_failed(struct shard *shard)
  * ever: so it is not begun before there is reason to think that it will succeed. */
 static enum embtier_err shard_probe(struct shard *shard, struct err_msg *msg)
 {
-    const uint64_t bytes = shard_property(shard, "rocksdb.cur-size-all-mem-tables");
+    const uint64_t buffers = shard_property(shard, "rocksdb.cur-size-all-mem-tables");
+    const uint64_t bytes = buffers + buffers / 4 + PROBE_SLACK;
     _cleanup_(freep) char *path = path_join(shard->path, PROBE_FILE);
     _cleanup_(closep) int fd = -1;
     enum embtier_err err = EMBTIER_OK;
+    struct statvfs room;
 
     if (!path)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", shard->path);
+    if (statvfs(shard->path, &room) == 0 && room.f_bavail * room.f_frsize < bytes)
+        return err_set(msg, EMBTIER_NO_SPACE, "%s: room for less than %" PRIu64 " bytes",
+                       shard->path, bytes);
     fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", path);
-    if ((fallocate(fd, 0, 0, (off_t)(bytes + bytes / 4 + PROBE_SLACK)) != 0 &&
-         errno != EOPNOTSUPP) ||
-        pwrite(fd, path, 1, 0) != 1 || fsync(fd) != 0)
+    if (pwrite(fd, path, 1, (off_t)bytes) != 1 || fsync(fd) != 0) /* a hole, which takes no room */
         err = err_set_errno(msg, errno, "%s", path);
     unlink(path);
     return err;
