@@ -52,29 +52,22 @@ void lane_part_finished(struct lane *lane, struct part *part)
 
 static void session_poll(struct lane *lane, struct session *session, uint64_t now_ns)
 {
+    session->last_seen_ns = now_ns;
     if (session->polled)
         return;
-    /* Not later: a session that waits for memory has its place in line by it. */
-    session->last_seen_ns = now_ns;
     session->polled = true;
     session->next_polled = lane->polled;
     lane->polled = session;
     shm_lane_sleeps(session->control, 0);
 }
 
-static void session_break(struct lane *lane, struct session *session, const char *why)
+static void session_break(struct session *session, const char *why)
 {
     if (session->broken)
         return;
-    request_memory_leave(lane->opts.memory, session);
     session->broken = true;
     session->broken_why = why;
     session->send(session->owner, &session->broken_message);
-}
-
-static bool session_must_wait(const struct lane *lane, const struct session *session)
-{
-    return request_memory_must_wait(lane->opts.memory, session, session->last_seen_ns);
 }
 
 /* Starts one request, or answers it at once. False: no memory for it now. */
@@ -87,21 +80,13 @@ static bool session_start(struct lane *lane, struct session *session)
     enum embtier_err err;
 
     if (atomic_load_explicit(&session->slot_busy[slot], memory_order_relaxed)) {
-        session_break(lane, session,
-                      "a request was submitted into a slot whose request is under way");
+        session_break(session, "a request was submitted into a slot whose request is under way");
         return true;
-    }
-    if (session_must_wait(lane, session)) {
-        lane->memory_short = true;
-        return false;
     }
     err = request_take(&lane->rules, session, number, &request, &refusal);
     if (err == EMBTIER_AGAIN) {
         lane->memory_short = true;
-        /* To be refused costs something, so not in each round, unless it is known beforehand: the
-         * lane's other sessions are not to be slowed by one whose turn has not come. */
-        if (!session_must_wait(lane, session))
-            lane->memory_retry_ns = clock_now_ns(lane->opts.clock) + MEMORY_RETRY_NS;
+        lane->memory_retry_ns = clock_now_ns(lane->opts.clock) + MEMORY_RETRY_NS;
         return false;
     }
     session->consumed++;
@@ -137,24 +122,20 @@ static bool session_look(struct lane *lane, struct session *session, uint64_t no
     const uint32_t tail = shm_read_tail(session->arena);
     bool found = false;
 
-    if (session->broken || session->detaching)
+    if (session->broken || session->detaching || tail == session->consumed)
         return false;
-    if (tail == session->consumed) {
-        /* A hostile client has taken back the request that it kept the others waiting for. */
-        request_memory_leave(lane->opts.memory, session);
-        return false;
-    }
     if (tail - session->consumed > session->slot_count) {
-        session_break(lane, session, "more requests submitted than there are slots");
+        session_break(session, "more requests submitted than there are slots");
         return false;
     }
     TSAN_ACQUIRE(session->control);
     for (uint32_t i = 0; i < REQUESTS_PER_LOOK && session->consumed != tail; i++) {
         if (session->broken || !session_start(lane, session))
             break;
-        session->last_seen_ns = now_ns; /* the next request is behind those who wait already */
         found = true;
     }
+    if (found)
+        session->last_seen_ns = now_ns;
     return found;
 }
 
@@ -187,9 +168,8 @@ static bool look_at_sessions(struct lane *lane, uint64_t now_ns)
             found = true;
         } else if ((session->broken || session->detaching ||
                     now_ns - session->last_seen_ns > SESSION_POLL_NS) &&
-                   session_unpoll(session)) {
+                   !lane->memory_short && session_unpoll(session)) {
             *at = session->next_polled;
-            request_memory_leave(lane->opts.memory, session); /* taken back since the look */
             continue;
         }
         at = &session->next_polled;
@@ -200,10 +180,7 @@ static bool look_at_sessions(struct lane *lane, uint64_t now_ns)
 /* Says goodbye when nothing of the session is under way any more. */
 static void session_maybe_gone(struct lane *lane, struct session *session)
 {
-    if (!session->detaching)
-        return;
-    request_memory_leave(lane->opts.memory, session);
-    if (session->in_flight > 0)
+    if (!session->detaching || session->in_flight > 0)
         return;
     session->broken = true; /* and nothing more is taken */
     for (struct session **at = &lane->polled; *at; at = &(*at)->next_polled) {
@@ -221,7 +198,7 @@ static void on_attach(struct lane *lane, struct session *session)
     struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = session };
 
     if (epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, session->doorbell_fd, &event) != 0) {
-        session_break(lane, session, "its doorbell cannot be watched");
+        session_break(session, "its doorbell cannot be watched");
         return; /* it will be detached */
     }
     session_poll(lane, session, clock_now_ns(lane->opts.clock));

@@ -93,7 +93,7 @@ static enum embtier_err request_new(const struct request_rules *rules, struct se
                           ? 0 /* the segments alone are too many */
                           : (request_memory_largest(rules->memory) - refs_at) /
                                 (copies * sizeof(struct row_ref)));
-    request = request_memory_take(rules->memory, bytes, session, session->last_seen_ns);
+    request = request_memory_take(rules->memory, bytes);
     if (!request)
         return EMBTIER_AGAIN;
     memset(request, 0, starts_at);

@@ -5,17 +5,14 @@
  * memkind, keeps what it once cut for small blocks, until no large request fits any more though
  * none is under way.
  *
- * The lock is held for some tens of nanoseconds, by lanes only, twice per request. What is said of
- * the first in line is changed under it, and read without it by those who would be refused: what
- * they see may be old, or of two different times, and costs them one more look. */
+ * The lock is held for some tens of nanoseconds, by lanes only, twice per request. */
 #include "daemon/request_memory.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/reserved.h"
 
@@ -43,16 +40,7 @@ struct request_memory {
     uint64_t bytes;
     pthread_mutex_t lock;
     struct block *bins[BIN_COUNT]; /* bin b: blocks of 2^b to 2^(b + 1) - 1 bytes */
-
-    /* The first in line, on lines of their own: every lane reads them, and they seldom change. */
-    _Alignas(CACHE_LINE) const void *_Atomic first; /* NULL: nobody waits */
-    _Atomic uint64_t first_since_ns;
-    _Atomic uint64_t overtaken_bytes; /* taken by others since there is a first */
-    _Atomic bool first_refused;       /* and nothing was given back since */
 };
-
-#define GET(field)        atomic_load_explicit(&memory->field, memory_order_relaxed)
-#define SET(field, value) atomic_store_explicit(&memory->field, value, memory_order_relaxed)
 
 static uint32_t bin_of(uint64_t bytes)
 {
@@ -102,13 +90,11 @@ static void set_bytes(struct request_memory *memory, struct block *block, uint64
 enum embtier_err request_memory_new(uint64_t bytes, struct request_memory **ret_memory,
                                     struct err_msg *msg)
 {
-    _cleanup_(request_memory_freep) struct request_memory *memory =
-        aligned_alloc(CACHE_LINE, sizeof(*memory));
+    _cleanup_(request_memory_freep) struct request_memory *memory = calloc(1, sizeof(*memory));
     struct block *all;
 
     if (!memory)
         return err_set(msg, EMBTIER_NO_MEMORY, "request memory: out of memory");
-    memset(memory, 0, sizeof(*memory));
     pthread_mutex_init(&memory->lock, NULL);
     bytes = MIN(bytes, REGION_BYTES_MAX);
     bytes = align_up(MAX(bytes, REGION_BYTES_MIN), 2 * MIB);
@@ -167,86 +153,19 @@ static void cut_block(struct request_memory *memory, struct block *block, uint64
     bin_add(memory, rest);
 }
 
-/* The others have had as much as there is. */
-static bool is_overtaken(const struct request_memory *memory)
-{
-    return GET(overtaken_bytes) >= memory->bytes;
-}
-
-/* Locked. */
-static void set_first(struct request_memory *memory, const void *who, uint64_t since_ns)
-{
-    if (!who || !GET(first))
-        SET(overtaken_bytes, 0);
-    SET(first, who);
-    SET(first_since_ns, since_ns);
-    SET(first_refused, false);
-}
-
-/* Locked. @who got @bytes. */
-static void note_taken(struct request_memory *memory, uint64_t bytes, const void *who)
-{
-    if (!GET(first))
-        return;
-    if (GET(first) == who)
-        set_first(memory, NULL, 0);
-    else
-        SET(overtaken_bytes, GET(overtaken_bytes) + bytes);
-}
-
-/* Locked. @who got nothing; @searched: because nothing fits, not for the sake of another. */
-static void note_refused(struct request_memory *memory, const void *who, uint64_t since_ns,
-                         bool searched)
-{
-    if (!GET(first) || (GET(first) != who && since_ns < GET(first_since_ns)))
-        set_first(memory, who, since_ns);
-    if (GET(first) == who)
-        SET(first_refused, searched);
-}
-
-void *request_memory_take(struct request_memory *memory, uint64_t bytes, const void *who,
-                          uint64_t since_ns)
+void *request_memory_take(struct request_memory *memory, uint64_t bytes)
 {
     const uint64_t needed = align_up(bytes, CACHE_LINE) + sizeof(struct block);
-    struct block *block = NULL;
-    bool search;
+    struct block *block;
 
     if (bytes > request_memory_largest(memory))
         return NULL;
     pthread_mutex_lock(&memory->lock);
-    search = !GET(first) || GET(first) == who || !is_overtaken(memory);
-    if (search)
-        block = find_block(memory, needed);
-    if (block) {
+    block = find_block(memory, needed);
+    if (block)
         cut_block(memory, block, needed);
-        note_taken(memory, needed, who);
-    } else {
-        note_refused(memory, who, since_ns, search);
-    }
     pthread_mutex_unlock(&memory->lock);
     return block ? block + 1 : NULL;
-}
-
-bool request_memory_must_wait(const struct request_memory *memory, const void *who,
-                              uint64_t since_ns)
-{
-    const void *const first = GET(first);
-
-    if (LIKELY(!first))
-        return false;
-    if (first == who)
-        return GET(first_refused);
-    return is_overtaken(memory) && since_ns >= GET(first_since_ns);
-}
-
-void request_memory_leave(struct request_memory *memory, const void *who)
-{
-    if (LIKELY(GET(first) != who))
-        return;
-    pthread_mutex_lock(&memory->lock);
-    if (GET(first) == who) /* else another has come before him since */
-        set_first(memory, NULL, 0);
-    pthread_mutex_unlock(&memory->lock);
 }
 
 void request_memory_give(struct request_memory *memory, void *place)
@@ -270,8 +189,6 @@ void request_memory_give(struct request_memory *memory, void *place)
         }
     }
     bin_add(memory, block);
-    if (GET(first))
-        SET(first_refused, false);
     pthread_mutex_unlock(&memory->lock);
 }
 
