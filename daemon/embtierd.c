@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/config.h"
 #include "base/log.h"
@@ -34,6 +35,18 @@ struct arguments {
     bool has_level;
     enum log_level level;
 };
+
+/* RocksDB keeps all table files open, and we each a second time: as many descriptors as we may
+ * have. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
 
 /* -1: go on; else the exit code. */
 static int parse_arguments(int argc, char **argv, struct arguments *arguments)
@@ -122,6 +135,7 @@ int main(int argc, char **argv)
 
     if (code >= 0)
         return code;
+    raise_descriptor_limit();
     block_signals();
     err = serve(&arguments, &msg);
     if (err != EMBTIER_OK) {
