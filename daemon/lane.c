@@ -437,7 +437,6 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
     lane->epoll_fd = lane->wake_fd = -1;
     lane->opts = *opts;
     lane->request_base = request_memory_base(opts->memory);
-    lane->pending = calloc(shards, sizeof(*lane->pending));
     lane->scratch_row = reserved_new(READ_JOB_BYTES);
     lane->rules = (struct request_rules){
         .hasher = store_hasher(opts->store),
@@ -449,11 +448,12 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
         .max_batch_rows = opts->max_batch_rows,
         .scratch = reserved_new(SHM_SEGMENTS_MAX * sizeof(struct shm_segment)),
     };
-    if (!lane->pending || !lane->scratch_row || !lane->rules.scratch)
+    if (!lane->scratch_row || !lane->rules.scratch)
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
     TRY(events_new(lane, msg));
     TRY(cache_new(lane, msg));
-    if (miss_table_new(LANE_MISSES_MAX, &lane->misses) != EMBTIER_OK)
+    if (miss_table_new(LANE_MISSES_MAX, &lane->misses) != EMBTIER_OK ||
+        read_order_new(lane->misses, shards, &lane->read_order) != EMBTIER_OK)
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
     TRY(write_queue_new(lane, opts->store, opts->write_queue_bytes, &lane->write_queue, msg));
     TRY(read_pool_new(lane, opts->store, opts->reader_count, &lane->readers, msg));
@@ -491,12 +491,12 @@ void lane_free(struct lane *lane)
     read_pool_free(lane->readers);
     write_queue_free(lane->write_queue);
     row_cache_free(lane->cache);
+    read_order_free(lane->read_order);
     miss_table_free(lane->misses);
     closep(&lane->epoll_fd);
     closep(&lane->wake_fd);
     reserved_free(lane->rules.scratch, SHM_SEGMENTS_MAX * sizeof(struct shm_segment));
     reserved_free(lane->scratch_row, READ_JOB_BYTES);
-    free(lane->pending);
     free(lane);
 }
 

@@ -9,6 +9,7 @@
 
 #include "daemon/lane.h"
 #include "daemon/miss_table.h"
+#include "daemon/read_order.h"
 #include "daemon/read_pool.h"
 #include "daemon/request.h"
 #include "daemon/request_memory.h"
@@ -17,13 +18,6 @@
 
 #define LANE_CHUNK_ROWS 512   /* rows per call of the cache */
 #define LANE_MISSES_MAX 65536 /* distinct rows being read */
-
-/* Rows of one shard that wait for a read job, or parked ones; oldest first. */
-struct pending_reads {
-    uint32_t first; /* miss index + 1 */
-    uint32_t last;
-    uint32_t count;
-};
 
 struct session_queue {
     struct session_lane *first;
@@ -40,12 +34,11 @@ struct lane {
     uint8_t *request_base;
 
     /* Row work. */
-    struct pending_reads *pending; /* per shard of the store; only this lane's are used */
-    uint32_t pending_rows;
+    struct read_order *read_order;
     bool pressure; /* see lane_take_pressure() */
     struct session_queue runnable;
     struct session_queue blocked; /* wait for a free miss entry or for room in the write queue */
-    struct pending_reads parked;
+    struct miss_list parked;
     uint8_t *scratch_row; /* a row put together from new weights and queued state */
     uint32_t chunk_missed[LANE_CHUNK_ROWS];
 

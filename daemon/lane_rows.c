@@ -3,7 +3,7 @@
  *
  * A part's refs go to the cache in chunks. What the cache has is done at once. A row it has not is,
  * in this order, in the write queue (on its way to SSD), in the miss table (being read), or on SSD
- * only; the last makes a miss entry and a place in the shard's list of reads. Refs that must wait
+ * only; the last makes a miss entry, and read_order.h says when it is read. Refs that must wait
  * for a read are chained to the miss entry, oldest first, GET and SET alike, and take effect in
  * that order when the row arrives: this is what keeps a session's requests for one row in order.
  *
@@ -74,47 +74,30 @@ static uint8_t *ref_row(const struct part *part, const struct row_ref *ref, uint
 
 /* ---- Reads ---- */
 
-static void list_append(struct lane *lane, struct pending_reads *list, struct miss *miss)
+/* The session that made the miss, or that is now first among those who wait for it. */
+static uint64_t miss_session(const struct lane *lane, const struct miss *miss)
 {
-    const uint32_t link = miss_table_index(lane->misses, miss) + 1;
-
-    miss->next_pending = 0;
-    if (list->last)
-        miss_table_at(lane->misses, list->last - 1)->next_pending = link;
-    else
-        list->first = link;
-    list->last = link;
-    list->count++;
+    return ref_part(waiter_at(lane, miss->first_waiter))->request->session->id;
 }
 
-static struct miss *list_first(struct lane *lane, const struct pending_reads *list)
-{
-    return list->first ? miss_table_at(lane->misses, list->first - 1) : NULL;
-}
-
-static void list_pop(struct lane *lane, struct pending_reads *list)
-{
-    list->first = list_first(lane, list)->next_pending;
-    if (!list->first)
-        list->last = 0;
-    list->count--;
-}
-
-/* Puts a row into its shard's list of reads. */
+/* Has a row read for those who wait for it. */
 static void miss_read(struct lane *lane, struct miss *miss)
 {
     miss->state = MISS_PENDING;
-    list_append(lane, &lane->pending[row_hash_shard(miss->hash, lane->rules.shard_count)], miss);
-    lane->pending_rows++;
+    read_order_add(lane->read_order, row_hash_shard(miss->hash, lane->rules.shard_count),
+                   miss_session(lane, miss), miss);
 }
 
-static struct miss *miss_new(struct lane *lane, struct table *table, uint64_t hash, uint64_t id)
+/* Has a row read that is not being read yet. False: no miss entry is free. */
+static bool ref_read(struct lane *lane, struct part *part, struct table *table, struct row_ref *ref)
 {
-    struct miss *const miss = miss_table_add(lane->misses, table, hash, id);
+    struct miss *const miss = miss_table_add(lane->misses, table, ref->hash, ref->id);
 
-    if (miss)
-        miss_read(lane, miss);
-    return miss;
+    if (!miss)
+        return false;
+    ref_wait(lane, part, ref, miss);
+    miss_read(lane, miss);
+    return true;
 }
 
 static int compare_misses(const void *a, const void *b)
@@ -130,44 +113,38 @@ static int compare_misses(const void *a, const void *b)
     return left->id < right->id ? -1 : left->id > right->id;
 }
 
-/* Moves the oldest pending rows of a shard into @job, as many as have room, sorted for RocksDB. */
-static void fill_job(struct lane *lane, struct pending_reads *pending, struct read_job *job)
+/* Moves rows of a shard whose turn it is into @job, as many as have room, sorted for RocksDB. */
+static void fill_job(struct lane *lane, uint32_t shard, struct read_job *job)
 {
     struct miss *batch[READ_JOB_ROWS];
     struct miss *miss;
     uint32_t count = 0;
     uint64_t bytes = 0;
 
-    while ((miss = list_first(lane, pending)) && count < READ_JOB_ROWS) {
+    while (count < READ_JOB_ROWS && (miss = read_order_first(lane->read_order, shard))) {
         bytes += align_up(miss->table->row_bytes, CACHE_LINE);
         if (bytes > READ_JOB_BYTES)
             break;
-        list_pop(lane, pending);
+        read_order_pop(lane->read_order, shard);
         miss->state = MISS_READING;
         batch[count++] = miss;
     }
-    lane->pending_rows -= count;
     qsort(batch, count, sizeof(batch[0]), compare_misses);
+    job->shard = shard;
     for (uint32_t i = 0; i < count; i++)
         read_job_add(job, batch[i]->table, batch[i]->id, miss_table_index(lane->misses, batch[i]));
 }
 
 void lane_dispatch_reads(struct lane *lane)
 {
-    while (lane->pending_rows > 0) {
-        uint32_t fullest = 0;
-        struct read_job *job;
+    while (!read_order_empty(lane->read_order)) {
+        struct read_job *const job = read_pool_take(lane->readers);
 
-        for (uint32_t s = 1; s < lane->rules.shard_count; s++)
-            if (lane->pending[s].count > lane->pending[fullest].count)
-                fullest = s;
-        job = read_pool_take(lane->readers);
         if (!job) {
             lane->pressure = true;
             return;
         }
-        job->shard = fullest;
-        fill_job(lane, &lane->pending[fullest], job);
+        fill_job(lane, read_order_next_shard(lane->read_order), job);
         read_pool_send(lane->readers, job);
     }
 }
@@ -203,7 +180,7 @@ static bool get_missed(struct lane *lane, struct part *part, uint32_t segment, s
 {
     const struct request_segment *const to = &part->request->segments[segment];
     struct table *const table = to->table;
-    struct miss *miss = miss_table_find(lane->misses, table, ref->hash, ref->id);
+    struct miss *const miss = miss_table_find(lane->misses, table, ref->hash, ref->id);
     const void *queued;
 
     if (!miss) {
@@ -215,12 +192,9 @@ static bool get_missed(struct lane *lane, struct part *part, uint32_t segment, s
             part->hit_rows++;
             return true;
         }
-        miss = miss_new(lane, table, ref->hash, ref->id);
-        if (!miss)
-            return false;
-    } else {
-        lane->stats.shared_reads++;
+        return ref_read(lane, part, table, ref);
     }
+    lane->stats.shared_reads++;
     ref_wait(lane, part, ref, miss);
     return true;
 }
@@ -277,7 +251,7 @@ static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, s
         memcpy(lane->scratch_row, weights, table->weight_bytes);
         return set_place(lane, part, segment, ref);
     }
-    if (lane->parked.count > 0) { /* it would find no place either */
+    if (lane->parked.first) { /* it would find no place either */
         err = write_queue_refusal(lane->write_queue, table);
         if (err == EMBTIER_OK)
             return false;
@@ -285,11 +259,7 @@ static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, s
         return true;
     }
     /* The optimizer's state stays, so it has to be read first. */
-    miss = miss_new(lane, table, ref->hash, ref->id);
-    if (!miss)
-        return false;
-    ref_wait(lane, part, ref, miss);
-    return true;
+    return ref_read(lane, part, table, ref);
 }
 
 /* ---- Parts ---- */
@@ -611,7 +581,7 @@ static void insert_run(struct lane *lane, struct table *table, struct insert_run
             miss_table_remove(lane->misses, miss);
         } else if (err == EMBTIER_AGAIN) {
             miss->state = MISS_PARKED;
-            list_append(lane, &lane->parked, miss);
+            miss_list_append(lane->misses, &lane->parked, miss);
         } else {
             miss_read(lane, miss);
         }
@@ -666,8 +636,8 @@ static void unpark(struct lane *lane, uint64_t rows)
 
     if (!write_queue_goes_on(lane->write_queue))
         rows = UINT64_MAX;
-    for (; rows > 0 && (miss = list_first(lane, &lane->parked)); rows--) {
-        list_pop(lane, &lane->parked);
+    for (; rows > 0 && (miss = miss_list_first(lane->misses, &lane->parked)); rows--) {
+        miss_list_pop(lane->misses, &lane->parked);
         miss_read(lane, miss);
     }
 }

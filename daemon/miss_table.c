@@ -35,7 +35,7 @@ enum embtier_err miss_table_new(uint32_t capacity, struct miss_table **ret_table
     if (!misses->entries || !misses->buckets)
         return EMBTIER_NO_MEMORY;
     for (uint32_t i = 0; i < capacity; i++)
-        misses->entries[i].next_pending = i + 1 < capacity ? i + 2 : 0;
+        misses->entries[i].next = i + 1 < capacity ? i + 2 : 0;
     misses->free = 1;
     *ret_table = TAKE(misses);
     return EMBTIER_OK;
@@ -76,7 +76,7 @@ struct miss *miss_table_add(struct miss_table *misses, struct table *table, uint
     if (!link)
         return NULL;
     miss = &misses->entries[link - 1];
-    misses->free = miss->next_pending;
+    misses->free = miss->next;
     *miss = (struct miss){
         .hash = hash,
         .id = id,
@@ -98,7 +98,7 @@ void miss_table_remove(struct miss_table *misses, struct miss *miss)
         at = &misses->entries[*at - 1].next_in_bucket;
     *at = miss->next_in_bucket;
     miss->state = MISS_FREE;
-    miss->next_pending = misses->free;
+    miss->next = misses->free;
     misses->free = link;
     misses->count--;
 }
@@ -116,4 +116,28 @@ struct miss *miss_table_at(struct miss_table *misses, uint32_t index)
 uint32_t miss_table_count(const struct miss_table *misses)
 {
     return misses->count;
+}
+
+void miss_list_append(struct miss_table *misses, struct miss_list *list, struct miss *miss)
+{
+    const uint32_t link = miss_table_index(misses, miss) + 1;
+
+    miss->next = 0;
+    if (list->last)
+        misses->entries[list->last - 1].next = link;
+    else
+        list->first = link;
+    list->last = link;
+}
+
+struct miss *miss_list_first(struct miss_table *misses, const struct miss_list *list)
+{
+    return list->first ? &misses->entries[list->first - 1] : NULL;
+}
+
+void miss_list_pop(struct miss_table *misses, struct miss_list *list)
+{
+    list->first = misses->entries[list->first - 1].next;
+    if (!list->first)
+        list->last = 0;
 }

@@ -29,9 +29,14 @@ struct miss {
     uint32_t first_waiter; /* request_memory_link() of a row_ref; 0: none */
     uint32_t last_waiter;
     uint32_t next_in_bucket; /* index + 1 */
-    uint32_t next_pending;   /* index + 1, in the shard's list or that of the parked, oldest first;
-                                also   chains free entries */
+    uint32_t next;           /* index + 1, in a miss_list; also chains free entries */
     enum miss_state state;
+};
+
+/* Some of the misses, each in at most one list, oldest first. All zeros: empty. */
+struct miss_list {
+    uint32_t first; /* index + 1 */
+    uint32_t last;
 };
 
 struct miss_table;
@@ -50,5 +55,10 @@ void miss_table_remove(struct miss_table *misses, struct miss *miss);
 uint32_t miss_table_index(const struct miss_table *misses, const struct miss *miss);
 struct miss *miss_table_at(struct miss_table *misses, uint32_t index);
 uint32_t miss_table_count(const struct miss_table *misses);
+
+void miss_list_append(struct miss_table *misses, struct miss_list *list, struct miss *miss);
+/* NULL: empty. */
+struct miss *miss_list_first(struct miss_table *misses, const struct miss_list *list);
+void miss_list_pop(struct miss_table *misses, struct miss_list *list);
 
 #endif
