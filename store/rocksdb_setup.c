@@ -64,13 +64,14 @@ enum embtier_err direct_io_probe(const char *directory, enum config_switch wante
     return EMBTIER_OK;
 }
 
-static void table_options_apply(struct rocksdb_setup *setup, const struct config *config)
+void rocksdb_table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *cache,
+                                 const struct config *config)
 {
     rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
 
     rocksdb_block_based_options_set_block_size(table, BLOCK_BYTES);
     rocksdb_block_based_options_set_format_version(table, FORMAT_VERSION);
-    rocksdb_block_based_options_set_block_cache(table, setup->metadata_cache);
+    rocksdb_block_based_options_set_block_cache(table, cache);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(table, 1);
     /* Partitions of a block each: when they outgrow their cache, lookups get slower by a block and
@@ -84,7 +85,7 @@ static void table_options_apply(struct rocksdb_setup *setup, const struct config
     if (config->rocksdb.bloom_bits_per_key > 0) /* taken over by the table options */
         rocksdb_block_based_options_set_filter_policy(
             table, rocksdb_filterpolicy_create_bloom_full(config->rocksdb.bloom_bits_per_key));
-    rocksdb_options_set_block_based_table_factory(setup->options, table);
+    rocksdb_options_set_block_based_table_factory(options, table);
     rocksdb_block_based_options_destroy(table);
 }
 
@@ -182,7 +183,7 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     rocksdb_ext_enable_statistics(setup->options);
     rocksdb_options_set_compression(setup->options, rocksdb_no_compression);
     rocksdb_options_set_max_open_files(setup->options, -1);
-    table_options_apply(setup, config);
+    rocksdb_table_options_apply(setup->options, setup->metadata_cache, config);
     TRY(write_buffers_apply(setup->options, config, shard_count, msg));
     compaction_apply(setup->options);
     quiet_apply(setup->options);

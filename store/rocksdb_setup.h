@@ -39,6 +39,11 @@ MUST_CHECK enum embtier_err rocksdb_setup_new(const struct config *config, uint3
 void rocksdb_setup_free(struct rocksdb_setup *setup);
 DEFINE_CLEANUP(struct rocksdb_setup, rocksdb_setup_free)
 
+/* Has table files made and read as the store's are, through @cache. Users of @cache other than the
+ * store may let it keep data blocks. */
+void rocksdb_table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *cache,
+                                 const struct config *config);
+
 /* Whether files in @directory can be read and written past the page cache, as config asks.
  * UNSUPPORTED when they cannot and @wanted is SWITCH_ON. */
 MUST_CHECK enum embtier_err direct_io_probe(const char *directory, enum config_switch wanted,

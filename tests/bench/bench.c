@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/bench.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,6 +153,67 @@ double bench_compare(const struct bench_figure *figure, bench_side *ours, bench_
         }
     }
     return bench_report(figure, our_rates, reference_rates, turns, extra, context);
+}
+
+/* ---- Loops ---- */
+
+double bench_pipeline(uint32_t count, double seconds, void (*begin)(void *context, uint32_t slot),
+                      void (*end)(void *context, uint32_t slot), void *context)
+{
+    const double began = bench_now();
+    uint64_t answered = 0;
+
+    for (uint32_t slot = 0; slot < count; slot++)
+        begin(context, slot);
+    for (; bench_now() - began < seconds; answered++) {
+        end(context, (uint32_t)(answered % count));
+        begin(context, (uint32_t)(answered % count));
+    }
+    for (uint32_t i = 0; i < count; i++, answered++)
+        end(context, (uint32_t)(answered % count));
+    return (double)answered / (bench_now() - began);
+}
+
+struct bench_thread {
+    pthread_t id;
+    double seconds;
+    uint64_t (*step)(void *context);
+    void *context;
+    uint64_t rows;
+};
+
+static void *thread_main(void *context)
+{
+    struct bench_thread *const thread = context;
+    const double began = bench_now();
+
+    while (bench_now() - began < thread->seconds)
+        thread->rows += thread->step(thread->context);
+    return NULL;
+}
+
+double bench_threads(uint32_t count, double seconds, uint64_t (*step)(void *context),
+                     void *contexts, uint64_t context_bytes)
+{
+    struct bench_thread *const threads = bench_alloc(count, sizeof(*threads));
+    const double began = bench_now();
+    uint64_t rows = 0;
+    double spent;
+
+    for (uint32_t i = 0; i < count; i++) {
+        threads[i].seconds = seconds;
+        threads[i].step = step;
+        threads[i].context = (char *)contexts + i * context_bytes;
+        if (pthread_create(&threads[i].id, NULL, thread_main, &threads[i]) != 0)
+            bench_die("cannot start a thread");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        pthread_join(threads[i].id, NULL);
+        rows += threads[i].rows;
+    }
+    spent = bench_now() - began;
+    free(threads);
+    return (double)rows / spent;
 }
 
 /* ---- Arguments ---- */

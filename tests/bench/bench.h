@@ -41,6 +41,17 @@ double bench_compare(const struct bench_figure *figure, bench_side *ours, bench_
 double bench_report(const struct bench_figure *figure, const double *ours, const double *reference,
                     uint32_t count, void (*extra)(void *context, json_t *figure), void *context);
 
+/* Keeps @count requests under way for @seconds: begin() starts one in a slot, end() waits for its
+ * answer, and the oldest is waited for first. Returns answers a second. */
+double bench_pipeline(uint32_t count, double seconds, void (*begin)(void *context, uint32_t slot),
+                      void (*end)(void *context, uint32_t slot), void *context);
+
+/* Calls step() again and again for @seconds in each of @count threads, the i-th with the i-th of
+ * @contexts, which are @context_bytes long each. step() returns the rows it did. Returns rows a
+ * second, all threads together. */
+double bench_threads(uint32_t count, double seconds, uint64_t (*step)(void *context),
+                     void *contexts, uint64_t context_bytes);
+
 double bench_median(const double *values, uint32_t count);
 /* The value that @share of all are not above. */
 double bench_quantile(const double *values, uint32_t count, double share);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench_cold.c: rows that no cache has.
  *
- * cold-get      GET of stored rows, uniform, past the page cache
- * first-touch   the first GET of rows never written, whose ids lie between those of the stored
- * ones; the reference is the GET of stored ones, and nothing may be written to SSD
+ * cold-get: GET of stored rows, uniform, past the page cache.
+ * first-touch: the first GET of rows never written, whose ids lie between those of the stored ones;
+ * the reference is the GET of stored ones, and nothing may be written to SSD.
  *
  * One table of 8 M ids, dim 128 f32; the even ones are stored, 2 GiB. The cache is as small as can
  * be, and each turn starts the server anew. The reference of cold-get opens the same shards with
  * the same options, and as many threads as the server has readers call
  * rocksdb_batched_multi_get_cf() with the ids of batches as large, by shard and sorted, and copy
  * the rows out. It reads with pread(), as RocksDB does by itself. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +17,14 @@
 #include "tests/bench/bench_server.h"
 #include "tests/bench/rocksdb_alone.h"
 
-#define DIM        128
-#define ROW_BYTES  (DIM * sizeof(float))
-#define BATCH_ROWS 4096
-#define IN_FLIGHT  4
-#define SHARDS     8
-#define READERS    4
-#define PATIENCE   6 /* turns are so many times as long: they start cold */
+#define DIM         128
+#define ROW_BYTES   (DIM * sizeof(float))
+#define BATCH_ROWS  4096
+#define IN_FLIGHT   4
+#define SHARDS      8
+#define READERS     4
+#define PATIENCE    6  /* turns are so many times as long: they start cold */
+#define CHECK_EVERY 16 /* batches */
 
 struct cold {
     struct bench_server server;
@@ -33,6 +33,7 @@ struct cold {
     uint32_t table_id;
     uint64_t random;
     uint64_t odd; /* 1: ids never written */
+    struct embtier_batch *batches[IN_FLIGHT];
     uint64_t asked, hits;
     double written_bytes; /* by the server, in turns of first-touch */
 };
@@ -63,13 +64,6 @@ static void store_rows(struct cold *cold)
         bench_die("a batch is still in flight");
 }
 
-static void settle(struct cold *cold)
-{
-    while (bench_metric(&cold->server, "store_pending_compaction_bytes", NULL) > 0 ||
-           bench_metric(&cold->server, "store_compacting_shards", NULL) > 0)
-        nanosleep(&(struct timespec){ .tv_nsec = 200000000L }, NULL);
-}
-
 static void set_up(struct cold *cold)
 {
     memset(cold, 0, sizeof(*cold));
@@ -86,7 +80,7 @@ static void set_up(struct cold *cold)
     store_rows(cold);
     bench_server_stop(&cold->server); /* everything is flushed */
     bench_server_again(&cold->server, &cold->shape);
-    settle(cold);
+    bench_server_settle(&cold->server);
     bench_server_stop(&cold->server);
 }
 
@@ -98,13 +92,6 @@ static void clear(struct cold *cold)
 
 /* ---- Ours ---- */
 
-static void give(struct cold *cold, struct embtier_batch *batch)
-{
-    for (uint32_t i = 0; i < BATCH_ROWS; i++)
-        embtier_batch_ids(batch, 0)[i] = any_id(cold, &cold->random);
-    bench_submit(batch, EMBTIER_GET);
-}
-
 static void check(const struct cold *cold, struct embtier_batch *batch)
 {
     const float *const rows = embtier_batch_rows(batch, 0);
@@ -112,6 +99,27 @@ static void check(const struct cold *cold, struct embtier_batch *batch)
     for (uint32_t i = 0; i < BATCH_ROWS && !cold->odd; i++)
         if (rows[(uint64_t)i * DIM] != (float)embtier_batch_ids(batch, 0)[i])
             bench_die("a row is not what was stored");
+}
+
+static void begin(void *context, uint32_t slot)
+{
+    struct cold *const cold = context;
+
+    for (uint32_t i = 0; i < BATCH_ROWS; i++)
+        embtier_batch_ids(cold->batches[slot], 0)[i] = any_id(cold, &cold->random);
+    bench_submit(cold->batches[slot], EMBTIER_GET);
+}
+
+static void end(void *context, uint32_t slot)
+{
+    struct cold *const cold = context;
+    struct embtier_batch *const batch = cold->batches[slot];
+
+    bench_wait(batch);
+    if (cold->asked % (BATCH_ROWS * CHECK_EVERY) == 0)
+        check(cold, batch);
+    cold->asked += BATCH_ROWS;
+    cold->hits += embtier_batch_hit_rows(batch);
 }
 
 static double server_written_bytes(struct cold *cold)
@@ -123,77 +131,50 @@ static double server_written_bytes(struct cold *cold)
 static double ours(void *context)
 {
     struct cold *const cold = context;
-    struct embtier_batch *batches[IN_FLIGHT];
     struct embtier_part part;
-    double begin, seconds;
-    uint64_t turn = 0;
+    double rate;
 
     bench_server_again(&cold->server, &cold->shape);
     part = (struct embtier_part){ cold->server.tables[0], BATCH_ROWS };
     for (uint32_t i = 0; i < IN_FLIGHT; i++)
-        batches[i] = bench_batch(&cold->server, &part, 1);
-    begin = bench_now();
-    for (; turn < IN_FLIGHT; turn++)
-        give(cold, batches[turn]);
-    do {
-        struct embtier_batch *const batch = batches[turn % IN_FLIGHT];
-
-        bench_wait(batch);
-        cold->asked += BATCH_ROWS;
-        cold->hits += embtier_batch_hit_rows(batch);
-        if (turn % 16 == 0)
-            check(cold, batch);
-        give(cold, batch);
-        turn++;
-    } while (bench_now() - begin < bench_settings.seconds * PATIENCE);
-    for (uint32_t i = 0; i < IN_FLIGHT; i++)
-        bench_wait(batches[(turn + i) % IN_FLIGHT]);
-    seconds = bench_now() - begin;
+        cold->batches[i] = bench_batch(&cold->server, &part, 1);
+    rate =
+        BATCH_ROWS * bench_pipeline(IN_FLIGHT, bench_settings.seconds * PATIENCE, begin, end, cold);
     cold->written_bytes += server_written_bytes(cold);
     bench_server_stop(&cold->server);
-    return (double)turn * BATCH_ROWS / seconds;
+    return rate;
 }
 
 /* ---- The reference ---- */
 
-struct reference_thread {
-    struct cold *cold;
+struct reader {
+    const struct cold *cold;
     const struct rocksdb_alone *alone;
+    struct rocksdb_alone_batch *batch;
+    char *rows;
     uint64_t random;
-    uint64_t rows;
 };
 
-static void *reference_main(void *context)
+static uint64_t read_batch(void *context)
 {
-    struct reference_thread *const thread = context;
-    struct rocksdb_alone_batch *const batch = bench_alloc(1, sizeof(*batch));
-    char *const rows = bench_alloc(BATCH_ROWS, ROW_BYTES);
-    const double begin = bench_now();
+    struct reader *const reader = context;
+    uint64_t ids[BATCH_ROWS];
 
-    do {
-        uint64_t ids[BATCH_ROWS];
-
-        for (uint32_t i = 0; i < BATCH_ROWS; i++)
-            ids[i] = any_id(thread->cold, &thread->random);
-        rocksdb_alone_sort(thread->alone, ids, BATCH_ROWS, batch);
-        rocksdb_alone_get(thread->alone, batch, rows);
-        thread->rows += BATCH_ROWS;
-    } while (bench_now() - begin < bench_settings.seconds * PATIENCE);
-    free(batch);
-    free(rows);
-    return NULL;
+    for (uint32_t i = 0; i < BATCH_ROWS; i++)
+        ids[i] = any_id(reader->cold, &reader->random);
+    rocksdb_alone_sort(reader->alone, ids, BATCH_ROWS, reader->batch);
+    rocksdb_alone_get(reader->alone, reader->batch, reader->rows);
+    return BATCH_ROWS;
 }
 
 static double rocksdb_alone(void *context)
 {
     struct cold *const cold = context;
     const struct harness *const harness = &cold->server.harness;
-    struct reference_thread threads[READERS];
+    struct reader readers[READERS];
     struct rocksdb_alone alone;
-    pthread_t ids[READERS];
     char path[128];
-    uint64_t rows = 0;
-    double begin;
+    double rate;
 
     snprintf(path, sizeof(path), "%s/rows", harness->directory);
     rocksdb_alone_open(&alone, &(struct rocksdb_alone_opts){ .harness = harness,
@@ -201,19 +182,20 @@ static double rocksdb_alone(void *context)
                                                              .shard_count = SHARDS,
                                                              .table_id = cold->table_id,
                                                              .row_bytes = ROW_BYTES });
-    begin = bench_now();
+    for (uint32_t i = 0; i < READERS; i++)
+        readers[i] = (struct reader){ .cold = cold,
+                                      .alone = &alone,
+                                      .batch = bench_alloc(1, sizeof(*readers[i].batch)),
+                                      .rows = bench_alloc(BATCH_ROWS, ROW_BYTES),
+                                      .random = bench_random(&cold->random) };
+    rate = bench_threads(READERS, bench_settings.seconds * PATIENCE, read_batch, readers,
+                         sizeof(readers[0]));
     for (uint32_t i = 0; i < READERS; i++) {
-        threads[i] = (struct reference_thread){ cold, &alone, bench_random(&cold->random), 0 };
-        if (pthread_create(&ids[i], NULL, reference_main, &threads[i]) != 0)
-            bench_die("cannot start a thread");
+        free(readers[i].batch);
+        free(readers[i].rows);
     }
-    for (uint32_t i = 0; i < READERS; i++) {
-        pthread_join(ids[i], NULL);
-        rows += threads[i].rows;
-    }
-    begin = bench_now() - begin;
     rocksdb_alone_close(&alone);
-    return (double)rows / begin;
+    return rate;
 }
 
 static void say_more(void *context, json_t *figure)

@@ -10,7 +10,6 @@
  * threads as there are lanes, on the same kind of pages; in figures called -tuned, which have no
  * bar, with software prefetch. Both sides' ids are made beforehand; ours copies them into shared
  * memory, which is in its time. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,6 @@
 #define BATCH_ROWS 8192
 #define BATCHES    128 /* of ids, used round and round */
 #define DIM        128
-#define DIM_TEXT   "128"
 #define ROW_BYTES  (DIM * sizeof(float))
 #define IN_FLIGHT  2
 #define THREADS    2  /* at most, of the reference */
@@ -37,13 +35,15 @@ struct hot {
     uint32_t next; /* batch of ids */
     uint64_t asked, hits;
 
-    char *array;        /* the reference's rows */
-    uint64_t row_bytes; /* ROW_BYTES, which the compiler is not to know: of a constant length it
-                           makes something slower than the library's memcpy() */
+    char *array; /* the reference's rows */
     bool prefetch;
     uint32_t thread_count;
     char *buffers[THREADS];
 };
+
+/* The compiler is not to know how long the reference's rows are: of a constant length it makes
+ * something slower than the library's memcpy(). */
+static volatile uint64_t reference_row_bytes = ROW_BYTES;
 
 static void make_ids(struct hot *hot)
 {
@@ -69,7 +69,6 @@ static void set_up(struct hot *hot, uint32_t lanes, enum embtier_op op)
     hot->rows = row_bytes / ROW_BYTES / TABLES;
     hot->op = op;
     hot->thread_count = lanes;
-    hot->row_bytes = strtoull(DIM_TEXT, NULL, 10) * sizeof(float);
     /* 32 bytes of index per row at most, a slab being cut per class, and room to spare: no row is
      * to leave. */
     shape.dram_bytes = row_bytes + row_bytes / ROW_BYTES * 40 + row_bytes / 10 + lanes * 64 * MIB;
@@ -101,15 +100,10 @@ static void clear(struct hot *hot)
 
 /* ---- Ours ---- */
 
-static void take(struct hot *hot, struct embtier_batch *batch)
+static void begin(void *context, uint32_t slot)
 {
-    bench_wait(batch);
-    hot->asked += BATCH_ROWS;
-    hot->hits += embtier_batch_hit_rows(batch);
-}
-
-static void give(struct hot *hot, struct embtier_batch *batch)
-{
+    struct hot *const hot = context;
+    struct embtier_batch *const batch = hot->batches[slot];
     const uint64_t *from = hot->ids + (uint64_t)(hot->next++ % BATCHES) * BATCH_ROWS;
 
     for (uint32_t t = 0; t < TABLES; t++) {
@@ -119,25 +113,18 @@ static void give(struct hot *hot, struct embtier_batch *batch)
     bench_submit(batch, hot->op);
 }
 
-static double ours(void *context)
+static void end(void *context, uint32_t slot)
 {
     struct hot *const hot = context;
-    const double begin = bench_now();
-    uint64_t turn = 0; /* batches submitted */
-    double now;
 
-    for (; turn < IN_FLIGHT; turn++)
-        give(hot, hot->batches[turn]);
-    do {
-        struct embtier_batch *const batch = hot->batches[turn++ % IN_FLIGHT];
+    bench_wait(hot->batches[slot]);
+    hot->asked += BATCH_ROWS;
+    hot->hits += embtier_batch_hit_rows(hot->batches[slot]);
+}
 
-        take(hot, batch);
-        give(hot, batch);
-        now = bench_now();
-    } while (now - begin < bench_settings.seconds);
-    for (uint32_t i = 0; i < IN_FLIGHT; i++)
-        take(hot, hot->batches[(turn + i) % IN_FLIGHT]);
-    return (double)turn * BATCH_ROWS / (bench_now() - begin);
+static double ours(void *context)
+{
+    return BATCH_ROWS * bench_pipeline(IN_FLIGHT, bench_settings.seconds, begin, end, context);
 }
 
 /* ---- The reference ---- */
@@ -146,19 +133,19 @@ struct copier {
     const struct hot *hot;
     char *buffer;
     uint32_t next;
-    uint64_t rows;
 };
 
-static void prefetch_row(const struct hot *hot, const char *row)
+static void prefetch_row(const char *row, uint64_t bytes)
 {
-    for (uint64_t line = 0; line < hot->row_bytes; line += CACHE_LINE)
+    for (uint64_t line = 0; line < bytes; line += CACHE_LINE)
         __builtin_prefetch(row + line);
 }
 
-static void copy_batch(struct copier *copier)
+static uint64_t copy_batch(void *context)
 {
+    struct copier *const copier = context;
     const struct hot *const hot = copier->hot;
-    const uint64_t row_bytes = hot->row_bytes;
+    const uint64_t row_bytes = reference_row_bytes;
     const uint64_t *id = hot->ids + (uint64_t)(copier->next++ % BATCHES) * BATCH_ROWS;
     char *row = copier->buffer;
 
@@ -167,46 +154,26 @@ static void copy_batch(struct copier *copier)
 
         for (uint32_t i = 0; i < hot->counts[t]; i++, id++, row += row_bytes) {
             if (hot->prefetch && i + AHEAD < hot->counts[t])
-                prefetch_row(hot, table + id[AHEAD] * row_bytes);
+                prefetch_row(table + id[AHEAD] * row_bytes, row_bytes);
             if (hot->op == EMBTIER_GET)
                 memcpy(row, table + *id * row_bytes, row_bytes);
             else
                 memcpy(table + *id * row_bytes, row, row_bytes);
         }
     }
-    copier->rows += BATCH_ROWS;
-}
-
-static void *copy_main(void *context)
-{
-    struct copier *const copier = context;
-    const double begin = bench_now();
-
-    do
-        copy_batch(copier);
-    while (bench_now() - begin < bench_settings.seconds);
-    return NULL;
+    return BATCH_ROWS;
 }
 
 static double reference(void *context)
 {
     struct hot *const hot = context;
     struct copier copiers[THREADS];
-    pthread_t threads[THREADS];
-    const double begin = bench_now();
-    uint64_t rows = 0;
 
-    for (uint32_t i = 0; i < hot->thread_count; i++) {
-        copiers[i] = (struct copier){ hot, hot->buffers[i], hot->next + i * 31, 0 };
-        if (pthread_create(&threads[i], NULL, copy_main, &copiers[i]) != 0)
-            bench_die("cannot start a thread");
-    }
+    for (uint32_t i = 0; i < hot->thread_count; i++)
+        copiers[i] = (struct copier){ hot, hot->buffers[i], hot->next + i * 31 };
     hot->next += 17;
-    for (uint32_t i = 0; i < hot->thread_count; i++) {
-        pthread_join(threads[i], NULL);
-        rows += copiers[i].rows;
-    }
-    return (double)rows / (bench_now() - begin);
+    return bench_threads(hot->thread_count, bench_settings.seconds, copy_batch, copiers,
+                         sizeof(copiers[0]));
 }
 
 static void say_hits(void *context, json_t *figure)

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench_mixed.c: reading and writing more rows than the cache holds.
  *
- * mixed    Zipf 1.05 over 8 M rows of 512 bytes, ids scrambled: a batch of 4,096 is read, changed
- * and written, DRAM for 15 % of the rows' bytes. The reference is RocksDB alone on a copy of the
- *          same shards, with a block cache of the same bytes (and of those for index and filters),
- * as many threads as the server has readers, each doing the same with batches of its own; it
- *          compacts as it likes.
+ * mixed: Zipf 1.05 over 8 M rows of 512 bytes, ids scrambled; a batch of 4,096 is read, changed and
+ * written; DRAM for 15 % of the rows' bytes. The reference is RocksDB alone on a copy of the same
+ * shards, with a block cache of the same bytes (and of those for index and filters), as many
+ * threads as the server has readers, each doing the same with batches of its own; it compacts as it
+ * likes.
  *
  * Both sides go through the same draws, in turns of some seconds each, after a warm-up; both write
  * without a log. Rows a second are rows read plus rows written. */
-#include <math.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +16,7 @@
 
 #include "tests/bench/bench_server.h"
 #include "tests/bench/rocksdb_alone.h"
+#include "tests/bench/trace.h"
 
 #define DIM            128
 #define ROW_BYTES      (DIM * sizeof(float))
@@ -26,7 +25,7 @@
 #define SHARDS         8
 #define EXPONENT       1.05
 #define CACHED_SHARE   0.15
-#define DRAWS          (UINT64_C(8) << 20) /* used round and round */
+#define DRAWS          (UINT32_C(8) << 20) /* used round and round */
 #define SCRAMBLE       UINT64_C(2654435761)
 #define METADATA_BYTES (128 * MIB)
 #define PATIENCE       16 /* turns are so many times as long: compaction comes and goes */
@@ -36,7 +35,7 @@ struct mixed {
     struct bench_server server;
     struct bench_server_shape shape;
     uint64_t rows;
-    uint32_t *draws;
+    struct trace trace;
     _Atomic uint64_t next_draw;
     struct embtier_batch *batches[READERS];
     bool is_set[READERS]; /* what is in flight */
@@ -45,46 +44,13 @@ struct mixed {
     struct rocksdb_alone alone;
 };
 
-static void draw(struct mixed *mixed)
-{
-    double *const below = bench_alloc(mixed->rows, sizeof(*below));
-    uint64_t random = 42;
-    double sum = 0;
-
-    mixed->draws = bench_alloc(DRAWS, sizeof(*mixed->draws));
-    for (uint64_t i = 0; i < mixed->rows; i++)
-        below[i] = sum += pow((double)i + 1, -EXPONENT);
-    for (uint64_t i = 0; i < DRAWS; i++) {
-        const double at = (double)(bench_random(&random) >> 11) * 0x1p-53 * sum;
-        uint64_t low = 0, high = mixed->rows - 1;
-
-        while (low < high) {
-            const uint64_t middle = (low + high) / 2;
-
-            if (below[middle] < at)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        /* Scrambled, by a prime: neighbours in popularity are no neighbours on disk. */
-        mixed->draws[i] = (uint32_t)(low * SCRAMBLE % MAX(mixed->rows, UINT64_C(1)));
-    }
-    free(below);
-}
-
 static void next_ids(struct mixed *mixed, uint64_t *ids)
 {
     const uint64_t first = atomic_fetch_add(&mixed->next_draw, BATCH_ROWS);
 
     for (uint32_t i = 0; i < BATCH_ROWS; i++)
-        ids[i] = mixed->draws[(first + i) % DRAWS];
-}
-
-static void settle(struct mixed *mixed)
-{
-    while (bench_metric(&mixed->server, "store_pending_compaction_bytes", NULL) > 0 ||
-           bench_metric(&mixed->server, "store_compacting_shards", NULL) > 0)
-        nanosleep(&(struct timespec){ .tv_nsec = 200000000L }, NULL);
+        /* Scrambled, by a prime: neighbours in popularity are no neighbours on disk. */
+        ids[i] = mixed->trace.draws[(first + i) % DRAWS] * SCRAMBLE % mixed->rows;
 }
 
 static void copy_rows(struct mixed *mixed)
@@ -118,7 +84,7 @@ static void set_up(struct mixed *mixed)
     table_id = embtier_table_info(mixed->server.tables[0])->table_id;
     bench_server_stop(&mixed->server);
     bench_server_again(&mixed->server, &mixed->shape);
-    settle(mixed);
+    bench_server_settle(&mixed->server);
     bench_server_stop(&mixed->server);
     copy_rows(mixed);
     bench_server_again(&mixed->server, &mixed->shape);
@@ -134,14 +100,14 @@ static void set_up(struct mixed *mixed)
                                           .cache_bytes = mixed->shape.dram_bytes + METADATA_BYTES,
                                           .writes = true,
                                       });
-    draw(mixed);
+    mixed->trace = trace_zipf((uint32_t)mixed->rows, DRAWS, EXPONENT);
 }
 
 static void clear(struct mixed *mixed)
 {
     rocksdb_alone_close(&mixed->alone);
     bench_server_done(&mixed->server);
-    free(mixed->draws);
+    trace_free(&mixed->trace);
     free(mixed);
 }
 
@@ -154,92 +120,78 @@ static void change(char *rows)
 
 /* ---- Ours ---- */
 
-static void finish(struct mixed *mixed, uint32_t i)
+static void begin(void *context, uint32_t slot)
 {
-    bench_wait(mixed->batches[i]);
-    if (!mixed->is_set[i]) {
-        mixed->asked += BATCH_ROWS;
-        mixed->hits += embtier_batch_hit_rows(mixed->batches[i]);
-    }
-}
+    struct mixed *const mixed = context;
+    struct embtier_batch *const batch = mixed->batches[slot];
 
-static void go_on(struct mixed *mixed, uint32_t i)
-{
-    struct embtier_batch *const batch = mixed->batches[i];
-
-    mixed->is_set[i] = !mixed->is_set[i];
-    if (mixed->is_set[i])
+    mixed->is_set[slot] = !mixed->is_set[slot];
+    if (mixed->is_set[slot])
         change(embtier_batch_rows(batch, 0));
     else
         next_ids(mixed, embtier_batch_ids(batch, 0));
-    bench_submit(batch, mixed->is_set[i] ? EMBTIER_SET : EMBTIER_GET);
+    bench_submit(batch, mixed->is_set[slot] ? EMBTIER_SET : EMBTIER_GET);
+}
+
+static void end(void *context, uint32_t slot)
+{
+    struct mixed *const mixed = context;
+
+    bench_wait(mixed->batches[slot]);
+    if (!mixed->is_set[slot]) {
+        mixed->asked += BATCH_ROWS;
+        mixed->hits += embtier_batch_hit_rows(mixed->batches[slot]);
+    }
 }
 
 static double ours(void *context)
 {
     struct mixed *const mixed = context;
-    const double begin = bench_now();
-    uint64_t batches = 0;
 
-    for (uint32_t i = 0; i < READERS; i++) {
-        mixed->is_set[i] = true;
-        go_on(mixed, i);
-    }
-    for (; bench_now() - begin < bench_settings.seconds * PATIENCE; batches++) {
-        finish(mixed, (uint32_t)(batches % READERS));
-        go_on(mixed, (uint32_t)(batches % READERS));
-    }
-    for (uint32_t i = 0; i < READERS; i++, batches++)
-        finish(mixed, (uint32_t)(batches % READERS));
-    return (double)batches * BATCH_ROWS / (bench_now() - begin);
+    for (uint32_t i = 0; i < READERS; i++)
+        mixed->is_set[i] = true; /* so the turn begins with GETs */
+    return BATCH_ROWS *
+           bench_pipeline(READERS, bench_settings.seconds * PATIENCE, begin, end, mixed);
 }
 
 /* ---- The reference ---- */
 
-struct alone_thread {
+struct user {
     struct mixed *mixed;
-    uint64_t rows;
+    struct rocksdb_alone_batch *batch;
+    char *rows;
 };
 
-static void *alone_main(void *context)
+static uint64_t use_batch(void *context)
 {
-    struct alone_thread *const thread = context;
-    struct rocksdb_alone_batch *const batch = bench_alloc(1, sizeof(*batch));
-    char *const rows = bench_alloc(BATCH_ROWS, ROW_BYTES);
-    const double begin = bench_now();
+    struct user *const user = context;
+    const struct rocksdb_alone *const alone = &user->mixed->alone;
+    uint64_t ids[BATCH_ROWS];
 
-    while (bench_now() - begin < bench_settings.seconds * PATIENCE) {
-        uint64_t ids[BATCH_ROWS];
-
-        next_ids(thread->mixed, ids);
-        rocksdb_alone_sort(&thread->mixed->alone, ids, BATCH_ROWS, batch);
-        rocksdb_alone_get(&thread->mixed->alone, batch, rows);
-        change(rows);
-        rocksdb_alone_set(&thread->mixed->alone, batch, rows);
-        thread->rows += 2 * BATCH_ROWS;
-    }
-    free(batch);
-    free(rows);
-    return NULL;
+    next_ids(user->mixed, ids);
+    rocksdb_alone_sort(alone, ids, BATCH_ROWS, user->batch);
+    rocksdb_alone_get(alone, user->batch, user->rows);
+    change(user->rows);
+    rocksdb_alone_set(alone, user->batch, user->rows);
+    return UINT64_C(2) * BATCH_ROWS;
 }
 
 static double alone(void *context)
 {
-    struct alone_thread threads[READERS];
-    pthread_t ids[READERS];
-    const double begin = bench_now();
-    uint64_t rows = 0;
+    struct user users[READERS];
+    double rate;
 
+    for (uint32_t i = 0; i < READERS; i++)
+        users[i] = (struct user){ .mixed = context,
+                                  .batch = bench_alloc(1, sizeof(*users[i].batch)),
+                                  .rows = bench_alloc(BATCH_ROWS, ROW_BYTES) };
+    rate = bench_threads(READERS, bench_settings.seconds * PATIENCE, use_batch, users,
+                         sizeof(users[0]));
     for (uint32_t i = 0; i < READERS; i++) {
-        threads[i] = (struct alone_thread){ context, 0 };
-        if (pthread_create(&ids[i], NULL, alone_main, &threads[i]) != 0)
-            bench_die("cannot start a thread");
+        free(users[i].batch);
+        free(users[i].rows);
     }
-    for (uint32_t i = 0; i < READERS; i++) {
-        pthread_join(ids[i], NULL);
-        rows += threads[i].rows;
-    }
-    return (double)rows / (bench_now() - begin);
+    return rate;
 }
 
 static void say_more(void *context, json_t *figure)

@@ -29,6 +29,7 @@ struct pair {
     uint64_t *ids; /* BATCHES of batch_rows */
     struct peer_command commands[BATCHES];
     struct embtier_batch *batches[IN_FLIGHT];
+    const struct peer_command *sent[IN_FLIGHT];
     char *buffer;
     uint32_t next; /* batch of ids */
     uint64_t asked, hits;
@@ -82,99 +83,86 @@ static void clear(struct pair *pair)
     free(pair);
 }
 
-static void give(struct pair *pair, struct embtier_batch *batch)
+static void begin(void *context, uint32_t slot)
 {
-    memcpy(embtier_batch_ids(batch, 0),
+    struct pair *const pair = context;
+
+    memcpy(embtier_batch_ids(pair->batches[slot], 0),
            pair->ids + (uint64_t)(pair->next++ % BATCHES) * pair->batch_rows,
            pair->batch_rows * sizeof(uint64_t));
-    bench_submit(batch, EMBTIER_GET);
+    bench_submit(pair->batches[slot], EMBTIER_GET);
 }
 
-static void take(struct pair *pair, struct embtier_batch *batch)
+static void end(void *context, uint32_t slot)
 {
-    bench_wait(batch);
+    struct pair *const pair = context;
+
+    bench_wait(pair->batches[slot]);
     pair->asked += pair->batch_rows;
-    pair->hits += embtier_batch_hit_rows(batch);
+    pair->hits += embtier_batch_hit_rows(pair->batches[slot]);
+}
+
+static void peer_begin(void *context, uint32_t slot)
+{
+    struct pair *const pair = context;
+
+    pair->sent[slot] = &pair->commands[pair->next++ % BATCHES];
+    peer_send(&pair->peer, pair->sent[slot]);
+}
+
+static void peer_end(void *context, uint32_t slot)
+{
+    struct pair *const pair = context;
+
+    peer_receive(&pair->peer, pair->sent[slot], pair->buffer);
 }
 
 static double our_rate(void *context)
 {
-    struct pair *const pair = context;
-    const double begin = bench_now();
-    uint64_t turn = 0;
+    const struct pair *const pair = context;
 
-    for (; turn < IN_FLIGHT; turn++)
-        give(pair, pair->batches[turn]);
-    do {
-        take(pair, pair->batches[turn % IN_FLIGHT]);
-        give(pair, pair->batches[turn++ % IN_FLIGHT]);
-    } while (bench_now() - begin < bench_settings.seconds);
-    for (uint32_t i = 0; i < IN_FLIGHT; i++)
-        take(pair, pair->batches[(turn + i) % IN_FLIGHT]);
-    return (double)turn * pair->batch_rows / (bench_now() - begin);
+    return pair->batch_rows *
+           bench_pipeline(IN_FLIGHT, bench_settings.seconds, begin, end, context);
 }
 
 static double peer_rate(void *context)
 {
-    struct pair *const pair = context;
-    const double begin = bench_now();
-    uint32_t first = pair->next;
-    uint32_t sent = first;
+    const struct pair *const pair = context;
 
-    for (; sent < first + IN_FLIGHT; sent++)
-        peer_send(&pair->peer, &pair->commands[sent % BATCHES]);
-    do {
-        peer_receive(&pair->peer, &pair->commands[pair->next++ % BATCHES], pair->buffer);
-        peer_send(&pair->peer, &pair->commands[sent++ % BATCHES]);
-    } while (bench_now() - begin < bench_settings.seconds);
-    for (uint32_t i = 0; i < IN_FLIGHT; i++)
-        peer_receive(&pair->peer, &pair->commands[pair->next++ % BATCHES], pair->buffer);
-    return (double)(sent - first) * pair->batch_rows / (bench_now() - begin);
+    return pair->batch_rows *
+           bench_pipeline(IN_FLIGHT, bench_settings.seconds, peer_begin, peer_end, context);
 }
 
 /* ---- Latency ---- */
 
-static double note(struct pair *pair, uint32_t side, uint32_t first)
+/* Times one request after the other. Returns the turn's median in microseconds. */
+static double latency(struct pair *pair, uint32_t side, void (*begin_one)(void *, uint32_t),
+                      void (*end_one)(void *, uint32_t))
 {
-    return bench_median(pair->latencies[side] + first, pair->latency_count[side] - first) * 1e6;
+    const uint32_t first = pair->latency_count[side];
+    double *const all = pair->latencies[side];
+    const double began = bench_now();
+    double before = began, now;
+
+    do {
+        begin_one(pair, 0);
+        end_one(pair, 0);
+        now = bench_now();
+        if (pair->latency_count[side] < LATENCY_MAX)
+            all[pair->latency_count[side]++] = now - before;
+        before = now;
+    } while (now - began < bench_settings.seconds);
+    return bench_median(all + first, pair->latency_count[side] - first) * 1e6;
 }
 
 static double our_latency(void *context)
 {
-    struct pair *const pair = context;
-    const uint32_t first = pair->latency_count[0];
-    const double begin = bench_now();
-    double before = begin, now;
-
-    do {
-        give(pair, pair->batches[0]);
-        take(pair, pair->batches[0]);
-        now = bench_now();
-        if (pair->latency_count[0] < LATENCY_MAX)
-            pair->latencies[0][pair->latency_count[0]++] = now - before;
-        before = now;
-    } while (now - begin < bench_settings.seconds);
-    return note(pair, 0, first);
+    return latency(context, 0, begin, end);
 }
 
 static double peer_latency(void *context)
 {
-    struct pair *const pair = context;
-    const uint32_t first = pair->latency_count[1];
-    const double begin = bench_now();
-    double before = begin, now;
-
-    do {
-        const struct peer_command *const command = &pair->commands[pair->next++ % BATCHES];
-
-        peer_send(&pair->peer, command);
-        peer_receive(&pair->peer, command, pair->buffer);
-        now = bench_now();
-        if (pair->latency_count[1] < LATENCY_MAX)
-            pair->latencies[1][pair->latency_count[1]++] = now - before;
-        before = now;
-    } while (now - begin < bench_settings.seconds);
-    return note(pair, 1, first);
+    return latency(context, 1, peer_begin, peer_end);
 }
 
 static void say_more(void *context, json_t *figure)

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/macros.h"
 
@@ -183,4 +184,11 @@ double bench_metric(struct bench_server *server, const char *name, const char *l
     }
     embtier_status_free(status);
     return sum;
+}
+
+void bench_server_settle(struct bench_server *server)
+{
+    while (bench_metric(server, "store_pending_compaction_bytes", NULL) > 0 ||
+           bench_metric(server, "store_compacting_shards", NULL) > 0)
+        nanosleep(&(struct timespec){ .tv_nsec = 200000000L }, NULL);
 }

@@ -50,6 +50,9 @@ void bench_do(struct embtier_batch *batch, enum embtier_op op);
 /* Touches every row of every table once, in order. With @op SET it stores rows of ones. */
 void bench_touch_all(struct bench_server *server, enum embtier_op op);
 
+/* Waits until no shard compacts or has to. */
+void bench_server_settle(struct bench_server *server);
+
 /* A metric of `embtier status`; @label NULL: the sum over all labels. */
 double bench_metric(struct bench_server *server, const char *name, const char *label);
 

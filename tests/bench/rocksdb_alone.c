@@ -14,27 +14,6 @@ static void must(enum embtier_err err, const struct err_msg *msg)
         bench_die("%s", msg->text);
 }
 
-/* The server's table options (rocksdb_setup.c), with a cache that keeps data blocks too. */
-static void use_block_cache(struct rocksdb_alone *alone, uint64_t bytes)
-{
-    rocksdb_block_based_table_options_t *const table = rocksdb_block_based_options_create();
-
-    alone->cache = rocksdb_cache_create_lru(bytes);
-    rocksdb_block_based_options_set_block_size(table, 4096);
-    rocksdb_block_based_options_set_format_version(table, 5);
-    rocksdb_block_based_options_set_block_cache(table, alone->cache);
-    rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
-    rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(table, 1);
-    rocksdb_block_based_options_set_index_type(
-        table, rocksdb_block_based_table_index_type_two_level_index_search);
-    rocksdb_block_based_options_set_partition_filters(table, 1);
-    rocksdb_block_based_options_set_pin_top_level_index_and_filter(table, 1);
-    rocksdb_block_based_options_set_filter_policy(table,
-                                                  rocksdb_filterpolicy_create_bloom_full(10));
-    rocksdb_options_set_block_based_table_factory(alone->options, table);
-    rocksdb_block_based_options_destroy(table);
-}
-
 static void open_shard(struct rocksdb_alone *alone, const struct rocksdb_alone_opts *opts,
                        uint32_t shard)
 {
@@ -74,8 +53,10 @@ void rocksdb_alone_open(struct rocksdb_alone *alone, const struct rocksdb_alone_
     rocksdb_options_set_use_direct_reads(alone->options, 1);
     rocksdb_options_set_use_direct_io_for_flush_and_compaction(alone->options, 1);
     rocksdb_options_set_disable_auto_compactions(alone->options, 0);
-    if (opts->cache_bytes)
-        use_block_cache(alone, opts->cache_bytes);
+    if (opts->cache_bytes) { /* which keeps data blocks too */
+        alone->cache = rocksdb_cache_create_lru(opts->cache_bytes);
+        rocksdb_table_options_apply(alone->options, alone->cache, alone->config);
+    }
     alone->write = rocksdb_writeoptions_create();
     rocksdb_writeoptions_disable_WAL(alone->write, 1);
     for (uint32_t s = 0; s < opts->shard_count; s++)
