@@ -66,6 +66,12 @@ struct config {
     } rocksdb;
 
     struct {
+        uint64_t capacity_bytes;      /* 0: that of the file systems */
+        uint64_t rated_written_bytes; /* 0: not known */
+        uint32_t rated_years;
+    } endurance;
+
+    struct {
         char *path;
         bool is_default;                /* the path was not named: its directory may be made */
         uint32_t mode;                  /* of the socket file, octal in YAML: 0660 */

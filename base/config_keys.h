@@ -53,6 +53,13 @@ struct cyaml_schema_value;
     K(rocksdb, options, TEXT, "(none)", 1, 4095,                                                   \
       "RocksDB's own option string, set last, for what has no key here")
 
+#define CONFIG_ENDURANCE_KEYS(K)                                                                   \
+    K(endurance, capacity_bytes, BYTES, "(of the file systems of data.directories)", CONFIG_MIB,   \
+      UINT64_C(1) << 60, "capacity of the drives, together; for `embtier endurance`")              \
+    K(endurance, rated_written_bytes, BYTES, "(none)", CONFIG_MIB, UINT64_C(1) << 62,              \
+      "bytes the drives' maker lets be written to them in their life (TBW), together")             \
+    K(endurance, rated_years, U32, "5", 1, 100, "years of that life")
+
 #define CONFIG_SOCKET_KEYS(K)                                                                      \
     K(socket, path, TEXT, "(runtime directory)/embtier.sock", 1, 107,                              \
       "Unix socket for local clients and the command line")                                        \
@@ -83,6 +90,7 @@ struct cyaml_schema_value;
     S(lanes, CONFIG_LANES_KEYS)                                                                    \
     S(cache, CONFIG_CACHE_KEYS)                                                                    \
     S(rocksdb, CONFIG_ROCKSDB_KEYS)                                                                \
+    S(endurance, CONFIG_ENDURANCE_KEYS)                                                            \
     S(socket, CONFIG_SOCKET_KEYS)                                                                  \
     S(log, CONFIG_LOG_KEYS)
 

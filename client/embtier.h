@@ -135,6 +135,10 @@ struct embtier_table_info {
     uint32_t weight_bytes; /* of one row in a batch */
     uint32_t state_bytes;  /* of one row's optimizer state, kept by the server */
     const char *state;     /* "creating", "live", "dropping" */
+    /* As of when the table was opened or listed, since the server started: */
+    uint64_t updated_rows; /* a row as often as it was set */
+    uint64_t flush_bytes;  /* written to SSD for this table */
+    uint64_t compaction_bytes;
 };
 
 /* EXISTS, INVALID (with the reason in the message). */

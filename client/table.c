@@ -31,6 +31,9 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
         .weight_bytes = wire->weight_bytes,
         .state_bytes = wire->state_bytes,
         .state = description->state,
+        .updated_rows = wire->updated_rows,
+        .flush_bytes = wire->flush_bytes,
+        .compaction_bytes = wire->compaction_bytes,
     };
 }
 

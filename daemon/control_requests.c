@@ -127,6 +127,9 @@ static void fill_table(const struct table_info *info, Embtier__TableSpec *spec,
     ret_table->weight_bytes = table_spec_weight_bytes(&info->spec);
     ret_table->state_bytes = table_spec_state_bytes(&info->spec);
     ret_table->state = (char *)(uintptr_t)table_state_word(info->state);
+    ret_table->updated_rows = info->updated_rows;
+    ret_table->flush_bytes = info->written.flush_bytes;
+    ret_table->compaction_bytes = info->written.compaction_bytes;
 }
 
 static void reply_table(struct control *control, struct connection *connection, uint32_t id,

@@ -324,6 +324,7 @@ static void part_chunk(struct lane *lane, struct part *part, uint32_t count)
         missed = row_cache_set(lane->cache, segment->table->index, refs, count, segment->rows,
                                stride, lane->chunk_missed);
         lane->stats.set_rows += count;
+        atomic_fetch_add_explicit(&segment->table->updated_rows, count, memory_order_relaxed);
     }
     part->hit_rows += count - missed;
     for (uint32_t i = 0; i < missed; i++) {

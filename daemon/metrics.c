@@ -116,6 +116,7 @@ static void sink_lanes(const struct server_parts *parts, metric_sink sink, void 
 
 static void sink_store(const struct server_parts *parts, metric_sink sink, void *context)
 {
+    const struct config *const config = parts->config;
     struct store_stats stats;
 
     store_stats(parts->store, &stats);
@@ -123,8 +124,11 @@ static void sink_store(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_store_rows_absent, "", (double)stats.rows_absent);
     sink(context, METRIC_store_rows_written, "", (double)stats.rows_written);
     sink(context, METRIC_store_row_bytes_written, "", (double)stats.row_bytes_written);
-    sink(context, METRIC_store_flush_bytes, "", (double)stats.flush_bytes);
-    sink(context, METRIC_store_compaction_bytes, "", (double)stats.compaction_bytes);
+    sink(context, METRIC_store_written_bytes, "flush", (double)stats.written.flush_bytes);
+    sink(context, METRIC_store_written_bytes, "compaction", (double)stats.written.compaction_bytes);
+    sink(context, METRIC_store_written_bytes, "log", (double)stats.written.log_bytes);
+    sink(context, METRIC_store_written_bytes, "import", (double)stats.written.import_bytes);
+    sink(context, METRIC_store_written_bytes, "other", (double)stats.written.other_bytes);
     sink(context, METRIC_store_read_bytes, "", (double)stats.read_bytes);
     sink(context, METRIC_store_stored_bytes, "", (double)stats.stored_bytes);
     sink(context, METRIC_store_memtable_bytes, "", (double)stats.memtable_bytes);
@@ -134,6 +138,12 @@ static void sink_store(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_store_compactions, "", (double)stats.compactions_run);
     sink(context, METRIC_store_compacting_shards, "", (double)stats.shards_compacting);
     sink(context, METRIC_store_compacting_shards_peak, "", (double)stats.shards_compacting_peak);
+    sink(context, METRIC_store_capacity_bytes, "",
+         (double)(config->endurance.capacity_bytes ? config->endurance.capacity_bytes
+                                                   : stats.capacity_bytes));
+    sink(context, METRIC_store_rated_written_bytes, "",
+         (double)config->endurance.rated_written_bytes);
+    sink(context, METRIC_store_rated_years, "", config->endurance.rated_years);
     sink(context, METRIC_store_direct_io, "", stats.direct_io ? 1 : 0);
 }
 

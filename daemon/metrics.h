@@ -46,8 +46,7 @@ struct server_parts;
     METRIC(store_rows_absent, COUNTER, "Rows looked for on SSD that were never written", "")       \
     METRIC(store_rows_written, COUNTER, "Rows handed to RocksDB", "")                              \
     METRIC(store_row_bytes_written, COUNTER, "Bytes of them, with keys and heads", "")             \
-    METRIC(store_flush_bytes, COUNTER, "Bytes written to SSD by flushes", "")                      \
-    METRIC(store_compaction_bytes, COUNTER, "Bytes written to SSD by compactions", "")             \
+    METRIC(store_written_bytes, COUNTER, "Bytes written to SSD, by cause", "cause")                \
     METRIC(store_read_bytes, COUNTER, "Bytes read from SSD for rows", "")                          \
     METRIC(store_stored_bytes, GAUGE, "Bytes of live files on SSD", "")                            \
     METRIC(store_memtable_bytes, GAUGE, "RocksDB's write buffers", "")                             \
@@ -56,6 +55,9 @@ struct server_parts;
     METRIC(store_compactions, COUNTER, "Compactions run", "")                                      \
     METRIC(store_compacting_shards, GAUGE, "Shards compacting now", "")                            \
     METRIC(store_compacting_shards_peak, GAUGE, "Most shards that ever compacted at once", "")     \
+    METRIC(store_capacity_bytes, GAUGE, "Of the drives, see endurance.capacity_bytes", "")         \
+    METRIC(store_rated_written_bytes, GAUGE, "endurance.rated_written_bytes; 0: not known", "")    \
+    METRIC(store_rated_years, GAUGE, "endurance.rated_years", "")                                  \
     METRIC(store_direct_io, GAUGE, "1 if SSD is read and written past the page cache", "")         \
     METRIC(process_resident_bytes, GAUGE, "Resident memory of the daemon", "")
 

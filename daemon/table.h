@@ -34,6 +34,7 @@ struct table {
     struct table_spec spec;
 
     /* Counters, for the metrics; relaxed. */
+    _Atomic uint64_t updated_rows;     /* by SET, a row as often as it was set */
     _Atomic uint64_t rows_initialised; /* first touches: made by the generator instead of read */
 };
 

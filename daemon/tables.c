@@ -126,6 +126,7 @@ static void fill_struct(struct table *table, uint32_t table_id, const struct tab
     table->weight_bytes = table_spec_weight_bytes(spec);
     table->state_bytes = table_spec_state_bytes(spec);
     table->row_bytes = table->weight_bytes + table->state_bytes;
+    atomic_store(&table->updated_rows, 0);
     atomic_store(&table->rows_initialised, 0);
     atomic_store(&table->table_id, table_id);
     atomic_store(&table->state, TABLE_CREATING);
@@ -154,8 +155,15 @@ static struct table_info info_of(struct table *table)
         .table_id = atomic_load(&table->table_id),
         .state = atomic_load(&table->state),
         .spec = table->spec,
-        .rows_initialised = atomic_load_explicit(&table->rows_initialised, memory_order_relaxed),
+        .updated_rows = atomic_load_explicit(&table->updated_rows, memory_order_relaxed),
     };
+}
+
+/* Takes a lock of the store's, so not locked. */
+static void add_written(const struct tables *tables, struct table_info *infos, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        store_written(tables->store, infos[i].table_id, &infos[i].written);
 }
 
 /* ---- Dropping ---- */
@@ -567,6 +575,7 @@ enum embtier_err tables_find(struct tables *tables, const char *name, struct tab
     pthread_mutex_unlock(&tables->lock);
     if (!table)
         return err_set(msg, EMBTIER_NO_TABLE, "there is no table '%s'", name);
+    add_written(tables, ret_info, 1);
     return EMBTIER_OK;
 }
 
@@ -587,6 +596,7 @@ enum embtier_err tables_list(struct tables *tables, struct table_info **ret_info
     pthread_mutex_unlock(&tables->lock);
     if (!infos)
         return EMBTIER_NO_MEMORY;
+    add_written(tables, infos, count);
     *ret_infos = infos;
     *ret_count = count;
     return EMBTIER_OK;

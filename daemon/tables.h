@@ -13,9 +13,9 @@
 
 #include "base/err.h"
 #include "base/table_spec.h"
+#include "store/store.h"
 
 struct lane;
-struct store;
 struct table;
 struct tables;
 
@@ -44,7 +44,8 @@ struct table_info {
     uint32_t table_id;
     uint32_t state; /* enum table_state */
     struct table_spec spec;
-    uint64_t rows_initialised;
+    uint64_t updated_rows; /* since the start, as those written */
+    struct store_written written;
 };
 
 /* Told of long work: @done of @total @unit. */

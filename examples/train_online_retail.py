@@ -243,6 +243,10 @@ def growth(before: dict, after: dict, name: str) -> float:
     return after["metrics"][name] - before["metrics"][name]
 
 
+def ssd_written_bytes(status: dict) -> float:
+    return sum(status["metrics"]["store_written_bytes"].values())
+
+
 def lookups_by_source(before: dict, after: dict) -> dict[str, float]:
     rows = after["metrics"]["lookup_rows"]
     return {source: count - before["metrics"]["lookup_rows"].get(source, 0) for source, count in rows.items()}
@@ -309,8 +313,7 @@ def run(server: embtier.Server, args: argparse.Namespace) -> Report:
         loss_difference=float(np.max(np.abs(first[:, 0] - first[:, 1]) / np.abs(first[:, 1]))),
         lookups=lookups_by_source(before, after),
         rows_initialised=growth(before, after, "rows_initialised"),
-        ssd_written_bytes=growth(before, after, "store_flush_bytes")
-        + growth(before, after, "store_compaction_bytes"),
+        ssd_written_bytes=ssd_written_bytes(after) - ssd_written_bytes(before),
         failed=[],
     )
     last_tier = list(after["metrics"]["cache_rows"])[-1]

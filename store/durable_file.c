@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,10 @@
 
 /* Far above what a catalog of many tables needs; stops a wrong file from filling memory. */
 #define FILE_BYTES_MAX ((size_t)(64 * MIB))
+
+#define PAGE_BYTES 4096
+
+static _Atomic uint64_t written_bytes;
 
 char *path_join(const char *directory, const char *name)
 {
@@ -34,6 +39,7 @@ static enum embtier_err write_all(int fd, const char *path, const char *text, st
 {
     size_t left = strlen(text);
 
+    atomic_fetch_add(&written_bytes, align_up(left, PAGE_BYTES));
     while (left > 0) {
         const ssize_t written = write(fd, text, left);
 
@@ -77,6 +83,11 @@ static enum embtier_err replace(const char *directory, const char *path, const c
     else if (had_none)
         unlink(path);
     return err;
+}
+
+uint64_t durable_file_written_bytes(void)
+{
+    return atomic_load(&written_bytes);
 }
 
 enum embtier_err durable_file_write(const char *directory, const char *name, const char *text,

@@ -10,6 +10,7 @@
 #include <rocksdb/listener.h>
 #include <rocksdb/options.h>
 #include <rocksdb/statistics.h>
+#include <rocksdb/table_properties.h>
 #include <rocksdb/version.h>
 #include <rocksdb/write_buffer_manager.h>
 
@@ -18,11 +19,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -263,52 +266,187 @@ class PlainLogger final : public rocksdb::Logger
     int fd_ = -1;
 };
 
-struct Compactions {
+constexpr uint64_t kPage = 4096;
+
+// Which tables a file's rows are of, and how many bytes of each: as text, "7:123456 9:42".
+class TableNotes final : public rocksdb::TablePropertiesCollector
+{
+  public:
+    static constexpr const char *PROPERTY = "embtier.tables";
+    using Bytes = std::map<uint32_t, uint64_t>;
+
+    const char *Name() const override
+    {
+        return "embtier.TableNotes";
+    }
+
+    Status AddUserKey(const Slice &key, const Slice &value, rocksdb::EntryType,
+                      rocksdb::SequenceNumber, uint64_t) override
+    {
+        const uint32_t table = TableOf(key);
+
+        if (!bytes_ || table != table_) { // rows of one table lie together
+            table_ = table;
+            bytes_ = &tables_[table];
+        }
+        *bytes_ += key.size() + value.size();
+        return Status::OK();
+    }
+
+    Status Finish(rocksdb::UserCollectedProperties *properties) override
+    {
+        (*properties)[PROPERTY] = Text();
+        return Status::OK();
+    }
+
+    rocksdb::UserCollectedProperties GetReadableProperties() const override
+    {
+        return { { PROPERTY, Text() } };
+    }
+
+    static Bytes Parse(const rocksdb::TableProperties &file)
+    {
+        const auto found = file.user_collected_properties.find(PROPERTY);
+        Bytes tables;
+        unsigned long long bytes;
+        unsigned table;
+        int length;
+
+        if (found == file.user_collected_properties.end())
+            return tables;
+        for (const char *at = found->second.c_str();
+             sscanf(at, "%u:%llu %n", &table, &bytes, &length) == 2; at += length)
+            tables[table] = bytes;
+        return tables;
+    }
+
+  private:
+    // Keys begin with the table's id, big-endian (store/row_format.h).
+    static uint32_t TableOf(const Slice &key)
+    {
+        uint32_t table = 0;
+
+        for (size_t i = 0; i < std::min<size_t>(key.size(), 4); i++)
+            table = table << 8 | static_cast<unsigned char>(key[i]);
+        return table;
+    }
+
+    std::string Text() const
+    {
+        std::string text;
+
+        for (const auto &[table, bytes] : tables_)
+            text += std::to_string(table) + ":" + std::to_string(bytes) + " ";
+        return text;
+    }
+
+    Bytes tables_;
+    uint32_t table_ = 0;
+    uint64_t *bytes_ = nullptr; // of table_
+};
+
+class TableNotesFactory final : public rocksdb::TablePropertiesCollectorFactory
+{
+  public:
+    const char *Name() const override
+    {
+        return "embtier.TableNotes";
+    }
+
+    rocksdb::TablePropertiesCollector *CreateTablePropertiesCollector(Context) override
+    {
+        return new TableNotes;
+    }
+};
+
+struct Activity {
     std::mutex mutex;
     uint32_t running_shards = 0;
     uint32_t peak_shards = 0;
     uint64_t completed = 0;
+    std::map<uint32_t, rocksdb_ext_written> written; // by table
+    rocksdb_ext_written all_written = {};
+
+    static void Add(rocksdb_ext_written *written, rocksdb::TableFileCreationReason reason,
+                    uint64_t bytes)
+    {
+        if (reason == rocksdb::TableFileCreationReason::kCompaction)
+            written->compaction_bytes += bytes;
+        else if (reason == rocksdb::TableFileCreationReason::kMisc)
+            written->import_bytes += bytes;
+        else // kRecovery is a flush, of what was in a log
+            written->flush_bytes += bytes;
+    }
+
+    void AddFile(const rocksdb::TableFileCreationInfo &file)
+    {
+        const uint64_t bytes = (file.file_size + kPage - 1) / kPage * kPage;
+        const TableNotes::Bytes tables = TableNotes::Parse(file.table_properties);
+        double rows = 0;
+
+        for (const auto &[table, row_bytes] : tables)
+            rows += static_cast<double>(row_bytes);
+        std::lock_guard<std::mutex> lock(mutex);
+        Add(&all_written, file.reason, bytes);
+        for (const auto &[table, row_bytes] : tables)
+            Add(&written[table], file.reason,
+                static_cast<uint64_t>(static_cast<double>(bytes) * static_cast<double>(row_bytes) /
+                                      rows));
+    }
 };
 
 class Watch final : public rocksdb::EventListener
 {
   public:
-    explicit Watch(std::shared_ptr<Compactions> compactions) : compactions_(std::move(compactions))
+    explicit Watch(std::shared_ptr<Activity> activity) : activity_(std::move(activity))
     {
     }
 
     void OnCompactionBegin(rocksdb::DB *, const rocksdb::CompactionJobInfo &) override
     {
-        std::lock_guard<std::mutex> lock(compactions_->mutex);
+        std::lock_guard<std::mutex> lock(activity_->mutex);
         if (running_++ > 0)
             return;
-        compactions_->running_shards++;
-        if (compactions_->peak_shards < compactions_->running_shards)
-            compactions_->peak_shards = compactions_->running_shards;
+        activity_->running_shards++;
+        if (activity_->peak_shards < activity_->running_shards)
+            activity_->peak_shards = activity_->running_shards;
     }
 
     void OnCompactionCompleted(rocksdb::DB *, const rocksdb::CompactionJobInfo &) override
     {
-        std::lock_guard<std::mutex> lock(compactions_->mutex);
-        compactions_->completed++;
+        std::lock_guard<std::mutex> lock(activity_->mutex);
+        activity_->completed++;
         if (running_ > 0 && --running_ == 0)
-            compactions_->running_shards--;
+            activity_->running_shards--;
     }
 
-    // RocksDB takes a failed write of an SST file for fatal: only opening the database again would
-    // help, without what its write buffers hold. But a flush that failed has left them as they
-    // were, and a compaction its inputs, so trying again is safe and loses nothing.
+    void OnTableFileCreated(const rocksdb::TableFileCreationInfo &file) override
+    {
+        activity_->AddFile(file);
+    }
+
+    // A flush that failed has left the write buffers as they were, and a compaction its inputs, so
+    // trying again is safe and loses nothing: a soft error. RocksDB takes a failed write of an SST
+    // file for fatal or hard, and its recovery from a hard one may wait for ever: a flush that is
+    // scheduled when background work stops ends without leaving its queue, and then no other flush
+    // can enter that.
     void OnBackgroundError(rocksdb::BackgroundErrorReason reason, Status *error) override
     {
         if ((reason == rocksdb::BackgroundErrorReason::kFlush ||
              reason == rocksdb::BackgroundErrorReason::kFlushNoWAL ||
              reason == rocksdb::BackgroundErrorReason::kCompaction) &&
-            error->IsIOError() && error->severity() == Status::Severity::kFatalError)
-            *error = Status(*error, Status::Severity::kHardError);
+            error->IsIOError())
+            *error = Status(*error, Status::Severity::kSoftError);
         std::lock_guard<std::mutex> lock(error_mutex_);
         error_ = *error;
         errors_++;
         changed_.notify_all();
+    }
+
+    // Whoever watches also resumes (rocksdb_ext_resume): two at it would be in each other's way.
+    void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, Status, bool *auto_recovery) override
+    {
+        *auto_recovery = false;
     }
 
     void OnFlushCompleted(rocksdb::DB *, const rocksdb::FlushJobInfo &info) override
@@ -323,11 +461,18 @@ class Watch final : public rocksdb::EventListener
         changed_.notify_all();
     }
 
-    // Until all up to @sequence is flushed, or an error stops the flushes.
-    Status WaitFlushed(rocksdb::SequenceNumber sequence)
+    // Whether background work has failed since Errors() said @errors, or stands still.
+    bool HasFailed(uint64_t errors)
+    {
+        std::lock_guard<std::mutex> lock(error_mutex_);
+        return Failed(errors);
+    }
+
+    // Until all up to @sequence is flushed, or an error as above.
+    Status WaitFlushed(rocksdb::SequenceNumber sequence, uint64_t errors)
     {
         std::unique_lock<std::mutex> lock(error_mutex_);
-        changed_.wait(lock, [&] { return flushed_ >= sequence || !error_.ok(); });
+        changed_.wait(lock, [&] { return flushed_ >= sequence || Failed(errors); });
         return flushed_ >= sequence ? Status::OK() : error_;
     }
 
@@ -351,15 +496,20 @@ class Watch final : public rocksdb::EventListener
             error_ = Status::OK();
     }
 
-    char *ErrorText()
+    Status Error()
     {
         std::lock_guard<std::mutex> lock(error_mutex_);
-        return error_.ok() ? nullptr : strdup(error_.ToString().c_str());
+        return error_;
     }
 
   private:
-    std::shared_ptr<Compactions> compactions_;
-    uint32_t running_ = 0; // under compactions_->mutex
+    bool Failed(uint64_t errors) const
+    {
+        return errors_ != errors || error_.severity() >= Status::Severity::kHardError;
+    }
+
+    std::shared_ptr<Activity> activity_;
+    uint32_t running_ = 0; // under activity_->mutex
     std::mutex error_mutex_;
     std::condition_variable changed_;
     Status error_;
@@ -376,7 +526,7 @@ uint32_t TickerNumber(enum rocksdb_ext_ticker ticker)
         ROCKSDB_EXT_TICKER_TABLE(X)
 #undef X
     }
-    return rocksdb::FLUSH_WRITE_BYTES;
+    return rocksdb::COMPACT_READ_BYTES;
 }
 
 // One thread's ring. Made at its first read; a thread that gets none reads without.
@@ -512,17 +662,83 @@ class RingFile final : public rocksdb::FSRandomAccessFileOwnerWrapper
     const int fd_;
 };
 
-class RingFileSystem final : public rocksdb::FileSystemWrapper
+// Bytes written to files other than table files.
+std::atomic<uint64_t> log_bytes{ 0 };
+std::atomic<uint64_t> other_bytes{ 0 };
+
+bool HasSuffix(const std::string &name, const char *suffix)
+{
+    const size_t length = strlen(suffix);
+
+    return name.size() >= length && name.compare(name.size() - length, length, suffix) == 0;
+}
+
+// Counts what is appended in pages, as it goes to SSD: a page that is appended to after a sync is
+// written once more.
+class CountedFile final : public rocksdb::FSWritableFileOwnerWrapper
 {
   public:
-    explicit RingFileSystem(const std::shared_ptr<rocksdb::FileSystem> &target)
-        : FileSystemWrapper(target)
+    CountedFile(std::unique_ptr<rocksdb::FSWritableFile> &&file, std::atomic<uint64_t> *counter)
+        : FSWritableFileOwnerWrapper(std::move(file)), counter_(counter)
+    {
+    }
+
+    rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
+                             rocksdb::IODebugContext *dbg) override
+    {
+        Count(data.size());
+        return target()->Append(data, options, dbg);
+    }
+
+    rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
+                             const rocksdb::DataVerificationInfo &verification,
+                             rocksdb::IODebugContext *dbg) override
+    {
+        Count(data.size());
+        return target()->Append(data, options, verification, dbg);
+    }
+
+    rocksdb::IOStatus Sync(const rocksdb::IOOptions &options, rocksdb::IODebugContext *dbg) override
+    {
+        dirty_end_ = 0;
+        return target()->Sync(options, dbg);
+    }
+
+    rocksdb::IOStatus Fsync(const rocksdb::IOOptions &options,
+                            rocksdb::IODebugContext *dbg) override
+    {
+        dirty_end_ = 0;
+        return target()->Fsync(options, dbg);
+    }
+
+  private:
+    void Count(uint64_t bytes)
+    {
+        const uint64_t first = std::max(bytes_ / kPage * kPage, dirty_end_);
+
+        bytes_ += bytes;
+        if (bytes_ <= first)
+            return;
+        dirty_end_ = (bytes_ + kPage - 1) / kPage * kPage;
+        *counter_ += dirty_end_ - first;
+    }
+
+    std::atomic<uint64_t> *const counter_;
+    uint64_t bytes_ = 0;
+    uint64_t dirty_end_ = 0; // pages before this have been counted since the last sync
+};
+
+class StoreFileSystem final : public rocksdb::FileSystemWrapper
+{
+  public:
+    StoreFileSystem(const std::shared_ptr<rocksdb::FileSystem> &target, bool io_uring)
+        : FileSystemWrapper(target), io_uring_(io_uring)
     {
     }
 
     const char *Name() const override
     {
-        return "embtier.RingFileSystem";
+        return "embtier.StoreFileSystem";
     }
 
     // Table files are given a ring; what cannot be opened a second time is read without.
@@ -531,11 +747,9 @@ class RingFileSystem final : public rocksdb::FileSystemWrapper
                                           std::unique_ptr<rocksdb::FSRandomAccessFile> *file,
                                           rocksdb::IODebugContext *dbg) override
     {
-        static const std::string suffix = ".sst";
         rocksdb::IOStatus status = target()->NewRandomAccessFile(name, options, file, dbg);
 
-        if (!status.ok() || name.size() < suffix.size() ||
-            name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0)
+        if (!status.ok() || !io_uring_ || !HasSuffix(name, ".sst"))
             return status;
         const int fd =
             open(name.c_str(), O_RDONLY | O_CLOEXEC | (options.use_direct_reads ? O_DIRECT : 0));
@@ -543,12 +757,28 @@ class RingFileSystem final : public rocksdb::FileSystemWrapper
             file->reset(new RingFile(std::move(*file), fd));
         return status;
     }
+
+    // Table files are counted when they are done (Activity).
+    rocksdb::IOStatus NewWritableFile(const std::string &name, const rocksdb::FileOptions &options,
+                                      std::unique_ptr<rocksdb::FSWritableFile> *file,
+                                      rocksdb::IODebugContext *dbg) override
+    {
+        rocksdb::IOStatus status = target()->NewWritableFile(name, options, file, dbg);
+
+        if (status.ok() && !HasSuffix(name, ".sst"))
+            file->reset(new CountedFile(std::move(*file),
+                                        HasSuffix(name, ".log") ? &log_bytes : &other_bytes));
+        return status;
+    }
+
+  private:
+    const bool io_uring_;
 };
 
 } // namespace
 
-struct rocksdb_ext_compactions {
-    std::shared_ptr<Compactions> rep;
+struct rocksdb_ext_activity {
+    std::shared_ptr<Activity> rep;
 };
 
 struct rocksdb_ext_watch {
@@ -604,14 +834,23 @@ void rocksdb_ext_io_uring_begin(void)
     (void)Ring::OfThread();
 }
 
-void rocksdb_ext_use_io_uring(rocksdb_options_t *options)
+void rocksdb_ext_use_files(rocksdb_options_t *options, bool io_uring)
 {
-    // Databases are closed whenever: it stays for the process's life.
-    static rocksdb::Env *const env =
-        rocksdb::NewCompositeEnv(std::make_shared<RingFileSystem>(rocksdb::FileSystem::Default()))
+    // Databases are closed whenever: they stay for the process's life.
+    static const auto make = [](bool ring) {
+        return rocksdb::NewCompositeEnv(
+                   std::make_shared<StoreFileSystem>(rocksdb::FileSystem::Default(), ring))
             .release();
+    };
+    static rocksdb::Env *const envs[] = { make(false), make(true) };
 
-    options->rep.env = env;
+    options->rep.env = envs[io_uring];
+}
+
+void rocksdb_ext_file_bytes(uint64_t *ret_log, uint64_t *ret_other)
+{
+    *ret_log = log_bytes;
+    *ret_other = other_bytes;
 }
 
 void rocksdb_ext_log_to(rocksdb_options_t *options, const char *directory)
@@ -619,33 +858,50 @@ void rocksdb_ext_log_to(rocksdb_options_t *options, const char *directory)
     options->rep.info_log = std::make_shared<PlainLogger>(std::string(directory) + "/LOG");
 }
 
-struct rocksdb_ext_compactions *rocksdb_ext_compactions_new(void)
+struct rocksdb_ext_activity *rocksdb_ext_activity_new(void)
 {
-    return new rocksdb_ext_compactions{ std::make_shared<Compactions>() };
+    return new rocksdb_ext_activity{ std::make_shared<Activity>() };
 }
 
-void rocksdb_ext_compactions_free(struct rocksdb_ext_compactions *compactions)
+void rocksdb_ext_activity_free(struct rocksdb_ext_activity *activity)
 {
-    delete compactions;
+    delete activity;
 }
 
-void rocksdb_ext_compactions_read(const struct rocksdb_ext_compactions *compactions,
-                                  uint32_t *ret_running_shards, uint32_t *ret_peak_shards,
-                                  uint64_t *ret_completed)
+void rocksdb_ext_activity_compactions(const struct rocksdb_ext_activity *activity,
+                                      uint32_t *ret_running_shards, uint32_t *ret_peak_shards,
+                                      uint64_t *ret_completed)
 {
-    std::lock_guard<std::mutex> lock(compactions->rep->mutex);
-    *ret_running_shards = compactions->rep->running_shards;
-    *ret_peak_shards = compactions->rep->peak_shards;
-    *ret_completed = compactions->rep->completed;
+    std::lock_guard<std::mutex> lock(activity->rep->mutex);
+    *ret_running_shards = activity->rep->running_shards;
+    *ret_peak_shards = activity->rep->peak_shards;
+    *ret_completed = activity->rep->completed;
 }
 
-struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_compactions *compactions,
+void rocksdb_ext_activity_written(const struct rocksdb_ext_activity *activity, uint32_t table_id,
+                                  struct rocksdb_ext_written *ret_written)
+{
+    std::lock_guard<std::mutex> lock(activity->rep->mutex);
+    if (table_id == UINT32_MAX) {
+        *ret_written = activity->rep->all_written;
+        return;
+    }
+    const auto found = activity->rep->written.find(table_id);
+    *ret_written = found == activity->rep->written.end() ? rocksdb_ext_written{} : found->second;
+}
+
+void rocksdb_ext_note_tables(rocksdb_options_t *options)
+{
+    options->rep.table_properties_collector_factories.push_back(
+        std::make_shared<TableNotesFactory>());
+}
+
+struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *activity,
                                                 rocksdb_options_t *options)
 {
-    auto watch = std::make_shared<Watch>(compactions->rep);
+    auto watch = std::make_shared<Watch>(activity->rep);
 
     options->rep.listeners.push_back(watch);
-    // Who watches also resumes (rocksdb_ext_resume): two at it would be in each other's way.
     options->rep.max_bgerror_resume_count = 0;
     return new rocksdb_ext_watch{ std::move(watch) };
 }
@@ -657,7 +913,9 @@ void rocksdb_ext_watch_free(struct rocksdb_ext_watch *watch)
 
 char *rocksdb_ext_watch_error(const struct rocksdb_ext_watch *watch)
 {
-    return watch->rep->ErrorText();
+    const Status error = watch->rep->Error();
+
+    return error.ok() ? nullptr : strdup(error.ToString().c_str());
 }
 
 void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db)
@@ -668,13 +926,21 @@ void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db)
 char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch)
 {
     const rocksdb::SequenceNumber sequence = db->rep->GetLatestSequenceNumber();
+    const uint64_t errors = watch->rep->Errors();
     rocksdb::FlushOptions options;
 
     // Otherwise RocksDB waits until the flush would not stall writes.
     options.allow_write_stall = true;
+    // Its own wait returns at once after a resume, and never after a flush that failed softly.
+    options.wait = false;
     Status status = db->rep->Flush(options);
+    // Writes are stopped, for want of compaction.
+    while (status.IsTryAgain() && !watch->rep->HasFailed(errors)) {
+        usleep(10000);
+        status = db->rep->Flush(options);
+    }
     if (status.ok())
-        status = watch->rep->WaitFlushed(sequence);
+        status = watch->rep->WaitFlushed(sequence, errors);
     return status.ok() ? nullptr : strdup(status.ToString().c_str());
 }
 
@@ -686,5 +952,5 @@ char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
     if (!status.ok())
         return strdup(status.ToString().c_str());
     watch->rep->ClearError(errors);
-    return nullptr;
+    return rocksdb_ext_flush(db, watch);
 }

@@ -22,8 +22,6 @@ void rocksdb_ext_enable_statistics(rocksdb_options_t *options);
 
 /* X(name, RocksDB's ticker) */
 #define ROCKSDB_EXT_TICKER_TABLE(X)                                                                \
-    X(FLUSH_WRITE_BYTES)                                                                           \
-    X(COMPACT_WRITE_BYTES)                                                                         \
     X(COMPACT_READ_BYTES)                                                                          \
     X(LAST_LEVEL_READ_BYTES)                                                                       \
     X(NON_LAST_LEVEL_READ_BYTES)                                                                   \
@@ -57,24 +55,43 @@ void rocksdb_ext_log_to(rocksdb_options_t *options, const char *directory);
 bool rocksdb_ext_io_uring_works(void);
 /* The calling thread's ring is made now, and not at its first read. */
 void rocksdb_ext_io_uring_begin(void);
-/* Databases opened with @options or a copy read the blocks of a MultiGet that lie in one table file
- * at once, through an io_uring of the calling thread. Without it, and in Debian's RocksDB,
- * MultiRead is a loop of pread(). The process needs two descriptors for each table file then. */
-void rocksdb_ext_use_io_uring(rocksdb_options_t *options);
+/* Databases opened with @options or a copy reach their files through a file system of ours. It
+ * counts the bytes that rocksdb_ext_file_bytes() tells of. With @io_uring, the blocks of a MultiGet
+ * that lie in one table file are read at once, through an io_uring of the calling thread; without
+ * it, and in Debian's RocksDB, MultiRead is a loop of pread(). The process needs two descriptors
+ * for each table file then. */
+void rocksdb_ext_use_files(rocksdb_options_t *options, bool io_uring);
+/* Bytes this process has written to RocksDB's files other than table files: its write-ahead logs,
+ * and the rest (MANIFEST, OPTIONS, ...). In whole pages, as they go to SSD. */
+void rocksdb_ext_file_bytes(uint64_t *ret_log, uint64_t *ret_other);
 
-/* How many shards of a store compact, counted from RocksDB's own events. */
-struct rocksdb_ext_compactions;
-struct rocksdb_ext_compactions *rocksdb_ext_compactions_new(void);
-void rocksdb_ext_compactions_free(struct rocksdb_ext_compactions *compactions);
-void rocksdb_ext_compactions_read(const struct rocksdb_ext_compactions *compactions,
-                                  uint32_t *ret_running_shards, uint32_t *ret_peak_shards,
-                                  uint64_t *ret_completed);
+/* What the databases of a store do in the background, counted from RocksDB's own events. */
+struct rocksdb_ext_activity;
+struct rocksdb_ext_activity *rocksdb_ext_activity_new(void);
+void rocksdb_ext_activity_free(struct rocksdb_ext_activity *activity);
+void rocksdb_ext_activity_compactions(const struct rocksdb_ext_activity *activity,
+                                      uint32_t *ret_running_shards, uint32_t *ret_peak_shards,
+                                      uint64_t *ret_completed);
 
-/* Listens to one database: compactions and background errors. @options are that database's own. It
- * lives until freed here and until the database is closed, whichever is later; so does
- * @compactions. */
+/* Bytes of table files, by what made them. */
+struct rocksdb_ext_written {
+    uint64_t flush_bytes;
+    uint64_t compaction_bytes;
+    uint64_t import_bytes; /* files made elsewhere and taken in */
+};
+/* Of the rows of one table: a file's bytes, metadata included, are shared out over the tables in it
+ * by the bytes of their rows. UINT32_MAX: of all tables that there are and were. */
+void rocksdb_ext_activity_written(const struct rocksdb_ext_activity *activity, uint32_t table_id,
+                                  struct rocksdb_ext_written *ret_written);
+/* Databases opened with @options or a copy note in each table file whose rows it holds, for the
+ * above. */
+void rocksdb_ext_note_tables(rocksdb_options_t *options);
+
+/* Listens to one database: compactions, table files and background errors. @options are that
+ * database's own. It lives until freed here and until the database is closed, whichever is later;
+ * so does @activity. */
 struct rocksdb_ext_watch;
-struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_compactions *compactions,
+struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *activity,
                                                 rocksdb_options_t *options);
 void rocksdb_ext_watch_free(struct rocksdb_ext_watch *watch);
 /* To be called when the database is open, before the first write. */
@@ -83,8 +100,7 @@ void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db);
 char *rocksdb_ext_watch_error(const struct rocksdb_ext_watch *watch);
 
 /* Writes out all that was in the write buffers at the call, and returns when it is in the MANIFEST,
- * or with the error, as RocksDB's C API does. RocksDB 7.8's own wait is not relied upon: after a
- * resume it returns at once and says OK. */
+ * or with the error, as RocksDB's C API does. */
 char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch);
 
 /* Takes a database that stopped writing after an error back into service. Writes what is in its

@@ -15,9 +15,9 @@
 #define PROBE_BYTES 4096
 
 #define BLOCK_BYTES            4096
-#define BUFFERS_PER_SHARD      2           /* one that fills, one that is written */
 #define WRITE_BUFFER_BYTES_MIN (64 * KIB)  /* RocksDB takes no less */
 #define WRITE_BUFFER_BYTES_MAX (256 * MIB) /* more only makes flushes and restarts slow */
+#define WRITE_BUFFERS_NO_LIMIT 1000
 #define LEVEL0_FILES_TRIGGER   4
 #define FORMAT_VERSION         5
 #define MANIFEST_BYTES_MAX     (64 * MIB)
@@ -92,7 +92,7 @@ void rocksdb_table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *ca
 static enum embtier_err write_buffers_apply(rocksdb_options_t *options, const struct config *config,
                                             uint32_t shard_count, struct err_msg *msg)
 {
-    const uint64_t buffers = (uint64_t)shard_count * BUFFERS_PER_SHARD;
+    const uint64_t buffers = (uint64_t)shard_count * SHARD_WRITE_BUFFERS;
     const uint64_t total = config->rocksdb.memtable_bytes;
 
     if (total / buffers < WRITE_BUFFER_BYTES_MIN)
@@ -102,7 +102,9 @@ static enum embtier_err write_buffers_apply(rocksdb_options_t *options, const st
                        total, shard_count, buffers * WRITE_BUFFER_BYTES_MIN);
     rocksdb_ext_share_write_buffers(options, total);
     rocksdb_options_set_write_buffer_size(options, MIN(total / buffers, WRITE_BUFFER_BYTES_MAX));
-    rocksdb_options_set_max_write_buffer_number(options, BUFFERS_PER_SHARD);
+    /* shard_write() counts them itself: where RocksDB stops writes, it refuses flushes too that do
+     * not wait, and the others may wait for ever on a disk that fails. */
+    rocksdb_options_set_max_write_buffer_number(options, WRITE_BUFFERS_NO_LIMIT);
     return EMBTIER_OK;
 }
 
@@ -143,16 +145,15 @@ static enum embtier_err user_options_apply(struct rocksdb_setup *setup, const ch
     return EMBTIER_OK;
 }
 
-static enum embtier_err io_uring_apply(struct rocksdb_setup *setup, enum config_switch wanted,
-                                       struct err_msg *msg)
+static enum embtier_err files_apply(struct rocksdb_setup *setup, enum config_switch wanted,
+                                    struct err_msg *msg)
 {
     setup->io_uring = wanted != SWITCH_OFF && rocksdb_ext_io_uring_works();
     if (wanted == SWITCH_ON && !setup->io_uring)
         return err_set(msg, EMBTIER_UNSUPPORTED,
                        "the kernel does not let this process use io_uring, which rocksdb.io_uring: "
                        "on asks for; allowed here: auto, off");
-    if (setup->io_uring)
-        rocksdb_ext_use_io_uring(setup->options);
+    rocksdb_ext_use_files(setup->options, setup->io_uring);
     return EMBTIER_OK;
 }
 
@@ -188,8 +189,9 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     compaction_apply(setup->options);
     quiet_apply(setup->options);
     threads_apply(setup, config->rocksdb.background_threads);
-    TRY(io_uring_apply(setup, config->rocksdb.io_uring,
-                       msg)); /* its env has the threads of that one */
+    /* Its env has the threads of the default one. */
+    TRY(files_apply(setup, config->rocksdb.io_uring, msg));
+    rocksdb_ext_note_tables(setup->options);
     if (config->rocksdb.options)
         TRY(user_options_apply(setup, config->rocksdb.options, msg));
     rocksdb_options_set_disable_auto_compactions(setup->options, 1);

@@ -17,6 +17,9 @@
 #include "base/config.h"
 #include "base/err.h"
 
+/* Of each shard: one that fills, one that is written. When more are to be written it takes no more
+ * writes. */
+#define SHARD_WRITE_BUFFERS 2
 /* Level-0 files at which a shard takes no more writes. */
 #define SHARD_LEVEL0_FILES_MAX 36
 /* Bytes that compaction is behind at which a shard takes no more writes. */

@@ -88,7 +88,7 @@ enum embtier_err shard_open(const struct shard_opts *opts, struct shard **ret_sh
         TRY(shard_check_there(opts->path, &shard->was_clean, msg));
     shard->setup = opts->setup;
     options = rocksdb_options_create_copy(opts->setup->options);
-    shard->watch = rocksdb_ext_watch_new(opts->compactions, options);
+    shard->watch = rocksdb_ext_watch_new(opts->activity, options);
     rocksdb_ext_log_to(options, opts->path);
     rocksdb_options_set_create_if_missing(options, opts->make);
     rocksdb_options_set_use_direct_reads(options, opts->direct_io);
@@ -246,9 +246,17 @@ static enum embtier_err shard_why_busy(struct shard *shard, struct err_msg *msg)
                    shard->path);
 }
 
+static uint64_t shard_property(struct shard *shard, const char *name)
+{
+    uint64_t value = 0;
+
+    return rocksdb_property_int(shard->db, name, &value) == 0 ? value : 0;
+}
+
 static bool shard_is_behind(struct shard *shard)
 {
-    return atomic_load_explicit(&shard->level0_files, memory_order_relaxed) >=
+    return shard_property(shard, "rocksdb.num-immutable-mem-table") >= SHARD_WRITE_BUFFERS ||
+           atomic_load_explicit(&shard->level0_files, memory_order_relaxed) >=
                SHARD_LEVEL0_FILES_MAX ||
            count_get(&shard->pending_bytes) >= SHARD_PENDING_BYTES_MAX;
 }
@@ -338,13 +346,6 @@ enum embtier_err shard_compact_table(struct shard *shard, uint32_t table_id, str
     return rocksdb_err_take(error, shard->path, msg);
 }
 
-static uint64_t shard_property(struct shard *shard, const char *name)
-{
-    uint64_t value = 0;
-
-    return rocksdb_property_int(shard->db, name, &value) == 0 ? value : 0;
-}
-
 static uint32_t shard_level0_files(struct shard *shard)
 {
     char *text = rocksdb_property_value(shard->db, "rocksdb.num-files-at-level0");
@@ -385,10 +386,8 @@ bool shard_is_failed(struct shard *shard)
     return failed;
 }
 
-/* What RocksDB writes first when it resumes is its write buffers; the disk must take as much. A
- * flush that fails while DB::Resume waits for it is not told to the waiting thread in some cases
- * (RocksDB 7.8 forgets to set the recovery's error when it may be retried), which then waits for
- * ever: so it is not begun before there is reason to think that it will succeed. */
+/* What is written first when a shard is resumed is its write buffers: it is not begun before there is
+ * reason to think that the disk takes as much. */
 static enum embtier_err shard_probe(struct shard *shard, struct err_msg *msg)
 {
     const uint64_t buffers = shard_property(shard, "rocksdb.cur-size-all-mem-tables");

@@ -15,7 +15,7 @@ struct shard;
 
 struct shard_opts {
     const struct rocksdb_setup *setup; /* outlives the shard */
-    struct rocksdb_ext_compactions *compactions;
+    struct rocksdb_ext_activity *activity;
     const char *path; /* of the database, such as /data/shard-0007/replay; copied */
     bool make;        /* else it has to be there */
     bool direct_io;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "store/catalog.h"
 #include "store/compaction_scheduler.h"
@@ -21,7 +22,7 @@
 struct store {
     struct store_identity *identity;
     struct rocksdb_setup *setup;
-    struct rocksdb_ext_compactions *compactions;
+    struct rocksdb_ext_activity *activity;
     struct compaction_scheduler *scheduler;
     struct row_hasher hasher;
     bool direct_io; /* in all directories */
@@ -45,7 +46,7 @@ static enum embtier_err store_open_shard(struct store *store, uint32_t index, bo
     if (make && mkdir(folder, 0700) != 0 && errno != EEXIST)
         return err_set_errno(msg, errno, "%s", folder);
     TRY(shard_open(&(struct shard_opts){ .setup = store->setup,
-                                         .compactions = store->compactions,
+                                         .activity = store->activity,
                                          .path = path,
                                          .make = make,
                                          .direct_io = direct_io },
@@ -99,8 +100,8 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     store->shards_per_directory = config->data.shards_per_directory;
     store->shard_count = config->data.directory_count * config->data.shards_per_directory;
     store->shards = calloc(store->shard_count, sizeof(struct shard *));
-    store->compactions = rocksdb_ext_compactions_new();
-    if (!store->shards || !store->compactions)
+    store->activity = rocksdb_ext_activity_new();
+    if (!store->shards || !store->activity)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     TRY(rocksdb_setup_new(config, store->shard_count, &store->setup, msg));
     TRY(store_open_shards(store, config, msg));
@@ -133,7 +134,7 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
     }
     free(store->shards);
     rocksdb_setup_free(store->setup);
-    rocksdb_ext_compactions_free(store->compactions);
+    rocksdb_ext_activity_free(store->activity);
     store_identity_free(store->identity);
     free(store);
     return first;
@@ -213,6 +214,46 @@ void store_set_busy(struct store *store, bool busy)
     compaction_scheduler_set_busy(store->scheduler, busy);
 }
 
+void store_written(struct store *store, uint32_t table_id, struct store_written *ret_written)
+{
+    struct rocksdb_ext_written rows;
+
+    rocksdb_ext_activity_written(store->activity, table_id, &rows);
+    *ret_written = (struct store_written){ .flush_bytes = rows.flush_bytes,
+                                           .compaction_bytes = rows.compaction_bytes,
+                                           .import_bytes = rows.import_bytes };
+    if (table_id != UINT32_MAX)
+        return;
+    rocksdb_ext_file_bytes(&ret_written->log_bytes, &ret_written->other_bytes);
+    ret_written->other_bytes += durable_file_written_bytes();
+}
+
+/* Of the file systems of the data directories, each counted once. */
+static uint64_t capacity_bytes(const struct store *store)
+{
+    const uint32_t directories = store_identity_directory_count(store->identity);
+    dev_t seen[CONFIG_DIRECTORIES_MAX];
+    uint32_t seen_count = 0;
+    uint64_t bytes = 0;
+
+    for (uint32_t d = 0; d < directories; d++) {
+        const char *const path = store_identity_directory(store->identity, d);
+        struct statvfs fs;
+        struct stat info;
+        uint32_t i = 0;
+
+        if (stat(path, &info) != 0 || statvfs(path, &fs) != 0)
+            continue;
+        while (i < seen_count && seen[i] != info.st_dev)
+            i++;
+        if (i < seen_count)
+            continue;
+        seen[seen_count++] = info.st_dev;
+        bytes += (uint64_t)fs.f_blocks * fs.f_frsize;
+    }
+    return bytes;
+}
+
 void store_stats(struct store *store, struct store_stats *ret_stats)
 {
     const rocksdb_options_t *options = store->setup->options;
@@ -222,8 +263,8 @@ void store_stats(struct store *store, struct store_stats *ret_stats)
 
     for (uint32_t s = 0; s < store->shard_count; s++)
         shard_add_stats(store->shards[s], &stats);
-    stats.flush_bytes = rocksdb_ext_ticker(options, ROCKSDB_EXT_FLUSH_WRITE_BYTES);
-    stats.compaction_bytes = rocksdb_ext_ticker(options, ROCKSDB_EXT_COMPACT_WRITE_BYTES);
+    store_written(store, UINT32_MAX, &stats.written);
+    stats.capacity_bytes = capacity_bytes(store);
     read_bytes = rocksdb_ext_ticker(options, ROCKSDB_EXT_LAST_LEVEL_READ_BYTES) +
                  rocksdb_ext_ticker(options, ROCKSDB_EXT_NON_LAST_LEVEL_READ_BYTES);
     compaction_read_bytes = rocksdb_ext_ticker(options, ROCKSDB_EXT_COMPACT_READ_BYTES);
@@ -234,7 +275,7 @@ void store_stats(struct store *store, struct store_stats *ret_stats)
                             rocksdb_ext_ticker(options, ROCKSDB_EXT_BLOCK_CACHE_FILTER_MISS);
     stats.memtable_bytes = rocksdb_ext_write_buffer_bytes(options);
     stats.metadata_cache_bytes = rocksdb_cache_get_usage(store->setup->metadata_cache);
-    rocksdb_ext_compactions_read(store->compactions, &stats.shards_compacting,
-                                 &stats.shards_compacting_peak, &stats.compactions_run);
+    rocksdb_ext_activity_compactions(store->activity, &stats.shards_compacting,
+                                     &stats.shards_compacting_peak, &stats.compactions_run);
     *ret_stats = stats;
 }

@@ -95,15 +95,27 @@ MUST_CHECK enum embtier_err store_drop_table(struct store *store, uint32_t table
  * RocksDB's own limits come near. Any thread, cheap. */
 void store_set_busy(struct store *store, bool busy);
 
+/* Bytes written to SSD since the store was opened, by cause. Those of rows are counted when their
+ * file is complete. */
+struct store_written {
+    uint64_t flush_bytes;
+    uint64_t compaction_bytes;
+    uint64_t log_bytes;    /* RocksDB's write-ahead logs: none in durability `replay` */
+    uint64_t import_bytes; /* table files made elsewhere and taken in */
+    uint64_t other_bytes;  /* catalog, manifests and the like; of no table */
+};
+/* Of one table, dropped ones included, or with UINT32_MAX of all and everything. */
+void store_written(struct store *store, uint32_t table_id, struct store_written *ret_written);
+
 struct store_stats {
-    uint64_t flush_bytes;      /* written by flushes */
-    uint64_t compaction_bytes; /* written by compactions */
-    uint64_t read_bytes;       /* by reads of rows, from SST files */
+    struct store_written written;
+    uint64_t read_bytes; /* by reads of rows, from SST files */
     uint64_t rows_read;
     uint64_t rows_absent; /* asked for, never written */
     uint64_t rows_written;
     uint64_t row_bytes_written; /* handed to RocksDB, keys and heads included */
     uint64_t stored_bytes;      /* live SST files */
+    uint64_t capacity_bytes;    /* of the file systems of the data directories */
     uint64_t memtable_bytes;
     uint64_t metadata_cache_bytes;
     uint64_t metadata_hits;   /* index and filter blocks found in the cache */

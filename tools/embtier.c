@@ -25,6 +25,23 @@ const struct command commands[] = {
       "  embtier status --watch 2\n"
       "  embtier -o json status | jq .metrics.cache_hit_rows.dram\n",
       command_status },
+    { "endurance", "[--interval SECONDS]", "show what is written to SSD, and how long drives last",
+      "  -i, --interval SECONDS  what is written from now on, for so long; without: since the\n"
+      "                          server's start. Flushes and compactions come in bursts: let\n"
+      "                          it hold many of them\n"
+      "\n"
+      "Amplification: bytes written to SSD for a byte that clients updated. The drives'\n"
+      "capacity and rating are those of the server's configuration (endurance.*).\n"
+      "\n"
+      "With -o json: {uptime_s, seconds, tables: [{name, updated_rows, updated_bytes,\n"
+      "flush_bytes, compaction_bytes, write_amplification}], dropped_tables, all_tables,\n"
+      "written_bytes_by_cause, written_bytes, write_amplification, written_bytes_per_day,\n"
+      "capacity_bytes, drive_writes_per_day, rated_written_bytes,\n"
+      "rated_drive_writes_per_day, rated_life_years}; what is not known is null.\n"
+      "\n"
+      "  embtier endurance\n"
+      "  embtier endurance --interval 600\n",
+      command_endurance },
     { "table create", "NAME --rows N|unbounded --dim D [options]", "make a table",
       "  -r, --rows N            number of rows; unbounded: any 64-bit id is a row\n"
       "  -d, --dim D             numbers in a row\n"

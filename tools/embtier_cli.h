@@ -37,6 +37,7 @@ struct command {
 extern const struct command commands[];
 
 int command_status(struct cli *cli, int argc, char **argv);
+int command_endurance(struct cli *cli, int argc, char **argv);
 int command_table_create(struct cli *cli, int argc, char **argv);
 int command_table_list(struct cli *cli, int argc, char **argv);
 int command_table_show(struct cli *cli, int argc, char **argv);

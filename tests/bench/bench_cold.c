@@ -122,12 +122,6 @@ static void end(void *context, uint32_t slot)
     cold->hits += embtier_batch_hit_rows(batch);
 }
 
-static double server_written_bytes(struct cold *cold)
-{
-    return bench_metric(&cold->server, "store_flush_bytes", NULL) +
-           bench_metric(&cold->server, "store_compaction_bytes", NULL);
-}
-
 static double ours(void *context)
 {
     struct cold *const cold = context;
@@ -140,7 +134,8 @@ static double ours(void *context)
         cold->batches[i] = bench_batch(&cold->server, &part, 1);
     rate =
         BATCH_ROWS * bench_pipeline(IN_FLIGHT, bench_settings.seconds * PATIENCE, begin, end, cold);
-    cold->written_bytes += server_written_bytes(cold);
+    cold->written_bytes += bench_metric(&cold->server, "store_written_bytes", "flush") +
+                           bench_metric(&cold->server, "store_written_bytes", "compaction");
     bench_server_stop(&cold->server);
     return rate;
 }

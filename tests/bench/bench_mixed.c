@@ -202,9 +202,10 @@ static void say_more(void *context, json_t *figure)
     json_object_set_new(figure, "rows", json_integer((json_int_t)mixed->rows));
     json_object_set_new(figure, "cache_bytes", json_real((double)mixed->shape.dram_bytes));
     json_object_set_new(figure, "flush_bytes",
-                        json_real(bench_metric(&mixed->server, "store_flush_bytes", NULL)));
-    json_object_set_new(figure, "compaction_bytes",
-                        json_real(bench_metric(&mixed->server, "store_compaction_bytes", NULL)));
+                        json_real(bench_metric(&mixed->server, "store_written_bytes", "flush")));
+    json_object_set_new(
+        figure, "compaction_bytes",
+        json_real(bench_metric(&mixed->server, "store_written_bytes", "compaction")));
 }
 
 static void mixed_run(void)

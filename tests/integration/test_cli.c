@@ -127,6 +127,8 @@ static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
         { "status --watch 0", "allowed: seconds" },
         { "-o xml status", "allowed: text, json" },
         { "status --no-such-option", "--no-such-option" },
+        { "endurance --interval 0", "allowed: seconds" },
+        { "endurance now", "unexpected argument" },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -138,9 +140,9 @@ static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
 
 static void test_help_is_there_for_every_command(void **state)
 {
-    static const char *const words[] = { "status",     "table create", "table list",
-                                         "table show", "table drop",   "get",
-                                         "set",        "config check", "config keys" };
+    static const char *const words[] = { "status",       "endurance",  "table create", "table list",
+                                         "table show",   "table drop", "get",          "set",
+                                         "config check", "config keys" };
     char arguments[64];
 
     assert_int_equal(embtier(state, "--help"), 0);

@@ -294,7 +294,7 @@ static void test_write_buffers_stay_within_their_budget(void **state)
         /* A write buffer is found full after the batch that filled it. */
         assert_in_range(stats.memtable_bytes, 0, f->config.rocksdb.memtable_bytes * 5 / 4);
     }
-    assert_true(stats.flush_bytes > 0);
+    assert_true(stats.written.flush_bytes > 0);
 }
 
 static void test_rows_can_be_read_with_and_without_direct_io(void **state)

@@ -66,6 +66,9 @@ class TableInfo(Structure):
         ("weight_bytes", c_uint32),
         ("state_bytes", c_uint32),
         ("state", c_char_p),
+        ("updated_rows", c_uint64),
+        ("flush_bytes", c_uint64),
+        ("compaction_bytes", c_uint64),
     ]
 
 

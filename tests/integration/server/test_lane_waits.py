@@ -4,11 +4,10 @@
 Every read of an SST file takes 50 ms longer (tests/faults/slow_reads.c). One client's rows are
 cached; its rate is measured in windows alone and beside a client that misses all the time, in turn,
 and the medians are compared. It is the one test of a rate, and other work on the machine is not what
-it asks for: it is tried several times, more often with more lanes than processors."""
+it asks for: it is tried several times."""
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import pytest
 from daemons import LANES, SANITIZED, TREE
 
 HOT, COLD, DIM = 512, 40000 * LANES, 64  # the cold ones are more than fit into the cache
-WINDOW_S, WINDOWS, TRIES = 0.25, 5, 4 if LANES <= os.cpu_count() else 12
+WINDOW_S, WINDOWS, TRIES = 0.25, 5, 12
 KEPT = 0.9
 
 # In a process of its own, so that Python's lock is not what the other waits for. Reads a line to

@@ -159,7 +159,7 @@ def test_rows_that_were_never_written_write_nothing_to_ssd(own_daemon):
     assert sum(metrics["cache_evicted_clean_rows"].values()) > 0
     assert sum(metrics["cache_evicted_dirty_rows"].values()) == 0
     assert metrics["store_rows_written"] == metrics["store_row_bytes_written"] == 0
-    assert metrics["store_flush_bytes"] == metrics["store_compaction_bytes"] == 0
+    assert metrics["store_written_bytes"]["flush"] == metrics["store_written_bytes"]["compaction"] == 0
     stored = metrics["store_stored_bytes"]
     own_daemon.restart()
     metrics = own_daemon.metrics()

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is every byte that goes to SSD accounted to a cause and a table, and does `embtier endurance` say so?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from daemons import TREE, Daemon
+
+DIM = 128
+ROWS = 40_000
+CLI = Path(os.environ.get("EMBTIER_CLI", TREE / "build/tools/embtier"))
+
+
+def process_written_bytes(daemon) -> int:
+    lines = Path(f"/proc/{daemon.pid}/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["write_bytes"])
+
+
+def endurance(daemon, *arguments: str) -> dict:
+    done = subprocess.run(
+        [CLI, "-s", daemon.socket, "-o", "json", "endurance", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return json.loads(done.stdout)
+
+
+def update(table, rounds: int, rows: int = ROWS) -> None:
+    """Every row, several times over, so that flushes and compactions have something to do."""
+    for turn in range(rounds):
+        for first in range(0, rows, 8000):
+            ids = np.arange(first, first + 8000)
+            table.set(ids, np.full((8000, DIM), turn + 1))
+
+
+def wait_until_quiet(daemon) -> None:
+    """A table file is accounted when it is complete: no flush and no compaction is to be under way."""
+    deadline = time.monotonic() + 120
+    before, since = None, time.monotonic()
+    while time.monotonic() < since + 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        metrics = daemon.metrics()
+        now = (
+            process_written_bytes(daemon),
+            metrics["store_written_bytes"],
+            metrics["store_pending_compaction_bytes"],
+            metrics["write_queue_rows"],
+        )
+        if now != before or metrics["store_compacting_shards"]:
+            before, since = now, time.monotonic()
+
+
+@pytest.fixture
+def writing_daemon(make_daemon):
+    daemon = make_daemon(
+        {
+            "cache": {"tiers": [Daemon.dram()]},  # a tier's file on SSD would be written to as well
+            "endurance": {"capacity_bytes": "1GB", "rated_written_bytes": "365GB", "rated_years": 1},
+        }
+    )
+    daemon.start()
+    return daemon
+
+
+def test_the_causes_add_up_to_what_the_system_counts(writing_daemon):
+    with writing_daemon.connect(arena_bytes=32 << 20) as server:
+        update(server.create_table("rows", DIM), 6)
+    wait_until_quiet(writing_daemon)
+    seen = process_written_bytes(writing_daemon)
+    written = writing_daemon.metrics()["store_written_bytes"]
+    if seen == 0:
+        pytest.skip("this file system does not count what is written to it")
+    assert set(written) == {"flush", "compaction", "log", "import", "other"}
+    assert written["flush"] > ROWS * DIM * 4 and written["compaction"] > 0 and written["other"] > 0
+    assert written["log"] == 0  # durability `replay`
+    assert sum(written.values()) == pytest.approx(seen, rel=0.02)
+
+
+def test_bytes_go_to_the_table_whose_rows_they_are(writing_daemon):
+    with writing_daemon.connect(arena_bytes=32 << 20) as server:
+        hot, cold = server.create_table("hot", DIM), server.create_table("cold", DIM)
+        server.create_table("read_only", DIM).get(np.arange(100))
+        update(cold, 1)
+        update(hot, 4)
+        wait_until_quiet(writing_daemon)
+        report = endurance(writing_daemon)
+        tables = {table["name"]: table for table in report["tables"]}
+        for name, rounds in {"hot": 4, "cold": 1, "read_only": 0}.items():
+            assert tables[name]["updated_rows"] == rounds * ROWS
+            assert tables[name]["updated_bytes"] == rounds * ROWS * DIM * 4
+        assert tables["read_only"]["flush_bytes"] == tables["read_only"]["compaction_bytes"] == 0
+        assert tables["hot"]["flush_bytes"] > 2 * tables["cold"]["flush_bytes"] > ROWS * DIM * 4
+
+        causes = report["written_bytes_by_cause"]
+        both = [tables["hot"], tables["cold"]]
+        assert sum(table["flush_bytes"] for table in both) == pytest.approx(causes["flush"], abs=1000)
+        assert sum(table["compaction_bytes"] for table in both) == pytest.approx(causes["compaction"], abs=1000)
+        server.drop_table("cold")
+        report = endurance(writing_daemon)
+        assert report["dropped_tables"]["flush_bytes"] >= tables["cold"]["flush_bytes"] - 1000
+
+
+def test_rates_are_those_of_the_interval_and_the_rating_that_of_the_configuration(writing_daemon):
+    with writing_daemon.connect(arena_bytes=32 << 20) as server:
+        update(server.create_table("rows", DIM), 2)
+    wait_until_quiet(writing_daemon)
+    report = endurance(writing_daemon)
+    assert report["capacity_bytes"] == 10**9 and report["rated_written_bytes"] == 365 * 10**9
+    assert report["rated_drive_writes_per_day"] == pytest.approx(1)
+    assert report["written_bytes"] == sum(report["written_bytes_by_cause"].values()) > 0
+    assert report["written_bytes_per_day"] == pytest.approx(report["written_bytes"] * 86400 / report["seconds"])
+    assert report["drive_writes_per_day"] == pytest.approx(report["written_bytes_per_day"] / 10**9)
+    assert report["rated_life_years"] == pytest.approx(1 / report["drive_writes_per_day"])
+    assert report["write_amplification"] == pytest.approx(
+        report["written_bytes"] / report["all_tables"]["updated_bytes"]
+    )
+
+    idle = endurance(writing_daemon, "--interval", "0.3")
+    assert idle["seconds"] < report["seconds"] and idle["all_tables"]["updated_rows"] == 0
+    assert idle["written_bytes"] == 0 and idle["rated_life_years"] is None
+
+
+def test_people_can_read_it(writing_daemon, make_daemon):
+    def text(daemon) -> str:
+        command = [CLI, "-s", daemon.socket, "endurance"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    with writing_daemon.connect(arena_bytes=32 << 20) as server:
+        update(server.create_table("rows", DIM), 1)
+    for words in ("updated rows", "compaction", "(all)", "drive writes a day", "rated ", "1 a day"):
+        assert words in text(writing_daemon)
+    plain = make_daemon()
+    plain.start()
+    assert "endurance.rated_written_bytes is not configured" in text(plain)
