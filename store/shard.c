@@ -386,8 +386,8 @@ bool shard_is_failed(struct shard *shard)
     return failed;
 }
 
-/* What is written first when a shard is resumed is its write buffers: it is not begun before there is
- * reason to think that the disk takes as much. */
+/* What is written first when a shard is resumed is its write buffers: it is not begun before there
+ * is reason to think that the disk takes as much. */
 static enum embtier_err shard_probe(struct shard *shard, struct err_msg *msg)
 {
     const uint64_t buffers = shard_property(shard, "rocksdb.cur-size-all-mem-tables");

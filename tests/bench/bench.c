@@ -162,15 +162,19 @@ double bench_pipeline(uint32_t count, double seconds, void (*begin)(void *contex
 {
     const double began = bench_now();
     uint64_t answered = 0;
+    uint32_t oldest = 0;
 
     for (uint32_t slot = 0; slot < count; slot++)
         begin(context, slot);
     for (; bench_now() - began < seconds; answered++) {
-        end(context, (uint32_t)(answered % count));
-        begin(context, (uint32_t)(answered % count));
+        end(context, oldest);
+        begin(context, oldest);
+        oldest = oldest + 1 < count ? oldest + 1 : 0;
     }
-    for (uint32_t i = 0; i < count; i++, answered++)
-        end(context, (uint32_t)(answered % count));
+    for (uint32_t i = 0; i < count; i++, answered++) {
+        end(context, oldest);
+        oldest = oldest + 1 < count ? oldest + 1 : 0;
+    }
     return (double)answered / (bench_now() - began);
 }
 
