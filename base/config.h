@@ -77,7 +77,9 @@ struct config {
         uint32_t mode;                  /* of the socket file, octal in YAML: 0660 */
         uint64_t max_arena_bytes;       /* shared memory one client may ask for */
         uint64_t max_total_arena_bytes; /* shared memory of all clients together */
+        uint64_t max_user_arena_bytes;  /* of the clients of one user */
         uint32_t max_sessions;
+        uint32_t max_user_sessions;
         uint32_t max_batch_rows; /* ids in one request */
     } socket;
 

@@ -202,16 +202,31 @@ static void on_connection_event(struct control *control, struct connection *conn
         connection_close(control, connection, err, msg.text[0] ? msg.text : err_text(err));
 }
 
+static uint32_t user_connections(const struct control *control, uid_t uid)
+{
+    uint32_t count = 0;
+
+    for (const struct connection *c = control->connections; c; c = c->next)
+        count += c->peer_uid == uid;
+    return count;
+}
+
 static void accept_one(struct control *control, int fd)
 {
+    const struct config *const config = control->parts->config;
     struct connection *connection = NULL;
     struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP };
 
-    if (control->connection_count >= control->parts->config->socket.max_sessions ||
+    if (control->connection_count >= config->socket.max_sessions ||
         connection_new(fd, &connection) != EMBTIER_OK) {
-        log_warn("client refused: too many sessions", "limit=%u",
-                 control->parts->config->socket.max_sessions);
+        log_warn("client refused: too many sessions", "limit=%u", config->socket.max_sessions);
         close(fd);
+        return;
+    }
+    if (user_connections(control, connection->peer_uid) >= config->socket.max_user_sessions) {
+        log_warn("client refused: too many sessions of one user", "uid=%u limit=%u",
+                 (unsigned)connection->peer_uid, config->socket.max_user_sessions);
+        connection_free(connection);
         return;
     }
     connection->number = ++control->last_number;

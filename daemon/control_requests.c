@@ -26,12 +26,22 @@ static uint32_t slot_count_of(const Embtier__Hello *hello)
     return hello->slot_count ? hello->slot_count : SHM_SLOTS_DEFAULT;
 }
 
+static uint64_t user_arena_bytes(const struct control *control, uid_t uid)
+{
+    uint64_t bytes = 0;
+
+    for (const struct connection *c = control->connections; c; c = c->next)
+        bytes += c->peer_uid == uid && c->session ? c->session->arena_bytes : 0;
+    return bytes;
+}
+
 static enum embtier_err check_hello(const struct control *control,
                                     const struct connection *connection,
                                     const Embtier__Hello *hello, struct err_msg *msg)
 {
     const struct config *const config = control->parts->config;
     uint64_t arena_bytes;
+    uint64_t users_bytes;
 
     if (connection->said_hello)
         return err_set(msg, EMBTIER_PROTOCOL, "hello was said already");
@@ -54,6 +64,12 @@ static enum embtier_err check_hello(const struct control *control,
                        "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
                        " more would be over socket.max_total_arena_bytes %" PRIu64,
                        control->arena_bytes, arena_bytes, config->socket.max_total_arena_bytes);
+    users_bytes = user_arena_bytes(control, connection->peer_uid);
+    if (users_bytes + arena_bytes > config->socket.max_user_arena_bytes)
+        return err_set(msg, EMBTIER_BUSY,
+                       "the arenas of your user's clients have %" PRIu64 " bytes and %" PRIu64
+                       " more would be over socket.max_user_arena_bytes %" PRIu64,
+                       users_bytes, arena_bytes, config->socket.max_user_arena_bytes);
     return EMBTIER_OK;
 }
 

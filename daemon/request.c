@@ -9,6 +9,29 @@
 #include "daemon/tables.h"
 #include "daemon/tsan.h"
 
+/* The checks of what a client wrote, by number. tests/unit builds this file once without each of
+ * them (a copy: with what it copied read once more behind its checks), to see that it is missed. */
+enum {
+    CHECK_OP = 1,
+    CHECK_FLAGS,
+    CHECK_SEGMENT_COUNT,
+    CHECK_SEGMENTS_IN_ARENA,
+    CHECK_SEGMENT_FLAGS,
+    CHECK_ID_COUNT,
+    CHECK_TABLE,
+    CHECK_IDS_IN_ARENA,
+    CHECK_ROWS_IN_ARENA,
+    CHECK_ID,
+    COPY_SUBMISSION,
+    COPY_SEGMENTS,
+    COPY_IDS,
+};
+#ifndef REQUEST_WITHOUT
+#define REQUEST_WITHOUT 0
+#endif
+#define IS_BAD(check, condition) (REQUEST_WITHOUT != (check) && (condition))
+#define IS_COPIED(copy)          (REQUEST_WITHOUT != (copy))
+
 /* What is read from shared memory is read once, into a copy, with volatile so that no compiler
  * reads it again behind a check. */
 static void copy_once(void *dest, const volatile void *src, uint64_t bytes)
@@ -43,26 +66,30 @@ static enum embtier_err copy_request(const struct request_rules *rules,
 
     copy_once(submission, &shm_submissions(session->arena)[number % session->slot_count],
               sizeof(*submission));
-    if (submission->op != SHM_OP_GET && submission->op != SHM_OP_SET)
+    if (IS_BAD(CHECK_OP, submission->op != SHM_OP_GET && submission->op != SHM_OP_SET))
         return refuse(refusal, EMBTIER_INVALID, UINT32_MAX, submission->op, SHM_OP_SET);
-    if (submission->flags != 0)
+    if (IS_BAD(CHECK_FLAGS, submission->flags != 0))
         return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, 0);
-    if (submission->segment_count > SHM_SEGMENTS_MAX)
+    if (IS_BAD(CHECK_SEGMENT_COUNT, submission->segment_count > SHM_SEGMENTS_MAX))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
                       SHM_SEGMENTS_MAX);
-    if (!in_arena(session, submission->segments_offset,
-                  submission->segment_count * sizeof(struct shm_segment), SHM_ID_ALIGN))
+    if (IS_BAD(CHECK_SEGMENTS_IN_ARENA,
+               !in_arena(session, submission->segments_offset,
+                         submission->segment_count * sizeof(struct shm_segment), SHM_ID_ALIGN)))
         return refuse(refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
                       session->arena_bytes);
     copy_once(rules->scratch, (const uint8_t *)session->arena + submission->segments_offset,
               submission->segment_count * sizeof(struct shm_segment));
     for (uint32_t s = 0; s < submission->segment_count; s++) {
-        if (rules->scratch[s].flags != 0)
+        if (IS_BAD(CHECK_SEGMENT_FLAGS, rules->scratch[s].flags != 0))
             return refuse(refusal, EMBTIER_UNSUPPORTED, s, rules->scratch[s].flags, 0);
         ids += rules->scratch[s].id_count;
     }
-    if (ids > rules->max_batch_rows)
+    if (IS_BAD(CHECK_ID_COUNT, ids > rules->max_batch_rows))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, ids, rules->max_batch_rows);
+    if (!IS_COPIED(COPY_SUBMISSION))
+        copy_once(submission, &shm_submissions(session->arena)[number % session->slot_count],
+                  sizeof(*submission));
     *ret_ids = ids;
     return EMBTIER_OK;
 }
@@ -125,7 +152,7 @@ static void leave_tables(struct request *request)
 
 /* Enters the segments' tables and checks where ids and rows lie. */
 static enum embtier_err check_segments(const struct request_rules *rules, struct request *request,
-                                       struct refusal *refusal)
+                                       uint64_t segments_offset, struct refusal *refusal)
 {
     const struct session *const session = request->session;
 
@@ -136,15 +163,23 @@ static enum embtier_err check_segments(const struct request_rules *rules, struct
         uint32_t state = TABLE_FREE;
 
         segment->table = tables_enter(rules->tables, wire->table, &state);
-        if (!segment->table)
+        if (IS_BAD(CHECK_TABLE, !segment->table))
             return refuse(refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE, s,
                           wire->table >> 32, 0);
-        if (!in_arena(session, wire->ids_offset, id_bytes, SHM_ID_ALIGN))
+        if (IS_BAD(CHECK_IDS_IN_ARENA,
+                   !in_arena(session, wire->ids_offset, id_bytes, SHM_ID_ALIGN)))
             return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset, session->arena_bytes);
-        if (!in_arena(session, wire->rows_offset,
-                      (uint64_t)wire->id_count * segment->table->weight_bytes, SHM_ROW_ALIGN))
+        if (IS_BAD(CHECK_ROWS_IN_ARENA,
+                   !in_arena(session, wire->rows_offset,
+                             (uint64_t)wire->id_count * segment->table->weight_bytes,
+                             SHM_ROW_ALIGN)))
             return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->rows_offset,
                           session->arena_bytes);
+        if (!IS_COPIED(COPY_SEGMENTS))
+            copy_once(
+                &rules->scratch[s],
+                (const struct shm_segment *)((const uint8_t *)session->arena + segments_offset) + s,
+                sizeof(*wire));
         segment->ids_offset = wire->ids_offset;
         segment->id_count = wire->id_count;
         segment->rows = (uint8_t *)session->arena + wire->rows_offset;
@@ -166,13 +201,15 @@ static enum embtier_err take_ids(const struct request_rules *rules, const struct
     for (uint32_t i = 0; i < segment->id_count; i++) {
         const uint64_t id = ids[i];
 
-        if (UNLIKELY(id > last))
+        if (UNLIKELY(IS_BAD(CHECK_ID, id > last)))
             return refuse(refusal, EMBTIER_ID_RANGE, s, id, rows);
         refs[i].id = id;
         refs[i].hash = row_hash(rules->hasher, table_id, id);
         refs[i].position = i;
         refs[i].link = 0;
     }
+    for (uint32_t i = 0; !IS_COPIED(COPY_IDS) && i < segment->id_count; i++)
+        refs[i].id = ids[i];
     return EMBTIER_OK;
 }
 
@@ -218,13 +255,14 @@ static void split_for_many(const struct request_rules *rules, struct request *re
 }
 
 static enum embtier_err fill_request(const struct request_rules *rules, struct request *request,
-                                     uint64_t id_count, struct refusal *refusal)
+                                     const struct shm_submission *submission, uint64_t id_count,
+                                     struct refusal *refusal)
 {
     struct row_ref *const refs = request->parts[0].refs + (rules->lane_count > 1 ? id_count : 0);
     uint64_t at = 0;
     uint32_t parts = 0;
 
-    TRY(check_segments(rules, request, refusal));
+    TRY(check_segments(rules, request, submission->segments_offset, refusal));
     for (uint32_t s = 0; s < request->segment_count; s++) {
         TRY(take_ids(rules, request, s, refs + at, refusal));
         at += request->segments[s].id_count;
@@ -250,7 +288,7 @@ enum embtier_err request_take(const struct request_rules *rules, struct session 
 
     TRY(copy_request(rules, session, number, &submission, &id_count, ret_refusal));
     TRY(request_new(rules, session, number, &submission, id_count, &request, ret_refusal));
-    err = fill_request(rules, request, id_count, ret_refusal);
+    err = fill_request(rules, request, &submission, id_count, ret_refusal);
     if (err != EMBTIER_OK) {
         leave_tables(request);
         request_memory_give(rules->memory, request);

@@ -42,6 +42,7 @@ struct lanes_shape {
     uint32_t readers;
     uint64_t write_queue_bytes;
     uint64_t spin_ns;
+    uint32_t max_batch_rows; /* 0: 1 << 20 */
 };
 
 static inline uint64_t now_ns(void)
@@ -89,7 +90,8 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
                                   .arena_count = x->tier_count,
                                   .reader_count = shape->readers,
                                   .write_queue_bytes = shape->write_queue_bytes,
-                                  .max_batch_rows = 1 << 20,
+                                  .max_batch_rows =
+                                      shape->max_batch_rows ? shape->max_batch_rows : 1 << 20,
                                   .spin_ns = shape->spin_ns,
                                   .clock = &clock_monotonic };
 

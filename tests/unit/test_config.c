@@ -85,7 +85,9 @@ static void assert_defaults(const struct config *config)
     assert_int_equal(config->socket.mode, 0660);
     assert_int_equal(config->socket.max_arena_bytes, GIB);
     assert_int_equal(config->socket.max_total_arena_bytes, 4 * GIB);
+    assert_int_equal(config->socket.max_user_arena_bytes, 3 * GIB);
     assert_int_equal(config->socket.max_sessions, 1024);
+    assert_int_equal(config->socket.max_user_sessions, 768);
     assert_int_equal(config->socket.max_batch_rows, 1048576);
     assert_int_equal(config->log.level, LOG_LEVEL_INFO);
 }
@@ -170,6 +172,7 @@ static void test_every_key_is_read(void **state)
                "  compaction_parallel: 2\n"
                "  direct_io: on\n"
                "  options: \"max_open_files=100;write_buffer_size=1\"\n"
+               "endurance: {capacity_bytes: 7TB, rated_written_bytes: 14000TB, rated_years: 3}\n"
                "socket:\n"
                "  path: /run/x.sock\n"
                "  mode: 0600\n"
@@ -209,12 +212,16 @@ static void test_every_key_is_read(void **state)
     assert_int_equal(config->rocksdb.compaction_parallel, 2);
     assert_int_equal(config->rocksdb.direct_io, SWITCH_ON);
     assert_string_equal(config->rocksdb.options, "max_open_files=100;write_buffer_size=1");
+    assert_int_equal(config->endurance.capacity_bytes, UINT64_C(7000000000000));
+    assert_int_equal(config->endurance.rated_written_bytes, UINT64_C(14000000000000000));
+    assert_int_equal(config->endurance.rated_years, 3);
     assert_string_equal(config->socket.path, "/run/x.sock");
     assert_false(config->socket.is_default);
     assert_int_equal(config->socket.mode, 0600);
     assert_int_equal(config->socket.max_arena_bytes, MIB);
     assert_int_equal(config->socket.max_total_arena_bytes, 3 * MIB);
     assert_int_equal(config->socket.max_sessions, 7);
+    assert_int_equal(config->socket.max_user_sessions, 5);
     assert_int_equal(config->socket.max_batch_rows, 100);
     assert_int_equal(config->log.level, LOG_LEVEL_DEBUG);
 }
@@ -227,7 +234,7 @@ static void test_unknown_key_names_file_line_and_key(void **state)
                    "`readers_per_lane`?; allowed: count, readers_per_lane, request_bytes, "
                    "write_queue_bytes");
     assert_mistake("\nlane: {}\n", "e.yaml:2: lane: unknown key, did you mean `lanes`?; allowed: "
-                                   "data, lanes, cache, rocksdb, socket, log");
+                                   "data, lanes, cache, rocksdb, endurance, socket, log");
     assert_mistake("log:\n\n\n  colour: red\n",
                    "e.yaml:4: log.colour: unknown key; allowed: level");
     assert_mistake("cache:\n  tiers:\n  - bytes: 1GiB\n  - size: 5\n",
@@ -250,7 +257,7 @@ static void test_wrong_shapes_are_told(void **state)
 {
     (void)state;
     assert_mistake("- a\n- b\n", "e.yaml:1: is a list, where a mapping of keys must stand; "
-                                 "allowed: data, lanes, cache, rocksdb, socket, log");
+                                 "allowed: data, lanes, cache, rocksdb, endurance, socket, log");
     assert_mistake("hello\n", "e.yaml:1: is a single value, where a mapping...");
     assert_mistake("lanes: 5\n", "e.yaml:1: lanes: is a single value, where...");
     assert_mistake("lanes: [5]\n", "e.yaml:1: lanes: is a list, where a mapping...");

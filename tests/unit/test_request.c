@@ -11,9 +11,15 @@
 #define DIM        8
 #define SLOT_BYTES (64 * KIB)
 #define ROWS       1000
+/* So few that request memory has room for more: this limit is met, and not that. */
+#define MAX_BATCH_ROWS 150000
 
 static const struct lanes_shape two_lanes = {
-    .lane_count = 2, .slabs_per_lane = 2, .readers = 1, .write_queue_bytes = 256 * KIB
+    .lane_count = 2,
+    .slabs_per_lane = 2,
+    .readers = 1,
+    .write_queue_bytes = 256 * KIB,
+    .max_batch_rows = MAX_BATCH_ROWS,
 };
 
 struct hostile {
@@ -151,7 +157,10 @@ static void test_counts_that_overflow_are_refused(void **state)
     h.segment->id_count = UINT32_MAX;
     expect(&h, EMBTIER_TOO_LARGE, UINT32_MAX);
     make(&h, 10);
-    h.segment->id_count = 100000; /* allowed, but not in this arena: as ids, or as rows */
+    h.segment->id_count = MAX_BATCH_ROWS + 1;
+    expect(&h, EMBTIER_TOO_LARGE, UINT32_MAX);
+    make(&h, 10);
+    h.segment->id_count = MAX_BATCH_ROWS; /* allowed, but not in this arena: as ids, or as rows */
     expect(&h, EMBTIER_OFFSET_RANGE, 0);
     make(&h, 10); /* 2^32 + 0 ids in 32 bits would be none */
     for (uint32_t i = 0; i < segments; i++)

@@ -8,9 +8,12 @@ import contextlib
 import os
 import random
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -40,6 +43,52 @@ def own_daemon(make_daemon: Callable[..., Daemon]) -> Daemon:
     daemon = make_daemon()
     daemon.start()
     return daemon
+
+
+@pytest.fixture
+def watched_daemon(own_daemon: Daemon) -> Iterator[Daemon]:
+    """After the test, descriptors and sessions are what they were before it, and a client that was
+    connected all the time, asking for rows, was served all the time."""
+    stop = threading.Event()
+    failures = []
+    with own_daemon.connect() as server:
+        table = server.create_table("steady", 8)
+        table.set(np.arange(500), np.repeat(np.arange(500)[:, None], 8, axis=1))
+
+    def ask():
+        try:
+            with own_daemon.connect() as server:
+                table = server.open_table("steady")
+                asking.set()
+                while not stop.is_set():
+                    assert (table.get(np.arange(500)) == np.arange(500)[:, None]).all()
+                    time.sleep(0.002)
+        except BaseException as error:  # told to the test's thread
+            failures.append(error)
+        finally:
+            asking.set()
+
+    asking = threading.Event()
+    thread = threading.Thread(target=ask)
+    thread.start()
+    asking.wait()
+    own_daemon.await_metric("sessions", 2)  # the thread's, and the one that asks
+    time.sleep(0.1)
+    figures = own_daemon.metrics()
+    time.sleep(0.1)
+    before = own_daemon.descriptors()
+    try:
+        yield own_daemon
+        for name in ("sessions", "session_arena_bytes", "reading_rows"):
+            own_daemon.await_metric(name, figures[name])
+        deadline = time.monotonic() + 15
+        while (now := own_daemon.descriptors()) != before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert now == before
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ class Daemon(_conftest.Daemon):
             },
             "cache": {"tiers": [self.dram(lanes), self.pmem(lanes)]},
             "rocksdb": {"memtable_bytes": "16MiB", "metadata_cache_bytes": "8MiB"},
-            "socket": {"path": self.socket},
+            "socket": {"path": self.socket, "max_user_sessions": 1024},  # tests are one user
         }
         self.environment: dict[str, str] = {}
         self.configure(changes or {})

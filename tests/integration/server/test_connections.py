@@ -8,7 +8,6 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -22,49 +21,8 @@ PROTOCOL = embtier.errors.code_of("PROTOCOL")
 
 
 @pytest.fixture
-def daemon(own_daemon):
-    """After the test, descriptors and sessions are what they were before it, and a client that was
-    connected all the time, asking for rows, was served all the time."""
-    stop = threading.Event()
-    failures = []
-    with own_daemon.connect() as server:
-        table = server.create_table("steady", 8)
-        table.set(np.arange(500), np.repeat(np.arange(500)[:, None], 8, axis=1))
-
-    def ask():
-        try:
-            with own_daemon.connect() as server:
-                table = server.open_table("steady")
-                asking.set()
-                while not stop.is_set():
-                    assert (table.get(np.arange(500)) == np.arange(500)[:, None]).all()
-                    time.sleep(0.002)
-        except BaseException as error:  # told to the test's thread
-            failures.append(error)
-        finally:
-            asking.set()
-
-    asking = threading.Event()
-    thread = threading.Thread(target=ask)
-    thread.start()
-    asking.wait()
-    own_daemon.await_metric("sessions", 2)  # the thread's, and the one that asks
-    time.sleep(0.1)
-    figures = own_daemon.metrics()
-    time.sleep(0.1)
-    before = own_daemon.descriptors()
-    try:
-        yield own_daemon
-        for name in ("sessions", "session_arena_bytes", "reading_rows"):
-            own_daemon.await_metric(name, figures[name])
-        deadline = time.monotonic() + 15
-        while (now := own_daemon.descriptors()) != before and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert now == before
-    finally:
-        stop.set()
-        thread.join()
-    assert not failures
+def daemon(watched_daemon):
+    return watched_daemon
 
 
 def connect(daemon):
@@ -224,7 +182,8 @@ def test_more_clients_than_allowed_are_refused_and_the_others_stay(make_daemon):
 
 
 def test_all_clients_together_get_no_more_memory_than_allowed(make_daemon):
-    daemon = make_daemon({"socket": {"max_arena_bytes": "4MiB", "max_total_arena_bytes": "8MiB"}})
+    limits = {"max_arena_bytes": "4MiB", "max_user_arena_bytes": "8MiB", "max_total_arena_bytes": "8MiB"}
+    daemon = make_daemon({"socket": limits})
     daemon.start()
     with daemon.connect(arena_bytes=4 << 20) as first:
         with daemon.connect(arena_bytes=4 << 20):

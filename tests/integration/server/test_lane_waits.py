@@ -153,14 +153,15 @@ def test_cached_gets_keep_their_rate_beside_a_client_that_waits_for_ssd(
 def test_a_few_rows_from_ssd_do_not_wait_for_all_that_a_large_batch_waits_for(slow_daemon):
     slow_daemon.trigger.touch()
     with slow_daemon.connect() as bulk, slow_daemon.connect() as other:
+        ids = np.random.default_rng(1).permutation(COLD)  # in order, many would lie in each block read
         large = bulk.batch([(bulk.open_table("cold"), COLD // 2)])
-        large.ids(0)[:] = np.arange(COLD // 2)
+        large.ids(0)[:] = ids[: COLD // 2]
         large.submit_get()
         deadline = time.monotonic() + 60
         while slow_daemon.metrics()["reading_rows"] < COLD // 4:
             assert time.monotonic() < deadline, "the large batch does not wait for SSD"
             time.sleep(0.01)
-        small = np.arange(COLD - 10, COLD)
+        small = ids[-10:]
         assert (other.open_table("cold").get(small) == small[:, None]).all()
         assert slow_daemon.metrics()["reading_rows"] > COLD // 8, "it waited for the large batch"
         assert not large.poll()

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is all that a client held free again a second after it died, wherever it was just then?"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from daemons import SANITIZED
+
+TIMES = 100
+WITHIN_S = 15 if SANITIZED else 1
+GROWTH_BYTES = 16 << 20
+
+# Forks children that get somewhere and kill themselves. Alone in a process, since the tests have threads.
+_DIER = """
+import os, signal, socket, struct, sys
+sys.path.insert(0, sys.argv[1])
+from raw_client import GET, SET, RawClient, field, frame
+path, point, times = sys.argv[2], sys.argv[3], int(sys.argv[4])
+HELLO = frame(field(2, field(1, 1) + field(2, 1)))
+
+def raw():
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(path)
+    return client
+
+def requests(op, count):
+    client = RawClient(path, arena_bytes=4 << 20, slots=8)
+    table = client.handle("mortal")
+    for i in range(6):
+        at = client.payload + 4096 + i * (count * 72 + 64)
+        first = os.getpid() * 100_000 + i * count
+        client.write(at, struct.pack(f"<{count}Q", *range(first, first + count)))
+        client.submit(op, [(table, at, at + (count * 8 + 63) // 64 * 64, count)])
+
+def half_a_request():
+    client = RawClient(path)
+    client.write(client.payload, struct.pack("<QQQII", client.handle("mortal"), client.payload + 64, 4096, 5, 0))
+
+def unread_replies():
+    client = raw()
+    client.sendall(HELLO + frame(field(1, 1) + field(7, b"")) * 50)
+
+def unread_creation():
+    client = raw()
+    spec = field(1, f"of-{os.getpid()}") + field(2, 1000) + field(3, 4) + field(4, 1) + field(5, 1) + field(6, 1)
+    client.sendall(HELLO + frame(field(1, 1) + field(3, field(1, spec))))
+
+POINTS = {
+    "connected": raw,
+    "half_a_hello": lambda: raw().sendall(HELLO[:7]),
+    "hello": lambda: RawClient(path, arena_bytes=4 << 20),
+    "a_table_opened": lambda: RawClient(path, arena_bytes=4 << 20).handle("mortal"),
+    "half_a_request": half_a_request,
+    "gets_in_flight": lambda: requests(GET, 1000),
+    "sets_in_flight": lambda: requests(SET, 1000),
+    "unread_replies": unread_replies,
+    "unread_creation": unread_creation,
+}
+for _ in range(times):
+    child = os.fork()
+    if child == 0:
+        try:
+            held = POINTS[point]()
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
+        sys.exit(f"a child ended by itself: {status}")
+"""
+
+POINTS = [
+    "connected",
+    "half_a_hello",
+    "hello",
+    "a_table_opened",
+    "half_a_request",
+    "gets_in_flight",
+    "sets_in_flight",
+    "unread_replies",
+    "unread_creation",
+]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_what_the_dead_held_is_free_within_a_second(watched_daemon, point):
+    daemon = watched_daemon
+
+    def die(times: int) -> None:
+        here = os.path.dirname(__file__)
+        subprocess.run([sys.executable, "-c", _DIER, here, daemon.socket, point, str(times)], check=True)
+
+    with daemon.connect(arena_bytes=0) as server:
+        server.create_table("mortal", 16)
+    before = daemon.metrics()
+    die(5)  # whatever is made once, is made now
+    resident = daemon.metrics()["process_resident_bytes"]
+    die(TIMES)
+    for name in ("sessions", "session_arena_bytes"):
+        daemon.await_metric(name, before[name], WITHIN_S)
+    if not SANITIZED:
+        assert daemon.metrics()["process_resident_bytes"] < resident + GROWTH_BYTES
+    with daemon.connect(arena_bytes=0) as server:
+        for table in server.tables():
+            if table.name.startswith("of-"):
+                server.drop_table(table.name)
