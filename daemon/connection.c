@@ -17,7 +17,8 @@ enum embtier_err connection_new(int fd, struct connection **ret_connection)
 
     if (!connection)
         return EMBTIER_NO_MEMORY;
-    /* Whose process it is, for the log and what one user may have; whether it may connect is the socket file's mode. */
+    /* Whose process it is, for the log and what one user may have; whether it may connect is the
+     * socket file's mode. */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
         peer.uid = (uid_t)-1;
     connection->fd = fd;

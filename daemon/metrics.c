@@ -166,9 +166,12 @@ void metrics_collect(const struct server_parts *parts,
                                   double value),
                      void *context)
 {
+    const struct tables_totals totals = tables_totals(parts->tables);
+
     sink(context, METRIC_lanes, "", parts->lane_count);
     sink(context, METRIC_tables, "", tables_count(parts->tables));
-    sink(context, METRIC_rows_initialised, "", (double)tables_rows_initialised(parts->tables));
+    sink(context, METRIC_rows_initialised, "", (double)totals.rows_initialised);
+    sink(context, METRIC_updated_bytes, "", (double)totals.updated_bytes);
     sink_lanes(parts, sink, context);
     sink_store(parts, sink, context);
     sink(context, METRIC_process_resident_bytes, "", resident_bytes());

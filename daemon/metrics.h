@@ -42,6 +42,7 @@ struct server_parts;
     METRIC(write_retries, COUNTER, "Writes the store refused for the moment", "")                  \
     METRIC(write_error, GAUGE, "Error that holds up writes, 0 if none", "")                        \
     METRIC(rows_initialised, COUNTER, "Rows made on first touch", "")                              \
+    METRIC(updated_bytes, COUNTER, "Bytes of the rows that were set, each time anew", "")          \
     METRIC(store_rows_read, COUNTER, "Rows looked for on SSD", "")                                 \
     METRIC(store_rows_absent, COUNTER, "Rows looked for on SSD that were never written", "")       \
     METRIC(store_rows_written, COUNTER, "Rows handed to RocksDB", "")                              \

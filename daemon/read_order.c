@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/read_order.h"
 
-#include <stdlib.h>
+#include <assert.h>
+
+#include "daemon/reserved.h"
 
 struct flow {
     struct miss_list rows;
@@ -22,11 +24,15 @@ struct read_order {
     struct shard_reads shards[];
 };
 
+static uint64_t order_bytes(uint32_t shard_count)
+{
+    return sizeof(struct read_order) + shard_count * sizeof(struct shard_reads);
+}
+
 enum embtier_err read_order_new(struct miss_table *misses, uint32_t shard_count,
                                 struct read_order **ret_order)
 {
-    struct read_order *const order =
-        calloc(1, sizeof(*order) + shard_count * sizeof(order->shards[0]));
+    struct read_order *const order = reserved_new(order_bytes(shard_count));
 
     if (!order)
         return EMBTIER_NO_MEMORY;
@@ -38,7 +44,8 @@ enum embtier_err read_order_new(struct miss_table *misses, uint32_t shard_count,
 
 void read_order_free(struct read_order *order)
 {
-    free(order);
+    if (order)
+        reserved_free(order, order_bytes(order->shard_count));
 }
 
 static void flow_append(struct shard_reads *shard, uint32_t link)
@@ -70,6 +77,7 @@ bool read_order_empty(const struct read_order *order)
 
 uint32_t read_order_next_shard(struct read_order *order)
 {
+    assert(order->count > 0);
     do {
         order->turn = (order->turn + 1) % order->shard_count;
     } while (!order->shards[order->turn].first);

@@ -4,7 +4,8 @@
  * Stochastic fair queueing. Rows that wait for a read job are kept by shard, since a job is of one
  * shard, and within it by flow: session n is in flow n % READ_FLOWS. The flows of a shard take
  * turns row by row, the shards job by job. So a session that misses a few rows waits for as many
- * of every other session, not for all that one with a large batch has waiting.
+ * of every other session, not for all that one with a large batch has waiting. (A row that another
+ * session already waits for keeps its place.)
  *
  * Thread: the lane. */
 #ifndef EMBTIER_DAEMON_READ_ORDER_H

@@ -38,7 +38,7 @@ struct tables {
     pthread_mutex_t lock; /* catalog, and which structs are in use */
     struct catalog *catalog;
     _Atomic bool stopping;
-    uint64_t initialised_in_dropped; /* rows; locked; so that the sum over tables never falls */
+    struct tables_totals dropped; /* locked; so that the sums over tables never fall */
 
     /* Made on demand, never freed before the end: see table.h. */
     _Atomic(struct table *) chunks[CHUNKS_MAX];
@@ -166,6 +166,14 @@ static void add_written(const struct tables *tables, struct table_info *infos, u
         store_written(tables->store, infos[i].table_id, &infos[i].written);
 }
 
+static void totals_add(struct tables_totals *totals, struct table *table)
+{
+    totals->rows_initialised +=
+        atomic_load_explicit(&table->rows_initialised, memory_order_relaxed);
+    totals->updated_bytes +=
+        atomic_load_explicit(&table->updated_rows, memory_order_relaxed) * table->row_bytes;
+}
+
 /* ---- Dropping ---- */
 
 struct shard_progress {
@@ -203,7 +211,7 @@ static enum embtier_err drop_cached_rows(struct tables *tables, struct table *ta
     /* Nobody, on no lane, knows the number any more. Locked, so that the rows of the table are in
      * one of the two sums. */
     pthread_mutex_lock(&tables->lock);
-    tables->initialised_in_dropped += atomic_load(&table->rows_initialised);
+    totals_add(&tables->dropped, table);
     atomic_store(&table->state, TABLE_FREE);
     pthread_mutex_unlock(&tables->lock);
     return EMBTIER_OK;
@@ -613,21 +621,21 @@ uint32_t tables_count(struct tables *tables)
     return count;
 }
 
-uint64_t tables_rows_initialised(struct tables *tables)
+struct tables_totals tables_totals(struct tables *tables)
 {
-    uint64_t sum;
+    struct tables_totals totals;
 
     pthread_mutex_lock(&tables->lock);
-    sum = tables->initialised_in_dropped;
+    totals = tables->dropped;
     for (uint32_t i = 0; i < CHUNKS_MAX; i++) {
         struct table *const chunk = atomic_load(&tables->chunks[i]);
 
         for (uint32_t j = 0; chunk && j < CHUNK_TABLES; j++)
             if (atomic_load(&chunk[j].state) != TABLE_FREE)
-                sum += atomic_load_explicit(&chunk[j].rows_initialised, memory_order_relaxed);
+                totals_add(&totals, &chunk[j]);
     }
     pthread_mutex_unlock(&tables->lock);
-    return sum;
+    return totals;
 }
 
 /* ---- Start and stop ---- */

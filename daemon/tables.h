@@ -69,8 +69,12 @@ MUST_CHECK enum embtier_err tables_drop(struct tables *tables, const char *name,
 /* A malloced array in order of table id. */
 MUST_CHECK enum embtier_err tables_list(struct tables *tables, struct table_info **ret_infos,
                                         uint32_t *ret_count);
-/* Rows made on first touch in all tables that there are or were since the start. */
-uint64_t tables_rows_initialised(struct tables *tables);
+/* Of all tables that there are or were since the start. */
+struct tables_totals {
+    uint64_t rows_initialised; /* made on first touch */
+    uint64_t updated_bytes;    /* of rows, weights and state, as often as they were set */
+};
+struct tables_totals tables_totals(struct tables *tables);
 uint32_t tables_count(struct tables *tables);
 /* Long work under way gives up as soon as it can: the daemon stops. The next start drops what it
  * leaves half made. */

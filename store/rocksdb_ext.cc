@@ -55,6 +55,12 @@ using rocksdb::Cache;
 using rocksdb::Slice;
 using rocksdb::Status;
 
+constexpr uint64_t kPage = 4096;
+
+// Bytes written to files other than table files.
+std::atomic<uint64_t> log_bytes{ 0 };
+std::atomic<uint64_t> other_bytes{ 0 };
+
 // An LRU cache for blocks inserted with high priority, and one without room for all others: RocksDB
 // must get a handle for what it inserts, but at the handle's release the block is gone. (Without
 // this, ReadOptions::fill_cache keeps data blocks out, but index and filter blocks as well.) A
@@ -257,16 +263,14 @@ class PlainLogger final : public rocksdb::Logger
         }
         if (fd_ < 0)
             fd_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-        if (fd_ >= 0 && write(fd_, line, length) < 0)
-            return; // dropped
+        if (fd_ >= 0 && write(fd_, line, length) > 0)
+            other_bytes += length; // else dropped
     }
 
     const std::string path_;
     std::mutex mutex_;
     int fd_ = -1;
 };
-
-constexpr uint64_t kPage = 4096;
 
 // Which tables a file's rows are of, and how many bytes of each: as text, "7:123456 9:42".
 class TableNotes final : public rocksdb::TablePropertiesCollector
@@ -359,6 +363,37 @@ class TableNotesFactory final : public rocksdb::TablePropertiesCollectorFactory
     }
 };
 
+// Bytes written to each table file that is being made, in this process.
+class TableFiles
+{
+  public:
+    using Counter = std::shared_ptr<std::atomic<uint64_t>>;
+
+    Counter Begin(const std::string &path)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        return files_[path] = std::make_shared<std::atomic<uint64_t>>(0);
+    }
+
+    // In whole pages, as they go to SSD. The file is done.
+    uint64_t Take(const std::string &path)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        const auto file = files_.find(path);
+        if (file == files_.end())
+            return 0;
+        const uint64_t bytes = (*file->second + kPage - 1) / kPage * kPage;
+        files_.erase(file);
+        return bytes;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::map<std::string, Counter> files_;
+};
+
+TableFiles table_files;
+
 struct Activity {
     std::mutex mutex;
     uint32_t running_shards = 0;
@@ -367,31 +402,20 @@ struct Activity {
     std::map<uint32_t, rocksdb_ext_written> written; // by table
     rocksdb_ext_written all_written = {};
 
-    static void Add(rocksdb_ext_written *written, rocksdb::TableFileCreationReason reason,
-                    uint64_t bytes)
+    // A file that failed has no properties, and its bytes are of no table.
+    void AddFile(const rocksdb::TableProperties &properties, uint64_t bytes,
+                 uint64_t rocksdb_ext_written::*cause)
     {
-        if (reason == rocksdb::TableFileCreationReason::kCompaction)
-            written->compaction_bytes += bytes;
-        else if (reason == rocksdb::TableFileCreationReason::kMisc)
-            written->import_bytes += bytes;
-        else // kRecovery is a flush, of what was in a log
-            written->flush_bytes += bytes;
-    }
-
-    void AddFile(const rocksdb::TableFileCreationInfo &file)
-    {
-        const uint64_t bytes = (file.file_size + kPage - 1) / kPage * kPage;
-        const TableNotes::Bytes tables = TableNotes::Parse(file.table_properties);
+        const TableNotes::Bytes tables = TableNotes::Parse(properties);
         double rows = 0;
 
         for (const auto &[table, row_bytes] : tables)
             rows += static_cast<double>(row_bytes);
         std::lock_guard<std::mutex> lock(mutex);
-        Add(&all_written, file.reason, bytes);
+        all_written.*cause += bytes;
         for (const auto &[table, row_bytes] : tables)
-            Add(&written[table], file.reason,
-                static_cast<uint64_t>(static_cast<double>(bytes) * static_cast<double>(row_bytes) /
-                                      rows));
+            written[table].*cause += static_cast<uint64_t>(static_cast<double>(bytes) *
+                                                           static_cast<double>(row_bytes) / rows);
     }
 };
 
@@ -420,33 +444,48 @@ class Watch final : public rocksdb::EventListener
             activity_->running_shards--;
     }
 
+    // Also of files that failed.
     void OnTableFileCreated(const rocksdb::TableFileCreationInfo &file) override
     {
-        activity_->AddFile(file);
+        activity_->AddFile(file.table_properties, table_files.Take(file.file_path),
+                           file.reason == rocksdb::TableFileCreationReason::kCompaction
+                               ? &rocksdb_ext_written::compaction_bytes
+                               : &rocksdb_ext_written::flush_bytes);
     }
 
-    // A flush that failed has left the write buffers as they were, and a compaction its inputs, so
-    // trying again is safe and loses nothing: a soft error. RocksDB takes a failed write of an SST
-    // file for fatal or hard, and its recovery from a hard one may wait for ever: a flush that is
-    // scheduled when background work stops ends without leaving its queue, and then no other flush
-    // can enter that.
+    void OnExternalFileIngested(rocksdb::DB *,
+                                const rocksdb::ExternalFileIngestionInfo &file) override
+    {
+        activity_->AddFile(file.table_properties, file.table_properties.data_size,
+                           &rocksdb_ext_written::import_bytes);
+    }
+
+    // A flush that failed has left the write buffers as they were, so trying again is safe and
+    // loses nothing: RocksDB is told that all is well. It would take the error for hard or fatal,
+    // and its recovery from a hard one may wait for ever: a flush that is scheduled when background
+    // work stops ends without leaving its queue, and then no other flush can enter that. A
+    // compaction has left its inputs, and the next one of a MANIFEST is written whole; fatal means
+    // that only opening the database again would help.
     void OnBackgroundError(rocksdb::BackgroundErrorReason reason, Status *error) override
     {
-        if ((reason == rocksdb::BackgroundErrorReason::kFlush ||
-             reason == rocksdb::BackgroundErrorReason::kFlushNoWAL ||
-             reason == rocksdb::BackgroundErrorReason::kCompaction) &&
-            error->IsIOError())
-            *error = Status(*error, Status::Severity::kSoftError);
-        std::lock_guard<std::mutex> lock(error_mutex_);
-        error_ = *error;
-        errors_++;
-        changed_.notify_all();
-    }
+        const bool flush = (reason == rocksdb::BackgroundErrorReason::kFlush ||
+                            reason == rocksdb::BackgroundErrorReason::kFlushNoWAL) &&
+                           error->IsIOError();
 
-    // Whoever watches also resumes (rocksdb_ext_resume): two at it would be in each other's way.
-    void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, Status, bool *auto_recovery) override
-    {
-        *auto_recovery = false;
+        if (flush)
+            *error = Status(*error, Status::Severity::kSoftError);
+        else if (error->IsIOError() && error->severity() == Status::Severity::kFatalError)
+            *error = Status(*error, Status::Severity::kHardError);
+        {
+            std::lock_guard<std::mutex> lock(error_mutex_);
+            if (error->severity() >= error_.severity())
+                error_ = *error;
+            errors_++;
+            flush_failed_ = flush_failed_ || flush;
+            changed_.notify_all();
+        }
+        if (flush)
+            *error = Status::OK();
     }
 
     void OnFlushCompleted(rocksdb::DB *, const rocksdb::FlushJobInfo &info) override
@@ -488,12 +527,18 @@ class Watch final : public rocksdb::EventListener
         return errors_;
     }
 
-    // Unless there has been an error since Errors() said @errors: that one still stands.
-    void ClearError(uint64_t errors)
+    // Unless there has been an error since Errors() said @errors: that one still stands. Returns
+    // whether a flush had failed.
+    bool ClearError(uint64_t errors)
     {
         std::lock_guard<std::mutex> lock(error_mutex_);
-        if (errors_ == errors)
+        const bool flush_failed = flush_failed_;
+
+        if (errors_ == errors) {
             error_ = Status::OK();
+            flush_failed_ = false;
+        }
+        return flush_failed;
     }
 
     Status Error()
@@ -514,6 +559,7 @@ class Watch final : public rocksdb::EventListener
     std::condition_variable changed_;
     Status error_;
     uint64_t errors_ = 0; // so far
+    bool flush_failed_ = false;
     rocksdb::SequenceNumber flushed_ = 0;
 };
 
@@ -662,10 +708,6 @@ class RingFile final : public rocksdb::FSRandomAccessFileOwnerWrapper
     const int fd_;
 };
 
-// Bytes written to files other than table files.
-std::atomic<uint64_t> log_bytes{ 0 };
-std::atomic<uint64_t> other_bytes{ 0 };
-
 bool HasSuffix(const std::string &name, const char *suffix)
 {
     const size_t length = strlen(suffix);
@@ -728,6 +770,51 @@ class CountedFile final : public rocksdb::FSWritableFileOwnerWrapper
     uint64_t dirty_end_ = 0; // pages before this have been counted since the last sync
 };
 
+// Table files are appended to in large pieces, and each page goes to SSD once.
+class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
+{
+  public:
+    TableFile(std::unique_ptr<rocksdb::FSWritableFile> &&file, TableFiles::Counter bytes)
+        : FSWritableFileOwnerWrapper(std::move(file)), bytes_(std::move(bytes))
+    {
+    }
+
+    rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
+                             rocksdb::IODebugContext *dbg) override
+    {
+        *bytes_ += data.size();
+        return target()->Append(data, options, dbg);
+    }
+
+    rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
+                             const rocksdb::DataVerificationInfo &verification,
+                             rocksdb::IODebugContext *dbg) override
+    {
+        *bytes_ += data.size();
+        return target()->Append(data, options, verification, dbg);
+    }
+
+    rocksdb::IOStatus PositionedAppend(const Slice &data, uint64_t offset,
+                                       const rocksdb::IOOptions &options,
+                                       rocksdb::IODebugContext *dbg) override
+    {
+        *bytes_ += data.size();
+        return target()->PositionedAppend(data, offset, options, dbg);
+    }
+
+    rocksdb::IOStatus PositionedAppend(const Slice &data, uint64_t offset,
+                                       const rocksdb::IOOptions &options,
+                                       const rocksdb::DataVerificationInfo &verification,
+                                       rocksdb::IODebugContext *dbg) override
+    {
+        *bytes_ += data.size();
+        return target()->PositionedAppend(data, offset, options, verification, dbg);
+    }
+
+  private:
+    const TableFiles::Counter bytes_;
+};
+
 class StoreFileSystem final : public rocksdb::FileSystemWrapper
 {
   public:
@@ -758,14 +845,17 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper
         return status;
     }
 
-    // Table files are counted when they are done (Activity).
     rocksdb::IOStatus NewWritableFile(const std::string &name, const rocksdb::FileOptions &options,
                                       std::unique_ptr<rocksdb::FSWritableFile> *file,
                                       rocksdb::IODebugContext *dbg) override
     {
         rocksdb::IOStatus status = target()->NewWritableFile(name, options, file, dbg);
 
-        if (status.ok() && !HasSuffix(name, ".sst"))
+        if (!status.ok())
+            return status;
+        if (HasSuffix(name, ".sst"))
+            file->reset(new TableFile(std::move(*file), table_files.Begin(name)));
+        else
             file->reset(new CountedFile(std::move(*file),
                                         HasSuffix(name, ".log") ? &log_bytes : &other_bytes));
         return status;
@@ -784,6 +874,11 @@ struct rocksdb_ext_activity {
 struct rocksdb_ext_watch {
     std::shared_ptr<Watch> rep;
 };
+
+static char *TextOf(const Status &status)
+{
+    return status.ok() ? nullptr : strdup(status.ToString().c_str());
+}
 
 bool rocksdb_ext_fits(void)
 {
@@ -834,7 +929,7 @@ void rocksdb_ext_io_uring_begin(void)
     (void)Ring::OfThread();
 }
 
-void rocksdb_ext_use_files(rocksdb_options_t *options, bool io_uring)
+void rocksdb_ext_use_file_system(rocksdb_options_t *options, bool io_uring)
 {
     // Databases are closed whenever: they stay for the process's life.
     static const auto make = [](bool ring) {
@@ -882,7 +977,7 @@ void rocksdb_ext_activity_written(const struct rocksdb_ext_activity *activity, u
                                   struct rocksdb_ext_written *ret_written)
 {
     std::lock_guard<std::mutex> lock(activity->rep->mutex);
-    if (table_id == UINT32_MAX) {
+    if (table_id == ROCKSDB_EXT_ALL_TABLES) {
         *ret_written = activity->rep->all_written;
         return;
     }
@@ -902,7 +997,9 @@ struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *act
     auto watch = std::make_shared<Watch>(activity->rep);
 
     options->rep.listeners.push_back(watch);
-    options->rep.max_bgerror_resume_count = 0;
+    options->rep.max_bgerror_resume_count = 0; // who watches also resumes
+    // Who closes has flushed; RocksDB's own flush would wait for ever on a disk that fails.
+    options->rep.avoid_flush_during_shutdown = true;
     return new rocksdb_ext_watch{ std::move(watch) };
 }
 
@@ -913,9 +1010,7 @@ void rocksdb_ext_watch_free(struct rocksdb_ext_watch *watch)
 
 char *rocksdb_ext_watch_error(const struct rocksdb_ext_watch *watch)
 {
-    const Status error = watch->rep->Error();
-
-    return error.ok() ? nullptr : strdup(error.ToString().c_str());
+    return TextOf(watch->rep->Error());
 }
 
 void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db)
@@ -923,7 +1018,8 @@ void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db)
     watch->rep->SetFlushed(db->rep->GetLatestSequenceNumber());
 }
 
-char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch)
+// Writes are stopped while level 0 waits for compaction, and such flushes are refused: @tries.
+static Status Flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned tries)
 {
     const rocksdb::SequenceNumber sequence = db->rep->GetLatestSequenceNumber();
     const uint64_t errors = watch->rep->Errors();
@@ -931,17 +1027,19 @@ char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch)
 
     // Otherwise RocksDB waits until the flush would not stall writes.
     options.allow_write_stall = true;
-    // Its own wait returns at once after a resume, and never after a flush that failed softly.
+    // Its own wait returns at once after a resume, and never after a flush that failed.
     options.wait = false;
     Status status = db->rep->Flush(options);
-    // Writes are stopped, for want of compaction.
-    while (status.IsTryAgain() && !watch->rep->HasFailed(errors)) {
+    while (status.IsTryAgain() && --tries > 0 && !watch->rep->HasFailed(errors)) {
         usleep(10000);
         status = db->rep->Flush(options);
     }
-    if (status.ok())
-        status = watch->rep->WaitFlushed(sequence, errors);
-    return status.ok() ? nullptr : strdup(status.ToString().c_str());
+    return status.ok() ? watch->rep->WaitFlushed(sequence, errors) : status;
+}
+
+char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch)
+{
+    return TextOf(Flush(db, watch, 6000)); // a minute
 }
 
 char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
@@ -949,8 +1047,7 @@ char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
     const uint64_t errors = watch->rep->Errors();
     Status status = db->rep->Resume();
 
-    if (!status.ok())
-        return strdup(status.ToString().c_str());
-    watch->rep->ClearError(errors);
-    return rocksdb_ext_flush(db, watch);
+    if (status.ok() && watch->rep->ClearError(errors))
+        status = Flush(db, watch, 1);
+    return TextOf(status);
 }

@@ -60,7 +60,7 @@ void rocksdb_ext_io_uring_begin(void);
  * that lie in one table file are read at once, through an io_uring of the calling thread; without
  * it, and in Debian's RocksDB, MultiRead is a loop of pread(). The process needs two descriptors
  * for each table file then. */
-void rocksdb_ext_use_files(rocksdb_options_t *options, bool io_uring);
+void rocksdb_ext_use_file_system(rocksdb_options_t *options, bool io_uring);
 /* Bytes this process has written to RocksDB's files other than table files: its write-ahead logs,
  * and the rest (MANIFEST, OPTIONS, ...). In whole pages, as they go to SSD. */
 void rocksdb_ext_file_bytes(uint64_t *ret_log, uint64_t *ret_other);
@@ -77,10 +77,11 @@ void rocksdb_ext_activity_compactions(const struct rocksdb_ext_activity *activit
 struct rocksdb_ext_written {
     uint64_t flush_bytes;
     uint64_t compaction_bytes;
-    uint64_t import_bytes; /* files made elsewhere and taken in */
+    uint64_t import_bytes; /* files made elsewhere and ingested */
 };
-/* Of the rows of one table: a file's bytes, metadata included, are shared out over the tables in it
- * by the bytes of their rows. UINT32_MAX: of all tables that there are and were. */
+/* Of the rows of one table, or of all that there are and were: a file's bytes, metadata included,
+ * are shared out over the tables in it by the bytes of their rows. */
+#define ROCKSDB_EXT_ALL_TABLES UINT32_MAX
 void rocksdb_ext_activity_written(const struct rocksdb_ext_activity *activity, uint32_t table_id,
                                   struct rocksdb_ext_written *ret_written);
 /* Databases opened with @options or a copy note in each table file whose rows it holds, for the
@@ -96,15 +97,17 @@ struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *act
 void rocksdb_ext_watch_free(struct rocksdb_ext_watch *watch);
 /* To be called when the database is open, before the first write. */
 void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db);
-/* The error that stopped the database's background work, malloced, or NULL when all is well. */
+/* The error of the database's background work that has not been got over, malloced, or NULL when
+ * all is well. */
 char *rocksdb_ext_watch_error(const struct rocksdb_ext_watch *watch);
 
 /* Writes out all that was in the write buffers at the call, and returns when it is in the MANIFEST,
- * or with the error, as RocksDB's C API does. */
+ * or with the error, as RocksDB's C API does. While writes are stopped for want of compaction no
+ * flush is begun; it then waits for a minute. */
 char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch);
 
-/* Takes a database that stopped writing after an error back into service. Writes what is in its
- * write buffers, so it blocks. Returns the error if it could not, as RocksDB's C API does. */
+/* Gets over the error, so that all goes on: what a failed flush has left is written, so it blocks.
+ * Returns the error if it could not, as RocksDB's C API does. */
 char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch);
 
 #ifdef __cplusplus

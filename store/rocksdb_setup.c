@@ -102,9 +102,6 @@ static enum embtier_err write_buffers_apply(rocksdb_options_t *options, const st
                        total, shard_count, buffers * WRITE_BUFFER_BYTES_MIN);
     rocksdb_ext_share_write_buffers(options, total);
     rocksdb_options_set_write_buffer_size(options, MIN(total / buffers, WRITE_BUFFER_BYTES_MAX));
-    /* shard_write() counts them itself: where RocksDB stops writes, it refuses flushes too that do
-     * not wait, and the others may wait for ever on a disk that fails. */
-    rocksdb_options_set_max_write_buffer_number(options, WRITE_BUFFERS_NO_LIMIT);
     return EMBTIER_OK;
 }
 
@@ -145,15 +142,15 @@ static enum embtier_err user_options_apply(struct rocksdb_setup *setup, const ch
     return EMBTIER_OK;
 }
 
-static enum embtier_err files_apply(struct rocksdb_setup *setup, enum config_switch wanted,
-                                    struct err_msg *msg)
+static enum embtier_err file_system_apply(struct rocksdb_setup *setup, enum config_switch wanted,
+                                          struct err_msg *msg)
 {
     setup->io_uring = wanted != SWITCH_OFF && rocksdb_ext_io_uring_works();
     if (wanted == SWITCH_ON && !setup->io_uring)
         return err_set(msg, EMBTIER_UNSUPPORTED,
                        "the kernel does not let this process use io_uring, which rocksdb.io_uring: "
                        "on asks for; allowed here: auto, off");
-    rocksdb_ext_use_files(setup->options, setup->io_uring);
+    rocksdb_ext_use_file_system(setup->options, setup->io_uring);
     return EMBTIER_OK;
 }
 
@@ -166,7 +163,10 @@ static void threads_apply(struct rocksdb_setup *setup, uint32_t threads)
     rocksdb_env_set_high_priority_background_threads(setup->env, flushing);
     rocksdb_env_set_background_threads(setup->env, compacting);
     rocksdb_options_set_env(setup->options, setup->env);
-    rocksdb_options_set_max_background_jobs(setup->options, flushing + compacting);
+    /* One flush of a shard at a time: of two, RocksDB 7.8 may take back the newer when the older
+     * fails. */
+    rocksdb_options_set_max_background_flushes(setup->options, 1);
+    rocksdb_options_set_max_background_compactions(setup->options, compacting);
 }
 
 enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_count,
@@ -190,10 +190,14 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     quiet_apply(setup->options);
     threads_apply(setup, config->rocksdb.background_threads);
     /* Its env has the threads of the default one. */
-    TRY(files_apply(setup, config->rocksdb.io_uring, msg));
+    TRY(file_system_apply(setup, config->rocksdb.io_uring, msg));
     rocksdb_ext_note_tables(setup->options);
     if (config->rocksdb.options)
         TRY(user_options_apply(setup, config->rocksdb.options, msg));
+    /* shard_write() counts write buffers itself: where RocksDB stops writes, it refuses flushes too
+     * that do not wait, and the others may wait for ever on a disk that fails. */
+    rocksdb_options_set_max_write_buffer_number(setup->options, WRITE_BUFFERS_NO_LIMIT);
+    rocksdb_options_set_min_write_buffer_number_to_merge(setup->options, 1);
     rocksdb_options_set_disable_auto_compactions(setup->options, 1);
     rocksdb_options_set_paranoid_checks(setup->options, 1);
 

@@ -120,6 +120,8 @@ enum embtier_err shard_close(struct shard *shard, bool complete, struct err_msg 
 {
     enum embtier_err err = shard_flush(shard, msg);
 
+    if (err != EMBTIER_OK) /* it may have heard of a flush that failed before this one */
+        err = shard_flush(shard, msg);
     shard_close_database(shard);
     if (err == EMBTIER_OK && complete)
         err = shard_seal_write(shard->path, msg);
@@ -234,8 +236,8 @@ enum embtier_err shard_read(struct shard *shard, struct store_row *rows, uint32_
     return first;
 }
 
-/* A write that would have had to wait says "busy". When the reason is that background work stopped,
- * that is no answer: trying again would never help. */
+/* A write that would have had to wait says "busy". When the reason is that flushes or compactions
+ * fail, that is no answer: trying again does not help before they do not. */
 static enum embtier_err shard_why_busy(struct shard *shard, struct err_msg *msg)
 {
     char *error = rocksdb_ext_watch_error(shard->watch);
@@ -325,6 +327,8 @@ enum embtier_err shard_delete_table(struct shard *shard, uint32_t table_id, stru
     struct row_key start, end;
     char *error = NULL;
 
+    if (shard_is_behind(shard) && shard_is_failed(shard))
+        return shard_why_busy(shard, msg);
     table_range(table_id, &start, &end);
     rocksdb_delete_range_cf(shard->db, shard->setup->write_patient, shard->family,
                             (const char *)start.bytes, sizeof(start), (const char *)end.bytes,

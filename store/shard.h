@@ -57,7 +57,7 @@ struct shard_debt {
 void shard_poll_debt(struct shard *shard, struct shard_debt *ret_debt);
 MUST_CHECK enum embtier_err shard_set_compacting(struct shard *shard, bool on, struct err_msg *msg);
 
-/* Whether background work stopped on an error. */
+/* Whether flushes or compactions fail. */
 bool shard_is_failed(struct shard *shard);
 /* Tries to go on after such an error; blocks. */
 MUST_CHECK enum embtier_err shard_resume(struct shard *shard, struct err_msg *msg);

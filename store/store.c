@@ -26,6 +26,7 @@ struct store {
     struct compaction_scheduler *scheduler;
     struct row_hasher hasher;
     bool direct_io; /* in all directories */
+    uint64_t capacity_bytes;
     uint32_t shards_per_directory;
     uint32_t shard_count;
     struct shard **shards; /* NULL from the first one that could not be opened */
@@ -87,6 +88,32 @@ static enum embtier_err store_finish_making(struct store *store, struct err_msg 
     return store_identity_commit(store->identity, msg);
 }
 
+/* Of the file systems of the data directories, each counted once. */
+static uint64_t capacity_bytes(const struct store *store)
+{
+    const uint32_t directories = store_identity_directory_count(store->identity);
+    dev_t seen[CONFIG_DIRECTORIES_MAX];
+    uint32_t seen_count = 0;
+    uint64_t bytes = 0;
+
+    for (uint32_t d = 0; d < directories; d++) {
+        const char *const path = store_identity_directory(store->identity, d);
+        struct statvfs fs;
+        struct stat info;
+        uint32_t i = 0;
+
+        if (stat(path, &info) != 0 || statvfs(path, &fs) != 0)
+            continue;
+        while (i < seen_count && seen[i] != info.st_dev)
+            i++;
+        if (i < seen_count)
+            continue;
+        seen[seen_count++] = info.st_dev;
+        bytes += (uint64_t)fs.f_blocks * fs.f_frsize;
+    }
+    return bytes;
+}
+
 enum embtier_err store_open(const struct store_opts *opts, struct store **ret_store,
                             struct err_msg *msg)
 {
@@ -105,6 +132,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     TRY(rocksdb_setup_new(config, store->shard_count, &store->setup, msg));
     TRY(store_open_shards(store, config, msg));
+    store->capacity_bytes = capacity_bytes(store);
     TRY(store_finish_making(store, msg));
     TRY(compaction_scheduler_new(
         &(struct compaction_scheduler_opts){ .shards = store->shards,
@@ -193,7 +221,7 @@ enum embtier_err store_drop_table(struct store *store, uint32_t table_id,
                                   void (*progress)(void *, uint32_t, uint32_t), void *context,
                                   const _Atomic bool *give_up, struct err_msg *msg)
 {
-    if (table_id == UINT32_MAX)
+    if (table_id == STORE_ALL_TABLES)
         return err_set(msg, EMBTIER_INVALID, "no table has the id %u", table_id);
     for (uint32_t s = 0; s < store->shard_count; s++) {
         enum embtier_err err;
@@ -222,49 +250,23 @@ void store_written(struct store *store, uint32_t table_id, struct store_written 
     *ret_written = (struct store_written){ .flush_bytes = rows.flush_bytes,
                                            .compaction_bytes = rows.compaction_bytes,
                                            .import_bytes = rows.import_bytes };
-    if (table_id != UINT32_MAX)
+    if (table_id != STORE_ALL_TABLES)
         return;
     rocksdb_ext_file_bytes(&ret_written->log_bytes, &ret_written->other_bytes);
     ret_written->other_bytes += durable_file_written_bytes();
-}
-
-/* Of the file systems of the data directories, each counted once. */
-static uint64_t capacity_bytes(const struct store *store)
-{
-    const uint32_t directories = store_identity_directory_count(store->identity);
-    dev_t seen[CONFIG_DIRECTORIES_MAX];
-    uint32_t seen_count = 0;
-    uint64_t bytes = 0;
-
-    for (uint32_t d = 0; d < directories; d++) {
-        const char *const path = store_identity_directory(store->identity, d);
-        struct statvfs fs;
-        struct stat info;
-        uint32_t i = 0;
-
-        if (stat(path, &info) != 0 || statvfs(path, &fs) != 0)
-            continue;
-        while (i < seen_count && seen[i] != info.st_dev)
-            i++;
-        if (i < seen_count)
-            continue;
-        seen[seen_count++] = info.st_dev;
-        bytes += (uint64_t)fs.f_blocks * fs.f_frsize;
-    }
-    return bytes;
 }
 
 void store_stats(struct store *store, struct store_stats *ret_stats)
 {
     const rocksdb_options_t *options = store->setup->options;
     struct store_stats stats = { .direct_io = store->direct_io,
+                                 .capacity_bytes = store->capacity_bytes,
                                  .io_uring = store->setup->io_uring };
     uint64_t read_bytes, compaction_read_bytes;
 
     for (uint32_t s = 0; s < store->shard_count; s++)
         shard_add_stats(store->shards[s], &stats);
-    store_written(store, UINT32_MAX, &stats.written);
-    stats.capacity_bytes = capacity_bytes(store);
+    store_written(store, STORE_ALL_TABLES, &stats.written);
     read_bytes = rocksdb_ext_ticker(options, ROCKSDB_EXT_LAST_LEVEL_READ_BYTES) +
                  rocksdb_ext_ticker(options, ROCKSDB_EXT_NON_LAST_LEVEL_READ_BYTES);
     compaction_read_bytes = rocksdb_ext_ticker(options, ROCKSDB_EXT_COMPACT_READ_BYTES);

@@ -95,8 +95,8 @@ MUST_CHECK enum embtier_err store_drop_table(struct store *store, uint32_t table
  * RocksDB's own limits come near. Any thread, cheap. */
 void store_set_busy(struct store *store, bool busy);
 
-/* Bytes written to SSD since the store was opened, by cause. Those of rows are counted when their
- * file is complete. */
+/* Bytes written to SSD by this process, by cause. Those of rows are counted when their file is
+ * complete, or has failed. */
 struct store_written {
     uint64_t flush_bytes;
     uint64_t compaction_bytes;
@@ -104,7 +104,8 @@ struct store_written {
     uint64_t import_bytes; /* table files made elsewhere and taken in */
     uint64_t other_bytes;  /* catalog, manifests and the like; of no table */
 };
-/* Of one table, dropped ones included, or with UINT32_MAX of all and everything. */
+/* Of one table, dropped ones included, or of all and everything. */
+#define STORE_ALL_TABLES UINT32_MAX
 void store_written(struct store *store, uint32_t table_id, struct store_written *ret_written);
 
 struct store_stats {

@@ -67,10 +67,11 @@ static void sample_free(struct sample *sample)
 static enum embtier_err sample_take(struct cli *cli, struct sample *ret_sample)
 {
     struct sample sample = { 0 };
-    enum embtier_err err = embtier_status(cli->server, &sample.status);
+    /* The status last: no table then has more than all of them together. */
+    enum embtier_err err = embtier_table_list(cli->server, &sample.tables);
 
     if (err == EMBTIER_OK)
-        err = embtier_table_list(cli->server, &sample.tables);
+        err = embtier_status(cli->server, &sample.status);
     if (err != EMBTIER_OK)
         sample_free(&sample);
     else
@@ -157,6 +158,9 @@ static bool report_make(const struct sample *before, const struct sample *now,
         if (strcmp(cause.name, "compaction") == 0)
             report.dropped.compaction_bytes = cause.bytes - report.all.compaction_bytes;
     }
+    report.dropped.updated_bytes = metric(now->status, "updated_bytes", "") -
+                                   metric(before->status, "updated_bytes", "") -
+                                   report.all.updated_bytes;
     writes_add(&report.all, &report.dropped, 1);
     report.capacity_bytes = metric(now->status, "store_capacity_bytes", "");
     report.rated_bytes = metric(now->status, "store_rated_written_bytes", "");
@@ -321,12 +325,13 @@ static void print_drives(const struct report *report)
     else
         puts("-");
     printf("capacity              %s\n", number_bytes(&bytes, report->capacity_bytes));
-    printf("drive writes a day    %.3g\n", drive_writes_a_day(report));
+    if (isfinite(drive_writes_a_day(report)))
+        printf("drive writes a day    %.3g DWPD\n", drive_writes_a_day(report));
     if (report->rated_bytes <= 0) {
         puts("rated                 not known: endurance.rated_written_bytes is not configured");
         return;
     }
-    printf("rated                 %.3g a day (%s in %.0f years)\n",
+    printf("rated                 %.3g DWPD (%s TBW in %.0f years)\n",
            rated_drive_writes_a_day(report), number_bytes(&bytes, report->rated_bytes),
            report->rated_years);
     if (isfinite(years(report)))
@@ -411,6 +416,9 @@ int command_endurance(struct cli *cli, int argc, char **argv)
         err = sample_take(cli, &now);
     if (err != EMBTIER_OK) {
         exit_code = cli_fail_server(cli, err);
+    } else if (before.status &&
+               embtier_status_uptime_ms(now.status) < embtier_status_uptime_ms(before.status) + 1) {
+        exit_code = cli_fail(EMBTIER_AGAIN, "the server was started anew meanwhile");
     } else if (!report_make(&before, &now, &report)) {
         exit_code = cli_fail(EMBTIER_NO_MEMORY, "");
     } else {

@@ -297,10 +297,14 @@ static void io_error(struct store_fixture *f)
     struct err_msg msg = { { 0 } };
     uint32_t version = 0;
 
+    char options[] = "max_write_buffer_number=2;min_write_buffer_number_to_merge=3";
+    struct store_stats stats;
+
     signal(SIGXFSZ, SIG_IGN);
     f->config.data.directory_count = 1;
     f->config.data.shards_per_directory = 1;
     f->config.rocksdb.memtable_bytes = MIB;
+    f->config.rocksdb.options = options; /* which the store may not be caught in */
     fixture_open(f);
     fixture_write_all(f, 1, 0, 1000, 1);
     fixture_flush_all(f);
@@ -308,6 +312,9 @@ static void io_error(struct store_fixture *f)
     assert_int_equal(write_until_refused(f, 0, &version, &msg), EMBTIER_IO);
     assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, version), FIXTURE_BATCH_ROWS);
     assert_int_equal(store_flush(f->store, 0, &msg), EMBTIER_IO);
+    store_stats(f->store, &stats);
+    assert_true(stats.memtable_bytes <= 2 * MIB);
+    assert_true(stats.written.flush_bytes > 0);
     limit_files(RLIM_INFINITY);
     heals(f, 0);
     assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, 9999), FIXTURE_BATCH_ROWS);
