@@ -177,8 +177,8 @@ static enum embtier_err compute_defaults(struct config *config, struct err_msg *
         config->socket.max_arena_bytes = MIN(GIB, config->socket.max_total_arena_bytes);
     /* One user cannot keep all others out. */
     if (config->socket.max_user_arena_bytes == 0)
-        config->socket.max_user_arena_bytes = MAX(config->socket.max_total_arena_bytes / 4 * 3,
-                                                  config->socket.max_arena_bytes);
+        config->socket.max_user_arena_bytes =
+            MAX(config->socket.max_total_arena_bytes / 4 * 3, config->socket.max_arena_bytes);
     if (config->socket.max_user_sessions == 0)
         config->socket.max_user_sessions =
             MAX((uint32_t)((uint64_t)config->socket.max_sessions * 3 / 4), 1u);

@@ -29,7 +29,7 @@ enum {
 #ifndef REQUEST_WITHOUT
 #define REQUEST_WITHOUT 0
 #endif
-#define IS_BAD(check, condition) (REQUEST_WITHOUT != (check) && (condition))
+#define IS_BAD(check, condition) ((condition) && REQUEST_WITHOUT != (check))
 #define IS_COPIED(copy)          (REQUEST_WITHOUT != (copy))
 
 /* What is read from shared memory is read once, into a copy, with volatile so that no compiler
