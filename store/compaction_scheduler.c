@@ -31,6 +31,7 @@
 #define SIT_OUT_NS          (UINT64_C(10) * 1000000000)
 #define RETRY_NS_MIN        (UINT64_C(200) * 1000000)
 #define RETRY_NS_MAX        (UINT64_C(2) * 1000000000)
+#define STOP_PATIENCE_S     60
 #define LOG_NS              (UINT64_C(60) * 1000000000)
 #define URGENT_LEVEL0_FILES (SHARD_LEVEL0_FILES_MAX * 2 / 3)
 #define URGENT_BYTES        (SHARD_PENDING_BYTES_MAX / 2)
@@ -196,8 +197,8 @@ static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t
     }
 }
 
-/* Takes slots back: from shards that are done, from stuck ones, and from one that is not urgent
- * when somebody else's need is. */
+/* Takes slots back: from shards that are done, from stuck and failed ones, and from one that is not
+ * urgent when somebody else's need is. */
 static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
     const bool busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed);
@@ -211,7 +212,8 @@ static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now
 
         if (entry->state == SLOT_ON) {
             const bool done = !entry->debt.due && entry->debt.running == 0;
-            const bool stuck = !done && entry_is_stuck(entry, now_ns);
+            const bool failed = entry->resume.at_ns != 0;
+            const bool stuck = !done && (failed || entry_is_stuck(entry, now_ns));
 
             if (stuck)
                 entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
@@ -362,6 +364,26 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
     return EMBTIER_OK;
 }
 
+/* RocksDB's recovery from an error may wait for ever; then the shard is closed without what is in
+ * its write buffers, which shard_close() reports. */
+static void join_thread(struct compaction_scheduler *scheduler)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += STOP_PATIENCE_S;
+    if (pthread_timedjoin_np(scheduler->thread, NULL, &until) == 0)
+        return;
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        if (!shard_is_failed(scheduler->entries[i].shard))
+            continue;
+        log_error("recovery of a shard from an error does not end, it is given up", "shard=%s",
+                  LOG_QUOTED(shard_path(scheduler->entries[i].shard)));
+        shard_give_up(scheduler->entries[i].shard);
+    }
+    pthread_join(scheduler->thread, NULL);
+}
+
 void compaction_scheduler_free(struct compaction_scheduler *scheduler)
 {
     if (!scheduler)
@@ -371,7 +393,7 @@ void compaction_scheduler_free(struct compaction_scheduler *scheduler)
         scheduler->stop = true;
         pthread_cond_broadcast(&scheduler->changed);
         pthread_mutex_unlock(&scheduler->mutex);
-        pthread_join(scheduler->thread, NULL);
+        join_thread(scheduler);
     }
     pthread_cond_destroy(&scheduler->changed);
     pthread_mutex_destroy(&scheduler->mutex);

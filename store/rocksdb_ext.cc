@@ -460,19 +460,22 @@ class Watch final : public rocksdb::EventListener
                            &rocksdb_ext_written::import_bytes);
     }
 
-    // A flush that failed has left the write buffers as they were, so trying again is safe and
-    // loses nothing: RocksDB is told that all is well. It would take the error for hard or fatal,
-    // and its recovery from a hard one may wait for ever: a flush that is scheduled when background
-    // work stops ends without leaving its queue, and then no other flush can enter that. A
-    // compaction has left its inputs, and the next one of a MANIFEST is written whole; fatal means
-    // that only opening the database again would help.
+    // A flush that failed has left the write buffers as they were, and a compaction its inputs, so
+    // trying again is safe and loses nothing: RocksDB is told that all is well. It would take the
+    // error for hard or fatal, and its recovery from a hard one may wait for ever: a flush that is
+    // scheduled when background work stops ends without leaving its queue, and then no other flush
+    // can enter that. (A compaction without space is no hard error, and waits for space by itself.)
+    // After a fatal error, such as of the MANIFEST, only opening the database again would help.
     void OnBackgroundError(rocksdb::BackgroundErrorReason reason, Status *error) override
     {
         const bool flush = (reason == rocksdb::BackgroundErrorReason::kFlush ||
                             reason == rocksdb::BackgroundErrorReason::kFlushNoWAL) &&
                            error->IsIOError();
+        const bool compaction = reason == rocksdb::BackgroundErrorReason::kCompaction &&
+                                error->IsIOError() &&
+                                error->severity() >= Status::Severity::kHardError;
 
-        if (flush)
+        if (flush || compaction)
             *error = Status(*error, Status::Severity::kSoftError);
         else if (error->IsIOError() && error->severity() == Status::Severity::kFatalError)
             *error = Status(*error, Status::Severity::kHardError);
@@ -484,7 +487,7 @@ class Watch final : public rocksdb::EventListener
             flush_failed_ = flush_failed_ || flush;
             changed_.notify_all();
         }
-        if (flush)
+        if (flush || compaction)
             *error = Status::OK();
     }
 

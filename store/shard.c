@@ -421,6 +421,11 @@ enum embtier_err shard_resume(struct shard *shard, struct err_msg *msg)
     return rocksdb_err_take(rocksdb_ext_resume(shard->db, shard->watch), shard->path, msg);
 }
 
+void shard_give_up(struct shard *shard)
+{
+    rocksdb_cancel_all_background_work(shard->db, 0);
+}
+
 void shard_add_stats(struct shard *shard, struct store_stats *stats)
 {
     stats->shards_unclean += !shard->was_clean;

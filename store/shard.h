@@ -62,6 +62,9 @@ bool shard_is_failed(struct shard *shard);
 /* Tries to go on after such an error; blocks. */
 MUST_CHECK enum embtier_err shard_resume(struct shard *shard, struct err_msg *msg);
 
+/* Ends whoever waits for RocksDB's background work, which ends too: only closing is left. */
+void shard_give_up(struct shard *shard);
+
 /* Adds what the shard counts to @stats. */
 void shard_add_stats(struct shard *shard, struct store_stats *stats);
 
