@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/request.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "daemon/request_memory.h"
@@ -41,6 +42,13 @@ static void copy_once(void *dest, const volatile void *src, uint64_t bytes)
 
     for (uint64_t i = 0; i < bytes / sizeof(*out); i++)
         out[i] = in[i];
+}
+
+/* Only in builds that lack a copy: what was checked may have changed when it is read again. */
+static void copy_again(void *dest, const volatile void *src, uint64_t bytes)
+{
+    sched_yield();
+    copy_once(dest, src, bytes);
 }
 
 static bool in_arena(const struct session *session, uint64_t offset, uint64_t bytes, uint64_t align)
@@ -88,8 +96,8 @@ static enum embtier_err copy_request(const struct request_rules *rules,
     if (IS_BAD(CHECK_ID_COUNT, ids > rules->max_batch_rows))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, ids, rules->max_batch_rows);
     if (!IS_COPIED(COPY_SUBMISSION))
-        copy_once(submission, &shm_submissions(session->arena)[number % session->slot_count],
-                  sizeof(*submission));
+        copy_again(submission, &shm_submissions(session->arena)[number % session->slot_count],
+                   sizeof(*submission));
     *ret_ids = ids;
     return EMBTIER_OK;
 }
@@ -176,7 +184,7 @@ static enum embtier_err check_segments(const struct request_rules *rules, struct
             return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->rows_offset,
                           session->arena_bytes);
         if (!IS_COPIED(COPY_SEGMENTS))
-            copy_once(
+            copy_again(
                 &rules->scratch[s],
                 (const struct shm_segment *)((const uint8_t *)session->arena + segments_offset) + s,
                 sizeof(*wire));
@@ -209,7 +217,7 @@ static enum embtier_err take_ids(const struct request_rules *rules, const struct
         refs[i].link = 0;
     }
     for (uint32_t i = 0; !IS_COPIED(COPY_IDS) && i < segment->id_count; i++)
-        refs[i].id = ids[i];
+        copy_once(&refs[i].id, &ids[i], sizeof(ids[i]));
     return EMBTIER_OK;
 }
 

@@ -19,6 +19,7 @@
 #define HEADER_FIELDS  9  /* of submission and segment */
 #define MUTATIONS      1000000
 #define REQUESTS_LEAST 100000
+#define AT_LEAST_NS    (UINT64_C(5) * 1000 * 1000 * 1000) /* both sides have to run at once */
 #define CANARY         0xa5
 #define FAR            (UINT64_C(1) << 40) /* no memory of ours is there; test_request.c has the edges */
 
@@ -108,12 +109,25 @@ static uint64_t mutations_wanted(void)
     return text ? strtoull(text, NULL, 10) : MUTATIONS;
 }
 
+static uint64_t cached_rows(struct mutator *m)
+{
+    struct lane_stats stats;
+    uint64_t rows = 0;
+
+    lane_stats(m->x.lanes[0], &stats);
+    for (uint32_t t = 0; t < TIERS_MAX; t++)
+        rows += stats.cache.tiers[t].rows;
+    return rows;
+}
+
 static void submit_until_enough(struct mutator *m)
 {
     const uint64_t wanted = mutations_wanted();
+    const uint64_t until = now_ns() + AT_LEAST_NS;
     uint32_t served = 0, refused = 0;
 
-    for (uint32_t i = 0; i < REQUESTS_LEAST || atomic_load(m->changes) < wanted; i++) {
+    for (uint32_t i = 0; i < REQUESTS_LEAST || now_ns() < until || atomic_load(m->changes) < wanted;
+         i++) {
         const uint32_t number = m->bad.submitted;
 
         /* All slots ask with the same segment and ids; slot 0's submission changes, too. */
@@ -130,21 +144,12 @@ static void submit_until_enough(struct mutator *m)
             served++;
         else
             refused++;
+        if (i % 1024 == 0)
+            assert_int_equal(cached_rows(m), 2 * ROWS);
     }
     printf("%u served, %u refused\n", served, refused);
     assert_true(served > 0);
     assert_true(refused > 0);
-}
-
-static uint64_t cached_rows(struct mutator *m)
-{
-    struct lane_stats stats;
-    uint64_t rows = 0;
-
-    lane_stats(m->x.lanes[0], &stats);
-    for (uint32_t t = 0; t < TIERS_MAX; t++)
-        rows += stats.cache.tiers[t].rows;
-    return rows;
 }
 
 static void check_table(struct mutator *m, uint64_t table, float value)
