@@ -10,6 +10,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #define DIM            16
@@ -187,6 +188,7 @@ static void test_what_changes_behind_a_check_is_not_used(void **state)
     child = _Fork(); /* fork() would take all of memkind's locks, more than TSan can count */
     assert_true(child >= 0);
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when this process crashes */
         alarm(600);
         mutate(&m);
     }

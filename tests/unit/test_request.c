@@ -4,6 +4,7 @@
 #include "lane_fixture.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "daemon/request.h"
@@ -312,6 +313,7 @@ static void test_arena_that_changes_all_the_time_harms_nobody(void **state)
     child = _Fork(); /* fork() would take all of memkind's locks, more than TSan can count */
     assert_true(child >= 0);
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when this process crashes */
         alarm(120);
         scribble(&h);
     }
