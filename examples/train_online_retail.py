@@ -288,7 +288,7 @@ def print_report(report: Report) -> None:
     for source, rows in report.lookups.items():
         print(f"  {source:<12} {rows / total:6.1%}  {words.get(source, '')}".rstrip())
     print(f"Rows initialised     {report.rows_initialised:,.0f} on first touch")
-    print(f"Written to SSD       {report.ssd_written_bytes / 2**20:,.1f} MiB by flushes and compactions")
+    print(f"Written to SSD       {report.ssd_written_bytes / 2**20:,.1f} MiB")
 
 
 def run(server: embtier.Server, args: argparse.Namespace) -> Report:
