@@ -521,7 +521,8 @@ class Watch final : public rocksdb::EventListener
     void OnErrorRecoveryEnd(const rocksdb::BackgroundErrorRecoveryInfo &info) override
     {
         std::lock_guard<std::mutex> lock(error_mutex_);
-        error_ = info.new_bg_error;
+        if (!flush_failed_) // which RocksDB knows nothing of
+            error_ = info.new_bg_error;
     }
 
     uint64_t Errors()
@@ -530,18 +531,20 @@ class Watch final : public rocksdb::EventListener
         return errors_;
     }
 
-    // Unless there has been an error since Errors() said @errors: that one still stands. Returns
-    // whether a flush had failed.
-    bool ClearError(uint64_t errors)
+    // Unless there has been an error since Errors() said @errors: that one still stands.
+    void ClearError(uint64_t errors)
     {
         std::lock_guard<std::mutex> lock(error_mutex_);
-        const bool flush_failed = flush_failed_;
+        if (errors_ != errors)
+            return;
+        error_ = Status::OK();
+        flush_failed_ = false;
+    }
 
-        if (errors_ == errors) {
-            error_ = Status::OK();
-            flush_failed_ = false;
-        }
-        return flush_failed;
+    bool FlushFailed()
+    {
+        std::lock_guard<std::mutex> lock(error_mutex_);
+        return flush_failed_;
     }
 
     Status Error()
@@ -1048,9 +1051,13 @@ char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch)
 char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
 {
     const uint64_t errors = watch->rep->Errors();
-    Status status = db->rep->Resume();
+    const bool stands_still = watch->rep->HasFailed(errors);
+    Status status = db->rep->Resume(); // which flushes if background work stood still
 
-    if (status.ok() && watch->rep->ClearError(errors))
+    // Nobody else tries a flush again that failed; until it is done, the error stands.
+    if (status.ok() && !stands_still && watch->rep->FlushFailed())
         status = Flush(db, watch, 1);
+    if (status.ok())
+        watch->rep->ClearError(errors);
     return TextOf(status);
 }

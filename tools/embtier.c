@@ -3,6 +3,7 @@
 #include "tools/embtier_cli.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,6 +169,13 @@ int cli_connect(struct cli *cli, uint64_t arena_bytes)
     return err ? cli_fail(err, embtier_message(NULL)) : 0;
 }
 
+json_t *cli_json_number(double value)
+{
+    if (isfinite(value) && value == floor(value) && fabs(value) < 9007199254740992.0)
+        return json_integer((json_int_t)value);
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
 int cli_print_json(struct json_t *value, int digits)
 {
     const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)digits) | JSON_ENSURE_ASCII;
@@ -236,6 +244,29 @@ int cli_next_option(struct cli *cli, int argc, char **argv, const struct option 
         if (*ret_exit >= 0)
             return CLI_OPTIONS_EXIT;
     }
+}
+
+int cli_seconds_option(struct cli *cli, int argc, char **argv, const char *name, char letter,
+                       double *ret_seconds)
+{
+    const struct option options[] = { { name, required_argument, NULL, letter }, CLI_LONG_OPTIONS };
+    int exit_code = EXIT_USAGE;
+    int option;
+
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == letter) {
+        char *end;
+
+        *ret_seconds = strtod(optarg, &end);
+        if (end == optarg || *end || !(*ret_seconds >= 0.1 && *ret_seconds <= 86400))
+            return cli_usage(cli, "--%s %s: allowed: seconds, 0.1 to 86400", name, optarg);
+    }
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (option != CLI_OPTIONS_END)
+        return cli_usage(cli, "option -%c is not known here", option);
+    if (argc > optind)
+        return cli_usage(cli, "unexpected argument '%s'", argv[optind]);
+    return -1;
 }
 
 int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max)

@@ -67,6 +67,11 @@ int cli_next_option(struct cli *cli, int argc, char **argv, const struct option 
  * optind; else the exit code. */
 int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max);
 
+/* A command whose only option is --@name SECONDS (or -@letter), 0.1 to 86400, without arguments.
+ * -1: go on, *@ret_seconds stays as it was without the option; else the exit code. */
+int cli_seconds_option(struct cli *cli, int argc, char **argv, const char *name, char letter,
+                       double *ret_seconds);
+
 /* "embtier: …" on standard error; the exit code. */
 int cli_usage(const struct cli *cli, const char *format, ...) PRINTF_LIKE(2, 3);
 int cli_fail(enum embtier_err err, const char *message);
@@ -75,6 +80,8 @@ int cli_fail_server(const struct cli *cli, enum embtier_err err); /* the message
 /* 0, or the exit code. */
 int cli_connect(struct cli *cli, uint64_t arena_bytes);
 
+/* An integer if it is one, null if it is infinite or none. */
+struct json_t *cli_json_number(double value);
 /* Prints @value and frees it; real numbers with @digits. Returns an exit code. */
 int cli_print_json(struct json_t *value, int digits);
 

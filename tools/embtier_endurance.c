@@ -208,22 +208,14 @@ static double years(const struct report *report)
 
 /* ---- Printing ---- */
 
-static json_t *json_number(double value)
-{
-    if (!isfinite(value))
-        return json_null();
-    return value == floor(value) && fabs(value) < 9e15 ? json_integer((json_int_t)value)
-                                                       : json_real(value);
-}
-
 static json_t *writes_to_json(const struct writes *writes, const char *name)
 {
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "name", name, "updated_rows",
-                     json_number(writes->updated_rows), "updated_bytes",
-                     json_number(writes->updated_bytes), "flush_bytes",
-                     json_number(writes->flush_bytes), "compaction_bytes",
-                     json_number(writes->compaction_bytes), "write_amplification",
-                     json_number(ratio(written_bytes(writes), writes->updated_bytes)));
+                     cli_json_number(writes->updated_rows), "updated_bytes",
+                     cli_json_number(writes->updated_bytes), "flush_bytes",
+                     cli_json_number(writes->flush_bytes), "compaction_bytes",
+                     cli_json_number(writes->compaction_bytes), "write_amplification",
+                     cli_json_number(ratio(written_bytes(writes), writes->updated_bytes)));
 }
 
 static json_t *report_to_json(const struct report *report)
@@ -237,7 +229,7 @@ static json_t *report_to_json(const struct report *report)
                                    writes_to_json(&report->tables[i], report->tables[i].name)) == 0;
     for (size_t i = 0; ok && i < report->cause_count; i++)
         ok = json_object_set_new(causes, report->causes[i].name,
-                                 json_number(report->causes[i].bytes)) == 0;
+                                 cli_json_number(report->causes[i].bytes)) == 0;
     if (!ok) {
         json_decref(tables);
         json_decref(causes);
@@ -245,16 +237,17 @@ static json_t *report_to_json(const struct report *report)
     }
     return json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "uptime_s",
-        json_number(report->uptime_s), "seconds", json_number(report->seconds), "tables", tables,
-        "dropped_tables", writes_to_json(&report->dropped, ""), "all_tables",
+        cli_json_number(report->uptime_s), "seconds", cli_json_number(report->seconds), "tables",
+        tables, "dropped_tables", writes_to_json(&report->dropped, ""), "all_tables",
         writes_to_json(&report->all, ""), "written_bytes_by_cause", causes, "written_bytes",
-        json_number(report->bytes), "write_amplification",
-        json_number(ratio(report->bytes, report->all.updated_bytes)), "written_bytes_per_day",
-        json_number(bytes_a_day(report)), "capacity_bytes", json_number(report->capacity_bytes),
-        "drive_writes_per_day", json_number(drive_writes_a_day(report)), "rated_written_bytes",
-        report->rated_bytes > 0 ? json_number(report->rated_bytes) : json_null(),
-        "rated_drive_writes_per_day", json_number(rated_drive_writes_a_day(report)),
-        "rated_life_years", json_number(years(report)));
+        cli_json_number(report->bytes), "write_amplification",
+        cli_json_number(ratio(report->bytes, report->all.updated_bytes)), "written_bytes_per_day",
+        cli_json_number(bytes_a_day(report)), "capacity_bytes",
+        cli_json_number(report->capacity_bytes), "drive_writes_per_day",
+        cli_json_number(drive_writes_a_day(report)), "rated_written_bytes",
+        report->rated_bytes > 0 ? cli_json_number(report->rated_bytes) : json_null(),
+        "rated_drive_writes_per_day", cli_json_number(rated_drive_writes_a_day(report)),
+        "rated_life_years", cli_json_number(years(report)));
 }
 
 static bool add_ratio(struct text_table *text, double value)
@@ -370,34 +363,10 @@ static void wait_interval(double seconds)
     progress_bar_end(&bar);
 }
 
-/* -1, or an exit code; *ret_seconds stays 0 without --interval. */
-static int parse(struct cli *cli, int argc, char **argv, double *ret_seconds)
-{
-    static const struct option options[] = { { "interval", required_argument, NULL, 'i' },
-                                             CLI_LONG_OPTIONS };
-    int exit_code = EXIT_USAGE;
-    int option;
-
-    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == 'i') {
-        char *end;
-
-        *ret_seconds = strtod(optarg, &end);
-        if (end == optarg || *end || !(*ret_seconds >= 0.1 && *ret_seconds <= 86400))
-            return cli_usage(cli, "--interval %s: allowed: seconds, 0.1 to 86400", optarg);
-    }
-    if (option == CLI_OPTIONS_EXIT)
-        return exit_code;
-    if (option != CLI_OPTIONS_END)
-        return cli_usage(cli, "option -%c is not known here", option);
-    if (argc > optind)
-        return cli_usage(cli, "unexpected argument '%s'", argv[optind]);
-    return -1;
-}
-
 int command_endurance(struct cli *cli, int argc, char **argv)
 {
     double seconds = 0;
-    int exit_code = parse(cli, argc, argv, &seconds);
+    int exit_code = cli_seconds_option(cli, argc, argv, "interval", 'i', &seconds);
     struct sample before = { 0 }, now = { 0 };
     struct report report;
     enum embtier_err err = EMBTIER_OK;

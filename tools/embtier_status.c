@@ -80,20 +80,13 @@ static double hit_rate(const struct embtier_status *status, double hits)
 
 /* ---- JSON ---- */
 
-static json_t *json_value(double value)
-{
-    if (isfinite(value) && value == floor(value) && fabs(value) < 9007199254740992.0)
-        return json_integer((json_int_t)value);
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static bool add_to_json(json_t *metrics, json_t *rates, const struct embtier_status *status,
                         const struct embtier_metric *metric)
 {
     json_t *by_label;
 
     if (metric->label[0] == '\0')
-        return json_object_set_new(metrics, metric->name, json_value(metric->value)) == 0;
+        return json_object_set_new(metrics, metric->name, cli_json_number(metric->value)) == 0;
     by_label = json_object_get(metrics, metric->name);
     if (!by_label) {
         by_label = json_object();
@@ -102,9 +95,9 @@ static bool add_to_json(json_t *metrics, json_t *rates, const struct embtier_sta
     }
     if (strcmp(metric->name, "cache_hit_rows") == 0 &&
         json_object_set_new(rates, metric->label_value,
-                            json_value(hit_rate(status, metric->value))) != 0)
+                            cli_json_number(hit_rate(status, metric->value))) != 0)
         return false;
-    return json_object_set_new(by_label, metric->label_value, json_value(metric->value)) == 0;
+    return json_object_set_new(by_label, metric->label_value, cli_json_number(metric->value)) == 0;
 }
 
 static json_t *status_to_json(const struct embtier_status *status)
@@ -342,34 +335,10 @@ static int watch(struct cli *cli, double seconds)
     return exit_code;
 }
 
-/* -1, or an exit code; *ret_seconds stays 0 without --watch. */
-static int parse_status(struct cli *cli, int argc, char **argv, double *ret_seconds)
-{
-    static const struct option options[] = { { "watch", required_argument, NULL, 'w' },
-                                             CLI_LONG_OPTIONS };
-    int exit_code = EXIT_USAGE;
-    int option;
-
-    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == 'w') {
-        char *end;
-
-        *ret_seconds = strtod(optarg, &end);
-        if (end == optarg || *end || !(*ret_seconds >= 0.1 && *ret_seconds <= 86400))
-            return cli_usage(cli, "--watch %s: allowed: seconds, 0.1 to 86400", optarg);
-    }
-    if (option == CLI_OPTIONS_EXIT)
-        return exit_code;
-    if (option != CLI_OPTIONS_END)
-        return cli_usage(cli, "option -%c is not known here", option);
-    if (argc > optind)
-        return cli_usage(cli, "unexpected argument '%s'", argv[optind]);
-    return -1;
-}
-
 int command_status(struct cli *cli, int argc, char **argv)
 {
     double seconds = 0;
-    int exit_code = parse_status(cli, argc, argv, &seconds);
+    int exit_code = cli_seconds_option(cli, argc, argv, "watch", 'w', &seconds);
     struct embtier_status *status;
     enum embtier_err err;
 

@@ -8,6 +8,9 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -317,6 +320,29 @@ static inline enum embtier_err client_get_one(struct client *client, uint64_t ta
     done = client_wait(client, client_submit(client, SHM_OP_GET, table, 1));
     *ret_value = *(float *)client_rows(client, number, 1);
     return (enum embtier_err)done->err;
+}
+
+/* ---- Another process, as a client is one ---- */
+
+/* Calls @run, which does not return; ends with this process, also when that crashes. */
+static inline pid_t other_process(void (*run)(void *), void *context)
+{
+    const pid_t child =
+        _Fork(); /* fork() would take all of memkind's locks, more than TSan counts */
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        run(context);
+        _exit(1);
+    }
+    return child;
+}
+
+static inline void other_process_end(pid_t child)
+{
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
 #endif

@@ -8,10 +8,7 @@
  * changes. EMBTIER_TEST_MUTATIONS says how many changes there are to be. */
 #include "lane_fixture.h"
 
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 
 #define DIM            16
 #define SLOT_BYTES     (64 * KIB)
@@ -85,8 +82,10 @@ static void make_request(struct mutator *m)
         field_put(&m->fields[i], m->fields[i].good);
 }
 
-static _Noreturn void mutate(const struct mutator *m)
+static void mutate(void *context)
 {
+    const struct mutator *const m = context;
+
     for (uint64_t random = 42;;) {
         const struct field *field;
 
@@ -185,16 +184,9 @@ static void test_what_changes_behind_a_check_is_not_used(void **state)
     assert_true(m.changes != MAP_FAILED);
     make_request(&m);
 
-    child = _Fork(); /* fork() would take all of memkind's locks, more than TSan can count */
-    assert_true(child >= 0);
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when this process crashes */
-        alarm(600);
-        mutate(&m);
-    }
+    child = other_process(mutate, &m);
     submit_until_enough(&m);
-    assert_int_equal(kill(child, SIGKILL), 0);
-    assert_int_equal(waitpid(child, NULL, 0), child);
+    other_process_end(child);
 
     for (uint32_t i = 0; i < SLOT_BYTES / 2; i++)
         assert_int_equal(canary[i], CANARY);

@@ -3,10 +3,6 @@
  * does nobody else notice? */
 #include "lane_fixture.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-
 #include "daemon/request.h"
 
 #define DIM        8
@@ -291,8 +287,9 @@ static void test_doorbell_can_be_abused_without_harm(void **state)
     hostile_stop(&h);
 }
 
-static void scribble(struct hostile *h)
+static void scribble(void *context)
 {
+    const struct hostile *const h = context;
     uint64_t random = 42;
 
     for (;;) {
@@ -310,21 +307,14 @@ static void test_arena_that_changes_all_the_time_harms_nobody(void **state)
     pid_t child;
 
     hostile_start(&h, *state);
-    child = _Fork(); /* fork() would take all of memkind's locks, more than TSan can count */
-    assert_true(child >= 0);
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when this process crashes */
-        alarm(120);
-        scribble(&h);
-    }
+    child = other_process(scribble, &h);
     for (uint32_t i = 0; i < 3000; i++) {
         make(&h, 50);
         h.submission->op = SHM_OP_GET;
         client_publish(&h.bad);
         client_wait(&h.bad, h.number);
     }
-    assert_int_equal(kill(child, SIGKILL), 0);
-    assert_int_equal(waitpid(child, NULL, 0), child);
+    other_process_end(child);
     hostile_stop(&h);
 }
 
