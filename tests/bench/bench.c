@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/bench.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -96,6 +97,30 @@ static void set_string(json_t *figure, const char *key, const char *value)
         json_object_set_new(figure, key, json_string(value));
 }
 
+static const char *better(const struct bench_figure *figure)
+{
+    if (figure->tolerance > 0)
+        return "equal";
+    return figure->lower_is_better ? "lower" : "higher";
+}
+
+/* Says what is asked of @ratio, and whether it is so. */
+static void judge(const struct bench_figure *figure, double ratio, json_t *json)
+{
+    bool met;
+
+    if (figure->tolerance > 0) {
+        json_object_set_new(json, "tolerance", json_real(figure->tolerance));
+        met = fabs(ratio - 1) <= figure->tolerance;
+    } else if (figure->bar > 0) {
+        json_object_set_new(json, "bar", json_real(figure->bar));
+        met = figure->lower_is_better ? ratio <= figure->bar : ratio >= figure->bar;
+    } else {
+        return;
+    }
+    json_object_set_new(json, "met", json_boolean(met));
+}
+
 double bench_report(const struct bench_figure *figure, const double *ours, const double *reference,
                     uint32_t count, void (*extra)(void *context, json_t *figure), void *context)
 {
@@ -108,18 +133,13 @@ double bench_report(const struct bench_figure *figure, const double *ours, const
     ratio = bench_median(ratios, count);
     set_string(json, "name", figure->name);
     set_string(json, "unit", figure->unit);
-    set_string(json, "better", figure->lower_is_better ? "lower" : "higher");
+    set_string(json, "better", better(figure));
     json_object_set_new(json, "ours", json_real(bench_median(ours, count)));
     json_object_set_new(json, "reference", json_real(bench_median(reference, count)));
     set_string(json, "reference_name", figure->reference_name);
     set_string(json, "reference_options", figure->reference_options);
     json_object_set_new(json, "ratio", json_real(ratio));
-    if (figure->bar > 0) {
-        json_object_set_new(json, "bar", json_real(figure->bar));
-        json_object_set_new(
-            json, "met",
-            json_boolean(figure->lower_is_better ? ratio <= figure->bar : ratio >= figure->bar));
-    }
+    judge(figure, ratio, json);
     json_object_set_new(json, "ratio_quartiles",
                         json_pack("[f,f]", bench_quantile(ratios, count, 0.25),
                                   bench_quantile(ratios, count, 0.75)));
@@ -153,6 +173,30 @@ double bench_compare(const struct bench_figure *figure, bench_side *ours, bench_
         }
     }
     return bench_report(figure, our_rates, reference_rates, turns, extra, context);
+}
+
+json_t *bench_plot(json_t *figure, const char *title, const char *x_label, const char *y_label)
+{
+    json_t *const plot =
+        json_pack("{s:s, s:s, s:s, s:{}}", "title", title, "x", x_label, "y", y_label, "lines");
+    json_t *plots = json_object_get(figure, "plots");
+
+    if (!plots) {
+        plots = json_array();
+        json_object_set_new(figure, "plots", plots);
+    }
+    json_array_append_new(plots, plot);
+    return plot;
+}
+
+void bench_plot_line(json_t *plot, const char *name, const double *x, const double *y,
+                     uint32_t count)
+{
+    json_t *const line = json_array();
+
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(line, json_pack("[f,f]", x[i], y[i]));
+    json_object_set_new(json_object_get(plot, "lines"), name, line);
 }
 
 /* ---- Loops ---- */

@@ -2,10 +2,11 @@
 /* bench.h: what the benchmarks share: figures measured beside a reference, in turn, in one run.
  *
  * A figure is one JSON object on a line of standard output (tools/bench makes a table of them):
- * name, unit, better ("higher" or "lower"), ours, reference, reference_name, reference_options,
- * ratio, bar, n, limit, and what else the benchmark has to say. `ours`, `reference` and `ratio` are
- * medians over n turns; the ratio is that of the turns, not of the medians, so that what slows the
- * machine for a while slows both sides of a turn. Progress goes to standard error.
+ * name, unit, better ("higher", "lower" or "equal"), ours, reference, reference_name,
+ * reference_options, ratio, bar or tolerance, n, limit, and what else the benchmark has to say.
+ * `ours`, `reference` and `ratio` are medians over n turns; the ratio is that of the turns, not of
+ * the medians, so that what slows the machine for a while slows both sides of a turn. Progress goes
+ * to standard error.
  *
  * Thread: one. What cannot be set up ends the program. */
 #ifndef EMBTIER_TESTS_BENCH_H
@@ -24,6 +25,7 @@ struct bench_figure {
     const char *unit;
     bool lower_is_better;
     double bar;        /* the ratio asked for, 0: none */
+    double tolerance;  /* instead of it: how far from 1 the ratio may be, 0: any */
     const char *limit; /* what it is up against: memory bandwidth, device IOPS, … */
     const char *reference_name;
     const char *reference_options;
@@ -51,6 +53,11 @@ double bench_pipeline(uint32_t count, double seconds, void (*begin)(void *contex
  * second, all threads together. */
 double bench_threads(uint32_t count, double seconds, uint64_t (*step)(void *context),
                      void *contexts, uint64_t context_bytes);
+
+/* Adds a plot to a figure, for the report, and lines to a plot. */
+json_t *bench_plot(json_t *figure, const char *title, const char *x_label, const char *y_label);
+void bench_plot_line(json_t *plot, const char *name, const double *x, const double *y,
+                     uint32_t count);
 
 double bench_median(const double *values, uint32_t count);
 /* The value that @share of all are not above. */

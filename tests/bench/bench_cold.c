@@ -144,7 +144,7 @@ static double ours(void *context)
 
 struct reader {
     const struct cold *cold;
-    const struct rocksdb_alone *alone;
+    struct rocksdb_alone *alone;
     struct rocksdb_alone_batch *batch;
     char *rows;
     uint64_t random;

@@ -1,160 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_mixed.c: reading and writing more rows than the cache holds.
+/* bench_mixed.c: reading and writing more rows than the cache holds (mixed_load.h), in rows/s.
  *
- * mixed: Zipf 1.05 over 8 M rows of 512 bytes, ids scrambled; a batch of 4,096 is read, changed and
- * written; DRAM for 15 % of the rows' bytes. The reference is RocksDB alone on a copy of the same
- * shards, with a block cache of the same bytes (and of those for index and filters), as many
- * threads as the server has readers, each doing the same with batches of its own; it compacts as it
- * likes.
+ * mixed: beside RocksDB alone on a copy of the same shards, with a block cache of the same bytes
+ * (and of those for index and filters), as many threads as the server has readers, each doing the
+ * same with batches of its own; it compacts as it likes. Both sides go through the same draws, in
+ * turns of some seconds each, after a warm-up; both write without a log.
  *
- * Both sides go through the same draws, in turns of some seconds each, after a warm-up; both write
- * without a log. Rows a second are rows read plus rows written. */
-#include <stdatomic.h>
+ * shards: 2, 4, 8 and 16 shards beside 1 (MTrainS, figure 8).
+ *
+ * two-tier-rate: DRAM with as much of a second tier, a file in memory where there is one, behind
+ * it, beside the DRAM only; and the hit rate of both, beside that of one LRU of as many rows. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "tests/bench/bench_server.h"
+#include "tests/bench/mixed_load.h"
 #include "tests/bench/rocksdb_alone.h"
-#include "tests/bench/trace.h"
 
-#define DIM            128
-#define ROW_BYTES      (DIM * sizeof(float))
-#define BATCH_ROWS     ALONE_BATCH_ROWS
-#define READERS        4
-#define SHARDS         8
-#define EXPONENT       1.05
-#define CACHED_SHARE   0.15
-#define DRAWS          (UINT32_C(8) << 20) /* used round and round */
-#define SCRAMBLE       UINT64_C(2654435761)
-#define METADATA_BYTES (128 * MIB)
-#define PATIENCE       16 /* turns are so many times as long: compaction comes and goes */
-#define WARM_UP_TURNS  3
+#define SHARD_STEPS 5 /* 1, 2, 4, … */
+
+static double hit_rate(const struct mixed_load *load)
+{
+    return (double)load->hits / (double)load->asked;
+}
+
+/* ---- mixed ---- */
 
 struct mixed {
-    struct bench_server server;
-    struct bench_server_shape shape;
-    uint64_t rows;
-    struct trace trace;
-    _Atomic uint64_t next_draw;
-    struct embtier_batch *batches[READERS];
-    bool is_set[READERS]; /* what is in flight */
-    uint64_t asked, hits; /* of GET */
-    char copy[128];       /* the reference's data directory */
+    struct mixed_load load;
+    char copy[128]; /* the reference's data directory */
     struct rocksdb_alone alone;
 };
 
-static void next_ids(struct mixed *mixed, uint64_t *ids)
-{
-    const uint64_t first = atomic_fetch_add(&mixed->next_draw, BATCH_ROWS);
-
-    for (uint32_t i = 0; i < BATCH_ROWS; i++)
-        /* Scrambled, by a prime: neighbours in popularity are no neighbours on disk. */
-        ids[i] = mixed->trace.draws[(first + i) % DRAWS] * SCRAMBLE % mixed->rows;
-}
-
 static void copy_rows(struct mixed *mixed)
 {
+    const char *const directory = mixed->load.server.harness.directory;
     char command[512];
 
-    snprintf(mixed->copy, sizeof(mixed->copy), "%s/copy", mixed->server.harness.directory);
-    snprintf(command, sizeof(command), "cp -a '%s/rows' '%s'", mixed->server.harness.directory,
-             mixed->copy);
+    snprintf(mixed->copy, sizeof(mixed->copy), "%s/copy", directory);
+    snprintf(command, sizeof(command), "cp -a '%s/rows' '%s'", directory, mixed->copy);
     if (system(command) != 0) // NOLINT(cert-env33-c): the benchmark's own words
         bench_die("cannot copy the shards");
 }
 
-static void set_up(struct mixed *mixed)
+static void mixed_set_up(struct mixed *mixed, const struct trace *trace)
 {
-    struct embtier_part part;
-    uint32_t table_id;
-
-    memset(mixed, 0, sizeof(*mixed));
-    mixed->rows = bench_scaled(8000000, 200000);
-    mixed->shape = (struct bench_server_shape){
-        .readers_per_lane = READERS,
-        .shards = SHARDS,
-        .dram_bytes = (uint64_t)(CACHED_SHARE * (double)(mixed->rows * ROW_BYTES)),
-        .metadata_cache_bytes = METADATA_BYTES,
-    };
-    bench_server_start(&mixed->server, &mixed->shape);
-    bench_server_tables(&mixed->server, 1, mixed->rows, DIM);
-    bench_say("storing %llu rows", (unsigned long long)mixed->rows);
-    bench_touch_all(&mixed->server, EMBTIER_SET);
-    table_id = embtier_table_info(mixed->server.tables[0])->table_id;
-    bench_server_stop(&mixed->server);
-    bench_server_again(&mixed->server, &mixed->shape);
-    bench_server_settle(&mixed->server);
-    bench_server_stop(&mixed->server);
+    mixed_load_start(&mixed->load, &(struct bench_server_shape){ 0 }, trace);
+    mixed_load_pause(&mixed->load);
     copy_rows(mixed);
-    bench_server_again(&mixed->server, &mixed->shape);
-    part = (struct embtier_part){ mixed->server.tables[0], BATCH_ROWS };
-    for (uint32_t i = 0; i < READERS; i++)
-        mixed->batches[i] = bench_batch(&mixed->server, &part, 1);
-    rocksdb_alone_open(&mixed->alone, &(struct rocksdb_alone_opts){
-                                          .harness = &mixed->server.harness,
-                                          .rows = mixed->copy,
-                                          .shard_count = SHARDS,
-                                          .table_id = table_id,
-                                          .row_bytes = ROW_BYTES,
-                                          .cache_bytes = mixed->shape.dram_bytes + METADATA_BYTES,
-                                          .writes = true,
-                                      });
-    mixed->trace = trace_zipf((uint32_t)mixed->rows, DRAWS, EXPONENT);
-}
-
-static void clear(struct mixed *mixed)
-{
-    rocksdb_alone_close(&mixed->alone);
-    bench_server_done(&mixed->server);
-    trace_free(&mixed->trace);
-    free(mixed);
-}
-
-/* What a trainer does to a row, in little. */
-static void change(char *rows)
-{
-    for (uint32_t i = 0; i < BATCH_ROWS; i++)
-        *(float *)(rows + i * ROW_BYTES) += 1;
-}
-
-/* ---- Ours ---- */
-
-static void begin(void *context, uint32_t slot)
-{
-    struct mixed *const mixed = context;
-    struct embtier_batch *const batch = mixed->batches[slot];
-
-    mixed->is_set[slot] = !mixed->is_set[slot];
-    if (mixed->is_set[slot])
-        change(embtier_batch_rows(batch, 0));
-    else
-        next_ids(mixed, embtier_batch_ids(batch, 0));
-    bench_submit(batch, mixed->is_set[slot] ? EMBTIER_SET : EMBTIER_GET);
-}
-
-static void end(void *context, uint32_t slot)
-{
-    struct mixed *const mixed = context;
-
-    bench_wait(mixed->batches[slot]);
-    if (!mixed->is_set[slot]) {
-        mixed->asked += BATCH_ROWS;
-        mixed->hits += embtier_batch_hit_rows(mixed->batches[slot]);
-    }
+    mixed_load_resume(&mixed->load);
+    rocksdb_alone_open(&mixed->alone,
+                       &(struct rocksdb_alone_opts){
+                           .harness = &mixed->load.server.harness,
+                           .rows = mixed->copy,
+                           .shard_count = MIXED_SHARDS,
+                           .table_id = mixed->load.table_id,
+                           .row_bytes = MIXED_ROW_BYTES,
+                           .cache_bytes = mixed->load.shape.dram_bytes + MIXED_METADATA_BYTES,
+                           .writes = true,
+                       });
 }
 
 static double ours(void *context)
 {
     struct mixed *const mixed = context;
 
-    for (uint32_t i = 0; i < READERS; i++)
-        mixed->is_set[i] = true; /* so the turn begins with GETs */
-    return BATCH_ROWS *
-           bench_pipeline(READERS, bench_settings.seconds * PATIENCE, begin, end, mixed);
+    return mixed_load_turn(&mixed->load);
 }
-
-/* ---- The reference ---- */
 
 struct user {
     struct mixed *mixed;
@@ -165,59 +76,62 @@ struct user {
 static uint64_t use_batch(void *context)
 {
     struct user *const user = context;
-    const struct rocksdb_alone *const alone = &user->mixed->alone;
-    uint64_t ids[BATCH_ROWS];
+    struct rocksdb_alone *const alone = &user->mixed->alone;
+    uint64_t ids[MIXED_BATCH_ROWS];
 
-    next_ids(user->mixed, ids);
-    rocksdb_alone_sort(alone, ids, BATCH_ROWS, user->batch);
+    mixed_load_ids(&user->mixed->load, ids);
+    rocksdb_alone_sort(alone, ids, MIXED_BATCH_ROWS, user->batch);
     rocksdb_alone_get(alone, user->batch, user->rows);
-    change(user->rows);
+    mixed_change(user->rows);
     rocksdb_alone_set(alone, user->batch, user->rows);
-    return UINT64_C(2) * BATCH_ROWS;
+    return UINT64_C(2) * MIXED_BATCH_ROWS;
 }
 
 static double alone(void *context)
 {
-    struct user users[READERS];
+    struct user users[MIXED_READERS];
     double rate;
 
-    for (uint32_t i = 0; i < READERS; i++)
+    for (uint32_t i = 0; i < MIXED_READERS; i++)
         users[i] = (struct user){ .mixed = context,
                                   .batch = bench_alloc(1, sizeof(*users[i].batch)),
-                                  .rows = bench_alloc(BATCH_ROWS, ROW_BYTES) };
-    rate = bench_threads(READERS, bench_settings.seconds * PATIENCE, use_batch, users,
+                                  .rows = bench_alloc(MIXED_BATCH_ROWS, MIXED_ROW_BYTES) };
+    rate = bench_threads(MIXED_READERS, bench_settings.seconds * MIXED_PATIENCE, use_batch, users,
                          sizeof(users[0]));
-    for (uint32_t i = 0; i < READERS; i++) {
+    for (uint32_t i = 0; i < MIXED_READERS; i++) {
         free(users[i].batch);
         free(users[i].rows);
     }
     return rate;
 }
 
-static void say_more(void *context, json_t *figure)
+static void say_mixed(void *context, json_t *figure)
 {
     struct mixed *const mixed = context;
+    struct bench_server *const server = &mixed->load.server;
 
-    json_object_set_new(figure, "hit_rate", json_real((double)mixed->hits / (double)mixed->asked));
-    json_object_set_new(figure, "rows", json_integer((json_int_t)mixed->rows));
-    json_object_set_new(figure, "cache_bytes", json_real((double)mixed->shape.dram_bytes));
-    json_object_set_new(figure, "flush_bytes",
-                        json_real(bench_metric(&mixed->server, "store_written_bytes", "flush")));
+    json_object_set_new(figure, "hit_rate", json_real(hit_rate(&mixed->load)));
     json_object_set_new(
-        figure, "compaction_bytes",
-        json_real(bench_metric(&mixed->server, "store_written_bytes", "compaction")));
+        figure, "reference_blocks_read_per_row",
+        json_real((double)mixed->alone.read_blocks / (double)mixed->alone.got_rows));
+    json_object_set_new(figure, "rows", json_integer((json_int_t)mixed->load.rows));
+    json_object_set_new(figure, "cache_bytes", json_real((double)mixed->load.shape.dram_bytes));
+    json_object_set_new(figure, "flush_bytes",
+                        json_real(bench_metric(server, "store_written_bytes", "flush")));
+    json_object_set_new(figure, "compaction_bytes",
+                        json_real(bench_metric(server, "store_written_bytes", "compaction")));
 }
 
-static void mixed_run(void)
+static void run_mixed(void)
 {
     struct mixed *const mixed = bench_alloc(1, sizeof(*mixed));
+    struct trace trace = mixed_trace();
 
-    set_up(mixed);
-    for (uint32_t i = 0; i < WARM_UP_TURNS; i++) {
-        (void)ours(mixed);
+    mixed_set_up(mixed, &trace);
+    mixed_load_warm_up(&mixed->load);
+    for (uint32_t i = 0; i < MIXED_WARM_UP_TURNS; i++)
         (void)alone(mixed);
-    }
-    mixed->asked = mixed->hits = 0;
+    mixed->alone.got_rows = mixed->alone.read_blocks = 0;
     bench_compare(
         &(struct bench_figure){ .name = "mixed",
                                 .unit = "rows/s",
@@ -226,14 +140,134 @@ static void mixed_run(void)
                                 .reference_name = "RocksDB with a block cache of the same bytes",
                                 .reference_options =
                                     "8 shards, 4 threads, 4,096 ids a batch, direct I/O" },
-        ours, alone, mixed, say_more);
-    clear(mixed);
+        ours, alone, mixed, say_mixed);
+    rocksdb_alone_close(&mixed->alone);
+    mixed_load_done(&mixed->load);
+    trace_free(&trace);
+    free(mixed);
+}
+
+/* ---- shards ---- */
+
+struct shards {
+    struct mixed_load loads[SHARD_STEPS];
+    double rates[SHARD_STEPS][BENCH_TURNS_MAX];
+};
+
+static void say_shards(void *context, json_t *figure)
+{
+    const struct shards *const shards = context;
+    double counts[SHARD_STEPS], rates[SHARD_STEPS];
+
+    for (uint32_t s = 0; s < SHARD_STEPS; s++) {
+        counts[s] = 1u << s;
+        rates[s] = bench_median(shards->rates[s], bench_settings.turns);
+    }
+    bench_plot_line(bench_plot(figure, "mixed over the number of shards", "shards", "rows/s"),
+                    "embtier", counts, rates, SHARD_STEPS);
+}
+
+static void run_shards(void)
+{
+    struct shards *const shards = bench_alloc(1, sizeof(*shards));
+    struct trace trace = mixed_trace();
+
+    for (uint32_t s = 0; s < SHARD_STEPS; s++)
+        mixed_load_start(&shards->loads[s], &(struct bench_server_shape){ .shards = 1u << s },
+                         &trace);
+    for (uint32_t s = 0; s < SHARD_STEPS; s++)
+        mixed_load_warm_up(&shards->loads[s]);
+    for (uint32_t turn = 0; turn < bench_settings.turns; turn++)
+        for (uint32_t s = 0; s < SHARD_STEPS; s++)
+            shards->rates[s][turn] = mixed_load_turn(&shards->loads[s]);
+    for (uint32_t s = 1; s < SHARD_STEPS; s++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "shards-%u", 1u << s);
+        bench_report(&(struct bench_figure){ .name = name,
+                                             .unit = "rows/s",
+                                             .limit = "device reads a second for the misses",
+                                             .reference_name = "1 shard",
+                                             .reference_options = "mixed, 4 readers" },
+                     shards->rates[s], shards->rates[0], bench_settings.turns,
+                     s + 1 == SHARD_STEPS ? say_shards : NULL, shards);
+    }
+    for (uint32_t s = 0; s < SHARD_STEPS; s++)
+        mixed_load_done(&shards->loads[s]);
+    trace_free(&trace);
+    free(shards);
+}
+
+/* ---- two-tier-rate ---- */
+
+struct tiers {
+    struct mixed_load one, two;
+    struct trace trace;
+};
+
+static double one_tier(void *context)
+{
+    struct tiers *const tiers = context;
+
+    return mixed_load_turn(&tiers->one);
+}
+
+static double two_tiers(void *context)
+{
+    struct tiers *const tiers = context;
+
+    return mixed_load_turn(&tiers->two);
+}
+
+static double simulated(struct tiers *tiers, struct mixed_load *load)
+{
+    const double rows = bench_metric(&load->server, "cache_rows", NULL);
+
+    return trace_simulate(&tiers->trace, &policy_lru, (uint32_t)rows);
+}
+
+static void say_tiers(void *context, json_t *figure)
+{
+    struct tiers *const tiers = context;
+
+    json_object_set_new(figure, "hit_rate", json_real(hit_rate(&tiers->two)));
+    json_object_set_new(figure, "lru_hit_rate", json_real(simulated(tiers, &tiers->two)));
+    json_object_set_new(figure, "reference_hit_rate", json_real(hit_rate(&tiers->one)));
+    json_object_set_new(figure, "reference_lru_hit_rate", json_real(simulated(tiers, &tiers->one)));
+    json_object_set_new(figure, "tier_bytes", json_real((double)tiers->one.shape.dram_bytes));
+}
+
+static void run_two_tier_rate(void)
+{
+    struct tiers *const tiers = bench_alloc(1, sizeof(*tiers));
+
+    tiers->trace = mixed_trace();
+    mixed_load_start(&tiers->one, &(struct bench_server_shape){ 0 }, &tiers->trace);
+    mixed_load_start(&tiers->two,
+                     &(struct bench_server_shape){ .pmem_bytes = mixed_cached_bytes() },
+                     &tiers->trace);
+    mixed_load_warm_up(&tiers->one);
+    mixed_load_warm_up(&tiers->two);
+    bench_compare(
+        &(struct bench_figure){ .name = "two-tier-rate",
+                                .unit = "rows/s",
+                                .limit = "device reads a second for the misses; copies of rows "
+                                         "that go from tier to tier",
+                                .reference_name = "the first tier only",
+                                .reference_options = "mixed" },
+        two_tiers, one_tier, tiers, say_tiers);
+    mixed_load_done(&tiers->one);
+    mixed_load_done(&tiers->two);
+    trace_free(&tiers->trace);
+    free(tiers);
 }
 
 int main(int argc, char **argv)
 {
     const struct bench_entry entries[] = {
-        { "mixed", mixed_run },
+        { "mixed", run_mixed },
+        { "shards", run_shards },
+        { "two-tier-rate", run_two_tier_rate },
     };
 
     return bench_main(argc, argv, entries, ARRAY_LEN(entries));

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/macros.h"
 
@@ -11,6 +12,7 @@
 #define TOUCH_ROWS    8192
 #define TOUCH_PARTS   1
 #define MAX_IN_FLIGHT 64
+#define MEMORY_FILES  "/dev/shm"
 
 static void configure(struct bench_server *server, const struct bench_server_shape *shape)
 {
@@ -19,8 +21,9 @@ static void configure(struct bench_server *server, const struct bench_server_sha
     char yaml[4096];
 
     if (shape->pmem_bytes)
-        snprintf(pmem, sizeof(pmem), "    - {name: pmem, kind: file, path: %s/pmem, bytes: %llu}\n",
-                 harness->directory, (unsigned long long)shape->pmem_bytes);
+        snprintf(pmem, sizeof(pmem), "    - {name: pmem, kind: file, path: %s, bytes: %llu}\n",
+                 access(MEMORY_FILES, W_OK) == 0 ? MEMORY_FILES : harness->directory,
+                 (unsigned long long)shape->pmem_bytes);
     snprintf(
         yaml, sizeof(yaml),
         "data:\n  directories: [%s/rows]\n  shards_per_directory: %u\n"

@@ -129,13 +129,20 @@ static void get_of_shard(const struct rocksdb_alone *alone, uint32_t shard, cons
     }
 }
 
-void rocksdb_alone_get(const struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,
+void rocksdb_alone_get(struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,
                        char *rows)
 {
+    rocksdb_perfcontext_t *const counts = rocksdb_perfcontext_create(); /* this thread's */
+
+    rocksdb_set_perf_level(rocksdb_enable_count);
+    rocksdb_perfcontext_reset(counts);
     for (uint32_t s = 0; s < alone->shard_count; s++) {
         get_of_shard(alone, s, batch->ids[s], batch->counts[s], rows);
         rows += (uint64_t)batch->counts[s] * alone->row_bytes;
+        alone->got_rows += batch->counts[s];
     }
+    alone->read_blocks += rocksdb_perfcontext_metric(counts, rocksdb_block_read_count);
+    rocksdb_perfcontext_destroy(counts);
 }
 
 void rocksdb_alone_set(const struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,

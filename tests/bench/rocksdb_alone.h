@@ -8,6 +8,7 @@
 #define EMBTIER_TESTS_BENCH_ROCKSDB_ALONE_H
 
 #include <rocksdb/c.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/config.h"
@@ -32,6 +33,9 @@ struct rocksdb_alone {
     uint32_t shard_count;
     uint32_t table_id;
     uint32_t row_bytes;
+    /* Since the last time somebody cleared them. */
+    _Atomic uint64_t got_rows;
+    _Atomic uint64_t read_blocks; /* from the device, for them */
 };
 
 struct rocksdb_alone_opts {
@@ -55,7 +59,7 @@ struct rocksdb_alone_batch {
 void rocksdb_alone_sort(const struct rocksdb_alone *alone, const uint64_t *ids, uint32_t count,
                         struct rocksdb_alone_batch *batch);
 /* Gets all rows, shard by shard, into @rows in the order of @batch. */
-void rocksdb_alone_get(const struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,
+void rocksdb_alone_get(struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,
                        char *rows);
 /* Writes them: one write per shard, no log. */
 void rocksdb_alone_set(const struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,

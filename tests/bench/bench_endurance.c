@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench_endurance.c: what a long run of `mixed` (mixed_load.h) costs: bytes to SSD and memory.
+ *
+ * write-back: bytes that flush and compaction write for each distinct row that was changed, when
+ * every second batch that is read is changed and written. The reference writes the others too, as
+ * they were, so that every row that leaves the cache is written, clean or not; the rows changed are
+ * the same. (When every batch is changed, as in `mixed` itself, no row that leaves is clean, and
+ * there is nothing to save.)
+ *
+ * memory: resident memory of the daemon after ten minutes of `mixed`, beside the sum of the
+ * budgets in its configuration. What it has touched of the client's arena is in it, too.
+ *
+ * accounting: bytes written by all causes in these ten minutes, beside what the system counted. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/mixed_load.h"
+
+#define DRAWS_OF_TURN       (UINT64_C(16) << 20) /* of write-back */
+#define TURNS_MAX           3
+#define RUN_SECONDS         2400 /* times --seconds: ten minutes */
+#define SAMPLES             600
+#define REQUEST_BYTES       (64 * MIB) /* defaults of the configuration */
+#define WRITE_QUEUE_BYTES   (64 * MIB)
+#define MEMTABLE_BYTES      (256 * MIB)
+#define MEMORY_OVER_BUDGETS 1.05
+
+/* ---- write-back ---- */
+
+static double ssd_bytes(struct mixed_load *load)
+{
+    return bench_metric(&load->server, "store_written_bytes", "flush") +
+           bench_metric(&load->server, "store_written_bytes", "compaction");
+}
+
+static uint64_t dirty_rows(const struct mixed_load *load)
+{
+    uint64_t count = 0;
+
+    for (uint64_t i = 0; i < load->rows; i++)
+        count += load->dirty[i / 8] >> i % 8 & 1;
+    return count;
+}
+
+static void go_through(struct mixed_load *load, uint64_t draws)
+{
+    const uint64_t end = load->next_draw + draws;
+
+    while (load->next_draw < end)
+        (void)mixed_load_run(load, 0.1);
+}
+
+/* SSD bytes per changed row, after a warm-up without what the other side left in the cache. */
+static double bytes_per_row(struct mixed_load *load, bool writes_all)
+{
+    const uint64_t draws = bench_scaled(DRAWS_OF_TURN, 100000);
+    double before;
+
+    load->writes_all = writes_all;
+    go_through(load, draws / 2);
+    bench_server_settle(&load->server);
+    before = ssd_bytes(load);
+    memset(load->dirty, 0, load->rows / 8 + 1);
+    go_through(load, draws);
+    bench_server_settle(&load->server);
+    return (ssd_bytes(load) - before) / (double)dirty_rows(load);
+}
+
+static void say_write_back(void *context, json_t *figure)
+{
+    struct mixed_load *const load = context;
+
+    json_object_set_new(figure, "clean_rows_that_left",
+                        json_real(bench_metric(&load->server, "cache_evicted_clean_rows", NULL)));
+    json_object_set_new(figure, "dirty_rows_that_left",
+                        json_real(bench_metric(&load->server, "cache_evicted_dirty_rows", NULL)));
+}
+
+static void run_write_back(void)
+{
+    struct mixed_load load;
+    struct trace trace = mixed_trace();
+    const uint32_t turns = MIN(bench_settings.turns, TURNS_MAX);
+    double ours[TURNS_MAX], reference[TURNS_MAX];
+
+    mixed_load_start(&load, &(struct bench_server_shape){ 0 }, &trace);
+    load.changed_of = 2;
+    load.dirty = bench_alloc(load.rows / 8 + 1, 1);
+    for (uint32_t i = 0; i < turns; i++) {
+        ours[i] = bytes_per_row(&load, false);
+        reference[i] = bytes_per_row(&load, true);
+        bench_say("turn %u of %u: %.0f and %.0f bytes", i + 1, turns, ours[i], reference[i]);
+    }
+    bench_report(
+        &(struct bench_figure){ .name = "write-back",
+                                .unit = "B/row",
+                                .lower_is_better = true,
+                                .bar = 0.7,
+                                .limit = "rows that are changed once before they leave the cache",
+                                .reference_name = "every row that leaves the cache is written",
+                                .reference_options = "mixed, but every second batch is only read" },
+        ours, reference, turns, say_write_back, &load);
+    mixed_load_done(&load);
+    trace_free(&trace);
+    free(load.dirty);
+}
+
+/* ---- memory, accounting ---- */
+
+struct long_run {
+    struct mixed_load load;
+    double budgets;
+    double times[SAMPLES], resident[SAMPLES], rates[SAMPLES];
+};
+
+/* What the system has counted for the daemon: bytes it caused to be written. */
+static double system_written_bytes(const struct mixed_load *load)
+{
+    unsigned long long bytes;
+    char path[64], line[64];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/io", (int)load->server.harness.pid);
+    file = fopen(path, "re");
+    if (!file)
+        bench_die("cannot read %s", path);
+    while (fgets(line, sizeof(line), file))
+        if (sscanf(line, "write_bytes: %llu", &bytes) == 1) {
+            fclose(file);
+            return (double)bytes;
+        }
+    bench_die("%s has no write_bytes", path);
+}
+
+static void say_memory(void *context, json_t *figure)
+{
+    const struct long_run *const run = context;
+    json_t *const memory = bench_plot(figure, "resident memory in a long run of mixed", "s", "B");
+    const double ends[] = { 0, run->times[SAMPLES - 1] };
+    const double budgets[] = { run->budgets, run->budgets };
+    const double allowed[] = { run->budgets * MEMORY_OVER_BUDGETS,
+                               run->budgets * MEMORY_OVER_BUDGETS };
+
+    bench_plot_line(memory, "embtierd", run->times, run->resident, SAMPLES);
+    bench_plot_line(memory, "sum of the budgets", ends, budgets, 2);
+    bench_plot_line(memory, "asked: at most", ends, allowed, 2);
+    bench_plot_line(bench_plot(figure, "rows/s in a long run of mixed", "s", "rows/s"), "embtier",
+                    run->times, run->rates, SAMPLES);
+}
+
+static void report_memory(struct long_run *run)
+{
+    bench_report(&(struct bench_figure){ .name = "memory",
+                                         .unit = "B",
+                                         .lower_is_better = true,
+                                         .bar = MEMORY_OVER_BUDGETS,
+                                         .limit = "budgets are reserved and touched at the start",
+                                         .reference_name = "the sum of the budgets",
+                                         .reference_options =
+                                             "tiers, requests, write queues, memtables, metadata" },
+                 &run->resident[SAMPLES - 1], &run->budgets, 1, say_memory, run);
+}
+
+static void report_accounting(double ours, double system)
+{
+    bench_report(&(struct bench_figure){ .name = "accounting",
+                                         .unit = "B",
+                                         .tolerance = 0.02,
+                                         .limit = "none",
+                                         .reference_name = "write_bytes of /proc/PID/io",
+                                         .reference_options = "the run of memory" },
+                 &ours, &system, 1, NULL, NULL);
+}
+
+static void run_long(void)
+{
+    struct long_run *const run = bench_alloc(1, sizeof(*run));
+    const double seconds = bench_settings.seconds * RUN_SECONDS;
+    struct trace trace = mixed_trace();
+    double began, ours, system;
+
+    mixed_load_start(&run->load,
+                     &(struct bench_server_shape){ .write_queue_bytes = WRITE_QUEUE_BYTES,
+                                                   .memtable_bytes = MEMTABLE_BYTES },
+                     &trace);
+    run->budgets = (double)(run->load.shape.dram_bytes + REQUEST_BYTES + WRITE_QUEUE_BYTES +
+                            MEMTABLE_BYTES + MIXED_METADATA_BYTES);
+    bench_say("%.0f s of mixed", seconds);
+    ours = bench_metric(&run->load.server, "store_written_bytes", NULL);
+    system = system_written_bytes(&run->load);
+    began = bench_now();
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        run->rates[i] = mixed_load_run(&run->load, seconds / SAMPLES);
+        run->times[i] = bench_now() - began;
+        run->resident[i] = bench_metric(&run->load.server, "process_resident_bytes", NULL);
+    }
+    bench_server_settle(&run->load.server);
+    report_memory(run);
+    report_accounting(bench_metric(&run->load.server, "store_written_bytes", NULL) - ours,
+                      system_written_bytes(&run->load) - system);
+    mixed_load_done(&run->load);
+    trace_free(&trace);
+    free(run);
+}
+
+int main(int argc, char **argv)
+{
+    const struct bench_entry entries[] = {
+        { "write-back", run_write_back }, { "memory", run_long }, /* and accounting */
+    };
+
+    return bench_main(argc, argv, entries, ARRAY_LEN(entries));
+}
