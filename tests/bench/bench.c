@@ -131,6 +131,12 @@ double bench_report(const struct bench_figure *figure, const double *ours, const
     for (uint32_t i = 0; i < count; i++)
         ratios[i] = ours[i] / reference[i];
     ratio = bench_median(ratios, count);
+    if (!isfinite(ratio)) {
+        bench_say("%s: the reference is 0, the run is too short", figure->name);
+        json_decref(json);
+        free(ratios);
+        return ratio;
+    }
     set_string(json, "name", figure->name);
     set_string(json, "unit", figure->unit);
     set_string(json, "better", better(figure));

@@ -1,51 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench_policy.c: hit rates, not speed. What is counted is the same in every run.
  *
- * lru: our row cache beside exact LRU of as many rows as it holds, at three Zipf exponents.
+ * lru: our row cache beside exact LRU of as many rows as it holds.
  * two-tier: the same with two tiers of the same bytes; they hit as one LRU of both would.
- * policy: LFU and S3-FIFO beside LRU, simulated. */
+ * policy: LFU and S3-FIFO beside LRU, simulated.
+ *
+ * The traces are Zipf's at three exponents and, if the environment's EMBTIER_QUICKSTART_TRACE names
+ * a file that quickstart_trace.py wrote, the accesses of tools/quickstart. The cache holds a tenth
+ * of the rows. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/bench/bench.h"
 #include "tests/bench/trace.h"
 
 #define ROW_BYTES 512
 
-static const double exponents[] = { 0.8, 1.05, 1.2 };
-
-static struct trace any_trace(double exponent)
-{
-    const uint32_t ids = (uint32_t)bench_scaled(2000000, 20000);
-
-    return trace_zipf(ids, ids * 6, exponent);
-}
+#define TRACES     4
+#define QUICKSTART 3 /* the last one */
 
 struct setting {
-    double exponent;
-    uint32_t ids, cached;
+    struct trace trace;
+    char name[32];
+    uint32_t cached;
 };
+
+/* False: there is no such trace. */
+static bool setting_begin(struct setting *setting, uint32_t number)
+{
+    static const double exponents[] = { 0.8, 1.05, 1.2 };
+    const uint32_t ids = (uint32_t)bench_scaled(2000000, 20000);
+    const char *const path = getenv("EMBTIER_QUICKSTART_TRACE");
+
+    *setting = (struct setting){ .name = "quickstart" };
+    if (number < QUICKSTART) {
+        snprintf(setting->name, sizeof(setting->name), "zipf-%g", exponents[number]);
+        setting->trace = trace_zipf(ids, ids * 6, exponents[number]);
+    } else if (path) {
+        setting->trace = trace_read(path);
+    } else {
+        bench_say("EMBTIER_QUICKSTART_TRACE is not set, the trace of the quickstart is left out");
+        return false;
+    }
+    setting->cached = setting->trace.ids / 10;
+    return true;
+}
+
+static void setting_end(struct setting *setting)
+{
+    trace_free(&setting->trace);
+}
 
 static void say_setting(void *context, json_t *figure)
 {
     const struct setting *const setting = context;
 
-    json_object_set_new(figure, "zipf", json_real(setting->exponent));
-    json_object_set_new(figure, "ids", json_integer(setting->ids));
+    json_object_set_new(figure, "ids", json_integer(setting->trace.ids));
+    json_object_set_new(figure, "accesses", json_integer(setting->trace.count));
     json_object_set_new(figure, "cached_rows", json_integer(setting->cached));
 }
 
 static void compare_tiers(const char *name, uint32_t tier_count, double bar)
 {
-    for (uint32_t e = 0; e < ARRAY_LEN(exponents); e++) {
-        struct trace trace = any_trace(exponents[e]);
-        struct setting setting = { .exponent = exponents[e], .ids = trace.ids };
-        const uint64_t bytes = (uint64_t)trace.ids / 10 * ROW_BYTES;
-        const double ours = trace_row_cache(&trace, tier_count, MAX(bytes / tier_count, 4 * MIB),
-                                            ROW_BYTES, &setting.cached);
-        const double reference = trace_simulate(&trace, &policy_lru, setting.cached);
+    struct setting setting;
+
+    for (uint32_t i = 0; i < TRACES && setting_begin(&setting, i); i++, setting_end(&setting)) {
+        const uint64_t bytes = (uint64_t)setting.cached * ROW_BYTES;
+        const double ours =
+            trace_row_cache(&setting.trace, tier_count, MAX(bytes / tier_count, 4 * MIB), ROW_BYTES,
+                            &setting.cached);
+        const double reference = trace_simulate(&setting.trace, &policy_lru, setting.cached);
         char full_name[64];
 
-        snprintf(full_name, sizeof(full_name), "%s-zipf-%g", name, exponents[e]);
+        snprintf(full_name, sizeof(full_name), "%s-%s", name, setting.name);
         bench_report(&(struct bench_figure){ .name = full_name,
                                              .unit = "hit rate",
                                              .bar = bar,
@@ -53,7 +80,6 @@ static void compare_tiers(const char *name, uint32_t tier_count, double bar)
                                              .reference_name = "exact LRU, simulated",
                                              .reference_options = "as many rows" },
                      &ours, &reference, 1, say_setting, &setting);
-        trace_free(&trace);
     }
 }
 
@@ -67,28 +93,49 @@ static void two_tier(void)
     compare_tiers("two-tier", 2, 0.99);
 }
 
+static const struct policy *const policies[] = { &policy_lru, &policy_lfu, &policy_s3_fifo };
+
+/* Hit rates over the share of the rows that the cache holds. */
+static void plot_policies(struct setting *setting, json_t *figure)
+{
+    static const double percents[] = { 1, 2, 5, 10, 20, 50 };
+    json_t *const plot = bench_plot(figure, setting->name, "% of the rows cached", "hit rate");
+    double rates[ARRAY_LEN(percents)];
+
+    for (uint32_t p = 0; p < ARRAY_LEN(policies); p++) {
+        for (uint32_t i = 0; i < ARRAY_LEN(percents); i++)
+            rates[i] = trace_simulate(&setting->trace, policies[p],
+                                      (uint32_t)(setting->trace.ids * percents[i] / 100));
+        bench_plot_line(plot, policies[p]->name, percents, rates, ARRAY_LEN(percents));
+    }
+}
+
+static void say_policy(void *context, json_t *figure)
+{
+    say_setting(context, figure);
+    plot_policies(context, figure);
+}
+
 static void policy(void)
 {
-    static const struct policy *const policies[] = { &policy_lfu, &policy_s3_fifo };
+    struct setting setting;
 
-    for (uint32_t e = 0; e < ARRAY_LEN(exponents); e++) {
-        struct trace trace = any_trace(exponents[e]);
-        struct setting setting = { exponents[e], trace.ids, trace.ids / 10 };
-        const double reference = trace_simulate(&trace, &policy_lru, setting.cached);
+    for (uint32_t i = 0; i < TRACES && setting_begin(&setting, i); i++, setting_end(&setting)) {
+        const double reference = trace_simulate(&setting.trace, policies[0], setting.cached);
 
-        for (uint32_t p = 0; p < ARRAY_LEN(policies); p++) {
-            const double ours = trace_simulate(&trace, policies[p], setting.cached);
+        for (uint32_t p = 1; p < ARRAY_LEN(policies); p++) {
+            const double ours = trace_simulate(&setting.trace, policies[p], setting.cached);
+            const bool last = p + 1 == ARRAY_LEN(policies);
             char name[64];
 
-            snprintf(name, sizeof(name), "policy-%s-zipf-%g", policies[p]->name, exponents[e]);
+            snprintf(name, sizeof(name), "policy-%s-%s", policies[p]->name, setting.name);
             bench_report(&(struct bench_figure){ .name = name,
                                                  .unit = "hit rate",
                                                  .limit = "what is known of the future",
                                                  .reference_name = "LRU, simulated",
-                                                 .reference_options = "a tenth of the ids" },
-                         &ours, &reference, 1, say_setting, &setting);
+                                                 .reference_options = "a tenth of the rows" },
+                         &ours, &reference, 1, last ? say_policy : say_setting, &setting);
         }
-        trace_free(&trace);
     }
 }
 

@@ -29,16 +29,18 @@ static void configure(struct bench_server *server, const struct bench_server_sha
         "data:\n  directories: [%s/rows]\n  shards_per_directory: %u\n"
         "lanes:\n  count: %u\n  readers_per_lane: %u\n  write_queue_bytes: %llu\n"
         "cache:\n  tiers:\n    - {name: dram, kind: dram, bytes: %llu}\n%s"
-        "rocksdb:\n  memtable_bytes: %llu\n  metadata_cache_bytes: %llu\n  options: %s\n"
-        "socket:\n  path: %s\n  max_arena_bytes: 1GiB\n%s",
+        "rocksdb:\n  memtable_bytes: %llu\n  metadata_cache_bytes: %llu\n"
+        "  background_threads: %u\n  compaction_parallel: %u\n  options: %s\n"
+        "socket:\n  path: %s\n  max_arena_bytes: 1GiB\n",
         harness->directory, shape->shards ? shape->shards : 8, shape->lanes ? shape->lanes : 1,
         shape->readers_per_lane ? shape->readers_per_lane : 2,
         (unsigned long long)(shape->write_queue_bytes ? shape->write_queue_bytes : 64 * MIB),
         (unsigned long long)shape->dram_bytes, pmem,
         (unsigned long long)(shape->memtable_bytes ? shape->memtable_bytes : 256 * MIB),
         (unsigned long long)(shape->metadata_cache_bytes ? shape->metadata_cache_bytes : 64 * MIB),
-        shape->rocksdb_options ? shape->rocksdb_options : "null", harness->socket,
-        shape->extra ? shape->extra : "");
+        shape->background_threads ? shape->background_threads : 2,
+        shape->compaction_parallel ? shape->compaction_parallel : 1,
+        shape->rocksdb_options ? shape->rocksdb_options : "null", harness->socket);
     harness_configure(harness, yaml);
 }
 

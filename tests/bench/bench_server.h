@@ -19,8 +19,9 @@ struct bench_server_shape {
     uint64_t write_queue_bytes;
     uint64_t memtable_bytes;
     uint64_t metadata_cache_bytes;
-    const char *rocksdb_options; /* YAML, so quoted [null] */
-    const char *extra;           /* more YAML [""] */
+    uint32_t background_threads;  /* [2] */
+    uint32_t compaction_parallel; /* [1] */
+    const char *rocksdb_options;  /* YAML, so quoted [null] */
 };
 
 struct bench_server {

@@ -1,23 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/trace.h"
 
+#include <endian.h>
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "base/row_hash.h"
 #include "tests/bench/bench.h"
 #include "tiers/arena.h"
 #include "tiers/row_cache.h"
 
+static struct trace trace_new(uint32_t ids, uint32_t count)
+{
+    const uint32_t whole = count / TRACE_BATCH * TRACE_BATCH;
+
+    return (struct trace){ .ids = ids,
+                           .count = whole,
+                           .warm_up = whole / 3 / TRACE_BATCH * TRACE_BATCH,
+                           .draws = bench_alloc(count, sizeof(uint32_t)) };
+}
+
 struct trace trace_zipf(uint32_t ids, uint32_t count, double exponent)
 {
-    struct trace trace = { .ids = ids, .count = count / TRACE_BATCH * TRACE_BATCH };
+    struct trace trace = trace_new(ids, count);
     double *const below = bench_alloc(ids, sizeof(*below));
     uint64_t random = 42;
     double sum = 0;
 
-    trace.warm_up = trace.count / 3 / TRACE_BATCH * TRACE_BATCH;
-    trace.draws = bench_alloc(trace.count, sizeof(*trace.draws));
     for (uint32_t i = 0; i < ids; i++)
         below[i] = sum += pow((double)i + 1, -exponent);
     for (uint32_t i = 0; i < trace.count; i++) {
@@ -35,6 +48,27 @@ struct trace trace_zipf(uint32_t ids, uint32_t count, double exponent)
         trace.draws[i] = low;
     }
     free(below);
+    return trace;
+}
+
+struct trace trace_read(const char *path)
+{
+    FILE *const file = fopen(path, "re");
+    struct trace trace;
+    struct stat about;
+    uint32_t count;
+
+    if (!file || fstat(fileno(file), &about) != 0)
+        bench_die("%s: %s", path, strerror(errno));
+    count = (uint32_t)((uint64_t)about.st_size / sizeof(uint32_t));
+    trace = trace_new(0, count);
+    if (fread(trace.draws, sizeof(uint32_t), count, file) != count)
+        bench_die("%s: cannot be read", path);
+    fclose(file);
+    for (uint32_t i = 0; i < count; i++) {
+        trace.draws[i] = le32toh(trace.draws[i]);
+        trace.ids = MAX(trace.ids, trace.draws[i] + 1);
+    }
     return trace;
 }
 

@@ -24,6 +24,8 @@ struct trace {
 /* @count draws, rounded down to whole batches, of ids below @ids, id i with a probability that goes
  * with (i + 1)^-@exponent. The same at every call. */
 struct trace trace_zipf(uint32_t ids, uint32_t count, double exponent);
+/* The draws of a file of 32-bit little-endian numbers, rounded down likewise. */
+struct trace trace_read(const char *path);
 void trace_free(struct trace *trace);
 
 /* The share of accesses that find their id in a cache of @capacity ids. */

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench_compaction.c: how far compaction pushes lookups down.
+ *
+ * compaction-dip: the lowest rate of GET in any second in which a shard compacts, over the mean
+ * rate when all is compacted. 4 M rows of 512 bytes in 8 shards, uniform ids, nothing cached, so
+ * every row is a read from the device. All shards are due at the same time, and urgently so: rows
+ * were stored, compacted, and then written again until each shard had some 28 files in level 0.
+ * Each turn begins with a copy of these shards.
+ *
+ * The reference is the same server with as many compactions allowed at a time as there are shards,
+ * which is what RocksDB does by itself: a shard that is due compacts. Both have as many background
+ * threads as that wants. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/bench/bench_server.h"
+
+#define DIM           128
+#define ROW_BYTES     (DIM * sizeof(float))
+#define BATCH_ROWS    1024 /* some fifty a second */
+#define IN_FLIGHT     4
+#define SHARDS        8
+#define READERS       4
+#define DRAM_BYTES    (8 * MIB)
+#define MEMTABLE      (64 * MIB)
+#define LEVEL0_FILES  28
+#define FILE_BYTES    (MEMTABLE / SHARDS / 2)
+#define QUIET_SECONDS 4 /* without a compaction: there will be no more */
+#define MEAN_SECONDS  15
+#define SECONDS_MAX   300
+#define TURNS_MAX     3
+
+#define NO_COMPACTION "level0_file_num_compaction_trigger=1000"
+
+struct series {
+    double times[SECONDS_MAX], rates[SECONDS_MAX];
+    uint32_t count;
+};
+
+struct dip {
+    struct bench_server server;
+    uint64_t rows;
+    uint64_t random;
+    struct embtier_batch *batches[IN_FLIGHT];
+    struct series last[2]; /* ours, the reference's */
+};
+
+/* ---- The shards all turns begin with ---- */
+
+static struct bench_server_shape shape_of(const char *options, uint32_t parallel)
+{
+    return (struct bench_server_shape){ .readers_per_lane = READERS,
+                                        .shards = SHARDS,
+                                        .dram_bytes = DRAM_BYTES,
+                                        .memtable_bytes = MEMTABLE,
+                                        .metadata_cache_bytes = 128 * MIB,
+                                        .background_threads = SHARDS + SHARDS / 2,
+                                        .compaction_parallel = parallel,
+                                        .rocksdb_options = options };
+}
+
+/* @words, run in the server's directory. */
+static void shell(const struct dip *dip, const char *words)
+{
+    char text[512];
+
+    snprintf(text, sizeof(text), "cd '%s' && %s", dip->server.harness.directory, words);
+    if (system(text) != 0) // NOLINT(cert-env33-c): the benchmark's own words
+        bench_die("%s: failed", text);
+}
+
+static void make_batches(struct dip *dip)
+{
+    const struct embtier_part part = { dip->server.tables[0], BATCH_ROWS };
+
+    for (uint32_t i = 0; i < IN_FLIGHT; i++)
+        dip->batches[i] = bench_batch(&dip->server, &part, 1);
+}
+
+static void draw_ids(struct dip *dip, uint32_t slot)
+{
+    for (uint32_t i = 0; i < BATCH_ROWS; i++)
+        embtier_batch_ids(dip->batches[slot], 0)[i] = bench_random(&dip->random) % dip->rows;
+}
+
+static void begin_set(void *context, uint32_t slot)
+{
+    struct dip *const dip = context;
+
+    draw_ids(dip, slot);
+    bench_submit(dip->batches[slot], EMBTIER_SET);
+}
+
+static void begin_get(void *context, uint32_t slot)
+{
+    struct dip *const dip = context;
+
+    draw_ids(dip, slot);
+    bench_submit(dip->batches[slot], EMBTIER_GET);
+}
+
+static void end(void *context, uint32_t slot)
+{
+    bench_wait(((struct dip *)context)->batches[slot]);
+}
+
+static void set_up(struct dip *dip)
+{
+    const struct bench_server_shape compacts = shape_of(NULL, 1);
+    const struct bench_server_shape piles_up = shape_of(NO_COMPACTION, 1);
+    const double bytes = bench_scaled(LEVEL0_FILES * FILE_BYTES * SHARDS, 8 * MIB);
+
+    dip->random = 42;
+    dip->rows = bench_scaled(4000000, 100000);
+    bench_server_start(&dip->server, &compacts);
+    bench_server_tables(&dip->server, 1, dip->rows, DIM);
+    bench_say("storing %llu rows", (unsigned long long)dip->rows);
+    bench_touch_all(&dip->server, EMBTIER_SET);
+    bench_server_stop(&dip->server);
+    bench_server_again(&dip->server, &compacts);
+    bench_server_settle(&dip->server);
+    bench_server_stop(&dip->server);
+    bench_server_again(&dip->server, &piles_up);
+    make_batches(dip);
+    bench_say("writing %.0f MiB again", bytes / MIB);
+    while (bench_metric(&dip->server, "store_written_bytes", "flush") < bytes)
+        (void)bench_pipeline(IN_FLIGHT, 0.05, begin_set, end, dip);
+    bench_server_stop(&dip->server);
+    shell(dip, "mv rows due");
+}
+
+/* ---- A turn ---- */
+
+static bool compacts(struct dip *dip)
+{
+    return bench_metric(&dip->server, "store_compacting_shards", NULL) > 0;
+}
+
+static double rate_of_second(struct dip *dip)
+{
+    return BATCH_ROWS * bench_pipeline(IN_FLIGHT, bench_settings.seconds * 4, begin_get, end, dip);
+}
+
+/* The lowest rate of a second in which a shard compacted. */
+static double lowest(struct dip *dip, struct series *series)
+{
+    const double began = bench_now();
+    double rate = INFINITY;
+    uint32_t quiet = 0;
+
+    for (series->count = 0; quiet < QUIET_SECONDS && series->count < SECONDS_MAX; series->count++) {
+        const bool before = compacts(dip);
+        const double now = rate_of_second(dip);
+
+        series->times[series->count] = bench_now() - began;
+        series->rates[series->count] = now;
+        if (before || compacts(dip)) {
+            rate = MIN(rate, now);
+            quiet = 0;
+        } else {
+            quiet++;
+        }
+    }
+    if (isinf(rate))
+        bench_die("no shard compacted");
+    return rate;
+}
+
+static double mean(struct dip *dip)
+{
+    double sum = 0;
+
+    bench_server_settle(&dip->server);
+    for (uint32_t i = 0; i < MEAN_SECONDS; i++)
+        sum += rate_of_second(dip);
+    return sum / MEAN_SECONDS;
+}
+
+static double turn(struct dip *dip, uint32_t parallel, struct series *series)
+{
+    const struct bench_server_shape shape = shape_of(NULL, parallel);
+    double least, most;
+
+    shell(dip, "rm -rf rows && cp -a due rows && sync -f rows");
+    bench_server_again(&dip->server, &shape);
+    make_batches(dip);
+    least = lowest(dip, series);
+    most = mean(dip);
+    bench_server_stop(&dip->server);
+    bench_say("%u at a time: lowest %.0f rows/s of %.0f, after %.0f s", parallel, least, most,
+              series->times[series->count - 1]);
+    return least / most;
+}
+
+static void say_more(void *context, json_t *figure)
+{
+    static const char *const names[] = { "one shard at a time", "all at once" };
+    struct dip *const dip = context;
+    json_t *const plot =
+        bench_plot(figure, "GET while all shards are due for compaction", "s", "rows/s");
+
+    for (uint32_t i = 0; i < ARRAY_LEN(names); i++)
+        bench_plot_line(plot, names[i], dip->last[i].times, dip->last[i].rates, dip->last[i].count);
+}
+
+static void compaction_dip(void)
+{
+    struct dip *const dip = bench_alloc(1, sizeof(*dip));
+    const uint32_t turns = MIN(bench_settings.turns, TURNS_MAX);
+    double ours[TURNS_MAX], reference[TURNS_MAX];
+
+    set_up(dip);
+    for (uint32_t i = 0; i < turns; i++) {
+        ours[i] = turn(dip, 1, &dip->last[0]);
+        reference[i] = turn(dip, SHARDS, &dip->last[1]);
+    }
+    bench_report(
+        &(struct bench_figure){ .name = "compaction-dip",
+                                .unit = "of mean",
+                                .bar = 1,
+                                .limit = "what compaction leaves of the device",
+                                .reference_name = "RocksDB's own scheduling",
+                                .reference_options = "the same shards, all may compact at once" },
+        ours, reference, turns, say_more, dip);
+    harness_done(&dip->server.harness);
+    free(dip);
+}
+
+int main(int argc, char **argv)
+{
+    const struct bench_entry entries[] = {
+        { "compaction-dip", compaction_dip },
+    };
+
+    return bench_main(argc, argv, entries, ARRAY_LEN(entries));
+}
