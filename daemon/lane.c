@@ -183,6 +183,7 @@ static void session_maybe_gone(struct lane *lane, struct session *session)
     if (!session->detaching || session->in_flight > 0)
         return;
     session->broken = true; /* and nothing more is taken */
+    request_memory_leave(lane->rules.memory, &session->memory_share);
     for (struct session **at = &lane->polled; *at; at = &(*at)->next_polled) {
         if (*at == session) {
             *at = session->next_polled;

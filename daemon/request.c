@@ -128,7 +128,7 @@ static enum embtier_err request_new(const struct request_rules *rules, struct se
                           ? 0 /* the segments alone are too many */
                           : (request_memory_largest(rules->memory) - refs_at) /
                                 (copies * sizeof(struct row_ref)));
-    request = request_memory_take(rules->memory, bytes);
+    request = request_memory_take(rules->memory, &session->memory_share, bytes);
     if (!request)
         return EMBTIER_AGAIN;
     memset(request, 0, starts_at);

@@ -5,7 +5,12 @@
  * memkind, keeps what it once cut for small blocks, until no large request fits any more though
  * none is under way.
  *
- * The lock is held for some tens of nanoseconds, by lanes only, twice per request. */
+ * The lock is held for some tens of nanoseconds, by lanes only, twice per request.
+ *
+ * The line matters only when its first has stood in it for PATIENCE_NS: until then whatever fits
+ * may pass it, so that memory that is short now and then costs no time. A first that does not try
+ * any more (its client died, or took the request back) must not keep others out: after LOST_NS
+ * without a try it loses its place. */
 #include "daemon/request_memory.h"
 
 #include <errno.h>
@@ -20,6 +25,9 @@
 /* 32-bit links of 8 bytes each. */
 #define REGION_BYTES_MAX (UINT64_C(32) << 30)
 
+#define PATIENCE_NS (UINT64_C(5) * 1000 * 1000)
+#define LOST_NS     (UINT64_C(100) * 1000 * 1000)
+
 #define BIN_COUNT 40
 /* Blocks of the fitting bin that are tried before a larger one is cut. */
 #define BIN_LOOKS 8
@@ -30,8 +38,9 @@ struct block {
     uint64_t before_bytes; /* of the block in front of this one, 0: this is the first */
     struct block *next;    /* free: in its bin */
     struct block *previous;
+    struct request_memory_share *share; /* taken: by whom */
     bool is_free;
-    uint8_t pad[31];
+    uint8_t pad[23];
 };
 _Static_assert(sizeof(struct block) == CACHE_LINE, "what follows is aligned");
 
@@ -40,6 +49,9 @@ struct request_memory {
     uint64_t bytes;
     pthread_mutex_t lock;
     struct block *bins[BIN_COUNT]; /* bin b: blocks of 2^b to 2^(b + 1) - 1 bytes */
+    const struct clock *clock;
+    struct request_memory_share *first; /* in line */
+    struct request_memory_share *last;
 };
 
 static uint32_t bin_of(uint64_t bytes)
@@ -87,8 +99,8 @@ static void set_bytes(struct request_memory *memory, struct block *block, uint64
         behind->before_bytes = bytes;
 }
 
-enum embtier_err request_memory_new(uint64_t bytes, struct request_memory **ret_memory,
-                                    struct err_msg *msg)
+enum embtier_err request_memory_new(uint64_t bytes, const struct clock *clock,
+                                    struct request_memory **ret_memory, struct err_msg *msg)
 {
     _cleanup_(request_memory_freep) struct request_memory *memory = calloc(1, sizeof(*memory));
     struct block *all;
@@ -96,6 +108,7 @@ enum embtier_err request_memory_new(uint64_t bytes, struct request_memory **ret_
     if (!memory)
         return err_set(msg, EMBTIER_NO_MEMORY, "request memory: out of memory");
     pthread_mutex_init(&memory->lock, NULL);
+    memory->clock = clock;
     bytes = MIN(bytes, REGION_BYTES_MAX);
     bytes = align_up(MAX(bytes, REGION_BYTES_MIN), 2 * MIB);
     memory->base = reserved_new(bytes);
@@ -153,19 +166,83 @@ static void cut_block(struct request_memory *memory, struct block *block, uint64
     bin_add(memory, rest);
 }
 
-void *request_memory_take(struct request_memory *memory, uint64_t bytes)
+/* ---- The line, locked ---- */
+
+static void line_join(struct request_memory *memory, struct request_memory_share *share,
+                      uint64_t now_ns)
+{
+    share->tried_ns = now_ns;
+    if (share->in_line)
+        return;
+    share->in_line = true;
+    share->since_ns = now_ns;
+    share->next = NULL;
+    share->previous = memory->last;
+    if (memory->last)
+        memory->last->next = share;
+    else
+        memory->first = share;
+    memory->last = share;
+}
+
+static void line_leave(struct request_memory *memory, struct request_memory_share *share)
+{
+    if (!share->in_line)
+        return;
+    share->in_line = false;
+    if (share->next)
+        share->next->previous = share->previous;
+    else
+        memory->last = share->previous;
+    if (share->previous)
+        share->previous->next = share->next;
+    else
+        memory->first = share->next;
+}
+
+/* Whether the first in line has waited long enough, and would hold less than @share with @bytes
+ * more. */
+static bool is_anothers_turn(struct request_memory *memory,
+                             const struct request_memory_share *share, uint64_t bytes,
+                             uint64_t now_ns)
+{
+    const struct request_memory_share *first;
+
+    while (memory->first && now_ns - memory->first->tried_ns > LOST_NS)
+        line_leave(memory, memory->first);
+    first = memory->first;
+    return first && first != share && now_ns - first->since_ns > PATIENCE_NS &&
+           share->held_bytes + bytes > first->held_bytes;
+}
+
+void *request_memory_take(struct request_memory *memory, struct request_memory_share *share,
+                          uint64_t bytes)
 {
     const uint64_t needed = align_up(bytes, CACHE_LINE) + sizeof(struct block);
-    struct block *block;
+    struct block *block = NULL;
 
     if (bytes > request_memory_largest(memory))
         return NULL;
     pthread_mutex_lock(&memory->lock);
-    block = find_block(memory, needed);
-    if (block)
+    if (!memory->first || !is_anothers_turn(memory, share, needed, clock_now_ns(memory->clock)))
+        block = find_block(memory, needed);
+    if (block) {
         cut_block(memory, block, needed);
+        line_leave(memory, share);
+        share->held_bytes += block->bytes;
+        block->share = share;
+    } else {
+        line_join(memory, share, clock_now_ns(memory->clock));
+    }
     pthread_mutex_unlock(&memory->lock);
     return block ? block + 1 : NULL;
+}
+
+void request_memory_leave(struct request_memory *memory, struct request_memory_share *share)
+{
+    pthread_mutex_lock(&memory->lock);
+    line_leave(memory, share);
+    pthread_mutex_unlock(&memory->lock);
 }
 
 void request_memory_give(struct request_memory *memory, void *place)
@@ -174,6 +251,7 @@ void request_memory_give(struct request_memory *memory, void *place)
     struct block *behind;
 
     pthread_mutex_lock(&memory->lock);
+    block->share->held_bytes -= block->bytes;
     behind = block_behind(memory, block);
     if (behind && behind->is_free) {
         bin_remove(memory, behind);

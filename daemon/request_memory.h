@@ -3,24 +3,47 @@
  *
  * One region for the daemon. When it is used up, sessions wait: their next request stays in their
  * own shared memory until an earlier one is done. When nothing is under way, the largest request
- * fits again, whatever was under way before. Thread: any. */
+ * fits again, whatever was under way before.
+ *
+ * It is shared out fairly: a session that found no room stands in line, and once the first has
+ * stood there for a moment, none is served before it that would then hold more than the first does.
+ * So a large request gets its turn however many small ones are asked for, and who waits for memory
+ * because its own requests are slow holds nobody up who needs little. Thread: any. */
 #ifndef EMBTIER_DAEMON_REQUEST_MEMORY_H
 #define EMBTIER_DAEMON_REQUEST_MEMORY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 
 struct request_memory;
 
-MUST_CHECK enum embtier_err request_memory_new(uint64_t bytes, struct request_memory **ret_memory,
+/* What a session holds, and its place in the line while it has one. Zeroed at first; of the memory
+ * then, until everything is given back and it has left. */
+struct request_memory_share {
+    uint64_t held_bytes;
+    struct request_memory_share *next;
+    struct request_memory_share *previous;
+    uint64_t since_ns; /* in line */
+    uint64_t tried_ns;
+    bool in_line;
+};
+
+MUST_CHECK enum embtier_err request_memory_new(uint64_t bytes, const struct clock *clock,
+                                               struct request_memory **ret_memory,
                                                struct err_msg *msg);
 void request_memory_free(struct request_memory *memory);
 DEFINE_CLEANUP(struct request_memory, request_memory_free)
 
-/* NULL: used up for now. Aligned to a cache line. */
-void *request_memory_take(struct request_memory *memory, uint64_t bytes);
+/* NULL: used up for now, or it is another's turn; the session has a place in the line, and tries
+ * again every millisecond or so: who stops trying loses it. Aligned to a cache line. */
+void *request_memory_take(struct request_memory *memory, struct request_memory_share *share,
+                          uint64_t bytes);
 void request_memory_give(struct request_memory *memory, void *block);
+/* Leaves the line: the session asks for nothing any more. */
+void request_memory_leave(struct request_memory *memory, struct request_memory_share *share);
 
 /* The largest request that may ever fit; more is TOO_LARGE, not a matter of waiting. */
 uint64_t request_memory_largest(const struct request_memory *memory);

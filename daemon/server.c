@@ -151,7 +151,8 @@ enum embtier_err server_new(const struct config *config, struct server **ret_ser
     server->parts.started_ns = clock_now_ns(&clock_monotonic);
     TRY(watch_signals(server, msg));
     TRY(open_store(server, msg));
-    TRY(request_memory_new(config->lanes.request_bytes, &server->parts.memory, msg));
+    TRY(request_memory_new(config->lanes.request_bytes, &clock_monotonic, &server->parts.memory,
+                           msg));
     TRY(make_arenas(server, msg));
     TRY(tables_new(server->parts.store, &server->parts.tables, msg));
     TRY(make_lanes(server, msg));

@@ -14,6 +14,7 @@
 #include "base/config.h"
 #include "base/err.h"
 #include "daemon/inbox.h"
+#include "daemon/request_memory.h"
 #include "proto/shm_layout.h"
 
 struct lane;
@@ -53,7 +54,8 @@ struct session {
     uint32_t consumed; /* requests taken */
     uint32_t in_flight;
     uint64_t last_seen_ns; /* a request */
-    bool polled;           /* in the lane's list; else the client rings the doorbell */
+    struct request_memory_share memory_share;
+    bool polled; /* in the lane's list; else the client rings the doorbell */
     bool detaching;
     bool broken; /* spoke nonsense: nothing more is taken from it */
 

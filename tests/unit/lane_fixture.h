@@ -68,7 +68,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     memset(x, 0, sizeof(*x));
     x->f = f;
     fixture_open(f);
-    must(request_memory_new(16 * MIB, &x->memory, &msg), &msg);
+    must(request_memory_new(16 * MIB, &clock_monotonic, &x->memory, &msg), &msg);
     x->lane_count = shape->lane_count;
     x->tier_count = 2;
     for (uint32_t t = 0; t < x->tier_count; t++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the memory of requests come back in one piece, so that no session waits for ever? */
+/* Does the memory of requests come back in one piece, and is it shared out in turn, so that no
+ * session waits for ever? */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,13 +18,31 @@
 #define REGION_BYTES (16 * MIB)
 #define SLOTS        200
 #define THREADS      4
+#define BLOCKS       60
+#define BLOCK_BYTES  (REGION_BYTES / BLOCKS - 128)
 
-static struct request_memory *memory_new(void)
+static uint64_t held_now_ns;
+
+static uint64_t held_time(void *context)
+{
+    (void)context;
+    return held_now_ns;
+}
+
+/* Stands still, so that nobody's turn comes but where a test says so. */
+static const struct clock held_clock = { .now_ns = held_time };
+
+static void pass_ms(uint64_t ms)
+{
+    held_now_ns += ms * 1000 * 1000;
+}
+
+static struct request_memory *memory_new(const struct clock *clock)
 {
     struct request_memory *memory = NULL;
     struct err_msg msg = { { 0 } };
 
-    if (request_memory_new(REGION_BYTES, &memory, &msg) != EMBTIER_OK)
+    if (request_memory_new(REGION_BYTES, clock, &memory, &msg) != EMBTIER_OK)
         fail_msg("%s", msg.text);
     return memory;
 }
@@ -46,6 +65,7 @@ struct held {
 static unsigned play(struct request_memory *memory, uint64_t seed, uint32_t rounds)
 {
     struct held held[SLOTS] = { { 0 } };
+    struct request_memory_share share = { 0 };
     unsigned refused = 0;
 
     for (uint32_t round = 0; round < rounds; round++) {
@@ -59,7 +79,7 @@ static unsigned play(struct request_memory *memory, uint64_t seed, uint32_t roun
         }
         slot->count = 1 + (next_random(&seed) % 1000) * (next_random(&seed) % 700);
         slot->mark = (unsigned char)next_random(&seed);
-        slot->bytes = request_memory_take(memory, slot->count);
+        slot->bytes = request_memory_take(memory, &share, slot->count);
         refused += !slot->bytes;
         if (slot->bytes) {
             assert_int_equal((uintptr_t)slot->bytes % CACHE_LINE, 0);
@@ -69,21 +89,24 @@ static unsigned play(struct request_memory *memory, uint64_t seed, uint32_t roun
     for (uint32_t i = 0; i < SLOTS; i++)
         if (held[i].bytes)
             request_memory_give(memory, held[i].bytes);
+    request_memory_leave(memory, &share);
     return refused;
 }
 
 static void assert_in_one_piece(struct request_memory *memory)
 {
-    void *const all = request_memory_take(memory, request_memory_largest(memory));
+    struct request_memory_share share = { 0 };
+    void *const all = request_memory_take(memory, &share, request_memory_largest(memory));
 
     assert_non_null(all);
-    assert_null(request_memory_take(memory, 1));
+    assert_null(request_memory_take(memory, &share, 1));
+    request_memory_leave(memory, &share);
     request_memory_give(memory, all);
 }
 
 static void test_largest_request_fits_after_any_history(void **state)
 {
-    struct request_memory *memory = memory_new();
+    struct request_memory *memory = memory_new(&held_clock);
 
     (void)state;
     assert_in_one_piece(memory);
@@ -97,20 +120,23 @@ static void test_largest_request_fits_after_any_history(void **state)
 
 static void test_more_than_the_largest_is_refused(void **state)
 {
-    struct request_memory *memory = memory_new();
+    struct request_memory *memory = memory_new(&held_clock);
+    struct request_memory_share share = { 0 };
 
     (void)state;
-    assert_null(request_memory_take(memory, request_memory_largest(memory) + 1));
-    assert_null(request_memory_take(memory, UINT64_MAX));
+    assert_null(request_memory_take(memory, &share, request_memory_largest(memory) + 1));
+    assert_null(request_memory_take(memory, &share, UINT64_MAX));
+    assert_false(share.in_line);
     assert_in_one_piece(memory);
     request_memory_free(memory);
 }
 
 static void test_places_become_links_and_back(void **state)
 {
-    struct request_memory *memory = memory_new();
+    struct request_memory *memory = memory_new(&held_clock);
+    struct request_memory_share share = { 0 };
     uint8_t *const base = request_memory_base(memory);
-    uint8_t *const block = request_memory_take(memory, request_memory_largest(memory));
+    uint8_t *const block = request_memory_take(memory, &share, request_memory_largest(memory));
 
     (void)state;
     for (uint64_t at = 0; at < request_memory_largest(memory); at += 24) {
@@ -133,7 +159,7 @@ static void *play_thread(void *context)
 
 static void test_lanes_share_the_memory(void **state)
 {
-    struct request_memory *memory = memory_new();
+    struct request_memory *memory = memory_new(&clock_monotonic);
     pthread_t threads[THREADS];
 
     (void)state;
@@ -145,6 +171,120 @@ static void test_lanes_share_the_memory(void **state)
     request_memory_free(memory);
 }
 
+/* ---- In turn ---- */
+
+/* A memory that is used up, by blocks of which one comes back now and then. */
+struct short_memory {
+    struct request_memory *memory;
+    struct request_memory_share filler, large, small;
+    void *blocks[BLOCKS];
+};
+
+static void use_up(struct short_memory *x)
+{
+    *x = (struct short_memory){ .memory = memory_new(&held_clock) };
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        x->blocks[i] = request_memory_take(x->memory, &x->filler, BLOCK_BYTES);
+        assert_non_null(x->blocks[i]);
+    }
+    assert_null(request_memory_take(x->memory, &x->large, request_memory_largest(x->memory)));
+}
+
+static void clear(struct short_memory *x)
+{
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        if (x->blocks[i])
+            request_memory_give(x->memory, x->blocks[i]);
+    request_memory_leave(x->memory, &x->large);
+    request_memory_leave(x->memory, &x->small);
+    assert_in_one_piece(x->memory);
+    request_memory_free(x->memory);
+}
+
+static void *take_small(struct short_memory *x)
+{
+    return request_memory_take(x->memory, &x->small, BLOCK_BYTES);
+}
+
+static void test_a_large_request_gets_its_turn_though_small_ones_never_end(void **state)
+{
+    struct short_memory x;
+    void *all = NULL;
+    uint32_t passed = 0;
+
+    (void)state;
+    use_up(&x);
+    /* One small request ends every millisecond, another wants to begin, the large one tries. */
+    for (uint32_t i = 0; i < BLOCKS + 10 && !all; i++, pass_ms(1)) {
+        if (i < BLOCKS)
+            request_memory_give(x.memory, TAKE(x.blocks[i]));
+        all = request_memory_take(x.memory, &x.large, request_memory_largest(x.memory));
+        if (!all && i < BLOCKS && (x.blocks[i] = take_small(&x)))
+            passed++;
+        if (i + 1 == BLOCKS) /* those that passed end too */
+            for (uint32_t j = 0; j < BLOCKS; j++)
+                if (x.blocks[j])
+                    request_memory_give(x.memory, TAKE(x.blocks[j]));
+    }
+    assert_non_null(all);
+    assert_in_range(passed, 1, 10); /* at first it is not strict */
+    assert_null(take_small(&x));
+    request_memory_give(x.memory, all);
+    x.blocks[0] = take_small(&x);
+    assert_non_null(x.blocks[0]);
+    clear(&x);
+}
+
+static void test_who_needs_little_is_not_held_up_by_who_holds_much(void **state)
+{
+    struct short_memory x;
+
+    (void)state;
+    use_up(&x);
+    request_memory_leave(x.memory, &x.large);
+    assert_null(request_memory_take(x.memory, &x.filler, BLOCK_BYTES)); /* which holds it all */
+    for (uint32_t i = 0; i < 100; i++) {
+        pass_ms(50);
+        assert_null(request_memory_take(x.memory, &x.filler, 2 * BLOCK_BYTES));
+        request_memory_give(x.memory, TAKE(x.blocks[0]));
+        x.blocks[0] = take_small(&x);
+        assert_non_null(x.blocks[0]);
+    }
+    request_memory_leave(x.memory, &x.filler);
+    clear(&x);
+}
+
+static void test_who_stops_trying_keeps_nobody_out(void **state)
+{
+    struct short_memory x;
+
+    (void)state;
+    use_up(&x);
+    pass_ms(50);
+    request_memory_give(x.memory, TAKE(x.blocks[0]));
+    assert_null(take_small(&x)); /* there is room, but it is the large one's turn */
+    pass_ms(60);
+    x.blocks[0] = take_small(&x);
+    assert_non_null(x.blocks[0]);
+    assert_false(x.large.in_line);
+    clear(&x);
+}
+
+static void test_who_leaves_the_line_keeps_nobody_out(void **state)
+{
+    struct short_memory x;
+
+    (void)state;
+    use_up(&x);
+    pass_ms(50);
+    request_memory_give(x.memory, TAKE(x.blocks[0]));
+    assert_null(take_small(&x));
+    request_memory_leave(x.memory, &x.large);
+    x.blocks[0] = take_small(&x);
+    assert_non_null(x.blocks[0]);
+    clear(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +292,10 @@ int main(void)
         cmocka_unit_test(test_more_than_the_largest_is_refused),
         cmocka_unit_test(test_places_become_links_and_back),
         cmocka_unit_test(test_lanes_share_the_memory),
+        cmocka_unit_test(test_a_large_request_gets_its_turn_though_small_ones_never_end),
+        cmocka_unit_test(test_who_needs_little_is_not_held_up_by_who_holds_much),
+        cmocka_unit_test(test_who_stops_trying_keeps_nobody_out),
+        cmocka_unit_test(test_who_leaves_the_line_keeps_nobody_out),
     };
 
     return cmocka_run_group_tests_name("request memory", tests, NULL, NULL);
