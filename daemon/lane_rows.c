@@ -88,10 +88,11 @@ static void miss_read(struct lane *lane, struct miss *miss)
                    miss_session(lane, miss), miss);
 }
 
-/* Has a row read that is not being read yet. False: no miss entry is free. */
+/* Has a row read that is not being read yet. False: no miss entry is to be had. */
 static bool ref_read(struct lane *lane, struct part *part, struct table *table, struct row_ref *ref)
 {
-    struct miss *const miss = miss_table_add(lane->misses, table, ref->hash, ref->id);
+    struct miss *const miss =
+        miss_table_add(lane->misses, table, ref->hash, ref->id, part->request->session->id);
 
     if (!miss)
         return false;

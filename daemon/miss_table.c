@@ -12,6 +12,7 @@ struct miss_table {
     uint32_t capacity;
     uint32_t free; /* index + 1 */
     uint32_t count;
+    uint32_t held[MISS_FLOWS];
 };
 
 static uint32_t *bucket_of(struct miss_table *misses, uint64_t hash)
@@ -67,14 +68,15 @@ struct miss *miss_table_find(struct miss_table *misses, const struct table *tabl
 }
 
 struct miss *miss_table_add(struct miss_table *misses, struct table *table, uint64_t hash,
-                            uint64_t id)
+                            uint64_t id, uint64_t session_id)
 {
+    const uint32_t flow = session_id % MISS_FLOWS;
     uint32_t *const bucket = bucket_of(misses, hash);
     const uint32_t link = misses->free;
     struct miss *miss;
 
-    if (!link)
-        return NULL;
+    if (misses->held[flow] >= (uint64_t)(misses->capacity - misses->count) * MISS_HELD_PER_FREE)
+        return NULL; /* also when none is free */
     miss = &misses->entries[link - 1];
     misses->free = miss->next;
     *miss = (struct miss){
@@ -83,9 +85,11 @@ struct miss *miss_table_add(struct miss_table *misses, struct table *table, uint
         .table = table,
         .next_in_bucket = *bucket,
         .state = MISS_PENDING,
+        .flow = flow,
     };
     *bucket = link;
     misses->count++;
+    misses->held[flow]++;
     return miss;
 }
 
@@ -101,6 +105,7 @@ void miss_table_remove(struct miss_table *misses, struct miss *miss)
     miss->next = misses->free;
     misses->free = link;
     misses->count--;
+    misses->held[miss->flow]--;
 }
 
 uint32_t miss_table_index(const struct miss_table *misses, const struct miss *miss)

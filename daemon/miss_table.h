@@ -2,8 +2,12 @@
 /* miss_table.h: the rows of one lane that are being read from SSD, so that two requests that miss
  * the same row share one read and take effect in order.
  *
- * A fixed number of entries, found by hash. The refs that wait for a row are chained through their
- * `link` in request memory, oldest first. Thread: the lane. */
+ * A fixed number of entries, found by hash. Sessions share them fairly, by dynamic thresholds
+ * (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998):
+ * each may hold so many times as many as are free. So one alone may have most of them, and however
+ * many it wants, or cannot get rid of while its SETs wait for a disk, others find some. The refs
+ * that wait for a row are chained through their `link` in request memory, oldest first. Thread: the
+ * lane. */
 #ifndef EMBTIER_DAEMON_MISS_TABLE_H
 #define EMBTIER_DAEMON_MISS_TABLE_H
 
@@ -11,6 +15,9 @@
 #include <stdint.h>
 
 #include "base/err.h"
+
+#define MISS_FLOWS         64 /* session n is in flow n % MISS_FLOWS */
+#define MISS_HELD_PER_FREE 4
 
 struct table;
 
@@ -31,6 +38,7 @@ struct miss {
     uint32_t next_in_bucket; /* index + 1 */
     uint32_t next;           /* index + 1, in a miss_list; also chains free entries */
     enum miss_state state;
+    uint32_t flow; /* of the session that added it */
 };
 
 /* Some of the misses, each in at most one list, oldest first. All zeros: empty. */
@@ -47,9 +55,10 @@ DEFINE_CLEANUP(struct miss_table, miss_table_free)
 
 struct miss *miss_table_find(struct miss_table *misses, const struct table *table, uint64_t hash,
                              uint64_t id);
-/* A new entry in state PENDING without waiters, or NULL when all are taken. */
+/* A new entry in state PENDING without waiters, or NULL when all are taken, or the session has its
+ * share of them. */
 struct miss *miss_table_add(struct miss_table *misses, struct table *table, uint64_t hash,
-                            uint64_t id);
+                            uint64_t id, uint64_t session_id);
 void miss_table_remove(struct miss_table *misses, struct miss *miss);
 
 uint32_t miss_table_index(const struct miss_table *misses, const struct miss *miss);

@@ -13,7 +13,7 @@ struct flow {
 struct shard_reads {
     uint32_t first; /* flow + 1 */
     uint32_t last;
-    struct flow flows[READ_FLOWS];
+    struct flow flows[MISS_FLOWS];
 };
 
 struct read_order {
@@ -62,7 +62,7 @@ void read_order_add(struct read_order *order, uint32_t shard, uint64_t session_i
                     struct miss *miss)
 {
     struct shard_reads *const reads = &order->shards[shard];
-    const uint32_t f = (uint32_t)(session_id % READ_FLOWS);
+    const uint32_t f = (uint32_t)(session_id % MISS_FLOWS);
 
     if (!reads->flows[f].rows.first)
         flow_append(reads, f + 1);

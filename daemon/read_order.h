@@ -2,7 +2,7 @@
 /* read_order.h: which of a lane's missed rows is read next.
  *
  * Stochastic fair queueing. Rows that wait for a read job are kept by shard, since a job is of one
- * shard, and within it by flow: session n is in flow n % READ_FLOWS. The flows of a shard take
+ * shard, and within it by flow: session n is in flow n % MISS_FLOWS. The flows of a shard take
  * turns row by row, the shards job by job. So a session that misses a few rows waits for as many
  * of every other session, not for all that one with a large batch has waiting. (A row that another
  * session already waits for keeps its place.)
@@ -16,8 +16,6 @@
 
 #include "base/err.h"
 #include "daemon/miss_table.h"
-
-#define READ_FLOWS 64
 
 struct read_order;
 

@@ -44,7 +44,8 @@ static int teardown(void **state)
 static void add(struct order *x, uint32_t shard, uint64_t session, uint64_t first, uint32_t count)
 {
     for (uint64_t id = first; id < first + count; id++)
-        read_order_add(x->reads, shard, session, miss_table_add(x->misses, &table, id, id));
+        read_order_add(x->reads, shard, session,
+                       miss_table_add(x->misses, &table, id, id, session));
 }
 
 static void expect(struct order *x, uint32_t shard, uint64_t id)
@@ -96,7 +97,7 @@ static void test_sessions_of_one_flow_share_its_turn(void **state)
     struct order *const x = *state;
 
     add(x, 0, 4, 10, 2);
-    add(x, 0, 4 + READ_FLOWS, 20, 1);
+    add(x, 0, 4 + MISS_FLOWS, 20, 1);
     add(x, 0, 5, 30, 3);
     expect(x, 0, 10);
     expect(x, 0, 30);

@@ -167,3 +167,32 @@ def test_a_few_rows_from_ssd_do_not_wait_for_all_that_a_large_batch_waits_for(sl
         assert not large.poll()
         slow_daemon.trigger.unlink()
         large.wait()
+
+
+@pytest.mark.skipif(LANES > 2, reason="so many rows are more than its memory for requests holds")
+def test_a_few_rows_from_ssd_find_a_place_beside_a_batch_of_more_rows_than_may_be_read_at_once(slow_daemon):
+    """A lane reads at most 65,536 rows at a time; one session may not have them all."""
+    count = 80_000 * LANES
+    with slow_daemon.connect() as server:
+        table = server.create_table("narrow", 4)
+        for first in range(0, count, 40_000):
+            ids = np.arange(first, first + 40_000)
+            table.set(ids, np.repeat(ids[:, None], 4, axis=1))
+    slow_daemon.restart()
+    slow_daemon.trigger.touch()
+    with slow_daemon.connect() as bulk, slow_daemon.connect() as other:
+        large = bulk.batch([(bulk.open_table("narrow"), count)])
+        large.ids(0)[:] = np.random.default_rng(1).permutation(count)
+        large.submit_get()
+        deadline = time.monotonic() + 60
+        while slow_daemon.metrics()["reading_rows"] < 50_000 * LANES:
+            assert time.monotonic() < deadline, "the large batch does not wait for SSD"
+            time.sleep(0.01)
+        time.sleep(0.5)  # it has all it gets
+        assert slow_daemon.metrics()["reading_rows"] < 55_000 * LANES, "nothing is left for others"
+        small = np.arange(10)
+        assert (other.open_table("cold").get(small) == small[:, None]).all()
+        assert slow_daemon.metrics()["reading_rows"] > 30_000 * LANES, "it waited for the large batch"
+        assert not large.poll()
+        slow_daemon.trigger.unlink()
+        large.wait()
