@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -95,6 +96,7 @@ static void run_daemon(const struct harness *harness)
     char path[128];
     int log;
 
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     snprintf(config, sizeof(config), "%s/embtierd.yaml", harness->directory);
     snprintf(path, sizeof(path), "%s/log", harness->directory);
     log = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
