@@ -30,11 +30,13 @@
 #define SESSION_POLL_NS (UINT64_C(200) * 1000)
 /* A lane that always has work looks this often whether somebody rang. */
 #define DOORBELL_NS (UINT64_C(100) * 1000)
-/* A request that found no memory is tried again after this, or when one is done: other lanes'
- * requests free memory without a message to us. */
+/* A request that found no memory is tried again after this, or when one of its session is done:
+ * others' requests free memory without a message to us. */
 #define MEMORY_RETRY_NS (UINT64_C(1000) * 1000)
-/* Requests taken from one session before the next is looked at. */
+/* Requests taken from one session before the next is looked at, and ids of them: what a request has
+ * more is taken in turns of as many, each about as much work as a turn of lane_run_turn(). */
 #define REQUESTS_PER_LOOK 4
+#define TAKE_IDS          16384
 /* Rows handed to the writer per step of a write-back. */
 #define WRITE_BACK_STEP_ROWS 1024
 #define PURGE_STEP_SETS      4096
@@ -70,38 +72,14 @@ static void session_break(struct session *session, const char *why)
     session->send(session->owner, &session->broken_message);
 }
 
-/* Starts one request, or answers it at once. False: no memory for it now. */
-static bool session_start(struct lane *lane, struct session *session)
+/* Hands a request that has been taken to the lanes. */
+static void start_request(struct lane *lane, struct request *request)
 {
-    const uint32_t number = session->consumed;
-    const uint32_t slot = number % session->slot_count;
-    struct refusal refusal = { .segment = UINT32_MAX };
-    struct request *request;
-    enum embtier_err err;
-
-    if (atomic_load_explicit(&session->slot_busy[slot], memory_order_relaxed)) {
-        session_break(session, "a request was submitted into a slot whose request is under way");
-        return true;
-    }
-    err = request_take(&lane->rules, session, number, &request, &refusal);
-    if (err == EMBTIER_AGAIN) {
-        lane->memory_short = true;
-        lane->memory_retry_ns = clock_now_ns(lane->opts.clock) + MEMORY_RETRY_NS;
-        return false;
-    }
-    session->consumed++;
-    lane->stats.requests++;
-    if (err != EMBTIER_OK) {
-        request_answer(session, number, &refusal, 0);
-        return true;
-    }
-    atomic_store_explicit(&session->slot_busy[slot], 1, memory_order_relaxed);
-    session->in_flight++;
     if (atomic_load_explicit(&request->parts_left, memory_order_relaxed) == 0) {
         /* No ids at all. A part with nothing in it takes the one way in which requests end. */
         atomic_store_explicit(&request->parts_left, 1, memory_order_relaxed);
         lane_part_finished(lane, &request->parts[lane->opts.index]);
-        return true;
+        return;
     }
     for (uint32_t i = 0; i < lane->rules.lane_count; i++) {
         struct part *const part = &request->parts[i];
@@ -113,6 +91,74 @@ static bool session_start(struct lane *lane, struct session *session)
         else
             lane_send(lane->opts.lanes[i], &part->message);
     }
+}
+
+/* Takes @id_count more ids of a request, and starts it with the last id, or answers it if it is
+ * refused. False: there is more to take. */
+static bool take_request(struct lane *lane, struct request *request, uint64_t id_count)
+{
+    struct session *const session = request->session;
+    const uint32_t number = request->number;
+    struct refusal refusal = { .segment = UINT32_MAX };
+    const enum embtier_err err = request_take(&lane->rules, request, id_count, &refusal);
+
+    if (err == EMBTIER_AGAIN)
+        return false;
+    if (err == EMBTIER_OK) {
+        start_request(lane, request);
+    } else {
+        request_discard(&lane->rules, request);
+        session->in_flight--;
+        request_answer(session, number, &refusal, 0);
+    }
+    return true;
+}
+
+static void taking_append(struct lane *lane, struct session *session)
+{
+    session->next_taking = NULL;
+    if (lane->taking)
+        lane->last_taking->next_taking = session;
+    else
+        lane->taking = session;
+    lane->last_taking = session;
+}
+
+/* Begins to take one request, or answers it at once; @id_count is what is left of this look. False:
+ * no memory for it now. */
+static bool session_begin(struct lane *lane, struct session *session, uint64_t *id_count)
+{
+    const uint32_t number = session->consumed;
+    const uint32_t slot = number % session->slot_count;
+    struct refusal refusal = { .segment = UINT32_MAX };
+    struct request *request;
+    uint64_t ids;
+    enum embtier_err err;
+
+    if (atomic_load_explicit(&session->slot_busy[slot], memory_order_relaxed)) {
+        session_break(session, "a request was submitted into a slot whose request is under way");
+        return true;
+    }
+    err = request_begin(&lane->rules, session, number, &request, &refusal);
+    if (err == EMBTIER_AGAIN) {
+        session->memory_short = lane->memory_short = true;
+        session->memory_retry_ns = clock_now_ns(lane->opts.clock) + MEMORY_RETRY_NS;
+        return false;
+    }
+    session->consumed++;
+    lane->stats.requests++;
+    if (err != EMBTIER_OK) {
+        request_answer(session, number, &refusal, 0);
+        return true;
+    }
+    atomic_store_explicit(&session->slot_busy[slot], 1, memory_order_relaxed);
+    session->in_flight++;
+    ids = MIN(*id_count, request->id_count);
+    if (!take_request(lane, request, *id_count)) {
+        session->taking = request;
+        taking_append(lane, session);
+    }
+    *id_count -= ids;
     return true;
 }
 
@@ -120,17 +166,23 @@ static bool session_start(struct lane *lane, struct session *session)
 static bool session_look(struct lane *lane, struct session *session, uint64_t now_ns)
 {
     const uint32_t tail = shm_read_tail(session->arena);
+    uint64_t id_count = TAKE_IDS;
     bool found = false;
 
-    if (session->broken || session->detaching || tail == session->consumed)
+    if (session->broken || session->detaching || session->taking || tail == session->consumed)
         return false;
+    if (session->memory_short && now_ns < session->memory_retry_ns) {
+        lane->memory_short = true;
+        return false;
+    }
+    session->memory_short = false;
     if (tail - session->consumed > session->slot_count) {
         session_break(session, "more requests submitted than there are slots");
         return false;
     }
     TSAN_ACQUIRE(session->control);
     for (uint32_t i = 0; i < REQUESTS_PER_LOOK && session->consumed != tail; i++) {
-        if (session->broken || !session_start(lane, session))
+        if (session->broken || session->taking || !session_begin(lane, session, &id_count))
             break;
         found = true;
     }
@@ -158,8 +210,6 @@ static bool look_at_sessions(struct lane *lane, uint64_t now_ns)
     struct session **at = &lane->polled;
     bool found = false;
 
-    if (lane->memory_short && now_ns < lane->memory_retry_ns)
-        return false;
     lane->memory_short = false;
     while (*at) {
         struct session *const session = *at;
@@ -168,7 +218,7 @@ static bool look_at_sessions(struct lane *lane, uint64_t now_ns)
             found = true;
         } else if ((session->broken || session->detaching ||
                     now_ns - session->last_seen_ns > SESSION_POLL_NS) &&
-                   !lane->memory_short && session_unpoll(session)) {
+                   !session->memory_short && session_unpoll(session)) {
             *at = session->next_polled;
             continue;
         }
@@ -194,6 +244,28 @@ static void session_maybe_gone(struct lane *lane, struct session *session)
     session->send(session->owner, &session->gone_message);
 }
 
+/* Takes more of the large request whose turn it is. False if there is none. */
+static bool take_turn(struct lane *lane, uint64_t now_ns)
+{
+    struct session *const session = lane->taking;
+
+    if (!session)
+        return false;
+    lane->taking = session->next_taking;
+    if (session->broken || session->detaching) {
+        request_discard(&lane->rules, TAKE(session->taking));
+        session->in_flight--;
+        session_maybe_gone(lane, session);
+        return true;
+    }
+    session->last_seen_ns = now_ns;
+    if (take_request(lane, session->taking, TAKE_IDS))
+        session->taking = NULL;
+    else
+        taking_append(lane, session);
+    return true;
+}
+
 static void on_attach(struct lane *lane, struct session *session)
 {
     struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = session };
@@ -210,7 +282,7 @@ static void on_request_done(struct lane *lane, struct request *request)
     struct session *const session = request->session;
 
     request_free(&lane->rules, request);
-    lane->memory_short = false;
+    session->memory_short = false;
     session->in_flight--;
     session_maybe_gone(lane, session);
 }
@@ -252,6 +324,7 @@ static void on_message(struct lane *lane, struct message *message)
         struct session *const session = CONTAINER_OF(message, struct session, detach_message);
 
         session->detaching = true;
+        atomic_store_explicit(&session->gone, true, memory_order_relaxed);
         session_maybe_gone(lane, session);
         break;
     }
@@ -329,12 +402,17 @@ static void lane_sleep(struct lane *lane, int timeout_ms)
     atomic_store_explicit(&lane->asleep, 0, memory_order_relaxed);
 }
 
-/* False: a request has come in between. */
+/* All but those whose next request is known and has no memory. False: a request has come in
+ * between. */
 static bool unpoll_all(struct lane *lane)
 {
-    struct session **const at = &lane->polled;
+    struct session **at = &lane->polled;
 
     while (*at) {
+        if ((*at)->memory_short) {
+            at = &(*at)->next_polled;
+            continue;
+        }
         if (!session_unpoll(*at))
             return false;
         *at = (*at)->next_polled;
@@ -350,10 +428,8 @@ static void lane_idle(struct lane *lane, uint64_t now_ns)
         __builtin_ia32_pause();
         return;
     }
-    if (lane->memory_short)
-        lane_sleep(lane, 1); /* with requests known that cannot be taken */
-    else if (unpoll_all(lane))
-        lane_sleep(lane, -1);
+    if (unpoll_all(lane))
+        lane_sleep(lane, lane->memory_short ? 1 : -1);
     lane->idle_since_ns = 0;
 }
 
@@ -369,6 +445,7 @@ static void *lane_main(void *context)
         if (now_ns - lane->heard_ns > DOORBELL_NS)
             hear_doorbells(lane, 0);
         worked |= look_at_sessions(lane, now_ns);
+        worked |= take_turn(lane, now_ns);
         worked |= lane_run_turn(lane);
         lane_dispatch_reads(lane);
         if (worked)

@@ -44,9 +44,10 @@ struct lane {
 
     /* Sessions whose home this is, in the polled list while their client need not ring. */
     struct session *polled;
-    bool memory_short;        /* a request found no memory; another look when one is done, … */
-    uint64_t memory_retry_ns; /* … or at this time */
-    uint64_t heard_ns;        /* doorbells were listened to */
+    bool memory_short;      /* one of them is */
+    struct session *taking; /* those with a large request half taken, which take turns at it */
+    struct session *last_taking;
+    uint64_t heard_ns; /* doorbells were listened to */
 
     /* Sleep and wake. */
     int epoll_fd;

@@ -132,6 +132,7 @@ static enum embtier_err request_new(const struct request_rules *rules, struct se
     if (!request)
         return EMBTIER_AGAIN;
     memset(request, 0, starts_at);
+    request->id_count = id_count;
     request->message.kind = MESSAGE_REQUEST_DONE;
     request->session = session;
     request->number = number;
@@ -146,7 +147,9 @@ static enum embtier_err request_new(const struct request_rules *rules, struct se
         request->parts[lane].request = request;
         request->parts[lane].starts = starts + (uint64_t)lane * (segments + 1);
         request->parts[lane].refs = (struct row_ref *)((uint8_t *)request + refs_at);
+        starts[(uint64_t)lane * (segments + 1) + segments] = 0;
     }
+    request->ids = request->parts[0].refs + (rules->lane_count > 1 ? id_count : 0);
     *ret_request = request;
     return EMBTIER_OK;
 }
@@ -195,99 +198,145 @@ static enum embtier_err check_segments(const struct request_rules *rules, struct
     return EMBTIER_OK;
 }
 
-/* Copies one segment's ids, checks and hashes them. */
+/* Copies @count ids of a segment from @first on, checks and hashes them. */
 static enum embtier_err take_ids(const struct request_rules *rules, const struct request *request,
-                                 uint32_t s, struct row_ref *refs, struct refusal *refusal)
+                                 uint32_t first, uint32_t count, struct refusal *refusal)
 {
+    const uint32_t s = request->taking_segment;
     const struct request_segment *const segment = &request->segments[s];
     const volatile uint64_t *const ids =
-        (const volatile uint64_t *)((const uint8_t *)request->session->arena + segment->ids_offset);
+        (const volatile uint64_t *)((const uint8_t *)request->session->arena +
+                                    segment->ids_offset) +
+        first;
     const uint64_t rows = segment->table->spec.rows;
     const uint64_t last = rows == EMBTIER_UNBOUNDED ? UINT64_MAX : rows - 1;
     const uint32_t table_id = atomic_load_explicit(&segment->table->table_id, memory_order_relaxed);
+    struct row_ref *const refs = request->ids + request->taken_ids;
 
-    for (uint32_t i = 0; i < segment->id_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const uint64_t id = ids[i];
 
         if (UNLIKELY(IS_BAD(CHECK_ID, id > last)))
             return refuse(refusal, EMBTIER_ID_RANGE, s, id, rows);
         refs[i].id = id;
         refs[i].hash = row_hash(rules->hasher, table_id, id);
-        refs[i].position = i;
+        refs[i].position = first + i;
         refs[i].link = 0;
     }
-    for (uint32_t i = 0; !IS_COPIED(COPY_IDS) && i < segment->id_count; i++)
+    for (uint32_t i = 0; !IS_COPIED(COPY_IDS) && i < count; i++)
         copy_once(&refs[i].id, &ids[i], sizeof(ids[i]));
     return EMBTIER_OK;
 }
 
-/* One lane: refs stay where they are. */
-static void split_for_one(struct request *request)
+/* A lane's starts: where each segment begins, and at last how many ids there are. */
+static uint32_t *starts_of(const struct request *request, uint32_t lane)
 {
-    uint32_t *const starts = (uint32_t *)request->parts[0].starts;
-    uint32_t at = 0;
-
-    for (uint32_t s = 0; s < request->segment_count; s++) {
-        starts[s] = at;
-        at += request->segments[s].id_count;
-    }
-    starts[request->segment_count] = at;
+    return (uint32_t *)request->parts[lane].starts;
 }
 
-/* Several lanes: a counting sort by (lane, segment) that keeps the request's order. */
-static void split_for_many(const struct request_rules *rules, struct request *request,
-                           const struct row_ref *from)
+static uint32_t lane_of(const struct request_rules *rules, const struct row_ref *ref)
 {
-    const uint32_t segments = request->segment_count;
-    uint32_t counts[CONFIG_LANES_MAX] = { 0 };
-    const struct row_ref *ref = from;
+    return rules->shard_lanes[row_hash_shard(ref->hash, rules->shard_count)];
+}
+
+/* Dealing ids out is a counting sort by (lane, segment) that keeps the request's order: how many
+ * each lane gets is counted as they are taken. With one lane they stay where they are. */
+static void count_ids(const struct request_rules *rules, struct request *request, uint32_t count)
+{
+    const struct row_ref *const refs = request->ids + request->taken_ids;
+    uint32_t counts[CONFIG_LANES_MAX];
+
+    if (rules->lane_count == 1) {
+        starts_of(request, 0)[request->segment_count] += count;
+        return;
+    }
+    for (uint32_t lane = 0; lane < rules->lane_count; lane++)
+        counts[lane] = starts_of(request, lane)[request->segment_count];
+    for (uint32_t i = 0; i < count; i++)
+        counts[lane_of(rules, &refs[i])]++;
+    for (uint32_t lane = 0; lane < rules->lane_count; lane++)
+        starts_of(request, lane)[request->segment_count] = counts[lane];
+}
+
+static void begin_segment(const struct request_rules *rules, struct request *request)
+{
+    for (uint32_t lane = 0; lane < rules->lane_count; lane++)
+        starts_of(request, lane)[request->taking_segment] =
+            starts_of(request, lane)[request->segment_count];
+}
+
+static void begin_dealing(const struct request_rules *rules, struct request *request)
+{
     struct row_ref *to = request->parts[0].refs;
 
-    for (uint32_t s = 0; s < segments; s++) {
-        for (uint32_t lane = 0; lane < rules->lane_count; lane++)
-            ((uint32_t *)request->parts[lane].starts)[s] = counts[lane];
-        for (uint32_t i = 0; i < request->segments[s].id_count; i++, ref++)
-            counts[rules->shard_lanes[row_hash_shard(ref->hash, rules->shard_count)]]++;
-    }
     for (uint32_t lane = 0; lane < rules->lane_count; lane++) {
-        ((uint32_t *)request->parts[lane].starts)[segments] = counts[lane];
         request->parts[lane].refs = to;
-        to += counts[lane];
-        counts[lane] = 0;
-    }
-    for (const struct row_ref *end = ref, *r = from; r < end; r++) {
-        const uint32_t lane = rules->shard_lanes[row_hash_shard(r->hash, rules->shard_count)];
-
-        request->parts[lane].refs[counts[lane]++] = *r;
+        to += starts_of(request, lane)[request->segment_count];
     }
 }
 
-static enum embtier_err fill_request(const struct request_rules *rules, struct request *request,
-                                     const struct shm_submission *submission, uint64_t id_count,
-                                     struct refusal *refusal)
+static void deal_ids(const struct request_rules *rules, struct request *request, uint64_t count)
 {
-    struct row_ref *const refs = request->parts[0].refs + (rules->lane_count > 1 ? id_count : 0);
-    uint64_t at = 0;
+    struct row_ref *next[CONFIG_LANES_MAX];
+
+    for (uint32_t lane = 0; lane < rules->lane_count; lane++)
+        next[lane] = request->parts[lane].refs + request->parts[lane].next_ref;
+    for (const struct row_ref *ref = request->ids + request->dealt_ids, *end = ref + count;
+         ref < end; ref++)
+        *next[lane_of(rules, ref)]++ = *ref;
+    for (uint32_t lane = 0; lane < rules->lane_count; lane++)
+        request->parts[lane].next_ref = (uint32_t)(next[lane] - request->parts[lane].refs);
+    request->dealt_ids += count;
+}
+
+/* All ids are where they belong. */
+static void finish_taking(const struct request_rules *rules, struct request *request)
+{
     uint32_t parts = 0;
 
-    TRY(check_segments(rules, request, submission->segments_offset, refusal));
-    for (uint32_t s = 0; s < request->segment_count; s++) {
-        TRY(take_ids(rules, request, s, refs + at, refusal));
-        at += request->segments[s].id_count;
+    for (uint32_t lane = 0; lane < rules->lane_count; lane++) {
+        request->parts[lane].next_ref = 0;
+        parts += starts_of(request, lane)[request->segment_count] > 0;
     }
-    if (rules->lane_count > 1)
-        split_for_many(rules, request, refs);
-    else
-        split_for_one(request);
-    for (uint32_t lane = 0; lane < rules->lane_count; lane++)
-        parts += request->parts[lane].starts[request->segment_count] > 0;
     atomic_store_explicit(&request->parts_left, parts, memory_order_relaxed);
+}
+
+enum embtier_err request_take(const struct request_rules *rules, struct request *request,
+                              uint64_t id_count, struct refusal *ret_refusal)
+{
+    while (request->taking_segment < request->segment_count) {
+        const uint32_t first = request->taking_position;
+        const uint32_t left = request->segments[request->taking_segment].id_count - first;
+        const uint32_t count = (uint32_t)MIN((uint64_t)left, id_count);
+
+        if (first == 0)
+            begin_segment(rules, request);
+        TRY(take_ids(rules, request, first, count, ret_refusal));
+        count_ids(rules, request, count);
+        request->taken_ids += count;
+        request->taking_position += count;
+        id_count -= count;
+        if (count < left)
+            return EMBTIER_AGAIN;
+        request->taking_segment++;
+        request->taking_position = 0;
+    }
+    if (rules->lane_count > 1 && request->dealt_ids < request->id_count) {
+        const uint64_t count = MIN(request->id_count - request->dealt_ids, id_count);
+
+        if (request->dealt_ids == 0)
+            begin_dealing(rules, request);
+        deal_ids(rules, request, count);
+        if (request->dealt_ids < request->id_count)
+            return EMBTIER_AGAIN;
+    }
+    finish_taking(rules, request);
     return EMBTIER_OK;
 }
 
-enum embtier_err request_take(const struct request_rules *rules, struct session *session,
-                              uint32_t number, struct request **ret_request,
-                              struct refusal *ret_refusal)
+enum embtier_err request_begin(const struct request_rules *rules, struct session *session,
+                               uint32_t number, struct request **ret_request,
+                               struct refusal *ret_refusal)
 {
     struct shm_submission submission;
     struct request *request;
@@ -296,14 +345,19 @@ enum embtier_err request_take(const struct request_rules *rules, struct session 
 
     TRY(copy_request(rules, session, number, &submission, &id_count, ret_refusal));
     TRY(request_new(rules, session, number, &submission, id_count, &request, ret_refusal));
-    err = fill_request(rules, request, &submission, id_count, ret_refusal);
+    err = check_segments(rules, request, submission.segments_offset, ret_refusal);
     if (err != EMBTIER_OK) {
-        leave_tables(request);
-        request_memory_give(rules->memory, request);
+        request_discard(rules, request);
         return err;
     }
     *ret_request = request;
     return EMBTIER_OK;
+}
+
+void request_discard(const struct request_rules *rules, struct request *request)
+{
+    leave_tables(request);
+    request_free(rules, request);
 }
 
 void request_free(const struct request_rules *rules, struct request *request)

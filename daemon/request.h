@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* request.h: a request under way: what the client asked for, copied and checked, and split by lane.
  *
- * The home lane takes a request out of shared memory with request_take(): it copies the submission,
- * the segments and every id once, checks the copies, hashes the ids, and sorts them by lane.
- * Nothing is done before all of it has been found good, so a refused request changed nothing. Each
- * lane with ids in it then gets a part; the last part done completes the request, on whatever lane
+ * The home lane takes a request out of shared memory: request_begin() copies and checks the
+ * submission and the segments, request_take() copies, checks and hashes the ids, and deals them out
+ * by lane. Each word is copied once. Nothing is done before all of it has been found good, so a
+ * refused request changed nothing. Ids are taken some at a time, since a million of them are
+ * milliseconds of work, in which the lane would do nothing for others. Each lane with ids in it
+ * then gets a part; the last part done completes the request, on whatever lane
  * that is. All of a request lies in one block of request memory, which the home lane frees.
  *
  *   struct request | segments[] | parts[] (one per lane) | starts[] (lane by segment) | refs[] */
@@ -43,8 +45,8 @@ struct part {
     struct row_ref *refs;   /* sorted by segment, in the request's order within each */
     const uint32_t *starts; /* segment s has refs[starts[s]] … refs[starts[s + 1] - 1] */
     uint32_t segment;       /* cursor: refs before `next_ref` have been looked up */
-    uint32_t next_ref;
-    uint32_t waiting; /* refs that wait for SSD */
+    uint32_t next_ref;      /* while ids are dealt out: how many this lane has got */
+    uint32_t waiting;       /* refs that wait for SSD */
     uint32_t
         retry_first; /* refs that found no room to wait in, chained by link: index + 1, 0 is none */
     uint32_t retry_last;
@@ -58,6 +60,12 @@ struct request {
     enum shm_op op;
     uint32_t segment_count;
     uint32_t lane_count;
+    struct row_ref *ids;      /* as they are taken, in the request's order */
+    uint64_t id_count;        /* of all segments */
+    uint64_t taken_ids;       /* copied and checked so far */
+    uint64_t dealt_ids;       /* several lanes: and then dealt out */
+    uint32_t taking_segment;  /* of which the next id is */
+    uint32_t taking_position; /* in it */
     _Atomic uint32_t parts_left;
     _Atomic uint64_t hit_rows;
     _Atomic uint32_t err; /* the first that happened wins */
@@ -87,11 +95,20 @@ struct request_rules {
     struct shm_segment *scratch; /* SHM_SEGMENTS_MAX */
 };
 
-/* Takes request @number of @session. AGAIN: no memory now, nothing has changed, try later. Any
- * other error: the request is refused, *@ret_refusal says why. */
-MUST_CHECK enum embtier_err request_take(const struct request_rules *rules, struct session *session,
-                                         uint32_t number, struct request **ret_request,
-                                         struct refusal *ret_refusal);
+/* Begins to take request @number of @session. AGAIN: no memory now, or the session has its share of
+ * it; nothing has changed, try later. Any other error: the request is refused, *@ret_refusal says
+ * why. */
+MUST_CHECK enum embtier_err request_begin(const struct request_rules *rules,
+                                          struct session *session, uint32_t number,
+                                          struct request **ret_request,
+                                          struct refusal *ret_refusal);
+/* Goes on with it for about @id_count ids. AGAIN: some are left. Any other error: it is refused,
+ * and to be discarded. */
+MUST_CHECK enum embtier_err request_take(const struct request_rules *rules, struct request *request,
+                                         uint64_t id_count, struct refusal *ret_refusal);
+/* One that never had parts. */
+void request_discard(const struct request_rules *rules, struct request *request);
+/* One whose parts are done. */
 void request_free(const struct request_rules *rules, struct request *request);
 
 /* Any lane. */

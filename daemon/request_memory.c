@@ -47,6 +47,7 @@ _Static_assert(sizeof(struct block) == CACHE_LINE, "what follows is aligned");
 struct request_memory {
     uint8_t *base;
     uint64_t bytes;
+    uint64_t taken_bytes;
     pthread_mutex_t lock;
     struct block *bins[BIN_COUNT]; /* bin b: blocks of 2^b to 2^(b + 1) - 1 bytes */
     const struct clock *clock;
@@ -215,6 +216,12 @@ static bool is_anothers_turn(struct request_memory *memory,
            share->held_bytes + bytes > first->held_bytes;
 }
 
+static bool has_its_share(const struct request_memory *memory,
+                          const struct request_memory_share *share, uint64_t bytes)
+{
+    return share->held_bytes > 0 && share->held_bytes + bytes > memory->bytes - memory->taken_bytes;
+}
+
 void *request_memory_take(struct request_memory *memory, struct request_memory_share *share,
                           uint64_t bytes)
 {
@@ -224,15 +231,20 @@ void *request_memory_take(struct request_memory *memory, struct request_memory_s
     if (bytes > request_memory_largest(memory))
         return NULL;
     pthread_mutex_lock(&memory->lock);
-    if (!memory->first || !is_anothers_turn(memory, share, needed, clock_now_ns(memory->clock)))
-        block = find_block(memory, needed);
+    if (has_its_share(memory, share, needed)) {
+        line_leave(memory, share); /* it waits for itself */
+    } else {
+        if (!memory->first || !is_anothers_turn(memory, share, needed, clock_now_ns(memory->clock)))
+            block = find_block(memory, needed);
+        if (!block)
+            line_join(memory, share, clock_now_ns(memory->clock));
+    }
     if (block) {
         cut_block(memory, block, needed);
         line_leave(memory, share);
+        memory->taken_bytes += block->bytes;
         share->held_bytes += block->bytes;
         block->share = share;
-    } else {
-        line_join(memory, share, clock_now_ns(memory->clock));
     }
     pthread_mutex_unlock(&memory->lock);
     return block ? block + 1 : NULL;
@@ -251,6 +263,7 @@ void request_memory_give(struct request_memory *memory, void *place)
     struct block *behind;
 
     pthread_mutex_lock(&memory->lock);
+    memory->taken_bytes -= block->bytes;
     block->share->held_bytes -= block->bytes;
     behind = block_behind(memory, block);
     if (behind && behind->is_free) {

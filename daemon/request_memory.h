@@ -5,10 +5,11 @@
  * own shared memory until an earlier one is done. When nothing is under way, the largest request
  * fits again, whatever was under way before.
  *
- * It is shared out fairly: a session that found no room stands in line, and once the first has
- * stood there for a moment, none is served before it that would then hold more than the first does.
- * So a large request gets its turn however many small ones are asked for, and who waits for memory
- * because its own requests are slow holds nobody up who needs little. Thread: any. */
+ * It is shared out fairly. A session that holds some gets as much as is left for others, at most:
+ * so however many there are that take what they can, something is left for one that asks for
+ * little. And one that found no room stands in line; once the first has stood there for a moment,
+ * none is served before it that would then hold more than the first does: so a large request gets
+ * its turn however many sessions ask for small ones. Thread: any. */
 #ifndef EMBTIER_DAEMON_REQUEST_MEMORY_H
 #define EMBTIER_DAEMON_REQUEST_MEMORY_H
 
@@ -37,8 +38,9 @@ MUST_CHECK enum embtier_err request_memory_new(uint64_t bytes, const struct cloc
 void request_memory_free(struct request_memory *memory);
 DEFINE_CLEANUP(struct request_memory, request_memory_free)
 
-/* NULL: used up for now, or it is another's turn; the session has a place in the line, and tries
- * again every millisecond or so: who stops trying loses it. Aligned to a cache line. */
+/* NULL: used up for now, or it is another's turn, or the session has its share. It tries again
+ * every millisecond or so, and when it has given something back: who stops trying loses its place
+ * in the line. Aligned to a cache line. */
 void *request_memory_take(struct request_memory *memory, struct request_memory_share *share,
                           uint64_t bytes);
 void request_memory_give(struct request_memory *memory, void *block);

@@ -8,6 +8,7 @@
 #ifndef EMBTIER_DAEMON_SESSION_H
 #define EMBTIER_DAEMON_SESSION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,6 +20,7 @@
 
 struct lane;
 struct part;
+struct request;
 
 enum session_lane_state { SESSION_LANE_IDLE, SESSION_LANE_RUNNABLE, SESSION_LANE_BLOCKED };
 
@@ -53,11 +55,19 @@ struct session {
     struct session *next_polled;
     uint32_t consumed; /* requests taken */
     uint32_t in_flight;
-    uint64_t last_seen_ns; /* a request */
     struct request_memory_share memory_share;
-    bool polled; /* in the lane's list; else the client rings the doorbell */
+    struct request *taking; /* begun, with ids left to be taken */
+    struct session *next_taking;
+    bool memory_short; /* the next request found no memory; another look when one is done, … */
+    uint64_t memory_retry_ns; /* … or at this time */
+    uint64_t last_seen_ns;    /* a request */
+    bool polled;              /* in the lane's list; else the client rings the doorbell */
     bool detaching;
     bool broken; /* spoke nonsense: nothing more is taken from it */
+
+    /* Any lane: set by the home lane, with `detaching`. The client is not there any more: of what
+     * it asked for nothing more is begun. */
+    _Atomic bool gone;
 
     /* Any lane: set while the slot's request is under way. On lines of their own: other lanes'
      * stores are not to take the home lane's fields from it. */

@@ -17,6 +17,7 @@
 
 #define REGION_BYTES (16 * MIB)
 #define SLOTS        200
+#define SESSIONS     8
 #define THREADS      4
 #define BLOCKS       60
 #define BLOCK_BYTES  (REGION_BYTES / BLOCKS - 128)
@@ -65,7 +66,7 @@ struct held {
 static unsigned play(struct request_memory *memory, uint64_t seed, uint32_t rounds)
 {
     struct held held[SLOTS] = { { 0 } };
-    struct request_memory_share share = { 0 };
+    struct request_memory_share shares[SESSIONS] = { { 0 } };
     unsigned refused = 0;
 
     for (uint32_t round = 0; round < rounds; round++) {
@@ -79,7 +80,7 @@ static unsigned play(struct request_memory *memory, uint64_t seed, uint32_t roun
         }
         slot->count = 1 + (next_random(&seed) % 1000) * (next_random(&seed) % 700);
         slot->mark = (unsigned char)next_random(&seed);
-        slot->bytes = request_memory_take(memory, &share, slot->count);
+        slot->bytes = request_memory_take(memory, &shares[(slot - held) % SESSIONS], slot->count);
         refused += !slot->bytes;
         if (slot->bytes) {
             assert_int_equal((uintptr_t)slot->bytes % CACHE_LINE, 0);
@@ -89,7 +90,10 @@ static unsigned play(struct request_memory *memory, uint64_t seed, uint32_t roun
     for (uint32_t i = 0; i < SLOTS; i++)
         if (held[i].bytes)
             request_memory_give(memory, held[i].bytes);
-    request_memory_leave(memory, &share);
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        request_memory_leave(memory, &shares[i]);
+        assert_int_equal(shares[i].held_bytes, 0);
+    }
     return refused;
 }
 
@@ -171,39 +175,73 @@ static void test_lanes_share_the_memory(void **state)
     request_memory_free(memory);
 }
 
+/* ---- Shares ---- */
+
+static void test_one_session_gets_half_and_another_half_of_the_rest(void **state)
+{
+    struct request_memory *memory = memory_new(&held_clock);
+    struct request_memory_share shares[3] = { { 0 } };
+    void *blocks[BLOCKS];
+    uint32_t held[3] = { 0 };
+    uint32_t count = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_LEN(shares); i++)
+        for (; (blocks[count] = request_memory_take(memory, &shares[i], BLOCK_BYTES)); held[i]++)
+            count++;
+    assert_in_range(held[0], BLOCKS / 2 - 1, BLOCKS / 2);
+    assert_in_range(held[1], BLOCKS / 4 - 1, BLOCKS / 4);
+    assert_in_range(held[2], BLOCKS / 8 - 1, BLOCKS / 8 + 1);
+    while (count-- > 0)
+        request_memory_give(memory, blocks[count]);
+    assert_in_one_piece(memory);
+    request_memory_free(memory);
+}
+
 /* ---- In turn ---- */
 
-/* A memory that is used up, by blocks of which one comes back now and then. */
+/* A memory that is used up, a block by each of many sessions, and one session that wants it all. */
 struct short_memory {
     struct request_memory *memory;
-    struct request_memory_share filler, large, small;
+    struct request_memory_share large, small[BLOCKS];
     void *blocks[BLOCKS];
 };
+
+static void take_block(struct short_memory *x, uint32_t session)
+{
+    x->blocks[session] = request_memory_take(x->memory, &x->small[session], BLOCK_BYTES);
+}
+
+static void give_block(struct short_memory *x, uint32_t session)
+{
+    if (x->blocks[session])
+        request_memory_give(x->memory, TAKE(x->blocks[session]));
+}
+
+static void *take_all(struct short_memory *x)
+{
+    return request_memory_take(x->memory, &x->large, request_memory_largest(x->memory));
+}
 
 static void use_up(struct short_memory *x)
 {
     *x = (struct short_memory){ .memory = memory_new(&held_clock) };
     for (uint32_t i = 0; i < BLOCKS; i++) {
-        x->blocks[i] = request_memory_take(x->memory, &x->filler, BLOCK_BYTES);
+        take_block(x, i);
         assert_non_null(x->blocks[i]);
     }
-    assert_null(request_memory_take(x->memory, &x->large, request_memory_largest(x->memory)));
+    assert_null(take_all(x));
 }
 
 static void clear(struct short_memory *x)
 {
-    for (uint32_t i = 0; i < BLOCKS; i++)
-        if (x->blocks[i])
-            request_memory_give(x->memory, x->blocks[i]);
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        give_block(x, i);
+        request_memory_leave(x->memory, &x->small[i]);
+    }
     request_memory_leave(x->memory, &x->large);
-    request_memory_leave(x->memory, &x->small);
     assert_in_one_piece(x->memory);
     request_memory_free(x->memory);
-}
-
-static void *take_small(struct short_memory *x)
-{
-    return request_memory_take(x->memory, &x->small, BLOCK_BYTES);
 }
 
 static void test_a_large_request_gets_its_turn_though_small_ones_never_end(void **state)
@@ -214,43 +252,19 @@ static void test_a_large_request_gets_its_turn_though_small_ones_never_end(void 
 
     (void)state;
     use_up(&x);
-    /* One small request ends every millisecond, another wants to begin, the large one tries. */
-    for (uint32_t i = 0; i < BLOCKS + 10 && !all; i++, pass_ms(1)) {
-        if (i < BLOCKS)
-            request_memory_give(x.memory, TAKE(x.blocks[i]));
-        all = request_memory_take(x.memory, &x.large, request_memory_largest(x.memory));
-        if (!all && i < BLOCKS && (x.blocks[i] = take_small(&x)))
-            passed++;
-        if (i + 1 == BLOCKS) /* those that passed end too */
-            for (uint32_t j = 0; j < BLOCKS; j++)
-                if (x.blocks[j])
-                    request_memory_give(x.memory, TAKE(x.blocks[j]));
+    /* One small request ends every millisecond, and its session asks for another. */
+    for (uint32_t i = 0; i < 3 * BLOCKS && !(all = take_all(&x)); i++, pass_ms(1)) {
+        give_block(&x, i % BLOCKS);
+        take_block(&x, i % BLOCKS);
+        passed += x.blocks[i % BLOCKS] != NULL;
     }
     assert_non_null(all);
     assert_in_range(passed, 1, 10); /* at first it is not strict */
-    assert_null(take_small(&x));
     request_memory_give(x.memory, all);
-    x.blocks[0] = take_small(&x);
-    assert_non_null(x.blocks[0]);
-    clear(&x);
-}
-
-static void test_who_needs_little_is_not_held_up_by_who_holds_much(void **state)
-{
-    struct short_memory x;
-
-    (void)state;
-    use_up(&x);
-    request_memory_leave(x.memory, &x.large);
-    assert_null(request_memory_take(x.memory, &x.filler, BLOCK_BYTES)); /* which holds it all */
-    for (uint32_t i = 0; i < 100; i++) {
-        pass_ms(50);
-        assert_null(request_memory_take(x.memory, &x.filler, 2 * BLOCK_BYTES));
-        request_memory_give(x.memory, TAKE(x.blocks[0]));
-        x.blocks[0] = take_small(&x);
-        assert_non_null(x.blocks[0]);
-    }
-    request_memory_leave(x.memory, &x.filler);
+    for (uint32_t i = 0; i < BLOCKS; i++) /* and now the small ones, in their order */
+        take_block(&x, (i + passed) % BLOCKS);
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        assert_non_null(x.blocks[i]);
     clear(&x);
 }
 
@@ -261,10 +275,11 @@ static void test_who_stops_trying_keeps_nobody_out(void **state)
     (void)state;
     use_up(&x);
     pass_ms(50);
-    request_memory_give(x.memory, TAKE(x.blocks[0]));
-    assert_null(take_small(&x)); /* there is room, but it is the large one's turn */
+    give_block(&x, 0);
+    take_block(&x, 0);
+    assert_null(x.blocks[0]); /* there is room, but it is the large one's turn */
     pass_ms(60);
-    x.blocks[0] = take_small(&x);
+    take_block(&x, 0);
     assert_non_null(x.blocks[0]);
     assert_false(x.large.in_line);
     clear(&x);
@@ -277,10 +292,11 @@ static void test_who_leaves_the_line_keeps_nobody_out(void **state)
     (void)state;
     use_up(&x);
     pass_ms(50);
-    request_memory_give(x.memory, TAKE(x.blocks[0]));
-    assert_null(take_small(&x));
+    give_block(&x, 0);
+    take_block(&x, 0);
+    assert_null(x.blocks[0]);
     request_memory_leave(x.memory, &x.large);
-    x.blocks[0] = take_small(&x);
+    take_block(&x, 0);
     assert_non_null(x.blocks[0]);
     clear(&x);
 }
@@ -292,8 +308,8 @@ int main(void)
         cmocka_unit_test(test_more_than_the_largest_is_refused),
         cmocka_unit_test(test_places_become_links_and_back),
         cmocka_unit_test(test_lanes_share_the_memory),
+        cmocka_unit_test(test_one_session_gets_half_and_another_half_of_the_rest),
         cmocka_unit_test(test_a_large_request_gets_its_turn_though_small_ones_never_end),
-        cmocka_unit_test(test_who_needs_little_is_not_held_up_by_who_holds_much),
         cmocka_unit_test(test_who_stops_trying_keeps_nobody_out),
         cmocka_unit_test(test_who_leaves_the_line_keeps_nobody_out),
     };
