@@ -83,7 +83,8 @@ struct embtier_connect_options {
 /* NULL: EMBTIER_CONNECT_OPTIONS_INIT. UNREACHABLE when no server listens. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_connect(const struct embtier_connect_options *options, struct embtier **ret_server);
-/* Requests in flight are abandoned: a SET among them may or may not happen. NULL is allowed. */
+/* Requests in flight are abandoned: a SET among them may happen, not happen, or happen to some of
+ * its rows. NULL is allowed. */
 EMBTIER_PUBLIC void embtier_disconnect(struct embtier *server);
 /* Makes a new session with the same options after DISCONNECTED; while the old one is alive it does
  * nothing. Tables opened before are opened again by name; batches keep their ids and rows, at the

@@ -58,6 +58,13 @@ static void ref_wait(struct lane *lane, struct part *part, struct row_ref *ref, 
     part->waiting++;
 }
 
+/* The client is gone: what is not begun of its requests need not be. Whether all of its rows, some
+ * or none are then as it asked, nobody was told. */
+static bool part_is_abandoned(const struct part *part)
+{
+    return atomic_load_explicit(&part->request->session->gone, memory_order_relaxed);
+}
+
 static struct part *ref_part(const struct row_ref *ref)
 {
     return (struct part *)(uintptr_t)ref->hash;
@@ -99,55 +106,6 @@ static bool ref_read(struct lane *lane, struct part *part, struct table *table, 
     ref_wait(lane, part, ref, miss);
     miss_read(lane, miss);
     return true;
-}
-
-static int compare_misses(const void *a, const void *b)
-{
-    const struct miss *const left = *(struct miss *const *)a;
-    const struct miss *const right = *(struct miss *const *)b;
-    const uint32_t left_table = atomic_load_explicit(&left->table->table_id, memory_order_relaxed);
-    const uint32_t right_table =
-        atomic_load_explicit(&right->table->table_id, memory_order_relaxed);
-
-    if (left_table != right_table)
-        return left_table < right_table ? -1 : 1;
-    return left->id < right->id ? -1 : left->id > right->id;
-}
-
-/* Moves rows of a shard whose turn it is into @job, as many as have room, sorted for RocksDB. */
-static void fill_job(struct lane *lane, uint32_t shard, struct read_job *job)
-{
-    struct miss *batch[READ_JOB_ROWS];
-    struct miss *miss;
-    uint32_t count = 0;
-    uint64_t bytes = 0;
-
-    while (count < READ_JOB_ROWS && (miss = read_order_first(lane->read_order, shard))) {
-        bytes += align_up(miss->table->row_bytes, CACHE_LINE);
-        if (bytes > READ_JOB_BYTES)
-            break;
-        read_order_pop(lane->read_order, shard);
-        miss->state = MISS_READING;
-        batch[count++] = miss;
-    }
-    qsort(batch, count, sizeof(batch[0]), compare_misses);
-    job->shard = shard;
-    for (uint32_t i = 0; i < count; i++)
-        read_job_add(job, batch[i]->table, batch[i]->id, miss_table_index(lane->misses, batch[i]));
-}
-
-void lane_dispatch_reads(struct lane *lane)
-{
-    while (!read_order_empty(lane->read_order)) {
-        struct read_job *const job = read_pool_take(lane->readers);
-
-        if (!job) {
-            lane->pressure = true;
-            return;
-        }
-        fill_job(lane, read_order_next_shard(lane->read_order), job);
-        read_pool_send(lane->readers, job);
-    }
 }
 
 /* ---- Places for rows that changed ---- */
@@ -348,6 +306,10 @@ static enum turn part_turn(struct lane *lane, struct part *part)
     uint32_t budget = LANE_TURN_ROWS;
     uint32_t cost; /* of a row, in rows of usual length */
 
+    if (part_is_abandoned(part)) {
+        part->retry_first = part->retry_last = 0;
+        part->segment = segments;
+    }
     for (;;) {
         uint32_t count;
 
@@ -532,6 +494,90 @@ static void fail_waiters(struct lane *lane, struct miss *miss, const struct stor
         ref_fail(lane, part, part_segment_of(part, (uint32_t)(ref - part->refs)), row->id,
                  row->err);
         waiter_done(lane, part);
+    }
+}
+
+/* ---- Read jobs ---- */
+
+static int compare_misses(const void *a, const void *b)
+{
+    const struct miss *const left = *(struct miss *const *)a;
+    const struct miss *const right = *(struct miss *const *)b;
+    const uint32_t left_table = atomic_load_explicit(&left->table->table_id, memory_order_relaxed);
+    const uint32_t right_table =
+        atomic_load_explicit(&right->table->table_id, memory_order_relaxed);
+
+    if (left_table != right_table)
+        return left_table < right_table ? -1 : 1;
+    return left->id < right->id ? -1 : left->id > right->id;
+}
+
+static bool miss_is_abandoned(const struct lane *lane, const struct miss *miss)
+{
+    for (uint32_t link = miss->first_waiter; link; link = waiter_at(lane, link)->link)
+        if (!part_is_abandoned(ref_part(waiter_at(lane, link))))
+            return false;
+    return true;
+}
+
+/* Forgets a row that only clients that are gone wait for. */
+static void miss_abandon(struct lane *lane, struct miss *miss)
+{
+    uint32_t link = miss->first_waiter;
+
+    while (link) {
+        const struct row_ref *const ref = waiter_at(lane, link);
+        struct part *const part = ref_part(ref);
+
+        link = ref->link; /* before the part, and this ref with it, may go */
+        waiter_done(lane, part);
+    }
+    miss_table_remove(lane->misses, miss);
+}
+
+/* Moves rows of a shard whose turn it is into @job, as many as have room, sorted for RocksDB. */
+static void fill_job(struct lane *lane, uint32_t shard, struct read_job *job)
+{
+    bool abandoned = false;
+    struct miss *batch[READ_JOB_ROWS];
+    struct miss *miss;
+    uint32_t count = 0;
+    uint64_t bytes = 0;
+
+    while (count < READ_JOB_ROWS && (miss = read_order_first(lane->read_order, shard))) {
+        if (miss_is_abandoned(lane, miss)) {
+            read_order_pop(lane->read_order, shard);
+            miss_abandon(lane, miss);
+            abandoned = true;
+            continue;
+        }
+        bytes += align_up(miss->table->row_bytes, CACHE_LINE);
+        if (bytes > READ_JOB_BYTES)
+            break;
+        read_order_pop(lane->read_order, shard);
+        miss->state = MISS_READING;
+        batch[count++] = miss;
+    }
+    qsort(batch, count, sizeof(batch[0]), compare_misses);
+    job->shard = shard;
+    for (uint32_t i = 0; i < count; i++)
+        read_job_add(job, batch[i]->table, batch[i]->id, miss_table_index(lane->misses, batch[i]));
+    if (abandoned) /* as when they have been read */
+        unblock_all(lane);
+}
+
+void lane_dispatch_reads(struct lane *lane)
+{
+    while (!read_order_empty(lane->read_order)) {
+        struct read_job *const job = read_pool_take(lane->readers);
+
+        if (!job) {
+            lane->pressure = true;
+            return;
+        }
+        fill_job(lane, read_order_next_shard(lane->read_order), job);
+        if (job->count > 0) /* else it stays free */
+            read_pool_send(lane->readers, job);
     }
 }
 

@@ -16,6 +16,7 @@ import time
 import numpy as np
 import pytest
 from daemons import LANES, SANITIZED, TREE
+from raw_client import GET, RawClient
 
 HOT, COLD, DIM = 512, 40000 * LANES, 64  # the cold ones are more than fit into the cache
 WINDOW_S, WINDOWS, TRIES = 0.25, 5, 12
@@ -148,6 +149,61 @@ def test_cached_gets_keep_their_rate_beside_a_client_that_waits_for_ssd(
     finally:
         misser.close()
     raise AssertionError(f"with {LANES} lanes: {shares} of the rate were kept")
+
+
+class Hog:
+    """Has 64 requests of many missed rows each in flight, over the same memory."""
+
+    def __init__(self, daemon, count: int) -> None:
+        self.client = RawClient(daemon.socket, arena_bytes=(1 << 20) + count * (8 + 4 * DIM), slots=64)
+        ids = self.client.payload + 4096
+        self.client.write(ids, np.arange(count).tobytes())
+        table = self.client.handle("cold")
+        for _ in range(64):
+            self.last = self.client.submit(GET, [(table, ids, ids + 8 * count, count)])
+
+    def answered(self) -> int:
+        return sum(self.client.completion(number) is not None for number in range(self.last + 1))
+
+
+def await_reading(daemon) -> None:
+    deadline = time.monotonic() + 60
+    while daemon.metrics()["reading_rows"] == 0:
+        assert time.monotonic() < deadline, "nothing waits for SSD"
+        time.sleep(0.01)
+
+
+def test_one_client_does_not_get_all_the_memory_for_requests(slow_daemon):
+    """Else one that asks for much would wait until much of what the other asked for has been read."""
+    slow_daemon.trigger.touch()
+    with slow_daemon.connect() as server:
+        hot = server.open_table("hot")
+        hot.get(np.arange(HOT))
+        hog = Hog(slow_daemon, 30_000)
+        try:
+            await_reading(slow_daemon)
+            time.sleep(0.2)
+            many = np.random.default_rng(1).integers(0, HOT, 100_000)  # 2.4 MB, twice that with many lanes
+            assert (hot.get(many) == 1).all()
+            assert hog.answered() == 0
+        finally:
+            hog.client.close()
+            slow_daemon.trigger.unlink()
+
+
+def test_what_a_dead_client_waits_for_is_not_read(slow_daemon):
+    """It would be for many seconds."""
+    slow_daemon.environment["EMBTIER_FAULT_READ_MS"] = "5"  # what is being read is waited for
+    slow_daemon.restart()
+    before = slow_daemon.metrics()
+    slow_daemon.trigger.touch()
+    hog = Hog(slow_daemon, 30_000)
+    await_reading(slow_daemon)
+    hog.client.close()
+    for name in ("sessions", "session_arena_bytes", "reading_rows"):
+        slow_daemon.await_metric(name, before[name], 15 if SANITIZED else 1)
+    with slow_daemon.connect() as server:  # and nobody waits for it
+        assert (server.open_table("cold").get([5, 6, 7]) == [[5], [6], [7]]).all()
 
 
 def test_a_few_rows_from_ssd_do_not_wait_for_all_that_a_large_batch_waits_for(slow_daemon):
