@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 #define FDS_MAX 4
 
 enum embtier_err connection_new(int fd, struct connection **ret_connection)
@@ -62,6 +64,7 @@ static enum embtier_err keep(struct connection *connection, const uint8_t *bytes
                              struct err_msg *msg)
 {
     const size_t needed = connection->unsent_bytes + count;
+    uint8_t *larger;
 
     if (needed > CONNECTION_UNSENT_MAX)
         return err_set(msg, EMBTIER_TOO_LARGE, "it does not read its replies");
@@ -70,14 +73,12 @@ static enum embtier_err keep(struct connection *connection, const uint8_t *bytes
                 connection->unsent_bytes);
         connection->unsent_at = 0;
     }
-    if (needed > connection->unsent_capacity) {
-        uint8_t *larger = realloc(connection->unsent, needed * 2);
-
-        if (!larger)
-            return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-        connection->unsent = larger;
-        connection->unsent_capacity = needed * 2;
-    }
+    larger = realloc(connection->unsent, needed);
+    if (!larger)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    connection->unsent = larger;
+    if (connection->unsent_bytes == 0)
+        connection->sent_ns = clock_now_ns(&clock_monotonic);
     memcpy(connection->unsent + connection->unsent_bytes, bytes, count);
     connection->unsent_bytes += count;
     return EMBTIER_OK;
@@ -143,7 +144,10 @@ enum embtier_err connection_flush(struct connection *connection, struct err_msg 
             return EMBTIER_OK;
         connection->unsent_at += (size_t)sent;
         connection->unsent_bytes -= (size_t)sent;
+        connection->sent_ns = clock_now_ns(&clock_monotonic);
     }
+    freep(&connection->unsent);
+    connection->unsent = NULL;
     connection->unsent_at = 0;
     return EMBTIER_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* connection.h: one client's socket: frames in, replies out, never waiting for either.
  *
- * Replies the client does not read are kept up to a limit; then the connection is broken. Thread:
- * the control thread. */
+ * While a reply is not read no further request is, so that little more than one is kept. A client
+ * that reads nothing for a while is dropped. Thread: the control thread. */
 #ifndef EMBTIER_DAEMON_CONNECTION_H
 #define EMBTIER_DAEMON_CONNECTION_H
 
@@ -17,8 +17,10 @@ struct job;
 struct session;
 struct Embtier__Reply;
 
-/* A client that has this much unread is not coming back. */
-#define CONNECTION_UNSENT_MAX (UINT32_C(16) << 20)
+/* The largest reply, and what of Progress was in front of it. */
+#define CONNECTION_UNSENT_MAX (2 * FRAME_BYTES_MAX)
+/* A client that has something to read must read some of it within this time. */
+#define CONNECTION_UNREAD_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 /* A client must say hello within this time. */
 #define CONNECTION_HELLO_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 
@@ -31,7 +33,9 @@ struct connection {
     uid_t peer_uid;
     uint64_t since_ns;
     bool said_hello;
-    bool wants_output; /* EPOLLOUT is asked for */
+    uint32_t watched; /* what epoll was asked for */
+    bool is_ready;    /* in the list of those with a request at hand */
+    struct connection *next_ready;
     struct session *session;
     bool session_detached;
     struct job *job; /* under way: no further request is read before it is answered */
@@ -39,7 +43,7 @@ struct connection {
     uint8_t *unsent;
     size_t unsent_at;
     size_t unsent_bytes;
-    size_t unsent_capacity;
+    uint64_t sent_ns; /* some of it, or there was none */
 };
 
 MUST_CHECK enum embtier_err connection_new(int fd, struct connection **ret_connection);

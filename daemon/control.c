@@ -26,6 +26,8 @@
 #define LISTEN_BACKLOG 1024
 #define EVENTS_MAX     64
 #define TICK_MS        1000
+/* Lines about clients that are logged between two ticks. */
+#define WARNINGS_MAX 20
 
 /* ---- Mail from lanes and the worker ---- */
 
@@ -67,12 +69,27 @@ static void sweep_connections(struct control *control)
 
     for (struct connection *c = control->connections; c; c = next) {
         next = c->next;
-        if (c->fd >= 0 || c->session || c->job)
+        if (c->fd >= 0 || c->session || c->job || c->is_ready)
             continue;
         connection_unlink(control, c);
         connection_free(c);
     }
     control->sweep = false;
+}
+
+bool control_may_warn(struct control *control)
+{
+    if (control->warnings++ < WARNINGS_MAX)
+        return true;
+    control->warnings_kept++;
+    return false;
+}
+
+static void tell_warnings(struct control *control)
+{
+    if (control->warnings_kept > 0)
+        log_warn("more clients were refused or dropped", "count=%u", control->warnings_kept);
+    control->warnings = control->warnings_kept = 0;
 }
 
 static void connection_close(struct control *control, struct connection *connection,
@@ -83,7 +100,7 @@ static void connection_close(struct control *control, struct connection *connect
     if (err == EMBTIER_OK || err == EMBTIER_DISCONNECTED || err == EMBTIER_SHUTDOWN)
         log_debug("client gone", "session=%" PRIu64 " pid=%d", connection->number,
                   (int)connection->peer_pid);
-    else
+    else if (control_may_warn(control))
         log_warn("client dropped", "session=%" PRIu64 " pid=%d uid=%u err=%s why=%s",
                  connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
                  err_name(err), LOG_QUOTED(why));
@@ -109,7 +126,7 @@ static bool reply(struct control *control, struct connection *connection,
 
     if (err == EMBTIER_OK) {
         if (connection->fd >= 0)
-            control_watch_output(control, connection);
+            control_watch(control, connection);
         return true;
     }
     connection_close(control, connection, err, msg.text[0] ? msg.text : err_text(err));
@@ -143,38 +160,77 @@ bool control_reply_error(struct control *control, struct connection *connection,
     return reply(control, connection, &message, NULL, 0);
 }
 
-/* Asks epoll for what can happen: input unless a job is under way, output while there is some. */
-void control_watch_output(struct control *control, struct connection *connection)
+/* A request of the client may be handled: neither is one under way, nor an answer unread. */
+static bool is_open_to_requests(const struct connection *connection)
+{
+    return connection->fd >= 0 && !connection->job && !connection_has_unsent(connection);
+}
+
+/* Asks epoll for what can happen: input if it would be looked at, output while there is some. */
+void control_watch(struct control *control, struct connection *connection)
 {
     struct epoll_event event = { .data.ptr = connection };
 
-    event.events = (connection->job ? 0 : EPOLLIN) | EPOLLRDHUP |
+    event.events = (is_open_to_requests(connection) ? EPOLLIN : 0) | EPOLLRDHUP |
                    (connection_has_unsent(connection) ? EPOLLOUT : 0);
+    if (event.events == connection->watched)
+        return;
+    connection->watched = event.events;
     epoll_ctl(control->epoll_fd, EPOLL_CTL_MOD, connection->fd, &event);
 }
 
-static void connection_frames(struct control *control, struct connection *connection)
+static void ready_add(struct control *control, struct connection *connection)
 {
-    while (connection->fd >= 0 && !connection->job) {
-        struct err_msg msg = { { 0 } };
-        Embtier__Request *request = NULL;
-        const uint8_t *payload;
-        uint32_t bytes;
-        enum embtier_err err = frame_reader_next(&connection->reader, &payload, &bytes, &msg);
+    if (connection->is_ready)
+        return;
+    connection->is_ready = true;
+    connection->next_ready = control->ready;
+    control->ready = connection;
+}
 
-        if (err == EMBTIER_AGAIN)
-            return;
-        if (err == EMBTIER_OK) {
-            err = frame_decode_request(payload, bytes, &request, &msg);
-            frame_reader_next_done(&connection->reader);
-        }
-        if (err != EMBTIER_OK) {
-            if (control_reply_error(control, connection, 0, err, &msg))
-                connection_close(control, connection, err, msg.text);
-            return;
-        }
-        control_handle(control, connection, request);
-        embtier__request__free_unpacked(request, NULL);
+/* Handles one request, if a whole one has come. */
+static void handle_one(struct control *control, struct connection *connection)
+{
+    struct err_msg msg = { { 0 } };
+    Embtier__Request *request = NULL;
+    const uint8_t *payload;
+    uint32_t bytes;
+    enum embtier_err err = frame_reader_next(&connection->reader, &payload, &bytes, &msg);
+
+    if (err == EMBTIER_AGAIN)
+        return;
+    if (err == EMBTIER_OK) {
+        err = frame_decode_request(payload, bytes, &request, &msg);
+        frame_reader_next_done(&connection->reader);
+    }
+    if (err != EMBTIER_OK) {
+        if (control_reply_error(control, connection, 0, err, &msg))
+            connection_close(control, connection, err, msg.text);
+        return;
+    }
+    /* What came with it waits until others had their turn. */
+    if (frame_reader_next(&connection->reader, &payload, &bytes, &msg) != EMBTIER_AGAIN)
+        ready_add(control, connection);
+    control_handle(control, connection, request);
+    embtier__request__free_unpacked(request, NULL);
+}
+
+/* One request of each that has some: who sends many at a time gets no more than who sends one. */
+static void serve_ready(struct control *control)
+{
+    struct connection *next = TAKE(control->ready);
+
+    while (next) {
+        struct connection *const connection = next;
+
+        next = connection->next_ready;
+        connection->is_ready = false;
+        if (is_open_to_requests(connection))
+            handle_one(control, connection);
+        if (connection->fd >= 0)
+            control_watch(control, connection);
+        else
+            control->sweep = true;
     }
 }
 
@@ -188,13 +244,17 @@ static void on_connection_event(struct control *control, struct connection *conn
         return;
     if (events & EPOLLOUT) {
         err = connection_flush(connection, &msg);
+        if (err == EMBTIER_OK && is_open_to_requests(connection))
+            ready_add(control, connection); /* what came before the answer was read */
         if (err == EMBTIER_OK)
-            control_watch_output(control, connection);
+            control_watch(control, connection);
     }
-    if (err == EMBTIER_OK && (events & EPOLLIN) && !connection->job) {
+    if (err == EMBTIER_OK && (events & EPOLLIN)) {
+        if (!is_open_to_requests(connection) || connection->is_ready)
+            return; /* more of it when that is over */
         err = connection_receive(connection, &msg);
         if (err == EMBTIER_OK)
-            connection_frames(control, connection);
+            ready_add(control, connection);
     } else if (err == EMBTIER_OK && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))) {
         err = EMBTIER_DISCONNECTED;
     }
@@ -219,13 +279,15 @@ static void accept_one(struct control *control, int fd)
 
     if (control->connection_count >= config->socket.max_sessions ||
         connection_new(fd, &connection) != EMBTIER_OK) {
-        log_warn("client refused: too many sessions", "limit=%u", config->socket.max_sessions);
+        if (control_may_warn(control))
+            log_warn("client refused: too many sessions", "limit=%u", config->socket.max_sessions);
         close(fd);
         return;
     }
     if (user_connections(control, connection->peer_uid) >= config->socket.max_user_sessions) {
-        log_warn("client refused: too many sessions of one user", "uid=%u limit=%u",
-                 (unsigned)connection->peer_uid, config->socket.max_user_sessions);
+        if (control_may_warn(control))
+            log_warn("client refused: too many sessions of one user", "uid=%u limit=%u",
+                     (unsigned)connection->peer_uid, config->socket.max_user_sessions);
         connection_free(connection);
         return;
     }
@@ -233,6 +295,7 @@ static void accept_one(struct control *control, int fd)
     connection->since_ns = clock_now_ns(&clock_monotonic);
     connection_link(control, connection);
     event.data.ptr = connection;
+    connection->watched = event.events;
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
         connection_close(control, connection, EMBTIER_NO_MEMORY, strerror(errno));
 }
@@ -303,8 +366,8 @@ static void on_message(struct control *control, struct message *message)
         if (connection->fd < 0) {
             control->sweep = true;
         } else {
-            control_watch_output(control, connection);
-            connection_frames(control, connection); /* what came in the meantime */
+            ready_add(control, connection); /* with what came in the meantime */
+            control_watch(control, connection);
         }
         break;
     }
@@ -338,6 +401,7 @@ static void on_tick(struct control *control)
     for (uint32_t i = 0; i < control->parts->lane_count; i++)
         busy |= lane_take_pressure(control->parts->lanes[i]);
     store_set_busy(control->parts->store, busy);
+    tell_warnings(control);
     if (control->listen_paused && control->listen_fd >= 0) {
         struct epoll_event event = { .events = EPOLLIN, .data.ptr = &control->listen_fd };
 
@@ -347,6 +411,9 @@ static void on_tick(struct control *control)
     for (struct connection *c = control->connections; c; c = c->next) {
         if (c->fd >= 0 && !c->said_hello && now_ns - c->since_ns > CONNECTION_HELLO_NS)
             connection_close(control, c, EMBTIER_TIMEOUT, "it did not say hello");
+        else if (c->fd >= 0 && connection_has_unsent(c) &&
+                 now_ns - c->sent_ns > CONNECTION_UNREAD_NS)
+            connection_close(control, c, EMBTIER_TIMEOUT, "it does not read its replies");
         else if (c->job) /* which may be behind others' jobs: the client is not to give us up */
             control_tell_progress(control, c);
     }
@@ -374,7 +441,8 @@ enum embtier_err control_run(struct control *control, int signal_fd, struct err_
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, signal_fd, &event) != 0)
         return err_set_errno(msg, errno, "signals cannot be watched");
     while (!control->stopping || control->connections) {
-        const int count = epoll_wait(control->epoll_fd, events, EVENTS_MAX, TICK_MS);
+        const int count =
+            epoll_wait(control->epoll_fd, events, EVENTS_MAX, control->ready ? 0 : TICK_MS);
         bool mail = false;
 
         for (int i = 0; i < count; i++) {
@@ -390,6 +458,7 @@ enum embtier_err control_run(struct control *control, int signal_fd, struct err_
             } else
                 on_connection_event(control, who, events[i].events);
         }
+        serve_ready(control);
         /* Mail may free sessions, so it comes when no event of this round is left. */
         if (mail)
             on_mail(control);

@@ -30,9 +30,12 @@ struct control {
     bool stopping;
     bool sweep; /* some connection is closed and may be freed */
     struct connection *connections;
+    struct connection *ready; /* those with a request received and not yet looked at */
     uint32_t connection_count;
     uint64_t arena_bytes; /* of all sessions */
     uint64_t last_number;
+    uint32_t warnings;      /* about clients, since the last tick */
+    uint32_t warnings_kept; /* of them, not logged */
 };
 
 /* ---- control.c ---- */
@@ -45,7 +48,9 @@ bool control_reply_fds(struct control *control, struct connection *connection,
 bool control_reply_error(struct control *control, struct connection *connection, uint32_t id,
                          enum embtier_err err, const struct err_msg *msg);
 /* After a change of what the connection has to send or may receive. */
-void control_watch_output(struct control *control, struct connection *connection);
+void control_watch(struct control *control, struct connection *connection);
+/* Whether a line about a client may be logged: clients are not to fill the log. */
+bool control_may_warn(struct control *control);
 
 /* ---- control_requests.c ---- */
 

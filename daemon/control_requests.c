@@ -101,8 +101,10 @@ static void handle_hello(struct control *control, struct connection *connection,
     if (err == EMBTIER_OK && hello->arena_bytes > 0)
         err = open_session(control, connection, hello, &msg);
     if (err != EMBTIER_OK) {
-        log_warn("hello refused", "session=%" PRIu64 " pid=%d err=%s why=%s", connection->number,
-                 (int)connection->peer_pid, err_name(err), LOG_QUOTED(msg.text));
+        if (control_may_warn(control))
+            log_warn("hello refused", "session=%" PRIu64 " pid=%d err=%s why=%s",
+                     connection->number, (int)connection->peer_pid, err_name(err),
+                     LOG_QUOTED(msg.text));
         control_reply_error(control, connection, id, err, &msg);
         return;
     }
@@ -225,7 +227,7 @@ static void submit_job(struct control *control, struct connection *connection, u
     job->owner = connection;
     job->request_id = id;
     connection->job = job;
-    control_watch_output(control, connection);
+    control_watch(control, connection);
     worker_submit(control->worker, job);
 }
 

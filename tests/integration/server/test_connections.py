@@ -233,19 +233,6 @@ while True:
                 client.stdout.close()
 
 
-def test_a_client_that_never_reads_its_replies_is_dropped(daemon):
-    """It asks for the status without end and reads nothing; the server keeps 16 MiB of replies at most,
-    and goes on."""
-    with connect(daemon) as client:
-        client.sendall(frame(field(2, HELLO)))
-        client.settimeout(5)
-        request = frame(field(1, 1) + field(7, b"")) * 100
-        with pytest.raises((BrokenPipeError, ConnectionResetError, TimeoutError)):
-            while True:
-                client.sendall(request)
-        assert daemon.metrics()["process_resident_bytes"] < 1 << 30
-
-
 def test_doorbells_rung_without_end_harm_nobody(daemon):
     with RawClient(daemon.socket) as client:
         handle = client.handle("steady")
