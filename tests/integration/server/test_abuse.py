@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does the daemon go on, is everybody else served, and is all of it free a second later, whatever a
+client does? What such a client costs the others' rate is measured by tests/bench/bench_abuse.c."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from daemons import SANITIZED
+from raw_client import RawClient, field, frame
+
+WITHIN_S = 15 if SANITIZED else 1
+ROUNDS, ROUND_S = 3, 0.3
+# What the allocator keeps; and where rows are written, RocksDB's write buffers, those it is about to
+# flush included.
+SLACK_BYTES, WRITTEN_BYTES = 6 << 20, 48 << 20
+
+# Gets somewhere, says so, and goes on until it is killed. With a count, or whatever it comes to.
+_ABUSER = """
+import array, os, random, signal, socket, struct, sys, time
+sys.path.insert(0, sys.argv[1])
+from raw_client import GET, SET, ARENA_HEAD, RawClient, field, frame
+path, what, count = sys.argv[2], sys.argv[3], int(sys.argv[4])
+HELLO = frame(field(2, field(1, 1) + field(2, 1)))
+STATUS = frame(field(1, 1) + field(7, b""))
+LIST = frame(field(1, 2) + field(5, b""))
+rng = random.Random(os.getpid())
+held = []
+
+def raw(first=b""):
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(path)
+    client.sendall(first)
+    return client
+
+def going():
+    print("going", flush=True)
+
+def hold():
+    going()
+    while True:
+        signal.pause()
+
+def mute():
+    held.extend(raw() for _ in range(count))
+    hold()
+
+def half_a_frame():
+    for i in range(count):  # some before hello, some behind it with nearly a whole one
+        held.append(raw(HELLO + struct.pack("<I", 60000) + bytes(59000) if i % 2 else struct.pack("<I", 20) + b"x"))
+    hold()
+
+def passes_descriptors(client, data):
+    files = [os.memfd_create("passed") for _ in range(12)]
+    socket.send_fds(client, [data], files)
+    for file in files:
+        os.close(file)
+
+def descriptors():
+    for _ in range(count):
+        client = raw(HELLO)
+        for _ in range(4):
+            passes_descriptors(client, STATUS)
+        held.append(client)
+    hold()
+
+def garbage():
+    going()
+    while True:
+        client = raw(HELLO if rng.random() < 0.7 else b"")
+        try:
+            for _ in range(rng.randint(1, 4)):
+                body = rng.randbytes(rng.randint(1, 3000))
+                kind = rng.randrange(5)
+                if kind == 0:
+                    client.sendall(body)
+                elif kind == 1:
+                    client.sendall(frame(body))
+                elif kind == 2:
+                    client.sendall(struct.pack("<I", rng.choice([0, 1, 65536, 65537, 2**31, 2**32 - 1])) + body)
+                elif kind == 3:
+                    client.sendall(frame(field(1, 1) + field(rng.randint(2, 9), body)))
+                else:
+                    passes_descriptors(client, frame(body))
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(65536):
+                pass
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        client.close()
+
+def unread():
+    for _ in range(count):
+        client = raw(HELLO)
+        client.setblocking(False)
+        held.append(client)
+    def fill():
+        for client in held:
+            try:
+                while True:
+                    client.send((STATUS + LIST) * 50)
+            except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+                pass
+    fill()
+    going()
+    while True:
+        fill()
+        time.sleep(0.01)
+
+def status():
+    client = raw(HELLO)
+    going()
+    while True:
+        client.sendall(STATUS * 50)
+        client.recv(1 << 20)
+
+def flood(op, look):
+    # All slots in use, always; tiny and huge ones, over the same bytes.
+    slots, huge = 1024, 100_000
+    while True:
+        client = RawClient(path, arena_bytes=8 << 20, slots=slots)
+        table = client.handle("flooded")
+        ids = client.payload + 4096
+        rows = ids + huge * 8
+        client.write(ids, struct.pack(f"<{huge}Q", *range(huge)))
+        for i, rows_asked in enumerate((1, huge)):
+            client.write(client.payload + i * 64, struct.pack("<QQQII", table, ids, rows, rows_asked, 0))
+        for slot in range(slots):
+            at = ARENA_HEAD + 64 * slot
+            client.write(at, struct.pack("<IIIIQQ32x", op, 0, 1, 0, client.payload + slot % 2 * 64, 0))
+        done = 0
+        client.set_tail(slots)
+        going()
+        while client.closed_why == 0:
+            if look:
+                while client.completion(done) is not None:
+                    done += 1
+            else:
+                done += slots
+            client.set_tail(done + slots)
+        client.close()
+
+def connects(hello):
+    going()
+    due = time.monotonic()
+    while True:
+        if hello:
+            RawClient(path, arena_bytes=1 << 16, slots=64).close()
+        else:
+            raw().close()
+        due += 0.001
+        time.sleep(max(0, due - time.monotonic()))
+
+{
+    "mute": mute,
+    "half_a_frame": half_a_frame,
+    "descriptors": descriptors,
+    "garbage": garbage,
+    "unread": unread,
+    "status": status,
+    "flood_of_gets": lambda: flood(GET, True),
+    "flood_of_sets": lambda: flood(SET, True),
+    "unseen_completions": lambda: flood(GET, False),
+    "connects": lambda: connects(False),
+    "connects_and_hellos": lambda: connects(True),
+}[what]()
+"""
+
+ABUSERS = {
+    "mute": 100,
+    "half_a_frame": 100,
+    "descriptors": 100,
+    "garbage": 0,
+    "unread": 20,
+    "status": 0,
+    "flood_of_gets": 0,
+    "flood_of_sets": 0,
+    "unseen_completions": 0,
+    "connects": 0,
+    "connects_and_hellos": 0,
+}
+
+
+@contextlib.contextmanager
+def abuser(daemon, what: str):
+    """At work while the block runs, then dead."""
+    here = os.path.dirname(__file__)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _ABUSER, here, daemon.socket, what, str(ABUSERS[what])],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout.readline() == b"going\n"
+        yield process
+        assert process.poll() is None, "it ended by itself"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def held(daemon) -> dict:
+    """What the daemon holds for its clients; the asking one's connection is in it."""
+    metrics = daemon.metrics()
+    with open(f"/proc/{daemon.pid}/maps") as maps:
+        mappings = sum("/memfd:embtier-" in line for line in maps)
+    return {
+        "sessions": metrics["sessions"],
+        "arena bytes": metrics["session_arena_bytes"],
+        "descriptors": daemon.descriptors(),
+        "mappings": mappings,
+    }
+
+
+def await_held(daemon, wanted: dict) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while (now := held(daemon)) != wanted:
+        assert time.monotonic() < deadline, f"held: {now}, before: {wanted}"
+        time.sleep(0.01)
+
+
+def anonymous_bytes(daemon) -> int:
+    with open(f"/proc/{daemon.pid}/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon"))
+
+
+@pytest.fixture
+def daemon(watched_daemon):
+    """With a client that asks for rows all the time, and checks them (conftest.py)."""
+    with watched_daemon.connect() as server:
+        server.create_table("flooded", 8)
+        server.open_table("flooded").get(np.arange(100_000))
+    return watched_daemon
+
+
+def steady_state(daemon) -> dict:
+    """What is held when nothing changes any more."""
+    before = held(daemon)
+    while True:
+        time.sleep(0.1)
+        if (now := held(daemon)) == before:
+            return now
+        before = now
+
+
+@pytest.mark.parametrize("what", ABUSERS)
+def test_others_are_served_beside_an_abuser_and_nothing_of_it_stays(daemon, what):
+    before = steady_state(daemon)
+    anonymous = 0
+    for round_ in range(1 + ROUNDS):
+        with abuser(daemon, what), daemon.connect() as server:
+            until = time.monotonic() + ROUND_S
+            table = server.open_table("steady")
+            served = 0
+            while served < 3 or time.monotonic() < until:
+                ids = np.random.default_rng(served).integers(0, 500, 200)
+                assert (table.get(ids) == ids[:, None]).all()
+                assert server.open_table("steady").dim == 8
+                served += 1
+        await_held(daemon, before)
+        if round_ == 0:  # whatever is made once, has been made
+            anonymous = anonymous_bytes(daemon)
+    if not SANITIZED:
+        slack = WRITTEN_BYTES if what in ("flood_of_sets", "flood_of_gets", "unseen_completions") else 0
+        assert anonymous_bytes(daemon) < anonymous + SLACK_BYTES + slack
+
+
+def test_descriptors_that_come_along_are_closed_at_once(daemon):
+    """Else a client could use up the daemon's, and keep what others wait for open."""
+    with RawClient(daemon.socket, arena_bytes=0) as client:
+        client.call(7)
+        before = daemon.descriptors()
+        for _ in range(20):
+            pipes = [os.pipe() for _ in range(12)]
+            request = frame(field(1, 1) + field(7, b""))
+            socket.send_fds(client.socket, [request], [writer for _, writer in pipes])
+            for _, writer in pipes:
+                os.close(writer)
+            assert client.receive()[2]
+            for reader, _ in pipes:  # the end is seen when nobody has the other side
+                assert select.select([reader], [], [], 5)[0] and os.read(reader, 1) == b""
+                os.close(reader)
+        assert daemon.descriptors() == before
+
+
+def test_replies_nobody_reads_take_little_memory_and_end_the_connection(daemon):
+    before = daemon.metrics()["sessions"]
+    anonymous = anonymous_bytes(daemon)
+    with abuser(daemon, "unread"):
+        began = time.monotonic()
+        while time.monotonic() < began + 3:
+            if not SANITIZED:
+                assert anonymous_bytes(daemon) < anonymous + SLACK_BYTES
+            time.sleep(0.05)
+        daemon.await_metric("sessions", before, 30)
+        assert time.monotonic() - began > 5
+    assert {line["why"] for line in daemon.logged("client dropped")} == {"it does not read its replies"}
+
+
+def test_clients_cannot_fill_the_log(daemon):
+    lines = len(daemon.log_lines())
+    began = time.monotonic()
+    for _ in range(1000):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(daemon.socket)
+            client.sendall(b"\xff" * 8)
+            client.recv(4096)
+    time.sleep(1.5)
+    seconds = time.monotonic() - began
+    assert 10 < len(daemon.log_lines()) - lines < 40 * (seconds + 1)
+    dropped = daemon.logged("client dropped")
+    more = daemon.logged("more clients were refused or dropped")
+    assert len(dropped) + sum(int(line["count"]) for line in more) == 1000
