@@ -248,7 +248,6 @@ def test_a_few_rows_from_ssd_find_a_place_beside_a_batch_of_more_rows_than_may_b
         assert slow_daemon.metrics()["reading_rows"] < 55_000 * LANES, "nothing is left for others"
         small = np.arange(10)
         assert (other.open_table("cold").get(small) == small[:, None]).all()
-        assert slow_daemon.metrics()["reading_rows"] > 30_000 * LANES, "it waited for the large batch"
-        assert not large.poll()
+        assert not large.poll(), "it waited for the large batch"
         slow_daemon.trigger.unlink()
         large.wait()
