@@ -271,6 +271,8 @@ def test_others_are_served_beside_an_abuser_and_nothing_of_it_stays(daemon, what
     if not SANITIZED:
         slack = WRITTEN_BYTES if what in ("flood_of_sets", "flood_of_gets", "unseen_completions") else 0
         assert anonymous_bytes(daemon) < anonymous + SLACK_BYTES + slack
+    if what in ("garbage", "unseen_completions"):  # those who break the protocol are not kept
+        assert daemon.logged("client dropped")
 
 
 def test_descriptors_that_come_along_are_closed_at_once(daemon):
