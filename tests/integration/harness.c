@@ -16,7 +16,8 @@
 #include "base/clock.h"
 #include "base/macros.h"
 
-#define READY_NS UINT64_C(60000000000)
+#define READY_NS        UINT64_C(60000000000)
+#define LOG_SHOWN_BYTES 100000
 
 static const char *environment(const char *name, const char *otherwise)
 {
@@ -25,22 +26,50 @@ static const char *environment(const char *name, const char *otherwise)
     return value ? value : otherwise;
 }
 
+static FILE *open_log(const struct harness *harness)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/log", harness->directory);
+    return fopen(path, "r");
+}
+
+void harness_show_log(const struct harness *harness)
+{
+    FILE *const log = open_log(harness);
+    char line[4096];
+
+    if (log && fseek(log, -(long)LOG_SHOWN_BYTES, SEEK_END) != 0)
+        rewind(log);
+    while (log && fgets(line, sizeof(line), log))
+        fputs(line, stderr);
+    if (log)
+        fclose(log);
+}
+
+unsigned harness_count_logged(const struct harness *harness, const char *text)
+{
+    FILE *const log = open_log(harness);
+    unsigned count = 0;
+    char line[4096];
+
+    while (log && fgets(line, sizeof(line), log))
+        count += strstr(line, text) != NULL;
+    if (log)
+        fclose(log);
+    return count;
+}
+
 /* Ends the test program: nothing it could find out would mean anything. */
 PRINTF_LIKE(2, 3) static void die(const struct harness *harness, const char *format, ...)
 {
-    char path[128];
-    char line[4096];
     va_list args;
-    FILE *log;
 
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
     fputs("\n", stderr);
-    snprintf(path, sizeof(path), "%s/log", harness->directory);
-    log = fopen(path, "r");
-    while (log && fgets(line, sizeof(line), log))
-        fputs(line, stderr);
+    harness_show_log(harness);
     if (harness->pid > 0)
         kill(harness->pid, SIGKILL);
     exit(1);

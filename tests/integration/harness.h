@@ -26,6 +26,9 @@ void harness_stop(struct harness *harness);  /* SIGTERM; it must end well */
 void harness_kill(struct harness *harness);  /* SIGKILL */
 void harness_done(struct harness *harness);  /* kills, and removes the directory */
 
+void harness_show_log(const struct harness *harness); /* its end, on stderr */
+unsigned harness_count_logged(const struct harness *harness, const char *text); /* lines with it */
+
 /* A connection with a small arena. */
 struct embtier *harness_connect(const struct harness *harness);
 

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/integration/walk_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "kernels/init_rows.h"
+
+#define STATE_BYTES_MAX (2 * sizeof(float) * EMBTIER_DIM_MAX)
+
+uint64_t model_random(uint64_t *random)
+{
+    *random ^= *random >> 12;
+    *random ^= *random << 25;
+    *random ^= *random >> 27;
+    return *random * UINT64_C(0x2545f4914f6cdd1d);
+}
+
+uint32_t model_pick(uint64_t *random, uint64_t below)
+{
+    return (uint32_t)((model_random(random) >> 32) * below >> 32);
+}
+
+/* From 1 to the longest row, each length of digits as often; the ends often enough. */
+static uint32_t random_dim(uint64_t *random)
+{
+    const uint32_t digits = model_pick(random, 16);
+
+    if (digits == 14)
+        return 1;
+    if (digits == 15)
+        return EMBTIER_DIM_MAX;
+    return 1 + model_pick(random, UINT64_C(1) << MIN(digits, 13u));
+}
+
+static void random_init(uint64_t *random, struct table_spec *spec)
+{
+    static const double params[][2] = { [EMBTIER_INIT_ZEROS] = { 0, 0 },
+                                        [EMBTIER_INIT_CONSTANT] = { 2.5, 0 },
+                                        [EMBTIER_INIT_UNIFORM] = { -1, 1 },
+                                        [EMBTIER_INIT_NORMAL] = { 0.5, 2 } };
+
+    spec->init = (enum embtier_init)model_pick(random, ARRAY_LEN(params));
+    memcpy(spec->init_params, params[spec->init], sizeof(spec->init_params));
+    spec->seed = model_random(random);
+}
+
+void model_random_spec(uint64_t *random, const char *name, uint64_t bytes,
+                       struct table_spec *ret_spec, uint32_t *ret_row_count)
+{
+    struct table_spec spec = { .dim = random_dim(random),
+                               .dtype = (enum embtier_dtype)(1 + model_pick(random, 3)),
+                               .optimizer = (enum embtier_optimizer)model_pick(random, 6) };
+    const bool bounded = model_pick(random, 3) > 0;
+    uint64_t row_bytes;
+    uint32_t row_count;
+
+    snprintf(spec.name, sizeof(spec.name), "%s", name);
+    random_init(random, &spec);
+    row_bytes = table_spec_weight_bytes(&spec) + table_spec_state_bytes(&spec);
+    row_count = (uint32_t)MIN(MAX(bytes / row_bytes, UINT64_C(10)), (uint64_t)MODEL_ROWS_MAX);
+    spec.rows = bounded ? row_count : EMBTIER_UNBOUNDED;
+    spec.eager = bounded && model_pick(random, 8) == 0;
+    *ret_spec = spec;
+    *ret_row_count = row_count;
+}
+
+struct model_table *model_table_new(const struct table_spec *spec, uint32_t row_count,
+                                    uint64_t serial)
+{
+    struct model_table *table = calloc(1, sizeof(*table) + row_count * sizeof(table->rows[0]));
+
+    if (!table)
+        abort();
+    table->spec = *spec;
+    table->serial = serial;
+    table->row_count = row_count;
+    return table;
+}
+
+uint64_t model_id(const struct model_table *table, uint32_t row)
+{
+    if (table->spec.rows != EMBTIER_UNBOUNDED)
+        return row;
+    return ~(row * UINT64_C(0x9e3779b97f4a7c15)); /* odd: no two rows meet; row 0 is the last id */
+}
+
+uint32_t model_pick_row(struct model_table *table, uint64_t *random, enum model_pattern pattern,
+                        uint32_t before, int owner)
+{
+    const uint32_t count = table->row_count;
+    uint32_t row = model_pick(random, count);
+
+    if (pattern == MODEL_HOT)
+        row = model_pick(random, 1 + model_pick(random, 1 + row));
+    else if (pattern == MODEL_RUN)
+        row = (before + 1) % count;
+    else if (pattern == MODEL_RECENT)
+        row = table->recent[row % MODEL_RECENT_ROWS];
+    if (owner >= 0) {
+        row = row - row % MODEL_OWNERS + (uint32_t)owner;
+        if (pattern == MODEL_RUN)
+            row += MODEL_OWNERS;
+        if (row >= count)
+            row = (uint32_t)owner;
+    }
+    table->recent[model_pick(random, MODEL_RECENT_ROWS)] = row;
+    return row;
+}
+
+static uint64_t mix(uint64_t value)
+{
+    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
+    return value ^ value >> 31;
+}
+
+void model_fill(const struct model_table *table, uint32_t row, uint32_t version, void *ret_weights)
+{
+    static _Alignas(8) uint8_t scratch[sizeof(float) * EMBTIER_DIM_MAX + STATE_BYTES_MAX];
+    const uint32_t bytes = table_spec_weight_bytes(&table->spec);
+    const uint64_t id = model_id(table, row);
+    void *const rows[] = { scratch };
+    uint64_t word;
+
+    if (version == 0) {
+        init_rows(&table->spec, &id, 1, rows);
+        memcpy(ret_weights, scratch, bytes);
+        return;
+    }
+    word = mix(mix(table->serial << 32 | version) + id);
+    for (uint32_t at = 0; at < bytes; at += sizeof(word)) {
+        word = mix(word + UINT64_C(0x9e3779b97f4a7c15));
+        memcpy((uint8_t *)ret_weights + at, &word, MIN(sizeof(word), (size_t)(bytes - at)));
+    }
+}
+
+uint32_t model_match(const struct model_table *table, uint32_t row, uint32_t low, uint32_t high,
+                     const void *weights)
+{
+    static _Alignas(8) uint8_t wanted[sizeof(float) * EMBTIER_DIM_MAX];
+    const uint32_t bytes = table_spec_weight_bytes(&table->spec);
+
+    for (uint32_t version = low; version <= high; version++) {
+        model_fill(table, row, version, wanted);
+        if (memcmp(wanted, weights, bytes) == 0)
+            return version;
+    }
+    return MODEL_NO_VERSION;
+}
+
+uint32_t model_set(struct model_table *table, uint32_t row)
+{
+    table->rows[row].newest++;
+    table->rows[row].loose = 0;
+    return table->rows[row].newest;
+}
+
+void model_settle(struct model_table *table, uint32_t row, uint32_t version)
+{
+    if (version > table->rows[row].settled)
+        table->rows[row].settled = version;
+}
+
+void model_loosen(struct model_table *table, uint32_t row)
+{
+    table->rows[row].loose = 1;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* walk_model.h: what every row must be, as the random walk (test_random_walk.c) knows it.
+ *
+ * A row's value is a function of table, row and version: version 0 is the initial value, and each
+ * SET of the row makes the next version. So the model stores no values, only two numbers a row:
+ *
+ *   newest    the last version that was submitted
+ *   settled   the oldest version that the row may still have: that one, or a later one, was
+ *             answered for or seen
+ *
+ * Only one session sets a row (its owner), so versions come in order. The owner must see the newest
+ * version, unless the row is loose: a SET of it was refused, or nobody heard what became of it. All
+ * others must see a whole row of a version from settled to newest; what they have seen is settled.
+ * Thread: one. */
+#ifndef EMBTIER_TESTS_WALK_MODEL_H
+#define EMBTIER_TESTS_WALK_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/table_spec.h"
+
+#define MODEL_OWNERS      3 /* row i belongs to session i % MODEL_OWNERS */
+#define MODEL_NO_VERSION  UINT32_MAX
+#define MODEL_ROWS_MAX    100000
+#define MODEL_RECENT_ROWS 16
+
+struct model_row {
+    uint32_t settled;
+    uint32_t newest : 31;
+    uint32_t loose : 1;
+};
+
+struct model_table {
+    struct table_spec spec;
+    uint64_t serial;   /* of all tables of the walk: tells apart those of one name */
+    uint32_t table_id; /* the server's */
+    uint32_t row_count;
+    uint64_t set_rows;       /* answered for, since the server started */
+    uint64_t maybe_set_rows; /* submitted, and nobody heard */
+    uint32_t recent[MODEL_RECENT_ROWS];
+    struct model_row rows[];
+};
+
+/* The walk's decisions: xorshift64*. */
+uint64_t model_random(uint64_t *random);
+/* 0 … @below - 1 */
+uint32_t model_pick(uint64_t *random, uint64_t below);
+
+/* A table of a random spec with about @bytes of rows; rows, if it is bounded, are row_count. */
+void model_random_spec(uint64_t *random, const char *name, uint64_t bytes,
+                       struct table_spec *ret_spec, uint32_t *ret_row_count);
+struct model_table *model_table_new(const struct table_spec *spec, uint32_t row_count,
+                                    uint64_t serial);
+
+/* Rows of an unbounded table lie all over the 64-bit ids. */
+uint64_t model_id(const struct model_table *table, uint32_t row);
+/* A row, now and then one that was picked before, by whomever. With @owner, one of its own. */
+enum model_pattern { MODEL_UNIFORM, MODEL_HOT, MODEL_RUN, MODEL_RECENT, MODEL_PATTERNS };
+uint32_t model_pick_row(struct model_table *table, uint64_t *random, enum model_pattern pattern,
+                        uint32_t before, int owner);
+
+/* The weights of a version, and the oldest version from @low to @high that has those @weights:
+ * MODEL_NO_VERSION if none has. */
+void model_fill(const struct model_table *table, uint32_t row, uint32_t version, void *ret_weights);
+uint32_t model_match(const struct model_table *table, uint32_t row, uint32_t low, uint32_t high,
+                     const void *weights);
+
+/* A SET of the row is submitted: its version. */
+uint32_t model_set(struct model_table *table, uint32_t row);
+/* It was answered for, or seen. */
+void model_settle(struct model_table *table, uint32_t row, uint32_t version);
+/* It was refused, or nobody knows. */
+void model_loosen(struct model_table *table, uint32_t row);
+
+#endif
