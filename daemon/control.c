@@ -111,6 +111,9 @@ static void connection_close(struct control *control, struct connection *connect
         struct session *const session = connection->session;
 
         connection->session_detached = true;
+        /* Else it is there, and may still be answered: what it asked for is finished. */
+        if (err == EMBTIER_OK || err == EMBTIER_DISCONNECTED)
+            atomic_store_explicit(&session->gone, true, memory_order_relaxed);
         session_close_notice(session, err == EMBTIER_OK ? EMBTIER_DISCONNECTED : err);
         lane_send(control->parts->lanes[session->home], &session->detach_message);
     }

@@ -33,10 +33,8 @@
 /* A request that found no memory is tried again after this, or when one of its session is done:
  * others' requests free memory without a message to us. */
 #define MEMORY_RETRY_NS (UINT64_C(1000) * 1000)
-/* Requests taken from one session before the next is looked at, and ids of them: what a request has
- * more is taken in turns of as many, each about as much work as a turn of lane_run_turn(). */
+/* Requests taken from one session before the next is looked at. */
 #define REQUESTS_PER_LOOK 4
-#define TAKE_IDS          16384
 /* Rows handed to the writer per step of a write-back. */
 #define WRITE_BACK_STEP_ROWS 1024
 #define PURGE_STEP_SETS      4096
@@ -132,7 +130,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     const uint32_t slot = number % session->slot_count;
     struct refusal refusal = { .segment = UINT32_MAX };
     struct request *request;
-    uint64_t ids;
+    uint64_t cost;
     enum embtier_err err;
 
     if (atomic_load_explicit(&session->slot_busy[slot], memory_order_relaxed)) {
@@ -153,12 +151,12 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     }
     atomic_store_explicit(&session->slot_busy[slot], 1, memory_order_relaxed);
     session->in_flight++;
-    ids = MIN(*id_count, request->id_count);
+    cost = MIN(*id_count, request->id_count + request->segment_count);
     if (!take_request(lane, request, *id_count)) {
         session->taking = request;
         taking_append(lane, session);
     }
-    *id_count -= ids;
+    *id_count -= cost;
     return true;
 }
 
@@ -166,7 +164,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
 static bool session_look(struct lane *lane, struct session *session, uint64_t now_ns)
 {
     const uint32_t tail = shm_read_tail(session->arena);
-    uint64_t id_count = TAKE_IDS;
+    uint64_t id_count = lane->opts.take_ids;
     bool found = false;
 
     if (session->broken || session->detaching || session->taking || tail == session->consumed)
@@ -181,7 +179,7 @@ static bool session_look(struct lane *lane, struct session *session, uint64_t no
         return false;
     }
     TSAN_ACQUIRE(session->control);
-    for (uint32_t i = 0; i < REQUESTS_PER_LOOK && session->consumed != tail; i++) {
+    for (uint32_t i = 0; i < REQUESTS_PER_LOOK && session->consumed != tail && id_count > 0; i++) {
         if (session->broken || session->taking || !session_begin(lane, session, &id_count))
             break;
         found = true;
@@ -259,7 +257,7 @@ static bool take_turn(struct lane *lane, uint64_t now_ns)
         return true;
     }
     session->last_seen_ns = now_ns;
-    if (take_request(lane, session->taking, TAKE_IDS))
+    if (take_request(lane, session->taking, lane->opts.take_ids))
         session->taking = NULL;
     else
         taking_append(lane, session);
@@ -324,7 +322,6 @@ static void on_message(struct lane *lane, struct message *message)
         struct session *const session = CONTAINER_OF(message, struct session, detach_message);
 
         session->detaching = true;
-        atomic_store_explicit(&session->gone, true, memory_order_relaxed);
         session_maybe_gone(lane, session);
         break;
     }
@@ -447,7 +444,7 @@ static void *lane_main(void *context)
         worked |= look_at_sessions(lane, now_ns);
         worked |= take_turn(lane, now_ns);
         worked |= lane_run_turn(lane);
-        lane_dispatch_reads(lane);
+        worked |= lane_dispatch_reads(lane);
         if (worked)
             lane->idle_since_ns = 0;
         else

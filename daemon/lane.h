@@ -47,7 +47,8 @@ struct lane_opts {
     uint32_t reader_count;
     uint64_t write_queue_bytes;
     uint32_t max_batch_rows;
-    uint64_t spin_ns; /* how long an idle lane polls before it sleeps */
+    uint64_t take_ids; /* ids and segments of one session taken in before others have their turn */
+    uint64_t spin_ns;  /* how long an idle lane polls before it sleeps */
     const struct clock *clock;
 };
 
@@ -87,7 +88,8 @@ struct lane_stats {
     uint64_t stored_get_rows;
     uint64_t initial_get_rows;
     uint64_t failed_rows;
-    uint64_t shared_reads; /* lookups that joined a read under way */
+    uint64_t abandoned_rows; /* not looked up, or not to the end: their client was gone */
+    uint64_t shared_reads;   /* lookups that joined a read under way */
     uint32_t reading_rows;
     struct row_cache_stats cache;
     struct write_queue_stats write_queue;

@@ -58,11 +58,18 @@ static void ref_wait(struct lane *lane, struct part *part, struct row_ref *ref, 
     part->waiting++;
 }
 
-/* The client is gone: what is not begun of its requests need not be. Whether all of its rows, some
- * or none are then as it asked, nobody was told. */
+/* The client is gone: what is not begun of its requests need not be. */
 static bool part_is_abandoned(const struct part *part)
 {
     return atomic_load_explicit(&part->request->session->gone, memory_order_relaxed);
+}
+
+/* Whether all of its rows, some or none are then as the client asked, it is not told: who hangs up
+ * may still look at the shared memory. */
+static void part_abandon(struct lane *lane, struct part *part, uint64_t rows)
+{
+    request_fail(part->request, EMBTIER_DISCONNECTED, UINT32_MAX, 0);
+    lane->stats.abandoned_rows += rows;
 }
 
 static struct part *ref_part(const struct row_ref *ref)
@@ -299,6 +306,11 @@ static void part_chunk(struct lane *lane, struct part *part, uint32_t count)
 
 enum turn { TURN_MORE, TURN_BLOCKED, TURN_FINISHED };
 
+static bool part_is_looked_up(const struct part *part)
+{
+    return part->segment == part->request->segment_count && !part->retry_first;
+}
+
 /* Looks up rows of @part, at most LANE_TURN_ROWS, and fewer if they are long. */
 static enum turn part_turn(struct lane *lane, struct part *part)
 {
@@ -306,7 +318,8 @@ static enum turn part_turn(struct lane *lane, struct part *part)
     uint32_t budget = LANE_TURN_ROWS;
     uint32_t cost; /* of a row, in rows of usual length */
 
-    if (part_is_abandoned(part)) {
+    if (part_is_abandoned(part) && !part_is_looked_up(part)) {
+        part_abandon(lane, part, part->starts[segments] - part->next_ref);
         part->retry_first = part->retry_last = 0;
         part->segment = segments;
     }
@@ -328,11 +341,6 @@ static enum turn part_turn(struct lane *lane, struct part *part)
         part_chunk(lane, part, count);
         budget -= MIN(budget, count * cost);
     }
-}
-
-static bool part_is_looked_up(const struct part *part)
-{
-    return part->segment == part->request->segment_count && !part->retry_first;
 }
 
 static void queue_append(struct session_queue *queue, struct session_lane *session)
@@ -530,25 +538,28 @@ static void miss_abandon(struct lane *lane, struct miss *miss)
         struct part *const part = ref_part(ref);
 
         link = ref->link; /* before the part, and this ref with it, may go */
+        part_abandon(lane, part, 1);
         waiter_done(lane, part);
     }
     miss_table_remove(lane->misses, miss);
 }
 
-/* Moves rows of a shard whose turn it is into @job, as many as have room, sorted for RocksDB. */
-static void fill_job(struct lane *lane, uint32_t shard, struct read_job *job)
+/* Moves rows of a shard whose turn it is into @job, as many as have room, sorted for RocksDB.
+ * Returns how many it forgot. */
+static uint32_t fill_job(struct lane *lane, uint32_t shard, struct read_job *job)
 {
-    bool abandoned = false;
+    uint32_t abandoned = 0;
     struct miss *batch[READ_JOB_ROWS];
     struct miss *miss;
     uint32_t count = 0;
     uint64_t bytes = 0;
 
-    while (count < READ_JOB_ROWS && (miss = read_order_first(lane->read_order, shard))) {
+    while (count + abandoned < READ_JOB_ROWS &&
+           (miss = read_order_first(lane->read_order, shard))) {
         if (miss_is_abandoned(lane, miss)) {
             read_order_pop(lane->read_order, shard);
             miss_abandon(lane, miss);
-            abandoned = true;
+            abandoned++;
             continue;
         }
         bytes += align_up(miss->table->row_bytes, CACHE_LINE);
@@ -562,23 +573,28 @@ static void fill_job(struct lane *lane, uint32_t shard, struct read_job *job)
     job->shard = shard;
     for (uint32_t i = 0; i < count; i++)
         read_job_add(job, batch[i]->table, batch[i]->id, miss_table_index(lane->misses, batch[i]));
-    if (abandoned) /* as when they have been read */
+    if (abandoned > 0) /* as when they have been read */
         unblock_all(lane);
+    return abandoned;
 }
 
-void lane_dispatch_reads(struct lane *lane)
+bool lane_dispatch_reads(struct lane *lane)
 {
     while (!read_order_empty(lane->read_order)) {
         struct read_job *const job = read_pool_take(lane->readers);
+        uint32_t abandoned;
 
         if (!job) {
             lane->pressure = true;
-            return;
+            return false;
         }
-        fill_job(lane, read_order_next_shard(lane->read_order), job);
+        abandoned = fill_job(lane, read_order_next_shard(lane->read_order), job);
         if (job->count > 0) /* else it stays free */
             read_pool_send(lane->readers, job);
+        if (abandoned > 0)
+            return true; /* work for one turn */
     }
+    return false;
 }
 
 /* Rows of one table, next to each other in a job, on their way into the cache. */

@@ -20,6 +20,7 @@ struct server_parts;
     METRIC(request_rows, COUNTER, "Rows asked for, by operation", "op")                            \
     METRIC(lookup_rows, COUNTER, "Rows of GET by where they were served from", "source")           \
     METRIC(failed_rows, COUNTER, "Rows that could not be read", "")                                \
+    METRIC(abandoned_rows, COUNTER, "Rows left out since their client was gone", "")               \
     METRIC(shared_reads, COUNTER, "Lookups that joined a read already under way", "")              \
     METRIC(reading_rows, GAUGE, "Distinct rows being read from SSD", "")                           \
     METRIC(cache_capacity_bytes, GAUGE, "Size of a tier", "tier")                                  \

@@ -309,6 +309,8 @@ enum embtier_err request_take(const struct request_rules *rules, struct request 
         const uint32_t left = request->segments[request->taking_segment].id_count - first;
         const uint32_t count = (uint32_t)MIN((uint64_t)left, id_count);
 
+        if (id_count == 0)
+            return EMBTIER_AGAIN;
         if (first == 0)
             begin_segment(rules, request);
         TRY(take_ids(rules, request, first, count, ret_refusal));
@@ -318,6 +320,7 @@ enum embtier_err request_take(const struct request_rules *rules, struct request 
         id_count -= count;
         if (count < left)
             return EMBTIER_AGAIN;
+        id_count -= id_count > 0; /* a segment is work too, with no ids in it */
         request->taking_segment++;
         request->taking_position = 0;
     }
@@ -397,15 +400,18 @@ void request_answer(struct session *session, uint32_t number, const struct refus
 bool request_part_done(struct part *part)
 {
     struct request *const request = part->request;
+    enum embtier_err err;
 
     atomic_fetch_add_explicit(&request->hit_rows, part->hit_rows, memory_order_relaxed);
     if (atomic_fetch_sub_explicit(&request->parts_left, 1, memory_order_acq_rel) != 1)
         return false;
     leave_tables(request);
+    err = (enum embtier_err)atomic_load(&request->err);
+    if (err == EMBTIER_DISCONNECTED)
+        return true; /* rows were left out since the client is gone */
     request_answer(request->session, request->number,
-                   &(struct refusal){ .err = (enum embtier_err)atomic_load(&request->err),
-                                      .segment = request->err_segment,
-                                      .value = request->err_value },
+                   &(struct refusal){
+                       .err = err, .segment = request->err_segment, .value = request->err_value },
                    atomic_load_explicit(&request->hit_rows, memory_order_relaxed));
     return true;
 }

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks with their lengths at both ends, free ones in a list per power of two, merged with their
- * neighbours as they come back: so that once everything is given back the region is in one piece
- * again, whatever happened before. A general allocator does not promise that: jemalloc, which is in
- * memkind, keeps what it once cut for small blocks, until no large request fits any more though
- * none is under way.
+/* Small requests have an eighth of the memory for themselves: however large what others ask for and
+ * however slow it is, a session that has none under way there finds room for a small one.
  *
- * The lock is held for some tens of nanoseconds, by lanes only, twice per request.
+ * The line for the rest matters only when its first has stood in it for PATIENCE_NS: until then
+ * whatever fits may pass it, so that memory that is short now and then costs no time. Then what is
+ * served must leave room for the first. A first that does not try any more (its client died, or
+ * took the request back) must not keep others out: after LOST_NS without a try it loses its place.
  *
- * The line matters only when its first has stood in it for PATIENCE_NS: until then whatever fits
- * may pass it, so that memory that is short now and then costs no time. A first that does not try
- * any more (its client died, or took the request back) must not keep others out: after LOST_NS
- * without a try it loses its place. */
+ * The lock is held for some tens of nanoseconds, by lanes only, twice per request. */
 #include "daemon/request_memory.h"
 
 #include <errno.h>
@@ -19,92 +16,35 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "daemon/block_pool.h"
 #include "daemon/reserved.h"
 
 #define REGION_BYTES_MIN (16 * MIB)
 /* 32-bit links of 8 bytes each. */
 #define REGION_BYTES_MAX (UINT64_C(32) << 30)
 
+#define SMALL_BYTES (64 * KIB) /* some thousand ids */
+#define SMALL_SHARE 8          /* one of so many parts is for them */
+
 #define PATIENCE_NS (UINT64_C(5) * 1000 * 1000)
 #define LOST_NS     (UINT64_C(100) * 1000 * 1000)
-
-#define BIN_COUNT 40
-/* Blocks of the fitting bin that are tried before a larger one is cut. */
-#define BIN_LOOKS 8
-
-/* In front of what is handed out. */
-struct block {
-    uint64_t bytes;        /* head included, a multiple of CACHE_LINE */
-    uint64_t before_bytes; /* of the block in front of this one, 0: this is the first */
-    struct block *next;    /* free: in its bin */
-    struct block *previous;
-    struct request_memory_share *share; /* taken: by whom */
-    bool is_free;
-    uint8_t pad[23];
-};
-_Static_assert(sizeof(struct block) == CACHE_LINE, "what follows is aligned");
 
 struct request_memory {
     uint8_t *base;
     uint64_t bytes;
-    uint64_t taken_bytes;
-    pthread_mutex_t lock;
-    struct block *bins[BIN_COUNT]; /* bin b: blocks of 2^b to 2^(b + 1) - 1 bytes */
     const struct clock *clock;
+    pthread_mutex_t lock; /* of all below */
+    struct block_pool small;
+    struct block_pool main;
     struct request_memory_share *first; /* in line */
     struct request_memory_share *last;
 };
-
-static uint32_t bin_of(uint64_t bytes)
-{
-    return 63u - (uint32_t)__builtin_clzll(bytes);
-}
-
-static struct block *block_behind(const struct request_memory *memory, struct block *block)
-{
-    uint8_t *const behind = (uint8_t *)block + block->bytes;
-
-    return behind == memory->base + memory->bytes ? NULL : (struct block *)behind;
-}
-
-static void bin_add(struct request_memory *memory, struct block *block)
-{
-    struct block **const bin = &memory->bins[bin_of(block->bytes)];
-
-    block->is_free = true;
-    block->previous = NULL;
-    block->next = *bin;
-    if (block->next)
-        block->next->previous = block;
-    *bin = block;
-}
-
-static void bin_remove(struct request_memory *memory, struct block *block)
-{
-    block->is_free = false;
-    if (block->next)
-        block->next->previous = block->previous;
-    if (block->previous)
-        block->previous->next = block->next;
-    else
-        memory->bins[bin_of(block->bytes)] = block->next;
-}
-
-static void set_bytes(struct request_memory *memory, struct block *block, uint64_t bytes)
-{
-    struct block *behind;
-
-    block->bytes = bytes;
-    behind = block_behind(memory, block);
-    if (behind)
-        behind->before_bytes = bytes;
-}
 
 enum embtier_err request_memory_new(uint64_t bytes, const struct clock *clock,
                                     struct request_memory **ret_memory, struct err_msg *msg)
 {
     _cleanup_(request_memory_freep) struct request_memory *memory = calloc(1, sizeof(*memory));
-    struct block *all;
+    uint64_t small_bytes;
 
     if (!memory)
         return err_set(msg, EMBTIER_NO_MEMORY, "request memory: out of memory");
@@ -116,9 +56,9 @@ enum embtier_err request_memory_new(uint64_t bytes, const struct clock *clock,
     if (!memory->base)
         return err_set_errno(msg, errno, "request memory: cannot reserve %" PRIu64 " bytes", bytes);
     memory->bytes = bytes;
-    all = (struct block *)memory->base;
-    *all = (struct block){ .bytes = bytes };
-    bin_add(memory, all);
+    small_bytes = bytes / SMALL_SHARE;
+    block_pool_init(&memory->small, memory->base, small_bytes);
+    block_pool_init(&memory->main, memory->base + small_bytes, bytes - small_bytes);
     *ret_memory = TAKE(memory);
     return EMBTIER_OK;
 }
@@ -132,47 +72,15 @@ void request_memory_free(struct request_memory *memory)
     free(memory);
 }
 
-/* Locked. A free block of at least @bytes: a near fit if one is found at once, else any of a larger
- * bin, and if there is none the whole of the fitting bin is searched. */
-static struct block *find_block(const struct request_memory *memory, uint64_t bytes)
-{
-    struct block *const first = memory->bins[bin_of(bytes)];
-    struct block *block = first;
-
-    for (uint32_t looks = 0; block && looks < BIN_LOOKS; looks++, block = block->next)
-        if (block->bytes >= bytes)
-            return block;
-    for (uint32_t bin = bin_of(bytes) + 1; bin < BIN_COUNT; bin++)
-        if (memory->bins[bin])
-            return memory->bins[bin];
-    for (; block; block = block->next)
-        if (block->bytes >= bytes)
-            return block;
-    return NULL;
-}
-
-/* Locked. Takes @block out of its bin and gives back what it has over @bytes. */
-static void cut_block(struct request_memory *memory, struct block *block, uint64_t bytes)
-{
-    const uint64_t rest_bytes = block->bytes - bytes;
-    struct block *rest;
-
-    bin_remove(memory, block);
-    if (rest_bytes < 2 * sizeof(struct block))
-        return;
-    set_bytes(memory, block, bytes);
-    rest = block_behind(memory, block);
-    rest->before_bytes = bytes;
-    set_bytes(memory, rest, rest_bytes);
-    bin_add(memory, rest);
-}
-
 /* ---- The line, locked ---- */
 
 static void line_join(struct request_memory *memory, struct request_memory_share *share,
-                      uint64_t now_ns)
+                      uint64_t bytes)
 {
+    const uint64_t now_ns = clock_now_ns(memory->clock);
+
     share->tried_ns = now_ns;
+    share->wanted_bytes = bytes;
     if (share->in_line)
         return;
     share->in_line = true;
@@ -201,53 +109,98 @@ static void line_leave(struct request_memory *memory, struct request_memory_shar
         memory->first = share->next;
 }
 
-/* Whether the first in line has waited long enough, and would hold less than @share with @bytes
+/* Whether the first in line has waited long enough, and holds less than @share would with @bytes
  * more. */
 static bool is_anothers_turn(struct request_memory *memory,
-                             const struct request_memory_share *share, uint64_t bytes,
-                             uint64_t now_ns)
+                             const struct request_memory_share *share, uint64_t bytes)
 {
     const struct request_memory_share *first;
+    uint64_t now_ns;
 
+    if (!memory->first)
+        return false;
+    now_ns = clock_now_ns(memory->clock);
     while (memory->first && now_ns - memory->first->tried_ns > LOST_NS)
         line_leave(memory, memory->first);
     first = memory->first;
     return first && first != share && now_ns - first->since_ns > PATIENCE_NS &&
-           share->held_bytes + bytes > first->held_bytes;
+           share->held_bytes + block_pool_cost(bytes) > first->held_bytes;
 }
 
 static bool has_its_share(const struct request_memory *memory,
                           const struct request_memory_share *share, uint64_t bytes)
 {
-    return share->held_bytes > 0 && share->held_bytes + bytes > memory->bytes - memory->taken_bytes;
+    return share->held_bytes > 0 && share->held_bytes + block_pool_cost(bytes) >
+                                        memory->main.bytes - memory->main.taken_bytes;
+}
+
+static void *take_main(struct request_memory *memory, struct request_memory_share *share,
+                       uint64_t bytes)
+{
+    void *place;
+
+    if (has_its_share(memory, share, bytes)) {
+        line_leave(memory, share); /* it waits for itself */
+        return NULL;
+    }
+    place = block_pool_take(&memory->main, bytes, share);
+    if (place && is_anothers_turn(memory, share, bytes) &&
+        !block_pool_has(&memory->main, memory->first->wanted_bytes)) {
+        block_pool_give(&memory->main, place);
+        place = NULL;
+    }
+    if (!place) {
+        line_join(memory, share, bytes);
+        return NULL;
+    }
+    line_leave(memory, share);
+    share->held_bytes += block_pool_block_bytes(place);
+    return place;
+}
+
+static void *take_small(struct request_memory *memory, struct request_memory_share *share,
+                        uint64_t bytes)
+{
+    void *place;
+
+    if (bytes > SMALL_BYTES || share->small_bytes > 0)
+        return NULL;
+    place = block_pool_take(&memory->small, bytes, share);
+    if (place) {
+        line_leave(memory, share);
+        share->small_bytes += block_pool_block_bytes(place);
+    }
+    return place;
 }
 
 void *request_memory_take(struct request_memory *memory, struct request_memory_share *share,
                           uint64_t bytes)
 {
-    const uint64_t needed = align_up(bytes, CACHE_LINE) + sizeof(struct block);
-    struct block *block = NULL;
+    void *place;
 
     if (bytes > request_memory_largest(memory))
         return NULL;
     pthread_mutex_lock(&memory->lock);
-    if (has_its_share(memory, share, needed)) {
-        line_leave(memory, share); /* it waits for itself */
+    place = take_small(memory, share, bytes);
+    if (!place)
+        place = take_main(memory, share, bytes);
+    pthread_mutex_unlock(&memory->lock);
+    return place;
+}
+
+void request_memory_give(struct request_memory *memory, void *place)
+{
+    struct request_memory_share *const share = block_pool_owner(place);
+
+    pthread_mutex_lock(&memory->lock);
+    if (block_pool_holds(&memory->small, place)) {
+        share->small_bytes -= block_pool_block_bytes(place);
+        block_pool_give(&memory->small, place);
     } else {
-        if (!memory->first || !is_anothers_turn(memory, share, needed, clock_now_ns(memory->clock)))
-            block = find_block(memory, needed);
-        if (!block)
-            line_join(memory, share, clock_now_ns(memory->clock));
-    }
-    if (block) {
-        cut_block(memory, block, needed);
-        line_leave(memory, share);
-        memory->taken_bytes += block->bytes;
-        share->held_bytes += block->bytes;
-        block->share = share;
+        share->held_bytes -= block_pool_block_bytes(place);
+        block_pool_give(&memory->main, place);
     }
     pthread_mutex_unlock(&memory->lock);
-    return block ? block + 1 : NULL;
 }
 
 void request_memory_leave(struct request_memory *memory, struct request_memory_share *share)
@@ -257,35 +210,9 @@ void request_memory_leave(struct request_memory *memory, struct request_memory_s
     pthread_mutex_unlock(&memory->lock);
 }
 
-void request_memory_give(struct request_memory *memory, void *place)
-{
-    struct block *block = (struct block *)place - 1;
-    struct block *behind;
-
-    pthread_mutex_lock(&memory->lock);
-    memory->taken_bytes -= block->bytes;
-    block->share->held_bytes -= block->bytes;
-    behind = block_behind(memory, block);
-    if (behind && behind->is_free) {
-        bin_remove(memory, behind);
-        set_bytes(memory, block, block->bytes + behind->bytes);
-    }
-    if (block->before_bytes > 0) {
-        struct block *const before = (struct block *)((uint8_t *)block - block->before_bytes);
-
-        if (before->is_free) {
-            bin_remove(memory, before);
-            set_bytes(memory, before, before->bytes + block->bytes);
-            block = before;
-        }
-    }
-    bin_add(memory, block);
-    pthread_mutex_unlock(&memory->lock);
-}
-
 uint64_t request_memory_largest(const struct request_memory *memory)
 {
-    return memory->bytes - sizeof(struct block);
+    return memory->main.bytes - BLOCK_POOL_HEAD_BYTES;
 }
 
 uint8_t *request_memory_base(const struct request_memory *memory)

@@ -5,11 +5,12 @@
  * own shared memory until an earlier one is done. When nothing is under way, the largest request
  * fits again, whatever was under way before.
  *
- * It is shared out fairly. A session that holds some gets as much as is left for others, at most:
- * so however many there are that take what they can, something is left for one that asks for
- * little. And one that found no room stands in line; once the first has stood there for a moment,
- * none is served before it that would then hold more than the first does: so a large request gets
- * its turn however many sessions ask for small ones. Thread: any. */
+ * It is shared out fairly. A part is for small requests, one of each session at a time: however
+ * large and slow what others ask for, there is room for them. Of the rest, a session that holds
+ * some gets as much as is left for others, at most. And one that found no room stands in line: once
+ * the first has stood there for a moment, none is served that would then hold more than the first
+ * does, if that left no room for it. So a large request gets its turn however many sessions ask for
+ * less. Thread: any. */
 #ifndef EMBTIER_DAEMON_REQUEST_MEMORY_H
 #define EMBTIER_DAEMON_REQUEST_MEMORY_H
 
@@ -24,10 +25,12 @@ struct request_memory;
 /* What a session holds, and its place in the line while it has one. Zeroed at first; of the memory
  * then, until everything is given back and it has left. */
 struct request_memory_share {
-    uint64_t held_bytes;
+    uint64_t held_bytes;   /* of the part for all */
+    uint64_t small_bytes;  /* of the part for small requests */
+    uint64_t wanted_bytes; /* in line */
     struct request_memory_share *next;
     struct request_memory_share *previous;
-    uint64_t since_ns; /* in line */
+    uint64_t since_ns;
     uint64_t tried_ns;
     bool in_line;
 };

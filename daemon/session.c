@@ -118,9 +118,11 @@ void session_wake_client(struct session *session, struct shm_completion *complet
 void session_close_notice(struct session *session, enum embtier_err why)
 {
     atomic_store(&session->control->closed, (uint32_t)why);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in shm_client_waits() */
+    atomic_thread_fence(memory_order_seq_cst);
+    /* A thousand system calls saved. One that goes to sleep just now looks again when its slice of
+     * sleep is over. */
     if (!shm_client_is_waiting(session->arena))
-        return; /* a thousand system calls saved */
+        return;
     for (uint32_t i = 0; i < session->slot_count; i++)
         syscall(SYS_futex, &session->completions[i].sequence, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

@@ -65,8 +65,8 @@ struct session {
     bool detaching;
     bool broken; /* spoke nonsense: nothing more is taken from it */
 
-    /* Any lane: set by the home lane, with `detaching`. The client is not there any more: of what
-     * it asked for nothing more is begun. */
+    /* Any lane: set by the control thread. The client hung up: of what it asked for nothing more is
+     * begun, and what was not is not answered. */
     _Atomic bool gone;
 
     /* Any lane: set while the slot's request is under way. On lines of their own: other lanes'

@@ -19,7 +19,10 @@
  *
  * Figures called -full-speed, which have no bar, are of a client that always keeps two requests in
  * flight. On two cores lane and client have no core to spare then, and every moment the server
- * spends on the abuser is missing. There is none for the floods, which may have their half.
+ * spends on the abuser is missing. There is none for the flood, which may have its half of the
+ * lane. What abusers compute for themselves is kept out of all figures (abusers.h); what else runs
+ * on the machine is not, and shows in the percentiles first: beside the flood the lane has no idle
+ * moment, so it waits for a processor like everybody.
  *
  * When an abuser has been killed, the server must have freed all it held within a second, or the
  * benchmark ends. */

@@ -46,6 +46,7 @@ struct lanes_shape {
     uint64_t write_queue_bytes;
     uint64_t spin_ns;
     uint32_t max_batch_rows; /* 0: 1 << 20 */
+    uint64_t take_ids;       /* 0: as the daemon */
 };
 
 static inline uint64_t now_ns(void)
@@ -95,6 +96,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
                                   .write_queue_bytes = shape->write_queue_bytes,
                                   .max_batch_rows =
                                       shape->max_batch_rows ? shape->max_batch_rows : 1 << 20,
+                                  .take_ids = shape->take_ids ? shape->take_ids : 16384,
                                   .spin_ns = shape->spin_ns,
                                   .clock = &clock_monotonic };
 

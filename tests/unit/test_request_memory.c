@@ -20,7 +20,8 @@
 #define SESSIONS     8
 #define THREADS      4
 #define BLOCKS       60
-#define BLOCK_BYTES  (REGION_BYTES / BLOCKS - 128)
+#define BLOCK_BYTES  (REGION_BYTES / 8 * 7 / BLOCKS - 128) /* not a small one */
+#define SMALL_BYTES  (64 * KIB)
 
 static uint64_t held_now_ns;
 
@@ -103,7 +104,7 @@ static void assert_in_one_piece(struct request_memory *memory)
     void *const all = request_memory_take(memory, &share, request_memory_largest(memory));
 
     assert_non_null(all);
-    assert_null(request_memory_take(memory, &share, 1));
+    assert_null(request_memory_take(memory, &share, BLOCK_BYTES));
     request_memory_leave(memory, &share);
     request_memory_give(memory, all);
 }
@@ -261,11 +262,34 @@ static void test_a_large_request_gets_its_turn_though_small_ones_never_end(void 
     assert_non_null(all);
     assert_in_range(passed, 1, 10); /* at first it is not strict */
     request_memory_give(x.memory, all);
-    for (uint32_t i = 0; i < BLOCKS; i++) /* and now the small ones, in their order */
-        take_block(&x, (i + passed) % BLOCKS);
+    for (uint32_t i = 0; i < BLOCKS; i++) /* now there is room for all others, in any order */
+        take_block(&x, BLOCKS - 1 - i);
     for (uint32_t i = 0; i < BLOCKS; i++)
         assert_non_null(x.blocks[i]);
     clear(&x);
+}
+
+static void test_small_requests_are_served_though_a_large_one_holds_or_wants_all(void **state)
+{
+    struct request_memory *memory = memory_new(&held_clock);
+    struct request_memory_share large = { 0 }, other = { 0 }, small = { 0 };
+    void *const all = request_memory_take(memory, &large, request_memory_largest(memory));
+
+    (void)state;
+    assert_null(request_memory_take(memory, &other, request_memory_largest(memory)));
+    for (uint32_t i = 0; i < 100; i++, pass_ms(50)) {
+        void *const place = request_memory_take(memory, &small, SMALL_BYTES);
+
+        assert_non_null(place);
+        assert_null(request_memory_take(memory, &small, SMALL_BYTES)); /* one of each session */
+        assert_null(request_memory_take(memory, &other, request_memory_largest(memory)));
+        request_memory_give(memory, place);
+    }
+    request_memory_leave(memory, &small);
+    request_memory_leave(memory, &other);
+    request_memory_give(memory, all);
+    assert_in_one_piece(memory);
+    request_memory_free(memory);
 }
 
 static void test_who_stops_trying_keeps_nobody_out(void **state)
@@ -310,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_lanes_share_the_memory),
         cmocka_unit_test(test_one_session_gets_half_and_another_half_of_the_rest),
         cmocka_unit_test(test_a_large_request_gets_its_turn_though_small_ones_never_end),
+        cmocka_unit_test(test_small_requests_are_served_though_a_large_one_holds_or_wants_all),
         cmocka_unit_test(test_who_stops_trying_keeps_nobody_out),
         cmocka_unit_test(test_who_leaves_the_line_keeps_nobody_out),
     };

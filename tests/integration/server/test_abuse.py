@@ -278,8 +278,7 @@ def test_others_are_served_beside_an_abuser_and_nothing_of_it_stays(daemon, what
 def test_descriptors_that_come_along_are_closed_at_once(daemon):
     """Else a client could use up the daemon's, and keep what others wait for open."""
     with RawClient(daemon.socket, arena_bytes=0) as client:
-        client.call(7)
-        before = daemon.descriptors()
+        before = steady_state(daemon)
         for _ in range(20):
             pipes = [os.pipe() for _ in range(12)]
             request = frame(field(1, 1) + field(7, b""))
@@ -290,11 +289,11 @@ def test_descriptors_that_come_along_are_closed_at_once(daemon):
             for reader, _ in pipes:  # the end is seen when nobody has the other side
                 assert select.select([reader], [], [], 5)[0] and os.read(reader, 1) == b""
                 os.close(reader)
-        assert daemon.descriptors() == before
+        await_held(daemon, before)
 
 
 def test_replies_nobody_reads_take_little_memory_and_end_the_connection(daemon):
-    before = daemon.metrics()["sessions"]
+    before = steady_state(daemon)["sessions"]
     anonymous = anonymous_bytes(daemon)
     with abuser(daemon, "unread"):
         began = time.monotonic()

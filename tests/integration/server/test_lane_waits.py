@@ -18,6 +18,8 @@ import pytest
 from daemons import LANES, SANITIZED, TREE
 from raw_client import GET, RawClient
 
+import embtier
+
 HOT, COLD, DIM = 512, 40000 * LANES, 64  # the cold ones are more than fit into the cache
 WINDOW_S, WINDOWS, TRIES = 0.25, 5, 12
 KEPT = 0.9
@@ -199,9 +201,13 @@ def test_what_a_dead_client_waits_for_is_not_read(slow_daemon):
     slow_daemon.trigger.touch()
     hog = Hog(slow_daemon, 30_000)
     await_reading(slow_daemon)
-    hog.client.close()
+    hog.client.socket.close()
     for name in ("sessions", "session_arena_bytes", "reading_rows"):
         slow_daemon.await_metric(name, before[name], 15 if SANITIZED else 1)
+    answers = [hog.client.completion(number) for number in range(hog.last + 1)]
+    errors = {answer.err for answer in answers if answer is not None}
+    assert errors == {embtier.errors.code_of("DISCONNECTED")}, "it was told that all was done"
+    hog.client.close()
     with slow_daemon.connect() as server:  # and nobody waits for it
         assert (server.open_table("cold").get([5, 6, 7]) == [[5], [6], [7]]).all()
 
