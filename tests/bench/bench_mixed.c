@@ -114,9 +114,9 @@ static void say_mixed(void *context, json_t *figure)
     const double reads = bench_metric(server, "store_rows_read", NULL) - mixed->reads_before;
 
     json_object_set_new(figure, "hit_rate", json_real(hit_rate(&mixed->load)));
-    json_object_set_new(figure, "reads_per_row", json_real(reads / (double)mixed->load.asked));
+    json_object_set_new(figure, "rows_read_per_row", json_real(reads / (double)mixed->load.asked));
     json_object_set_new(
-        figure, "reference_reads_per_row",
+        figure, "reference_blocks_read_per_row",
         json_real((double)mixed->alone.read_blocks / (double)mixed->alone.got_rows));
     json_object_set_new(figure, "rows", json_integer((json_int_t)mixed->load.rows));
     json_object_set_new(figure, "cache_bytes", json_real((double)mixed->load.shape.dram_bytes));

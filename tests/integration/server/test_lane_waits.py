@@ -204,9 +204,7 @@ def test_what_a_dead_client_waits_for_is_not_read(slow_daemon):
     hog.client.socket.close()
     for name in ("sessions", "session_arena_bytes", "reading_rows"):
         slow_daemon.await_metric(name, before[name], 15 if SANITIZED else 1)
-    answers = [hog.client.completion(number) for number in range(hog.last + 1)]
-    errors = {answer.err for answer in answers if answer is not None}
-    assert errors == {embtier.errors.code_of("DISCONNECTED")}, "it was told that all was done"
+    assert hog.answered() == 0, "it was told that all was done"
     hog.client.close()
     with slow_daemon.connect() as server:  # and nobody waits for it
         assert (server.open_table("cold").get([5, 6, 7]) == [[5], [6], [7]]).all()
