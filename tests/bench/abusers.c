@@ -24,6 +24,7 @@
 #define MUTE_COUNT      100
 #define PASSED_FDS      12
 #define PIPELINED       64
+#define FLOOD_WARM_ACTS 16 /* some of its large requests, so that its memory has been touched */
 #define CONNECTS_PERIOD 1000000 /* ns */
 #define SESSION_FDS     3
 #define STARTED_NS      (UINT64_C(10) * 1000 * 1000 * 1000)
@@ -402,7 +403,7 @@ struct abuser abuser_start(enum abuser_kind kind, const struct abuser_place *pla
         bench_die("fork: %s", strerror(errno));
     if (abuser.pid == 0)
         abuse(kind, &self);
-    while (atomic_load(abuser.acts) == 0) {
+    while (atomic_load(abuser.acts) < (kind == ABUSER_FLOOD ? FLOOD_WARM_ACTS : 1)) {
         if (waitpid(abuser.pid, NULL, WNOHANG) != 0 || bench_now() - began > STARTED_NS * 1e-9)
             bench_die("an abuser does not start");
         nanosleep(&(struct timespec){ .tv_nsec = 1000000L }, NULL);

@@ -4,7 +4,8 @@
  * abuse-mute            100 connections that say nothing, 100 with half a frame
  * abuse-garbage         connections that speak garbage, one after the other without pause
  * abuse-unread          one that asks for status and tables and never reads
- * abuse-flood           one that keeps 1,024 requests in flight, of one row and of very many
+ * abuse-flood           one that keeps 1,024 requests in flight, of one row and of very many; its
+ *                       memory has been touched before: the system clears pages on the lane's time
  * abuse-status          one that asks for the status without pause
  * abuse-connects        1,000 connects a second
  * abuse-connects-hello  1,000 connects a second that say hello and get shared memory
