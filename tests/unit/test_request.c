@@ -9,7 +9,9 @@
 #define SLOT_BYTES (64 * KIB)
 #define ROWS       1000
 /* So few that request memory has room for more: this limit is met, and not that. */
-#define MAX_BATCH_ROWS 150000
+#define MAX_BATCH_ROWS  150000
+#define MANY            140000
+#define MANY_SLOT_BYTES (64 + MANY * (8 + 4 * DIM))
 
 static const struct lanes_shape two_lanes = {
     .lane_count = 2,
@@ -319,6 +321,62 @@ static void test_arena_that_changes_all_the_time_harms_nobody(void **state)
     hostile_stop(&h);
 }
 
+/* So many rows that taking their ids in, three at a time, is long work. */
+static uint32_t submit_many(struct client *client, enum shm_op op, uint64_t table)
+{
+    for (uint32_t i = 0; i < MANY; i++)
+        client_ids(client, client->submitted)[i] = i % ROWS;
+    memset(client_rows(client, client->submitted, MANY), 0, (size_t)MANY * DIM * 4);
+    return client_submit(client, op, table, MANY);
+}
+
+static void test_a_request_does_not_overtake_a_large_one_that_is_being_taken_in(void **state)
+{
+    struct hostile h;
+    struct client large;
+    uint64_t table;
+    uint32_t next;
+
+    hostile_start(&h, *state);
+    table = fixture_table(&h.x, "other", ROWS, DIM, EMBTIER_OPTIMIZER_NONE);
+    large = client_attach(&h.x, MANY_SLOT_BYTES);
+    for (uint64_t id = 0; id < ROWS; id += 50) {
+        assert_int_equal(client_set_one(&h.good, table, id, DIM, 7), EMBTIER_OK);
+        submit_many(&large, SHM_OP_SET, table);
+        client_ids(&large, large.submitted)[0] = id;
+        *(float *)client_rows(&large, large.submitted, 1) = 7;
+        next = client_submit(&large, SHM_OP_GET, table, 1);
+        assert_int_equal(client_wait(&large, next)->err, EMBTIER_OK);
+        assert_true(*(float *)client_rows(&large, next, 1) == 0);
+    }
+    client_detach(&large);
+    hostile_stop(&h);
+}
+
+static void test_a_large_request_that_is_half_taken_in_goes_with_its_client(void **state)
+{
+    struct request_memory_share share = { 0 };
+    struct hostile h;
+    uint32_t half_taken = 0;
+    void *all;
+
+    hostile_start(&h, *state);
+    for (uint32_t i = 0; i < 100 && half_taken < 5; i++) {
+        struct client large = client_attach(&h.x, MANY_SLOT_BYTES);
+        const uint32_t many = submit_many(&large, SHM_OP_GET, h.table);
+        float value;
+
+        assert_int_equal(client_get_one(&h.good, h.table, 1, &value), EMBTIER_OK);
+        half_taken += !client_is_done(&large, many);
+        client_detach(&large);
+    }
+    assert_int_equal(half_taken, 5);
+    all = request_memory_take(h.x.memory, &share, request_memory_largest(h.x.memory));
+    assert_non_null(all);
+    request_memory_give(h.x.memory, all);
+    hostile_stop(&h); /* a user left in the table would keep the lanes from stopping */
+}
+
 static void test_segment_of_a_ref_is_found_with_empty_segments_between(void **state)
 {
     /*                        0  1  2  3  4  5  end */
@@ -346,6 +404,8 @@ int main(void)
         T(test_tail_that_goes_back_ends_the_session),
         T(test_doorbell_can_be_abused_without_harm),
         T(test_arena_that_changes_all_the_time_harms_nobody),
+        T(test_a_request_does_not_overtake_a_large_one_that_is_being_taken_in),
+        T(test_a_large_request_that_is_half_taken_in_goes_with_its_client),
         cmocka_unit_test(test_segment_of_a_ref_is_found_with_empty_segments_between),
 #undef T
     };
