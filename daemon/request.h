@@ -6,8 +6,8 @@
  * by lane. Each word is copied once. Nothing is done before all of it has been found good, so a
  * refused request changed nothing. Ids are taken some at a time, since a million of them are
  * milliseconds of work, in which the lane would do nothing for others. Each lane with ids in it
- * then gets a part; the last part done completes the request, on whatever lane
- * that is. All of a request lies in one block of request memory, which the home lane frees.
+ * then gets a part; the last part done completes the request, on whatever lane that is. All of a
+ * request lies in one block of request memory, which the home lane frees.
  *
  *   struct request | segments[] | parts[] (one per lane) | starts[] (lane by segment) | refs[] */
 #ifndef EMBTIER_DAEMON_REQUEST_H
