@@ -4,8 +4,9 @@
  * write-back: bytes that flush and compaction write for each distinct row that was changed, when
  * every second batch that is read is changed and written. The reference writes the others too, as
  * they were, so that every row that leaves the cache is written, clean or not; the rows changed are
- * the same. (When every batch is changed, as in `mixed` itself, no row that leaves is clean, and
- * there is nothing to save.)
+ * the same. Files are flushed and compacted seldom, so it is the bytes of all turns together. (When
+ * every batch is changed, as in `mixed` itself, no row that leaves is clean, and there is nothing
+ * to save.)
  *
  * memory: the most resident memory that the daemon has in ten minutes of `mixed`, beside the sum
  * of the budgets in its configuration. What it has touched of the client's arena is in it, too.
@@ -18,7 +19,7 @@
 #include "tests/bench/mixed_load.h"
 
 #define DRAWS_OF_TURN       (UINT64_C(16) << 20) /* of write-back */
-#define TURNS_MAX           3
+#define TURNS               4
 #define RUN_SECONDS         2400 /* times --seconds: ten minutes */
 #define SAMPLES             600
 #define REQUEST_BYTES       (64 * MIB) /* defaults of the configuration */
@@ -51,47 +52,60 @@ static void go_through(struct mixed_load *load, uint64_t draws)
         (void)mixed_load_run(load, 0.1);
 }
 
-/* SSD bytes per changed row, after a warm-up without what the other side left in the cache. */
-static double bytes_per_row(struct mixed_load *load, bool writes_all)
-{
-    const uint64_t draws = bench_scaled(DRAWS_OF_TURN, 100000);
-    double before;
+/* One server for each side, so that each has its own levels of files. */
+struct write_back {
+    struct mixed_load sides[2]; /* ours; the one that writes all */
+    double bytes[2], rows[2];   /* of all turns */
+};
 
-    load->writes_all = writes_all;
-    go_through(load, draws / 2);
-    bench_server_settle(&load->server);
-    before = ssd_bytes(load);
+static void take_turn(struct write_back *x, uint32_t side, uint64_t draws)
+{
+    struct mixed_load *const load = &x->sides[side];
+    const double before = ssd_bytes(load);
+
     memset(load->dirty, 0, load->rows / 8 + 1);
     go_through(load, draws);
     bench_server_settle(&load->server);
-    return (ssd_bytes(load) - before) / (double)dirty_rows(load);
+    x->bytes[side] += ssd_bytes(load) - before;
+    x->rows[side] += (double)dirty_rows(load);
 }
 
 static void say_write_back(void *context, json_t *figure)
 {
-    struct mixed_load *const load = context;
+    static const char *const names[] = { "clean_rows_that_left", "reference_clean_rows_that_left" };
+    static const char *const dirty[] = { "dirty_rows_that_left", "reference_dirty_rows_that_left" };
+    struct write_back *const x = context;
 
-    json_object_set_new(figure, "clean_rows_that_left",
-                        json_real(bench_metric(&load->server, "cache_evicted_clean_rows", NULL)));
-    json_object_set_new(figure, "dirty_rows_that_left",
-                        json_real(bench_metric(&load->server, "cache_evicted_dirty_rows", NULL)));
+    for (uint32_t i = 0; i < 2; i++) {
+        struct bench_server *const server = &x->sides[i].server;
+
+        json_object_set_new(figure, names[i],
+                            json_real(bench_metric(server, "cache_evicted_clean_rows", NULL)));
+        json_object_set_new(figure, dirty[i],
+                            json_real(bench_metric(server, "cache_evicted_dirty_rows", NULL)));
+    }
 }
 
 static void run_write_back(void)
 {
-    struct mixed_load load;
+    struct write_back *const x = bench_alloc(1, sizeof(*x));
     struct trace trace = mixed_trace();
-    const uint32_t turns = MIN(bench_settings.turns, TURNS_MAX);
-    double ours[TURNS_MAX], reference[TURNS_MAX];
+    const uint64_t draws = bench_scaled(DRAWS_OF_TURN, 100000);
+    double ours, reference;
 
-    mixed_load_start(&load, &(struct bench_server_shape){ 0 }, &trace);
-    load.changed_of = 2;
-    load.dirty = bench_alloc(load.rows / 8 + 1, 1);
-    for (uint32_t i = 0; i < turns; i++) {
-        ours[i] = bytes_per_row(&load, false);
-        reference[i] = bytes_per_row(&load, true);
-        bench_say("turn %u of %u: %.0f and %.0f bytes", i + 1, turns, ours[i], reference[i]);
+    for (uint32_t i = 0; i < 2; i++) {
+        mixed_load_start(&x->sides[i], &(struct bench_server_shape){ 0 }, &trace);
+        x->sides[i].changed_of = 2;
+        x->sides[i].writes_all = i == 1;
+        x->sides[i].dirty = bench_alloc(x->sides[i].rows / 8 + 1, 1);
+        take_turn(x, i, 2 * draws); /* until the cache and level 0 are as they stay */
+        x->bytes[i] = x->rows[i] = 0;
     }
+    for (uint32_t turn = 0; turn < TURNS; turn++)
+        for (uint32_t i = 0; i < 2; i++)
+            take_turn(x, i, draws);
+    ours = x->bytes[0] / x->rows[0];
+    reference = x->bytes[1] / x->rows[1];
     bench_report(
         &(struct bench_figure){ .name = "write-back",
                                 .unit = "B/row",
@@ -100,10 +114,13 @@ static void run_write_back(void)
                                 .limit = "rows that are changed once before they leave the cache",
                                 .reference_name = "every row that leaves the cache is written",
                                 .reference_options = "mixed, but every second batch is only read" },
-        ours, reference, turns, say_write_back, &load);
-    mixed_load_done(&load);
+        &ours, &reference, 1, say_write_back, x);
+    for (uint32_t i = 0; i < 2; i++) {
+        mixed_load_done(&x->sides[i]);
+        free(x->sides[i].dirty);
+    }
     trace_free(&trace);
-    free(load.dirty);
+    free(x);
 }
 
 /* ---- memory, accounting ---- */

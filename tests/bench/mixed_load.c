@@ -4,8 +4,10 @@
 #include <string.h>
 
 #define EXPONENT 1.05
-#define DRAWS    (UINT32_C(8) << 20)
-#define SCRAMBLE UINT64_C(2654435761)
+/* So many that the rows among them are far more than any cache here holds: else a second round
+ * would hit all. */
+#define DRAWS_PER_ROW 8
+#define SCRAMBLE      UINT64_C(2654435761)
 
 uint64_t mixed_rows(void)
 {
@@ -19,7 +21,9 @@ uint64_t mixed_cached_bytes(void)
 
 struct trace mixed_trace(void)
 {
-    return trace_zipf((uint32_t)mixed_rows(), DRAWS, EXPONENT);
+    const uint32_t rows = (uint32_t)mixed_rows();
+
+    return trace_zipf(rows, rows * DRAWS_PER_ROW, EXPONENT);
 }
 
 static uint64_t row_of(const struct mixed_load *load, uint64_t draw)

@@ -252,7 +252,7 @@ def steady_state(daemon) -> dict:
 
 
 @pytest.mark.parametrize("what", ABUSERS)
-def test_others_are_served_beside_an_abuser_and_nothing_of_it_stays(daemon, what):
+def test_nothing_of_an_abuser_stays_and_others_get_right_answers(daemon, what):
     before = steady_state(daemon)
     anonymous = 0
     for round_ in range(1 + ROUNDS):
