@@ -16,7 +16,8 @@
 #include "tests/bench/mixed_load.h"
 #include "tests/bench/rocksdb_alone.h"
 
-#define SHARD_STEPS 5 /* 1, 2, 4, … */
+#define SHARD_STEPS             5 /* 1, 2, 4, … */
+#define REFERENCE_WARM_UP_TURNS 6
 
 static double hit_rate(const struct mixed_load *load)
 {
@@ -133,7 +134,7 @@ static void run_mixed(void)
 
     mixed_set_up(mixed, &trace);
     mixed_load_warm_up(&mixed->load);
-    for (uint32_t i = 0; i < MIXED_WARM_UP_TURNS; i++)
+    for (uint32_t i = 0; i < REFERENCE_WARM_UP_TURNS; i++)
         (void)alone(mixed);
     mixed->alone.got_rows = mixed->alone.read_blocks = 0;
     mixed->reads_before = bench_metric(&mixed->load.server, "store_rows_read", NULL);

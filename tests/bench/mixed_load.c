@@ -156,9 +156,17 @@ double mixed_load_turn(struct mixed_load *load)
     return mixed_load_run(load, bench_settings.seconds * MIXED_PATIENCE);
 }
 
+static double rows_that_left(struct mixed_load *load)
+{
+    return bench_metric(&load->server, "cache_evicted_clean_rows", NULL) +
+           bench_metric(&load->server, "cache_evicted_dirty_rows", NULL);
+}
+
 void mixed_load_warm_up(struct mixed_load *load)
 {
-    for (uint32_t i = 0; i < MIXED_WARM_UP_TURNS; i++)
+    /* Full, and a good part exchanged. */
+    do
         (void)mixed_load_turn(load);
+    while (rows_that_left(load) < bench_metric(&load->server, "cache_rows", NULL) / 2);
     load->asked = load->hits = 0;
 }

@@ -23,7 +23,6 @@
 #define MIXED_METADATA_BYTES (128 * MIB)
 #define MIXED_CACHED_SHARE   0.15
 #define MIXED_PATIENCE       16 /* turns are so many times as long: compaction comes and goes */
-#define MIXED_WARM_UP_TURNS  3
 
 struct mixed_load {
     struct bench_server server;
@@ -58,7 +57,7 @@ void mixed_load_done(struct mixed_load *load);
 
 /* Goes on for @seconds, and returns rows a second. */
 double mixed_load_run(struct mixed_load *load, double seconds);
-/* One turn, or as many as warm it up. */
+/* One turn; as many as it takes until the cache is full of what belongs there. */
 double mixed_load_turn(struct mixed_load *load);
 void mixed_load_warm_up(struct mixed_load *load);
 
