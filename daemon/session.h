@@ -51,6 +51,10 @@ struct session {
     int doorbell_fd;
     uint32_t lane_count;
 
+    /* Any lane: set by the control thread. The client hung up: of what it asked for nothing more is
+     * begun, and what was not is not answered. */
+    _Atomic bool gone;
+
     /* Home lane. */
     struct session *next_polled;
     uint32_t consumed; /* requests taken */
@@ -64,10 +68,6 @@ struct session {
     bool polled;              /* in the lane's list; else the client rings the doorbell */
     bool detaching;
     bool broken; /* spoke nonsense: nothing more is taken from it */
-
-    /* Any lane: set by the control thread. The client hung up: of what it asked for nothing more is
-     * begun, and what was not is not answered. */
-    _Atomic bool gone;
 
     /* Any lane: set while the slot's request is under way. On lines of their own: other lanes'
      * stores are not to take the home lane's fields from it. */
