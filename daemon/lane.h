@@ -32,6 +32,8 @@ struct store;
 struct table;
 struct tables;
 
+#define LANE_TAKE_IDS 16384 /* about as much work as a turn of lane_run_turn() */
+
 struct lane_opts {
     uint32_t index;
     uint32_t lane_count;
@@ -47,7 +49,7 @@ struct lane_opts {
     uint32_t reader_count;
     uint64_t write_queue_bytes;
     uint32_t max_batch_rows;
-    uint64_t take_ids; /* ids and segments of one session taken in before others have their turn */
+    uint64_t take_ids; /* ids and segments taken in of a session before others have their turn */
     uint64_t spin_ns;  /* how long an idle lane polls before it sleeps */
     const struct clock *clock;
 };

@@ -74,8 +74,8 @@ struct lane {
 void lane_add_part(struct lane *lane, struct part *part);
 /* One turn of the session at the front of the run queue. False if there is none. */
 bool lane_run_turn(struct lane *lane);
-/* Fills free read jobs with the rows that wait for one. */
-/* True: there was work that took a turn, and there may be more. */
+/* Fills free read jobs with the rows that wait for one. True: that was a turn's work, and there may
+ * be more. */
 bool lane_dispatch_reads(struct lane *lane);
 void lane_on_read_done(struct lane *lane, struct read_job *job);
 /* The write queue has more room, or will have none: parked rows and blocked sessions go on. */

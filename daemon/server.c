@@ -20,8 +20,6 @@
 #include "store/store.h"
 #include "tiers/arena.h"
 
-/* About as much work as a turn of lane_run_turn(). */
-#define TAKE_IDS             16384
 #define PROGRESS_INTERVAL_NS (UINT64_C(1000) * 1000 * 1000)
 
 struct server {
@@ -96,7 +94,7 @@ static enum embtier_err make_lane(struct server *server, uint32_t index, struct 
         .reader_count = config->lanes.readers_per_lane,
         .write_queue_bytes = config->lanes.write_queue_bytes / server->parts.lane_count,
         .max_batch_rows = config->socket.max_batch_rows,
-        .take_ids = TAKE_IDS,
+        .take_ids = LANE_TAKE_IDS,
         .spin_ns = spin_ns(server->parts.lane_count),
         .clock = &clock_monotonic,
     };

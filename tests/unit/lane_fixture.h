@@ -96,7 +96,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
                                   .write_queue_bytes = shape->write_queue_bytes,
                                   .max_batch_rows =
                                       shape->max_batch_rows ? shape->max_batch_rows : 1 << 20,
-                                  .take_ids = shape->take_ids ? shape->take_ids : 16384,
+                                  .take_ids = shape->take_ids ? shape->take_ids : LANE_TAKE_IDS,
                                   .spin_ns = shape->spin_ns,
                                   .clock = &clock_monotonic };
 

@@ -292,16 +292,22 @@ static void test_small_requests_are_served_though_a_large_one_holds_or_wants_all
     request_memory_free(memory);
 }
 
+/* Has the large one's turn come: there is room for a block, and it is not given. */
+static void await_turn_of_large(struct short_memory *x)
+{
+    use_up(x);
+    pass_ms(50);
+    give_block(x, 0);
+    take_block(x, 0);
+    assert_null(x->blocks[0]);
+}
+
 static void test_who_stops_trying_keeps_nobody_out(void **state)
 {
     struct short_memory x;
 
     (void)state;
-    use_up(&x);
-    pass_ms(50);
-    give_block(&x, 0);
-    take_block(&x, 0);
-    assert_null(x.blocks[0]); /* there is room, but it is the large one's turn */
+    await_turn_of_large(&x);
     pass_ms(60);
     take_block(&x, 0);
     assert_non_null(x.blocks[0]);
@@ -314,11 +320,7 @@ static void test_who_leaves_the_line_keeps_nobody_out(void **state)
     struct short_memory x;
 
     (void)state;
-    use_up(&x);
-    pass_ms(50);
-    give_block(&x, 0);
-    take_block(&x, 0);
-    assert_null(x.blocks[0]);
+    await_turn_of_large(&x);
     request_memory_leave(x.memory, &x.large);
     take_block(&x, 0);
     assert_non_null(x.blocks[0]);
