@@ -19,6 +19,7 @@ struct read_pool {
     uint32_t started;
     uint32_t job_count;
     uint32_t free_count; /* lane: a hint that spares the search */
+    uint64_t sent;       /* lane */
     struct read_job *jobs;
     uint8_t *bytes;
     _Atomic bool stopping;
@@ -27,15 +28,27 @@ struct read_pool {
     pthread_t *threads;
 };
 
+/* The oldest, or one would wait for as long as the lane keeps on sending others. NULL when another
+ * thread was quicker. */
 static struct read_job *claim_ready(struct read_pool *pool)
 {
-    for (uint32_t i = 0; i < pool->job_count; i++) {
-        uint32_t state = READ_JOB_READY;
+    uint32_t state = READ_JOB_READY;
+    struct read_job *oldest = NULL;
+    uint64_t number = UINT64_MAX;
 
-        if (atomic_compare_exchange_strong_explicit(&pool->jobs[i].state, &state, READ_JOB_RUNNING,
-                                                    memory_order_acquire, memory_order_relaxed))
-            return &pool->jobs[i];
+    for (uint32_t i = 0; i < pool->job_count; i++) {
+        struct read_job *const job = &pool->jobs[i];
+
+        if (atomic_load_explicit(&job->state, memory_order_acquire) == READ_JOB_READY &&
+            atomic_load_explicit(&job->number, memory_order_relaxed) < number) {
+            oldest = job;
+            number = atomic_load_explicit(&job->number, memory_order_relaxed);
+        }
     }
+    if (oldest &&
+        atomic_compare_exchange_strong_explicit(&oldest->state, &state, READ_JOB_RUNNING,
+                                                memory_order_acquire, memory_order_relaxed))
+        return oldest;
     return NULL;
 }
 
@@ -200,6 +213,7 @@ void read_job_add(struct read_job *job, struct table *table, uint64_t id, uint32
 void read_pool_send(struct read_pool *pool, struct read_job *job)
 {
     pool->free_count--;
+    atomic_store_explicit(&job->number, pool->sent++, memory_order_relaxed);
     atomic_store_explicit(&job->state, READ_JOB_READY, memory_order_release);
     sem_post(&pool->ready);
 }

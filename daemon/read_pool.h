@@ -28,8 +28,9 @@ struct table;
 enum read_job_state { READ_JOB_FREE, READ_JOB_READY, READ_JOB_RUNNING, READ_JOB_DONE };
 
 struct read_job {
-    struct message message; /* MESSAGE_READ_DONE */
-    _Atomic uint32_t state; /* enum read_job_state */
+    struct message message;  /* MESSAGE_READ_DONE */
+    _Atomic uint32_t state;  /* enum read_job_state */
+    _Atomic uint64_t number; /* of those sent: the oldest is read first */
     uint32_t shard;
     uint32_t count;
     uint32_t bytes_used;
