@@ -38,11 +38,14 @@ static struct read_job *claim_ready(struct read_pool *pool)
 
     for (uint32_t i = 0; i < pool->job_count; i++) {
         struct read_job *const job = &pool->jobs[i];
+        uint64_t job_number;
 
-        if (atomic_load_explicit(&job->state, memory_order_acquire) == READ_JOB_READY &&
-            atomic_load_explicit(&job->number, memory_order_relaxed) < number) {
+        if (atomic_load_explicit(&job->state, memory_order_acquire) != READ_JOB_READY)
+            continue;
+        job_number = atomic_load_explicit(&job->number, memory_order_relaxed);
+        if (job_number < number) {
             oldest = job;
-            number = atomic_load_explicit(&job->number, memory_order_relaxed);
+            number = job_number;
         }
     }
     if (oldest &&
