@@ -16,15 +16,36 @@ extern "C" {
     X(F16, 2, "f16", 2)                                                                            \
     X(BF16, 3, "bf16", 2)
 
-/* X(name, number, word, f32 state numbers per row as a function of dim, what it is). The state lies
- * behind the weights of its row. Row-wise Adagrad keeps one number for a whole row. */
+/* X(name, field, lowest, highest, default, what it is): constants of an optimizer, fixed with the
+ * table; the learning rate and the step come with each push. Lowest and highest are allowed. */
+#define EMBTIER_HYPERPARAMETER_TABLE(X)                                                            \
+    X(EPS, eps, 0, 1, 0, "added to the root that gradients are divided by")                        \
+    X(ALPHA, alpha, 0, 1, 0.99, "share of the old in the moving mean of squared gradients")        \
+    X(BETA1, beta1, 0, 0.9999999, 0.9, "share of the old in the first moment")                     \
+    X(BETA2, beta2, 0, 0.9999999, 0.999, "share of the old in the second moment")                  \
+    X(WEIGHT_DECAY, weight_decay, 0, 1e30, 0, "times the weights, added to the gradient (L2)")     \
+    X(CLIP_NORM, clip_norm, 0, 1e30, 0, "longest gradient of a row, Euclidean; 0: any length")
+
+/* X(name, number, word, f32 state numbers kept per weight, and per row, hyperparameters of its own,
+ * default of eps, what it is). All but `none` have weight_decay and clip_norm too. The state lies
+ * behind the weights of its row: per weight first, dim numbers each, then per row. */
 #define EMBTIER_OPTIMIZER_TABLE(X)                                                                 \
-    X(NONE, 0, "none", 0, "no optimizer: rows are only set")                                       \
-    X(SGD, 1, "sgd", 0, "stochastic gradient descent, no state")                                   \
-    X(ADAGRAD, 2, "adagrad", dim, "sum of squared gradients per weight")                           \
-    X(ROWWISE_ADAGRAD, 3, "rowwise_adagrad", 1, "mean squared gradient summed, one per row")       \
-    X(RMSPROP, 4, "rmsprop", dim, "moving mean of squared gradients per weight")                   \
-    X(ADAM, 5, "adam", 2 * dim, "first and second moments per weight")
+    X(NONE, 0, "none", 0, 0, (0), 0, "no optimizer: rows are only set")                            \
+    X(SGD, 1, "sgd", 0, 0, (0), 0, "stochastic gradient descent, no state")                        \
+    X(ADAGRAD, 2, "adagrad", 1, 0, (1 << EMBTIER_EPS), 1e-10,                                      \
+      "sum of squared gradients per weight")                                                       \
+    X(ROWWISE_ADAGRAD, 3, "rowwise_adagrad", 0, 1, (1 << EMBTIER_EPS), 1e-10,                      \
+      "mean squared gradient summed, one per row")                                                 \
+    X(RMSPROP, 4, "rmsprop", 1, 0, (1 << EMBTIER_EPS | 1 << EMBTIER_ALPHA), 1e-8,                  \
+      "moving mean of squared gradients per weight")                                               \
+    X(ADAM, 5, "adam", 2, 0, (1 << EMBTIER_EPS | 1 << EMBTIER_BETA1 | 1 << EMBTIER_BETA2), 1e-8,   \
+      "first and second moments per weight")
+
+/* X(name, number, word, what it is): what becomes of the rows of a bag. */
+#define EMBTIER_POOL_TABLE(X)                                                                      \
+    X(SUM, 1, "sum", "rows added up, each times its weight if there are weights")                  \
+    X(MEAN, 2, "mean", "that sum divided by the number of rows")                                   \
+    X(MAX, 3, "max", "the greatest number of each column; takes no weights")
 
 /* X(name, number, word, first parameter, second parameter, what it is); "" is: no such parameter */
 #define EMBTIER_INIT_TABLE(X)                                                                      \
@@ -39,9 +60,22 @@ enum embtier_dtype {
 #undef X
 };
 
+enum embtier_hyperparameter {
+#define X(name, field, lowest, highest, standard, text) EMBTIER_##name,
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+};
+
 enum embtier_optimizer {
-#define X(name, number, word, state, text) EMBTIER_OPTIMIZER_##name = number,
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+    EMBTIER_OPTIMIZER_##name = number,
     EMBTIER_OPTIMIZER_TABLE(X)
+#undef X
+};
+
+enum embtier_pool {
+#define X(name, number, word, text) EMBTIER_POOL_##name = number,
+    EMBTIER_POOL_TABLE(X)
 #undef X
 };
 

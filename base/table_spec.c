@@ -17,7 +17,7 @@ static const struct word dtype_words[] = {
 };
 
 static const struct word optimizer_words[] = {
-#define X(name, number, word, state, text) { number, word },
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text) { number, word },
     EMBTIER_OPTIMIZER_TABLE(X)
 #undef X
 };
@@ -109,9 +109,9 @@ uint32_t table_spec_state_bytes(const struct table_spec *spec)
 
     (void)dim;
     switch (spec->optimizer) {
-#define X(name, number, word, state, text)                                                         \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
     case number:                                                                                   \
-        return (uint32_t)sizeof(float) * (state);
+        return (uint32_t)sizeof(float) * ((per_weight)*dim + (per_row));
         EMBTIER_OPTIMIZER_TABLE(X)
 #undef X
     }

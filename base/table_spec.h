@@ -18,6 +18,11 @@ struct table_spec {
     enum embtier_optimizer optimizer; /* decides the bytes of state kept behind the weights */
     enum embtier_init init;
     double init_params[2]; /* see EMBTIER_INIT_TABLE; finite; unused ones are 0 */
+#define X(name, field, lowest, highest, standard, text) double field;
+    EMBTIER_HYPERPARAMETER_TABLE(X) /* those the optimizer does not have are 0 */
+#undef X
+    bool rounds_to_nearest; /* f16 and bf16 weights after an update; else stochastically */
+    bool allows_nonfinite;  /* gradients with NaN or infinity; else a push of them is refused */
     uint64_t seed;
     bool eager;            /* all rows are written when the table is created; needs a row count */
     uint32_t init_version; /* of the generator, kernels/init_rows.h; 0: the newest */

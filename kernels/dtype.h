@@ -8,7 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t f32_bits(float value)
+#include "kernels/inline.h"
+
+KERNEL_INLINE uint32_t f32_bits(float value)
 {
     uint32_t bits;
 
@@ -16,7 +18,7 @@ static inline uint32_t f32_bits(float value)
     return bits;
 }
 
-static inline float f32_from_bits(uint32_t bits)
+KERNEL_INLINE float f32_from_bits(uint32_t bits)
 {
     float value;
 
@@ -24,7 +26,7 @@ static inline float f32_from_bits(uint32_t bits)
     return value;
 }
 
-static inline uint16_t f32_to_f16(float value)
+KERNEL_INLINE uint16_t f32_to_f16(float value)
 {
     const uint32_t bits = f32_bits(value);
     const uint32_t sign = (bits >> 16) & 0x8000;
@@ -40,7 +42,7 @@ static inline uint16_t f32_to_f16(float value)
     return (uint16_t)(sign | half);
 }
 
-static inline uint16_t f32_to_bf16(float value)
+KERNEL_INLINE uint16_t f32_to_bf16(float value)
 {
     const uint32_t bits = f32_bits(value);
     const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
@@ -49,7 +51,7 @@ static inline uint16_t f32_to_bf16(float value)
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
 }
 
-static inline float f16_to_f32(uint16_t half)
+KERNEL_INLINE float f16_to_f32(uint16_t half)
 {
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16;
     const uint32_t magnitude = half & 0x7fff;
@@ -63,7 +65,7 @@ static inline float f16_to_f32(uint16_t half)
     return f32_from_bits(sign | bits);
 }
 
-static inline float bf16_to_f32(uint16_t half)
+KERNEL_INLINE float bf16_to_f32(uint16_t half)
 {
     return f32_from_bits((uint32_t)half << 16);
 }

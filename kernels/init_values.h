@@ -17,7 +17,7 @@
 
 /* Uniform: low + span * u with u = 0, 2^-24 … 1 - 2^-24. The sum may round up to `high`, which is
  * outside, so it is cut at @top: the greatest number of the table's dtype below `high`. */
-static inline float init_uniform_v1(uint32_t word, float low, float span, float top)
+KERNEL_INLINE float init_uniform_v1(uint32_t word, float low, float span, float top)
 {
     const float u = (float)(int32_t)(word >> 8) * 0x1p-24f;
     const float value = low + span * u;
@@ -27,7 +27,7 @@ static inline float init_uniform_v1(uint32_t word, float low, float span, float 
 
 /* Natural logarithm of a normal number, to 2e-7. The number is 2^e * (1 + f) with 1 + f in
  * [sqrt(1/2), sqrt(2)); log(1 + f) = f - f²/2 + f³ P(f), P by Chebyshev interpolation. */
-static inline float init_log_v1(float value)
+KERNEL_INLINE float init_log_v1(float value)
 {
     const uint32_t bits = f32_bits(value);
     const int32_t e = (int32_t)(bits - 0x3f3504f3) >> 23;
@@ -54,7 +54,7 @@ static inline float init_log_v1(float value)
  * "Approximating the erfinv function" (GPU Computing Gems, 2010), with polynomials of our own
  * (Chebyshev interpolation of degree 8), since his end at 2^-24. Relative error below 1e-6.
  * Both halves are computed and one is chosen, so that there is no branch. */
-static inline float init_normal_v1(uint32_t word)
+KERNEL_INLINE float init_normal_v1(uint32_t word)
 {
     const uint32_t sign = (word & 0x80000000) ^ 0x80000000;
     const int32_t m = (int32_t)((word ^ (sign ? 0xffffffff : 0)) & 0x7fffffff);
@@ -62,7 +62,7 @@ static inline float init_normal_v1(uint32_t word)
     const float r = ((float)(0x7fffffff - m) + 0.5f) * 0x1p-32f;
     const float w = -init_log_v1(r * 4.0f * (1.0f - r));
     const float c = w - 2.5f;
-    const float t = __builtin_sqrtf(w > 0.0f ? w : 0.0f) - 3.0f;
+    const float t = kernel_sqrt(w > 0.0f ? w : 0.0f) - 3.0f;
     float centre = 0x1.129e12p-25f;
     float tail = 0x1.1d14d0p-17f;
     float magnitude;

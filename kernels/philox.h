@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "kernels/inline.h"
+
 #define PHILOX_MULTIPLIER_0 UINT32_C(0xD2511F53)
 #define PHILOX_MULTIPLIER_1 UINT32_C(0xCD9E8D57)
 #define PHILOX_WEYL_0       UINT32_C(0x9E3779B9)
@@ -18,8 +20,8 @@ struct philox_block {
     uint32_t word[4];
 };
 
-static inline __attribute__((always_inline)) struct philox_block
-philox_round(struct philox_block c, uint32_t key_0, uint32_t key_1, uint32_t round)
+KERNEL_INLINE struct philox_block philox_round(struct philox_block c, uint32_t key_0,
+                                               uint32_t key_1, uint32_t round)
 {
     const uint64_t product_0 = (uint64_t)PHILOX_MULTIPLIER_0 * c.word[0];
     const uint64_t product_1 = (uint64_t)PHILOX_MULTIPLIER_1 * c.word[2];
@@ -34,8 +36,8 @@ philox_round(struct philox_block c, uint32_t key_0, uint32_t key_1, uint32_t rou
 
 /* The rounds are written out: compilers vectorise the caller's loop only when there is none in it.
  */
-static inline __attribute__((always_inline)) struct philox_block
-philox4x32_10(struct philox_block counter, uint32_t key_0, uint32_t key_1)
+KERNEL_INLINE struct philox_block philox4x32_10(struct philox_block counter, uint32_t key_0,
+                                                uint32_t key_1)
 {
     struct philox_block c = counter;
 

@@ -119,7 +119,8 @@ static void print_dtypes(void)
 
 static void print_optimizers(void)
 {
-#define X(name, number, word, state, text) print_item("Cm", word, text);
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+    print_item("Cm", word, text);
     EMBTIER_OPTIMIZER_TABLE(X)
 #undef X
 }

@@ -158,7 +158,7 @@ static void test_words_and_numbers_go_both_ways(void **state)
     assert_int_equal(dtype_bytes(EMBTIER_DTYPE_##name), bytes);
     EMBTIER_DTYPE_TABLE(X)
 #undef X
-#define X(name, number, word, state_numbers, text)                                                 \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
     assert_int_equal(optimizer_parse(word), number);                                               \
     assert_string_equal(optimizer_word(number), word);
     EMBTIER_OPTIMIZER_TABLE(X)

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inline.h: for functions of one number that C loops and their CUDA twins both compile. They must
+ * give the same bits in both: nothing in them but arithmetic of which each operation is rounded on
+ * its own. */
+#ifndef EMBTIER_KERNELS_INLINE_H
+#define EMBTIER_KERNELS_INLINE_H
+
+#ifdef __CUDACC__
+#include <math.h>
+#define KERNEL_INLINE static __host__ __device__ __forceinline__
+#else
+#define KERNEL_INLINE static inline __attribute__((always_inline))
+#endif
+
+KERNEL_INLINE float kernel_sqrt(float value)
+{
+#ifdef __CUDA_ARCH__
+    return __fsqrt_rn(value);
+#else
+    return __builtin_sqrtf(value);
+#endif
+}
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* optimizer_values.h: what an optimizer makes of one number. The definition of every update: the C
+ * loops and their CUDA twins both compile this.
+ *
+ * Each function returns the new weight. @state has the numbers kept for this weight, in the order
+ * of EMBTIER_OPTIMIZER_TABLE; @row_state those kept for its row, new already. Gradients have been
+ * clipped and have had the weight decay added. IEEE 754 single precision, each operation rounded on
+ * its own: compiled with -ffp-contract=off, for CUDA with -fmad=false. */
+#ifndef EMBTIER_KERNELS_OPTIMIZER_VALUES_H
+#define EMBTIER_KERNELS_OPTIMIZER_VALUES_H
+
+#include "kernels/dtype.h"
+#include "kernels/optimizer.h"
+#include "kernels/philox.h"
+
+/* w - lr g */
+KERNEL_INLINE float optimizer_sgd(const struct optimizer_numbers *n, float weight, float gradient,
+                                  float *state, float row_state)
+{
+    (void)state;
+    (void)row_state;
+    return weight - n->learning_rate * gradient;
+}
+
+/* s += g²; w - lr g / (sqrt(s) + eps). Duchi et al., "Adaptive subgradient methods", 2011. */
+KERNEL_INLINE float optimizer_adagrad(const struct optimizer_numbers *n, float weight,
+                                      float gradient, float *state, float row_state)
+{
+    (void)row_state;
+    state[0] = state[0] + gradient * gradient;
+    return weight - n->learning_rate * (gradient / (kernel_sqrt(state[0]) + n->eps));
+}
+
+/* r += mean(g²) over the row, before; w - lr g / (sqrt(r) + eps). */
+KERNEL_INLINE float optimizer_rowwise_adagrad(const struct optimizer_numbers *n, float weight,
+                                              float gradient, float *state, float row_state)
+{
+    (void)state;
+    return weight - n->learning_rate * (gradient / (kernel_sqrt(row_state) + n->eps));
+}
+
+/* v = alpha v + (1 - alpha) g²; w - lr g / (sqrt(v) + eps). */
+KERNEL_INLINE float optimizer_rmsprop(const struct optimizer_numbers *n, float weight,
+                                      float gradient, float *state, float row_state)
+{
+    (void)row_state;
+    state[0] = n->alpha * state[0] + n->one_minus_alpha * (gradient * gradient);
+    return weight - n->learning_rate * (gradient / (kernel_sqrt(state[0]) + n->eps));
+}
+
+/* m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g²;
+ * w - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps). Kingma and Ba, "Adam", 2015, in the
+ * lazy form: t is the push's step, not how often the row was updated. */
+KERNEL_INLINE float optimizer_adam(const struct optimizer_numbers *n, float weight, float gradient,
+                                   float *state, float row_state)
+{
+    (void)row_state;
+    state[0] = n->beta1 * state[0] + n->one_minus_beta1 * gradient;
+    state[1] = n->beta2 * state[1] + n->one_minus_beta2 * (gradient * gradient);
+    return weight -
+           n->step_size * (state[0] / (kernel_sqrt(state[1]) / n->second_moment_fix + n->eps));
+}
+
+/* ---- Stochastic rounding ---- */
+
+/* Columns that one block of random words serves: 16 bits each. */
+#define OPTIMIZER_ROUND_COLUMNS 8
+
+/* Random bits for columns 8 * @block … of a row: column 8 * block + i has the low half of word i /
+ * 2 for even i, the high half for odd i. */
+KERNEL_INLINE struct philox_block optimizer_random(const uint32_t key[2], uint64_t row_id,
+                                                   uint32_t block, uint64_t step)
+{
+    const struct philox_block counter = { { (uint32_t)row_id, (uint32_t)(row_id >> 32),
+                                            block | (uint32_t)(step >> 32) << 10,
+                                            (uint32_t)step } };
+
+    return philox4x32_10(counter, key[0], key[1]);
+}
+
+/* @value to bf16: away from zero if the 16 bits cut off and @random (16 bits) carry. Infinity and
+ * NaN as f32_to_bf16() has them; a finite value stays finite. */
+KERNEL_INLINE uint16_t optimizer_round_bf16(float value, uint32_t random)
+{
+    const uint32_t bits = f32_bits(value);
+    const uint32_t magnitude = bits & 0x7fffffff;
+    const uint32_t rounded = (bits + random) >> 16;
+    const uint32_t cut = (rounded & 0x7fff) >= 0x7f80 ? bits >> 16 : rounded;
+
+    return magnitude >= 0x7f800000 ? f32_to_bf16(value) : (uint16_t)cut;
+}
+
+/* @value to f16, likewise; what is beyond f16's range rounds as f32_to_f16() has it. */
+KERNEL_INLINE uint16_t optimizer_round_f16(float value, uint32_t random)
+{
+    const uint32_t bits = f32_bits(value);
+    const uint32_t sign = (bits >> 16) & 0x8000;
+    const uint32_t magnitude = bits & 0x7fffffff;
+    const uint32_t normal = (magnitude - (112u << 23) + (random >> 3)) >> 13;
+    /* Below 2^-14 the unit is 2^-24: scaled so that it is 1 and the cut part lies below. */
+    const float scaled = f32_from_bits(magnitude) * 0x1p+24f + (float)(int32_t)random * 0x1p-16f;
+    const uint32_t denormal = (uint32_t)(int32_t)(magnitude < 0x38800000 ? scaled : 0.0f);
+    const uint32_t half = magnitude < 0x38800000 ? denormal : normal;
+
+    return magnitude >= 0x477fe000 ? f32_to_f16(value) /* the greatest of f16, and beyond */
+                                   : (uint16_t)(sign | half);
+}
+
+#endif

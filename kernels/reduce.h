@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reduce.h: one gradient per row out of one gradient per bag (Kwon et al., "Tensor Casting",
+ * Algorithm 3: gather-reduce over casted indices).
+ *
+ * The gradient of a row is
+ *
+ *   (((0 + s0 g[b0]) + s1 g[b1]) + s2 g[b2]) …       over the pairs of its run, in their order
+ *
+ * in f32, every product and every addition rounded on its own. s is the sample's weight, divided by
+ * the bag's row count for a mean, or 1. For a maximum, a pair adds those columns only that its row
+ * has won. Thread: any. */
+#ifndef EMBTIER_KERNELS_REDUCE_H
+#define EMBTIER_KERNELS_REDUCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/embtier_types.h"
+#include "kernels/cast.h"
+#include "kernels/isa.h"
+
+struct reduce_batch {
+    uint32_t dim;
+    const float *bags;             /* gradients; bag b at bags + b * dim */
+    const struct cast_pair *pairs; /* sorted */
+    const float *scales;           /* by pair->position, or NULL: 1 */
+    const uint32_t *winners;       /* a maximum's: by bag and column, the position of the winner
+                                      counted from the bag's first row; else NULL */
+    const uint32_t *offsets;       /* with winners: position of each bag's first row */
+    const uint32_t *starts;        /* run_count + 1, into pairs */
+    uint32_t run_count;
+    float *rows; /* run_count x dim, written */
+};
+void reduce_runs(const struct reduce_batch *batch);
+void reduce_runs_with(enum kernels_isa isa, const struct reduce_batch *batch);
+
+/* Whether all of @count numbers are finite. */
+bool reduce_all_finite(const float *numbers, uint64_t count);
+
+/* Gradients of per-sample weights: for each of @count rows the scalar product of its weights with
+ * its bag's gradient at @bags + bag * dim, divided by @divisors[i] if that is not NULL (a mean's
+ * row counts). Column c is added to partial sum c % 16, in order; then 8 to 0 … 15 to 7, 4 to 0 … 7
+ * to 3, 2 to 0, 3 to 1, and 1 to 0. */
+void reduce_weight_gradients(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
+                             const uint32_t *row_bags, const float *divisors, uint32_t count,
+                             const float *bags, float *ret_gradients);
+
+#endif
