@@ -10,23 +10,13 @@
 #include <string.h>
 
 #include "kernels/dtype.h"
-#include "kernels/init_rows_fill.h"
+#include "kernels/init_rows_loops.h"
 
-uint32_t init_rows_isas(const struct init_rows_isa *ret_isas[INIT_ISAS_MAX])
-{
-    uint32_t count = 0;
-
-    /* Asked here and not in init_rows_fill.c, whose code may itself need what it would ask for. */
-#ifdef EMBTIER_X86
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl"))
-        ret_isas[count++] = &init_rows_isa_avx512;
-    if (__builtin_cpu_supports("avx2"))
-        ret_isas[count++] = &init_rows_isa_avx2;
-#endif
-    ret_isas[count++] = &init_rows_isa_baseline;
-    return count;
-}
+static const struct init_rows_loops *const loops_by_isa[] = {
+#define X(isa) [KERNELS_ISA_##isa] = &init_rows_loops_##isa,
+    KERNELS_ISA_TABLE(X)
+#undef X
+};
 
 static float dtype_max(enum embtier_dtype dtype)
 {
@@ -111,15 +101,15 @@ static struct init_params params_of(const struct table_spec *spec)
     return params;
 }
 
-static void store(const struct init_rows_isa *isa, enum embtier_dtype dtype, const float *values,
-                  uint32_t count, void *row, uint32_t first)
+static void store(const struct init_rows_loops *loops, enum embtier_dtype dtype,
+                  const float *values, uint32_t count, void *row, uint32_t first)
 {
     switch (dtype) {
     case EMBTIER_DTYPE_F16:
-        isa->to_f16(values, count, (uint16_t *)row + first);
+        loops->to_f16(values, count, (uint16_t *)row + first);
         return;
     case EMBTIER_DTYPE_BF16:
-        isa->to_bf16(values, count, (uint16_t *)row + first);
+        loops->to_bf16(values, count, (uint16_t *)row + first);
         return;
     case EMBTIER_DTYPE_F32:
         /* Rows of f32 behind rows of f16 may lie at an odd multiple of 2. */
@@ -128,7 +118,7 @@ static void store(const struct init_rows_isa *isa, enum embtier_dtype dtype, con
     }
 }
 
-static void fill_constant(const struct init_rows_isa *isa, const struct table_spec *spec,
+static void fill_constant(const struct init_rows_loops *loops, const struct table_spec *spec,
                           uint32_t count, void *const *ret_rows)
 {
     const struct init_params params = params_of(spec);
@@ -139,7 +129,7 @@ static void fill_constant(const struct init_rows_isa *isa, const struct table_sp
         values[i] = value;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t c = 0; c < spec->dim; c += INIT_COUNTERS)
-            store(isa, spec->dtype, values, MIN(spec->dim - c, (uint32_t)INIT_COUNTERS),
+            store(loops, spec->dtype, values, MIN(spec->dim - c, (uint32_t)INIT_COUNTERS),
                   ret_rows[i], c);
 }
 
@@ -172,7 +162,7 @@ static uint32_t next_counters(struct position *at, uint32_t block_count, const u
     return used;
 }
 
-static void fill_random(const struct init_rows_isa *isa, const struct table_spec *spec,
+static void fill_random(const struct init_rows_loops *loops, const struct table_spec *spec,
                         const uint64_t *row_ids, uint32_t count, void *const *ret_rows)
 {
     const struct init_params params = params_of(spec);
@@ -188,14 +178,14 @@ static void fill_random(const struct init_rows_isa *isa, const struct table_spec
         const uint32_t groups = (used + INIT_GROUP - 1) / INIT_GROUP;
 
         if (spec->init == EMBTIER_INIT_NORMAL)
-            isa->normal(&counters, groups, &params, values);
+            loops->normal(&counters, groups, &params, values);
         else
-            isa->uniform(&counters, groups, &params, values);
+            loops->uniform(&counters, groups, &params, values);
         for (uint32_t done = 0; done < used;) {
             const uint32_t n = MIN(block_count - at.block, used - done);
             const uint32_t first = at.block * INIT_BLOCK_DIMS;
 
-            store(isa, spec->dtype, values + (size_t)done * INIT_BLOCK_DIMS,
+            store(loops, spec->dtype, values + (size_t)done * INIT_BLOCK_DIMS,
                   MIN(n * INIT_BLOCK_DIMS, spec->dim - first), ret_rows[at.row], first);
             done += n;
             at = (struct position){ .row = at.row + 1 };
@@ -203,8 +193,8 @@ static void fill_random(const struct init_rows_isa *isa, const struct table_spec
     }
 }
 
-void init_rows_with(const struct init_rows_isa *isa, const struct table_spec *spec,
-                    const uint64_t *row_ids, uint32_t count, void *const *ret_rows)
+void init_rows_with(enum kernels_isa isa, const struct table_spec *spec, const uint64_t *row_ids,
+                    uint32_t count, void *const *ret_rows)
 {
     const uint32_t weight_bytes = table_spec_weight_bytes(spec);
     const uint32_t state_bytes = table_spec_state_bytes(spec);
@@ -213,11 +203,11 @@ void init_rows_with(const struct init_rows_isa *isa, const struct table_spec *sp
     switch (spec->init) {
     case EMBTIER_INIT_UNIFORM:
     case EMBTIER_INIT_NORMAL:
-        fill_random(isa, spec, row_ids, count, ret_rows);
+        fill_random(loops_by_isa[isa], spec, row_ids, count, ret_rows);
         break;
     case EMBTIER_INIT_ZEROS:
     case EMBTIER_INIT_CONSTANT:
-        fill_constant(isa, spec, count, ret_rows);
+        fill_constant(loops_by_isa[isa], spec, count, ret_rows);
         break;
     }
     if (state_bytes > 0)
@@ -228,8 +218,5 @@ void init_rows_with(const struct init_rows_isa *isa, const struct table_spec *sp
 void init_rows(const struct table_spec *spec, const uint64_t *row_ids, uint32_t count,
                void *const *ret_rows)
 {
-    const struct init_rows_isa *isas[INIT_ISAS_MAX];
-
-    (void)init_rows_isas(isas);
-    init_rows_with(isas[0], spec, row_ids, count, ret_rows);
+    init_rows_with(kernels_isa_best(), spec, row_ids, count, ret_rows);
 }

@@ -3,17 +3,18 @@
  *
  * A file NAME_loops.c holds the inner loops of one noun, in plain C or GNU vector types;
  * meson.build compiles it once per instruction set, with KERNELS_ISA set to the set's name, and
- * each time it defines one struct of functions, KERNELS_ISA_SYMBOL(NAME_loops). NAME.c has an array
- * of these by number and calls those of the best set of this processor. Results are the same bits
- * with all of them: the order of additions is part of each function's contract, and nothing is
- * contracted to a fused multiply-add. Thread: any. */
+ * each time it defines one struct of functions, KERNELS_ISA_SYMBOL(NAME_loops). NAME_loops.h
+ * declares them all, and NAME.c has an array of them by number, both made from KERNELS_ISA_TABLE,
+ * and calls those of the best set of this processor. Results are the same bits with all of them:
+ * the order of additions is part of each function's contract, and nothing is contracted to a fused
+ * multiply-add. Thread: any. */
 #ifndef EMBTIER_KERNELS_ISA_H
 #define EMBTIER_KERNELS_ISA_H
 
 #include <stdbool.h>
 
-/* X(name); best first, the last runs everywhere. */
-#ifdef EMBTIER_X86
+/* X(name); best first, the last runs everywhere. kernels/meson.build has each set's flags. */
+#ifdef __x86_64__
 #define KERNELS_ISA_TABLE(X) X(avx512) X(avx2) X(baseline)
 #else
 #define KERNELS_ISA_TABLE(X) X(baseline)
@@ -34,7 +35,7 @@ enum kernels_isa kernels_isa_best(void);
 
 #define KERNELS_PASTE_(a, b) a##_##b
 #define KERNELS_PASTE(a, b)  KERNELS_PASTE_(a, b)
-/* The struct a NAME_loops.c defines; and, below, all of them by number. */
+/* The struct that a NAME_loops.c defines: NAME_loops_avx2 and so on. */
 #define KERNELS_ISA_SYMBOL(name) KERNELS_PASTE(name, KERNELS_ISA)
 
 #endif

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops of init_rows. meson.build compiles this file once per instruction set, with the
- * set's compiler flags and INIT_ISA set to its name. It is plain C that the compiler vectorises:
- * the numbers are defined by init_values.h, and are the same however that turns out. */
-#include "kernels/init_rows_fill.h"
+/* The inner loops of init_rows, compiled once per instruction set (isa.h). Plain C that the
+ * compiler vectorises: the numbers are defined by init_values.h, and are the same however that
+ * turns out. */
+#include "kernels/init_rows_loops.h"
 
 #include "kernels/dtype.h"
 #include "kernels/init_values.h"
 #include "kernels/philox.h"
 
 #define INIT_VERSION_1 1
-
-#define PASTE_(a, b) a##b
-#define PASTE(a, b)  PASTE_(a, b)
-#define TO_TEXT_(a)  #a
-#define TO_TEXT(a)   TO_TEXT_(a)
 
 static inline __attribute__((always_inline)) struct philox_block
 block_of(const struct init_counters *counters, uint32_t i, const struct init_params *params)
@@ -75,8 +70,7 @@ static void fill_to_bf16(const float *restrict values, uint32_t count,
         ret_halves[i] = f32_to_bf16(values[i]);
 }
 
-const struct init_rows_isa PASTE(init_rows_isa_, INIT_ISA) = {
-    .name = TO_TEXT(INIT_ISA),
+const struct init_rows_loops KERNELS_ISA_SYMBOL(init_rows_loops) = {
     .uniform = fill_uniform,
     .normal = fill_normal,
     .to_f16 = fill_to_f16,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* init_rows_fill.h: the inner loops of init_rows, one set per instruction set, all compiled from
- * init_rows_fill.c. Inside kernels/ and its tests only. Thread: any. */
-#ifndef EMBTIER_KERNELS_INIT_ROWS_FILL_H
-#define EMBTIER_KERNELS_INIT_ROWS_FILL_H
+/* init_rows_loops.h: the inner loops of init_rows, one set per instruction set, all compiled from
+ * init_rows_loops.c. Inside kernels/ and its tests only. Thread: any. */
+#ifndef EMBTIER_KERNELS_INIT_ROWS_LOOPS_H
+#define EMBTIER_KERNELS_INIT_ROWS_LOOPS_H
 
 #include <stdint.h>
 
 #include "base/macros.h"
 #include "base/table_spec.h"
+#include "kernels/isa.h"
 
 /* Counters are worked on in groups, so that loops have no remainder: a multiple of what a vector
  * of any processor holds. */
@@ -31,8 +32,7 @@ struct init_params {
     float highest;
 };
 
-struct init_rows_isa {
-    const char *name;
+struct init_rows_loops {
     /* @group_count groups of counters in, INIT_BLOCK_DIMS values out for each, in order. */
     void (*uniform)(const struct init_counters *counters, uint32_t group_count,
                     const struct init_params *params, float *ret_values);
@@ -43,17 +43,12 @@ struct init_rows_isa {
     void (*to_bf16)(const float *values, uint32_t count, uint16_t *ret_halves);
 };
 
-#define INIT_ISAS_MAX 3
+#define X(isa) extern const struct init_rows_loops init_rows_loops_##isa;
+KERNELS_ISA_TABLE(X)
+#undef X
 
-/* Those that are built in and that this processor can run, best first; the last runs everywhere.
- * Returns how many. */
-uint32_t init_rows_isas(const struct init_rows_isa *ret_isas[INIT_ISAS_MAX]);
 /* init_rows() with a given instruction set. */
-void init_rows_with(const struct init_rows_isa *isa, const struct table_spec *spec,
-                    const uint64_t *row_ids, uint32_t count, void *const *ret_rows);
-
-extern const struct init_rows_isa init_rows_isa_baseline;
-extern const struct init_rows_isa init_rows_isa_avx2;
-extern const struct init_rows_isa init_rows_isa_avx512;
+void init_rows_with(enum kernels_isa isa, const struct table_spec *spec, const uint64_t *row_ids,
+                    uint32_t count, void *const *ret_rows);
 
 #endif

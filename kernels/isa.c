@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asked here and in no NAME_loops.c, whose code may itself need what it would ask for. */
+#include "kernels/isa.h"
+
+const char *kernels_isa_name(enum kernels_isa isa)
+{
+    static const char *const names[] = {
+#define X(name) [KERNELS_ISA_##name] = #name,
+        KERNELS_ISA_TABLE(X)
+#undef X
+    };
+
+    return names[isa];
+}
+
+bool kernels_isa_is_there(enum kernels_isa isa)
+{
+    switch (isa) {
+#ifdef __x86_64__
+    case KERNELS_ISA_avx512:
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && kernels_isa_is_there(KERNELS_ISA_avx2);
+    case KERNELS_ISA_avx2:
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+#endif
+    case KERNELS_ISA_baseline:
+        return true;
+    case KERNELS_ISA_COUNT:
+        break;
+    }
+    return false;
+}
+
+enum kernels_isa kernels_isa_best(void)
+{
+    enum kernels_isa isa = 0;
+
+    while (!kernels_isa_is_there(isa))
+        isa++;
+    return isa;
+}
