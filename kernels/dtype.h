@@ -56,7 +56,10 @@ KERNEL_INLINE float f16_to_f32(uint16_t half)
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16;
     const uint32_t magnitude = half & 0x7fff;
     const uint32_t normal = (magnitude << 13) + (112u << 23);
-    const uint32_t special = (magnitude << 13) + (224u << 23);
+    /* Infinity; of a NaN the bit is set that makes it quiet, as the processors' instruction does.
+     */
+    const uint32_t quiet = magnitude > 0x7c00 ? 1u << 22 : 0;
+    const uint32_t special = ((magnitude << 13) + (224u << 23)) | quiet;
     /* Denormals are whole multiples of 2^-24. */
     const uint32_t denormal = f32_bits((float)(int32_t)magnitude * 0x1p-24f);
     uint32_t bits = magnitude < 0x0400 ? denormal : normal;

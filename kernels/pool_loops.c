@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inner loops of pooling, compiled once per instruction set (isa.h).
+ *
+ * A bag's columns are cut into blocks that fit the registers, and for each block the rows are
+ * walked once: a row's numbers are loaded, and nothing is stored before the end. Rows lie anywhere
+ * in memory, so the time goes into waiting for them: the first walk asks for whole rows some places
+ * further on, in the next bag if need be, and the walks after it find them in the second-level
+ * cache, since a long bag is worked on in pieces.
+ *
+ * What is left of the columns, fewer than a vector holds, is computed with the vector that ends
+ * where the row ends: its first lanes are the block before once more, and are not kept. */
+#include "kernels/pool_loops.h"
+
+#include "kernels/vector.h"
+
+/* Rows asked for ahead: as many as have these bytes. The best on the machines tried, but half and
+ * twice as many are nearly as good. */
+#define AHEAD_BYTES    6144
+#define AHEAD_ROWS_MIN 1
+#define AHEAD_ROWS_MAX 16
+
+/* Rows in a piece of a bag. */
+#define PIECE_BYTES    (96 * KIB)
+#define PIECE_ROWS_MIN 16
+
+/* Vectors in a block: those of a sum, or of a maximum and its winners, in registers. */
+#define SUM_VECTORS 8
+#define MAX_VECTORS 4
+
+/* A bag's rows from @first to @end; @begun ones of the bag were before. */
+struct piece {
+    uint32_t bag;
+    uint32_t first;
+    uint32_t end;
+    uint32_t begun;
+};
+
+/* How a block's vectors lie on the row. */
+enum fit {
+    WHOLE,
+    LAST, /* one vector, at the row's end: the lanes that no block before had are kept */
+    FEW,  /* one vector, and the row has fewer numbers */
+};
+
+KERNEL_INLINE uint32_t kept_lanes(uint32_t dim, enum fit fit)
+{
+    return fit == WHOLE ? VECTOR_LANES : dim % VECTOR_LANES;
+}
+
+KERNEL_INLINE vector_f32 load(enum embtier_dtype dtype, const char *numbers, uint32_t dim,
+                              enum fit fit)
+{
+    return fit == FEW ? vector_load_few(dtype, numbers, dim) : vector_load(dtype, numbers);
+}
+
+/* Both ways between a vector and its place among numbers of 4 bytes. */
+KERNEL_INLINE void get(void *vector, const void *numbers, uint32_t dim, enum fit fit)
+{
+    memcpy(vector, numbers, fit == FEW ? dim * 4 : 4 * VECTOR_LANES);
+}
+
+KERNEL_INLINE void keep(void *numbers, const void *vector, uint32_t dim, enum fit fit)
+{
+    const uint32_t lanes = kept_lanes(dim, fit);
+    const uint32_t skipped = fit == LAST ? VECTOR_LANES - lanes : 0;
+
+    memcpy((char *)numbers + 4 * skipped, (const char *)vector + 4 * skipped, 4 * lanes);
+}
+
+/* Asks for the row that will be walked over some time after row @i. */
+KERNEL_INLINE void ask_ahead(const struct pool_batch *batch, uint32_t i, enum embtier_dtype dtype)
+{
+    const uint32_t row_bytes = batch->dim * vector_dtype_bytes(dtype);
+    const uint32_t ahead = MAX(MIN((uint32_t)AHEAD_BYTES / row_bytes, (uint32_t)AHEAD_ROWS_MAX),
+                               (uint32_t)AHEAD_ROWS_MIN);
+
+    if (LIKELY(i + ahead < batch->offsets[batch->bag_count]))
+        vector_prefetch(batch->rows[i + ahead], row_bytes);
+}
+
+/* ---- Blocks: @vectors vectors of columns, from @column on ---- */
+
+KERNEL_INLINE void sum_block(const struct pool_batch *batch, struct piece piece, uint32_t column,
+                             uint32_t vectors, enum fit fit, enum embtier_dtype dtype)
+{
+    const uint32_t dim = batch->dim;
+    const uint32_t number_bytes = vector_dtype_bytes(dtype);
+    float *const out = batch->bags + (size_t)piece.bag * dim + column;
+    const float *const weights = batch->weights;
+    const bool asks = column == 0;
+    vector_f32 sums[SUM_VECTORS] = { 0 };
+
+    if (piece.begun > 0)
+        for (uint32_t v = 0; v < vectors; v++)
+            get(&sums[v], out + v * VECTOR_LANES, dim, fit);
+    for (uint32_t i = piece.first; i < piece.end; i++) {
+        const char *const numbers = (const char *)batch->rows[i] + column * number_bytes;
+        const float weight = weights ? weights[i] : 1.0f;
+
+        if (asks)
+            ask_ahead(batch, i, dtype);
+#pragma GCC unroll 8
+        for (uint32_t v = 0; v < vectors; v++)
+            sums[v] += weight * load(dtype, numbers + v * VECTOR_LANES * number_bytes, dim, fit);
+    }
+    for (uint32_t v = 0; v < vectors; v++)
+        keep(out + v * VECTOR_LANES, &sums[v], dim, fit);
+}
+
+KERNEL_INLINE void max_block(const struct pool_batch *batch, struct piece piece, uint32_t column,
+                             uint32_t vectors, enum fit fit, enum embtier_dtype dtype)
+{
+    const uint32_t dim = batch->dim;
+    const uint32_t number_bytes = vector_dtype_bytes(dtype);
+    float *const out = batch->bags + (size_t)piece.bag * dim + column;
+    uint32_t *const out_winners =
+        batch->winners ? batch->winners + (size_t)piece.bag * dim + column : NULL;
+    const char *const first = (const char *)batch->rows[piece.first] + column * number_bytes;
+    const bool asks = column == 0;
+    uint32_t number = piece.begun; /* of the row, in its bag */
+    vector_f32 greatest[MAX_VECTORS] = { 0 };
+    vector_u32 winners[MAX_VECTORS] = { 0 };
+
+    for (uint32_t v = 0; v < vectors; v++) {
+        if (piece.begun == 0)
+            greatest[v] = load(dtype, first + v * VECTOR_LANES * number_bytes, dim, fit);
+        else
+            get(&greatest[v], out + v * VECTOR_LANES, dim, fit);
+        if (piece.begun > 0 && out_winners)
+            get(&winners[v], out_winners + v * VECTOR_LANES, dim, fit);
+    }
+    for (uint32_t i = piece.first; i < piece.end; i++, number++) {
+        const char *const numbers = (const char *)batch->rows[i] + column * number_bytes;
+
+        if (asks)
+            ask_ahead(batch, i, dtype);
+#pragma GCC unroll 4
+        for (uint32_t v = 0; v < vectors; v++) {
+            const vector_f32 x = load(dtype, numbers + v * VECTOR_LANES * number_bytes, dim, fit);
+            const vector_mask wins = vector_greater(x, greatest[v]);
+
+            greatest[v] = (vector_f32)vector_select(wins, (vector_u32)x, (vector_u32)greatest[v]);
+            winners[v] = vector_select(wins, (vector_u32){ 0 } + number, winners[v]);
+        }
+    }
+    for (uint32_t v = 0; v < vectors; v++) {
+        keep(out + v * VECTOR_LANES, &greatest[v], dim, fit);
+        if (out_winners)
+            keep(out_winners + v * VECTOR_LANES, &winners[v], dim, fit);
+    }
+}
+
+KERNEL_INLINE void pool_block(const struct pool_batch *batch, struct piece piece, uint32_t column,
+                              uint32_t vectors, enum fit fit, enum embtier_dtype dtype, bool max)
+{
+    if (max)
+        max_block(batch, piece, column, vectors, fit, dtype);
+    else
+        sum_block(batch, piece, column, vectors, fit, dtype);
+}
+
+KERNEL_INLINE void pool_piece(const struct pool_batch *batch, struct piece piece,
+                              enum embtier_dtype dtype, bool max)
+{
+    const uint32_t dim = batch->dim;
+    const uint32_t most = max ? MAX_VECTORS : SUM_VECTORS;
+    uint32_t column = 0;
+
+    for (; dim - column >= most * VECTOR_LANES; column += most * VECTOR_LANES)
+        pool_block(batch, piece, column, most, WHOLE, dtype, max);
+    if (!max && dim - column >= 4 * VECTOR_LANES) {
+        pool_block(batch, piece, column, 4, WHOLE, dtype, max);
+        column += 4 * VECTOR_LANES;
+    }
+    if (dim - column >= 2 * VECTOR_LANES) {
+        pool_block(batch, piece, column, 2, WHOLE, dtype, max);
+        column += 2 * VECTOR_LANES;
+    }
+    if (dim - column >= VECTOR_LANES) {
+        pool_block(batch, piece, column, 1, WHOLE, dtype, max);
+        column += VECTOR_LANES;
+    }
+    if (dim < VECTOR_LANES)
+        pool_block(batch, piece, 0, 1, FEW, dtype, max);
+    else if (column < dim)
+        pool_block(batch, piece, dim - VECTOR_LANES, 1, LAST, dtype, max);
+}
+
+/* ---- Bags ---- */
+
+static void clear_bag(const struct pool_batch *batch, uint32_t bag)
+{
+    const size_t place = (size_t)bag * batch->dim;
+
+    memset(batch->bags + place, 0, batch->dim * sizeof(float));
+    if (batch->winners)
+        memset(batch->winners + place, 0xff, batch->dim * sizeof(uint32_t));
+}
+
+KERNEL_INLINE void pool_bags(const struct pool_batch *batch, enum embtier_dtype dtype, bool max)
+{
+    const uint32_t row_bytes = batch->dim * vector_dtype_bytes(dtype);
+    const uint32_t piece_rows = MAX((uint32_t)PIECE_BYTES / row_bytes, (uint32_t)PIECE_ROWS_MIN);
+
+    for (uint32_t bag = 0; bag < batch->bag_count; bag++) {
+        const uint32_t end = batch->offsets[bag + 1];
+        struct piece piece = { .bag = bag,
+                               .end = batch->offsets[bag],
+                               .begun = bag == 0 ? batch->begun : 0 };
+
+        if (piece.end == end && piece.begun == 0)
+            clear_bag(batch, bag);
+        while (piece.end < end) {
+            piece.first = piece.end;
+            piece.end += MIN(end - piece.end, piece_rows);
+            pool_piece(batch, piece, dtype, max);
+            piece.begun += piece.end - piece.first;
+        }
+    }
+}
+
+static void pool(const struct pool_batch *batch)
+{
+    switch (batch->dtype) {
+#define X(name, number, word, bytes)                                                               \
+    case EMBTIER_DTYPE_##name:                                                                     \
+        if (batch->mode == EMBTIER_POOL_MAX)                                                       \
+            pool_bags(batch, EMBTIER_DTYPE_##name, true);                                          \
+        else                                                                                       \
+            pool_bags(batch, EMBTIER_DTYPE_##name, false);                                         \
+        return;
+        EMBTIER_DTYPE_TABLE(X)
+#undef X
+    }
+}
+
+static void divide(float *restrict bags, uint32_t dim, const uint32_t *restrict counts,
+                   uint32_t bag_count)
+{
+    for (uint32_t bag = 0; bag < bag_count; bag++, bags += dim) {
+        const float count = (float)counts[bag];
+
+        if (counts[bag] > 1)
+            for (uint32_t c = 0; c < dim; c++)
+                bags[c] /= count;
+    }
+}
+
+const struct pool_loops KERNELS_ISA_SYMBOL(pool_loops) = {
+    .pool = pool,
+    .divide = divide,
+};

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vector.h: vectors of numbers as long as the instruction set's registers, for the inner loops
+ * (isa.h) in which the compiler has to be told what stays in a register. Rows lie anywhere, so all
+ * loads are of unaligned memory, and none reads a byte beyond the numbers asked for. */
+#ifndef EMBTIER_KERNELS_VECTOR_H
+#define EMBTIER_KERNELS_VECTOR_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/embtier_types.h"
+#include "base/macros.h"
+#include "kernels/dtype.h"
+#include "kernels/inline.h"
+
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define VECTOR_LANES 16
+#elif defined(__AVX2__)
+#define VECTOR_LANES 8
+#else
+#define VECTOR_LANES 4
+#endif
+
+typedef float vector_f32 __attribute__((vector_size(4 * VECTOR_LANES)));
+typedef int32_t vector_i32 __attribute__((vector_size(4 * VECTOR_LANES)));
+typedef uint32_t vector_u32 __attribute__((vector_size(4 * VECTOR_LANES)));
+typedef uint16_t vector_u16 __attribute__((vector_size(2 * VECTOR_LANES)));
+
+KERNEL_INLINE uint32_t vector_dtype_bytes(enum embtier_dtype dtype)
+{
+    return dtype == EMBTIER_DTYPE_F32 ? 4 : 2;
+}
+
+/* The intrinsics here are those instructions that GCC 12 does not find by itself. */
+
+#if defined(__AVX512F__)
+typedef __mmask16 vector_mask;
+#else
+typedef vector_i32 vector_mask; /* all bits of a lane, or none */
+#endif
+
+KERNEL_INLINE vector_mask vector_greater(vector_f32 a, vector_f32 b)
+{
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+#else
+    return a > b;
+#endif
+}
+
+/* @yes in the lanes of @mask, @no in the others. */
+KERNEL_INLINE vector_u32 vector_select(vector_mask mask, vector_u32 yes, vector_u32 no)
+{
+#if defined(__AVX512F__)
+    return (vector_u32)_mm512_mask_blend_epi32(mask, (__m512i)no, (__m512i)yes);
+#elif defined(__AVX2__)
+    return (vector_u32)_mm256_blendv_epi8((__m256i)no, (__m256i)yes, (__m256i)mask);
+#else
+    return (yes & (vector_u32)mask) | (no & ~(vector_u32)mask);
+#endif
+}
+
+KERNEL_INLINE vector_u32 vector_widen(vector_u16 halves)
+{
+#if defined(__AVX512F__)
+    return (vector_u32)_mm512_cvtepu16_epi32((__m256i)halves);
+#elif defined(__AVX2__)
+    return (vector_u32)_mm256_cvtepu16_epi32((__m128i)halves);
+#elif defined(__SSE2__)
+    const __m128i both = _mm_cvtsi64_si128((int64_t)halves);
+
+    return (vector_u32)_mm_unpacklo_epi16(both, _mm_setzero_si128());
+#else
+    return __builtin_convertvector(halves, vector_u32);
+#endif
+}
+
+/* f16_to_f32() of dtype.h, bit for bit. */
+KERNEL_INLINE vector_f32 vector_from_f16(vector_u16 halves)
+{
+#if defined(__AVX512F__)
+    return (vector_f32)_mm512_cvtph_ps((__m256i)halves);
+#elif defined(__AVX2__)
+    return (vector_f32)_mm256_cvtph_ps((__m128i)halves);
+#else
+    const vector_u32 wide = vector_widen(halves);
+    const vector_u32 sign = (wide & 0x8000) << 16;
+    const vector_u32 magnitude = wide & 0x7fff;
+    const vector_u32 normal = (magnitude << 13) + (112u << 23);
+    const vector_u32 quiet = (vector_u32)((vector_i32)magnitude > 0x7c00) & (1u << 22);
+    const vector_u32 special = ((magnitude << 13) + (224u << 23)) | quiet;
+    const vector_f32 tiny = __builtin_convertvector((vector_i32)magnitude, vector_f32) * 0x1p-24f;
+    vector_u32 bits = vector_select((vector_i32)magnitude < 0x0400, (vector_u32)tiny, normal);
+
+    bits = vector_select((vector_i32)magnitude >= 0x7c00, special, bits);
+    return (vector_f32)(sign | bits);
+#endif
+}
+
+KERNEL_INLINE vector_f32 vector_from_bf16(vector_u16 halves)
+{
+    return (vector_f32)(vector_widen(halves) << 16);
+}
+
+/* As many numbers as a vector holds. */
+KERNEL_INLINE vector_f32 vector_load(enum embtier_dtype dtype, const void *numbers)
+{
+    vector_u16 halves;
+    vector_f32 vector;
+
+    if (dtype == EMBTIER_DTYPE_F32) {
+        memcpy(&vector, numbers, sizeof(vector));
+        return vector;
+    }
+    memcpy(&halves, numbers, sizeof(halves));
+    return dtype == EMBTIER_DTYPE_F16 ? vector_from_f16(halves) : vector_from_bf16(halves);
+}
+
+/* The first @count numbers, fewer than a vector holds, and zeros behind them. In pieces of a known
+ * length, since a call of memcpy() costs more than all else that is done with so few. */
+KERNEL_INLINE vector_f32 vector_load_few(enum embtier_dtype dtype, const void *numbers,
+                                         uint32_t count)
+{
+    const uint32_t bytes = count * vector_dtype_bytes(dtype);
+    const char *from = numbers;
+    char buffer[4 * VECTOR_LANES] __attribute__((aligned(CACHE_LINE))) = { 0 };
+    char *to = buffer;
+
+#define PIECE(length)                                                                              \
+    if ((length) < sizeof(buffer) && (bytes & (length))) {                                         \
+        memcpy(to, from, length);                                                                  \
+        to += (length);                                                                            \
+        from += (length);                                                                          \
+    }
+    PIECE(32)
+    PIECE(16)
+    PIECE(8)
+    PIECE(4)
+    PIECE(2)
+#undef PIECE
+    return vector_load(dtype, buffer);
+}
+
+/* Asks for the lines that @bytes from @memory on lie in; addresses that are nothing do no harm. */
+KERNEL_INLINE void vector_prefetch(const void *memory, uint32_t bytes)
+{
+    for (uint32_t at = 0; at < bytes; at += CACHE_LINE)
+        __builtin_prefetch((const char *)memory + at);
+    __builtin_prefetch((const char *)memory + bytes - 1);
+}
+
+#endif
