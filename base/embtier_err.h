@@ -39,7 +39,8 @@ extern "C" {
     X(DROPPED, 24, "table was dropped")                                                            \
     X(INTERNAL, 25, "internal error")                                                              \
     X(ARENA_FULL, 26, "shared arena too small")                                                    \
-    X(AGAIN, 27, "not done yet")
+    X(AGAIN, 27, "not done yet")                                                                   \
+    X(BAG_RANGE, 28, "offsets of bags decrease or do not end with the ids")
 
 enum embtier_err {
 #define X(name, number, text) EMBTIER_##name = number,

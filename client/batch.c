@@ -7,47 +7,62 @@
 #include "client/connection.h"
 #include "client/table.h"
 
-static enum embtier_err check_parts(struct embtier *server, const struct embtier_part *parts,
-                                    uint32_t part_count)
+static enum embtier_err check_parts(const struct embtier_batch *batch)
 {
+    struct embtier *const server = batch->server;
     uint64_t id_count = 0;
+    uint64_t bag_count = 0;
 
-    if (!server->alloc)
-        return err_set(&server->message, EMBTIER_INVALID,
-                       "the connection was made without an arena (arena_bytes 0)");
-    if (part_count > SHM_SEGMENTS_MAX)
-        return err_set(&server->message, EMBTIER_TOO_LARGE,
-                       "batch of %u parts is over the limit of %d", part_count, SHM_SEGMENTS_MAX);
-    for (uint32_t i = 0; i < part_count; i++) {
-        if (!parts[i].table || parts[i].table->server != server || parts[i].table->closed)
+    for (uint32_t i = 0; i < batch->part_count; i++) {
+        const struct embtier_table *const table = batch->parts[i].table;
+
+        if (!table || table->server != server || table->closed)
             return err_set(&server->message, EMBTIER_INVALID,
                            "part %u: the table is not open on this connection", i);
-        id_count += parts[i].count;
+        id_count += batch->parts[i].count;
+        bag_count += batch->parts[i].bag_count;
     }
     if (id_count > server->memory.max_batch_rows)
         return err_set(&server->message, EMBTIER_TOO_LARGE,
                        "batch of %" PRIu64 " ids is over the server's limit of %u", id_count,
+                       server->memory.max_batch_rows);
+    if (bag_count > server->memory.max_batch_rows)
+        return err_set(&server->message, EMBTIER_TOO_LARGE,
+                       "batch of %" PRIu64 " bags is over the server's limit of %u", bag_count,
                        server->memory.max_batch_rows);
     return EMBTIER_OK;
 }
 
 /* Gives every part its place, counted from @begin, and returns the end. Ids of all parts lie
  * together: the server reads them in one go. Cannot overflow after check_parts(): fewer than 2^32
- * rows of at most 2^15 bytes. */
+ * rows and bags of at most 2^15 bytes. */
 static uint64_t lay_out(struct embtier_batch *batch, uint64_t begin)
 {
-    uint64_t at = begin + batch->part_count * sizeof(struct shm_segment);
+    uint64_t at = begin + batch->part_count * (batch->has_bags ? sizeof(struct shm_pool_segment)
+                                                               : sizeof(struct shm_segment));
 
     for (uint32_t i = 0; i < batch->part_count; i++) {
         batch->parts[i].ids_offset = at;
         at += batch->parts[i].count_max * sizeof(uint64_t);
     }
+    for (uint32_t i = 0; i < batch->part_count && batch->has_bags; i++) {
+        struct batch_part *const part = &batch->parts[i];
+
+        part->offsets_offset = at;
+        at += ((uint64_t)part->bag_count_max + 1) * sizeof(uint32_t);
+        if (part->weights_offset != 0) {
+            part->weights_offset = at;
+            at += part->count_max * sizeof(float);
+        }
+    }
     for (uint32_t i = 0; i < batch->part_count; i++) {
-        const struct batch_part *part = &batch->parts[i];
+        const struct batch_part *const part = &batch->parts[i];
+        const struct embtier_table_info *const info = &part->table->description.info;
 
         at = align_up(at, SHM_ALIGN);
         batch->parts[i].rows_offset = at;
-        at += (uint64_t)part->count_max * part->table->description.info.weight_bytes;
+        at += batch->has_bags ? (uint64_t)part->bag_count_max * info->dim * sizeof(float)
+                              : (uint64_t)part->count_max * info->weight_bytes;
     }
     return at;
 }
@@ -69,28 +84,83 @@ static enum embtier_err take_block(struct embtier *server, struct embtier_batch 
     return EMBTIER_OK;
 }
 
-enum embtier_err embtier_batch_new(struct embtier *server, const struct embtier_part *parts,
-                                   uint32_t part_count, struct embtier_batch **ret_batch)
+static enum embtier_err batch_alloc(struct embtier *server, uint32_t part_count,
+                                    uint32_t part_count_max, struct embtier_batch **ret_batch)
 {
-    _cleanup_(freep) struct embtier_batch *batch = NULL;
+    struct embtier_batch *batch;
 
-    TRY(check_parts(server, parts, part_count));
+    if (!server->alloc)
+        return err_set(&server->message, EMBTIER_INVALID,
+                       "the connection was made without an arena (arena_bytes 0)");
+    if (part_count > part_count_max)
+        return err_set(&server->message, EMBTIER_TOO_LARGE,
+                       "batch of %u parts is over the limit of %u", part_count, part_count_max);
     batch = calloc(1, sizeof(*batch) + part_count * sizeof(batch->parts[0]));
     if (!batch)
         return err_set(&server->message, EMBTIER_NO_MEMORY, "out of memory");
     batch->server = server;
     batch->part_count = part_count;
-    for (uint32_t i = 0; i < part_count; i++)
-        batch->parts[i] = (struct batch_part){ .table = parts[i].table,
-                                               .count = parts[i].count,
-                                               .count_max = parts[i].count };
+    *ret_batch = batch;
+    return EMBTIER_OK;
+}
+
+/* The parts are filled in. */
+static enum embtier_err batch_begin(struct embtier_batch *batch)
+{
+    struct embtier *const server = batch->server;
+
+    TRY(check_parts(batch));
     TRY(take_block(server, batch));
-    for (uint32_t i = 0; i < part_count; i++)
-        table_hold(parts[i].table);
+    for (uint32_t i = 0; i < batch->part_count; i++)
+        table_hold(batch->parts[i].table);
     batch->next = server->batches;
     if (batch->next)
         batch->next->previous = batch;
     server->batches = batch;
+    return EMBTIER_OK;
+}
+
+enum embtier_err embtier_batch_new(struct embtier *server, const struct embtier_part *parts,
+                                   uint32_t part_count, struct embtier_batch **ret_batch)
+{
+    _cleanup_(freep) struct embtier_batch *batch = NULL;
+
+    TRY(batch_alloc(server, part_count, SHM_SEGMENTS_MAX, &batch));
+    for (uint32_t i = 0; i < part_count; i++)
+        batch->parts[i] = (struct batch_part){ .table = parts[i].table,
+                                               .count = parts[i].count,
+                                               .count_max = parts[i].count };
+    TRY(batch_begin(batch));
+    *ret_batch = TAKE(batch);
+    return EMBTIER_OK;
+}
+
+enum embtier_err embtier_batch_new_bags(struct embtier *server,
+                                        const struct embtier_bag_part *parts, uint32_t part_count,
+                                        struct embtier_batch **ret_batch)
+{
+    _cleanup_(freep) struct embtier_batch *batch = NULL;
+
+    TRY(batch_alloc(server, part_count, SHM_POOL_SEGMENTS_MAX, &batch));
+    batch->has_bags = 1;
+    for (uint32_t i = 0; i < part_count; i++) {
+        const struct embtier_bag_part *const part = &parts[i];
+
+        if (part->mode < EMBTIER_POOL_SUM || part->mode > EMBTIER_POOL_MAX)
+            return err_set(&server->message, EMBTIER_INVALID, "part %u: mode %d is not known", i,
+                           (int)part->mode);
+        if (part->mode == EMBTIER_POOL_MAX && part->weighted)
+            return err_set(&server->message, EMBTIER_INVALID, "part %u: a maximum takes no weights",
+                           i);
+        batch->parts[i] = (struct batch_part){ .table = part->table,
+                                               .count = part->count,
+                                               .count_max = part->count,
+                                               .mode = part->mode,
+                                               .bag_count = part->bag_count,
+                                               .bag_count_max = part->bag_count,
+                                               .weights_offset = part->weighted != 0 };
+    }
+    TRY(batch_begin(batch));
     *ret_batch = TAKE(batch);
     return EMBTIER_OK;
 }
@@ -143,16 +213,40 @@ static enum embtier_err check_part(const struct embtier_batch *batch, uint32_t p
     return EMBTIER_OK;
 }
 
+static enum embtier_err set_counts(struct embtier_batch *batch, uint32_t part, uint32_t count,
+                                   uint32_t bag_count)
+{
+    struct batch_part *const p = &batch->parts[part];
+
+    if (count > p->count_max)
+        return err_set(&batch->server->message, EMBTIER_TOO_LARGE,
+                       "part %u was made for %u ids, %u do not fit", part, p->count_max, count);
+    if (bag_count > p->bag_count_max)
+        return err_set(&batch->server->message, EMBTIER_TOO_LARGE,
+                       "part %u was made for %u bags, %u do not fit", part, p->bag_count_max,
+                       bag_count);
+    TRY(refuse_in_flight(batch));
+    p->count = count;
+    p->bag_count = bag_count;
+    return EMBTIER_OK;
+}
+
 enum embtier_err embtier_batch_set_count(struct embtier_batch *batch, uint32_t part, uint32_t count)
 {
     TRY(check_part(batch, part));
-    TRY(refuse_in_flight(batch));
-    if (count > batch->parts[part].count_max)
-        return err_set(&batch->server->message, EMBTIER_TOO_LARGE,
-                       "part %u was made for %u ids, %u do not fit", part,
-                       batch->parts[part].count_max, count);
-    batch->parts[part].count = count;
-    return EMBTIER_OK;
+    if (batch->has_bags)
+        return err_set(&batch->server->message, EMBTIER_INVALID,
+                       "a batch of bags has its counts set by embtier_batch_set_bags()");
+    return set_counts(batch, part, count, 0);
+}
+
+enum embtier_err embtier_batch_set_bags(struct embtier_batch *batch, uint32_t part, uint32_t count,
+                                        uint32_t bag_count)
+{
+    TRY(check_part(batch, part));
+    if (!batch->has_bags)
+        return err_set(&batch->server->message, EMBTIER_INVALID, "the batch has no bags");
+    return set_counts(batch, part, count, bag_count);
 }
 
 uint32_t embtier_batch_part_count(const struct embtier_batch *batch)
@@ -177,7 +271,35 @@ uint64_t *embtier_batch_ids(struct embtier_batch *batch, uint32_t part)
 
 void *embtier_batch_rows(struct embtier_batch *batch, uint32_t part)
 {
-    return check_part(batch, part) ? NULL : arena_at(batch, batch->parts[part].rows_offset);
+    if (check_part(batch, part) || batch->has_bags)
+        return NULL;
+    return arena_at(batch, batch->parts[part].rows_offset);
+}
+
+uint32_t *embtier_batch_offsets(struct embtier_batch *batch, uint32_t part)
+{
+    if (check_part(batch, part) || !batch->has_bags)
+        return NULL;
+    return arena_at(batch, batch->parts[part].offsets_offset);
+}
+
+float *embtier_batch_weights(struct embtier_batch *batch, uint32_t part)
+{
+    if (check_part(batch, part) || batch->parts[part].weights_offset == 0)
+        return NULL;
+    return arena_at(batch, batch->parts[part].weights_offset);
+}
+
+float *embtier_batch_bags(struct embtier_batch *batch, uint32_t part)
+{
+    if (check_part(batch, part) || !batch->has_bags)
+        return NULL;
+    return arena_at(batch, batch->parts[part].rows_offset);
+}
+
+uint32_t embtier_batch_bag_count(const struct embtier_batch *batch, uint32_t part)
+{
+    return check_part(batch, part) ? 0 : batch->parts[part].bag_count;
 }
 
 uint64_t embtier_batch_hit_rows(const struct embtier_batch *batch)

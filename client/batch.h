@@ -28,19 +28,28 @@ struct batch_part {
     struct embtier_table *table;
     uint32_t count;
     uint32_t count_max;
-    uint64_t ids_offset; /* in the arena */
-    uint64_t rows_offset;
+    uint64_t ids_offset;  /* in the arena */
+    uint64_t rows_offset; /* or of the bags */
+
+    /* A batch of bags. */
+    enum embtier_pool mode;
+    uint32_t bag_count;
+    uint32_t bag_count_max;
+    uint64_t offsets_offset;
+    uint64_t weights_offset; /* 0: none */
 };
 
 struct embtier_batch {
     struct embtier *server;
     struct embtier_batch *next;
     struct embtier_batch *previous;
-    struct arena_block *block; /* segments, then ids of all parts, then rows of each part */
+    struct arena_block *block; /* segments, ids of all parts, offsets and weights of bags, then
+                                  rows or bags of each part */
     enum batch_state state;
     uint32_t request; /* its number, while SUBMITTED */
     struct batch_result result;
     uint64_t hit_rows; /* of the last finished request */
+    int has_bags;
     uint32_t part_count;
     struct batch_part parts[];
 };

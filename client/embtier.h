@@ -190,6 +190,34 @@ EMBTIER_PUBLIC enum embtier_err embtier_batch_free(struct embtier_batch *batch);
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_batch_set_count(struct embtier_batch *batch, uint32_t part, uint32_t count);
 
+/* A batch of embedding bags: each part is one table, some ids, and bags that each have a run of
+ * these ids. The server answers with one vector per bag. */
+struct embtier_bag_part {
+    struct embtier_table *table;
+    uint32_t count; /* ids */
+    uint32_t bag_count;
+    enum embtier_pool mode;
+    int weighted; /* nonzero: each id has a weight; not with EMBTIER_POOL_MAX */
+};
+
+/* As embtier_batch_new(), for embtier_get_pooled(). */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_batch_new_bags(struct embtier *server, const struct embtier_bag_part *parts,
+                       uint32_t part_count, struct embtier_batch **ret_batch);
+/* Changes the numbers of ids and bags of a part to at most what it was made with; not while in
+ * flight. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_batch_set_bags(struct embtier_batch *batch, uint32_t part, uint32_t count,
+                       uint32_t bag_count);
+/* Shared memory, as ids and rows are; NULL in a batch that has none. Offsets: bag_count + 1
+ * numbers, bag b has the ids from offsets[b] up to, and without, offsets[b + 1]; the first is 0 and
+ * the last the number of ids. */
+EMBTIER_PUBLIC uint32_t *embtier_batch_offsets(struct embtier_batch *batch, uint32_t part);
+EMBTIER_PUBLIC float *embtier_batch_weights(struct embtier_batch *batch, uint32_t part);
+/* bag_count x dim numbers, f32 whatever the table's dtype. */
+EMBTIER_PUBLIC float *embtier_batch_bags(struct embtier_batch *batch, uint32_t part);
+EMBTIER_PUBLIC uint32_t embtier_batch_bag_count(const struct embtier_batch *batch, uint32_t part);
+
 EMBTIER_PUBLIC uint32_t embtier_batch_part_count(const struct embtier_batch *batch);
 EMBTIER_PUBLIC uint32_t embtier_batch_count(const struct embtier_batch *batch, uint32_t part);
 /* Shared memory; ids aligned to 8 bytes, rows to 64. Not to be touched between submit and done. */
@@ -201,13 +229,21 @@ EMBTIER_PUBLIC uint64_t embtier_batch_hit_rows(const struct embtier_batch *batch
 /* ---- Requests ---- */
 
 enum embtier_op {
-    EMBTIER_GET = 1, /* fills the rows */
-    EMBTIER_SET = 2, /* stores the rows; optimizer state stays */
+    EMBTIER_GET = 1,        /* fills the rows */
+    EMBTIER_SET = 2,        /* stores the rows; optimizer state stays */
+    EMBTIER_GET_POOLED = 3, /* fills the bags; of a batch made by embtier_batch_new_bags(), which
+                               takes no other */
 };
 
 /* Submit and wait, first for a free slot if need be. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_get(struct embtier_batch *batch);
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_set(struct embtier_batch *batch);
+
+/* Sums are in the order of the ids, every product and every addition rounded to f32 on its own, so
+ * the same bags of the same rows give the same bits. A mean is the sum divided by the number of
+ * ids; a bag without ids is zeros. BAG_RANGE: offsets decrease, or do not end with the ids. Ids may
+ * stand in a batch many times. On failure what the bags hold is not said. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_get_pooled(struct embtier_batch *batch);
 
 /* Starts a request and returns. Slots are used in turn: BUSY when the request submitted
  * max_in_flight requests ago is still in flight, although younger ones may be done, and BUSY when

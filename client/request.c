@@ -9,6 +9,7 @@
  * A server can die at any moment. What it had answered by then counts; the rest ends with
  * DISCONNECTED. The order matters: the answers are looked at once more after the end was noticed.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -107,6 +108,13 @@ static enum embtier_err tell_result(const struct embtier_batch *batch)
                        "offset %" PRIu64 " is past the arena's end at %" PRIu64
                        " (part %u, table '%s')",
                        result->value, result->limit, result->segment, table);
+    case EMBTIER_BAG_RANGE:
+        return err_set(msg, result->err,
+                       "offset %" PRIu64 " of bags is %" PRIu64
+                       ": they start with 0, never decrease, and end with the number of ids, %u "
+                       "(part %u, table '%s')",
+                       result->value, result->limit, batch->parts[result->segment].count,
+                       result->segment, table);
     case EMBTIER_NO_TABLE:
         return err_set(msg, result->err, "no such table: '%s' (part %u)", table, result->segment);
     case EMBTIER_DROPPED:
@@ -122,6 +130,25 @@ static enum embtier_err tell(struct embtier_batch *batch)
 {
     batch->state = BATCH_TOLD;
     return tell_result(batch);
+}
+
+static void fill_pool_segments(const struct embtier_batch *batch)
+{
+    struct shm_pool_segment *const segments =
+        (void *)((char *)batch->server->memory.arena + batch->block->offset);
+
+    for (uint32_t i = 0; i < batch->part_count; i++) {
+        const struct batch_part *const part = &batch->parts[i];
+
+        segments[i] = (struct shm_pool_segment){ .table = part->table->handle,
+                                                 .ids_offset = part->ids_offset,
+                                                 .bags_offset = part->rows_offset,
+                                                 .offsets_offset = part->offsets_offset,
+                                                 .weights_offset = part->weights_offset,
+                                                 .id_count = part->count,
+                                                 .bag_count = part->bag_count,
+                                                 .mode = part->mode };
+    }
 }
 
 static void fill_segments(const struct embtier_batch *batch)
@@ -144,8 +171,12 @@ static enum embtier_err check_submittable(struct embtier_batch *batch, enum embt
     struct embtier *server = batch->server;
     uint64_t id_count = 0;
 
-    if (op != EMBTIER_GET && op != EMBTIER_SET)
+    if (op != EMBTIER_GET && op != EMBTIER_SET && op != EMBTIER_GET_POOLED)
         return err_set(&server->message, EMBTIER_INVALID, "operation %d is not known", (int)op);
+    if (!batch->has_bags != (op != EMBTIER_GET_POOLED))
+        return err_set(&server->message, EMBTIER_INVALID,
+                       batch->has_bags ? "a batch of bags is for pooled lookups"
+                                       : "a pooled lookup needs a batch of bags");
     if (server->over)
         return connection_is_over(server);
     if (batch->state == BATCH_SUBMITTED || batch->state == BATCH_ANSWERED)
@@ -174,15 +205,22 @@ static struct embtier_batch *next_slot_holder(struct embtier *server)
     return holder && request_is_pending(holder) ? holder : NULL;
 }
 
+static_assert((int)EMBTIER_GET == SHM_OP_GET && (int)EMBTIER_SET == SHM_OP_SET &&
+                  (int)EMBTIER_GET_POOLED == SHM_OP_POOL,
+              "the same numbers");
+
 static void publish(struct embtier_batch *batch, enum embtier_op op)
 {
     struct embtier *server = batch->server;
     struct shm_arena_head *head = server->memory.arena;
     const uint32_t slot = server->tail % server->memory.slot_count;
 
-    fill_segments(batch);
+    if (batch->has_bags)
+        fill_pool_segments(batch);
+    else
+        fill_segments(batch);
     shm_submissions(head)[slot] =
-        (struct shm_submission){ .op = op == EMBTIER_GET ? SHM_OP_GET : SHM_OP_SET,
+        (struct shm_submission){ .op = (uint32_t)op,
                                  .segment_count = batch->part_count,
                                  .segments_offset = batch->block->offset };
     batch->request = server->tail;
@@ -314,6 +352,11 @@ static enum embtier_err submit_and_wait(struct embtier_batch *batch, enum embtie
 enum embtier_err embtier_get(struct embtier_batch *batch)
 {
     return submit_and_wait(batch, EMBTIER_GET);
+}
+
+enum embtier_err embtier_get_pooled(struct embtier_batch *batch)
+{
+    return submit_and_wait(batch, EMBTIER_GET_POOLED);
 }
 
 enum embtier_err embtier_set(struct embtier_batch *batch)

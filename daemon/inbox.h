@@ -19,6 +19,8 @@ enum message_kind {
     /* To a lane. */
     MESSAGE_PART,         /* struct part: do your share of a request */
     MESSAGE_REQUEST_DONE, /* struct request: every lane has done its part; to the home lane */
+    MESSAGE_ADD_UP,       /* struct request, of a wave (pooled.h): add its rows up */
+    MESSAGE_ADDED_UP,     /* the same: done; to the home lane */
     MESSAGE_READ_DONE,    /* struct read_job */
     MESSAGE_WRITTEN,      /* struct write_queue: rows have reached RocksDB */
     MESSAGE_ATTACH,       /* struct session: serve it */

@@ -70,8 +70,7 @@ static void session_break(struct session *session, const char *why)
     session->send(session->owner, &session->broken_message);
 }
 
-/* Hands a request that has been taken to the lanes. */
-static void start_request(struct lane *lane, struct request *request)
+void lane_start_request(struct lane *lane, struct request *request)
 {
     if (atomic_load_explicit(&request->parts_left, memory_order_relaxed) == 0) {
         /* No ids at all. A part with nothing in it takes the one way in which requests end. */
@@ -103,7 +102,7 @@ static bool take_request(struct lane *lane, struct request *request, uint64_t id
     if (err == EMBTIER_AGAIN)
         return false;
     if (err == EMBTIER_OK) {
-        start_request(lane, request);
+        lane_start_request(lane, request);
     } else {
         request_discard(&lane->rules, request);
         session->in_flight--;
@@ -122,6 +121,34 @@ static void taking_append(struct lane *lane, struct session *session)
     lane->last_taking = session;
 }
 
+static void pooled_end(struct lane *lane, struct pooled *pooled)
+{
+    pooled->session->in_flight--;
+    pooled_free(&lane->rules, pooled);
+}
+
+/* Takes a wave of the session's pooled lookup. */
+static void take_wave(struct lane *lane, struct session *session)
+{
+    struct pooled *const pooled = session->pooling;
+
+    switch (lane_pool_turn(lane, pooled)) {
+    case POOL_TURN_MORE:
+        taking_append(lane, session);
+        break;
+    case POOL_TURN_STALLED:
+        session->stalled = true;
+        break;
+    case POOL_TURN_TAKEN:
+        session->pooling = NULL;
+        break;
+    case POOL_TURN_DONE:
+        session->pooling = NULL;
+        pooled_end(lane, pooled);
+        break;
+    }
+}
+
 /* Begins to take one request, or answers it at once; @id_count is what is left of this look. False:
  * no memory for it now. */
 static bool session_begin(struct lane *lane, struct session *session, uint64_t *id_count)
@@ -130,6 +157,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     const uint32_t slot = number % session->slot_count;
     struct refusal refusal = { .segment = UINT32_MAX };
     struct request *request;
+    struct pooled *pooled;
     uint64_t cost;
     enum embtier_err err;
 
@@ -137,7 +165,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
         session_break(session, "a request was submitted into a slot whose request is under way");
         return true;
     }
-    err = request_begin(&lane->rules, session, number, &request, &refusal);
+    err = request_begin(&lane->rules, session, number, &request, &pooled, &refusal);
     if (err == EMBTIER_AGAIN) {
         session->memory_short = lane->memory_short = true;
         session->memory_retry_ns = clock_now_ns(lane->opts.clock) + MEMORY_RETRY_NS;
@@ -151,12 +179,18 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     }
     atomic_store_explicit(&session->slot_busy[slot], 1, memory_order_relaxed);
     session->in_flight++;
-    cost = MIN(*id_count, request->id_count + request->segment_count);
-    if (!take_request(lane, request, *id_count)) {
-        session->taking = request;
-        taking_append(lane, session);
+    if (pooled) {
+        cost = MIN(pooled->id_count, UINT64_C(0) + WAVE_IDS) + pooled->segment_count;
+        session->pooling = pooled;
+        take_wave(lane, session);
+    } else {
+        cost = request->id_count + request->segment_count;
+        if (!take_request(lane, request, *id_count)) {
+            session->taking = request;
+            taking_append(lane, session);
+        }
     }
-    *id_count -= cost;
+    *id_count -= MIN(*id_count, cost);
     return true;
 }
 
@@ -167,7 +201,8 @@ static bool session_look(struct lane *lane, struct session *session, uint64_t no
     uint64_t id_count = lane->opts.take_ids;
     bool found = false;
 
-    if (session->broken || session->detaching || session->taking || tail == session->consumed)
+    if (session->broken || session->detaching || session->taking || session->pooling ||
+        tail == session->consumed)
         return false;
     if (session->memory_short && now_ns < session->memory_retry_ns) {
         lane->memory_short = true;
@@ -180,7 +215,8 @@ static bool session_look(struct lane *lane, struct session *session, uint64_t no
     }
     TSAN_ACQUIRE(session->control);
     for (uint32_t i = 0; i < REQUESTS_PER_LOOK && session->consumed != tail && id_count > 0; i++) {
-        if (session->broken || session->taking || !session_begin(lane, session, &id_count))
+        if (session->broken || session->taking || session->pooling ||
+            !session_begin(lane, session, &id_count))
             break;
         found = true;
     }
@@ -250,6 +286,15 @@ static bool take_turn(struct lane *lane, uint64_t now_ns)
     if (!session)
         return false;
     lane->taking = session->next_taking;
+    if (session->pooling) {
+        if (session->broken || session->detaching)
+            lane_pool_give_up(session->pooling);
+        else
+            session->last_seen_ns = now_ns;
+        take_wave(lane, session);
+        session_maybe_gone(lane, session);
+        return true;
+    }
     if (session->broken || session->detaching) {
         request_discard(&lane->rules, TAKE(session->taking));
         session->in_flight--;
@@ -275,10 +320,31 @@ static void on_attach(struct lane *lane, struct session *session)
     session_poll(lane, session, clock_now_ns(lane->opts.clock));
 }
 
+/* A wave of it is free. */
+static void after_wave(struct lane *lane, struct pooled *pooled)
+{
+    struct session *const session = pooled->session;
+
+    if (session->pooling == pooled) {
+        if (session->stalled)
+            taking_append(lane, session);
+        session->stalled = false;
+    } else if (pooled->under_way == 0) {
+        pooled_end(lane, pooled);
+        session->memory_short = false;
+        session_maybe_gone(lane, session);
+    }
+}
+
 static void on_request_done(struct lane *lane, struct request *request)
 {
     struct session *const session = request->session;
 
+    if (request->pooled) {
+        lane_pool_on_looked_up(lane, request);
+        after_wave(lane, request->pooled);
+        return;
+    }
     request_free(&lane->rules, request);
     session->memory_short = false;
     session->in_flight--;
@@ -309,6 +375,16 @@ static void on_message(struct lane *lane, struct message *message)
     case MESSAGE_REQUEST_DONE:
         on_request_done(lane, CONTAINER_OF(message, struct request, message));
         break;
+    case MESSAGE_ADD_UP:
+        lane_pool_add_up(lane, CONTAINER_OF(message, struct request, message));
+        break;
+    case MESSAGE_ADDED_UP: {
+        struct request *const request = CONTAINER_OF(message, struct request, message);
+
+        lane_pool_on_added_up(lane, request);
+        after_wave(lane, request->pooled);
+        break;
+    }
     case MESSAGE_READ_DONE:
         lane_on_read_done(lane, CONTAINER_OF(message, struct read_job, message));
         break;

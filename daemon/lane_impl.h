@@ -9,6 +9,7 @@
 
 #include "daemon/lane.h"
 #include "daemon/miss_table.h"
+#include "daemon/pooled.h"
 #include "daemon/read_order.h"
 #include "daemon/read_pool.h"
 #include "daemon/request.h"
@@ -81,7 +82,29 @@ void lane_on_read_done(struct lane *lane, struct read_job *job);
 /* The write queue has more room, or will have none: parked rows and blocked sessions go on. */
 void lane_on_written(struct lane *lane);
 
+/* ---- lane_pooled.c: on the home lane ---- */
+
+enum pool_turn {
+    POOL_TURN_MORE,    /* ids are left to be taken */
+    POOL_TURN_STALLED, /* the same, and no wave for them until one is done */
+    POOL_TURN_TAKEN,   /* none are left; waves are under way */
+    POOL_TURN_DONE,    /* and none is */
+};
+
+/* Takes one wave of a pooled lookup. */
+enum pool_turn lane_pool_turn(struct lane *lane, struct pooled *pooled);
+/* Nothing more is taken of it, and its client is not answered. */
+void lane_pool_give_up(struct pooled *pooled);
+/* All rows of a wave are there, or it has failed. */
+void lane_pool_on_looked_up(struct lane *lane, struct request *request);
+/* Any lane: adds up a wave, and sends it home. */
+void lane_pool_add_up(struct lane *lane, struct request *request);
+void lane_pool_on_added_up(struct lane *lane, struct request *request);
+
 /* ---- lane.c ---- */
+
+/* Hands a request that has been taken to the lanes. */
+void lane_start_request(struct lane *lane, struct request *request);
 
 /* The part's last row is served: completes the request if it was the last part. */
 void lane_part_finished(struct lane *lane, struct part *part);

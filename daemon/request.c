@@ -4,45 +4,13 @@
 #include <sched.h>
 #include <string.h>
 
+#include "daemon/pooled.h"
+#include "daemon/request_impl.h"
 #include "daemon/request_memory.h"
 #include "daemon/session.h"
 #include "daemon/table.h"
 #include "daemon/tables.h"
 #include "daemon/tsan.h"
-
-/* The checks of what a client wrote, by number. tests/unit builds this file once without each of
- * them (a copy: with what it copied read once more behind its checks), to see that it is missed. */
-enum {
-    CHECK_OP = 1,
-    CHECK_FLAGS,
-    CHECK_SEGMENT_COUNT,
-    CHECK_SEGMENTS_IN_ARENA,
-    CHECK_SEGMENT_FLAGS,
-    CHECK_ID_COUNT,
-    CHECK_TABLE,
-    CHECK_IDS_IN_ARENA,
-    CHECK_ROWS_IN_ARENA,
-    CHECK_ID,
-    COPY_SUBMISSION,
-    COPY_SEGMENTS,
-    COPY_IDS,
-};
-#ifndef REQUEST_WITHOUT
-#define REQUEST_WITHOUT 0
-#endif
-#define IS_BAD(check, condition) ((condition) && REQUEST_WITHOUT != (check))
-#define IS_COPIED(copy)          (REQUEST_WITHOUT != (copy))
-
-/* What is read from shared memory is read once, into a copy, with volatile so that no compiler
- * reads it again behind a check. */
-static void copy_once(void *dest, const volatile void *src, uint64_t bytes)
-{
-    uint64_t *out = dest;
-    const volatile uint64_t *in = src;
-
-    for (uint64_t i = 0; i < bytes / sizeof(*out); i++)
-        out[i] = in[i];
-}
 
 /* Only in builds that lack a copy: what was checked may have changed when it is read again. */
 static void copy_again(void *dest, const volatile void *src, uint64_t bytes)
@@ -51,31 +19,16 @@ static void copy_again(void *dest, const volatile void *src, uint64_t bytes)
     copy_once(dest, src, bytes);
 }
 
-static bool in_arena(const struct session *session, uint64_t offset, uint64_t bytes, uint64_t align)
-{
-    return offset % align == 0 && offset >= shm_arena_payload_offset(session->slot_count) &&
-           offset <= session->arena_bytes && bytes <= session->arena_bytes - offset;
-}
-
-static enum embtier_err refuse(struct refusal *refusal, enum embtier_err err, uint32_t segment,
-                               uint64_t value, uint64_t limit)
-{
-    *refusal = (struct refusal){ .err = err, .segment = segment, .value = value, .limit = limit };
-    return err;
-}
-
-/* Copies and checks submission and segments; the tables are not entered yet. */
-static enum embtier_err copy_request(const struct request_rules *rules,
-                                     const struct session *session, uint32_t number,
-                                     struct shm_submission *submission, uint64_t *ret_ids,
-                                     struct refusal *refusal)
+/* Checks the submission, copies and checks the segments; the tables are not entered yet. */
+static enum embtier_err copy_segments(const struct request_rules *rules,
+                                      const struct session *session, uint32_t number,
+                                      struct shm_submission *submission, uint64_t *ret_ids,
+                                      struct refusal *refusal)
 {
     uint64_t ids = 0;
 
-    copy_once(submission, &shm_submissions(session->arena)[number % session->slot_count],
-              sizeof(*submission));
     if (IS_BAD(CHECK_OP, submission->op != SHM_OP_GET && submission->op != SHM_OP_SET))
-        return refuse(refusal, EMBTIER_INVALID, UINT32_MAX, submission->op, SHM_OP_SET);
+        return refuse(refusal, EMBTIER_INVALID, UINT32_MAX, submission->op, SHM_OP_POOL);
     if (IS_BAD(CHECK_FLAGS, submission->flags != 0))
         return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, 0);
     if (IS_BAD(CHECK_SEGMENT_COUNT, submission->segment_count > SHM_SEGMENTS_MAX))
@@ -102,54 +55,96 @@ static enum embtier_err copy_request(const struct request_rules *rules,
     return EMBTIER_OK;
 }
 
-/* Lays the request out in one block. */
+static uint64_t segments_place(uint64_t head_bytes)
+{
+    return align_up(head_bytes, CACHE_LINE);
+}
+
+static uint64_t parts_place(uint64_t head_bytes, uint32_t segments)
+{
+    return align_up(segments_place(head_bytes) + segments * sizeof(struct request_segment),
+                    CACHE_LINE);
+}
+
+static uint64_t starts_place(const struct request_rules *rules, uint64_t head_bytes,
+                             uint32_t segments)
+{
+    return parts_place(head_bytes, segments) + rules->lane_count * sizeof(struct part);
+}
+
+static uint64_t refs_place(const struct request_rules *rules, uint64_t head_bytes,
+                           uint32_t segments)
+{
+    return align_up(starts_place(rules, head_bytes, segments) +
+                        (uint64_t)rules->lane_count * (segments + 1) * sizeof(uint32_t),
+                    CACHE_LINE);
+}
+
+/* With several lanes the ids are laid down once in the request's order behind the refs, then dealt
+ * out. */
+static uint64_t ref_copies(const struct request_rules *rules)
+{
+    return rules->lane_count > 1 ? 2 : 1;
+}
+
+uint64_t request_block_bytes(const struct request_rules *rules, uint64_t head_bytes,
+                             uint32_t segments, uint64_t id_count)
+{
+    return refs_place(rules, head_bytes, segments) +
+           ref_copies(rules) * id_count * sizeof(struct row_ref);
+}
+
+void request_lay_out(const struct request_rules *rules, struct request *request,
+                     uint64_t head_bytes, uint32_t segments, uint64_t id_count)
+{
+    uint8_t *const block = (uint8_t *)request;
+    struct row_ref *const refs =
+        (struct row_ref *)(block + refs_place(rules, head_bytes, segments));
+    uint32_t *const starts = (uint32_t *)(block + starts_place(rules, head_bytes, segments));
+
+    memset(request, 0, sizeof(*request));
+    memset(block + segments_place(head_bytes), 0,
+           starts_place(rules, head_bytes, segments) - segments_place(head_bytes));
+    request->id_count = id_count;
+    request->message.kind = MESSAGE_REQUEST_DONE;
+    request->segment_count = segments;
+    request->lane_count = rules->lane_count;
+    request->segments = (struct request_segment *)(block + segments_place(head_bytes));
+    request->parts = (struct part *)(block + parts_place(head_bytes, segments));
+    for (uint32_t lane = 0; lane < rules->lane_count; lane++) {
+        request->parts[lane].message.kind = MESSAGE_PART;
+        request->parts[lane].request = request;
+        request->parts[lane].starts = starts + (uint64_t)lane * (segments + 1);
+        request->parts[lane].refs = refs;
+        starts[(uint64_t)lane * (segments + 1) + segments] = 0;
+    }
+    request->ids = refs + (ref_copies(rules) - 1) * id_count;
+}
+
+/* Takes a block for the request and lays it out there. */
 static enum embtier_err request_new(const struct request_rules *rules, struct session *session,
                                     uint32_t number, const struct shm_submission *submission,
                                     uint64_t id_count, struct request **ret_request,
                                     struct refusal *refusal)
 {
     const uint32_t segments = submission->segment_count;
-    const uint64_t segments_at = align_up(sizeof(struct request), CACHE_LINE);
-    const uint64_t parts_at =
-        align_up(segments_at + segments * sizeof(struct request_segment), CACHE_LINE);
-    const uint64_t starts_at = parts_at + rules->lane_count * sizeof(struct part);
-    const uint64_t refs_at = align_up(
-        starts_at + (uint64_t)rules->lane_count * (segments + 1) * sizeof(uint32_t), CACHE_LINE);
-    /* With several lanes the ids are laid down once in the request's order behind the refs, then
-     * dealt out. */
-    const uint64_t copies = rules->lane_count > 1 ? 2 : 1;
-    const uint64_t bytes = refs_at + copies * id_count * sizeof(struct row_ref);
+    const uint64_t largest = request_memory_largest(rules->memory);
+    const uint64_t head_bytes = refs_place(rules, sizeof(struct request), segments);
+    const uint64_t bytes = request_block_bytes(rules, sizeof(struct request), segments, id_count);
     struct request *request;
-    uint32_t *starts;
 
-    if (bytes > request_memory_largest(rules->memory))
+    if (bytes > largest)
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, id_count,
-                      refs_at > request_memory_largest(rules->memory)
+                      head_bytes > largest
                           ? 0 /* the segments alone are too many */
-                          : (request_memory_largest(rules->memory) - refs_at) /
-                                (copies * sizeof(struct row_ref)));
+                          : (largest - head_bytes) / (ref_copies(rules) * sizeof(struct row_ref)));
     request = request_memory_take(rules->memory, &session->memory_share, bytes);
     if (!request)
         return EMBTIER_AGAIN;
-    memset(request, 0, starts_at);
-    request->id_count = id_count;
-    request->message.kind = MESSAGE_REQUEST_DONE;
+    request_lay_out(rules, request, sizeof(*request), segments, id_count);
     request->session = session;
     request->number = number;
     request->op = (enum shm_op)submission->op;
-    request->segment_count = segments;
-    request->lane_count = rules->lane_count;
-    request->segments = (struct request_segment *)((uint8_t *)request + segments_at);
-    request->parts = (struct part *)((uint8_t *)request + parts_at);
-    starts = (uint32_t *)((uint8_t *)request + starts_at);
-    for (uint32_t lane = 0; lane < rules->lane_count; lane++) {
-        request->parts[lane].message.kind = MESSAGE_PART;
-        request->parts[lane].request = request;
-        request->parts[lane].starts = starts + (uint64_t)lane * (segments + 1);
-        request->parts[lane].refs = (struct row_ref *)((uint8_t *)request + refs_at);
-        starts[(uint64_t)lane * (segments + 1) + segments] = 0;
-    }
-    request->ids = request->parts[0].refs + (rules->lane_count > 1 ? id_count : 0);
     *ret_request = request;
     return EMBTIER_OK;
 }
@@ -339,14 +334,20 @@ enum embtier_err request_take(const struct request_rules *rules, struct request 
 
 enum embtier_err request_begin(const struct request_rules *rules, struct session *session,
                                uint32_t number, struct request **ret_request,
-                               struct refusal *ret_refusal)
+                               struct pooled **ret_pooled, struct refusal *ret_refusal)
 {
     struct shm_submission submission;
     struct request *request;
     uint64_t id_count;
     enum embtier_err err;
 
-    TRY(copy_request(rules, session, number, &submission, &id_count, ret_refusal));
+    copy_once(&submission, &shm_submissions(session->arena)[number % session->slot_count],
+              sizeof(submission));
+    *ret_request = NULL;
+    *ret_pooled = NULL;
+    if (submission.op == SHM_OP_POOL)
+        return pooled_begin(rules, session, number, &submission, ret_pooled, ret_refusal);
+    TRY(copy_segments(rules, session, number, &submission, &id_count, ret_refusal));
     TRY(request_new(rules, session, number, &submission, id_count, &request, ret_refusal));
     err = check_segments(rules, request, submission.segments_offset, ret_refusal);
     if (err != EMBTIER_OK) {
@@ -405,6 +406,8 @@ bool request_part_done(struct part *part)
     atomic_fetch_add_explicit(&request->hit_rows, part->hit_rows, memory_order_relaxed);
     if (atomic_fetch_sub_explicit(&request->parts_left, 1, memory_order_acq_rel) != 1)
         return false;
+    if (request->pooled)
+        return true; /* which goes on with what has been looked up */
     leave_tables(request);
     err = (enum embtier_err)atomic_load(&request->err);
     if (err == EMBTIER_DISCONNECTED)

@@ -23,6 +23,7 @@
 #include "proto/shm_layout.h"
 #include "tiers/row_cache.h"
 
+struct pooled;
 struct request;
 struct request_memory;
 struct session;
@@ -66,6 +67,7 @@ struct request {
     uint64_t dealt_ids;       /* several lanes: and then dealt out */
     uint32_t taking_segment;  /* of which the next id is */
     uint32_t taking_position; /* in it */
+    struct pooled *pooled;    /* of which this is a wave, or NULL */
     _Atomic uint32_t parts_left;
     _Atomic uint64_t hit_rows;
     _Atomic uint32_t err; /* the first that happened wins */
@@ -95,12 +97,13 @@ struct request_rules {
     struct shm_segment *scratch; /* SHM_SEGMENTS_MAX */
 };
 
-/* Begins to take request @number of @session. AGAIN: no memory now, or the session has its share of
+/* Begins to take request @number of @session: *@ret_request, or for a pooled lookup *@ret_pooled
+ * (pooled.h), the other is NULL. AGAIN: no memory now, or the session has its share of
  * it; nothing has changed, try later. Any other error: the request is refused, *@ret_refusal says
  * why. */
 MUST_CHECK enum embtier_err request_begin(const struct request_rules *rules,
                                           struct session *session, uint32_t number,
-                                          struct request **ret_request,
+                                          struct request **ret_request, struct pooled **ret_pooled,
                                           struct refusal *ret_refusal);
 /* Goes on with it for about @id_count ids. AGAIN: some are left. Any other error: it is refused,
  * and to be discarded. */

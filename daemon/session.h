@@ -20,6 +20,7 @@
 
 struct lane;
 struct part;
+struct pooled;
 struct request;
 
 enum session_lane_state { SESSION_LANE_IDLE, SESSION_LANE_RUNNABLE, SESSION_LANE_BLOCKED };
@@ -60,7 +61,9 @@ struct session {
     uint32_t consumed; /* requests taken */
     uint32_t in_flight;
     struct request_memory_share memory_share;
-    struct request *taking; /* begun, with ids left to be taken */
+    struct request *taking; /* begun, with ids left to be taken; or */
+    struct pooled *pooling; /* the same, a pooled lookup */
+    bool stalled;           /* the latter, until one of its waves is done */
     struct session *next_taking;
     bool memory_short; /* the next request found no memory; another look when one is done, … */
     uint64_t memory_retry_ns; /* … or at this time */

@@ -28,18 +28,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHM_MAGIC          0x52454954424d45ULL /* "EMBTIER" */
-#define SHM_LAYOUT_VERSION 1
-#define SHM_SLOTS_MAX      1024
-#define SHM_SLOTS_DEFAULT  64
-#define SHM_SEGMENTS_MAX   65536 /* tables in one request, counted with repetition */
-#define SHM_ALIGN          64 /* of segments, ids and rows: their offsets are multiples of this … */
-#define SHM_ID_ALIGN       8 /* … or, for ids and segments, at least of this */
-#define SHM_ROW_ALIGN      2 /* … and rows of this */
+#define SHM_MAGIC             0x52454954424d45ULL /* "EMBTIER" */
+#define SHM_LAYOUT_VERSION    1
+#define SHM_SLOTS_MAX         1024
+#define SHM_SLOTS_DEFAULT     64
+#define SHM_SEGMENTS_MAX      65536 /* tables in one request, counted with repetition */
+#define SHM_POOL_SEGMENTS_MAX 32768 /* the same in a pooled lookup */
+#define SHM_ALIGN             64 /* of segments, ids and rows: their offsets are multiples of this … */
+#define SHM_ID_ALIGN          8 /* … or, for ids and segments, at least of this */
+#define SHM_ROW_ALIGN         2 /* … and rows of this … */
+#define SHM_NUMBER_ALIGN      4 /* … and bags, weights and offsets of bags of this */
 
 enum shm_op {
-    SHM_OP_GET = 1, /* weights of rows, from the server to the segment's rows */
-    SHM_OP_SET = 2, /* weights of rows, from the segment's rows to the server */
+    SHM_OP_GET = 1,  /* weights of rows, from the server to the segment's rows */
+    SHM_OP_SET = 2,  /* weights of rows, from the segment's rows to the server */
+    SHM_OP_POOL = 3, /* rows of bags, pooled, from the server to the segment's bags */
 };
 
 struct shm_submission {
@@ -47,7 +50,7 @@ struct shm_submission {
     uint32_t flags; /* 0 */
     uint32_t segment_count;
     uint32_t reserved;
-    uint64_t segments_offset; /* of struct shm_segment[segment_count], in the arena */
+    uint64_t segments_offset; /* of struct shm_segment or shm_pool_segment [segment_count] */
     uint64_t step;            /* the trainer's batch number, 0 if it has none */
     uint64_t unused[4];
 };
@@ -62,6 +65,21 @@ struct shm_segment {
     uint32_t flags; /* 0 */
 };
 static_assert(sizeof(struct shm_segment) == 32, "wire layout");
+
+/* The same for a pooled lookup. Bag b has the ids from offsets[b] up to offsets[b + 1]. */
+struct shm_pool_segment {
+    uint64_t table;
+    uint64_t ids_offset;
+    uint64_t bags_offset;    /* f32[bag_count][dim], one bag after another */
+    uint64_t offsets_offset; /* uint32_t[bag_count + 1]; the first is 0, the last is id_count */
+    uint64_t weights_offset; /* f32[id_count], one per id; 0: none */
+    uint32_t id_count;
+    uint32_t bag_count;
+    uint32_t mode;  /* enum embtier_pool */
+    uint32_t flags; /* 0 */
+    uint64_t unused;
+};
+static_assert(sizeof(struct shm_pool_segment) == 64, "wire layout");
 
 struct shm_completion {
     _Atomic uint32_t sequence; /* n + 1 when request n is done; a futex */

@@ -39,7 +39,7 @@ struct probes {
 };
 
 /* What the last stage does with a row. */
-enum use { USE_GET, USE_SET, USE_PIN, USE_UNPIN };
+enum use { USE_GET, USE_SET, USE_FIND, USE_PIN, USE_UNPIN };
 
 struct request {
     enum use use;
@@ -50,8 +50,9 @@ struct request {
     const char *src;
     uint64_t stride;
     uint32_t weight_bytes;
-    uint32_t *missed; /* indexes go here, or */
-    uint64_t *found;  /* bits there */
+    uint32_t *missed;  /* indexes go here, or */
+    uint64_t *found;   /* bits there, or */
+    const void **rows; /* places here */
     uint32_t missed_count;
     uint64_t departures; /* of the cache, when this began */
 };
@@ -143,6 +144,12 @@ static void mark_dirty(struct row_cache *c, struct row_place place, uint32_t tie
     c->stats.tiers[tier].dirty_rows++;
 }
 
+static inline __attribute__((always_inline)) void touch(struct row_cache *c, struct row_place place)
+{
+    if (place.set->stamps[place.way] != c->now)
+        place.set->stamps[place.way] = c->now;
+}
+
 /* Copies a row that is cached, after moving it to tier 0 if that can be. */
 static inline __attribute__((always_inline)) void copy_hit(struct row_cache *c,
                                                            const struct request *request,
@@ -155,8 +162,7 @@ static inline __attribute__((always_inline)) void copy_hit(struct row_cache *c,
 
     c->stats.tiers[tier].hits++;
     c->stats.tiers[tier].get_hits += request->use == USE_GET;
-    if (place.set->stamps[place.way] != c->now)
-        place.set->stamps[place.way] = c->now;
+    touch(c, place);
     if (UNLIKELY(tier) && row_moves_promote(c, place))
         row = (uint8_t *)address(c, entry->slot, &tier);
     if (request->use == USE_GET) {
@@ -211,7 +217,15 @@ static inline __attribute__((always_inline)) void use_rows(struct row_cache *c,
                                        request->refs[at].id, &place.set);
         if (UNLIKELY(place.way == ROW_WAY_NONE)) {
             if (request->missed)
-                request->missed[request->missed_count++] = at;
+                request->missed[request->missed_count] = at;
+            else if (request->use == USE_FIND)
+                request->rows[at] = NULL;
+            request->missed_count++;
+        } else if (request->use == USE_FIND) {
+            uint32_t tier;
+
+            touch(c, place);
+            request->rows[at] = address(c, place_entry(place)->slot, &tier);
         } else if (request->use == USE_PIN) {
             if (pin(c, place))
                 request->found[at / 64] |= UINT64_C(1) << at % 64;
@@ -285,6 +299,51 @@ uint32_t row_cache_get(struct row_cache *c, uint16_t table, const struct row_ref
     row_upkeep_end(c);
     c->stats.misses += request.missed_count;
     return request.missed_count;
+}
+
+uint32_t row_cache_find(struct row_cache *c, uint16_t table, const struct row_ref *refs,
+                        uint32_t count, const void **ret_rows)
+{
+    struct request request = { .table = table, .refs = refs, .count = count, .rows = ret_rows };
+
+    assert(c->tables[table].state == TABLE_IN_USE);
+    run(c, &request, USE_FIND);
+    return request.missed_count;
+}
+
+/* A row of a lower tier was read where it lies. */
+static void used_below(struct row_cache *c, uint16_t table, const struct row_ref *ref)
+{
+    struct row_place place;
+    uint32_t tier;
+
+    place.way = row_index_find(&c->index, table, ref->hash, ref->id, &place.set);
+    if (place.way == ROW_WAY_NONE) /* others that moved up have pushed it out */
+        return;
+    tier = row_cache_tier_of(c, place_entry(place)->slot);
+    c->stats.tiers[tier].hits++;
+    c->stats.tiers[tier].get_hits++;
+    if (tier > 0)
+        (void)row_moves_promote(c, place);
+}
+
+void row_cache_used(struct row_cache *c, uint16_t table, const struct row_ref *refs, uint32_t count,
+                    const void *const *rows)
+{
+    const uint8_t *const first = c->pools[0].base;
+    const uint64_t bytes = (uint64_t)c->pools[0].slab_count << SLAB_BYTES_SHIFT;
+    uint32_t above = 0;
+
+    row_upkeep(c, count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (LIKELY((uint64_t)((const uint8_t *)rows[i] - first) < bytes))
+            above++;
+        else
+            used_below(c, table, &refs[i]);
+    }
+    c->stats.tiers[0].hits += above;
+    c->stats.tiers[0].get_hits += above;
+    row_upkeep_end(c);
 }
 
 uint32_t row_cache_set(struct row_cache *c, uint16_t table, const struct row_ref *refs,

@@ -110,6 +110,17 @@ MUST_CHECK uint32_t row_cache_get(struct row_cache *cache, uint16_t table,
                                   const struct row_ref *refs, uint32_t count, void *dest,
                                   uint64_t stride, uint32_t *ret_missed);
 
+/* Tells where rows of @table lie: @ret_rows[i] is row i, whole, in whatever tier, or NULL if it is
+ * not cached. Returns how many are not. Nothing moves, so these places are good until the next call
+ * that is not row_cache_find(). */
+MUST_CHECK uint32_t row_cache_find(struct row_cache *cache, uint16_t table,
+                                   const struct row_ref *refs, uint32_t count,
+                                   const void **ret_rows);
+/* The rows that row_cache_find() found were used, and are no more: counts hits, and moves rows to
+ * tier 0. */
+void row_cache_used(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
+                    uint32_t count, const void *const *rows);
+
 /* Overwrites the weights of the rows of @table that are cached from @src + position * @stride,
  * keeps their state, marks them dirty, moves them to tier 0. Misses as in row_cache_get(). The same
  * id twice: the last one wins. */

@@ -9,12 +9,16 @@
         with server.batch([(users, 2)]) as batch:
             batch.ids(0)[:] = [7, 9]
             rows = batch.get().rows(0)  # float32 [2, 64], in memory shared with the server
+        with server.bag_batch([embtier.Bags(users, count=3, bag_count=2, mode="mean")]) as batch:
+            batch.ids(0)[:] = [7, 9, 7]
+            batch.offsets(0)[:] = [0, 2, 3]
+            bags = batch.lookup().bags(0)  # float32 [2, 64]: the mean of rows 7 and 9, and row 7
 
 :mod:`embtier.torch` has stand-ins for torch.nn.EmbeddingBag. It is imported by itself only: nothing
 here needs torch.
 """
 
-from ._batch import Batch
+from ._batch import BagBatch, Bags, Batch
 from ._library import lib as _lib
 from ._server import Server, Table, connect
 from ._types import TableSpec
@@ -22,4 +26,4 @@ from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
 
 __version__ = _lib.embtier_version().decode()
-__all__ = ["Batch", "Server", "Table", "TableSpec", "connect", *_errors]
+__all__ = ["BagBatch", "Bags", "Batch", "Server", "Table", "TableSpec", "connect", *_errors]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from ctypes import byref, c_void_p
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +15,13 @@ import numpy as np
 from . import errors
 from ._connection import Connection
 from ._ids import IdArray
-from ._library import Part, lib
+from ._library import BagPart, Part, lib
+from ._types import POOL_NUMBERS, number_of
 
 if TYPE_CHECKING:
     from ._server import Table
 
-_GET, _SET = 1, 2
+_GET, _SET, _GET_POOLED = 1, 2, 3
 _AGAIN = errors.code_of("AGAIN")
 _TIMEOUT = errors.code_of("TIMEOUT")
 _SLICE_MS = 100  # how long a wait may keep Ctrl-C waiting
@@ -49,6 +51,13 @@ class _Region:
         }  # fmt: skip
 
 
+def _check_part(connection: Connection, table: Table, count: int) -> None:
+    if table._connection is not connection:
+        raise ValueError(f"table {table.name!r} was opened by another connection")
+    if not 0 <= count < 2**32:
+        raise ValueError(f"a part has 0 to 2**32 - 1 ids, not {count}")
+
+
 class Batch:
     """Made by :meth:`Server.batch`. A context manager that frees it.
 
@@ -58,21 +67,20 @@ class Batch:
     """
 
     def __init__(self, connection: Connection, parts: Sequence[tuple[Table, int]]) -> None:
-        tables = [table for table, _ in parts]
         for table, count in parts:
-            if table._connection is not connection:
-                raise ValueError(f"table {table.name!r} was opened by another connection")
-            if not 0 <= count < 2**32:
-                raise ValueError(f"a part has 0 to 2**32 - 1 ids, not {count}")
+            _check_part(connection, table, count)
         array = (Part * len(parts))(*[Part(table._handle(), count) for table, count in parts])
+        self._make(connection, lib.embtier_batch_new, array, [table for table, _ in parts])
+        self._counts = [count for _, count in parts]
+        self._room = list(self._counts)
+
+    def _make(self, connection: Connection, make: Any, parts: Any, tables: list[Table]) -> None:
         pointer = c_void_p()
         with connection as handle:
-            connection.check(lib.embtier_batch_new(handle, array, len(parts), byref(pointer)))
+            connection.check(make(handle, parts, len(tables), byref(pointer)))
             self._memory: _Memory | None = _Memory(connection, tables, pointer)
         self._connection = connection
         self._tables = tables
-        self._counts = [count for _, count in parts]
-        self._room = list(self._counts)
         self._in_flight = False
 
     def __enter__(self) -> Batch:
@@ -215,3 +223,92 @@ class Batch:
 
     def __reduce__(self) -> Any:
         raise TypeError("a Batch lives in memory shared with the server: it cannot be pickled or copied")
+
+
+@dataclass
+class Bags:
+    """A part of a :class:`BagBatch`: bags of rows of one table, each pooled to one vector.
+
+    @count ids in @bag_count bags; @mode "sum", "mean" or "max"; @weighted: each id has a weight (not
+    with "max").
+    """
+
+    table: Table
+    count: int
+    bag_count: int
+    mode: str = "sum"
+    weighted: bool = False
+
+
+class BagBatch(Batch):
+    """Made by :meth:`Server.bag_batch`: embedding bags that the server pools, one vector each. What
+    is said of :class:`Batch` holds, but for rows: there are bags in their place.
+
+    A sum is in the order of the ids, in float32, so the same bags of the same rows give the same
+    bits. A mean is the sum divided by the number of ids. A bag without ids is zeros.
+    """
+
+    def __init__(self, connection: Connection, parts: Sequence[Bags]) -> None:
+        array = (BagPart * len(parts))()
+        for i, part in enumerate(parts):
+            _check_part(connection, part.table, part.count)
+            if not 0 <= part.bag_count < 2**32 - 1:
+                raise ValueError(f"a part has 0 to 2**32 - 2 bags, not {part.bag_count}")
+            mode = number_of("mode", POOL_NUMBERS, part.mode)
+            array[i] = BagPart(part.table._handle(), part.count, part.bag_count, mode, part.weighted)
+        self._make(connection, lib.embtier_batch_new_bags, array, [part.table for part in parts])
+        self._counts = [part.count for part in parts]
+        self._room = list(self._counts)
+        self._bag_counts = [part.bag_count for part in parts]
+        self._bag_room = list(self._bag_counts)
+        self._weighted = [part.weighted for part in parts]
+
+    def set_bags(self, part: int, count: int, bag_count: int) -> None:
+        """Changes the numbers of ids and bags of @part, to at most what the batch was made with.
+        Views made before keep their length."""
+        part = range(len(self))[part]
+        if not (0 <= count <= self._room[part] and 0 <= bag_count <= self._bag_room[part]):
+            raise ValueError(
+                f"part {part} has room for {self._room[part]} ids in {self._bag_room[part]} bags, "
+                f"not for {count} in {bag_count}"
+            )
+        with self._connection:
+            self._connection.check(lib.embtier_batch_set_bags(self._pointer(), part, count, bag_count))
+        self._counts[part], self._bag_counts[part] = count, bag_count
+
+    def offsets(self, part: int) -> np.ndarray:
+        """A view, uint32 [bag_count + 1]: bag b has the ids from offsets[b] up to offsets[b + 1]. The
+        first is 0, the last the number of ids."""
+        part = range(len(self))[part]
+        address = lib.embtier_batch_offsets(self._pointer(), part)
+        return self._view(address, (self._bag_counts[part] + 1,), np.dtype("<u4"))
+
+    def weights(self, part: int) -> np.ndarray:
+        """A view, float32 [count], of a weighted part."""
+        part = range(len(self))[part]
+        if not self._weighted[part]:
+            raise ValueError(f"part {part} was made without weights")
+        address = lib.embtier_batch_weights(self._pointer(), part)
+        return self._view(address, (self._counts[part],), np.dtype("<f4"))
+
+    def bags(self, part: int) -> np.ndarray:
+        """The answer: a view, float32 [bag_count, dim], whatever the table's dtype."""
+        part = range(len(self))[part]
+        address = lib.embtier_batch_bags(self._pointer(), part)
+        return self._view(address, (self._bag_counts[part], self._tables[part].dim), np.dtype("<f4"))
+
+    def lookup(self, timeout: float | None = None) -> BagBatch:
+        """Fills the bags. Raises BagRangeError for offsets that decrease or do not end with the ids,
+        IdRangeError, DroppedError, TooLargeError, DisconnectedError, …"""
+        self._submit_and_wait(_GET_POOLED, timeout)
+        return self
+
+    def submit_lookup(self) -> None:
+        """Starts a lookup and returns; then :meth:`poll` or :meth:`wait`."""
+        self._submit(_GET_POOLED)
+
+    def set_count(self, part: int, count: int) -> None:
+        raise TypeError("a BagBatch has set_bags()")
+
+    def rows(self, part: int) -> np.ndarray:
+        raise TypeError("a BagBatch has bags(), no rows")

@@ -76,6 +76,16 @@ class Part(Structure):
     _fields_ = [("table", c_void_p), ("count", c_uint32)]
 
 
+class BagPart(Structure):
+    _fields_ = [
+        ("table", c_void_p),
+        ("count", c_uint32),
+        ("bag_count", c_uint32),
+        ("mode", c_int),
+        ("weighted", c_int),
+    ]
+
+
 class Metric(Structure):
     _fields_ = [
         ("name", c_char_p),
@@ -112,6 +122,11 @@ _PROTOTYPES = {
     "embtier_batch_set_count": (c_int, [c_void_p, c_uint32, c_uint32]),
     "embtier_batch_ids": (c_void_p, [c_void_p, c_uint32]),
     "embtier_batch_rows": (c_void_p, [c_void_p, c_uint32]),
+    "embtier_batch_new_bags": (c_int, [c_void_p, POINTER(BagPart), c_uint32, _HANDLE_OUT]),
+    "embtier_batch_set_bags": (c_int, [c_void_p, c_uint32, c_uint32, c_uint32]),
+    "embtier_batch_offsets": (c_void_p, [c_void_p, c_uint32]),
+    "embtier_batch_weights": (c_void_p, [c_void_p, c_uint32]),
+    "embtier_batch_bags": (c_void_p, [c_void_p, c_uint32]),
     "embtier_batch_hit_rows": (c_uint64, [c_void_p]),
     "embtier_submit": (c_int, [c_void_p, c_int]),
     "embtier_poll": (c_int, [c_void_p]),

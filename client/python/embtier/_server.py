@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _types, errors
-from ._batch import Batch
+from ._batch import BagBatch, Bags, Batch
 from ._connection import Connection
 from ._ids import as_ids
 from ._library import ConnectOptions, ProgressFunction, TableInfo, TableOptions, lib
@@ -180,6 +180,10 @@ class Server:
         several parts. ArenaFullError when there is none, TooLargeError when the server takes fewer
         ids in one request."""
         return Batch(self._connection, parts)
+
+    def bag_batch(self, parts: Sequence[Bags]) -> BagBatch:
+        """As :meth:`batch`, for embedding bags that the server pools: see :class:`BagBatch`."""
+        return BagBatch(self._connection, parts)
 
     def status(self) -> dict[str, Any]:
         """What the server says of itself::

@@ -11,6 +11,7 @@ DTYPE_NUMBERS = {"f32": 1, "f16": 2, "bf16": 3}
 OPTIMIZER_NUMBERS = {
     "none": 0, "sgd": 1, "adagrad": 2, "rowwise_adagrad": 3, "rmsprop": 4, "adam": 5,
 }  # fmt: skip
+POOL_NUMBERS = {"sum": 1, "mean": 2, "max": 3}
 INIT_NUMBERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3}
 INIT_PARAMETERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 2}
 

@@ -492,3 +492,74 @@ def test_status_counts(server, name):
     assert sum(after["lookup_rows"].values()) - sum(before["lookup_rows"].values()) == 10
     assert {"dram", "pmem"} <= after["cache_rows"].keys()
     assert server.status()["version"] == embtier.__version__
+
+
+# ---- Bags ----
+
+
+def pooled(rows: np.ndarray, mode: str, weights: np.ndarray | None) -> np.ndarray:
+    """As the server defines it: in the order of the ids, every step rounded to float32."""
+    if len(rows) == 0:
+        return np.zeros(rows.shape[1], np.float32)
+    if mode == "max":
+        return rows.max(axis=0)
+    total = np.zeros(rows.shape[1], np.float32)
+    for i, row in enumerate(rows):
+        total = total + (row if weights is None else weights[i] * row)
+    return total / np.float32(len(rows)) if mode == "mean" else total
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("mode,weighted", [("sum", False), ("sum", True), ("mean", False), ("mean", True), ("max", False)])
+def test_bags_are_pooled_by_the_server(server, name, dtype, mode, weighted):
+    rng = np.random.default_rng(3)
+    table = server.create_table(name, 24, 5000, dtype=dtype, init=("normal", 0, 1), seed=3)
+    with server.batch([(table, 5000)]) as every:
+        every.ids(0)[:] = np.arange(5000)
+        raw = every.get().rows(0)
+        values = (raw.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else raw.astype(np.float32)
+    lengths = rng.integers(0, 9, 700)
+    lengths[5] = 6000
+    ids = rng.integers(0, 5000, lengths.sum())
+    part = embtier.Bags(table, count=len(ids), bag_count=len(lengths), mode=mode, weighted=weighted)
+    with server.bag_batch([part]) as batch:
+        batch.ids(0)[:] = ids
+        batch.offsets(0)[:] = np.concatenate([[0], lengths.cumsum()])
+        if weighted:
+            batch.weights(0)[:] = weights = rng.normal(size=len(ids)).astype(np.float32)
+        bags = batch.lookup().bags(0)
+        assert bags.dtype == np.float32 and bags.shape == (700, 24)
+        for bag, (first, length) in enumerate(zip(lengths.cumsum() - lengths, lengths)):
+            of = slice(first, first + length)
+            wanted = pooled(values[ids[of]], mode, weights[of] if weighted else None)
+            assert (bags[bag] == wanted).all()
+        assert batch.hit_rows > 0
+        batch.set_bags(0, 3, 1)
+        batch.offsets(0)[:] = [0, 3]
+        assert batch.lookup().bags(0).shape == (1, 24)
+        with pytest.raises(ValueError, match="room for"):
+            batch.set_bags(0, 3, 701)
+
+
+def test_bags_that_are_not_in_order_are_refused(server, name):
+    table = server.create_table(name, 4, 100)
+    with server.bag_batch([embtier.Bags(table, 3, 2)]) as batch:
+        batch.ids(0)[:] = [1, 2, 3]
+        for offsets in ([0, 2, 1], [1, 2, 3], [0, 1, 2], [0, 4, 3]):
+            batch.offsets(0)[:] = offsets
+            with pytest.raises(embtier.BagRangeError, match=rf"end with the number of ids, 3 \(part 0, table '{name}'\)"):
+                batch.lookup()
+        batch.offsets(0)[:] = [0, 2, 3]
+        batch.ids(0)[:] = [1, 2, 100]
+        with pytest.raises(embtier.IdRangeError, match="100"):
+            batch.lookup()
+        with pytest.raises(ValueError, match="for pooled lookups"):
+            batch.get()
+        with pytest.raises(ValueError, match="without weights"):
+            batch.weights(0)
+        with pytest.raises(TypeError):
+            batch.rows(0)
+    with pytest.raises(ValueError, match="no weights"):
+        server.bag_batch([embtier.Bags(table, 3, 2, mode="max", weighted=True)])
+    with pytest.raises(ValueError, match="mode"):
+        server.bag_batch([embtier.Bags(table, 3, 2, mode="median")])

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pooled lookups on their lanes: waves are taken on the home lane, looked up like GETs on all, and
+ * added up on one after the other. See pooled.h. */
+#include "daemon/lane_impl.h"
+#include "daemon/pooled.h"
+
+static struct wave *wave_of(struct request *request)
+{
+    return CONTAINER_OF(request, struct wave, request);
+}
+
+/* What the wave says, of the slices it has, as what the lookup says, of the segments. */
+static void note_error(struct pooled *pooled, const struct wave *wave)
+{
+    const enum embtier_err err = (enum embtier_err)atomic_load(&wave->request.err);
+    const uint32_t slice = wave->request.err_segment;
+
+    if (err == EMBTIER_OK || pooled->refusal.err != EMBTIER_OK)
+        return;
+    pooled->refusal = (struct refusal){
+        .err = err,
+        .segment = slice < wave->slice_count ? wave->slices[slice].segment : UINT32_MAX,
+        .value = wave->request.err_value,
+    };
+    pooled->is_taken = true; /* no more of it */
+}
+
+/* With one lane, nothing can happen to rows between here and the end: if all are cached they are
+ * added up where they lie. Not when an earlier request of the session is still to be looked up. */
+static bool add_up_in_place(struct lane *lane, struct pooled *pooled, struct wave *wave)
+{
+    const struct request *const request = &wave->request;
+    const struct part *const part = &request->parts[0];
+
+    if (request->lane_count > 1 || pooled->session->lanes[0].first)
+        return false;
+    for (uint32_t i = 0; i < wave->slice_count; i++)
+        if (row_cache_find(lane->cache, request->segments[i].table->index,
+                           part->refs + part->starts[i], wave->slices[i].id_count,
+                           wave->rows + wave->slices[i].first) > 0)
+            return false;
+    wave_add_up(wave);
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        const struct slice *const slice = &wave->slices[i];
+
+        row_cache_used(lane->cache, request->segments[i].table->index, part->refs + part->starts[i],
+                       slice->id_count, wave->rows + slice->first);
+        lane->stats.get_rows += slice->id_count;
+        pooled->hit_rows += slice->id_count;
+    }
+    return true;
+}
+
+/* The wave is done with. */
+static void wave_end(struct pooled *pooled, struct wave *wave)
+{
+    pooled->hit_rows += atomic_load_explicit(&wave->request.hit_rows, memory_order_relaxed);
+    wave->state = WAVE_FREE;
+    pooled->under_way--;
+}
+
+enum pool_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
+{
+    struct wave *wave;
+    enum embtier_err err;
+
+    if (!pooled->is_taken) {
+        wave = pooled_free_wave(&lane->rules, pooled);
+        if (!wave)
+            return POOL_TURN_STALLED;
+        err = pooled_take(&lane->rules, pooled, wave, &pooled->refusal);
+        if (err != EMBTIER_OK) {
+            pooled->is_taken = true;
+        } else if (!add_up_in_place(lane, pooled, wave)) {
+            wave->state = WAVE_LOOKED_UP;
+            pooled->under_way++;
+            lane_start_request(lane, &wave->request);
+        }
+    }
+    if (!pooled->is_taken)
+        return POOL_TURN_MORE;
+    return pooled->under_way > 0 ? POOL_TURN_TAKEN : POOL_TURN_DONE;
+}
+
+void lane_pool_give_up(struct pooled *pooled)
+{
+    pooled->refusal.err = EMBTIER_DISCONNECTED;
+    pooled->is_taken = true;
+}
+
+/* Gives waves that are ready to lanes to be added up, those that may be. */
+static void give_out(struct lane *lane, struct pooled *pooled)
+{
+    const uint32_t lanes = lane->rules.lane_count;
+
+    for (uint32_t i = 0; i < pooled->wave_count; i++) {
+        struct wave *const wave = pooled->waves[i];
+        struct lane *to;
+
+        if (wave->state != WAVE_READY || pooled_must_wait(pooled, wave))
+            continue;
+        to = lane->opts.lanes[(lane->opts.index + wave->number) % lanes];
+        wave->state = WAVE_ADDED_UP;
+        wave->request.message.kind = MESSAGE_ADD_UP;
+        lane_send(to, &wave->request.message);
+    }
+}
+
+void lane_pool_on_looked_up(struct lane *lane, struct request *request)
+{
+    struct pooled *const pooled = request->pooled;
+    struct wave *const wave = wave_of(request);
+
+    note_error(pooled, wave);
+    if (pooled->refusal.err != EMBTIER_OK) {
+        wave_end(pooled, wave);
+    } else {
+        wave_use_staging(wave);
+        wave->state = WAVE_READY;
+    }
+    give_out(lane, pooled);
+}
+
+void lane_pool_add_up(struct lane *lane, struct request *request)
+{
+    struct lane *const home = lane->opts.lanes[request->session->home];
+
+    wave_add_up(wave_of(request));
+    request->message.kind = MESSAGE_ADDED_UP;
+    lane_send(home, &request->message);
+}
+
+void lane_pool_on_added_up(struct lane *lane, struct request *request)
+{
+    struct pooled *const pooled = request->pooled;
+
+    wave_end(pooled, wave_of(request));
+    give_out(lane, pooled); /* one that goes on with its last bag */
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pooled.h: a pooled lookup under way: rows of embedding bags become one vector per bag (MTrainS,
+ * section 2; Kwon et al., "Tensor Casting", section II: gather-reduce).
+ *
+ * It is worked off in waves of some thousand ids, so that what it needs at a time is bounded,
+ * whatever it asks for: its rows could be more than all memory. A wave is a run of the lookup's
+ * ids, cut anywhere, also within a bag. Its rows are found, or read, and then added up: the order
+ * of addition is that of the ids, and waves that share a bag are added up in their order, so
+ * neither lanes nor waves show in the result.
+ *
+ * Where rows are added up. With one lane, if all rows of a wave are cached, straight from where
+ * they lie: nothing else happens on the lane between finding and adding. Else the wave is looked up
+ * as a GET would be, into the wave's own staging memory (at most 1 MiB, so that it stays in the
+ * processor's cache), and added up from there when it is complete: a lane may not look at another
+ * one's rows, which may change or move at any time, and a row that was read from SSD has no place
+ * yet. Which of the lanes adds up changes from wave to wave.
+ *
+ *   struct pooled | segments[] | its first wave: struct wave | … as in request.h | slices[] |
+ * rows[] | weights[] | offsets[] | staging
+ *
+ * The first wave lies in the same block of request memory as the lookup, so it can always go on;
+ * more waves are taken when there is memory. The life of a wave:
+ *
+ *   FREE -- ids taken --> LOOKED_UP -- last row there --> READY -- given to a lane --> ADDED_UP
+ *     ^-----------------------------------------------------------------------------------'
+ *
+ * pooled.c takes the ids (checked, and copied once, as in request.h) and adds up; lane_pooled.c has
+ * the rest. Thread: the home lane, but for wave_add_up(). */
+#ifndef EMBTIER_DAEMON_POOLED_H
+#define EMBTIER_DAEMON_POOLED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/embtier_types.h"
+#include "daemon/request.h"
+
+/* Of one wave, at most. */
+#define WAVE_IDS    4096
+#define WAVE_BAGS   4096
+#define WAVE_SLICES 64
+#define WAVE_BYTES  (UINT32_C(1) << 20) /* of rows; at least one row */
+/* Of one lookup, at a time. */
+#define WAVES_MAX 8
+
+struct pooled_segment {
+    struct table *table;
+    enum embtier_pool mode;
+    uint32_t id_count;
+    uint32_t bag_count;
+    uint64_t ids_offset;
+    uint64_t offsets_offset;
+    uint64_t weights_offset; /* 0: none */
+    float *bags;             /* in the client's arena */
+};
+
+/* A wave's share of a segment: bags first_bag … of which the first may have begun, and the last may
+ * go on, in another wave. */
+struct slice {
+    uint32_t segment;
+    uint32_t first_bag;
+    uint32_t bag_count;
+    uint32_t begun; /* rows of the first bag in earlier waves */
+    uint32_t first; /* of the wave's ids */
+    uint32_t id_count;
+    bool goes_on;
+    uint64_t ids_offset; /* in the client's arena */
+    uint32_t *offsets;   /* bag_count + 1, of the slice */
+};
+
+enum wave_state { WAVE_FREE, WAVE_LOOKED_UP, WAVE_READY, WAVE_ADDED_UP };
+
+struct wave {
+    struct request request; /* its segments are the slices, its rows go to staging */
+    enum wave_state state;  /* home lane */
+    uint64_t number;        /* of the lookup's waves */
+    uint32_t slice_count;
+    struct slice *slices;
+    const void **rows; /* by id of the wave */
+    float *weights;    /* the same; or NULL: the lookup has none */
+    uint32_t *offsets;
+    uint8_t *staging;
+};
+
+/* How large a lookup's waves are. */
+struct wave_shape {
+    uint32_t ids;
+    uint32_t bags;
+    uint32_t slices;
+    uint32_t staging_bytes;
+    bool weights;
+};
+
+struct pooled {
+    struct session *session;
+    uint32_t number;
+    uint32_t segment_count;
+    struct pooled_segment *segments;
+    uint64_t id_count;
+    struct wave_shape shape;
+
+    /* Where taking ids stands. */
+    uint32_t segment;
+    uint32_t bag;     /* of that segment */
+    uint32_t id;      /* the next; of that segment */
+    uint32_t begun;   /* rows of that bag that were taken */
+    uint32_t bag_end; /* where that bag ends, if begun > 0 */
+    bool is_taken;    /* nothing is left to be taken, or will be */
+
+    struct wave *waves[WAVES_MAX]; /* [0] lies in this block */
+    uint32_t wave_count;
+    uint32_t under_way; /* waves that are not free */
+    uint64_t next_number;
+    uint64_t hit_rows;
+    struct refusal refusal; /* the first error */
+};
+
+/* As request_begin(), which calls it. */
+MUST_CHECK enum embtier_err pooled_begin(const struct request_rules *rules, struct session *session,
+                                         uint32_t number, const struct shm_submission *submission,
+                                         struct pooled **ret_pooled, struct refusal *ret_refusal);
+/* A wave that is free, or NULL: there is none now. */
+struct wave *pooled_free_wave(const struct request_rules *rules, struct pooled *pooled);
+/* Takes the next ids into a free wave. Any error: the lookup is refused. Sets is_taken with the
+ * last ids; a wave without ids and bags is possible then. */
+MUST_CHECK enum embtier_err pooled_take(const struct request_rules *rules, struct pooled *pooled,
+                                        struct wave *wave, struct refusal *ret_refusal);
+/* Whether @wave goes on with a bag that one before it has not added up yet. */
+bool pooled_must_wait(const struct pooled *pooled, const struct wave *wave);
+/* Answers the client, unless it is gone, and frees the lookup; no wave is under way. */
+void pooled_free(const struct request_rules *rules, struct pooled *pooled);
+
+/* ---- Any lane ---- */
+
+/* The wave's rows are in staging. */
+void wave_use_staging(struct wave *wave);
+/* Adds the wave's rows up into the client's bags. */
+void wave_add_up(struct wave *wave);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* request_impl.h: what request.c and pooled.c share: how words are taken out of shared memory, and
+ * the numbers of the checks they pass. */
+#ifndef EMBTIER_DAEMON_REQUEST_IMPL_H
+#define EMBTIER_DAEMON_REQUEST_IMPL_H
+
+#include "daemon/request.h"
+#include "daemon/session.h"
+
+/* The checks of what a client wrote, by number. tests/unit builds these files once without each of
+ * them (a copy: with what it copied read once more behind its checks), to see that it is missed. */
+enum {
+    CHECK_OP = 1,
+    CHECK_FLAGS,
+    CHECK_SEGMENT_COUNT,
+    CHECK_SEGMENTS_IN_ARENA,
+    CHECK_SEGMENT_FLAGS,
+    CHECK_ID_COUNT,
+    CHECK_TABLE,
+    CHECK_IDS_IN_ARENA,
+    CHECK_ROWS_IN_ARENA,
+    CHECK_ID,
+    COPY_SUBMISSION,
+    COPY_SEGMENTS,
+    COPY_IDS,
+    CHECK_POOL_SEGMENT_COUNT,
+    CHECK_POOL_SEGMENTS_IN_ARENA,
+    CHECK_POOL_SEGMENT_FLAGS,
+    CHECK_POOL_MODE,
+    CHECK_POOL_WEIGHTS_OF_MAX,
+    CHECK_POOL_ID_COUNT,
+    CHECK_POOL_BAG_COUNT,
+    CHECK_POOL_TABLE,
+    CHECK_POOL_IDS_IN_ARENA,
+    CHECK_POOL_BAGS_IN_ARENA,
+    CHECK_POOL_OFFSETS_IN_ARENA,
+    CHECK_POOL_WEIGHTS_IN_ARENA,
+    CHECK_POOL_FIRST_OFFSET,
+    CHECK_POOL_OFFSETS_RISE,
+    CHECK_POOL_OFFSETS_END,
+    CHECK_POOL_LAST_OFFSET,
+};
+#ifndef REQUEST_WITHOUT
+#define REQUEST_WITHOUT 0
+#endif
+#define IS_BAD(check, condition) ((condition) && REQUEST_WITHOUT != (check))
+#define IS_COPIED(copy)          (REQUEST_WITHOUT != (copy))
+
+/* What is read from shared memory is read once, into a copy, with volatile so that no compiler
+ * reads it again behind a check. Whole words. */
+static inline void copy_once(void *dest, const volatile void *src, uint64_t bytes)
+{
+    uint64_t *out = dest;
+    const volatile uint64_t *in = src;
+
+    for (uint64_t i = 0; i < bytes / sizeof(*out); i++)
+        out[i] = in[i];
+}
+
+static inline bool in_arena(const struct session *session, uint64_t offset, uint64_t bytes,
+                            uint64_t align)
+{
+    return offset % align == 0 && offset >= shm_arena_payload_offset(session->slot_count) &&
+           offset <= session->arena_bytes && bytes <= session->arena_bytes - offset;
+}
+
+static inline enum embtier_err refuse(struct refusal *refusal, enum embtier_err err,
+                                      uint32_t segment, uint64_t value, uint64_t limit)
+{
+    *refusal = (struct refusal){ .err = err, .segment = segment, .value = value, .limit = limit };
+    return err;
+}
+
+/* What a request of @segments segments and @id_count ids needs behind its struct of @head_bytes,
+ * which may be larger than struct request. */
+uint64_t request_block_bytes(const struct request_rules *rules, uint64_t head_bytes,
+                             uint32_t segments, uint64_t id_count);
+/* Lays a request out in such a block. Its segments are zeros, to be filled in. */
+void request_lay_out(const struct request_rules *rules, struct request *request,
+                     uint64_t head_bytes, uint32_t segments, uint64_t id_count);
+
+#endif
