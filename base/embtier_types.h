@@ -85,6 +85,10 @@ enum embtier_init {
 #undef X
 };
 
+/* A hyperparameter that is not given: the optimizer's default, or 0 if the optimizer does not have
+ * it. No other number stands for that: NaN and the rest of the negative ones are mistakes. */
+#define EMBTIER_DEFAULT (-1e300)
+
 #define EMBTIER_DIM_MAX        8192
 #define EMBTIER_TABLE_NAME_MAX 127
 /* The row count of a table in which any 64-bit id is a row. */

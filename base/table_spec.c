@@ -3,6 +3,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 struct word {
@@ -27,6 +28,19 @@ static const struct word init_words[] = {
     EMBTIER_INIT_TABLE(X)
 #undef X
 };
+
+static const struct {
+    const char *word;
+    double lowest;
+    double highest;
+    double standard;
+} hyperparameters[HYPERPARAMETER_COUNT] = {
+#define X(name, field, lowest, highest, standard, text) { #field, lowest, highest, standard },
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+};
+
+static const char *const rounding_words[] = { [false] = "stochastic", [true] = "nearest" };
 
 static int word_parse(const struct word *words, size_t count, const char *text)
 {
@@ -86,6 +100,26 @@ const char *init_param_name(int init, unsigned index)
     return "";
 }
 
+const char *hyperparameter_word(int hyperparameter)
+{
+    return hyperparameter >= 0 && hyperparameter < HYPERPARAMETER_COUNT
+               ? hyperparameters[hyperparameter].word
+               : NULL;
+}
+
+int rounding_parse(const char *word)
+{
+    for (size_t i = 0; i < ARRAY_LEN(rounding_words); i++)
+        if (strcmp(rounding_words[i], word) == 0)
+            return (int)i;
+    return -1;
+}
+
+const char *rounding_word(bool to_nearest)
+{
+    return rounding_words[to_nearest];
+}
+
 uint32_t dtype_bytes(enum embtier_dtype dtype)
 {
     switch (dtype) {
@@ -117,6 +151,119 @@ uint32_t table_spec_state_bytes(const struct table_spec *spec)
     }
     return 0;
 }
+
+/* ---- Hyperparameters ---- */
+
+bool optimizer_has(int optimizer, int hyperparameter)
+{
+    const unsigned every = 1U << EMBTIER_WEIGHT_DECAY | 1U << EMBTIER_CLIP_NORM;
+    unsigned has = 0;
+
+    switch (optimizer) {
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+    case number:                                                                                   \
+        has = hyperparameters | (EMBTIER_OPTIMIZER_##name != EMBTIER_OPTIMIZER_NONE ? every : 0);  \
+        break;
+        EMBTIER_OPTIMIZER_TABLE(X)
+#undef X
+    }
+    return (has >> hyperparameter & 1) != 0;
+}
+
+double optimizer_default(int optimizer, int hyperparameter)
+{
+    if (!optimizer_has(optimizer, hyperparameter))
+        return 0;
+    if (hyperparameter != EMBTIER_EPS)
+        return hyperparameters[hyperparameter].standard;
+    switch (optimizer) {
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+    case number:                                                                                   \
+        return eps;
+        EMBTIER_OPTIMIZER_TABLE(X)
+#undef X
+    }
+    return 0;
+}
+
+void table_spec_fill_defaults(struct table_spec *spec)
+{
+#define X(name, field, lowest, highest, standard, text)                                            \
+    if (spec->field == EMBTIER_DEFAULT)                                                            \
+        spec->field = optimizer_default(spec->optimizer, EMBTIER_##name);
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+}
+
+const char *hyperparameters_text(struct hyperparameters_text *buffer, int optimizer,
+                                 const double *values)
+{
+    size_t used = 0;
+
+    buffer->text[0] = '\0';
+    for (int h = 0; h < HYPERPARAMETER_COUNT; h++) {
+        if (!optimizer_has(optimizer, h))
+            continue;
+        used += (size_t)snprintf(buffer->text + used, sizeof(buffer->text) - used, "%s%s",
+                                 used > 0 ? ", " : "", hyperparameters[h].word);
+        if (values) /* 15 digits: a number comes back as the user wrote it */
+            used += (size_t)snprintf(buffer->text + used, sizeof(buffer->text) - used, " %.15g",
+                                     values[h]);
+    }
+    return buffer->text;
+}
+
+const char *optimizer_defaults_text(struct hyperparameters_text *buffer, int optimizer)
+{
+    double values[HYPERPARAMETER_COUNT];
+
+    for (int h = 0; h < HYPERPARAMETER_COUNT; h++)
+        values[h] = optimizer_default(optimizer, h);
+    return hyperparameters_text(buffer, optimizer, values);
+}
+
+const char *table_spec_hyperparameters(const struct table_spec *spec,
+                                       struct hyperparameters_text *buffer)
+{
+    const double values[] = {
+#define X(name, field, lowest, highest, standard, text) spec->field,
+        EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    };
+
+    return hyperparameters_text(buffer, spec->optimizer, values);
+}
+
+static enum embtier_err hyperparameter_check(int optimizer, int h, double value,
+                                             struct err_msg *msg)
+{
+    const char *const word = hyperparameters[h].word;
+    struct hyperparameters_text has;
+
+    if (!optimizer_has(optimizer, h) && value != 0) {
+        hyperparameters_text(&has, optimizer, NULL);
+        return err_set(msg, EMBTIER_INVALID, "optimizer %s has no %s; it has %s",
+                       optimizer_word(optimizer), word,
+                       has.text[0] ? has.text : "no hyperparameters");
+    }
+    if (!isfinite(value))
+        return err_set(msg, EMBTIER_INVALID, "%s must be a finite number", word);
+    if (value < hyperparameters[h].lowest || value > hyperparameters[h].highest)
+        return err_set(msg, EMBTIER_INVALID, "%s %.15g is out of range, allowed: %.15g to %.15g",
+                       word, value, hyperparameters[h].lowest, hyperparameters[h].highest);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err hyperparameters_check(const struct table_spec *spec, struct err_msg *msg)
+{
+#define X(name, field, lowest, highest, standard, text)                                            \
+    TRY(hyperparameter_check(spec->optimizer, EMBTIER_##name, spec->field, msg));
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    return EMBTIER_OK;
+}
+
+/* ---- Checks ---- */
 
 static bool name_is_valid(const char *name)
 {
@@ -176,6 +323,7 @@ enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg 
         return err_set(msg, EMBTIER_INVALID, "dtype %d is not known", (int)spec->dtype);
     if (!optimizer_word(spec->optimizer))
         return err_set(msg, EMBTIER_INVALID, "optimizer %d is not known", (int)spec->optimizer);
+    TRY(hyperparameters_check(spec, msg));
     if (spec->eager && spec->rows == EMBTIER_UNBOUNDED)
         return err_set(msg, EMBTIER_INVALID, "an unbounded table cannot be initialised eagerly");
     return init_check(spec, msg);

@@ -28,6 +28,19 @@ struct table_spec {
     uint32_t init_version; /* of the generator, kernels/init_rows.h; 0: the newest */
 };
 
+/* How many there are. */
+enum {
+#define X(name, field, lowest, highest, standard, text) +1
+    HYPERPARAMETER_COUNT = 0 EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+};
+
+struct hyperparameters_text {
+    char text[HYPERPARAMETER_COUNT * 40]; /* a word and a number each */
+};
+
+/* Puts the defaults in the place of the hyperparameters that are EMBTIER_DEFAULT. */
+void table_spec_fill_defaults(struct table_spec *spec);
 /* Fails with EMBTIER_INVALID and a one-line reason that names the field and what is allowed. */
 MUST_CHECK enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg *msg);
 /* The same for a table that is to be made, of which more is asked than of one that is there. */
@@ -46,6 +59,21 @@ const char *optimizer_word(int optimizer);
 const char *init_word(int init);
 /* Name of parameter 0 or 1 of a distribution, "" if it has none. */
 const char *init_param_name(int init, unsigned index);
+const char *hyperparameter_word(int hyperparameter);
+/* "stochastic" and "nearest": whether to nearest; -1 for another word. */
+int rounding_parse(const char *word);
+const char *rounding_word(bool to_nearest);
 uint32_t dtype_bytes(enum embtier_dtype dtype);
+
+bool optimizer_has(int optimizer, int hyperparameter);
+/* 0 if the optimizer does not have it. */
+double optimizer_default(int optimizer, int hyperparameter);
+/* "eps 1e-08, alpha 0.99, …": those that the optimizer has, with the HYPERPARAMETER_COUNT @values,
+ * without numbers if these are NULL; "" if it has none. Then: its defaults, and a table's. */
+const char *hyperparameters_text(struct hyperparameters_text *buffer, int optimizer,
+                                 const double *values);
+const char *optimizer_defaults_text(struct hyperparameters_text *buffer, int optimizer);
+const char *table_spec_hyperparameters(const struct table_spec *spec,
+                                       struct hyperparameters_text *buffer);
 
 #endif

@@ -105,6 +105,124 @@ static void test_distributions_need_sensible_parameters(void **state)
     assert_refused(&spec, "value must be a finite number");
 }
 
+static struct table_spec spec_of(enum embtier_optimizer optimizer)
+{
+    struct table_spec spec = good_spec();
+
+    spec.optimizer = optimizer;
+#define X(name, field, lowest, highest, standard, text) spec.field = EMBTIER_DEFAULT;
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    return spec;
+}
+
+static void test_hyperparameters_that_are_not_given_have_the_optimizer_s_defaults(void **state)
+{
+    static const struct {
+        enum embtier_optimizer optimizer;
+        double eps, alpha, beta1, beta2;
+    } expected[] = {
+        { EMBTIER_OPTIMIZER_NONE, 0, 0, 0, 0 },
+        { EMBTIER_OPTIMIZER_SGD, 0, 0, 0, 0 },
+        { EMBTIER_OPTIMIZER_ADAGRAD, 1e-10, 0, 0, 0 },
+        { EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, 1e-10, 0, 0, 0 },
+        { EMBTIER_OPTIMIZER_RMSPROP, 1e-8, 0.99, 0, 0 },
+        { EMBTIER_OPTIMIZER_ADAM, 1e-8, 0, 0.9, 0.999 },
+        { (enum embtier_optimizer)99, 0, 0, 0, 0 },
+    };
+    struct table_spec spec;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
+        spec = spec_of(expected[i].optimizer);
+        table_spec_fill_defaults(&spec);
+        assert_true(spec.eps == expected[i].eps && spec.alpha == expected[i].alpha);
+        assert_true(spec.beta1 == expected[i].beta1 && spec.beta2 == expected[i].beta2);
+        assert_true(spec.weight_decay == 0 && spec.clip_norm == 0);
+        if (optimizer_word(spec.optimizer))
+            assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);
+    }
+    spec = spec_of(EMBTIER_OPTIMIZER_ADAM);
+    spec.eps = 0; /* is given */
+    spec.beta1 = -1;
+    spec.clip_norm = 5;
+    table_spec_fill_defaults(&spec);
+    assert_true(spec.eps == 0 && spec.beta1 == -1 && spec.beta2 == 0.999 && spec.clip_norm == 5);
+}
+
+static void test_hyperparameters_are_finite_and_in_range(void **state)
+{
+    struct table_spec spec = good_spec();
+
+    (void)state;
+    spec.eps = 2;
+    assert_refused(&spec, "eps 2 is out of range, allowed: 0 to 1");
+    spec.eps = EMBTIER_DEFAULT; /* is nothing that a table has */
+    assert_refused(&spec, "eps -1e+300 is out of range");
+    spec.eps = NAN;
+    assert_refused(&spec, "eps must be a finite number");
+    spec = good_spec();
+    spec.beta2 = 1;
+    assert_refused(&spec, "beta2 1 is out of range, allowed: 0 to 0.9999999");
+    spec = good_spec();
+    spec.clip_norm = INFINITY;
+    assert_refused(&spec, "clip_norm must be a finite number");
+#define X(name, field, lowest, highest, standard, text)                                            \
+    spec = good_spec();                                                                            \
+    if (!optimizer_has(spec.optimizer, EMBTIER_##name))                                            \
+        spec.optimizer = EMBTIER_OPTIMIZER_RMSPROP;                                                \
+    spec.field = lowest;                                                                           \
+    assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);                                   \
+    spec.field = highest;                                                                          \
+    assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);                                   \
+    spec.field = nextafter(lowest, -1);                                                            \
+    assert_refused(&spec, #field " -4.9");                                                         \
+    spec.field = nextafter(highest, INFINITY);                                                     \
+    assert_refused(&spec, #field " ");                                                             \
+    spec.field = -INFINITY;                                                                        \
+    assert_refused(&spec, #field " must be a finite number");
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+}
+
+static void test_a_hyperparameter_of_another_optimizer_is_refused_with_those_it_has(void **state)
+{
+    struct table_spec spec = good_spec();
+
+    (void)state;
+    spec.alpha = 0.5;
+    assert_refused(&spec, "optimizer adam has no alpha; it has eps, beta1, beta2, weight_decay, "
+                          "clip_norm");
+    spec = good_spec();
+    spec.optimizer = EMBTIER_OPTIMIZER_SGD;
+    spec.eps = NAN;
+    assert_refused(&spec, "optimizer sgd has no eps; it has weight_decay, clip_norm");
+    spec.eps = 0;
+    spec.weight_decay = 0.1;
+    spec.clip_norm = 1;
+    assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);
+    spec.optimizer = EMBTIER_OPTIMIZER_NONE;
+    assert_refused(&spec, "optimizer none has no weight_decay; it has no hyperparameters");
+    spec.weight_decay = 0;
+    assert_refused(&spec, "optimizer none has no clip_norm");
+}
+
+static void test_hyperparameters_are_listed_as_they_were_given(void **state)
+{
+    struct hyperparameters_text text;
+    struct table_spec spec = spec_of(EMBTIER_OPTIMIZER_RMSPROP);
+
+    (void)state;
+    spec.alpha = 0.123456789012345;
+    spec.weight_decay = 1e30;
+    table_spec_fill_defaults(&spec);
+    assert_string_equal(table_spec_hyperparameters(&spec, &text),
+                        "eps 1e-08, alpha 0.123456789012345, weight_decay 1e+30, clip_norm 0");
+    assert_string_equal(optimizer_defaults_text(&text, EMBTIER_OPTIMIZER_ADAM),
+                        "eps 1e-08, beta1 0.9, beta2 0.999, weight_decay 0, clip_norm 0");
+    assert_string_equal(optimizer_defaults_text(&text, EMBTIER_OPTIMIZER_NONE), "");
+}
+
 /* But tables that were made before this was refused are served on. */
 static void test_new_tables_first_values_fit_their_dtype(void **state)
 {
@@ -169,6 +287,16 @@ static void test_words_and_numbers_go_both_ways(void **state)
     assert_string_equal(init_param_name(number, 1), second);
     EMBTIER_INIT_TABLE(X)
 #undef X
+#define X(name, field, lowest, highest, standard, text)                                            \
+    assert_string_equal(hyperparameter_word(EMBTIER_##name), #field);
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    assert_null(hyperparameter_word(HYPERPARAMETER_COUNT));
+    assert_null(hyperparameter_word(-1));
+    assert_int_equal(rounding_parse(rounding_word(true)), true);
+    assert_int_equal(rounding_parse(rounding_word(false)), false);
+    assert_string_equal(rounding_word(true), "nearest");
+    assert_int_equal(rounding_parse("up"), -1);
     assert_int_equal(dtype_parse("F32"), -1);
     assert_int_equal(optimizer_parse(""), -1);
     assert_int_equal(init_parse("gauss"), -1);
@@ -184,6 +312,10 @@ int main(void)
         cmocka_unit_test(test_names_are_letters_digits_and_few_marks),
         cmocka_unit_test(test_numbers_out_of_range_are_refused),
         cmocka_unit_test(test_distributions_need_sensible_parameters),
+        cmocka_unit_test(test_hyperparameters_that_are_not_given_have_the_optimizer_s_defaults),
+        cmocka_unit_test(test_hyperparameters_are_finite_and_in_range),
+        cmocka_unit_test(test_a_hyperparameter_of_another_optimizer_is_refused_with_those_it_has),
+        cmocka_unit_test(test_hyperparameters_are_listed_as_they_were_given),
         cmocka_unit_test(test_new_tables_first_values_fit_their_dtype),
         cmocka_unit_test(test_row_layout_follows_dtype_and_optimizer),
         cmocka_unit_test(test_words_and_numbers_go_both_ways),
