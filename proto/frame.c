@@ -197,9 +197,16 @@ enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
         .seed = wire->seed,
         .eager = wire->eager,
         .init_version = wire->init_version,
+        .rounds_to_nearest = wire->rounds_to_nearest,
+        .allows_nonfinite = wire->allows_nonfinite,
     };
     const size_t name_bytes = strnlen(wire->name, sizeof(spec.name));
 
+#define X(name, field, lowest, highest, standard, text)                                            \
+    spec.field = wire->field##_given_case ? wire->field : EMBTIER_DEFAULT;
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    table_spec_fill_defaults(&spec);
     if (name_bytes < sizeof(spec.name)) /* else the empty name is refused below */
         memcpy(spec.name, wire->name, name_bytes);
     TRY(table_spec_check(&spec, msg));
@@ -226,5 +233,14 @@ void table_spec_to_wire(const struct table_spec *spec, struct Embtier__TableSpec
     wire.seed = spec->seed;
     wire.eager = spec->eager;
     wire.init_version = spec->init_version;
+#define X(name, field, lowest, highest, standard, text)                                            \
+    if (optimizer_has(spec->optimizer, EMBTIER_##name)) {                                          \
+        wire.field##_given_case = EMBTIER__TABLE_SPEC__##name##_GIVEN_##name;                      \
+        wire.field = spec->field;                                                                  \
+    }
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    wire.rounds_to_nearest = spec->rounds_to_nearest;
+    wire.allows_nonfinite = spec->allows_nonfinite;
     *ret_wire = wire;
 }

@@ -66,9 +66,9 @@ MUST_CHECK enum embtier_err frame_decode_reply(const uint8_t *payload, uint32_t 
                                                struct Embtier__Reply **ret_reply,
                                                struct err_msg *msg);
 
-/* Between the wire's spec and ours; from the wire it is checked by table_spec_check() and
- * parameters that its distribution does not have become 0. To the wire it borrows the name from
- * @spec. */
+/* Between the wire's spec and ours; from the wire it is checked by table_spec_check(),
+ * hyperparameters that are not there get their defaults, and parameters that its distribution does
+ * not have become 0. To the wire it borrows the name from @spec. */
 MUST_CHECK enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
                                                  struct table_spec *ret_spec, struct err_msg *msg);
 void table_spec_to_wire(const struct table_spec *spec, struct Embtier__TableSpec *ret_wire);

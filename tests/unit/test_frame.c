@@ -56,6 +56,12 @@ static struct table_spec example_spec(void)
                                .optimizer = EMBTIER_OPTIMIZER_ADAM,
                                .init = EMBTIER_INIT_UNIFORM,
                                .init_params = { -0.5, 0.25 },
+                               .eps = 1e-6,
+                               .beta1 = 0, /* which is not the default */
+                               .beta2 = 0.99,
+                               .weight_decay = 0.01,
+                               .clip_norm = 1.0 / 3,
+                               .rounds_to_nearest = true,
                                .seed = UINT64_MAX,
                                .eager = true,
                                .init_version = 1 };
@@ -234,6 +240,11 @@ static void test_a_request_comes_back_as_it_was_sent(void **state)
     assert_true(spec.seed == sent.seed);
     assert_true(spec.eager);
     assert_int_equal(spec.init_version, 1);
+#define X(name, field, lowest, highest, standard, text) assert_true(spec.field == sent.field);
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    assert_true(spec.rounds_to_nearest);
+    assert_false(spec.allows_nonfinite);
     embtier__request__free_unpacked(request, NULL);
     free(bytes.data);
 }
@@ -250,6 +261,51 @@ static void test_a_parameter_that_a_distribution_has_not_becomes_zero(void **sta
     table_spec_to_wire(&spec, &wire);
     assert_int_equal(table_spec_from_wire(&wire, &back, NULL), EMBTIER_OK);
     assert_true(back.init_params[0] == 0 && back.init_params[1] == 0);
+}
+
+/* So it comes from clients that know of none. */
+static void test_hyperparameters_that_are_not_there_have_the_optimizer_s_defaults(void **state)
+{
+    struct table_spec spec = example_spec();
+    Embtier__TableSpec wire;
+    struct table_spec back;
+
+    (void)state;
+    table_spec_to_wire(&spec, &wire);
+    assert_int_equal(wire.alpha_given_case, EMBTIER__TABLE_SPEC__ALPHA_GIVEN__NOT_SET);
+    wire.beta1_given_case = EMBTIER__TABLE_SPEC__BETA1_GIVEN__NOT_SET;
+    wire.clip_norm_given_case = EMBTIER__TABLE_SPEC__CLIP_NORM_GIVEN__NOT_SET;
+    assert_int_equal(table_spec_from_wire(&wire, &back, NULL), EMBTIER_OK);
+    assert_true(back.beta1 == 0.9 && back.clip_norm == 0 && back.eps == 1e-6);
+    spec.optimizer = EMBTIER_OPTIMIZER_NONE;
+    table_spec_to_wire(&spec, &wire);
+    assert_int_equal(table_spec_from_wire(&wire, &back, NULL), EMBTIER_OK);
+    assert_true(back.eps == 0 && back.weight_decay == 0);
+}
+
+static void test_wrong_hyperparameters_are_told_but_decode(void **state)
+{
+    static const struct {
+        double eps;
+        const char *reason;
+    } cases[] = { { NAN, "eps must be a finite number" },
+                  { INFINITY, "eps must be a finite number" },
+                  { -1, "eps -1 is out of range, allowed: 0 to 1" } };
+    struct table_spec spec = example_spec();
+    Embtier__TableSpec wire;
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        table_spec_to_wire(&spec, &wire);
+        wire.eps = cases[i].eps;
+        assert_int_equal(table_spec_from_wire(&wire, &spec, &msg), EMBTIER_INVALID);
+        assert_string_equal(msg.text, cases[i].reason);
+    }
+    wire.optimizer = EMBTIER_OPTIMIZER_SGD;
+    wire.eps = 1e-6;
+    assert_int_equal(table_spec_from_wire(&wire, &spec, &msg), EMBTIER_INVALID);
+    assert_non_null(strstr(msg.text, "optimizer sgd has no eps"));
 }
 
 static void test_a_user_s_mistake_in_a_spec_is_told_but_decodes(void **state)
@@ -425,11 +481,12 @@ static void test_a_reply_that_a_client_would_compute_addresses_from_is_checked(v
     reply.last = true;
     reply.body_case = EMBTIER__REPLY__BODY_TABLE;
     reply.table = &info;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         Embtier__Reply *back = NULL;
         struct bytes bytes;
         enum embtier_err err;
 
+        wire.eps = i == 5 ? NAN : spec.eps;
         info.spec = i == 1 ? NULL : &wire;
         info.weight_bytes = i == 2 ? 31 : 32;
         wire.dim = i == 3 ? 0 : 16;
@@ -534,6 +591,8 @@ int main(void)
         cmocka_unit_test(test_the_largest_frame_fits_and_no_more),
         cmocka_unit_test(test_a_request_comes_back_as_it_was_sent),
         cmocka_unit_test(test_a_parameter_that_a_distribution_has_not_becomes_zero),
+        cmocka_unit_test(test_hyperparameters_that_are_not_there_have_the_optimizer_s_defaults),
+        cmocka_unit_test(test_wrong_hyperparameters_are_told_but_decode),
         cmocka_unit_test(test_a_user_s_mistake_in_a_spec_is_told_but_decodes),
         cmocka_unit_test(test_every_truncation_is_refused),
         cmocka_unit_test(test_control_characters_in_a_name_are_refused),
