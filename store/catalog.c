@@ -12,7 +12,7 @@
 #include "store/store_identity.h"
 
 #define CATALOG_FILE   "catalog.json"
-#define FORMAT_VERSION 1
+#define FORMAT_VERSION 2 /* since there are hyperparameters: who does not know them loses them */
 
 struct catalog {
     char *directory;
@@ -61,17 +61,36 @@ static bool json_to_u32(const json_t *json, uint32_t *ret_value)
     return true;
 }
 
+static json_t *hyperparameters_to_json(const struct table_spec *spec)
+{
+    json_t *json = json_object();
+    bool complete = json != NULL;
+
+#define X(name, field, lowest, highest, standard, text)                                            \
+    if (complete && optimizer_has(spec->optimizer, EMBTIER_##name))                                \
+        complete = json_object_set_new(json, #field, json_real(spec->field)) == 0;
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    if (complete)
+        return json;
+    json_decref(json);
+    return NULL;
+}
+
 static json_t *table_to_json(const struct catalog_table *table)
 {
     const struct table_spec *spec = &table->spec;
 
-    return json_pack("{s:I, s:s, s:s, s:o, s:I, s:s, s:s, s:s, s:[f, f], s:o, s:b, s:I}",
+    return json_pack("{s:I, s:s, s:s, s:o, s:I, s:s, s:s, s:s, s:[f, f], s:o, s:b, s:I, s:o, "
+                     "s:b, s:b}",
                      "table_id", (json_int_t)table->table_id, "state", state_words[table->state],
                      "name", spec->name, "rows", json_from_u64(spec->rows), "dim",
                      (json_int_t)spec->dim, "dtype", dtype_word(spec->dtype), "optimizer",
                      optimizer_word(spec->optimizer), "init", init_word(spec->init), "init_params",
                      spec->init_params[0], spec->init_params[1], "seed", json_from_u64(spec->seed),
-                     "eager", (int)spec->eager, "init_version", (json_int_t)spec->init_version);
+                     "eager", (int)spec->eager, "init_version", (json_int_t)spec->init_version,
+                     "hyperparameters", hyperparameters_to_json(spec), "rounds_to_nearest",
+                     (int)spec->rounds_to_nearest, "allows_nonfinite", (int)spec->allows_nonfinite);
 }
 
 static bool words_from_json(const json_t *json, struct catalog_table *table)
@@ -95,7 +114,33 @@ static bool words_from_json(const json_t *json, struct catalog_table *table)
     return false;
 }
 
-static bool table_from_json(const json_t *json, struct catalog_table *ret_table)
+/* Those that are not there have their defaults: version 1 had none, and an optimizer may get one
+ * more. */
+static bool update_from_json(const json_t *json, uint32_t version, struct table_spec *spec)
+{
+    const json_t *const given = json_object_get(json, "hyperparameters");
+    const json_t *const nearest = json_object_get(json, "rounds_to_nearest");
+    const json_t *const nonfinite = json_object_get(json, "allows_nonfinite");
+    size_t known = 0;
+
+    if (version > 1 &&
+        (!json_is_object(given) || !json_is_boolean(nearest) || !json_is_boolean(nonfinite)))
+        return false;
+#define X(name, field, lowest, highest, standard, text)                                            \
+    const json_t *const field = json_object_get(given, #field);                                    \
+    if (field && !json_is_number(field))                                                           \
+        return false;                                                                              \
+    spec->field = field ? json_number_value(field) : EMBTIER_DEFAULT;                              \
+    known += field != NULL;
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    spec->rounds_to_nearest = json_is_true(nearest);
+    spec->allows_nonfinite = json_is_true(nonfinite);
+    table_spec_fill_defaults(spec);
+    return known == json_object_size(given); /* none has a name that is not known */
+}
+
+static bool table_from_json(const json_t *json, uint32_t version, struct catalog_table *ret_table)
 {
     struct catalog_table table = { 0 };
     struct table_spec *spec = &table.spec;
@@ -117,7 +162,9 @@ static bool table_from_json(const json_t *json, struct catalog_table *ret_table)
         !json_to_u32(json_object_get(json, "dim"), &spec->dim) ||
         !json_to_u32(json_object_get(json, "init_version"), &spec->init_version) ||
         !json_to_u64(json_object_get(json, "rows"), &spec->rows) ||
-        !json_to_u64(json_object_get(json, "seed"), &spec->seed) || !words_from_json(json, &table))
+        !json_to_u64(json_object_get(json, "seed"), &spec->seed) ||
+        !words_from_json(json, &table) ||
+        !update_from_json(json, version, spec)) /* after the word of the optimizer */
         return false;
     *ret_table = table;
     return true;
@@ -190,7 +237,7 @@ static enum embtier_err catalog_parse(struct catalog *catalog, const char *text,
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
     catalog->count = (uint32_t)json_array_size(list);
     for (uint32_t i = 0; i < catalog->count; i++)
-        if (!table_from_json(json_array_get(list, i), &catalog->tables[i]))
+        if (!table_from_json(json_array_get(list, i), version, &catalog->tables[i]))
             return err_set(msg, EMBTIER_CORRUPT, "%s: entry %u of tables is damaged", catalog->path,
                            i);
     return tables_check(catalog, msg);

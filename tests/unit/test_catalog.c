@@ -30,6 +30,10 @@ static struct table_spec spec_make(const char *name)
                                .optimizer = EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD,
                                .init = EMBTIER_INIT_UNIFORM,
                                .init_params = { -0.1, 1.0 / 3.0 },
+                               .eps = 1.0 / 3e7,
+                               .weight_decay = 0.1,
+                               .rounds_to_nearest = true,
+                               .allows_nonfinite = true,
                                .seed = UINT64_MAX - 1,
                                .init_version = 1 };
 
@@ -180,7 +184,7 @@ static void test_damaged_catalog_is_refused_with_its_name(void **state)
         enum embtier_err err;
         const char *words;
     } damages[] = {
-        { "\"format_version\": 1", "\"format_version\": 9", EMBTIER_VERSION, "version 9" },
+        { "\"format_version\": 2", "\"format_version\": 9", EMBTIER_VERSION, "version 9" },
         { "\"tables\"", "\"cables\"", EMBTIER_CORRUPT, "catalog.json: not a catalog" },
         { "\"dim\": 64", "\"dim\": 0", EMBTIER_CORRUPT, "dim 0 is out of range" },
         { "\"dim\": 64", "\"dim\": \"64\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
@@ -189,6 +193,17 @@ static void test_damaged_catalog_is_refused_with_its_name(void **state)
         { "\"name\": \"b\"", "\"name\": \"a\"", EMBTIER_CORRUPT, "two tables named a" },
         { "\"live\"", "\"dead\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
         { "{", "", EMBTIER_CORRUPT, "catalog.json:2:" },
+        { "\"eps\"", "\"epsilon\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
+        { "\"eps\"", "\"alpha\"", EMBTIER_CORRUPT,
+          "optimizer rowwise_adagrad has no alpha; it has eps, weight_decay, clip_norm" },
+        { "\"weight_decay\": ", "\"weight_decay\": -", EMBTIER_CORRUPT,
+          "weight_decay -0.1 is out of range" },
+        { "\"clip_norm\": ", "\"clip_norm\": true, \"alpha\": ", EMBTIER_CORRUPT,
+          "entry 0 of tables is damaged" },
+        { "\"hyperparameters\"", "\"hyper\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
+        { "\"rounds_to_nearest\": true", "\"rounds_to_nearest\": 1", EMBTIER_CORRUPT,
+          "entry 0 of tables is damaged" },
+        { "\"allows_nonfinite\"", "\"allows\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
     };
     struct store_fixture *f = *state;
 
@@ -202,6 +217,47 @@ static void test_damaged_catalog_is_refused_with_its_name(void **state)
         catalog_refused(f, damages[i].err, damages[i].words);
         fixture_remove(f, 0, "catalog.json");
     }
+}
+
+/* As version 1 had it, before there were hyperparameters. */
+static void test_older_catalog_s_tables_have_the_defaults(void **state)
+{
+    struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_must_open(f);
+    const struct table_spec *spec;
+
+    catalog_must_add(catalog, "a", CATALOG_LIVE);
+    catalog_free(catalog);
+    fixture_replace_text(f, 0, "catalog.json", "\"format_version\": 2", "\"format_version\": 1");
+    fixture_replace_text(f, 0, "catalog.json", "\"hyperparameters\"", "\"unknown\"");
+    fixture_replace_text(f, 0, "catalog.json", "\"rounds_to_nearest\"", "\"and\"");
+    fixture_replace_text(f, 0, "catalog.json", "\"allows_nonfinite\"", "\"ignored\"");
+    catalog = catalog_must_open(f);
+    spec = &catalog_at(catalog, 0)->spec;
+    assert_true(spec->eps == 1e-10 && spec->weight_decay == 0 && spec->clip_norm == 0);
+    assert_true(spec->alpha == 0 && spec->beta1 == 0 && spec->beta2 == 0);
+    assert_false(spec->rounds_to_nearest || spec->allows_nonfinite);
+    catalog_must_add(catalog, "b", CATALOG_LIVE); /* and it is written anew */
+    catalog_free(catalog);
+    catalog = catalog_must_open(f);
+    assert_true(catalog_at(catalog, 0)->spec.eps == 1e-10);
+    assert_true(catalog_at(catalog, 1)->spec.eps == 1.0 / 3e7);
+    catalog_free(catalog);
+}
+
+static void test_hyperparameter_that_a_catalog_has_not_has_its_default(void **state)
+{
+    struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_must_open(f);
+
+    catalog_must_add(catalog, "a", CATALOG_LIVE);
+    catalog_free(catalog);
+    fixture_replace_text(f, 0, "catalog.json", "\"hyperparameters\": {",
+                         "\"hyperparameters\": {}, \"ignored\": {");
+    catalog = catalog_must_open(f);
+    assert_true(catalog_at(catalog, 0)->spec.eps == 1e-10);
+    assert_true(catalog_at(catalog, 0)->spec.rounds_to_nearest);
+    catalog_free(catalog);
 }
 
 static void test_lost_catalog_of_a_store_is_not_an_empty_one(void **state)
@@ -256,6 +312,8 @@ int main(void)
         CATALOG_TEST(test_failed_change_does_not_happen_at_the_next_start),
         CATALOG_TEST(test_half_written_new_catalog_is_ignored),
         CATALOG_TEST(test_damaged_catalog_is_refused_with_its_name),
+        CATALOG_TEST(test_older_catalog_s_tables_have_the_defaults),
+        CATALOG_TEST(test_hyperparameter_that_a_catalog_has_not_has_its_default),
         CATALOG_TEST(test_lost_catalog_of_a_store_is_not_an_empty_one),
     };
 
