@@ -447,12 +447,39 @@ static const char *rows_text(struct rows_text *buffer, const struct table_spec *
 }
 #define ROWS_TEXT(spec) rows_text(&(struct rows_text){ { 0 } }, (spec))
 
+/* Whether both are updated alike. */
+static bool same_update(const struct table_spec *a, const struct table_spec *b)
+{
+    bool same =
+        a->rounds_to_nearest == b->rounds_to_nearest && a->allows_nonfinite == b->allows_nonfinite;
+
+#define X(name, field, lowest, highest, standard, text) same = same && a->field == b->field;
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    return same;
+}
+
 static bool same_spec(const struct table_spec *a, const struct table_spec *b)
 {
     return a->rows == b->rows && a->dim == b->dim && a->dtype == b->dtype &&
            a->optimizer == b->optimizer && a->init == b->init &&
            a->init_params[0] == b->init_params[0] && a->init_params[1] == b->init_params[1] &&
-           a->seed == b->seed && a->eager == b->eager;
+           a->seed == b->seed && a->eager == b->eager && same_update(a, b);
+}
+
+static enum embtier_err is_another(const struct table_spec *spec, struct err_msg *msg)
+{
+    struct hyperparameters_text hyperparameters;
+
+    table_spec_hyperparameters(spec, &hyperparameters);
+    return err_set(msg, EMBTIER_MISMATCH,
+                   "table '%s' exists and is another: dim %u, %s, rows %s, optimizer %s%s%s%s, "
+                   "rounding %s, %snonfinite gradients, init %s, seed %" PRIu64,
+                   spec->name, spec->dim, dtype_word(spec->dtype), ROWS_TEXT(spec),
+                   optimizer_word(spec->optimizer), hyperparameters.text[0] ? " (" : "",
+                   hyperparameters.text, hyperparameters.text[0] ? ")" : "",
+                   rounding_word(spec->rounds_to_nearest), spec->allows_nonfinite ? "" : "no ",
+                   init_word(spec->init), spec->seed);
 }
 
 /* Locked. Finds an equal table (*@ret_found), or makes catalog entry and struct in state CREATING.
@@ -471,12 +498,7 @@ static enum embtier_err create_begin(struct tables *tables, const struct table_s
     }
     if (entry && if_not_exists) {
         if (!same_spec(&entry->spec, spec))
-            return err_set(msg, EMBTIER_MISMATCH,
-                           "table '%s' exists and is another: dim %u, %s, rows %s, optimizer %s, "
-                           "init %s, seed %" PRIu64,
-                           spec->name, entry->spec.dim, dtype_word(entry->spec.dtype),
-                           ROWS_TEXT(&entry->spec), optimizer_word(entry->spec.optimizer),
-                           init_word(entry->spec.init), entry->spec.seed);
+            return is_another(&entry->spec, msg);
         *ret_table = find_struct(tables, entry->table_id);
         if (!*ret_table || atomic_load(&(*ret_table)->state) != TABLE_LIVE)
             return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created", spec->name);
@@ -536,6 +558,7 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
                                struct table_info *ret_info, struct err_msg *msg)
 {
     struct table_spec full = *spec;
+    struct hyperparameters_text hyperparameters;
     struct table *table = NULL;
     bool found = false;
     enum embtier_err err;
@@ -557,10 +580,13 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
             return err;
         }
         log_info("table created",
-                 "table=%s id=%" PRIu32 " rows=%s dim=%u dtype=%s optimizer=%s init=%s "
+                 "table=%s id=%" PRIu32 " rows=%s dim=%u dtype=%s optimizer=%s "
+                 "hyperparameters=%s rounding=%s init=%s "
                  "durability=replay after_crash=\"updates since the last clean stop may be lost\"",
                  spec->name, atomic_load(&table->table_id), ROWS_TEXT(spec), spec->dim,
-                 dtype_word(spec->dtype), optimizer_word(spec->optimizer), init_word(spec->init));
+                 dtype_word(spec->dtype), optimizer_word(spec->optimizer),
+                 LOG_QUOTED(table_spec_hyperparameters(spec, &hyperparameters)),
+                 rounding_word(spec->rounds_to_nearest), init_word(spec->init));
     }
     *ret_info = info_of(table);
     return EMBTIER_OK;
