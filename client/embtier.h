@@ -113,11 +113,24 @@ struct embtier_table_options {
     /* Called now and then while a long creation or drop goes on; may be NULL. */
     void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit);
     void *progress_context;
+    /* Of the optimizer, see EMBTIER_HYPERPARAMETER_TABLE. EMBTIER_DEFAULT: its default, or none;
+     * one that it does not have is INVALID, unless it is 0. */
+    double eps;
+    double alpha;
+    double beta1;
+    double beta2;
+    double weight_decay;
+    double clip_norm;
+    int rounds_to_nearest; /* nonzero: f16 and bf16 weights after an update; else stochastically */
+    int allows_nonfinite;  /* nonzero: gradients may have NaN and infinity; else a push of them is
+                              refused */
 };
 #define EMBTIER_TABLE_OPTIONS_INIT                                                                 \
     {                                                                                              \
         sizeof(struct embtier_table_options), NULL, EMBTIER_UNBOUNDED, 0, EMBTIER_DTYPE_F32,       \
-            EMBTIER_OPTIMIZER_NONE, EMBTIER_INIT_ZEROS, 0, 0, 0, 0, 0, NULL, NULL                  \
+            EMBTIER_OPTIMIZER_NONE, EMBTIER_INIT_ZEROS, 0, 0, 0, 0, 0, NULL, NULL,                 \
+            EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT,   \
+            EMBTIER_DEFAULT, 0, 0                                                                  \
     }
 
 /* A table's description; strings are borrowed from the handle or list it came from. */
@@ -140,6 +153,15 @@ struct embtier_table_info {
     uint64_t updated_rows; /* a row as often as it was set */
     uint64_t flush_bytes;  /* written to SSD for this table */
     uint64_t compaction_bytes;
+    /* As it was made: */
+    double eps; /* this and the next: 0 where the optimizer does not have it */
+    double alpha;
+    double beta1;
+    double beta2;
+    double weight_decay;
+    double clip_norm;
+    int rounds_to_nearest;
+    int allows_nonfinite;
 };
 
 /* EXISTS, INVALID (with the reason in the message). */

@@ -34,7 +34,12 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
         .updated_rows = wire->updated_rows,
         .flush_bytes = wire->flush_bytes,
         .compaction_bytes = wire->compaction_bytes,
+        .rounds_to_nearest = spec->rounds_to_nearest,
+        .allows_nonfinite = spec->allows_nonfinite,
     };
+#define X(name, field, lowest, highest, standard, text) description->info.field = spec->field;
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
 }
 
 static void table_unlink(struct embtier_table *table)
@@ -145,8 +150,14 @@ static enum embtier_err options_to_spec(struct embtier *server,
         .init_params = { options->init_first, options->init_second },
         .seed = options->seed,
         .eager = options->eager != 0,
+        .rounds_to_nearest = options->rounds_to_nearest != 0,
+        .allows_nonfinite = options->allows_nonfinite != 0,
     };
 
+#define X(name, field, lowest, highest, standard, text) spec.field = options->field;
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    table_spec_fill_defaults(&spec);
     TRY(check_name(server, options->name));
     snprintf(spec.name, sizeof(spec.name), "%s", options->name);
     TRY(table_spec_check_new(&spec, &server->message));

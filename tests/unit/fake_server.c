@@ -141,43 +141,58 @@ static void answer_hello(struct client *client, uint32_t id, const Embtier__Hell
     client->server->sessions++;
 }
 
-static void answer_table(struct client *client, uint32_t id, const char *name, bool with_progress)
+static void answer_table(struct client *client, uint32_t id, uint64_t handle,
+                         const struct table_spec *spec)
 {
-    struct table_spec spec = { .rows = 8,
-                               .dim = client->server->users_dim,
-                               .dtype = EMBTIER_DTYPE_F32,
-                               .optimizer = EMBTIER_OPTIMIZER_NONE,
-                               .init = EMBTIER_INIT_ZEROS };
-    Embtier__Progress progress = EMBTIER__PROGRESS__INIT;
     Embtier__TableSpec wire;
     Embtier__TableInfo info = EMBTIER__TABLE_INFO__INIT;
     Embtier__Reply reply = EMBTIER__REPLY__INIT;
 
-    reply.id = id;
-    if (with_progress) {
-        progress.done = 4;
-        progress.total = 8;
-        progress.unit = (char *)"rows";
-        reply.body_case = EMBTIER__REPLY__BODY_PROGRESS;
-        reply.progress = &progress;
-        send_reply(client, &reply, false);
-    }
-    snprintf(spec.name, sizeof(spec.name), "%s", name);
-    info.handle = USERS_HANDLE;
-    if (strcmp(name, "words") == 0) {
-        spec.rows = EMBTIER_UNBOUNDED;
-        spec.dim = 2;
-        spec.dtype = EMBTIER_DTYPE_F16;
-        info.handle = WORDS_HANDLE;
-    }
-    table_spec_to_wire(&spec, &wire);
+    table_spec_to_wire(spec, &wire);
+    info.handle = handle;
     info.spec = &wire;
-    info.weight_bytes = table_spec_weight_bytes(&spec);
+    info.weight_bytes = table_spec_weight_bytes(spec);
     info.state = (char *)"live";
+    reply.id = id;
     reply.last = true;
     reply.body_case = EMBTIER__REPLY__BODY_TABLE;
     reply.table = &info;
     send_reply(client, &reply, false);
+}
+
+static void answer_open(struct client *client, uint32_t id, const char *name)
+{
+    const bool words = strcmp(name, "words") == 0;
+    struct table_spec spec = { .rows = words ? EMBTIER_UNBOUNDED : 8,
+                               .dim = words ? 2 : client->server->users_dim,
+                               .dtype = words ? EMBTIER_DTYPE_F16 : EMBTIER_DTYPE_F32,
+                               .optimizer = EMBTIER_OPTIMIZER_NONE,
+                               .init = EMBTIER_INIT_ZEROS };
+
+    snprintf(spec.name, sizeof(spec.name), "%s", name);
+    if (strcmp(name, "users") != 0 && (!words || client->server->words_gone))
+        reply_error(client, id, EMBTIER_NO_TABLE, "there is no such table");
+    else
+        answer_table(client, id, words ? WORDS_HANDLE : USERS_HANDLE, &spec);
+}
+
+static void answer_create(struct client *client, uint32_t id, const Embtier__TableSpec *wire)
+{
+    Embtier__Progress progress = EMBTIER__PROGRESS__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+    struct table_spec spec;
+
+    progress.done = 4;
+    progress.total = 8;
+    progress.unit = (char *)"rows";
+    reply.id = id;
+    reply.body_case = EMBTIER__REPLY__BODY_PROGRESS;
+    reply.progress = &progress;
+    send_reply(client, &reply, false);
+    if (table_spec_from_wire(wire, &spec, NULL) != EMBTIER_OK)
+        reply_error(client, id, EMBTIER_INVALID, "the fake server was sent a bad table");
+    else
+        answer_table(client, id, USERS_HANDLE, &spec);
 }
 
 static void answer_status(struct client *client, uint32_t id)
@@ -205,22 +220,15 @@ static void answer_status(struct client *client, uint32_t id)
 
 static void answer_control(struct client *client, const Embtier__Request *request)
 {
-    const char *name;
-
     switch (request->body_case) {
     case EMBTIER__REQUEST__BODY_HELLO:
         answer_hello(client, request->id, request->hello);
         break;
     case EMBTIER__REQUEST__BODY_TABLE_OPEN:
-        name = request->table_open->name;
-        if (strcmp(name, "users") != 0 &&
-            (strcmp(name, "words") != 0 || client->server->words_gone))
-            reply_error(client, request->id, EMBTIER_NO_TABLE, "there is no such table");
-        else
-            answer_table(client, request->id, name, false);
+        answer_open(client, request->id, request->table_open->name);
         break;
     case EMBTIER__REQUEST__BODY_TABLE_CREATE:
-        answer_table(client, request->id, request->table_create->spec->name, true);
+        answer_create(client, request->id, request->table_create->spec);
         break;
     case EMBTIER__REQUEST__BODY_STATUS:
         answer_status(client, request->id);

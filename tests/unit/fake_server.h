@@ -4,6 +4,7 @@
  * elsewhere.
  *
  * It knows the table "users" (8 rows of 4 f32) and, unless it is gone, "words" (unbounded, 2 f16).
+ * It says that it made any table that it is asked for, as it was asked.
  * GET fills every byte of a row with the low byte of its id. One client at a time. */
 #ifndef EMBTIER_TESTS_FAKE_SERVER_H
 #define EMBTIER_TESTS_FAKE_SERVER_H

@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "base/clock.h"
 #include "base/macros.h"
 #include "client/embtier.h"
@@ -269,6 +271,19 @@ static void test_a_mistake_in_a_table_is_told_without_asking_the_server(void **s
     options.name = "x";
     assert_int_equal(embtier_table_create(fixture->server, &options, &table), EMBTIER_INVALID);
     assert_non_null(strstr(embtier_message(fixture->server), "dim 0"));
+    options.dim = 1;
+    options.eps = 1e-8;
+    assert_int_equal(embtier_table_create(fixture->server, &options, &table), EMBTIER_INVALID);
+    assert_string_equal(embtier_message(fixture->server),
+                        "optimizer none has no eps; it has no hyperparameters");
+    options.optimizer = EMBTIER_OPTIMIZER_ADAM;
+    options.eps = -1;
+    assert_int_equal(embtier_table_create(fixture->server, &options, &table), EMBTIER_INVALID);
+    assert_string_equal(embtier_message(fixture->server),
+                        "eps -1 is out of range, allowed: 0 to 1");
+    options.eps = NAN;
+    assert_int_equal(embtier_table_create(fixture->server, &options, &table), EMBTIER_INVALID);
+    assert_string_equal(embtier_message(fixture->server), "eps must be a finite number");
     memset(name, 'n', sizeof(name));
     name[sizeof(name) - 1] = '\0';
     assert_int_equal(embtier_table_open(fixture->server, name, &table), EMBTIER_INVALID);
@@ -277,6 +292,55 @@ static void test_a_mistake_in_a_table_is_told_without_asking_the_server(void **s
     assert_int_equal(embtier_table_open(fixture->server, "nope", &table), EMBTIER_NO_TABLE);
     assert_string_equal(embtier_message(fixture->server), "there is no such table");
     assert_null(table);
+}
+
+static void test_hyperparameters_come_back_and_those_not_given_are_the_defaults(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
+    const struct embtier_table_info *info;
+    struct embtier_table *table = NULL;
+
+    options.name = "fresh";
+    options.dim = 4;
+    options.optimizer = EMBTIER_OPTIMIZER_ADAM;
+    options.beta1 = 0;
+    options.clip_norm = 2.5;
+    options.rounds_to_nearest = 7;
+    assert_int_equal(embtier_table_create(fixture->server, &options, &table), EMBTIER_OK);
+    info = embtier_table_info(table);
+    assert_true(info->eps == 1e-8 && info->alpha == 0 && info->beta1 == 0 && info->beta2 == 0.999);
+    assert_true(info->weight_decay == 0 && info->clip_norm == 2.5);
+    assert_true(info->rounds_to_nearest == 1 && info->allows_nonfinite == 0);
+    embtier_table_close(table);
+    options.rounds_to_nearest = 0;
+    options.allows_nonfinite = 1;
+    assert_int_equal(embtier_table_create(fixture->server, &options, &table), EMBTIER_OK);
+    info = embtier_table_info(table);
+    assert_true(info->rounds_to_nearest == 0 && info->allows_nonfinite == 1);
+    embtier_table_close(table);
+}
+
+/* A program compiled before there were hyperparameters: what lies behind its options is not theirs.
+ */
+static void test_an_older_caller_s_tables_have_the_defaults(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_table_options options;
+    struct embtier_table *table = NULL;
+
+    memset(&options, 0xff, sizeof(options));
+    memcpy(&options, &(struct embtier_table_options)EMBTIER_TABLE_OPTIONS_INIT,
+           offsetof(struct embtier_table_options, eps));
+    options.struct_bytes = offsetof(struct embtier_table_options, eps);
+    options.name = "fresh";
+    options.dim = 4;
+    options.optimizer = EMBTIER_OPTIMIZER_ADAGRAD;
+    assert_int_equal(embtier_table_create(fixture->server, &options, &table), EMBTIER_OK);
+    assert_true(embtier_table_info(table)->eps == 1e-10);
+    assert_true(embtier_table_info(table)->weight_decay == 0);
+    assert_int_equal(embtier_table_info(table)->allows_nonfinite, 0);
+    embtier_table_close(table);
 }
 
 static void test_a_timed_out_call_does_not_spoil_the_next(void **state)
@@ -651,6 +715,8 @@ int main(void)
 #define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
         WITH_SERVER(test_a_table_is_described_and_its_creation_reported),
         WITH_SERVER(test_a_mistake_in_a_table_is_told_without_asking_the_server),
+        WITH_SERVER(test_hyperparameters_come_back_and_those_not_given_are_the_defaults),
+        WITH_SERVER(test_an_older_caller_s_tables_have_the_defaults),
         WITH_SERVER(test_a_timed_out_call_does_not_spoil_the_next),
         WITH_SERVER(test_get_fills_the_rows_of_every_part),
         WITH_SERVER(test_a_batch_of_nothing_succeeds),
