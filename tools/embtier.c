@@ -20,12 +20,11 @@ const struct command commands[] = {
       "  -w, --watch SECONDS  again and again, with rates of what counts up\n"
       "\n"
       "With -o json: {version, uptime_ms, metrics: {NAME: value, or {LABEL: value}},\n"
-      "hit_rates: {TIER: 0 to 1}}; one line each time with --watch.\n"
-      "\n"
+      "hit_rates: {TIER: 0 to 1}}; one line each time with --watch.\n",
       "  embtier status\n"
       "  embtier status --watch 2\n"
       "  embtier -o json status | jq .metrics.cache_hit_rows.dram\n",
-      command_status },
+      command_status, NULL },
     { "endurance", "[--interval SECONDS]", "show what is written to SSD, and how long drives last",
       "  -i, --interval SECONDS  what is written from now on, for so long; without: since the\n"
       "                          server's start. Flushes and compactions come in bursts: let\n"
@@ -38,11 +37,10 @@ const struct command commands[] = {
       "flush_bytes, compaction_bytes, write_amplification}], dropped_tables, all_tables,\n"
       "written_bytes_by_cause, written_bytes, write_amplification, written_bytes_per_day,\n"
       "capacity_bytes, drive_writes_per_day, rated_written_bytes,\n"
-      "rated_drive_writes_per_day, rated_life_years}; what is not known is null.\n"
-      "\n"
+      "rated_drive_writes_per_day, rated_life_years}; what is not known is null.\n",
       "  embtier endurance\n"
       "  embtier endurance --interval 600\n",
-      command_endurance },
+      command_endurance, NULL },
     { "table create", "NAME --rows N|unbounded --dim D [options]", "make a table",
       "  -r, --rows N            number of rows; unbounded: any 64-bit id is a row\n"
       "  -d, --dim D             numbers in a row\n"
@@ -54,48 +52,44 @@ const struct command commands[] = {
       "      --seed SEED         of the first values (default 0)\n"
       "      --eager             write every row now, not when it is first touched\n"
       "      --if-not-exists     a table of that name and the same kind is fine\n"
-      "\n"
+      "      --rounding ROUNDING of f16 and bf16 weights after an update: stochastic (default),\n"
+      "                          nearest\n"
+      "      --allow-nonfinite   take gradients with NaN or infinity, which are else refused\n",
       "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
       "  embtier table create words --rows unbounded --dim 128 --dtype bf16 \\\n"
-      "          --optimizer adagrad --init normal:0,0.01 --seed 7\n",
-      command_table_create },
-    { "table list", "", "list the tables",
+      "          --optimizer adagrad --eps 1e-8 --init normal:0,0.01 --seed 7\n",
+      command_table_create, help_table_create },
+    { "table list", "", "list the tables", "",
       "  embtier table list\n"
       "  embtier -o json table list | jq -r '.[].name'\n",
-      command_table_list },
-    { "table show", "NAME", "describe one table", "  embtier table show users\n",
-      command_table_show },
+      command_table_list, NULL },
+    { "table show", "NAME", "describe one table", "", "  embtier table show users\n",
+      command_table_show, NULL },
     { "table drop", "NAME [--yes]", "delete a table and all its rows",
-      "  -y, --yes  do not ask; without a terminal nothing is asked\n"
-      "\n"
-      "  embtier table drop users --yes\n",
-      command_table_drop },
+      "  -y, --yes  do not ask; without a terminal nothing is asked\n",
+      "  embtier table drop users --yes\n", command_table_drop, NULL },
     { "get", "TABLE ID...", "print rows",
       "Prints ID=NUMBER,NUMBER,… lines, which `embtier set` reads. `-` reads ids from\n"
       "standard input, separated by spaces or lines.\n"
       "\n"
       "With -o json: {table, rows: [{id, values: [...]}]}. JSON has no NaN and no infinity:\n"
-      "they are the strings \"nan\", \"inf\" and \"-inf\"; an id above 2^63-1 is a string too.\n"
-      "\n"
+      "they are the strings \"nan\", \"inf\" and \"-inf\"; an id above 2^63-1 is a string too.\n",
       "  embtier get users 7 9\n"
       "  seq 0 99 | embtier get users - >rows.txt\n",
-      command_get },
+      command_get, NULL },
     { "set", "TABLE ID=NUMBER,NUMBER,... ...", "store rows",
       "One number for each column; nan, inf and -inf are numbers. `-` reads such words from\n"
-      "standard input, separated by lines. If an id stands there twice, the last one wins.\n"
-      "\n"
+      "standard input, separated by lines. If an id stands there twice, the last one wins.\n",
       "  embtier set pairs 7=0.5,-1 9=0,2e-3\n"
       "  embtier set users - <rows.txt\n",
-      command_set },
+      command_set, NULL },
     { "config check", "[FILE]", "find mistakes in a configuration of embtierd",
       "Reads it as embtierd would, and looks at the directories and memory that it names.\n"
-      "Without FILE: the defaults. A mistake is one line with file, line and key.\n"
-      "\n"
-      "  embtier config check /etc/embtier/embtierd.yaml\n",
-      command_config_check },
-    { "config keys", "", "list the keys of embtierd's configuration", "  embtier config keys\n",
-      command_config_keys },
-    { NULL, NULL, NULL, NULL, NULL },
+      "Without FILE: the defaults. A mistake is one line with file, line and key.\n",
+      "  embtier config check /etc/embtier/embtierd.yaml\n", command_config_check, NULL },
+    { "config keys", "", "list the keys of embtierd's configuration", "", "  embtier config keys\n",
+      command_config_keys, NULL },
+    { NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
 /* clang-format on */
 
@@ -127,8 +121,11 @@ static void print_help(FILE *out)
 
 static void print_command_help(const struct command *command)
 {
-    printf("Usage: embtier %s %s\n\n%c%s.\n\n%s\n%s", command->words, command->arguments,
-           command->summary[0] - 'a' + 'A', command->summary + 1, command->help, common_help);
+    printf("Usage: embtier %s %s\n\n%c%s.\n\n%s", command->words, command->arguments,
+           command->summary[0] - 'a' + 'A', command->summary + 1, command->help);
+    if (command->more_help)
+        command->more_help(stdout);
+    printf("%s%s\n%s", command->help[0] ? "\n" : "", command->examples, common_help);
 }
 
 int cli_usage(const struct cli *cli, const char *format, ...)

@@ -7,6 +7,7 @@
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/err.h"
 #include "client/embtier.h"
@@ -29,8 +30,10 @@ struct command {
     const char *words;                                  /* "table create" */
     const char *arguments;                              /* "NAME --rows N --dim D [options]" */
     const char *summary;                                /* one line */
-    const char *help;                                   /* options and examples, lines */
+    const char *help;                                   /* options, lines; may be "" */
+    const char *examples;                               /* lines */
     int (*run)(struct cli *cli, int argc, char **argv); /* returns an exit code */
+    void (*more_help)(FILE *out); /* prints what is made from tables, behind @help; may be NULL */
 };
 
 /* Ends with one whose words are NULL. */
@@ -39,6 +42,7 @@ extern const struct command commands[];
 int command_status(struct cli *cli, int argc, char **argv);
 int command_endurance(struct cli *cli, int argc, char **argv);
 int command_table_create(struct cli *cli, int argc, char **argv);
+void help_table_create(FILE *out);
 int command_table_list(struct cli *cli, int argc, char **argv);
 int command_table_show(struct cli *cli, int argc, char **argv);
 int command_table_drop(struct cli *cli, int argc, char **argv);

@@ -63,8 +63,70 @@ enum {
     OPTION_INIT,
     OPTION_SEED,
     OPTION_EAGER,
-    OPTION_EXISTS
+    OPTION_EXISTS,
+    OPTION_ROUNDING,
+    OPTION_NONFINITE,
+    OPTION_HYPERPARAMETER, /* and on, one for each */
 };
+
+/* ---- Hyperparameters ---- */
+
+struct option_name {
+    char text[32];
+};
+
+/* "weight-decay" */
+static const char *option_name(struct option_name *buffer, int hyperparameter)
+{
+    snprintf(buffer->text, sizeof(buffer->text), "%s", hyperparameter_word(hyperparameter));
+    for (char *at = buffer->text; (at = strchr(at, '_')) != NULL;)
+        *at = '-';
+    return buffer->text;
+}
+
+void help_table_create(FILE *out)
+{
+    struct hyperparameters_text defaults;
+    struct option_name name;
+
+    fputs("\nHyperparameters of the optimizer, and the numbers allowed:\n", out);
+#define X(id, field, lowest, highest, standard, what)                                              \
+    fprintf(out, "      --%-12s %-14s %s\n", option_name(&name, EMBTIER_##id),                     \
+            #lowest " to " #highest, what);
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    fputs("\nThose that an optimizer has, with their defaults:\n", out);
+#define X(id, number, word, per_weight, per_row, hyperparameters, eps, what)                       \
+    optimizer_defaults_text(&defaults, number);                                                    \
+    fprintf(out, "  %-16s %s\n", word, defaults.text[0] ? defaults.text : "none");
+    EMBTIER_OPTIMIZER_TABLE(X)
+#undef X
+}
+
+/* -1, or the exit code of a mistake. */
+static int hyperparameter_option(const struct cli *cli, int hyperparameter,
+                                 struct embtier_table_options *options)
+{
+    struct option_name name;
+    char *end;
+    const double value = strtod(optarg, &end);
+    const bool is_number = end != optarg && *end == '\0';
+
+    option_name(&name, hyperparameter);
+    switch (hyperparameter) {
+#define X(id, field, lowest, highest, standard, what)                                              \
+    case EMBTIER_##id:                                                                             \
+        options->field = value;                                                                    \
+        if (is_number && value >= (lowest) && value <= (highest))                                  \
+            return -1;                                                                             \
+        return cli_usage(cli, "--%s %s: allowed: %s to %s", name.text, optarg, #lowest, #highest);
+        EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    }
+    return cli_usage(cli, "--%s is not known here", name.text);
+}
+
+/* ---- table create ---- */
 
 /* -1, or the exit code of a mistake. */
 static int create_option(const struct cli *cli, int option, struct embtier_table_options *options,
@@ -113,7 +175,17 @@ static int create_option(const struct cli *cli, int option, struct embtier_table
     case OPTION_EXISTS:
         options->if_not_exists = 1;
         return -1;
+    case OPTION_ROUNDING:
+        options->rounds_to_nearest = rounding_parse(optarg);
+        if (options->rounds_to_nearest < 0)
+            return cli_usage(cli, "--rounding %s: allowed: stochastic, nearest", optarg);
+        return -1;
+    case OPTION_NONFINITE:
+        options->allows_nonfinite = 1;
+        return -1;
     default:
+        if (option >= OPTION_HYPERPARAMETER)
+            return hyperparameter_option(cli, option - OPTION_HYPERPARAMETER, options);
         return cli_usage(cli, "option -%c is not known here", option);
     }
 }
@@ -122,7 +194,8 @@ static int create_option(const struct cli *cli, int option, struct embtier_table
 static int parse_create(struct cli *cli, int argc, char **argv,
                         struct embtier_table_options *options)
 {
-    static const struct option long_options[] = {
+    struct option_name names[HYPERPARAMETER_COUNT];
+    const struct option long_options[] = {
         { "rows", required_argument, NULL, 'r' },
         { "dim", required_argument, NULL, 'd' },
         { "dtype", required_argument, NULL, OPTION_DTYPE },
@@ -131,7 +204,14 @@ static int parse_create(struct cli *cli, int argc, char **argv,
         { "seed", required_argument, NULL, OPTION_SEED },
         { "eager", no_argument, NULL, OPTION_EAGER },
         { "if-not-exists", no_argument, NULL, OPTION_EXISTS },
-        CLI_LONG_OPTIONS,
+        { "rounding", required_argument, NULL, OPTION_ROUNDING },
+        { "allow-nonfinite", no_argument, NULL, OPTION_NONFINITE },
+#define X(id, field, lowest, highest, standard, text)                                              \
+    { option_name(&names[EMBTIER_##id], EMBTIER_##id), required_argument, NULL,                    \
+      OPTION_HYPERPARAMETER + EMBTIER_##id },
+        EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+            CLI_LONG_OPTIONS,
     };
     bool has_rows = false;
     int exit_code = -1;
@@ -154,6 +234,8 @@ static int parse_create(struct cli *cli, int argc, char **argv,
     return -1;
 }
 
+/* ---- table show, table list ---- */
+
 /* JSON has no unsigned 64-bit numbers: what is too large for a signed one is a string. */
 static json_t *json_u64(uint64_t value)
 {
@@ -165,29 +247,62 @@ static json_t *json_u64(uint64_t value)
     return json_string(text);
 }
 
-static json_t *table_to_json(const struct embtier_table_info *info)
+static bool init_to_json(const struct embtier_table_info *info, json_t *value)
 {
-    json_t *value = json_pack(
-        "{s:s, s:i, s:o, s:i, s:s, s:s, s:s, s:o, s:b, s:i, s:i, s:s}", "name", info->name,
-        "table_id", (int)info->table_id, "rows",
-        info->rows == EMBTIER_UNBOUNDED ? json_string("unbounded") : json_u64(info->rows), "dim",
-        (int)info->dim, "dtype", dtype_word(info->dtype), "optimizer",
-        optimizer_word(info->optimizer), "init", init_word(info->init), "seed",
-        json_u64(info->seed), "eager", info->eager, "weight_bytes", (int)info->weight_bytes,
-        "state_bytes", (int)info->state_bytes, "state", info->state);
     const double params[2] = { info->init_first, info->init_second };
+    bool complete = true;
 
-    for (unsigned i = 0; value && i < 2; i++) {
+    for (unsigned i = 0; complete && i < 2; i++) {
         const char *name = init_param_name(info->init, i);
         char key[64];
 
         snprintf(key, sizeof(key), "init_%s", name);
-        if (name[0] && json_object_set_new(value, key, json_real(params[i])) != 0) {
-            json_decref(value);
-            return NULL;
-        }
+        if (name[0])
+            complete = json_object_set_new(value, key, json_real(params[i])) == 0;
     }
-    return value;
+    return complete;
+}
+
+static bool hyperparameters_to_json(const struct embtier_table_info *info, json_t *value)
+{
+    bool complete = true;
+
+#define X(name, field, lowest, highest, standard, text)                                            \
+    if (complete && optimizer_has(info->optimizer, EMBTIER_##name))                                \
+        complete = json_object_set_new(value, #field, json_real(info->field)) == 0;
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    return complete;
+}
+
+static json_t *table_to_json(const struct embtier_table_info *info)
+{
+    json_t *value = json_pack(
+        "{s:s, s:i, s:o, s:i, s:s, s:s, s:s, s:o, s:b, s:i, s:i, s:s, s:s, s:b}", "name",
+        info->name, "table_id", (int)info->table_id, "rows",
+        info->rows == EMBTIER_UNBOUNDED ? json_string("unbounded") : json_u64(info->rows), "dim",
+        (int)info->dim, "dtype", dtype_word(info->dtype), "optimizer",
+        optimizer_word(info->optimizer), "init", init_word(info->init), "seed",
+        json_u64(info->seed), "eager", info->eager, "weight_bytes", (int)info->weight_bytes,
+        "state_bytes", (int)info->state_bytes, "state", info->state, "rounding",
+        rounding_word(info->rounds_to_nearest), "allow_nonfinite", info->allows_nonfinite);
+
+    if (value && init_to_json(info, value) && hyperparameters_to_json(info, value))
+        return value;
+    json_decref(value);
+    return NULL;
+}
+
+static const char *hyperparameters_of(const struct embtier_table_info *info,
+                                      struct hyperparameters_text *buffer)
+{
+    const double values[] = {
+#define X(name, field, lowest, highest, standard, text) info->field,
+        EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    };
+
+    return hyperparameters_text(buffer, info->optimizer, values);
 }
 
 static const char *init_text(const struct embtier_table_info *info, char *buffer, size_t bytes)
@@ -212,17 +327,24 @@ static const char *rows_text(const struct embtier_table_info *info, struct numbe
 
 static int print_table(const struct cli *cli, const struct embtier_table_info *info)
 {
+    struct hyperparameters_text hyperparameters;
     struct number_text rows;
     char init[96];
 
     if (cli->json)
         return cli_print_json(table_to_json(info), JSON_DOUBLE_DIGITS);
+    hyperparameters_of(info, &hyperparameters);
     printf("name       %s\n", info->name);
     printf("table id   %u\n", info->table_id);
     printf("rows       %s\n", rows_text(info, &rows));
     printf("dim        %u\n", info->dim);
     printf("dtype      %s\n", dtype_word(info->dtype));
-    printf("optimizer  %s\n", optimizer_word(info->optimizer));
+    printf("optimizer  %s%s%s\n", optimizer_word(info->optimizer),
+           hyperparameters.text[0] ? ", " : "", hyperparameters.text);
+    if (info->optimizer != EMBTIER_OPTIMIZER_NONE) {
+        printf("rounding   %s\n", rounding_word(info->rounds_to_nearest));
+        printf("nonfinite  %s\n", info->allows_nonfinite ? "allowed" : "refused");
+    }
     printf("init       %s\n", init_text(info, init, sizeof(init)));
     printf("seed       %" PRIu64 "\n", info->seed);
     printf("eager      %s\n", info->eager ? "yes" : "no");

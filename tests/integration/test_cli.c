@@ -64,6 +64,53 @@ static void test_a_table_lives_from_create_to_drop(void **state)
     assert_says("'t1'");
 }
 
+static void test_hyperparameters_are_given_shown_and_compared(void **state)
+{
+    assert_int_equal(embtier(state, "table create h1 --rows 10 --dim 2 --dtype bf16"
+                                    " --optimizer adam --eps 1e-6 --beta2 0.99 --weight-decay 0.01"
+                                    " --rounding nearest --allow-nonfinite"),
+                     0);
+    assert_int_equal(embtier(state, "table show h1"), 0);
+    assert_says("adam, eps 1e-06, beta1 0.9, beta2 0.99, weight_decay 0.01, clip_norm 0\n");
+    assert_says("rounding   nearest\n");
+    assert_says("nonfinite  allowed\n");
+    assert_int_equal(embtier(state, "table create h2 --rows 10 --dim 2 --optimizer sgd"
+                                    " --clip-norm 2"),
+                     0);
+    assert_int_equal(embtier(state, "table show h2"), 0);
+    assert_says("sgd, weight_decay 0, clip_norm 2\n");
+    assert_says("rounding   stochastic\n");
+    assert_says("nonfinite  refused\n");
+    assert_int_equal(embtier(state, "table show h1 -o json"), 0);
+    assert_says("\"beta1\": 0.9");
+    assert_says("\"rounding\": \"nearest\"");
+    assert_says("\"allow_nonfinite\": true");
+    assert_null(strstr(output, "alpha"));
+    assert_int_equal(embtier(state, "table create h2 --rows 10 --dim 2 --optimizer sgd"
+                                    " --clip-norm 2 --if-not-exists"),
+                     0);
+    assert_int_equal(embtier(state, "table create h2 --rows 10 --dim 2 --optimizer sgd"
+                                    " --clip-norm 3 --if-not-exists"),
+                     1);
+    assert_says("exists and is another");
+    assert_says("optimizer sgd (weight_decay 0, clip_norm 2), rounding stochastic");
+    assert_int_equal(embtier(state, "table create h2 --rows 10 --dim 2 --optimizer sgd"
+                                    " --clip-norm 2 --if-not-exists --rounding nearest"),
+                     1);
+    assert_int_equal(embtier(state, "table create h2 --rows 10 --dim 2 --optimizer sgd"
+                                    " --clip-norm 2 --if-not-exists --allow-nonfinite"),
+                     1);
+    assert_int_equal(embtier(state, "table create h3 --rows 10 --dim 2 --optimizer sgd"
+                                    " --beta1 0.5"),
+                     1);
+    assert_says("optimizer sgd has no beta1; it has weight_decay, clip_norm");
+    assert_int_equal(embtier(state, "table create h3 --rows 10 --dim 2 --weight-decay 0.5"), 1);
+    assert_says("optimizer none has no weight_decay; it has no hyperparameters");
+    assert_int_equal(embtier(state, "table create --help"), 0);
+    assert_says("--weight-decay 0 to 1e30");
+    assert_says("adam             eps 1e-08, beta1 0.9, beta2 0.999, weight_decay 0, clip_norm 0");
+}
+
 static void test_what_get_prints_set_reads(void **state)
 {
     assert_int_equal(embtier(state, "table create a --rows unbounded --dim 3 --dtype f16"), 0);
@@ -121,6 +168,14 @@ static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
         { "table create x --rows 1 --dim 1 --dtype f64", "allowed: f32, f16, bf16" },
         { "table create x --rows 1 --dim 1 --init uniform:1", "second number is missing" },
         { "table create x --rows 1 --dim 1 --init zeros:1", "too much" },
+        { "table create x --rows 1 --dim 1 --eps 2", "--eps 2: allowed: 0 to 1" },
+        { "table create x --rows 1 --dim 1 --eps nan", "--eps nan: allowed: 0 to 1" },
+        { "table create x --rows 1 --dim 1 --eps 1e-8x", "--eps 1e-8x: allowed" },
+        { "table create x --rows 1 --dim 1 --beta1 1", "--beta1 1: allowed: 0 to 0.9999999" },
+        { "table create x --rows 1 --dim 1 --clip-norm inf",
+          "--clip-norm inf: allowed: 0 to 1e30" },
+        { "table create x --rows 1 --dim 1 --weight-decay=-1e-9", "--weight-decay -1e-9: allowed" },
+        { "table create x --rows 1 --dim 1 --rounding up", "allowed: stochastic, nearest" },
         { "get", "an argument is missing" },
         { "get x", "an argument is missing" },
         { "status extra", "unexpected argument" },
@@ -187,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_table_lives_from_create_to_drop),
+        cmocka_unit_test(test_hyperparameters_are_given_shown_and_compared),
         cmocka_unit_test(test_what_get_prints_set_reads),
         cmocka_unit_test(test_long_input_goes_in_several_batches),
         cmocka_unit_test(test_status_shows_and_counts),
