@@ -15,6 +15,8 @@ from ctypes import (
 )  # fmt: skip
 from pathlib import Path
 
+from ._types import HYPERPARAMETERS
+
 NAMES = ("libembtier.so.0", "libembtier.so")
 
 ProgressFunction = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_char_p)
@@ -47,6 +49,9 @@ class TableOptions(Structure):
         ("if_not_exists", c_int),
         ("progress", ProgressFunction),
         ("progress_context", c_void_p),
+        *((name, c_double) for name in HYPERPARAMETERS),
+        ("rounds_to_nearest", c_int),
+        ("allows_nonfinite", c_int),
     ]
 
 
@@ -69,6 +74,9 @@ class TableInfo(Structure):
         ("updated_rows", c_uint64),
         ("flush_bytes", c_uint64),
         ("compaction_bytes", c_uint64),
+        *((name, c_double) for name in HYPERPARAMETERS),
+        ("rounds_to_nearest", c_int),
+        ("allows_nonfinite", c_int),
     ]
 
 

@@ -104,6 +104,14 @@ class Server:
         eager: bool = False,
         if_not_exists: bool = False,
         progress: Progress | None = None,
+        eps: float | None = None,
+        alpha: float | None = None,
+        beta1: float | None = None,
+        beta2: float | None = None,
+        weight_decay: float | None = None,
+        clip_norm: float | None = None,
+        rounding: str = "stochastic",
+        allow_nonfinite: bool = False,
     ) -> Table:
         """Makes a table of @rows x @dim numbers.
 
@@ -115,6 +123,10 @@ class Server:
         @eager: write every row now, instead of when it is first updated.
         @if_not_exists: an existing table of the same description is fine.
         @progress: called with (done, total, unit) now and then; makes no calls of its own.
+        @eps, @alpha, @beta1, @beta2, @weight_decay, @clip_norm: of the optimizer; None: its default.
+        One that it does not have is an InvalidError that names those it has.
+        @rounding: of f16 and bf16 weights after an update: "stochastic" or "nearest".
+        @allow_nonfinite: take gradients with NaN or infinity, which are else refused.
         Raises ExistsError, MismatchError, InvalidError.
         """
         if rows is not None and rows < 1:
@@ -122,6 +134,8 @@ class Server:
         if not 0 <= seed <= 2**64 - 1 or not 0 <= dim < 2**32:
             raise ValueError(f"dim and seed must not be negative: {dim}, {seed}")
         init_number, first, second = _types.split_init(init)
+        hyperparameters = {"eps": eps, "alpha": alpha, "beta1": beta1, "beta2": beta2}
+        hyperparameters |= {"weight_decay": weight_decay, "clip_norm": clip_norm}
         options = TableOptions(
             struct_bytes=sizeof(TableOptions),
             name=name.encode(),
@@ -136,6 +150,9 @@ class Server:
             eager=eager,
             if_not_exists=if_not_exists,
             progress=_progress_function(progress),
+            **{k: _types.DEFAULT if v is None else v for k, v in hyperparameters.items()},
+            rounds_to_nearest=_types.number_of("rounding", _types.ROUNDING_NUMBERS, rounding),
+            allows_nonfinite=allow_nonfinite,
         )
         pointer = c_void_p()
         with self._connection as handle:
@@ -302,15 +319,20 @@ class Table:
 def _spec(info: TableInfo) -> TableSpec:
     init = _types.word_of(_types.INIT_NUMBERS, info.init)
     parameters = (info.init_first, info.init_second)[: _types.INIT_PARAMETERS.get(init, 0)]
+    optimizer = _types.word_of(_types.OPTIMIZER_NUMBERS, info.optimizer)
+    has = _types.OPTIMIZER_HYPERPARAMETERS.get(optimizer, ())
     return TableSpec(
         name=info.name.decode(),
         rows=None if info.rows == _types.UNBOUNDED else info.rows,
         dim=info.dim,
         dtype=_types.word_of(_types.DTYPE_NUMBERS, info.dtype),
-        optimizer=_types.word_of(_types.OPTIMIZER_NUMBERS, info.optimizer),
+        optimizer=optimizer,
         init=(init, *parameters),
         seed=info.seed,
         eager=bool(info.eager),
+        **{k: getattr(info, k) if k in has else None for k in _types.HYPERPARAMETERS},
+        rounding=_types.word_of(_types.ROUNDING_NUMBERS, info.rounds_to_nearest),
+        allow_nonfinite=bool(info.allows_nonfinite),
         table_id=info.table_id,
         state=info.state.decode(),
     )

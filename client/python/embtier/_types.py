@@ -11,6 +11,18 @@ DTYPE_NUMBERS = {"f32": 1, "f16": 2, "bf16": 3}
 OPTIMIZER_NUMBERS = {
     "none": 0, "sgd": 1, "adagrad": 2, "rowwise_adagrad": 3, "rmsprop": 4, "adam": 5,
 }  # fmt: skip
+# In the order of the C structs' fields; names of create_table()'s arguments and TableSpec's fields.
+HYPERPARAMETERS = ("eps", "alpha", "beta1", "beta2", "weight_decay", "clip_norm")
+OPTIMIZER_HYPERPARAMETERS = {
+    "none": (),
+    "sgd": ("weight_decay", "clip_norm"),
+    "adagrad": ("eps", "weight_decay", "clip_norm"),
+    "rowwise_adagrad": ("eps", "weight_decay", "clip_norm"),
+    "rmsprop": ("eps", "alpha", "weight_decay", "clip_norm"),
+    "adam": ("eps", "beta1", "beta2", "weight_decay", "clip_norm"),
+}
+DEFAULT = -1e300  # EMBTIER_DEFAULT
+ROUNDING_NUMBERS = {"stochastic": 0, "nearest": 1}
 POOL_NUMBERS = {"sum": 1, "mean": 2, "max": 3}
 INIT_NUMBERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3}
 INIT_PARAMETERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 2}
@@ -23,7 +35,8 @@ UNBOUNDED = 0
 
 @dataclass(frozen=True)
 class TableSpec:
-    """What a table is. @rows is None if it is unbounded: any id from 0 to 2**64 - 1 is a row."""
+    """What a table is. @rows is None if it is unbounded: any id from 0 to 2**64 - 1 is a row.
+    Hyperparameters are None where the optimizer does not have them."""
 
     name: str
     rows: int | None
@@ -33,6 +46,14 @@ class TableSpec:
     init: tuple[str | float, ...]
     seed: int
     eager: bool
+    eps: float | None
+    alpha: float | None
+    beta1: float | None
+    beta2: float | None
+    weight_decay: float | None
+    clip_norm: float | None
+    rounding: str
+    allow_nonfinite: bool
     table_id: int
     state: str
 

@@ -60,10 +60,11 @@ from torch.nn import functional
 from ._batch import Batch
 from ._ids import as_ids
 from ._server import Table
+from ._types import POOL_NUMBERS
 
 Input = torch.Tensor | tuple[torch.Tensor | None, ...]
 
-MODES = ("sum", "mean", "max")
+MODES = tuple(POOL_NUMBERS)
 UPDATES = ("backward", "step")
 
 

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gc
+import inspect
 import os
 import pickle
 import re
@@ -25,13 +27,29 @@ from embtier import _types
 def test_words_are_those_of_the_c_headers():
     header = (TREE / "base/embtier_types.h").read_text()
 
+    def text(name: str) -> str:
+        return header.split(f"#define {name}(X)")[1].split("\n\n")[0]
+
     def table(name: str) -> dict[str, int]:
-        text = header.split(f"#define {name}(X)")[1].split("\n\n")[0]
-        return {word: int(n) for n, word in re.findall(r'X\(\w+, (\d+), "(\w+)"', text)}
+        return {word: int(n) for n, word in re.findall(r'X\(\w+, (\d+), "(\w+)"', text(name))}
 
     assert table("EMBTIER_DTYPE_TABLE") == _types.DTYPE_NUMBERS
     assert table("EMBTIER_OPTIMIZER_TABLE") == _types.OPTIMIZER_NUMBERS
     assert table("EMBTIER_INIT_TABLE") == _types.INIT_NUMBERS
+    assert table("EMBTIER_POOL_TABLE") == _types.POOL_NUMBERS
+    assert float(re.search(r"#define EMBTIER_DEFAULT \((.*)\)", header)[1]) == _types.DEFAULT
+
+    fields = dict(re.findall(r"X\((\w+), (\w+), ", text("EMBTIER_HYPERPARAMETER_TABLE")))
+    assert tuple(fields.values()) == _types.HYPERPARAMETERS
+    own = re.findall(r'"(\w+)", \d+, \d+, \((.*?)\)', text("EMBTIER_OPTIMIZER_TABLE"))
+    has = {word: [fields[name] for name in re.findall(r"EMBTIER_(\w+)", bits)] for word, bits in own}
+    for word in has.keys() - {"none"}:
+        has[word] += ["weight_decay", "clip_norm"]
+    assert {word: tuple(names) for word, names in has.items()} == _types.OPTIMIZER_HYPERPARAMETERS
+
+    parameters = inspect.signature(embtier.Server.create_table).parameters
+    assert {k for k in _types.HYPERPARAMETERS if k in parameters} == set(_types.HYPERPARAMETERS)
+    assert set(_types.HYPERPARAMETERS) <= {field.name for field in dataclasses.fields(embtier.TableSpec)}
 
 
 def test_every_error_has_a_class_with_its_number():
@@ -58,6 +76,73 @@ def test_create_open_list_drop(server, name):
     assert name not in [spec.name for spec in server.tables()]
     with pytest.raises(embtier.NoTableError, match=name):
         server.open_table(name)
+
+
+def hyperparameters(spec: embtier.TableSpec) -> list[float | None]:
+    return [getattr(spec, k) for k in _types.HYPERPARAMETERS]
+
+
+def test_hyperparameters_not_given_are_the_optimizer_s_defaults(server, name):
+    expected = {
+        "none": [None] * 6,
+        "sgd": [None, None, None, None, 0, 0],
+        "adagrad": [1e-10, None, None, None, 0, 0],
+        "rowwise_adagrad": [1e-10, None, None, None, 0, 0],
+        "rmsprop": [1e-8, 0.99, None, None, 0, 0],
+        "adam": [1e-8, None, 0.9, 0.999, 0, 0],
+    }
+    made = {k: server.create_table(f"{name}_{k}", 4, optimizer=k).spec for k in _types.OPTIMIZER_NUMBERS}
+    assert {k: hyperparameters(spec) for k, spec in made.items()} == expected
+    assert {(spec.rounding, spec.allow_nonfinite) for spec in made.values()} == {("stochastic", False)}
+
+
+def test_hyperparameters_stay_with_their_table_also_over_a_restart(own_daemon):
+    with own_daemon.connect() as server:
+        made = {
+            "adam": server.create_table(
+                "adam", 4, optimizer="adam", eps=1 / 3, beta1=0, beta2=0.1, weight_decay=0.2, clip_norm=0.3
+            ).spec,
+            "rmsprop": server.create_table(
+                "rmsprop", 4, dtype="bf16", optimizer="rmsprop", alpha=1, rounding="nearest"
+            ).spec,
+            "sgd": server.create_table("sgd", 4, optimizer="sgd", allow_nonfinite=True).spec,
+        }
+        assert hyperparameters(made["adam"]) == [1 / 3, None, 0, 0.1, 0.2, 0.3]
+        assert hyperparameters(made["rmsprop"]) == [1e-8, 1, None, None, 0, 0]
+        assert made["rmsprop"].rounding == "nearest" and not made["rmsprop"].allow_nonfinite
+        assert made["sgd"].rounding == "stochastic" and made["sgd"].allow_nonfinite
+        assert {spec.name: spec for spec in server.tables()} == made
+    own_daemon.stop()
+    own_daemon.start()
+    with own_daemon.connect() as server:
+        assert {k: server.open_table(k).spec for k in made} == made
+
+
+def test_bad_hyperparameters_are_refused_with_the_reason(server, name):
+    def refused(match: str, optimizer: str, **options) -> None:
+        with pytest.raises(embtier.InvalidError, match=match):
+            server.create_table(name, 4, optimizer=optimizer, **options)
+
+    refused("eps 1.5 is out of range, allowed: 0 to 1$", "adagrad", eps=1.5)
+    refused("eps -1 is out of range", "adagrad", eps=-1)
+    refused("beta1 1 is out of range, allowed: 0 to 0.9999999$", "adam", beta1=1)
+    refused("clip_norm must be a finite number", "sgd", clip_norm=float("inf"))
+    refused("weight_decay must be a finite number", "sgd", weight_decay=float("nan"))
+    refused("optimizer sgd has no eps; it has weight_decay, clip_norm$", "sgd", eps=1e-8)
+    refused("optimizer adagrad has no beta2; it has eps, weight_decay, clip_norm$", "adagrad", beta2=0.9)
+    refused("optimizer none has no clip_norm; it has no hyperparameters$", "none", clip_norm=1)
+    with pytest.raises(ValueError, match="rounding must be one of stochastic, nearest, not 'up'"):
+        server.create_table(name, 4, rounding="up")
+    assert name not in [spec.name for spec in server.tables()]
+
+
+def test_a_table_that_is_there_is_fine_with_the_same_hyperparameters_only(server, name):
+    options = {"optimizer": "adam", "eps": 1e-6, "weight_decay": 0.1, "if_not_exists": True}
+    made = server.create_table(name, 4, **options)
+    assert server.create_table(name, 4, **options, beta1=0.9, alpha=0).spec == made.spec
+    for other in ({"beta1": 0.8}, {"clip_norm": 1}, {"rounding": "nearest"}, {"allow_nonfinite": True}):
+        with pytest.raises(embtier.MismatchError, match=r"optimizer adam \(eps 1e-06, beta1 0.9, "):
+            server.create_table(name, 4, **options, **other)
 
 
 def test_bad_tables_are_refused_with_the_reason(server, name):
