@@ -47,6 +47,20 @@ static void random_init(uint64_t *random, struct table_spec *spec)
     spec->seed = model_random(random);
 }
 
+/* The optimizer's: some its defaults, some any number that is allowed, some 0. */
+static void random_hyperparameters(uint64_t *random, struct table_spec *spec)
+{
+#define X(name, field, lowest, highest, standard, text)                                            \
+    spec->field = EMBTIER_DEFAULT;                                                                 \
+    if (optimizer_has(spec->optimizer, EMBTIER_##name) && model_pick(random, 2) > 0)               \
+        spec->field = (lowest) + ((highest) - (lowest)) * (model_pick(random, 4) / 3.0);
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    table_spec_fill_defaults(spec);
+    spec->rounds_to_nearest = model_pick(random, 2) > 0;
+    spec->allows_nonfinite = model_pick(random, 2) > 0;
+}
+
 void model_random_spec(uint64_t *random, const char *name, uint64_t bytes,
                        struct table_spec *ret_spec, uint32_t *ret_row_count)
 {
@@ -59,6 +73,7 @@ void model_random_spec(uint64_t *random, const char *name, uint64_t bytes,
 
     snprintf(spec.name, sizeof(spec.name), "%s", name);
     random_init(random, &spec);
+    random_hyperparameters(random, &spec);
     row_bytes = table_spec_weight_bytes(&spec) + table_spec_state_bytes(&spec);
     row_count = (uint32_t)MIN(MAX(bytes / row_bytes, UINT64_C(10)), (uint64_t)MODEL_ROWS_MAX);
     spec.rows = bounded ? row_count : EMBTIER_UNBOUNDED;
