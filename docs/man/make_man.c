@@ -17,6 +17,7 @@
 #include "base/embtier_err.h"
 #include "base/embtier_types.h"
 #include "base/macros.h"
+#include "base/table_spec.h"
 #include "base/tier_spec.h"
 #include "daemon/metrics.h"
 
@@ -117,11 +118,30 @@ static void print_dtypes(void)
 #undef X
 }
 
+static void print_optimizer(int optimizer, const char *word, const char *what)
+{
+    struct hyperparameters_text defaults;
+
+    print_item("Cm", word, what);
+    optimizer_defaults_text(&defaults, optimizer);
+    if (*defaults.text != '\0')
+        printf(".br\nHyperparameters: %s\n", defaults.text);
+}
+
 static void print_optimizers(void)
 {
 #define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
-    print_item("Cm", word, text);
+    print_optimizer(number, word, text);
     EMBTIER_OPTIMIZER_TABLE(X)
+#undef X
+}
+
+static void print_hyperparameters(void)
+{
+#define X(name, field, lowest, highest, standard, text)                                            \
+    print_item("Fa", #field, text);                                                                \
+    printf(".br\nAllowed: %s to %s\n", #lowest, #highest);
+    EMBTIER_HYPERPARAMETER_TABLE(X)
 #undef X
 }
 
@@ -232,6 +252,7 @@ static const struct {
     { "TIER_KINDS", print_tier_kinds },
     { "DTYPES", print_dtypes },
     { "OPTIMIZERS", print_optimizers },
+    { "HYPERPARAMETERS", print_hyperparameters },
     { "INITS", print_inits },
     { "ERRORS", print_errors },
     { "METRICS", print_metrics },
