@@ -39,10 +39,14 @@ bool reduce_all_finite(const float *numbers, uint64_t count);
 
 /* Gradients of per-sample weights: for each of @count rows the scalar product of its weights with
  * its bag's gradient at @bags + bag * dim, divided by @divisors[i] if that is not NULL (a mean's
- * row counts). Column c is added to partial sum c % 16, in order; then 8 to 0 … 15 to 7, 4 to 0 … 7
- * to 3, 2 to 0, 3 to 1, and 1 to 0. */
+ * row counts). Column c is added to partial sum c % 16, which begins with 0, in order; then 8 to 0
+ * … 15 to 7, 4 to 0 … 7 to 3, 2 to 0, 3 to 1, and 1 to 0. */
 void reduce_weight_gradients(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
                              const uint32_t *row_bags, const float *divisors, uint32_t count,
                              const float *bags, float *ret_gradients);
+void reduce_weight_gradients_with(enum kernels_isa isa, enum embtier_dtype dtype, uint32_t dim,
+                                  const void *const *rows, const uint32_t *row_bags,
+                                  const float *divisors, uint32_t count, const float *bags,
+                                  float *ret_gradients);
 
 #endif

@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/macros.h"
 #include "base/table_spec.h"
@@ -67,6 +69,31 @@ static inline void *fixture_alloc(size_t count, size_t bytes)
 
     assert_non_null(memory);
     return memory;
+}
+
+/* Memory that ends where a page begins that is not there: reading past it faults. */
+struct fixture_guarded {
+    char *memory;
+    size_t memory_bytes;
+    char *end;
+};
+
+static inline struct fixture_guarded fixture_guarded(size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct fixture_guarded guarded = { .memory_bytes = align_up(bytes, page) + page };
+
+    guarded.memory = mmap(NULL, guarded.memory_bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(guarded.memory != MAP_FAILED);
+    guarded.end = guarded.memory + guarded.memory_bytes - page;
+    assert_int_equal(mprotect(guarded.end, page, PROT_NONE), 0);
+    return guarded;
+}
+
+static inline void fixture_guarded_free(struct fixture_guarded *guarded)
+{
+    assert_int_equal(munmap(guarded->memory, guarded->memory_bytes), 0);
 }
 
 /* Numbers of a dtype, one at a time, wherever they lie. */

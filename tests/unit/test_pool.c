@@ -3,9 +3,6 @@
  * one after another; and is nothing read or written that is not the rows' and bags'? */
 #include "tests/unit/kernels_fixture.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "kernels/pool.h"
 
 #define BAGS_MAX 64
@@ -18,27 +15,20 @@ static const uint32_t dims[] = { 1, 2, 3, 7, 8, 15, 16, 17, 31, 63, 64, 65, 100,
 struct rows {
     uint32_t count;
     const void **pointers;
-    char *memory;
-    size_t memory_bytes;
+    struct fixture_guarded memory;
 };
 
 static struct rows make_rows(enum embtier_dtype dtype, uint32_t dim, uint32_t count,
                              uint64_t *random)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const size_t row_bytes = (size_t)dim * dtype_bytes(dtype);
-    const size_t stride = row_bytes + 2 + 4 * (dtype == EMBTIER_DTYPE_F32);
-    const size_t bytes = align_up(count * stride, page);
+    const size_t stride = row_bytes + (dtype == EMBTIER_DTYPE_F32 ? 6 : 2);
     struct rows rows = { .count = count,
                          .pointers = fixture_alloc(count, sizeof(*rows.pointers)),
-                         .memory_bytes = bytes + page };
+                         .memory = fixture_guarded(count * stride) };
 
-    rows.memory =
-        mmap(NULL, rows.memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(rows.memory != MAP_FAILED);
-    assert_int_equal(mprotect(rows.memory + bytes, page, PROT_NONE), 0);
     for (uint32_t i = 0; i < count; i++) {
-        char *const row = rows.memory + bytes - row_bytes - i * stride;
+        char *const row = rows.memory.end - row_bytes - i * stride;
 
         rows.pointers[i] = row;
         for (uint32_t c = 0; c < dim; c++)
@@ -49,7 +39,7 @@ static struct rows make_rows(enum embtier_dtype dtype, uint32_t dim, uint32_t co
 
 static void free_rows(struct rows *rows)
 {
-    assert_int_equal(munmap(rows->memory, rows->memory_bytes), 0);
+    fixture_guarded_free(&rows->memory);
     free(rows->pointers);
 }
 

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* With the pairs sorted, a sum's backward pass is the forward pass once more: a run is a bag, its
+ * rows are gradients of bags, its weights the scales. So pool.h does it; what is left here is to
+ * write down where a chunk's gradients lie. Only a maximum, where each column is of its own row,
+ * has loops of its own. */
+#include "kernels/reduce.h"
+
+#include "base/macros.h"
+#include "kernels/pool.h"
+#include "kernels/reduce_loops.h"
+
+/* Pairs and runs in a chunk: what is written down stays in the first-level cache. */
+#define CHUNK 512
+
+static const struct reduce_loops *const loops_by_isa[] = {
+#define X(isa) [KERNELS_ISA_##isa] = &reduce_loops_##isa,
+    KERNELS_ISA_TABLE(X)
+#undef X
+};
+
+struct chunk {
+    const void *rows[CHUNK];
+    float weights[CHUNK];
+    uint32_t offsets[CHUNK + 1];
+};
+
+/* Where the walk over the pairs stands. */
+struct position {
+    uint32_t pair;
+    uint32_t run;
+};
+
+/* Cuts the next pairs from @at on into a chunk, and moves it past them. A chunk may begin and end
+ * within a run. Returns how many runs have pairs in it. */
+static uint32_t next_chunk(const struct reduce_batch *batch, struct position *at,
+                           struct chunk *chunk)
+{
+    const uint32_t first = at->pair;
+    const uint32_t end = first + MIN(batch->starts[batch->run_count] - first, (uint32_t)CHUNK);
+    uint32_t run_count = 0;
+
+    for (uint32_t i = first; i < end; i++) {
+        const struct cast_pair *const pair = &batch->pairs[i];
+
+        chunk->rows[i - first] = batch->bags + (size_t)pair->bag * batch->dim;
+        chunk->weights[i - first] = batch->scales ? batch->scales[pair->position] : 1.0f;
+    }
+    for (chunk->offsets[0] = 0; at->pair < end; at->run += at->pair == batch->starts[at->run + 1]) {
+        at->pair = MIN(batch->starts[at->run + 1], end);
+        chunk->offsets[++run_count] = at->pair - first;
+    }
+    return run_count;
+}
+
+void reduce_runs_with(enum kernels_isa isa, const struct reduce_batch *batch)
+{
+    const uint32_t pair_count = batch->starts[batch->run_count];
+    struct chunk chunk;
+    struct pool_batch pool = {
+        .dtype = EMBTIER_DTYPE_F32,
+        .dim = batch->dim,
+        .mode = EMBTIER_POOL_SUM,
+        .rows = chunk.rows,
+        .weights = chunk.weights,
+        .offsets = chunk.offsets,
+    };
+    struct position at = { 0 };
+
+    if (batch->winners) {
+        loops_by_isa[isa]->won(batch);
+        return;
+    }
+    while (at.pair < pair_count) {
+        pool.begun = at.pair - batch->starts[at.run];
+        pool.bags = batch->rows + (size_t)at.run * batch->dim;
+        pool.bag_count = next_chunk(batch, &at, &chunk);
+        pool_rows_with(isa, &pool);
+    }
+}
+
+void reduce_runs(const struct reduce_batch *batch)
+{
+    reduce_runs_with(kernels_isa_best(), batch);
+}
+
+bool reduce_all_finite(const float *numbers, uint64_t count)
+{
+    return loops_by_isa[kernels_isa_best()]->all_finite(numbers, count);
+}
+
+void reduce_weight_gradients(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
+                             const uint32_t *row_bags, const float *divisors, uint32_t count,
+                             const float *bags, float *ret_gradients)
+{
+    reduce_weight_gradients_with(kernels_isa_best(), dtype, dim, rows, row_bags, divisors, count,
+                                 bags, ret_gradients);
+}
+
+void reduce_weight_gradients_with(enum kernels_isa isa, enum embtier_dtype dtype, uint32_t dim,
+                                  const void *const *rows, const uint32_t *row_bags,
+                                  const float *divisors, uint32_t count, const float *bags,
+                                  float *ret_gradients)
+{
+    loops_by_isa[isa]->weight_gradients(dtype, dim, rows, row_bags, divisors, count, bags,
+                                        ret_gradients);
+}

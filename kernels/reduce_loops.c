@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inner loops of reduce.h, compiled once per instruction set (isa.h). The first two are plain C
+ * that the compiler vectorises. */
+#include "kernels/reduce_loops.h"
+
+#include "kernels/vector.h"
+
+/* @scale times those of a bag's numbers that its row @number has won, added to @row. */
+static void add_won(float *restrict row, const float *restrict bag,
+                    const uint32_t *restrict winners, uint32_t number, float scale, uint32_t dim)
+{
+    /* Adding 0 where nothing is won changes no bit: a sum that begins with 0 is never -0. */
+    for (uint32_t c = 0; c < dim; c++)
+        row[c] += winners[c] == number ? scale * bag[c] : 0.0f;
+}
+
+static void won(const struct reduce_batch *batch)
+{
+    const uint32_t dim = batch->dim;
+
+    for (uint32_t run = 0; run < batch->run_count; run++) {
+        float *const row = batch->rows + (size_t)run * dim;
+
+        memset(row, 0, dim * sizeof(*row));
+        for (uint32_t i = batch->starts[run]; i < batch->starts[run + 1]; i++) {
+            const struct cast_pair pair = batch->pairs[i];
+            const size_t place = (size_t)pair.bag * dim;
+
+            add_won(row, batch->bags + place, batch->winners + place,
+                    pair.position - batch->offsets[pair.bag],
+                    batch->scales ? batch->scales[pair.position] : 1.0f, dim);
+        }
+    }
+}
+
+static bool all_finite(const float *numbers, uint64_t count)
+{
+    enum { STRETCH = 4096 }; /* numbers looked at before asking whether one was not */
+
+    for (uint64_t done = 0; done < count; done += STRETCH) {
+        const uint32_t n = (uint32_t)MIN(count - done, (uint64_t)STRETCH);
+        uint32_t bad = 0;
+
+        for (uint32_t i = 0; i < n; i++)
+            bad |= (f32_bits(numbers[done + i]) & 0x7f800000) == 0x7f800000;
+        if (bad)
+            return false;
+    }
+    return true;
+}
+
+/* ---- Scalar products ---- */
+
+/* The partial sums that reduce.h defines. */
+#define PARTS   16
+#define VECTORS (PARTS / VECTOR_LANES)
+
+#define AHEAD 8 /* rows asked for ahead */
+
+/* Adds the products of columns from @column on: as many as there are partial sums, or the last
+ * ones. What is missing of a vector is zeros, and adding 0 changes no bit. */
+KERNEL_INLINE void add_products(vector_f32 parts[VECTORS], enum embtier_dtype dtype,
+                                const char *row, const float *bag, uint32_t column, uint32_t dim)
+{
+    const uint32_t number_bytes = vector_dtype_bytes(dtype);
+
+#pragma GCC unroll 4
+    for (uint32_t v = 0; v < VECTORS; v++, column += VECTOR_LANES) {
+        const char *const weights = row + (size_t)column * number_bytes;
+
+        if (column + VECTOR_LANES <= dim)
+            parts[v] += vector_load(dtype, weights) * vector_load(EMBTIER_DTYPE_F32, bag + column);
+        else if (column < dim)
+            parts[v] += vector_load_few(dtype, weights, dim - column) *
+                        vector_load_few(EMBTIER_DTYPE_F32, bag + column, dim - column);
+    }
+}
+
+KERNEL_INLINE float scalar_product(enum embtier_dtype dtype, const char *row, const float *bag,
+                                   uint32_t dim)
+{
+    vector_f32 parts[VECTORS] = { 0 };
+    float sums[PARTS];
+    uint32_t column = 0;
+
+    for (; column + PARTS <= dim; column += PARTS)
+        add_products(parts, dtype, row, bag, column, column + PARTS);
+    if (column < dim)
+        add_products(parts, dtype, row, bag, column, dim);
+    memcpy(sums, parts, sizeof(sums));
+    for (uint32_t width = PARTS / 2; width > 0; width /= 2)
+        for (uint32_t i = 0; i < width; i++)
+            sums[i] += sums[i + width];
+    return sums[0];
+}
+
+KERNEL_INLINE void gradients_of(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
+                                const uint32_t *row_bags, const float *divisors, uint32_t count,
+                                const float *bags, float *ret_gradients)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        float gradient;
+
+        if (LIKELY(i + AHEAD < count))
+            vector_prefetch(rows[i + AHEAD], dim * vector_dtype_bytes(dtype));
+        gradient = scalar_product(dtype, rows[i], bags + (size_t)row_bags[i] * dim, dim);
+        ret_gradients[i] = divisors ? gradient / divisors[i] : gradient;
+    }
+}
+
+static void weight_gradients(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
+                             const uint32_t *row_bags, const float *divisors, uint32_t count,
+                             const float *bags, float *ret_gradients)
+{
+    switch (dtype) {
+#define X(name, number, word, bytes)                                                               \
+    case EMBTIER_DTYPE_##name:                                                                     \
+        gradients_of(EMBTIER_DTYPE_##name, dim, rows, row_bags, divisors, count, bags,             \
+                     ret_gradients);                                                               \
+        return;
+        EMBTIER_DTYPE_TABLE(X)
+#undef X
+    }
+}
+
+const struct reduce_loops KERNELS_ISA_SYMBOL(reduce_loops) = {
+    .won = won,
+    .all_finite = all_finite,
+    .weight_gradients = weight_gradients,
+};
