@@ -21,4 +21,13 @@ KERNEL_INLINE float kernel_sqrt(float value)
 #endif
 }
 
+KERNEL_INLINE double kernel_sqrt_f64(double value)
+{
+#ifdef __CUDA_ARCH__
+    return __dsqrt_rn(value);
+#else
+    return __builtin_sqrt(value);
+#endif
+}
+
 #endif

@@ -3,20 +3,21 @@
  * stay as they are, state and all (the "lazy" or "sparse" form).
  *
  * An optimizer is one line of EMBTIER_OPTIMIZER_TABLE (base/embtier_types.h), which says what state
- * a row keeps, and one function of optimizer_values.h, which says what becomes of one number. The
- * loops around it are the same for all. With g the row's gradient:
+ * a row keeps, and one function of optimizer_values.h (and its line in optimizer_value()), which
+ * says what becomes of one number. The loops around it are the same for all. With g the row's
+ * gradient:
  *
  *   1. clipping: if clip_norm > 0 and |g| > clip_norm, g = g * (clip_norm / |g|)
- *   2. weight decay: g = g + weight_decay * w
+ *   2. weight decay: if weight_decay > 0, g = g + weight_decay * w
  *   3. the optimizer, in f32, as PyTorch's of the same name; row-wise Adagrad as in FBGEMM: the
  *      row's mean of g² is added to its one state number
  *   4. rounding to the table's dtype: f16 and bf16 stochastically, up with a probability of the
  *      part cut off, unless the table rounds to nearest. The random bits are a function of (table
  *      seed, row, column, step) and so the same whoever computes them
  *
- * Norm and mean of squares are added up in f64, column c into partial sum c % 8 in order, then 4 to
- * 0 … 7 to 3, 2 to 0, 3 to 1, 1 to 0. Only +, -, *, / and square root, each rounded on its own: the
- * same bits on every processor. Thread: any. */
+ * Norm and mean of squares (of g clipped and decayed) are added up in f64, column c into partial
+ * sum c % 8 in order, then 4 to 0 … 7 to 3, 2 to 0, 3 to 1, 1 to 0. Only +, -, *, / and square
+ * root, each rounded on its own: the same bits on every processor. Thread: any. */
 #ifndef EMBTIER_KERNELS_OPTIMIZER_H
 #define EMBTIER_KERNELS_OPTIMIZER_H
 
@@ -52,7 +53,8 @@ struct optimizer_push {
 };
 
 /* @step counts from 1 (Adam's bias correction needs it), to OPTIMIZER_STEP_MAX; @learning_rate is
- * finite. @spec has passed table_spec_check() and has an optimizer. */
+ * finite. Numbers beyond f32's range are cut at its largest. @spec has passed table_spec_check()
+ * and has an optimizer. */
 void optimizer_prepare(const struct table_spec *spec, double learning_rate, uint64_t step,
                        struct optimizer_push *ret_push);
 

@@ -13,6 +13,27 @@
 #include "kernels/optimizer.h"
 #include "kernels/philox.h"
 
+/* What a row's gradient is multiplied by when it is clipped; @squares is the sum of its squares. */
+KERNEL_INLINE float optimizer_clip_scale(const struct optimizer_numbers *n, double squares)
+{
+    const double norm = kernel_sqrt_f64(squares);
+
+    return n->clip_norm > 0.0f && norm > (double)n->clip_norm ? (float)((double)n->clip_norm / norm)
+                                                              : 1.0f;
+}
+
+/* g + weight_decay w, if there is weight decay: without it an infinite weight leaves g alone. */
+KERNEL_INLINE float optimizer_decay(const struct optimizer_numbers *n, float weight, float gradient)
+{
+    return n->weight_decay > 0.0f ? gradient + n->weight_decay * weight : gradient;
+}
+
+/* The state number of a row, of those optimizers that keep one: the row's mean of g², summed. */
+KERNEL_INLINE float optimizer_row_state(float row_state, double squares, uint32_t dim)
+{
+    return row_state + (float)(squares / (double)dim);
+}
+
 /* w - lr g */
 KERNEL_INLINE float optimizer_sgd(const struct optimizer_numbers *n, float weight, float gradient,
                                   float *state, float row_state)
@@ -61,6 +82,31 @@ KERNEL_INLINE float optimizer_adam(const struct optimizer_numbers *n, float weig
            n->step_size * (state[0] / (kernel_sqrt(state[1]) / n->second_moment_fix + n->eps));
 }
 
+/* Numbers kept per weight, at most. */
+#define OPTIMIZER_STATES_MAX 2
+
+/* The one of @optimizer, a constant where speed matters. */
+KERNEL_INLINE float optimizer_value(enum embtier_optimizer optimizer,
+                                    const struct optimizer_numbers *n, float weight, float gradient,
+                                    float *state, float row_state)
+{
+    switch (optimizer) {
+    case EMBTIER_OPTIMIZER_NONE:
+        break;
+    case EMBTIER_OPTIMIZER_SGD:
+        return optimizer_sgd(n, weight, gradient, state, row_state);
+    case EMBTIER_OPTIMIZER_ADAGRAD:
+        return optimizer_adagrad(n, weight, gradient, state, row_state);
+    case EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD:
+        return optimizer_rowwise_adagrad(n, weight, gradient, state, row_state);
+    case EMBTIER_OPTIMIZER_RMSPROP:
+        return optimizer_rmsprop(n, weight, gradient, state, row_state);
+    case EMBTIER_OPTIMIZER_ADAM:
+        return optimizer_adam(n, weight, gradient, state, row_state);
+    }
+    return weight;
+}
+
 /* ---- Stochastic rounding ---- */
 
 /* Columns that one block of random words serves: 16 bits each. */
@@ -97,9 +143,10 @@ KERNEL_INLINE uint16_t optimizer_round_f16(float value, uint32_t random)
     const uint32_t sign = (bits >> 16) & 0x8000;
     const uint32_t magnitude = bits & 0x7fffffff;
     const uint32_t normal = (magnitude - (112u << 23) + (random >> 3)) >> 13;
-    /* Below 2^-14 the unit is 2^-24: scaled so that it is 1 and the cut part lies below. */
-    const float scaled = f32_from_bits(magnitude) * 0x1p+24f + (float)(int32_t)random * 0x1p-16f;
-    const uint32_t denormal = (uint32_t)(int32_t)(magnitude < 0x38800000 ? scaled : 0.0f);
+    /* Below 2^-14 the unit is 2^-24. As an integer with 16 bits behind the point: in f32 the sum
+     * would be rounded itself, and a number that f16 has could become the next one. */
+    const float small = f32_from_bits(magnitude < 0x38800000 ? magnitude : 0) * 0x1p+40f;
+    const uint32_t denormal = ((uint32_t)(int32_t)small + random) >> 16;
     const uint32_t half = magnitude < 0x38800000 ? denormal : normal;
 
     return magnitude >= 0x477fe000 ? f32_to_f16(value) /* the greatest of f16, and beyond */

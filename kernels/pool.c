@@ -19,7 +19,13 @@ void pool_rows(const struct pool_batch *batch)
     pool_rows_with(kernels_isa_best(), batch);
 }
 
+void pool_divide_with(enum kernels_isa isa, float *bags, uint32_t dim, const uint32_t *counts,
+                      uint32_t bag_count)
+{
+    loops_by_isa[isa]->divide(bags, dim, counts, bag_count);
+}
+
 void pool_divide(float *bags, uint32_t dim, const uint32_t *counts, uint32_t bag_count)
 {
-    loops_by_isa[kernels_isa_best()]->divide(bags, dim, counts, bag_count);
+    pool_divide_with(kernels_isa_best(), bags, dim, counts, bag_count);
 }

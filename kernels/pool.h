@@ -43,5 +43,7 @@ void pool_rows_with(enum kernels_isa isa, const struct pool_batch *batch);
 
 /* Makes sums of @bag_count bags means: bag b is divided by @counts[b], unless that is 0. */
 void pool_divide(float *bags, uint32_t dim, const uint32_t *counts, uint32_t bag_count);
+void pool_divide_with(enum kernels_isa isa, float *bags, uint32_t dim, const uint32_t *counts,
+                      uint32_t bag_count);
 
 #endif

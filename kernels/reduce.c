@@ -83,17 +83,14 @@ void reduce_runs(const struct reduce_batch *batch)
     reduce_runs_with(kernels_isa_best(), batch);
 }
 
-bool reduce_all_finite(const float *numbers, uint64_t count)
+bool reduce_all_finite_with(enum kernels_isa isa, const float *numbers, uint64_t count)
 {
-    return loops_by_isa[kernels_isa_best()]->all_finite(numbers, count);
+    return loops_by_isa[isa]->all_finite(numbers, count);
 }
 
-void reduce_weight_gradients(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
-                             const uint32_t *row_bags, const float *divisors, uint32_t count,
-                             const float *bags, float *ret_gradients)
+bool reduce_all_finite(const float *numbers, uint64_t count)
 {
-    reduce_weight_gradients_with(kernels_isa_best(), dtype, dim, rows, row_bags, divisors, count,
-                                 bags, ret_gradients);
+    return reduce_all_finite_with(kernels_isa_best(), numbers, count);
 }
 
 void reduce_weight_gradients_with(enum kernels_isa isa, enum embtier_dtype dtype, uint32_t dim,
@@ -103,4 +100,12 @@ void reduce_weight_gradients_with(enum kernels_isa isa, enum embtier_dtype dtype
 {
     loops_by_isa[isa]->weight_gradients(dtype, dim, rows, row_bags, divisors, count, bags,
                                         ret_gradients);
+}
+
+void reduce_weight_gradients(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
+                             const uint32_t *row_bags, const float *divisors, uint32_t count,
+                             const float *bags, float *ret_gradients)
+{
+    reduce_weight_gradients_with(kernels_isa_best(), dtype, dim, rows, row_bags, divisors, count,
+                                 bags, ret_gradients);
 }

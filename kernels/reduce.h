@@ -36,6 +36,7 @@ void reduce_runs_with(enum kernels_isa isa, const struct reduce_batch *batch);
 
 /* Whether all of @count numbers are finite. */
 bool reduce_all_finite(const float *numbers, uint64_t count);
+bool reduce_all_finite_with(enum kernels_isa isa, const float *numbers, uint64_t count);
 
 /* Gradients of per-sample weights: for each of @count rows the scalar product of its weights with
  * its bag's gradient at @bags + bag * dim, divided by @divisors[i] if that is not NULL (a mean's

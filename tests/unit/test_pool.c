@@ -409,6 +409,14 @@ static void test_a_mean_is_the_sum_divided_by_the_count(void **state)
         bags[i] = fixture_float(&random);
         expected[i] = counts[i / DIM] ? bags[i] / (float)counts[i / DIM] : bags[i];
     }
+    FOR_EACH_ISA(isa)
+    {
+        float got[BAGS * DIM];
+
+        memcpy(got, bags, sizeof(got));
+        pool_divide_with(isa, got, DIM, counts, BAGS);
+        assert_memory_equal(got, expected, sizeof(got));
+    }
     pool_divide(bags, DIM, counts, BAGS);
     assert_memory_equal(bags, expected, sizeof(bags));
 }

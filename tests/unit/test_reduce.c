@@ -239,32 +239,38 @@ static void test_a_batch_without_rows_has_no_gradients(void **state)
     assert_true(row == 7);
 }
 
+static void check_finite(enum kernels_isa isa, uint64_t count, uint64_t *random)
+{
+    static const uint32_t bad[] = { 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffffffff };
+    struct fixture_guarded memory = fixture_guarded(count * sizeof(float));
+    float *const numbers = (float *)memory.end - count;
+
+    for (uint64_t i = 0; i < count; i++)
+        numbers[i] = i % 3 ? f32_from_bits(0xff7fffff) : fixture_float(random);
+    assert_true(reduce_all_finite_with(isa, numbers, count));
+    for (uint64_t i = 0; i < count; i += 1 + count / 150) {
+        const float good = numbers[i];
+
+        numbers[i] = f32_from_bits(bad[i % ARRAY_LEN(bad)]);
+        assert_false(reduce_all_finite_with(isa, numbers, count));
+        numbers[i] = good;
+    }
+    numbers[count - 1] = INFINITY;
+    assert_false(reduce_all_finite_with(isa, numbers, count));
+    fixture_guarded_free(&memory);
+}
+
 static void test_one_number_that_is_not_finite_is_found_anywhere(void **state)
 {
     static const uint64_t counts[] = { 1, 2, 15, 16, 17, 100, 4095, 4096, 4097, 10000 };
-    static const uint32_t bad[] = { 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffffffff };
     uint64_t random = fixture_seed(__func__);
 
     (void)state;
     assert_true(reduce_all_finite(NULL, 0));
-    for (uint32_t n = 0; n < ARRAY_LEN(counts); n++) {
-        struct fixture_guarded memory = fixture_guarded(counts[n] * sizeof(float));
-        float *const numbers = (float *)memory.end - counts[n];
-
-        for (uint64_t i = 0; i < counts[n]; i++)
-            numbers[i] = i % 3 ? f32_from_bits(0xff7fffff) : fixture_float(&random);
-        assert_true(reduce_all_finite(numbers, counts[n]));
-        for (uint64_t i = 0; i < counts[n]; i += 1 + counts[n] / 150) {
-            const float good = numbers[i];
-
-            numbers[i] = f32_from_bits(bad[i % ARRAY_LEN(bad)]);
-            assert_false(reduce_all_finite(numbers, counts[n]));
-            numbers[i] = good;
-        }
-        numbers[counts[n] - 1] = INFINITY;
-        assert_false(reduce_all_finite(numbers, counts[n]));
-        fixture_guarded_free(&memory);
-    }
+    assert_false(reduce_all_finite((float[]){ NAN }, 1));
+    FOR_EACH_ISA(isa)
+    for (uint32_t n = 0; n < ARRAY_LEN(counts); n++)
+        check_finite(isa, counts[n], &random);
 }
 
 /* ---- Gradients of weights ---- */

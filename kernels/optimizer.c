@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/optimizer.h"
+
+#include <assert.h>
+#include <float.h>
+
+#include "base/macros.h"
+#include "kernels/inline.h"
+#include "kernels/optimizer_loops.h"
+
+/* So that the bits that round are none of those that initial values come from, which have the
+ * table's seed for their key. */
+#define ROUND_KEY_0 UINT32_C(0x8f1bbcdc)
+#define ROUND_KEY_1 UINT32_C(0xca62c1d6)
+
+static const struct optimizer_loops *const loops_by_isa[] = {
+#define X(isa) [KERNELS_ISA_##isa] = &optimizer_loops_##isa,
+    KERNELS_ISA_TABLE(X)
+#undef X
+};
+
+/* By repeated squaring and not by libm, whose last bit differs between versions. */
+static double power(double base, uint64_t exponent)
+{
+    double result = 1.0;
+
+    for (; exponent > 0; exponent >>= 1) {
+        if (exponent & 1)
+            result *= base;
+        base *= base;
+    }
+    return result;
+}
+
+static float narrow(double value)
+{
+    return (float)MIN(MAX(value, -(double)FLT_MAX), (double)FLT_MAX);
+}
+
+void optimizer_prepare(const struct table_spec *spec, double learning_rate, uint64_t step,
+                       struct optimizer_push *ret_push)
+{
+    assert(step >= 1 && step <= OPTIMIZER_STEP_MAX);
+    *ret_push = (struct optimizer_push){
+        .optimizer = spec->optimizer,
+        .dtype = spec->dtype,
+        .dim = spec->dim,
+        .weight_bytes = table_spec_weight_bytes(spec),
+        .stochastic = spec->dtype != EMBTIER_DTYPE_F32 && !spec->rounds_to_nearest,
+        .key = { (uint32_t)spec->seed ^ ROUND_KEY_0, (uint32_t)(spec->seed >> 32) ^ ROUND_KEY_1 },
+        .step = step,
+        .numbers = {
+            .learning_rate = narrow(learning_rate),
+            .weight_decay = narrow(spec->weight_decay),
+            .clip_norm = narrow(spec->clip_norm),
+            .eps = narrow(spec->eps),
+            .alpha = narrow(spec->alpha),
+            .one_minus_alpha = narrow(1.0 - spec->alpha),
+            .beta1 = narrow(spec->beta1),
+            .one_minus_beta1 = narrow(1.0 - spec->beta1),
+            .beta2 = narrow(spec->beta2),
+            .one_minus_beta2 = narrow(1.0 - spec->beta2),
+            .step_size = narrow(learning_rate / (1.0 - power(spec->beta1, step))),
+            .second_moment_fix = narrow(kernel_sqrt_f64(1.0 - power(spec->beta2, step))),
+        },
+    };
+}
+
+void optimizer_update_with(enum kernels_isa isa, const struct optimizer_push *push,
+                           const uint64_t *row_ids, void *const *rows, float *gradients,
+                           uint32_t count)
+{
+    loops_by_isa[isa]->update(push, row_ids, rows, gradients, count);
+}
+
+void optimizer_update(const struct optimizer_push *push, const uint64_t *row_ids, void *const *rows,
+                      float *gradients, uint32_t count)
+{
+    optimizer_update_with(kernels_isa_best(), push, row_ids, rows, gradients, count);
+}

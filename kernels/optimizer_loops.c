@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inner loops of optimizers, compiled once per instruction set (isa.h): one for each optimizer
+ * and dtype, all from update_rows(), in which both are constants.
+ *
+ * Weights of 2 bytes may put the state behind them at odd multiples of 2, so columns are copied to
+ * aligned arrays, a chunk at a time, worked on there by plain C that the compiler vectorises, and
+ * copied back. The arrays do not leave the first-level cache: it is the rows that take time. */
+#include "kernels/optimizer_loops.h"
+
+#include <assert.h>
+
+#include "kernels/optimizer_values.h"
+#include "kernels/vector.h"
+
+#define CHUNK        64                                /* columns */
+#define CHUNK_BLOCKS (CHUNK / OPTIMIZER_ROUND_COLUMNS) /* of random words */
+/* Columns are worked on in groups of as many as a vector of any processor holds; what a last group
+ * lacks is computed from what was there before, and not kept. */
+#define GROUP 16
+/* Partial sums of squares, see optimizer.h. */
+#define PARTS 8
+
+/* Rows asked for ahead: as many as have these bytes. */
+#define AHEAD_BYTES    6144
+#define AHEAD_ROWS_MIN 1
+#define AHEAD_ROWS_MAX 16
+
+struct chunk {
+    float weights[CHUNK];
+    float gradients[CHUNK];
+    float states[OPTIMIZER_STATES_MAX][CHUNK];
+    uint32_t random[CHUNK]; /* 16 bits each */
+    uint16_t halves[CHUNK];
+} __attribute__((aligned(CACHE_LINE)));
+
+/* A line of EMBTIER_OPTIMIZER_TABLE. */
+struct kind {
+    enum embtier_optimizer optimizer;
+    uint32_t per_weight;
+    uint32_t per_row;
+};
+
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+    static_assert((per_weight) <= OPTIMIZER_STATES_MAX && (per_row) <= 1, word);
+EMBTIER_OPTIMIZER_TABLE(X)
+#undef X
+
+static double sum_of_squares(const float *numbers, uint32_t count)
+{
+    double parts[PARTS] = { 0 };
+    uint32_t i = 0;
+
+    for (; i + PARTS <= count; i += PARTS)
+        for (uint32_t p = 0; p < PARTS; p++)
+            parts[p] += (double)numbers[i + p] * (double)numbers[i + p];
+    for (uint32_t p = 0; i < count; i++, p++)
+        parts[p] += (double)numbers[i] * (double)numbers[i];
+    for (uint32_t width = PARTS / 2; width > 0; width /= 2)
+        for (uint32_t p = 0; p < width; p++)
+            parts[p] += parts[p + width];
+    return parts[0];
+}
+
+/* ---- Weights to a chunk and back ---- */
+
+KERNEL_INLINE void load_weights(struct chunk *chunk, enum embtier_dtype dtype, const char *weights,
+                                uint32_t count)
+{
+    if (dtype == EMBTIER_DTYPE_F32) {
+        memcpy(chunk->weights, weights, count * sizeof(float));
+        return;
+    }
+    memcpy(chunk->halves, weights, count * sizeof(uint16_t));
+    for (uint32_t i = 0; i < CHUNK; i += VECTOR_LANES) {
+        const vector_f32 vector = vector_load(dtype, chunk->halves + i);
+
+        memcpy(chunk->weights + i, &vector, sizeof(vector));
+    }
+}
+
+KERNEL_INLINE void make_random(struct chunk *chunk, const struct optimizer_push *push,
+                               uint64_t row_id, uint32_t column)
+{
+    const uint32_t key[2] = { push->key[0], push->key[1] };
+    const uint32_t block = column / OPTIMIZER_ROUND_COLUMNS;
+    const uint64_t step = push->step;
+    uint32_t words[CHUNK / 2];
+
+    for (uint32_t b = 0; b < CHUNK_BLOCKS; b++) {
+        const struct philox_block random = optimizer_random(key, row_id, block + b, step);
+
+        words[4 * b + 0] = random.word[0];
+        words[4 * b + 1] = random.word[1];
+        words[4 * b + 2] = random.word[2];
+        words[4 * b + 3] = random.word[3];
+    }
+    for (uint32_t w = 0; w < CHUNK / 2; w++) {
+        chunk->random[2 * w + 0] = words[w] & 0xffff;
+        chunk->random[2 * w + 1] = words[w] >> 16;
+    }
+}
+
+/* Not inlined: it is the same for all optimizers, and large. */
+static __attribute__((noinline)) void round_chunk(struct chunk *chunk,
+                                                  const struct optimizer_push *push,
+                                                  uint64_t row_id, uint32_t column)
+{
+    const bool is_f16 = push->dtype == EMBTIER_DTYPE_F16;
+
+    if (!push->stochastic) {
+        for (uint32_t i = 0; i < CHUNK; i++)
+            chunk->halves[i] =
+                is_f16 ? f32_to_f16(chunk->weights[i]) : f32_to_bf16(chunk->weights[i]);
+        return;
+    }
+    make_random(chunk, push, row_id, column);
+    for (uint32_t i = 0; i < CHUNK; i++)
+        chunk->halves[i] = is_f16 ? optimizer_round_f16(chunk->weights[i], chunk->random[i])
+                                  : optimizer_round_bf16(chunk->weights[i], chunk->random[i]);
+}
+
+KERNEL_INLINE void store_weights(struct chunk *chunk, enum embtier_dtype dtype,
+                                 const struct optimizer_push *push, uint64_t row_id,
+                                 uint32_t column, char *weights, uint32_t count)
+{
+    if (dtype == EMBTIER_DTYPE_F32) {
+        memcpy(weights, chunk->weights, count * sizeof(float));
+        return;
+    }
+    round_chunk(chunk, push, row_id, column);
+    memcpy(weights, chunk->halves, count * sizeof(uint16_t));
+}
+
+/* ---- A row ---- */
+
+static void clip(const struct optimizer_numbers *numbers, float *gradient, uint32_t dim)
+{
+    const float scale = optimizer_clip_scale(numbers, sum_of_squares(gradient, dim));
+
+    for (uint32_t c = 0; c < dim; c++)
+        gradient[c] *= scale;
+}
+
+static __attribute__((noinline)) void decay(const struct optimizer_push *push, struct chunk *chunk,
+                                            const char *weights, float *gradient)
+{
+    const uint32_t number_bytes = vector_dtype_bytes(push->dtype);
+
+    for (uint32_t column = 0; column < push->dim; column += CHUNK) {
+        const uint32_t count = MIN(push->dim - column, (uint32_t)CHUNK);
+
+        load_weights(chunk, push->dtype, weights + column * number_bytes, count);
+        for (uint32_t i = 0; i < count; i++)
+            gradient[column + i] =
+                optimizer_decay(&push->numbers, chunk->weights[i], gradient[column + i]);
+    }
+}
+
+/* Adds to the row's state number, and returns it. */
+KERNEL_INLINE float update_row_state(char *place, const float *gradient, uint32_t dim)
+{
+    float row_state;
+
+    memcpy(&row_state, place, sizeof(row_state));
+    row_state = optimizer_row_state(row_state, sum_of_squares(gradient, dim), dim);
+    memcpy(place, &row_state, sizeof(row_state));
+    return row_state;
+}
+
+KERNEL_INLINE void update_numbers(struct chunk *chunk, struct kind kind,
+                                  const struct optimizer_numbers *numbers, float row_state,
+                                  uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        float state[OPTIMIZER_STATES_MAX];
+
+        for (uint32_t s = 0; s < kind.per_weight; s++)
+            state[s] = chunk->states[s][i];
+        chunk->weights[i] = optimizer_value(kind.optimizer, numbers, chunk->weights[i],
+                                            chunk->gradients[i], state, row_state);
+        for (uint32_t s = 0; s < kind.per_weight; s++)
+            chunk->states[s][i] = state[s];
+    }
+}
+
+KERNEL_INLINE void update_chunk(struct chunk *chunk, const struct optimizer_push *push,
+                                struct kind kind, enum embtier_dtype dtype, uint64_t row_id,
+                                char *row, const float *gradient, float row_state, uint32_t column,
+                                uint32_t count)
+{
+    const struct optimizer_numbers numbers = push->numbers;
+    char *const weights = row + column * vector_dtype_bytes(dtype);
+    char *const states = row + push->weight_bytes + column * sizeof(float);
+    const size_t state_bytes = push->dim * sizeof(float);
+
+    load_weights(chunk, dtype, weights, count);
+    memcpy(chunk->gradients, gradient + column, count * sizeof(float));
+    for (uint32_t s = 0; s < kind.per_weight; s++)
+        memcpy(chunk->states[s], states + s * state_bytes, count * sizeof(float));
+    update_numbers(chunk, kind, &numbers, row_state, (count + GROUP - 1) / GROUP * GROUP);
+    for (uint32_t s = 0; s < kind.per_weight; s++)
+        memcpy(states + s * state_bytes, chunk->states[s], count * sizeof(float));
+    store_weights(chunk, dtype, push, row_id, column, weights, count);
+}
+
+KERNEL_INLINE void update_row(struct chunk *chunk, const struct optimizer_push *push,
+                              struct kind kind, enum embtier_dtype dtype, uint64_t row_id,
+                              char *row, float *gradient)
+{
+    const uint32_t dim = push->dim;
+    float row_state = 0.0f;
+    uint32_t column = 0;
+
+    if (push->numbers.clip_norm > 0.0f)
+        clip(&push->numbers, gradient, dim);
+    if (push->numbers.weight_decay > 0.0f)
+        decay(push, chunk, row, gradient);
+    if (kind.per_row > 0)
+        row_state = update_row_state(row + push->weight_bytes +
+                                         (size_t)kind.per_weight * dim * sizeof(float),
+                                     gradient, dim);
+    for (; column + CHUNK <= dim; column += CHUNK)
+        update_chunk(chunk, push, kind, dtype, row_id, row, gradient, row_state, column, CHUNK);
+    if (column < dim)
+        update_chunk(chunk, push, kind, dtype, row_id, row, gradient, row_state, column,
+                     dim - column);
+}
+
+KERNEL_INLINE void update_rows(const struct optimizer_push *push, struct kind kind,
+                               enum embtier_dtype dtype, const uint64_t *row_ids, void *const *rows,
+                               float *gradients, uint32_t count)
+{
+    const uint32_t row_bytes =
+        push->weight_bytes + (uint32_t)sizeof(float) * (kind.per_weight * push->dim + kind.per_row);
+    const uint32_t ahead = MAX(MIN((uint32_t)AHEAD_BYTES / row_bytes, (uint32_t)AHEAD_ROWS_MAX),
+                               (uint32_t)AHEAD_ROWS_MIN);
+    struct chunk chunk = { 0 };
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (i + ahead < count)
+            vector_prefetch(rows[i + ahead], row_bytes);
+        update_row(&chunk, push, kind, dtype, row_ids[i], rows[i],
+                   gradients + (size_t)i * push->dim);
+    }
+}
+
+#define X(name, number, word, per_weight_, per_row_, hyperparameters, eps, text)                   \
+    static void update_##name(const struct optimizer_push *push, const uint64_t *row_ids,          \
+                              void *const *rows, float *gradients, uint32_t count)                 \
+    {                                                                                              \
+        const struct kind kind = { EMBTIER_OPTIMIZER_##name, per_weight_, per_row_ };              \
+                                                                                                   \
+        switch (push->dtype) {                                                                     \
+            EMBTIER_DTYPE_TABLE(Y)                                                                 \
+        }                                                                                          \
+    }
+#define Y(name, number, word, bytes)                                                               \
+    case EMBTIER_DTYPE_##name:                                                                     \
+        update_rows(push, kind, EMBTIER_DTYPE_##name, row_ids, rows, gradients, count);            \
+        return;
+EMBTIER_OPTIMIZER_TABLE(X)
+#undef Y
+#undef X
+
+static void update(const struct optimizer_push *push, const uint64_t *row_ids, void *const *rows,
+                   float *gradients, uint32_t count)
+{
+    switch (push->optimizer) {
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+    case EMBTIER_OPTIMIZER_##name:                                                                 \
+        update_##name(push, row_ids, rows, gradients, count);                                      \
+        return;
+        EMBTIER_OPTIMIZER_TABLE(X)
+#undef X
+    }
+}
+
+const struct optimizer_loops KERNELS_ISA_SYMBOL(optimizer_loops) = {
+    .update = update,
+};

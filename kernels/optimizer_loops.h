@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* optimizer_loops.h: the inner loops of optimizer.h, one set per instruction set, all compiled from
+ * optimizer_loops.c. Inside kernels/ only. Thread: any. */
+#ifndef EMBTIER_KERNELS_OPTIMIZER_LOOPS_H
+#define EMBTIER_KERNELS_OPTIMIZER_LOOPS_H
+
+#include "kernels/isa.h"
+#include "kernels/optimizer.h"
+
+struct optimizer_loops {
+    void (*update)(const struct optimizer_push *push, const uint64_t *row_ids, void *const *rows,
+                   float *gradients, uint32_t count);
+};
+
+#define X(isa) extern const struct optimizer_loops optimizer_loops_##isa;
+KERNELS_ISA_TABLE(X)
+#undef X
+
+#endif
