@@ -6,10 +6,8 @@
 #include "kernels/init_rows.h"
 
 #include <assert.h>
-#include <float.h>
 #include <string.h>
 
-#include "kernels/dtype.h"
 #include "kernels/init_rows_loops.h"
 
 static const struct init_rows_loops *const loops_by_isa[] = {
@@ -17,89 +15,6 @@ static const struct init_rows_loops *const loops_by_isa[] = {
     KERNELS_ISA_TABLE(X)
 #undef X
 };
-
-static float dtype_max(enum embtier_dtype dtype)
-{
-    switch (dtype) {
-    case EMBTIER_DTYPE_F16:
-        return 65504.0f;
-    case EMBTIER_DTYPE_BF16:
-        return 0x1.fep+127f;
-    case EMBTIER_DTYPE_F32:
-        break;
-    }
-    return FLT_MAX;
-}
-
-static double cut(double value, double lowest, double highest)
-{
-    return value < lowest ? lowest : value > highest ? highest : value;
-}
-
-/* The number @value rounds to in @dtype. */
-static float round_to(enum embtier_dtype dtype, float value)
-{
-    switch (dtype) {
-    case EMBTIER_DTYPE_F16:
-        return f16_to_f32(f32_to_f16(value));
-    case EMBTIER_DTYPE_BF16:
-        return bf16_to_f32(f32_to_bf16(value));
-    case EMBTIER_DTYPE_F32:
-        break;
-    }
-    return value;
-}
-
-/* The next number below @value, a finite number of @dtype, in steps of its last digit. */
-static float step_down(enum embtier_dtype dtype, float value)
-{
-    const uint32_t unit = dtype == EMBTIER_DTYPE_BF16 ? 1u << 16 : 1;
-    const uint32_t bits = f32_bits(value);
-
-    if (dtype == EMBTIER_DTYPE_F16) {
-        const uint16_t half = f32_to_f16(value);
-
-        if ((half & 0x7fff) == 0)
-            return -0x1p-24f;
-        return f16_to_f32((uint16_t)(half & 0x8000 ? half + 1 : half - 1));
-    }
-    if ((bits & 0x7fffffff) == 0)
-        return f32_from_bits(0x80000000 | unit);
-    return f32_from_bits(bits & 0x80000000 ? bits + unit : bits - unit);
-}
-
-/* The greatest number of @dtype below @high: what a uniform distribution may reach, after rounding
- * too. An interval that holds none of them gives the number that @low rounds to. */
-static float uniform_top(enum embtier_dtype dtype, float low, float high)
-{
-    float top = round_to(dtype, high);
-
-    if (top >= high)
-        top = step_down(dtype, top);
-    return top > low ? top : low;
-}
-
-static struct init_params params_of(const struct table_spec *spec)
-{
-    const float limit = dtype_max(spec->dtype);
-    struct init_params params = {
-        .key = { (uint32_t)spec->seed, (uint32_t)(spec->seed >> 32) },
-        .a = (float)cut(spec->init_params[0], -limit, limit),
-        .b = (float)cut(spec->init_params[1], -limit, limit),
-        .lowest = -limit,
-        .highest = limit,
-    };
-
-    if (spec->init == EMBTIER_INIT_UNIFORM) {
-        const float high = params.b;
-
-        params.highest = uniform_top(spec->dtype, params.a, high);
-        params.b = high - params.a;
-        if (params.b > FLT_MAX)
-            params.b = FLT_MAX;
-    }
-    return params;
-}
 
 static void store(const struct init_rows_loops *loops, enum embtier_dtype dtype,
                   const float *values, uint32_t count, void *row, uint32_t first)
@@ -121,7 +36,7 @@ static void store(const struct init_rows_loops *loops, enum embtier_dtype dtype,
 static void fill_constant(const struct init_rows_loops *loops, const struct table_spec *spec,
                           uint32_t count, void *const *ret_rows)
 {
-    const struct init_params params = params_of(spec);
+    const struct init_params params = init_params_of(spec);
     const float value = spec->init == EMBTIER_INIT_CONSTANT ? params.a : 0.0f;
     float values[INIT_COUNTERS];
 
@@ -165,7 +80,7 @@ static uint32_t next_counters(struct position *at, uint32_t block_count, const u
 static void fill_random(const struct init_rows_loops *loops, const struct table_spec *spec,
                         const uint64_t *row_ids, uint32_t count, void *const *ret_rows)
 {
-    const struct init_params params = params_of(spec);
+    const struct init_params params = init_params_of(spec);
     const uint32_t block_count = (spec->dim + INIT_BLOCK_DIMS - 1) / INIT_BLOCK_DIMS;
     /* Zeroed once: a last group may be partly unused, and is computed all the same. */
     struct init_counters counters = { 0 };

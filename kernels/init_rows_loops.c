@@ -8,8 +8,6 @@
 #include "kernels/init_values.h"
 #include "kernels/philox.h"
 
-#define INIT_VERSION_1 1
-
 static inline __attribute__((always_inline)) struct philox_block
 block_of(const struct init_counters *counters, uint32_t i, const struct init_params *params)
 {
@@ -21,10 +19,7 @@ block_of(const struct init_counters *counters, uint32_t i, const struct init_par
 static inline __attribute__((always_inline)) float normal_value(uint32_t word,
                                                                 const struct init_params *params)
 {
-    const float value = params->a + params->b * init_normal_v1(word);
-    const float cut = value < params->lowest ? params->lowest : value;
-
-    return cut > params->highest ? params->highest : cut;
+    return init_normal_in_v1(word, params->a, params->b, params->lowest, params->highest);
 }
 
 static void fill_uniform(const struct init_counters *restrict counters, uint32_t group_count,

@@ -8,13 +8,13 @@
 
 #include "base/macros.h"
 #include "base/table_spec.h"
+#include "kernels/init_params.h"
 #include "kernels/isa.h"
 
 /* Counters are worked on in groups, so that loops have no remainder: a multiple of what a vector
  * of any processor holds. */
-#define INIT_GROUP      16
-#define INIT_COUNTERS   256 /* in one call; their values (4 KiB) stay in the first-level cache */
-#define INIT_BLOCK_DIMS 4   /* numbers from one counter */
+#define INIT_GROUP    16
+#define INIT_COUNTERS 256 /* in one call; their values (4 KiB) stay in the first-level cache */
 
 /* Counters as the vector units want them: rows and column blocks in arrays of their own. Those of
  * several short rows, or a part of a long one. */
@@ -22,14 +22,6 @@ struct init_counters {
     uint32_t row_low[INIT_COUNTERS];
     uint32_t row_high[INIT_COUNTERS];
     uint32_t block[INIT_COUNTERS];
-};
-
-struct init_params {
-    uint32_t key[2];
-    float a;      /* low; mean */
-    float b;      /* high - low; stddev */
-    float lowest; /* results are cut at these */
-    float highest;
 };
 
 struct init_rows_loops {

@@ -15,6 +15,8 @@
 
 #include "kernels/dtype.h"
 
+#define INIT_VERSION_1 1 /* in the counter */
+
 /* Uniform: low + span * u with u = 0, 2^-24 … 1 - 2^-24. The sum may round up to `high`, which is
  * outside, so it is cut at @top: the greatest number of the table's dtype below `high`. */
 KERNEL_INLINE float init_uniform_v1(uint32_t word, float low, float span, float top)
@@ -85,6 +87,16 @@ KERNEL_INLINE float init_normal_v1(uint32_t word)
     tail = tail * t + 0x1.00696ap+2f;
     magnitude = q2 * (w < 5.0f ? centre : tail);
     return f32_from_bits(f32_bits(magnitude) | sign);
+}
+
+/* Normal of that mean and deviation; the dtype's numbers end at @lowest and @highest. */
+KERNEL_INLINE float init_normal_in_v1(uint32_t word, float mean, float stddev, float lowest,
+                                      float highest)
+{
+    const float value = mean + stddev * init_normal_v1(word);
+    const float cut = value < lowest ? lowest : value;
+
+    return cut > highest ? highest : cut;
 }
 
 #endif
