@@ -10,6 +10,10 @@
 #include "base/embtier_types.h"
 #include "base/err.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct table_spec {
     char name[EMBTIER_TABLE_NAME_MAX + 1]; /* [A-Za-z0-9_.-]+, does not start with '.' or '-' */
     uint64_t rows;                         /* EMBTIER_UNBOUNDED: every 64-bit id is a row */
@@ -76,4 +80,7 @@ const char *optimizer_defaults_text(struct hyperparameters_text *buffer, int opt
 const char *table_spec_hyperparameters(const struct table_spec *spec,
                                        struct hyperparameters_text *buffer);
 
+#ifdef __cplusplus
+}
+#endif
 #endif
