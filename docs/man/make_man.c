@@ -145,6 +145,13 @@ static void print_hyperparameters(void)
 #undef X
 }
 
+static void print_pools(void)
+{
+#define X(name, number, word, text) print_item("Cm", word, text);
+    EMBTIER_POOL_TABLE(X)
+#undef X
+}
+
 static void print_inits(void)
 {
     static const struct {
@@ -254,6 +261,7 @@ static const struct {
     { "OPTIMIZERS", print_optimizers },
     { "HYPERPARAMETERS", print_hyperparameters },
     { "INITS", print_inits },
+    { "POOLS", print_pools },
     { "ERRORS", print_errors },
     { "METRICS", print_metrics },
     { "COMMANDS", print_commands },
