@@ -59,11 +59,19 @@ static void wave_end(struct pooled *pooled, struct wave *wave)
     pooled->under_way--;
 }
 
+void lane_pool_give_up(struct pooled *pooled)
+{
+    pooled->refusal.err = EMBTIER_DISCONNECTED;
+    pooled->is_taken = true;
+}
+
 enum pool_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
 {
     struct wave *wave;
     enum embtier_err err;
 
+    if (atomic_load_explicit(&pooled->session->gone, memory_order_relaxed))
+        lane_pool_give_up(pooled);
     if (!pooled->is_taken) {
         wave = pooled_free_wave(&lane->rules, pooled);
         if (!wave)
@@ -80,12 +88,6 @@ enum pool_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
     if (!pooled->is_taken)
         return POOL_TURN_MORE;
     return pooled->under_way > 0 ? POOL_TURN_TAKEN : POOL_TURN_DONE;
-}
-
-void lane_pool_give_up(struct pooled *pooled)
-{
-    pooled->refusal.err = EMBTIER_DISCONNECTED;
-    pooled->is_taken = true;
 }
 
 /* Gives waves that are ready to lanes to be added up, those that may be. */
