@@ -172,7 +172,7 @@ KERNEL_INLINE void update_numbers(struct chunk *chunk, struct kind kind,
                                   uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        float state[OPTIMIZER_STATES_MAX];
+        float state[OPTIMIZER_STATES_MAX] = { 0 };
 
         for (uint32_t s = 0; s < kind.per_weight; s++)
             state[s] = chunk->states[s][i];

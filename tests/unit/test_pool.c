@@ -406,8 +406,10 @@ static void test_a_mean_is_the_sum_divided_by_the_count(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < BAGS * DIM; i++) {
+        const uint32_t count = counts[i / DIM];
+
         bags[i] = fixture_float(&random);
-        expected[i] = counts[i / DIM] ? bags[i] / (float)counts[i / DIM] : bags[i];
+        expected[i] = count ? bags[i] / (float)count : bags[i];
     }
     FOR_EACH_ISA(isa)
     {

@@ -111,11 +111,12 @@ static void test_each_step_is_f32s_rounded(void **state)
 
 /* ---- One number ---- */
 
-/* Of the 65,536 random numbers exactly as many round up as units of 2^-16 are cut off. */
-static void count_round_ups(enum embtier_dtype dtype, uint32_t half, uint32_t sixteenths)
+/* Of the 65,536 random numbers exactly @part round up the number that lies @part / 65536 of the way
+ * from one half to the next. */
+static void count_round_ups(enum embtier_dtype dtype, uint32_t half, uint32_t part)
 {
     const double low = value_of(dtype, half), high = value_of(dtype, half + 1);
-    const float value = (float)(low + (high - low) * sixteenths / 16);
+    const float value = (float)(low + (high - low) * part * 0x1p-16);
     uint32_t ups = 0;
 
     for (uint32_t random = 0; random < 65536; random++) {
@@ -125,9 +126,9 @@ static void count_round_ups(enum embtier_dtype dtype, uint32_t half, uint32_t si
         assert_int_equal(round_up_or_down(dtype, -value, random), got | 0x8000);
         ups += got == half + 1;
     }
-    if (ups != sixteenths * 4096)
-        fail_msg("%s: %a, %u sixteenths above %#x: %u of 65536 are rounded up",
-                 dtype_word((int)dtype), (double)value, sixteenths, half, ups);
+    if (ups != part)
+        fail_msg("%s: %a, %u/65536 above %#x: %u are rounded up", dtype_word((int)dtype),
+                 (double)value, part, half, ups);
 }
 
 static void test_the_part_cut_off_is_the_probability_of_rounding_up(void **state)
@@ -135,13 +136,20 @@ static void test_the_part_cut_off_is_the_probability_of_rounding_up(void **state
     /* Denormals, the step from them to normal numbers, and powers of two are in both dtypes. */
     static const uint32_t bits[] = { 0,     1,     2,      0xff,   0x100,  0x3fe,  0x3ff,  0x400,
                                      0x401, 0x7ff, 0x1234, 0x3bff, 0x3c00, 0x5555, 0x7bfd, 0x7bfe };
+    /* f32 has 13 bits more than f16, and 16 more than bf16. */
+    static const uint32_t parts[] = { 0, 8, 16, 0x3ff8, 0x8000, 0x8008, 0xc350, 0xfff8 };
+    static const uint32_t bf16_parts[] = { 1, 2, 3, 0x1235, 0x7fff, 0x8001, 0xfffe, 0xffff };
 
     (void)state;
-    for (uint32_t n = 0; n < 2 * ARRAY_LEN(bits); n++)
-        for (uint32_t sixteenths = 0; sixteenths < 16; sixteenths += 3)
-            count_round_ups(halves[n % 2], bits[n / 2], sixteenths);
-    for (uint32_t sixteenths = 0; sixteenths < 16; sixteenths++)
-        count_round_ups(EMBTIER_DTYPE_BF16, 0x7f7e, sixteenths);
+    for (uint32_t n = 0; n < ARRAY_LEN(bits) * ARRAY_LEN(parts); n++) {
+        const uint32_t half = bits[n / ARRAY_LEN(parts)], p = n % ARRAY_LEN(parts);
+
+        count_round_ups(EMBTIER_DTYPE_F16, half, parts[p]);
+        count_round_ups(EMBTIER_DTYPE_BF16, half, parts[p]);
+        count_round_ups(EMBTIER_DTYPE_BF16, half, bf16_parts[p]);
+    }
+    for (uint32_t p = 0; p < ARRAY_LEN(bf16_parts); p++)
+        count_round_ups(EMBTIER_DTYPE_BF16, 0x7f7e, bf16_parts[p]);
 }
 
 static void test_numbers_of_the_dtype_stay_whatever_the_random_bits(void **state)

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench_kernels.c: training on the CPU, without a server.
+ *
+ * expand-vs-cast: gradients of a batch's bags made into gradients of its rows, by casting and
+ * reducing (kernels/cast.h, kernels/reduce.h), beside what casting is there to replace: gradients
+ * expanded to one per pair, pairs sorted, gradients coalesced. Both sides sort with the same sort
+ * and add up with the same loops, and must give the same bits; what differs is the expanding. The
+ * shapes are RM1's and RM2's of Kwon et al., "Tensor Casting" (HPCA 2021): 10 and 40 tables of 80
+ * gathers a bag, here of 64 columns and with batches of 2,048 bags, one table after another. A turn
+ * is one batch.
+ *
+ * expand-vs-cast-bytes: the bytes that each side moves, by the formulas at count_bytes(). */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cast.h"
+#include "kernels/reduce.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/trace.h"
+
+#define DIM     64
+#define GATHERS 80
+
+struct shape {
+    const char *name;
+    uint32_t tables;
+    double exponent; /* of Zipf's distribution; 0: uniform */
+};
+
+static const struct shape shapes[] = {
+    { "rm1-zipf", 10, 1.05 },
+    { "rm1-uniform", 10, 0 },
+    { "rm2-zipf", 40, 1.05 },
+    { "rm2-uniform", 40, 0 },
+};
+
+struct setting {
+    uint32_t bag_count;
+    uint32_t pair_count; /* of a table */
+    float *bags;         /* gradients of bags; tables have the same, which nobody notices */
+    float *expanded;     /* one per pair */
+    float *rows;         /* results */
+    struct cast_pair *pairs, *scratch;
+    uint32_t *starts;
+    /* Of a shape: */
+    uint32_t table_count;
+    struct trace trace;  /* ids of all tables, one after another */
+    uint64_t run_count;  /* of all tables */
+    double cast_seconds; /* of all our turns; may be spent before there are gradients */
+    double reduce_seconds;
+};
+
+static struct setting *setting_new(void)
+{
+    struct setting *const s = bench_alloc(1, sizeof(*s));
+    uint64_t random = 1;
+
+    s->bag_count = (uint32_t)bench_scaled(2048, 64);
+    s->pair_count = s->bag_count * GATHERS;
+    s->bags = bench_pages((uint64_t)s->bag_count * DIM * sizeof(float));
+    s->expanded = bench_pages((uint64_t)s->pair_count * DIM * sizeof(float));
+    s->rows = bench_pages((uint64_t)s->pair_count * DIM * sizeof(float));
+    s->pairs = bench_pages((uint64_t)s->pair_count * sizeof(*s->pairs));
+    s->scratch = bench_pages((uint64_t)s->pair_count * sizeof(*s->scratch));
+    s->starts = bench_alloc((uint64_t)s->pair_count + 1, sizeof(*s->starts));
+    for (uint64_t i = 0; i < (uint64_t)s->bag_count * DIM; i++)
+        s->bags[i] = (float)(int32_t)(bench_random(&random) >> 40) * 0x1p-24f - 0.5f;
+    return s;
+}
+
+static void shape_begin(struct setting *s, const struct shape *shape)
+{
+    const uint64_t pairs = (uint64_t)shape->tables * s->pair_count;
+
+    s->table_count = shape->tables;
+    s->trace = trace_zipf((uint32_t)bench_scaled(1000000, 1000),
+                          (uint32_t)align_up(pairs, TRACE_BATCH), shape->exponent);
+    s->cast_seconds = s->reduce_seconds = 0;
+}
+
+/* Pairs of a table, sorted, and their runs. @by_position: what is to be added up lies by position
+ * and not by bag. */
+static const struct cast_pair *sort_table(struct setting *s, uint32_t table, bool by_position,
+                                          uint32_t *ret_run_count)
+{
+    const uint32_t *const ids = s->trace.draws + (uint64_t)table * s->pair_count;
+    const struct cast_pair *sorted;
+
+    for (uint32_t i = 0; i < s->pair_count; i++)
+        s->pairs[i] = (struct cast_pair){ .row = ids[i],
+                                          .bag = by_position ? i : i / GATHERS,
+                                          .position = i };
+    sorted = cast_sort(s->pairs, s->scratch, s->pair_count);
+    *ret_run_count = cast_runs(sorted, s->pair_count, s->starts);
+    return sorted;
+}
+
+static void add_up(struct setting *s, const struct cast_pair *sorted, uint32_t run_count,
+                   const float *gradients)
+{
+    reduce_runs(&(struct reduce_batch){ .dim = DIM,
+                                        .bags = gradients,
+                                        .pairs = sorted,
+                                        .starts = s->starts,
+                                        .run_count = run_count,
+                                        .rows = s->rows });
+}
+
+static uint32_t cast_and_reduce(struct setting *s, uint32_t table)
+{
+    const double start = bench_now();
+    uint32_t run_count;
+    const struct cast_pair *const sorted = sort_table(s, table, false, &run_count);
+    const double casted = bench_now();
+
+    add_up(s, sorted, run_count, s->bags);
+    s->cast_seconds += casted - start;
+    s->reduce_seconds += bench_now() - casted;
+    return run_count;
+}
+
+static uint32_t expand_and_coalesce(struct setting *s, uint32_t table)
+{
+    uint32_t run_count;
+    const struct cast_pair *sorted;
+
+    for (uint32_t i = 0; i < s->pair_count; i++)
+        memcpy(s->expanded + (uint64_t)i * DIM, s->bags + (uint64_t)(i / GATHERS) * DIM,
+               DIM * sizeof(float));
+    sorted = sort_table(s, table, true, &run_count);
+    add_up(s, sorted, run_count, s->expanded);
+    return run_count;
+}
+
+/* One batch; returns pairs a second. */
+static double turn(struct setting *s, uint32_t (*backward)(struct setting *s, uint32_t table))
+{
+    const double start = bench_now();
+
+    s->run_count = 0;
+    for (uint32_t table = 0; table < s->table_count; table++)
+        s->run_count += backward(s, table);
+    return (double)s->pair_count * s->table_count / (bench_now() - start);
+}
+
+static double ours(void *context)
+{
+    return turn(context, cast_and_reduce);
+}
+
+static double reference(void *context)
+{
+    return turn(context, expand_and_coalesce);
+}
+
+/* The last table's results must be the same. */
+static void compare_results(struct setting *s)
+{
+    const uint64_t bytes = (uint64_t)cast_and_reduce(s, s->table_count - 1) * DIM * sizeof(float);
+    float *const kept = bench_alloc(1, bytes);
+
+    memcpy(kept, s->rows, bytes);
+    memset(s->rows, 0, bytes);
+    (void)expand_and_coalesce(s, s->table_count - 1);
+    if (memcmp(kept, s->rows, bytes) != 0)
+        bench_die("expand-vs-cast: the two sides differ");
+    free(kept);
+}
+
+/* Bytes read and written in a batch, of pairs and gradients, whatever cache they are found in. With
+ * n pairs, b bags, r rows that have a gradient, and gradients of g bytes:
+ *
+ *   both sides   16 n written, then the sort's passes of 11 bits each, 32 n, a look for the bits
+ * that differ, one that counts, one that finds the runs, 3 x 16 n; 16 n read when adding up both
+ * sides   n g read when adding up, r g written expanding    b g read, n g written */
+static void count_bytes(const struct setting *s, double *ret_ours, double *ret_reference)
+{
+    const double n = (double)s->pair_count * s->table_count;
+    const double b = (double)s->bag_count * s->table_count;
+    const double g = DIM * sizeof(float);
+    const double passes = ceil(log2(s->trace.ids) / 11);
+    const double both = n * (16 + passes * 32 + 3 * 16 + 16) + n * g + (double)s->run_count * g;
+
+    *ret_ours = both;
+    *ret_reference = both + b * g + n * g;
+}
+
+static void say_counts(void *context, json_t *figure)
+{
+    const struct setting *const s = context;
+
+    json_object_set_new(figure, "pairs", json_integer((json_int_t)s->pair_count * s->table_count));
+    json_object_set_new(figure, "rows", json_integer((json_int_t)s->run_count));
+    json_object_set_new(figure, "share_of_time_casting",
+                        json_real(s->cast_seconds / (s->cast_seconds + s->reduce_seconds)));
+}
+
+static void run_shape(struct setting *s, const struct shape *shape)
+{
+    double our_bytes, reference_bytes;
+    char name[64];
+
+    shape_begin(s, shape);
+    compare_results(s);
+    snprintf(name, sizeof(name), "expand-vs-cast-%s", shape->name);
+    bench_compare(&(struct bench_figure){ .name = name,
+                                          .unit = "pairs/s",
+                                          .limit = "memory bandwidth of one core",
+                                          .reference_name = "expand, sort, coalesce",
+                                          .reference_options = "same sort, same loops, 1 thread" },
+                  ours, reference, s, say_counts);
+    count_bytes(s, &our_bytes, &reference_bytes);
+    snprintf(name, sizeof(name), "expand-vs-cast-bytes-%s", shape->name);
+    bench_report(&(struct bench_figure){ .name = name,
+                                         .unit = "bytes",
+                                         .lower_is_better = true,
+                                         .limit = "each gradient read once, each row written once",
+                                         .reference_name = "expand, sort, coalesce",
+                                         .reference_options = "counted, not measured" },
+                 &our_bytes, &reference_bytes, 1, say_counts, s);
+    trace_free(&s->trace);
+}
+
+static void expand_vs_cast(void)
+{
+    struct setting *const s = setting_new();
+
+    for (uint32_t i = 0; i < ARRAY_LEN(shapes); i++)
+        run_shape(s, &shapes[i]);
+    free(s->starts);
+    free(s); /* what bench_pages() gave stays until the end */
+}
+
+int main(int argc, char **argv)
+{
+    const struct bench_entry entries[] = {
+        { "expand-vs-cast", expand_vs_cast },
+    };
+
+    return bench_main(argc, argv, entries, ARRAY_LEN(entries));
+}
