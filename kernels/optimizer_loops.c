@@ -10,6 +10,7 @@
 #include <assert.h>
 
 #include "kernels/optimizer_values.h"
+#include "kernels/philox_vector.h"
 #include "kernels/vector.h"
 
 #define CHUNK        64                                /* columns */
@@ -29,7 +30,7 @@ struct chunk {
     float weights[CHUNK];
     float gradients[CHUNK];
     float states[OPTIMIZER_STATES_MAX][CHUNK];
-    uint32_t random[CHUNK]; /* 16 bits each */
+    uint16_t random[CHUNK];
     uint16_t halves[CHUNK];
 } __attribute__((aligned(CACHE_LINE)));
 
@@ -45,20 +46,26 @@ struct kind {
 EMBTIER_OPTIMIZER_TABLE(X)
 #undef X
 
+KERNEL_INLINE void add_squares(double parts[PARTS], const float *numbers)
+{
+    for (uint32_t p = 0; p < PARTS; p++)
+        parts[p] += (double)numbers[p] * (double)numbers[p];
+}
+
 static double sum_of_squares(const float *numbers, uint32_t count)
 {
     double parts[PARTS] = { 0 };
+    float last[PARTS] = { 0 }; /* and zeros: adding 0 to a sum of squares changes no bit */
     uint32_t i = 0;
 
     for (; i + PARTS <= count; i += PARTS)
-        for (uint32_t p = 0; p < PARTS; p++)
-            parts[p] += (double)numbers[i + p] * (double)numbers[i + p];
-    for (uint32_t p = 0; i < count; i++, p++)
-        parts[p] += (double)numbers[i] * (double)numbers[i];
-    for (uint32_t width = PARTS / 2; width > 0; width /= 2)
-        for (uint32_t p = 0; p < width; p++)
-            parts[p] += parts[p + width];
-    return parts[0];
+        add_squares(parts, numbers + i);
+    if (i < count) {
+        memcpy(last, numbers + i, (count - i) * sizeof(float));
+        add_squares(parts, last);
+    }
+    return ((parts[0] + parts[4]) + (parts[2] + parts[6])) +
+           ((parts[1] + parts[5]) + (parts[3] + parts[7]));
 }
 
 /* ---- Weights to a chunk and back ---- */
@@ -78,26 +85,35 @@ KERNEL_INLINE void load_weights(struct chunk *chunk, enum embtier_dtype dtype, c
     }
 }
 
+/* optimizer_random() for a chunk's blocks, as many at a time as a vector has lanes for. */
 KERNEL_INLINE void make_random(struct chunk *chunk, const struct optimizer_push *push,
                                uint64_t row_id, uint32_t column)
 {
-    const uint32_t key[2] = { push->key[0], push->key[1] };
-    const uint32_t block = column / OPTIMIZER_ROUND_COLUMNS;
-    const uint64_t step = push->step;
-    uint32_t words[CHUNK / 2];
+    static const uint64_t numbers[CHUNK_BLOCKS] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+    const struct philox_block first =
+        optimizer_counter(row_id, column / OPTIMIZER_ROUND_COLUMNS, push->step);
+    uint64_t low[CHUNK_BLOCKS], high[CHUNK_BLOCKS]; /* words 0 and 1, 2 and 3 of each block */
+    uint64_t halves[2 * CHUNK_BLOCKS];
 
+    for (uint32_t b = 0; b < CHUNK_BLOCKS; b += sizeof(vector_u64) / sizeof(uint64_t)) {
+        struct philox_vector random = { { (vector_u64){ 0 } + first.word[0],
+                                          (vector_u64){ 0 } + first.word[1],
+                                          { 0 },
+                                          (vector_u64){ 0 } + first.word[3] } };
+
+        memcpy(&random.word[2], numbers + b, sizeof(random.word[2]));
+        random.word[2] += first.word[2];
+        random = philox_vector(random, push->key[0], push->key[1]);
+        random.word[0] = (random.word[0] & 0xffffffff) | random.word[1] << 32;
+        random.word[2] = (random.word[2] & 0xffffffff) | random.word[3] << 32;
+        memcpy(low + b, &random.word[0], sizeof(random.word[0]));
+        memcpy(high + b, &random.word[2], sizeof(random.word[2]));
+    }
     for (uint32_t b = 0; b < CHUNK_BLOCKS; b++) {
-        const struct philox_block random = optimizer_random(key, row_id, block + b, step);
-
-        words[4 * b + 0] = random.word[0];
-        words[4 * b + 1] = random.word[1];
-        words[4 * b + 2] = random.word[2];
-        words[4 * b + 3] = random.word[3];
+        halves[2 * b + 0] = low[b];
+        halves[2 * b + 1] = high[b];
     }
-    for (uint32_t w = 0; w < CHUNK / 2; w++) {
-        chunk->random[2 * w + 0] = words[w] & 0xffff;
-        chunk->random[2 * w + 1] = words[w] >> 16;
-    }
+    memcpy(chunk->random, halves, sizeof(chunk->random));
 }
 
 /* Not inlined: it is the same for all optimizers, and large. */

@@ -112,16 +112,18 @@ KERNEL_INLINE float optimizer_value(enum embtier_optimizer optimizer,
 /* Columns that one block of random words serves: 16 bits each. */
 #define OPTIMIZER_ROUND_COLUMNS 8
 
+KERNEL_INLINE struct philox_block optimizer_counter(uint64_t row_id, uint32_t block, uint64_t step)
+{
+    return (struct philox_block){ { (uint32_t)row_id, (uint32_t)(row_id >> 32),
+                                    block | (uint32_t)(step >> 32) << 10, (uint32_t)step } };
+}
+
 /* Random bits for columns 8 * @block … of a row: column 8 * block + i has the low half of word i /
  * 2 for even i, the high half for odd i. */
 KERNEL_INLINE struct philox_block optimizer_random(const uint32_t key[2], uint64_t row_id,
                                                    uint32_t block, uint64_t step)
 {
-    const struct philox_block counter = { { (uint32_t)row_id, (uint32_t)(row_id >> 32),
-                                            block | (uint32_t)(step >> 32) << 10,
-                                            (uint32_t)step } };
-
-    return philox4x32_10(counter, key[0], key[1]);
+    return philox4x32_10(optimizer_counter(row_id, block, step), key[0], key[1]);
 }
 
 /* @value to bf16: away from zero if the 16 bits cut off and @random (16 bits) carry. Infinity and

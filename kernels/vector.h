@@ -28,6 +28,7 @@
 typedef float vector_f32 __attribute__((vector_size(4 * VECTOR_LANES)));
 typedef int32_t vector_i32 __attribute__((vector_size(4 * VECTOR_LANES)));
 typedef uint32_t vector_u32 __attribute__((vector_size(4 * VECTOR_LANES)));
+typedef uint64_t vector_u64 __attribute__((vector_size(4 * VECTOR_LANES)));
 typedef uint16_t vector_u16 __attribute__((vector_size(2 * VECTOR_LANES)));
 
 KERNEL_INLINE uint32_t vector_dtype_bytes(enum embtier_dtype dtype)
@@ -76,6 +77,22 @@ KERNEL_INLINE vector_u32 vector_widen(vector_u16 halves)
     return (vector_u32)_mm_unpacklo_epi16(both, _mm_setzero_si128());
 #else
     return __builtin_convertvector(halves, vector_u32);
+#endif
+}
+
+/* The low halves of the lanes, times @factor. */
+KERNEL_INLINE vector_u64 vector_multiply_u32(vector_u64 lanes, uint32_t factor)
+{
+    const vector_u64 factors = (vector_u64){ 0 } + factor;
+
+#if defined(__AVX512F__)
+    return (vector_u64)_mm512_mul_epu32((__m512i)lanes, (__m512i)factors);
+#elif defined(__AVX2__)
+    return (vector_u64)_mm256_mul_epu32((__m256i)lanes, (__m256i)factors);
+#elif defined(__SSE2__)
+    return (vector_u64)_mm_mul_epu32((__m128i)lanes, (__m128i)factors);
+#else
+    return (lanes & 0xffffffff) * factors;
 #endif
 }
 
