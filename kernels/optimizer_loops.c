@@ -21,11 +21,6 @@
 /* Partial sums of squares, see optimizer.h. */
 #define PARTS 8
 
-/* Rows asked for ahead: as many as have these bytes. */
-#define AHEAD_BYTES    6144
-#define AHEAD_ROWS_MIN 1
-#define AHEAD_ROWS_MAX 16
-
 struct chunk {
     float weights[CHUNK];
     float gradients[CHUNK];
@@ -248,13 +243,12 @@ KERNEL_INLINE void update_rows(const struct optimizer_push *push, struct kind ki
 {
     const uint32_t row_bytes =
         push->weight_bytes + (uint32_t)sizeof(float) * (kind.per_weight * push->dim + kind.per_row);
-    const uint32_t ahead = MAX(MIN((uint32_t)AHEAD_BYTES / row_bytes, (uint32_t)AHEAD_ROWS_MAX),
-                               (uint32_t)AHEAD_ROWS_MIN);
+    const uint32_t ahead = vector_rows_ahead(row_bytes);
     struct chunk chunk = { 0 };
 
     for (uint32_t i = 0; i < count; i++) {
         if (i + ahead < count)
-            vector_prefetch(rows[i + ahead], row_bytes);
+            vector_ask_for(rows[i + ahead], row_bytes);
         update_row(&chunk, push, kind, dtype, row_ids[i], rows[i],
                    gradients + (size_t)i * push->dim);
     }

@@ -13,12 +13,6 @@
 
 #include "kernels/vector.h"
 
-/* Rows asked for ahead: as many as have these bytes. The best on the machines tried, but half and
- * twice as many are nearly as good. */
-#define AHEAD_BYTES    6144
-#define AHEAD_ROWS_MIN 1
-#define AHEAD_ROWS_MAX 16
-
 /* Rows in a piece of a bag. */
 #define PIECE_BYTES    (96 * KIB)
 #define PIECE_ROWS_MIN 16
@@ -71,11 +65,10 @@ KERNEL_INLINE void keep(void *numbers, const void *vector, uint32_t dim, enum fi
 KERNEL_INLINE void ask_ahead(const struct pool_batch *batch, uint32_t i, enum embtier_dtype dtype)
 {
     const uint32_t row_bytes = batch->dim * vector_dtype_bytes(dtype);
-    const uint32_t ahead = MAX(MIN((uint32_t)AHEAD_BYTES / row_bytes, (uint32_t)AHEAD_ROWS_MAX),
-                               (uint32_t)AHEAD_ROWS_MIN);
+    const uint32_t ahead = vector_rows_ahead(row_bytes);
 
     if (LIKELY(i + ahead < batch->offsets[batch->bag_count]))
-        vector_prefetch(batch->rows[i + ahead], row_bytes);
+        vector_ask_for(batch->rows[i + ahead], row_bytes);
 }
 
 /* ---- Blocks: @vectors vectors of columns, from @column on ---- */

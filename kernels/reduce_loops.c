@@ -55,8 +55,6 @@ static bool all_finite(const float *numbers, uint64_t count)
 #define PARTS   16
 #define VECTORS (PARTS / VECTOR_LANES)
 
-#define AHEAD 8 /* rows asked for ahead */
-
 /* Adds the products of columns from @column on: as many as there are partial sums, or the last
  * ones. What is missing of a vector is zeros, and adding 0 changes no bit. */
 KERNEL_INLINE void add_products(vector_f32 parts[VECTORS], enum embtier_dtype dtype,
@@ -98,11 +96,14 @@ KERNEL_INLINE void gradients_of(enum embtier_dtype dtype, uint32_t dim, const vo
                                 const uint32_t *row_bags, const float *divisors, uint32_t count,
                                 const float *bags, float *ret_gradients)
 {
+    const uint32_t row_bytes = dim * vector_dtype_bytes(dtype);
+    const uint32_t ahead = vector_rows_ahead(row_bytes);
+
     for (uint32_t i = 0; i < count; i++) {
         float gradient;
 
-        if (LIKELY(i + AHEAD < count))
-            vector_prefetch(rows[i + AHEAD], dim * vector_dtype_bytes(dtype));
+        if (LIKELY(i + ahead < count))
+            vector_ask_for(rows[i + ahead], row_bytes);
         gradient = scalar_product(dtype, rows[i], bags + (size_t)row_bags[i] * dim, dim);
         ret_gradients[i] = divisors ? gradient / divisors[i] : gradient;
     }
