@@ -26,13 +26,15 @@ static void note_error(struct pooled *pooled, const struct wave *wave)
 }
 
 /* With one lane, nothing can happen to rows between here and the end: if all are cached they are
- * added up where they lie. Not when an earlier request of the session is still to be looked up. */
+ * added up where they lie. Not when an earlier request of the session is still to be looked up, nor
+ * before an earlier wave that has rows of the same bag and waits for some to be read. */
 static bool add_up_in_place(struct lane *lane, struct pooled *pooled, struct wave *wave)
 {
     const struct request *const request = &wave->request;
     const struct part *const part = &request->parts[0];
 
-    if (request->lane_count > 1 || pooled->session->lanes[0].first)
+    if (request->lane_count > 1 || pooled->session->lanes[0].first ||
+        pooled_must_wait(pooled, wave))
         return false;
     for (uint32_t i = 0; i < wave->slice_count; i++)
         if (row_cache_find(lane->cache, request->segments[i].table->index,

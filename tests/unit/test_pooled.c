@@ -122,6 +122,47 @@ static void test_bags_are_pooled_in_the_order_of_their_ids(void **state)
     }
 }
 
+/* A bag of several waves: the first has rows that must be read, the others are all cached and must
+ * not be added up before it. Another session's lookup takes turns with this one, so that the first
+ * wave has been looked up when the next one is taken. */
+static void test_waves_that_share_a_bag_are_added_up_in_their_order(void **state)
+{
+    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+        enum { HOT = 100, IDS = 2 * WAVE_IDS + 500 };
+        struct pooling p, other;
+
+        pooling_start(&p, *state, &shapes[s]);
+        set_rows(&p);
+        other = p;
+        other.client = client_attach(&p.x, SLOT_BYTES);
+        p.bags[1] = (struct bags){ .mode = EMBTIER_POOL_MAX, .id_count = IDS_MOST, .bag_count = 1 };
+        p.bags[1].offsets[1] = IDS_MOST;
+        for (uint32_t round = 0; round < 100; round++) {
+            struct bags *const b = &p.bags[0];
+            const struct shm_pool_segment *segments;
+            uint32_t others;
+
+            *b = (struct bags){ .mode = (enum embtier_pool)(EMBTIER_POOL_SUM + round % 3),
+                                .id_count = IDS,
+                                .bag_count = 2 };
+            for (uint32_t i = 0; i < IDS; i++)
+                b->ids[i] = i % HOT;
+            for (uint32_t i = 0; i < 20; i++)
+                b->ids[next_random(&p.seed) % WAVE_IDS] = next_random(&p.seed) % ROWS;
+            b->offsets[1] = next_random(&p.seed) % 3;
+            b->offsets[2] = IDS;
+            lay_bags_out(&other, &p.bags[1], 1);
+            others = submit(&other);
+            segments = lay_bags_out(&p, b, 1);
+            assert_int_equal(client_wait(&p.client, submit(&p))->err, EMBTIER_OK);
+            assert_pooled(b, bags_at(&p, segments));
+            assert_int_equal(client_wait(&other.client, others)->err, EMBTIER_OK);
+        }
+        client_detach(&other.client);
+        pooling_stop(&p);
+    }
+}
+
 static void test_a_lookup_sees_what_its_session_has_set_before(void **state)
 {
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
@@ -249,6 +290,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_bags_are_pooled_in_the_order_of_their_ids),
+        T(test_waves_that_share_a_bag_are_added_up_in_their_order),
         T(test_a_lookup_sees_what_its_session_has_set_before),
         T(test_rows_that_change_meanwhile_are_whole),
         T(test_many_lookups_in_flight_and_a_client_that_leaves),
