@@ -2,12 +2,12 @@
 /* Is every row, at any time, what a simple model says, whatever clients do?
  *
  * A random walk over all that a client can do: tables of all kinds come and go, some under a name
- * that another had; three sessions read and write their rows in batches of several parts, many
- * requests in flight; requests and calls that must be refused; sessions that leave with requests in
- * flight; restarts with other lanes. The cache has a few MiB a lane, in DRAM and a file in the
- * place of persistent memory, and the write queue and the write buffers next to nothing, so rows
- * are in all places, on their way, being read and waited for at the same time. See walk_model.h for
- * what a row must be.
+ * that another had; three sessions read and write their rows in batches of several parts, or have
+ * bags of them pooled, many requests in flight; requests and calls that must be refused; sessions
+ * that leave with requests in flight; restarts with other lanes. The cache has a few MiB a lane, in
+ * DRAM and a file in the place of persistent memory, and the write queue and the write buffers next
+ * to nothing, so rows are in all places, on their way, being read and waited for at the same time.
+ * See walk_model.h for what a row must be.
  *
  * EMBTIER_TEST_STEPS says how many steps (a request is one), EMBTIER_TEST_SEED which; the seed is
  * printed. What the walk does depends on the seed, the lanes (EMBTIER_TEST_LANES) and nothing else;
@@ -127,21 +127,23 @@ static void check_status(struct walk *walk, bool last)
 {
     const struct walk_totals *const totals = &walk->totals;
     struct embtier_status *status;
+    uint64_t got, maybe_got;
 
     for (uint32_t s = 0; s < WALK_SESSIONS; s++)
         walk_drain(walk, &walk->sessions[s]);
+    got = totals->rows[EMBTIER_GET] + totals->rows[EMBTIER_GET_POOLED];
+    maybe_got = totals->maybe_rows[EMBTIER_GET] + totals->maybe_rows[EMBTIER_GET_POOLED];
     walk_expect(walk, walk->admin, embtier_status(walk->admin, &status), EMBTIER_OK, "status");
     check_between(walk, "tables", metric(walk, status, "tables", ""), count_tables(walk), 0);
     check_between(walk, "sessions", metric(walk, status, "sessions", ""), WALK_SESSIONS + 1, 0);
     check_between(walk, "lanes", metric(walk, status, "lanes", ""), walk->lanes_now, 0);
     check_between(walk, "requests", metric(walk, status, "requests", ""), totals->requests,
                   totals->maybe_requests);
-    check_between(walk, "rows asked for", metric(walk, status, "request_rows", "get"),
-                  totals->rows[EMBTIER_GET], totals->maybe_rows[EMBTIER_GET]);
+    check_between(walk, "rows asked for", metric(walk, status, "request_rows", "get"), got,
+                  maybe_got);
     check_between(walk, "rows set", metric(walk, status, "request_rows", "set"),
                   totals->rows[EMBTIER_SET], totals->maybe_rows[EMBTIER_SET]);
-    check_between(walk, "rows found", sum_lookups(walk, status), totals->rows[EMBTIER_GET],
-                  totals->maybe_rows[EMBTIER_GET]);
+    check_between(walk, "rows found", sum_lookups(walk, status), got, maybe_got);
     check_between(walk, "failed_rows", metric(walk, status, "failed_rows", ""), 0, 0);
     check_between(walk, "write_error", metric(walk, status, "write_error", ""), 0, 0);
     check_between(walk, "reading_rows", metric(walk, status, "reading_rows", ""), 0, 0);
@@ -172,6 +174,13 @@ static void step_request(struct walk *walk)
 static void step_bad_request(struct walk *walk)
 {
     walk_submit(walk, pick_session(walk), true);
+}
+
+/* By all sessions at once, so that they take turns. */
+static void step_long_lookups(struct walk *walk)
+{
+    for (uint32_t s = 0; s < WALK_SESSIONS; s++)
+        walk_submit_long_lookup(walk, &walk->sessions[s]);
 }
 
 /* An answer, not always the oldest. */
@@ -431,8 +440,9 @@ static void see_server_gone(struct walk *walk, struct walk_session *session)
     walk_expect(walk, session->server, embtier_table_open(session->server, "walk.0", &table),
                 EMBTIER_DISCONNECTED, "open without a server");
     if (session->spare)
-        walk_expect(walk, session->server, embtier_submit(session->spare->batch, EMBTIER_GET),
-                    EMBTIER_DISCONNECTED, "submit without a server");
+        walk_expect(walk, session->server,
+                    embtier_submit(session->spare->batch, session->spare->op), EMBTIER_DISCONNECTED,
+                    "submit without a server");
     walk_expect(walk, session->server, embtier_reconnect(session->server), EMBTIER_UNREACHABLE,
                 "reconnect without a server");
 }
@@ -440,13 +450,14 @@ static void see_server_gone(struct walk *walk, struct walk_session *session)
 /* A batch that is kept stays where it is, and its rows what they are. */
 static void reconnect(struct walk *walk, struct walk_session *session)
 {
-    struct embtier_batch *const batch = session->spare ? session->spare->batch : NULL;
-    const bool has_rows = batch && embtier_batch_count(batch, 0) > 0;
-    const uint8_t *const rows = has_rows ? embtier_batch_rows(batch, 0) : NULL;
-    const uint8_t first = has_rows ? rows[0] : 0;
+    const struct walk_request *const spare = session->spare;
+    size_t bytes = 0;
+    const uint8_t *const rows =
+        spare && spare->part_count > 0 ? walk_answer(spare, 0, &bytes) : NULL;
+    const uint8_t first = bytes > 0 ? rows[0] : 0;
 
     walk_expect(walk, session->server, embtier_reconnect(session->server), EMBTIER_OK, "reconnect");
-    WALK_CHECK(walk, !has_rows || (embtier_batch_rows(batch, 0) == rows && rows[0] == first),
+    WALK_CHECK(walk, bytes == 0 || (walk_answer(spare, 0, &bytes) == rows && rows[0] == first),
                "a reconnect has moved or changed a batch");
 }
 
@@ -503,7 +514,8 @@ static void step_restart(struct walk *walk)
 
 /* STEP(what, how often in 100,000 steps). Requests, most of them small, are nearly all. */
 #define STEP_TABLE(STEP)                                                                           \
-    STEP(request, 90175)                                                                           \
+    STEP(request, 89875)                                                                           \
+    STEP(long_lookups, 300)                                                                        \
     STEP(answer, 7000)                                                                             \
     STEP(bad_request, 1000)                                                                        \
     STEP(depth, 500)                                                                               \
@@ -597,7 +609,8 @@ static void show(const struct walk *walk)
     fprintf(stderr, "step %" PRIu64 ":", walk->step);
     for (size_t i = 0; i < ARRAY_LEN(steps); i++)
         fprintf(stderr, " %s %" PRIu64, steps[i].name, walk->counts[i]);
-    fprintf(stderr, "; %" PRIu64 " rows, from", walk->rows_checked);
+    fprintf(stderr, "; %" PRIu64 " bags (%" PRIu64 " not known), %" PRIu64 " rows, from",
+            walk->bags_checked, walk->bags_unknown, walk->rows_checked);
     for (size_t i = 0; i < WALK_PLACES; i++)
         fprintf(stderr, " %s %" PRIu64, places[i], walk->place_rows[i]);
     fputs("\n", stderr);

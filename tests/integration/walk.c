@@ -13,7 +13,6 @@
 
 #include "base/macros.h"
 
-#define POISON    0xa5 /* in rows that the server is to fill, or must leave alone */
 #define POLLS_MAX 200
 
 #define LOG_IN_FLIGHT 4
@@ -141,14 +140,17 @@ struct embtier_table *walk_handle(struct walk *walk, struct walk_session *sessio
 
 /* ---- Making a request ---- */
 
-/* Few rows, many, or very many; never more than some MiB of them in flight. */
-static uint32_t pick_count(struct walk *walk, const struct model_table *table)
+/* Few rows, many, or very many; never more than some MiB of them in flight. Those of a pooled
+ * lookup take no room, and very many are for several waves. */
+static uint32_t pick_count(struct walk *walk, const struct model_table *table, enum embtier_op op,
+                           uint32_t part_count)
 {
+    const uint32_t most_bytes = op == EMBTIER_GET_POOLED ? 3 << 20 : 512 << 10;
     const uint32_t weight_bytes = table_spec_weight_bytes(&table->spec);
     const bool many = walk_chance(walk, walk->many_percent);
-    const bool very_many = many && walk_chance(walk, 10);
-    const uint32_t rows = very_many ? WALK_BATCH_ROWS / WALK_PARTS - 1 : many ? 120 : 12;
-    const uint32_t bytes = very_many ? 512 << 10 : many ? 128 << 10 : 32 << 10;
+    const bool very_many = many && walk_chance(walk, op == EMBTIER_GET_POOLED ? 25 : 10);
+    const uint32_t rows = very_many ? WALK_BATCH_ROWS / part_count - 1 : many ? 120 : 12;
+    const uint32_t bytes = very_many ? most_bytes : many ? 128 << 10 : 32 << 10;
 
     if (walk_chance(walk, 1))
         return 0;
@@ -164,9 +166,23 @@ uint32_t walk_pick_table(struct walk *walk)
     return t;
 }
 
+static enum embtier_err new_batch(const struct walk_session *session, enum embtier_op op,
+                                  const struct embtier_bag_part *parts, uint32_t part_count,
+                                  struct embtier_batch **ret_batch)
+{
+    struct embtier_part without_bags[WALK_PARTS];
+
+    if (op == EMBTIER_GET_POOLED)
+        return embtier_batch_new_bags(session->server, parts, part_count, ret_batch);
+    for (uint32_t p = 0; p < part_count; p++)
+        without_bags[p] = (struct embtier_part){ parts[p].table, parts[p].count };
+    return embtier_batch_new(session->server, without_bags, part_count, ret_batch);
+}
+
 /* Waits for older requests until the arena has room. */
 static struct walk_request *new_request(struct walk *walk, struct walk_session *session,
-                                        const struct embtier_part *parts, uint32_t part_count)
+                                        enum embtier_op op, const struct embtier_bag_part *parts,
+                                        uint32_t part_count)
 {
     struct walk_request *request;
     enum embtier_err err;
@@ -176,10 +192,16 @@ static struct walk_request *new_request(struct walk *walk, struct walk_session *
         row_count += parts[p].count;
     request = calloc(1, sizeof(*request) + row_count * sizeof(request->rows[0]));
     WALK_CHECK(walk, request, "out of memory");
+    request->op = op;
     request->part_count = part_count;
-    for (uint32_t p = 0; p < part_count; p++)
-        request->weight_bytes[p] = embtier_table_info(parts[p].table)->weight_bytes;
-    while ((err = embtier_batch_new(session->server, parts, part_count, &request->batch)) ==
+    for (uint32_t p = 0; p < part_count; p++) {
+        const struct embtier_table_info *const info = embtier_table_info(parts[p].table);
+
+        request->weight_bytes[p] = info->weight_bytes;
+        request->bag_bytes[p] = info->dim * (uint32_t)sizeof(float);
+        request->modes[p] = parts[p].mode;
+    }
+    while ((err = new_batch(session, op, parts, part_count, &request->batch)) ==
                EMBTIER_ARENA_FULL &&
            (session->flight_count > 0 || session->spare)) {
         walk_free_spare(walk, session);
@@ -190,11 +212,12 @@ static struct walk_request *new_request(struct walk *walk, struct walk_session *
     return request;
 }
 
-static struct walk_request *random_request(struct walk *walk, struct walk_session *session)
+static struct walk_request *random_request(struct walk *walk, struct walk_session *session,
+                                           enum embtier_op op)
 {
     const uint32_t part_count = walk_chance(walk, 65) ? 1 : walk_pick(walk, WALK_PARTS + 1);
     struct model_table *tables[WALK_PARTS];
-    struct embtier_part parts[WALK_PARTS];
+    struct embtier_bag_part parts[WALK_PARTS] = { 0 };
     struct walk_request *request;
 
     for (uint32_t p = 0; p < part_count; p++) {
@@ -202,27 +225,39 @@ static struct walk_request *random_request(struct walk *walk, struct walk_sessio
 
         tables[p] = walk->tables[t];
         parts[p].table = walk_handle(walk, session, t);
-        parts[p].count = pick_count(walk, tables[p]);
+        parts[p].count = pick_count(walk, tables[p], op, part_count);
+        if (op == EMBTIER_GET_POOLED)
+            walk_pick_bags(walk, &parts[p]);
     }
-    request = new_request(walk, session, parts, part_count);
+    request = new_request(walk, session, op, parts, part_count);
     memcpy(request->tables, tables, part_count * sizeof(tables[0]));
     return request;
 }
 
-/* The batch of a request that was answered, for another one, with as many ids or fewer. */
-static struct walk_request *reuse_request(struct walk *walk, struct walk_session *session)
+/* The batch of a request that was answered, for another one, with as many ids or fewer: @op, unless
+ * it is of the other kind. */
+static struct walk_request *reuse_request(struct walk *walk, struct walk_session *session,
+                                          enum embtier_op op)
 {
     struct walk_request *const request = TAKE(session->spare);
+    const bool has_bags = request->op == EMBTIER_GET_POOLED;
 
     WALK_CHECK(walk, embtier_batch_part_count(request->batch) == request->part_count,
                "a batch has lost parts");
     for (uint32_t p = 0; p < request->part_count; p++) {
-        const uint32_t count = embtier_batch_count(request->batch, p);
+        const uint32_t count = walk_pick(walk, embtier_batch_count(request->batch, p) + 1);
+        const uint32_t bags = walk_pick(walk, embtier_batch_bag_count(request->batch, p) + 1);
 
-        walk_expect(walk, session->server,
-                    embtier_batch_set_count(request->batch, p, walk_pick(walk, count + 1)),
-                    EMBTIER_OK, "batch_set_count");
+        if (has_bags)
+            walk_expect(walk, session->server,
+                        embtier_batch_set_bags(request->batch, p, count, MAX(bags, MIN(count, 1u))),
+                        EMBTIER_OK, "batch_set_bags");
+        else
+            walk_expect(walk, session->server, embtier_batch_set_count(request->batch, p, count),
+                        EMBTIER_OK, "batch_set_count");
     }
+    if (!has_bags)
+        request->op = op == EMBTIER_GET_POOLED ? EMBTIER_GET : op;
     request->refused = false;
     return request;
 }
@@ -234,19 +269,38 @@ static void choose_rows(struct walk *walk, const struct walk_session *session,
 
     for (uint32_t p = 0; p < request->part_count; p++) {
         const uint32_t count = embtier_batch_count(request->batch, p);
-        const enum model_pattern pattern =
-            (enum model_pattern)walk_pick(walk, (uint64_t)MODEL_PATTERNS);
+        enum model_pattern pattern = (enum model_pattern)walk_pick(walk, (uint64_t)MODEL_PATTERNS);
         const int owner =
             request->op == EMBTIER_SET || walk_chance(walk, 50) ? (int)session->number : -1;
+        const uint32_t tail = walk_pick(walk, 2 * count + 1); /* its rows are surely cached */
+        const uint32_t run = 64u << walk_pick(walk, 7);
         uint64_t *const ids = embtier_batch_ids(request->batch, p);
         uint32_t before = walk_pick(walk, request->tables[p]->row_count);
 
         for (uint32_t i = 0; i < count; i++, row++) {
+            if (i % run == run - 1 && i < tail) /* rows that lie elsewhere */
+                pattern = (enum model_pattern)walk_pick(walk, (uint64_t)MODEL_PATTERNS);
+            if (i == tail && request->op == EMBTIER_GET_POOLED)
+                pattern = MODEL_TOP;
             row->row = before =
                 model_pick_row(request->tables[p], &walk->random, pattern, before, owner);
             ids[i] = model_id(request->tables[p], row->row);
         }
+        if (request->op == EMBTIER_GET_POOLED)
+            walk_cut_bags(walk, request, p);
     }
+}
+
+uint8_t *walk_answer(const struct walk_request *request, uint32_t p, size_t *ret_bytes)
+{
+    const struct embtier_batch *const batch = request->batch;
+
+    if (request->op == EMBTIER_GET_POOLED) {
+        *ret_bytes = (size_t)embtier_batch_bag_count(batch, p) * request->bag_bytes[p];
+        return (uint8_t *)embtier_batch_bags(request->batch, p);
+    }
+    *ret_bytes = (size_t)embtier_batch_count(batch, p) * request->weight_bytes[p];
+    return embtier_batch_rows(request->batch, p);
 }
 
 /* What a GET of the row must be if it is submitted now. */
@@ -269,16 +323,17 @@ static void expect_rows(struct walk_session *session, struct walk_request *reque
         struct model_table *const table = request->tables[p];
         const uint32_t bytes = request->weight_bytes[p];
         const uint32_t count = embtier_batch_count(request->batch, p);
-        uint8_t *weights = embtier_batch_rows(request->batch, p);
+        size_t answer_bytes;
+        uint8_t *const weights = walk_answer(request, p, &answer_bytes);
 
-        if (request->op == EMBTIER_GET || request->refused)
-            memset(weights, POISON, (size_t)count * bytes);
-        for (uint32_t i = 0; i < count && !request->refused; i++, row++, weights += bytes) {
-            if (request->op == EMBTIER_GET) {
+        if (request->op != EMBTIER_SET || request->refused)
+            memset(weights, WALK_POISON, answer_bytes);
+        for (uint32_t i = 0; i < count && !request->refused; i++, row++) {
+            if (request->op != EMBTIER_SET) {
                 expect_row(session, table, row);
             } else {
                 row->low = model_set(table, row->row);
-                model_fill(table, row->row, row->low, weights);
+                model_fill(table, row->row, row->low, weights + (size_t)i * bytes);
             }
         }
     }
@@ -289,6 +344,10 @@ static bool spoil(struct walk *walk, struct walk_request *request)
 {
     const uint32_t first = walk_pick(walk, WALK_PARTS);
 
+    if (request->op == EMBTIER_GET_POOLED && request->part_count > 0 && walk_chance(walk, 50)) {
+        walk_spoil_bags(walk, request);
+        return true;
+    }
     for (uint32_t i = 0; i < request->part_count; i++) {
         const uint32_t p = (first + i) % request->part_count;
         const uint32_t count = embtier_batch_count(request->batch, p);
@@ -306,14 +365,17 @@ static bool spoil(struct walk *walk, struct walk_request *request)
 }
 
 /* A part of a table that was dropped, among others. */
-static struct walk_request *stale_request(struct walk *walk, struct walk_session *session)
+static struct walk_request *stale_request(struct walk *walk, struct walk_session *session,
+                                          enum embtier_op op)
 {
     const uint32_t t = walk_pick_table(walk);
-    const struct embtier_part parts[] = { { walk_handle(walk, session, t), 3 },
-                                          { session->stale, 2 },
-                                          { walk_handle(walk, session, t), 1 } };
+    const struct embtier_bag_part parts[] = {
+        { walk_handle(walk, session, t), 3, 2, EMBTIER_POOL_SUM, 0 },
+        { session->stale, 2, 3, EMBTIER_POOL_SUM, 0 },
+        { walk_handle(walk, session, t), 1, 1, EMBTIER_POOL_MAX, 0 },
+    };
     struct walk_request *const request =
-        new_request(walk, session, parts, (uint32_t)ARRAY_LEN(parts));
+        new_request(walk, session, op, parts, (uint32_t)ARRAY_LEN(parts));
 
     for (uint32_t p = 0; p < ARRAY_LEN(parts); p++) {
         request->tables[p] = walk->tables[t]; /* ids that this one has */
@@ -339,19 +401,20 @@ static uint32_t count_rows(const struct walk_request *request)
 static bool is_poison(const uint8_t *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (bytes[i] != POISON)
+        if (bytes[i] != WALK_POISON)
             return false;
     return true;
 }
 
 static void check_untouched(struct walk *walk, const struct walk_request *request)
 {
-    for (uint32_t p = 0; p < request->part_count; p++)
-        WALK_CHECK(
-            walk,
-            is_poison(embtier_batch_rows(request->batch, p),
-                      (size_t)embtier_batch_count(request->batch, p) * request->weight_bytes[p]),
-            "a refused request has changed rows of part %u in the client's memory", p);
+    for (uint32_t p = 0; p < request->part_count; p++) {
+        size_t bytes;
+        const uint8_t *const rows = walk_answer(request, p, &bytes);
+
+        WALK_CHECK(walk, is_poison(rows, bytes),
+                   "a refused request has changed rows of part %u in the client's memory", p);
+    }
 }
 
 static void wrong_row(struct walk *walk, const struct walk_session *session,
@@ -385,6 +448,12 @@ static void check_rows(struct walk *walk, const struct walk_session *session,
         const uint32_t count = embtier_batch_count(request->batch, p);
         const uint8_t *weights = embtier_batch_rows(request->batch, p);
 
+        walk->rows_checked += count;
+        if (request->op == EMBTIER_GET_POOLED) {
+            walk_check_bags(walk, session, request, p, row);
+            row += count;
+            continue;
+        }
         for (uint32_t i = 0; i < count; i++, row++, weights += bytes) {
             uint32_t version = row->low;
 
@@ -399,7 +468,6 @@ static void check_rows(struct walk *walk, const struct walk_session *session,
         }
         if (request->op == EMBTIER_SET)
             table->set_rows += count;
-        walk->rows_checked += count;
     }
 }
 
@@ -415,7 +483,7 @@ static void lose(struct walk_session *session, const struct walk_request *reques
             model_loosen(request->tables[p], (row++)->row);
     for (uint32_t f = 0; f < session->flight_count; f++)
         for (uint32_t i = count_rows(session->flight[f]); i > 0; i--)
-            if (session->flight[f]->op == EMBTIER_GET)
+            if (session->flight[f]->op != EMBTIER_SET)
                 session->flight[f]->rows[i - 1].low = session->flight[f]->rows[i - 1].settled;
 }
 
@@ -455,6 +523,10 @@ void walk_free_spare(struct walk *walk, struct walk_session *session)
         request_free(walk, session, TAKE(session->spare));
 }
 
+static const char *const op_names[] = {
+    [EMBTIER_GET] = "GET", [EMBTIER_SET] = "SET", [EMBTIER_GET_POOLED] = "pooled GET"
+};
+
 static void check_answer(struct walk *walk, struct walk_session *session,
                          const struct walk_request *request, enum embtier_err err)
 {
@@ -469,10 +541,13 @@ static void check_answer(struct walk *walk, struct walk_session *session,
     }
     if (request->refused) {
         walk_expect(walk, session->server, err, request->err, "a request that must be refused");
-        check_untouched(walk, request);
+        if (request->op == EMBTIER_GET_POOLED && err != EMBTIER_NO_TABLE)
+            walk->totals.maybe_rows[request->op] += count; /* seen when others had been looked up */
+        else
+            check_untouched(walk, request);
         return;
     }
-    walk_expect(walk, session->server, err, EMBTIER_OK, request->op == EMBTIER_GET ? "GET" : "SET");
+    walk_expect(walk, session->server, err, EMBTIER_OK, op_names[request->op]);
     WALK_CHECK(walk, embtier_batch_hit_rows(request->batch) <= count,
                "%" PRIu64 " of %u rows are hits", embtier_batch_hit_rows(request->batch), count);
     check_rows(walk, session, request);
@@ -514,7 +589,8 @@ void walk_abandon(struct walk *walk, struct walk_session *session)
 
         lose(session, request);
         walk->totals.maybe_requests++;
-        walk->totals.maybe_rows[request->op] += request->refused ? 0 : count_rows(request);
+        if (!request->refused || request->op == EMBTIER_GET_POOLED)
+            walk->totals.maybe_rows[request->op] += count_rows(request);
         for (uint32_t p = 0; p < request->part_count; p++)
             if (request->op == EMBTIER_SET)
                 request->tables[p]->maybe_set_rows += embtier_batch_count(request->batch, p);
@@ -545,8 +621,9 @@ static void put_in_flight(struct walk *walk, struct walk_session *session,
 /* Submits and waits, whatever else is in flight. */
 static void call(struct walk *walk, struct walk_session *session, struct walk_request *request)
 {
-    const enum embtier_err err =
-        request->op == EMBTIER_GET ? embtier_get(request->batch) : embtier_set(request->batch);
+    const enum embtier_err err = request->op == EMBTIER_GET   ? embtier_get(request->batch)
+                                 : request->op == EMBTIER_SET ? embtier_set(request->batch)
+                                                              : embtier_get_pooled(request->batch);
 
     session->submitted++;
     take_answer(walk, session, request, err);
@@ -554,17 +631,17 @@ static void call(struct walk *walk, struct walk_session *session, struct walk_re
 
 void walk_submit(struct walk *walk, struct walk_session *session, bool bad)
 {
-    const enum embtier_op op = walk_chance(walk, walk->set_percent) ? EMBTIER_SET : EMBTIER_GET;
+    const enum embtier_op op = walk_chance(walk, walk->set_percent) ? EMBTIER_SET
+                               : walk_chance(walk, 60)              ? EMBTIER_GET
+                                                                    : EMBTIER_GET_POOLED;
     struct walk_request *request;
 
     make_way(walk, session);
     if (bad && session->stale && walk_chance(walk, 50)) {
-        request = stale_request(walk, session);
-        request->op = op;
+        request = stale_request(walk, session, op);
     } else {
-        request = session->spare && walk_chance(walk, 50) ? reuse_request(walk, session)
-                                                          : random_request(walk, session);
-        request->op = op;
+        request = session->spare && walk_chance(walk, 50) ? reuse_request(walk, session, op)
+                                                          : random_request(walk, session, op);
         choose_rows(walk, session, request);
         if (bad)
             spoil(walk, request);
@@ -577,6 +654,25 @@ void walk_submit(struct walk *walk, struct walk_session *session, bool bad)
         put_in_flight(walk, session, request);
 }
 
+void walk_submit_long_lookup(struct walk *walk, struct walk_session *session)
+{
+    const uint32_t t = walk_pick_table(walk);
+    const uint32_t weight_bytes = table_spec_weight_bytes(&walk->tables[t]->spec);
+    const uint32_t count = (1 + walk_pick(walk, 4 << 20)) / weight_bytes;
+    struct embtier_bag_part part = { .table = walk_handle(walk, session, t),
+                                     .count = MIN(count, (uint32_t)WALK_BATCH_ROWS) };
+    struct walk_request *request;
+
+    make_way(walk, session);
+    walk_pick_bags(walk, &part);
+    part.bag_count = MIN(part.bag_count, 3u);
+    request = new_request(walk, session, EMBTIER_GET_POOLED, &part, 1);
+    request->tables[0] = walk->tables[t];
+    choose_rows(walk, session, request);
+    expect_rows(session, request);
+    put_in_flight(walk, session, request);
+}
+
 void walk_sweep(struct walk *walk, struct walk_session *session, uint32_t t)
 {
     struct model_table *const table = walk->tables[t];
@@ -584,13 +680,12 @@ void walk_sweep(struct walk *walk, struct walk_session *session, uint32_t t)
         MIN((256u << 10) / table_spec_weight_bytes(&table->spec) + 1, (uint32_t)WALK_BATCH_ROWS);
 
     for (uint32_t first = 0; first < table->row_count; first += most) {
-        const struct embtier_part part = { walk_handle(walk, session, t),
-                                           MIN(most, table->row_count - first) };
+        const struct embtier_bag_part part = { .table = walk_handle(walk, session, t),
+                                               .count = MIN(most, table->row_count - first) };
         struct walk_request *request;
 
         make_way(walk, session);
-        request = new_request(walk, session, &part, 1);
-        request->op = EMBTIER_GET;
+        request = new_request(walk, session, EMBTIER_GET, &part, 1);
         request->tables[0] = table;
         for (uint32_t i = 0; i < part.count; i++) {
             request->rows[i].row = first + i;

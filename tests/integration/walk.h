@@ -16,7 +16,8 @@
 #define WALK_PARTS       4
 #define WALK_IN_FLIGHT   16
 #define WALK_ARENA_BYTES (UINT64_C(12) << 20)
-#define WALK_BATCH_ROWS  4096 /* socket.max_batch_rows */
+#define WALK_BATCH_ROWS  6000 /* socket.max_batch_rows; more than a wave of a pooled lookup has */
+#define WALK_POISON      0xa5 /* in what the server is to fill, or must leave alone */
 #define WALK_PLACES      7
 #define WALK_STEPS       24 /* kinds of steps, at most */
 #define WALK_TIMEOUT_MS  120000
@@ -24,9 +25,9 @@
 /* A row of a request in flight. */
 struct walk_row {
     uint32_t row;
-    uint32_t settled; /* GET: when it was submitted */
-    uint32_t low;     /* GET: the oldest version that it may be; SET: its version */
-    uint32_t high;    /* GET: the newest, MODEL_NO_VERSION: what is newest when it is answered */
+    uint32_t settled; /* not SET: when it was submitted */
+    uint32_t low;     /* the oldest version that it may be; SET: its version */
+    uint32_t high; /* not SET: the newest, MODEL_NO_VERSION: what is newest when it is answered */
 };
 
 struct walk_request {
@@ -35,8 +36,10 @@ struct walk_request {
     uint64_t number; /* of the session's requests */
     uint32_t part_count;
     struct model_table *tables[WALK_PARTS];
-    uint32_t weight_bytes[WALK_PARTS]; /* of the part's rows */
-    bool refused;                      /* must be, with `err` */
+    uint32_t weight_bytes[WALK_PARTS];   /* of the part's rows */
+    uint32_t bag_bytes[WALK_PARTS];      /* GET_POOLED: of its bags */
+    enum embtier_pool modes[WALK_PARTS]; /* GET_POOLED */
+    bool refused;                        /* must be, with `err` */
     enum embtier_err err;
     struct walk_row rows[]; /* of all parts */
 };
@@ -57,8 +60,8 @@ struct walk_session {
 /* Of what the server counts, since it started. */
 struct walk_totals {
     uint64_t requests;
-    uint64_t rows[3];       /* by enum embtier_op, answered for */
-    uint64_t maybe_rows[3]; /* nobody heard */
+    uint64_t rows[EMBTIER_GET_POOLED + 1];       /* by enum embtier_op, answered for */
+    uint64_t maybe_rows[EMBTIER_GET_POOLED + 1]; /* nobody heard, or refused on the way */
     uint64_t maybe_requests;
 };
 
@@ -90,6 +93,8 @@ struct walk {
     struct walk_totals totals;
     uint64_t counts[WALK_STEPS];
     uint64_t rows_checked;
+    uint64_t bags_checked;
+    uint64_t bags_unknown;            /* other sessions were setting some of their rows */
     uint64_t place_rows[WALK_PLACES]; /* served from there; test_random_walk.c has the names */
 };
 
@@ -120,6 +125,8 @@ struct embtier_table_options walk_table_options(const struct table_spec *spec);
 /* Random parts and ids, of tables there are, submitted. With @bad, something is wrong with it, so
  * that it must be refused. */
 void walk_submit(struct walk *walk, struct walk_session *session, bool bad);
+/* A pooled lookup of few bags and so many rows that most take several waves. */
+void walk_submit_long_lookup(struct walk *walk, struct walk_session *session);
 /* GETs of all rows of table @t, several in flight. */
 void walk_sweep(struct walk *walk, struct walk_session *session, uint32_t t);
 /* Waits for request @at of those in flight and checks its answer. */
@@ -128,6 +135,21 @@ void walk_drain(struct walk *walk, struct walk_session *session);
 /* The session's requests in flight are given up: nobody will hear of them. */
 void walk_abandon(struct walk *walk, struct walk_session *session);
 void walk_free_spare(struct walk *walk, struct walk_session *session);
+
+/* Where the server puts rows, or bags, of a part, and how many bytes. */
+uint8_t *walk_answer(const struct walk_request *request, uint32_t p, size_t *ret_bytes);
+
+/* ---- walk_bags.c: pooled lookups ---- */
+
+/* Bags for the part's ids. */
+void walk_pick_bags(struct walk *walk, struct embtier_bag_part *part);
+/* Deals the ids out to the bags; weights. */
+void walk_cut_bags(struct walk *walk, const struct walk_request *request, uint32_t p);
+/* The offsets of some part are no more what they must be. */
+void walk_spoil_bags(struct walk *walk, struct walk_request *request);
+/* @rows are those of part @p. */
+void walk_check_bags(struct walk *walk, const struct walk_session *session,
+                     const struct walk_request *request, uint32_t p, const struct walk_row *rows);
 
 /* Of tables and of batches what must be refused; see walk_refusals.c. */
 void walk_call_badly(struct walk *walk, struct walk_session *session);

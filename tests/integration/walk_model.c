@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "kernels/dtype.h"
 #include "kernels/init_rows.h"
 
 #define STATE_BYTES_MAX (2 * sizeof(float) * EMBTIER_DIM_MAX)
@@ -114,6 +115,8 @@ uint32_t model_pick_row(struct model_table *table, uint64_t *random, enum model_
         row = (before + 1) % count;
     else if (pattern == MODEL_RECENT)
         row = table->recent[row % MODEL_RECENT_ROWS];
+    else if (pattern == MODEL_TOP)
+        row %= MODEL_TOP_ROWS;
     if (owner >= 0) {
         row = row - row % MODEL_OWNERS + (uint32_t)owner;
         if (pattern == MODEL_RUN)
@@ -132,12 +135,24 @@ static uint64_t mix(uint64_t value)
     return value ^ value >> 31;
 }
 
+/* What stays of any bits in numbers from 1/8 up to 2, and what is put there: all signs and
+ * mantissas, four exponents. */
+static const struct moderate {
+    uint64_t kept;
+    uint64_t put;
+} moderate[] = {
+    [EMBTIER_DTYPE_F32] = { UINT64_C(0x81ffffff81ffffff), UINT64_C(0x3e0000003e000000) },
+    [EMBTIER_DTYPE_F16] = { UINT64_C(0x8fff8fff8fff8fff), UINT64_C(0x3000300030003000) },
+    [EMBTIER_DTYPE_BF16] = { UINT64_C(0x81ff81ff81ff81ff), UINT64_C(0x3e003e003e003e00) },
+};
+
 void model_fill(const struct model_table *table, uint32_t row, uint32_t version, void *ret_weights)
 {
     static _Alignas(8) uint8_t scratch[sizeof(float) * EMBTIER_DIM_MAX + STATE_BYTES_MAX];
     const uint32_t bytes = table_spec_weight_bytes(&table->spec);
     const uint64_t id = model_id(table, row);
     void *const rows[] = { scratch };
+    struct moderate mask = { UINT64_MAX, 0 };
     uint64_t word;
 
     if (version == 0) {
@@ -145,10 +160,15 @@ void model_fill(const struct model_table *table, uint32_t row, uint32_t version,
         memcpy(ret_weights, scratch, bytes);
         return;
     }
+    if (table->serial % 2)
+        mask = moderate[table->spec.dtype];
     word = mix(mix(table->serial << 32 | version) + id);
     for (uint32_t at = 0; at < bytes; at += sizeof(word)) {
+        uint64_t kept;
+
         word = mix(word + UINT64_C(0x9e3779b97f4a7c15));
-        memcpy((uint8_t *)ret_weights + at, &word, MIN(sizeof(word), (size_t)(bytes - at)));
+        kept = (word & mask.kept) | mask.put;
+        memcpy((uint8_t *)ret_weights + at, &kept, MIN(sizeof(kept), (size_t)(bytes - at)));
     }
 }
 
@@ -164,6 +184,31 @@ uint32_t model_match(const struct model_table *table, uint32_t row, uint32_t low
             return version;
     }
     return MODEL_NO_VERSION;
+}
+
+static float number_at(enum embtier_dtype dtype, const void *numbers, uint32_t at)
+{
+    if (dtype == EMBTIER_DTYPE_F32)
+        return ((const float *)numbers)[at];
+    if (dtype == EMBTIER_DTYPE_F16)
+        return f16_to_f32(((const uint16_t *)numbers)[at]);
+    return bf16_to_f32(((const uint16_t *)numbers)[at]);
+}
+
+void model_pool(const struct model_table *table, uint32_t row, uint32_t version,
+                enum embtier_pool mode, float weight, uint32_t number, float *sums)
+{
+    static _Alignas(8) uint8_t weights[sizeof(float) * EMBTIER_DIM_MAX];
+
+    model_fill(table, row, version, weights);
+    for (uint32_t c = 0; c < table->spec.dim; c++) {
+        const float x = number_at(table->spec.dtype, weights, c);
+
+        if (mode != EMBTIER_POOL_MAX)
+            sums[c] = (number > 0 ? sums[c] : 0) + weight * x;
+        else if (number == 0 || x > sums[c])
+            sums[c] = x;
+    }
 }
 
 uint32_t model_set(struct model_table *table, uint32_t row)

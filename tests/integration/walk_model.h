@@ -2,7 +2,9 @@
 /* walk_model.h: what every row must be, as the random walk (test_random_walk.c) knows it.
  *
  * A row's value is a function of table, row and version: version 0 is the initial value, and each
- * SET of the row makes the next version. So the model stores no values, only two numbers a row:
+ * SET of the row makes the next version. In half of the tables any bits may be set, NaN and
+ * infinity among them; in the others numbers are of moderate size, so that sums of many are numbers
+ * too. So the model stores no values, only two numbers a row:
  *
  *   newest    the last version that was submitted
  *   settled   the oldest version that the row may still have: that one, or a later one, was
@@ -24,6 +26,7 @@
 #define MODEL_NO_VERSION  UINT32_MAX
 #define MODEL_ROWS_MAX    100000
 #define MODEL_RECENT_ROWS 16
+#define MODEL_TOP_ROWS    (4 * MODEL_OWNERS)
 
 struct model_row {
     uint32_t settled;
@@ -56,7 +59,14 @@ struct model_table *model_table_new(const struct table_spec *spec, uint32_t row_
 /* Rows of an unbounded table lie all over the 64-bit ids. */
 uint64_t model_id(const struct model_table *table, uint32_t row);
 /* A row, now and then one that was picked before, by whomever. With @owner, one of its own. */
-enum model_pattern { MODEL_UNIFORM, MODEL_HOT, MODEL_RUN, MODEL_RECENT, MODEL_PATTERNS };
+enum model_pattern {
+    MODEL_UNIFORM,
+    MODEL_HOT,
+    MODEL_RUN,
+    MODEL_RECENT,
+    MODEL_TOP, /* the few hottest */
+    MODEL_PATTERNS,
+};
 uint32_t model_pick_row(struct model_table *table, uint64_t *random, enum model_pattern pattern,
                         uint32_t before, int owner);
 
@@ -65,6 +75,10 @@ uint32_t model_pick_row(struct model_table *table, uint64_t *random, enum model_
 void model_fill(const struct model_table *table, uint32_t row, uint32_t version, void *ret_weights);
 uint32_t model_match(const struct model_table *table, uint32_t row, uint32_t low, uint32_t high,
                      const void *weights);
+
+/* Adds a version up into @sums, dim numbers, as row @number of its bag. */
+void model_pool(const struct model_table *table, uint32_t row, uint32_t version,
+                enum embtier_pool mode, float weight, uint32_t number, float *sums);
 
 /* A SET of the row is submitted: its version. */
 uint32_t model_set(struct model_table *table, uint32_t row);

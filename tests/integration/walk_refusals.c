@@ -85,6 +85,42 @@ void walk_call_badly(struct walk *walk, struct walk_session *session)
         open_badly(walk, server, table);
 }
 
+static void bags_badly(struct walk *walk, struct walk_session *session, struct embtier_table *table)
+{
+    struct embtier *const server = session->server;
+    const struct embtier_bag_part few = { table, 2, 1, EMBTIER_POOL_MAX, 0 };
+    struct embtier_bag_part bad = { table, 2, WALK_BATCH_ROWS + 1, EMBTIER_POOL_SUM, 0 };
+    struct embtier_batch *batch;
+
+    walk_expect(walk, server, embtier_batch_new_bags(server, &bad, 1, &batch), EMBTIER_TOO_LARGE,
+                "batch of too many bags");
+    bad = few;
+    bad.weighted = 1;
+    walk_expect(walk, server, embtier_batch_new_bags(server, &bad, 1, &batch), EMBTIER_INVALID,
+                "weights of a maximum");
+    bad = few;
+    bad.mode = (enum embtier_pool)(walk_chance(walk, 50) ? 0 : EMBTIER_POOL_MAX + 1);
+    walk_expect(walk, server, embtier_batch_new_bags(server, &bad, 1, &batch), EMBTIER_INVALID,
+                "batch of bags of no mode");
+    while (embtier_batch_new_bags(server, &few, 1, &batch) == EMBTIER_ARENA_FULL)
+        walk_finish(walk, session, 0);
+    walk_expect(walk, server, embtier_submit(batch, EMBTIER_GET), EMBTIER_INVALID, "GET of bags");
+    walk_expect(walk, server, embtier_submit(batch, EMBTIER_SET), EMBTIER_INVALID, "SET of bags");
+    walk_expect(walk, server, embtier_batch_set_bags(batch, 0, 3, 1), EMBTIER_TOO_LARGE,
+                "more ids of bags than there is room");
+    walk_expect(walk, server, embtier_batch_set_bags(batch, 0, 2, 2), EMBTIER_TOO_LARGE,
+                "more bags than there is room");
+    walk_expect(walk, server, embtier_batch_set_bags(batch, 1, 1, 1), EMBTIER_INVALID,
+                "bags of no part");
+    walk_expect(walk, server, embtier_batch_set_count(batch, 0, 1), EMBTIER_INVALID,
+                "a count of rows for bags");
+    WALK_CHECK(walk,
+               !embtier_batch_rows(batch, 0) && !embtier_batch_weights(batch, 0) &&
+                   !embtier_batch_offsets(batch, 1) && !embtier_batch_bags(batch, 1),
+               "a batch of bags has what it should not have");
+    walk_expect(walk, server, embtier_batch_free(batch), EMBTIER_OK, "batch_free");
+}
+
 void walk_batch_badly(struct walk *walk, struct walk_session *session)
 {
     struct embtier *const server = session->server;
@@ -102,19 +138,28 @@ void walk_batch_badly(struct walk *walk, struct walk_session *session)
     walk_expect(walk, walk->admin, embtier_batch_new(walk->admin, NULL, 0, &batch), EMBTIER_INVALID,
                 "batch without an arena");
     if (session->flight_count > 0)
-        walk_expect(walk, server, embtier_submit(session->flight[0]->batch, EMBTIER_GET),
+        walk_expect(walk, server, embtier_submit(session->flight[0]->batch, session->flight[0]->op),
                     EMBTIER_BUSY, "submit twice");
     while (embtier_batch_new(server, &few, 1, &batch) == EMBTIER_ARENA_FULL)
         walk_finish(walk, session, 0);
     walk_expect(walk, server, embtier_poll(batch), EMBTIER_INVALID, "poll before submit");
     walk_expect(walk, server, embtier_wait(batch, 0), EMBTIER_INVALID, "wait before submit");
-    walk_expect(walk, server, embtier_submit(batch, (enum embtier_op)3), EMBTIER_INVALID,
+    walk_expect(walk, server, embtier_submit(batch, (enum embtier_op)4), EMBTIER_INVALID,
                 "submit of no operation");
+    walk_expect(walk, server, embtier_submit(batch, EMBTIER_GET_POOLED), EMBTIER_INVALID,
+                "pooled lookup of a batch without bags");
+    walk_expect(walk, server, embtier_batch_set_bags(batch, 0, 1, 0), EMBTIER_INVALID,
+                "bags of a batch without bags");
     walk_expect(walk, server, embtier_batch_set_count(batch, 0, 2), EMBTIER_TOO_LARGE,
                 "more rows than there is room");
     walk_expect(walk, server, embtier_batch_set_count(batch, 1, 1), EMBTIER_INVALID,
                 "rows of no part");
     WALK_CHECK(walk, !embtier_batch_ids(batch, 1) && !embtier_batch_rows(batch, 1),
                "a part that is none has ids or rows");
+    WALK_CHECK(walk,
+               !embtier_batch_offsets(batch, 0) && !embtier_batch_weights(batch, 0) &&
+                   !embtier_batch_bags(batch, 0),
+               "a batch without bags has some");
     walk_expect(walk, server, embtier_batch_free(batch), EMBTIER_OK, "batch_free");
+    bags_badly(walk, session, few.table);
 }
