@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "kernels/dtype.h"
 #include "tests/integration/walk.h"
 
 #define BAGS_BYTES (256 << 10)
@@ -59,7 +60,7 @@ void walk_spoil_bags(struct walk *walk, struct walk_request *request)
     const uint32_t count = embtier_batch_count(request->batch, p);
     const uint32_t bag_count = embtier_batch_bag_count(request->batch, p);
     uint32_t *const offsets = embtier_batch_offsets(request->batch, p);
-    const uint32_t at = walk_pick(walk, bag_count + 1);
+    const uint32_t at = walk_chance(walk, 30) ? bag_count : walk_pick(walk, bag_count + 1);
     const uint32_t next = at < bag_count ? offsets[at + 1] : count;
 
     if (at == bag_count && count > 0 && walk_chance(walk, 50))
@@ -115,7 +116,7 @@ static uint32_t differs_at(const struct bag *bag, const float *wanted, const flo
     if (memcmp(wanted, got, dim * sizeof(float)) == 0)
         return dim;
     for (uint32_t c = 0; c < dim; c++)
-        if (memcmp(&wanted[c], &got[c], sizeof(float)) != 0 &&
+        if (f32_bits(wanted[c]) != f32_bits(got[c]) &&
             !(bag->count > 1 && isnan(wanted[c]) && isnan(got[c])))
             return c;
     return dim;

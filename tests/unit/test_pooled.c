@@ -3,6 +3,8 @@
  * of the ids, with any number of lanes, with rows in any place, however it is cut into waves? */
 #include "pooled_fixture.h"
 
+#include "kernels/dtype.h"
+
 static uint64_t next_random(uint64_t *seed)
 {
     *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -67,7 +69,7 @@ static void assert_pooled(const struct bags *b, const float *bags)
         for (uint32_t c = 0; c < DIM; c++) {
             const float wanted = pool(b, bag, c);
 
-            if (memcmp(&wanted, &bags[(size_t)bag * DIM + c], sizeof(wanted)) != 0)
+            if (f32_bits(wanted) != f32_bits(bags[(size_t)bag * DIM + c]))
                 fail_msg("bag %u column %u is %a, not %a", bag, c,
                          (double)bags[(size_t)bag * DIM + c], (double)wanted);
         }
