@@ -662,8 +662,7 @@ static void call_add_table(struct lane *lane, void *argument)
 {
     struct add_table *const add = argument;
 
-    add->err = row_cache_add_table(lane->cache, add->table->index, add->table->row_bytes,
-                                   add->table->weight_bytes);
+    add->err = row_cache_add_table(lane->cache, add->table->index, add->table->row_bytes);
 }
 
 enum embtier_err lane_add_table(struct lane *lane, const struct table *table)

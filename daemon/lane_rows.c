@@ -83,7 +83,7 @@ static uint8_t *ref_row(const struct part *part, const struct row_ref *ref, uint
     const struct request_segment *const segment = &part->request->segments[s];
 
     *ret_segment = s;
-    return segment->rows + (uint64_t)ref->position * segment->table->weight_bytes;
+    return segment->rows + (uint64_t)ref->position * segment->row_bytes;
 }
 
 /* ---- Reads ---- */
@@ -152,8 +152,7 @@ static bool get_missed(struct lane *lane, struct part *part, uint32_t segment, s
     if (!miss) {
         queued = write_queue_find(lane->write_queue, table->index, ref->hash, ref->id);
         if (queued) {
-            memcpy(to->rows + (uint64_t)ref->position * table->weight_bytes, queued,
-                   table->weight_bytes);
+            memcpy(to->rows + (uint64_t)ref->position * to->row_bytes, queued, to->row_bytes);
             lane->stats.queued_get_rows++;
             part->hit_rows++;
             return true;
@@ -188,15 +187,15 @@ static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, s
 {
     const struct request_segment *const from = &part->request->segments[segment];
     struct table *const table = from->table;
-    const uint8_t *const weights = from->rows + (uint64_t)ref->position * table->weight_bytes;
+    const uint8_t *const row = from->rows + (uint64_t)ref->position * from->row_bytes;
     struct miss *miss;
     const uint8_t *queued;
     enum embtier_err err;
     uint32_t missed;
 
     /* An earlier ref of the chunk may have brought the row in. */
-    if (row_cache_set(lane->cache, table->index, ref, 1, from->rows, table->weight_bytes,
-                      &missed) == 0)
+    if (row_cache_set(lane->cache, table->index, ref, 1, from->rows, from->row_bytes,
+                      from->row_bytes, &missed) == 0)
         return true;
     lane->second_looks++;
     miss = miss_table_find(lane->misses, table, ref->hash, ref->id);
@@ -206,15 +205,15 @@ static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, s
     }
     /* The client may change its rows while they are copied; then it stores a mixture, which is its
      * own affair: the row is copied once and whole, and no later decision looks at it. */
-    if (table->state_bytes == 0) {
-        memcpy(lane->scratch_row, weights, table->weight_bytes);
+    if (from->row_bytes == table->row_bytes) { /* nothing of the old row stays */
+        memcpy(lane->scratch_row, row, table->row_bytes);
         return set_place(lane, part, segment, ref);
     }
     queued = write_queue_find(lane->write_queue, table->index, ref->hash, ref->id);
     if (queued) {
         memcpy(lane->scratch_row + table->weight_bytes, queued + table->weight_bytes,
                table->state_bytes);
-        memcpy(lane->scratch_row, weights, table->weight_bytes);
+        memcpy(lane->scratch_row, row, table->weight_bytes);
         return set_place(lane, part, segment, ref);
     }
     if (lane->parked.first) { /* it would find no place either */
@@ -258,8 +257,8 @@ static bool part_retry(struct lane *lane, struct part *part)
         uint32_t missed;
 
         if (part->request->op == SHM_OP_GET &&
-            row_cache_get(lane->cache, to->table->index, ref, 1, to->rows, to->table->weight_bytes,
-                          &missed) == 0) {
+            row_cache_get(lane->cache, to->table->index, ref, 1, to->rows, to->row_bytes,
+                          to->row_bytes, &missed) == 0) {
             part->hit_rows++;
         } else {
             lane->second_looks += part->request->op == SHM_OP_GET;
@@ -279,16 +278,16 @@ static void part_chunk(struct lane *lane, struct part *part, uint32_t count)
     const bool get = part->request->op == SHM_OP_GET;
     const struct request_segment *const segment = &part->request->segments[part->segment];
     struct row_ref *const refs = part->refs + part->next_ref;
-    const uint32_t stride = segment->table->weight_bytes;
+    const uint32_t bytes = segment->row_bytes;
     uint32_t missed;
 
     if (get) {
         missed = row_cache_get(lane->cache, segment->table->index, refs, count, segment->rows,
-                               stride, lane->chunk_missed);
+                               bytes, bytes, lane->chunk_missed);
         lane->stats.get_rows += count;
     } else {
         missed = row_cache_set(lane->cache, segment->table->index, refs, count, segment->rows,
-                               stride, lane->chunk_missed);
+                               bytes, bytes, lane->chunk_missed);
         lane->stats.set_rows += count;
         atomic_fetch_add_explicit(&segment->table->updated_rows, count, memory_order_relaxed);
     }
@@ -334,7 +333,7 @@ static enum turn part_turn(struct lane *lane, struct part *part)
             return TURN_FINISHED;
         if (budget == 0)
             return TURN_MORE;
-        cost = (uint32_t)div_round_up(part->request->segments[part->segment].table->weight_bytes,
+        cost = (uint32_t)div_round_up(part->request->segments[part->segment].row_bytes,
                                       LANE_TURN_BYTES / LANE_TURN_ROWS);
         count = MIN(part->starts[part->segment + 1] - part->next_ref, MAX(budget / cost, 1u));
         count = MIN(count, (uint32_t)LANE_CHUNK_ROWS);
@@ -439,19 +438,19 @@ static void waiter_done(struct lane *lane, struct part *part)
  * yet. Returns whether a SET changed the row. */
 static bool apply_waiters(struct lane *lane, const struct miss *miss, const struct store_row *row)
 {
-    const uint32_t weight_bytes = miss->table->weight_bytes;
     bool changed = false;
 
     for (uint32_t link = miss->first_waiter; link; link = waiter_at(lane, link)->link) {
         const struct row_ref *const ref = waiter_at(lane, link);
         const struct part *const part = ref_part(ref);
         uint32_t segment;
-        uint8_t *const bytes = ref_row(part, ref, &segment);
+        uint8_t *const theirs = ref_row(part, ref, &segment);
+        const uint32_t bytes = part->request->segments[segment].row_bytes;
 
         if (part->request->op == SHM_OP_GET) {
-            memcpy(bytes, row->bytes, weight_bytes);
+            memcpy(theirs, row->bytes, bytes);
         } else {
-            memcpy(row->bytes, bytes, weight_bytes);
+            memcpy(row->bytes, theirs, bytes);
             changed = true;
         }
     }

@@ -470,6 +470,7 @@ static enum embtier_err take_ids(const struct request_rules *rules, struct poole
             .rows = rows,
             .ids_offset = slice->ids_offset,
             .id_count = slice->id_count,
+            .row_bytes = table->weight_bytes,
         };
         rows += (uint64_t)slice->id_count * table->weight_bytes;
         copy_weights(pooled, wave, slice);
@@ -497,8 +498,7 @@ void wave_use_staging(struct wave *wave)
         const struct slice *const slice = &wave->slices[i];
 
         for (uint32_t j = 0; j < slice->id_count; j++)
-            wave->rows[slice->first + j] =
-                segment->rows + (uint64_t)j * segment->table->weight_bytes;
+            wave->rows[slice->first + j] = segment->rows + (uint64_t)j * segment->row_bytes;
     }
 }
 

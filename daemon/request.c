@@ -29,8 +29,8 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
 
     if (IS_BAD(CHECK_OP, submission->op != SHM_OP_GET && submission->op != SHM_OP_SET))
         return refuse(refusal, EMBTIER_INVALID, UINT32_MAX, submission->op, SHM_OP_POOL);
-    if (IS_BAD(CHECK_FLAGS, submission->flags != 0))
-        return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, 0);
+    if (IS_BAD(CHECK_FLAGS, (submission->flags & ~(uint32_t)SHM_FLAG_STATE) != 0))
+        return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, SHM_FLAG_STATE);
     if (IS_BAD(CHECK_SEGMENT_COUNT, submission->segment_count > SHM_SEGMENTS_MAX))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
                       SHM_SEGMENTS_MAX);
@@ -158,9 +158,11 @@ static void leave_tables(struct request *request)
 
 /* Enters the segments' tables and checks where ids and rows lie. */
 static enum embtier_err check_segments(const struct request_rules *rules, struct request *request,
-                                       uint64_t segments_offset, struct refusal *refusal)
+                                       const struct shm_submission *submission,
+                                       struct refusal *refusal)
 {
     const struct session *const session = request->session;
+    const bool with_state = submission->flags & SHM_FLAG_STATE;
 
     for (uint32_t s = 0; s < request->segment_count; s++) {
         const struct shm_segment *const wire = &rules->scratch[s];
@@ -175,17 +177,18 @@ static enum embtier_err check_segments(const struct request_rules *rules, struct
         if (IS_BAD(CHECK_IDS_IN_ARENA,
                    !in_arena(session, wire->ids_offset, id_bytes, SHM_ID_ALIGN)))
             return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset, session->arena_bytes);
+        segment->row_bytes = with_state ? segment->table->row_bytes : segment->table->weight_bytes;
         if (IS_BAD(CHECK_ROWS_IN_ARENA,
                    !in_arena(session, wire->rows_offset,
-                             (uint64_t)wire->id_count * segment->table->weight_bytes,
-                             SHM_ROW_ALIGN)))
+                             (uint64_t)wire->id_count * segment->row_bytes, SHM_ROW_ALIGN)))
             return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->rows_offset,
                           session->arena_bytes);
         if (!IS_COPIED(COPY_SEGMENTS))
-            copy_again(
-                &rules->scratch[s],
-                (const struct shm_segment *)((const uint8_t *)session->arena + segments_offset) + s,
-                sizeof(*wire));
+            copy_again(&rules->scratch[s],
+                       (const struct shm_segment *)((const uint8_t *)session->arena +
+                                                    submission->segments_offset) +
+                           s,
+                       sizeof(*wire));
         segment->ids_offset = wire->ids_offset;
         segment->id_count = wire->id_count;
         segment->rows = (uint8_t *)session->arena + wire->rows_offset;
@@ -349,7 +352,7 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
         return pooled_begin(rules, session, number, &submission, ret_pooled, ret_refusal);
     TRY(copy_segments(rules, session, number, &submission, &id_count, ret_refusal));
     TRY(request_new(rules, session, number, &submission, id_count, &request, ret_refusal));
-    err = check_segments(rules, request, submission.segments_offset, ret_refusal);
+    err = check_segments(rules, request, &submission, ret_refusal);
     if (err != EMBTIER_OK) {
         request_discard(rules, request);
         return err;

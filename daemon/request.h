@@ -36,6 +36,7 @@ struct request_segment {
                       but rows */
     uint64_t ids_offset;
     uint32_t id_count;
+    uint32_t row_bytes; /* of a row in `rows`: of the weights, or of weights and state */
 };
 
 /* One lane's share. Owned by that lane from MESSAGE_PART until it is done; on lines of its own. */

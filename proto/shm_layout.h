@@ -45,9 +45,14 @@ enum shm_op {
     SHM_OP_POOL = 3, /* rows of bags, pooled, from the server to the segment's bags */
 };
 
+/* Flags of a submission. */
+enum {
+    SHM_FLAG_STATE = 1, /* GET and SET: rows of all segments are whole, weights and state */
+};
+
 struct shm_submission {
     uint32_t op;
-    uint32_t flags; /* 0 */
+    uint32_t flags; /* of SHM_FLAG_*; others are refused */
     uint32_t segment_count;
     uint32_t reserved;
     uint64_t segments_offset; /* of struct shm_segment or shm_pool_segment [segment_count] */
@@ -56,7 +61,12 @@ struct shm_submission {
 };
 static_assert(sizeof(struct shm_submission) == 64, "one cache line");
 
-/* A table's part of a request. Rows lie one after another, weight_bytes each. */
+/* A table's part of a request. Rows lie one after another, weight_bytes each, or with
+ * SHM_FLAG_STATE weight_bytes + state_bytes (TableInfo has both): the state, f32 numbers, begins
+ * right behind the weights, so where these are an odd number of f16 it is aligned to 2 bytes only.
+ *
+ * The flag is the submission's and not the segment's: a batch has one layout, and the daemon takes
+ * the length of a segment's rows from one word that it copied once, before it looks at segments. */
 struct shm_segment {
     uint64_t table; /* handle, from TableInfo */
     uint64_t ids_offset;

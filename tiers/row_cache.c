@@ -49,7 +49,7 @@ struct request {
     char *dest;
     const char *src;
     uint64_t stride;
-    uint32_t weight_bytes;
+    uint32_t bytes;    /* of each row */
     uint32_t *missed;  /* indexes go here, or */
     uint64_t *found;   /* bits there, or */
     const void **rows; /* places here */
@@ -166,16 +166,15 @@ static inline __attribute__((always_inline)) void copy_hit(struct row_cache *c,
     if (UNLIKELY(tier) && row_moves_promote(c, place))
         row = (uint8_t *)address(c, entry->slot, &tier);
     if (request->use == USE_GET) {
-        memcpy(request->dest + position * request->stride, row, request->weight_bytes);
+        memcpy(request->dest + position * request->stride, row, request->bytes);
         return;
     }
     mark_dirty(c, place, tier);
     if (LIKELY(!tier)) {
-        memcpy(row, request->src + position * request->stride, request->weight_bytes);
+        memcpy(row, request->src + position * request->stride, request->bytes);
         return;
     }
-    arena_copy_in(c->arenas[tier], row, request->src + position * request->stride,
-                  request->weight_bytes);
+    arena_copy_in(c->arenas[tier], row, request->src + position * request->stride, request->bytes);
     c->undrained |= 1u << tier;
 }
 
@@ -264,8 +263,7 @@ static inline __attribute__((always_inline)) void run(struct row_cache *c, struc
     request->use = use;
     request->departures = c->departures;
     if (use == USE_GET || use == USE_SET)
-        lines =
-            (uint32_t)MIN(div_round_up(request->weight_bytes, CACHE_LINE), (uint64_t)LINES_AHEAD);
+        lines = (uint32_t)MIN(div_round_up(request->bytes, CACHE_LINE), (uint64_t)LINES_AHEAD);
     for (uint32_t step = 0; step < steps; step++) {
         if (group_at(request, step, 3, &at, &n))
             use_rows(c, request, at, n, &probes[(step - 3) % GROUPS]);
@@ -281,7 +279,8 @@ static inline __attribute__((always_inline)) void run(struct row_cache *c, struc
 }
 
 uint32_t row_cache_get(struct row_cache *c, uint16_t table, const struct row_ref *refs,
-                       uint32_t count, void *dest, uint64_t stride, uint32_t *ret_missed)
+                       uint32_t count, void *dest, uint64_t stride, uint32_t bytes,
+                       uint32_t *ret_missed)
 {
     struct request request = {
         .table = table,
@@ -289,11 +288,11 @@ uint32_t row_cache_get(struct row_cache *c, uint16_t table, const struct row_ref
         .count = count,
         .dest = dest,
         .stride = stride,
-        .weight_bytes = c->tables[table].weight_bytes,
+        .bytes = bytes,
         .missed = ret_missed,
     };
 
-    assert(c->tables[table].state == TABLE_IN_USE);
+    assert(c->tables[table].state == TABLE_IN_USE && bytes <= c->tables[table].row_bytes);
     row_upkeep(c, count);
     run(c, &request, USE_GET);
     row_upkeep_end(c);
@@ -347,7 +346,8 @@ void row_cache_used(struct row_cache *c, uint16_t table, const struct row_ref *r
 }
 
 uint32_t row_cache_set(struct row_cache *c, uint16_t table, const struct row_ref *refs,
-                       uint32_t count, const void *src, uint64_t stride, uint32_t *ret_missed)
+                       uint32_t count, const void *src, uint64_t stride, uint32_t bytes,
+                       uint32_t *ret_missed)
 {
     struct request request = {
         .table = table,
@@ -355,11 +355,11 @@ uint32_t row_cache_set(struct row_cache *c, uint16_t table, const struct row_ref
         .count = count,
         .src = src,
         .stride = stride,
-        .weight_bytes = c->tables[table].weight_bytes,
+        .bytes = bytes,
         .missed = ret_missed,
     };
 
-    assert(c->tables[table].state == TABLE_IN_USE);
+    assert(c->tables[table].state == TABLE_IN_USE && bytes <= c->tables[table].row_bytes);
     row_upkeep(c, count);
     run(c, &request, USE_SET);
     row_upkeep_end(c);

@@ -92,23 +92,22 @@ MUST_CHECK enum embtier_err row_cache_new(const struct row_cache_opts *opts,
 void row_cache_free(struct row_cache *cache);
 DEFINE_CLEANUP(struct row_cache, row_cache_free)
 
-/* Makes table number @table known: rows of @row_bytes (weights and state together, 1 to 102,400),
- * the first
- * @weight_bytes of which GET reads and SET writes. May enlarge the index, a little at a time, by
- * the work of later calls. Fails with NO_SPACE if tier 0 cannot hold a single row of it. */
+/* Makes table number @table known: rows of @row_bytes (weights and state together, 1 to 102,400).
+ * May enlarge the index, a little at a time, by the work of later calls. Fails with NO_SPACE if
+ * tier 0 cannot hold a single row of it. */
 MUST_CHECK enum embtier_err row_cache_add_table(struct row_cache *cache, uint16_t table,
-                                                uint32_t row_bytes, uint32_t weight_bytes);
+                                                uint32_t row_bytes);
 
 /* Forgets rows of @table, dirty or not, @step sets of the index further per call; true when all are
  * gone and the number is free. No request of the table is under way. */
 bool row_cache_purge_table(struct row_cache *cache, uint16_t table, uint32_t step);
 
-/* Copies the weights of the rows of @table that are cached to @dest + position * @stride, and moves
- * them to tier 0. Indexes (into @refs) of those that are not are written to @ret_missed, ascending;
- * returns how many. */
+/* Copies the first @bytes (at most the row's: weights, or weights and state) of the rows of @table
+ * that are cached to @dest + position * @stride, and moves them to tier 0. Indexes (into @refs) of
+ * those that are not are written to @ret_missed, ascending; returns how many. */
 MUST_CHECK uint32_t row_cache_get(struct row_cache *cache, uint16_t table,
                                   const struct row_ref *refs, uint32_t count, void *dest,
-                                  uint64_t stride, uint32_t *ret_missed);
+                                  uint64_t stride, uint32_t bytes, uint32_t *ret_missed);
 
 /* Tells where rows of @table lie: @ret_rows[i] is row i, whole, in whatever tier, or NULL if it is
  * not cached. Returns how many are not. Nothing moves, so these places are good until the next call
@@ -121,12 +120,12 @@ MUST_CHECK uint32_t row_cache_find(struct row_cache *cache, uint16_t table,
 void row_cache_used(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
                     uint32_t count, const void *const *rows);
 
-/* Overwrites the weights of the rows of @table that are cached from @src + position * @stride,
- * keeps their state, marks them dirty, moves them to tier 0. Misses as in row_cache_get(). The same
- * id twice: the last one wins. */
+/* Overwrites the first @bytes of the rows of @table that are cached from @src + position * @stride,
+ * keeps what is behind these, marks them dirty, moves them to tier 0. Misses as in row_cache_get().
+ * The same id twice: the last one wins. */
 MUST_CHECK uint32_t row_cache_set(struct row_cache *cache, uint16_t table,
                                   const struct row_ref *refs, uint32_t count, const void *src,
-                                  uint64_t stride, uint32_t *ret_missed);
+                                  uint64_t stride, uint32_t bytes, uint32_t *ret_missed);
 
 /* Puts whole rows that are not cached into tier 0, row i from @rows[i]; bit i of @dirty (may be
  * NULL: all clean) says whether SSD lacks this value. Makes room by eviction. Indexes of rows for

@@ -16,10 +16,7 @@ enum cached_table_state { TABLE_UNKNOWN, TABLE_IN_USE, TABLE_PURGING };
 
 struct cached_table {
     uint32_t row_bytes;
-    union {
-        uint32_t weight_bytes;
-        uint32_t purge_set; /* while purging: the next set to look at */
-    };
+    uint32_t purge_set; /* while purging: the next set to look at */
     uint32_t rows;
     uint8_t length_class;
     uint8_t state;

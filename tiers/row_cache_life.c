@@ -122,18 +122,16 @@ void row_cache_free(struct row_cache *c)
     (void)c;
 }
 
-enum embtier_err row_cache_add_table(struct row_cache *c, uint16_t table_number, uint32_t row_bytes,
-                                     uint32_t weight_bytes)
+enum embtier_err row_cache_add_table(struct row_cache *c, uint16_t table_number, uint32_t row_bytes)
 {
     struct cached_table *table = &c->tables[table_number];
 
-    if (!row_bytes || row_bytes > LENGTH_CLASS_ROW_BYTES_MAX || weight_bytes > row_bytes)
+    if (!row_bytes || row_bytes > LENGTH_CLASS_ROW_BYTES_MAX)
         return EMBTIER_INVALID;
     if (table->state != TABLE_UNKNOWN)
         return EMBTIER_EXISTS;
     *table = (struct cached_table){
         .row_bytes = row_bytes,
-        .weight_bytes = weight_bytes,
         .length_class = (uint8_t)length_class_of(row_bytes, c->granule_shift),
         .state = TABLE_IN_USE,
     };

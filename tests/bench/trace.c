@@ -120,7 +120,7 @@ static uint32_t access_batch(struct row_cache *cache, struct row_hasher *hasher,
         refs[i] = (struct row_ref){ .hash = row_hash(hasher, 1, draws[i]),
                                     .id = draws[i],
                                     .position = i };
-    misses = row_cache_get(cache, 1, refs, TRACE_BATCH, rows, row_bytes, missed);
+    misses = row_cache_get(cache, 1, refs, TRACE_BATCH, rows, row_bytes, row_bytes, missed);
     for (uint32_t i = 0; i < misses; i++) {
         missing[i] = refs[missed[i]];
         pointers[i] = rows;
@@ -155,7 +155,7 @@ double trace_row_cache(const struct trace *trace, uint32_t tier_count, uint64_t 
         opts.arena_slab_count[t] = (uint32_t)(arena_bytes(arenas[t]) / ARENA_SLAB_BYTES);
     }
     if (row_cache_new(&opts, &cache, &msg) != EMBTIER_OK ||
-        row_cache_add_table(cache, 1, row_bytes, row_bytes) != EMBTIER_OK)
+        row_cache_add_table(cache, 1, row_bytes) != EMBTIER_OK)
         bench_die("the cache cannot be made: %s", msg.text);
     for (uint32_t i = 0; i < trace->count; i += TRACE_BATCH) {
         const uint32_t found = access_batch(cache, &hasher, trace->draws + i, rows, row_bytes);

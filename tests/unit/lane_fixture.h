@@ -263,10 +263,9 @@ static inline void client_publish(struct client *client)
 }
 
 /* Ids, and rows of a SET, lie at client_ids() and client_rows() of request `submitted` already. */
-static inline uint32_t client_submit(struct client *client, enum shm_op op, uint64_t table,
-                                     uint32_t count)
+static inline void client_fill(struct client *client, uint32_t number, enum shm_op op,
+                               uint32_t flags, uint64_t table, uint32_t count)
 {
-    const uint32_t number = client->submitted;
     struct shm_segment *const segment = client_segment(client, number);
 
     *segment =
@@ -275,11 +274,27 @@ static inline uint32_t client_submit(struct client *client, enum shm_op op, uint
                               .rows_offset =
                                   client_offset(client, client_rows(client, number, count)),
                               .id_count = count };
-    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] = (struct shm_submission){
-        .op = op, .segment_count = 1, .segments_offset = client_offset(client, segment)
-    };
+    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] =
+        (struct shm_submission){ .op = op,
+                                 .flags = flags,
+                                 .segment_count = 1,
+                                 .segments_offset = client_offset(client, segment) };
+}
+
+static inline uint32_t client_submit_flags(struct client *client, enum shm_op op, uint32_t flags,
+                                           uint64_t table, uint32_t count)
+{
+    const uint32_t number = client->submitted;
+
+    client_fill(client, number, op, flags, table, count);
     client_publish(client);
     return number;
+}
+
+static inline uint32_t client_submit(struct client *client, enum shm_op op, uint64_t table,
+                                     uint32_t count)
+{
+    return client_submit_flags(client, op, 0, table, count);
 }
 
 static inline bool client_is_done(const struct client *client, uint32_t number)

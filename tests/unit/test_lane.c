@@ -3,6 +3,8 @@
  * lost, when the cache is far too small? */
 #include "lane_fixture.h"
 
+#include <math.h>
+
 /* Two lanes, eight slabs each in each tier. */
 static const struct lanes_shape small = {
     .lane_count = 2, .slabs_per_lane = 4, .readers = 2, .write_queue_bytes = 256 * KIB
@@ -11,18 +13,20 @@ static const struct lanes_shape small = {
 /* ---- A model ---- */
 
 /* Rows of three tables: a plain one, one with state, one with the longest rows. Every weight of a
- * row is the number of the SET that wrote it last. Each session has ids of its own. */
+ * row is the number of the SET that wrote it last, every number of its state is minus that of the
+ * last SET with state. Half of the requests are with state. Each session has ids of its own. */
 #define MODEL_TABLES 3
 static const struct {
     const char *name;
     uint32_t dim;
     enum embtier_optimizer optimizer;
-    uint32_t rows; /* per session */
-    uint32_t batch;
+    uint32_t state;    /* numbers */
+    uint32_t rows;     /* per session */
+    uint32_t batch[2]; /* rows at most, without and with state */
 } model_tables[MODEL_TABLES] = {
-    { "plain", 32, EMBTIER_OPTIMIZER_NONE, 40000, 400 },
-    { "state", 16, EMBTIER_OPTIMIZER_ADAGRAD, 20000, 400 },
-    { "long", 8192, EMBTIER_OPTIMIZER_ADAM, 60, 6 },
+    { "plain", 32, EMBTIER_OPTIMIZER_NONE, 0, 40000, { 400, 400 } },
+    { "state", 16, EMBTIER_OPTIMIZER_ADAGRAD, 16, 20000, { 400, 400 } },
+    { "long", 8192, EMBTIER_OPTIMIZER_ADAM, 2 * 8192, 60, { 6, 2 } },
 };
 #define MODEL_SLOT_BYTES (256 * KIB)
 #define MODEL_SESSIONS   3
@@ -31,7 +35,9 @@ struct expected {
     uint32_t table;
     uint32_t count;
     enum shm_op op;
+    bool with_state;
     float values[400];
+    float states[400];
 };
 
 struct model {
@@ -39,6 +45,7 @@ struct model {
     uint64_t handles[MODEL_TABLES];
     uint64_t base_id; /* of this session's ids */
     float *values[MODEL_TABLES];
+    float *states[MODEL_TABLES];
     float next_value;
     uint64_t random;
     struct expected expected[FIXTURE_SLOTS];
@@ -52,10 +59,18 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
+/* Of a row in a request. */
+static uint32_t model_numbers(const struct expected *expected)
+{
+    return model_tables[expected->table].dim +
+           (expected->with_state ? model_tables[expected->table].state : 0);
+}
+
 static void model_check(struct model *model, uint32_t number)
 {
     const struct expected *const expected = &model->expected[number % FIXTURE_SLOTS];
     const uint32_t dim = model_tables[expected->table].dim;
+    const uint32_t numbers = model_numbers(expected);
     const struct shm_completion *const done = client_wait(&model->client, number);
     const float *const rows = (float *)client_rows(&model->client, number, expected->count);
     const uint64_t *const ids = client_ids(&model->client, number);
@@ -63,12 +78,47 @@ static void model_check(struct model *model, uint32_t number)
     assert_int_equal(done->err, EMBTIER_OK);
     if (expected->op != SHM_OP_GET)
         return;
-    for (uint32_t i = 0; i < expected->count; i++)
-        for (uint32_t j = 0; j < dim; j += dim - 1)
-            if (rows[i * dim + j] != expected->values[i])
-                fail_msg("request %u table %s id %llu column %u: %g, expected %g", number,
-                         model_tables[expected->table].name, (unsigned long long)ids[i], j,
-                         (double)rows[i * dim + j], (double)expected->values[i]);
+    for (uint32_t i = 0; i < expected->count; i++) {
+        const uint32_t columns[] = { 0, dim - 1, dim, numbers - 1 }; /* the last two of the state */
+
+        for (uint32_t c = 0; c < (numbers > dim ? 4u : 2u); c++) {
+            const float got = rows[i * numbers + columns[c]];
+            const float wanted = c < 2 ? expected->values[i] : expected->states[i];
+
+            if (got != wanted)
+                fail_msg("request %u table %s id %llu column %u of %u: %g, expected %g", number,
+                         model_tables[expected->table].name, (unsigned long long)ids[i], columns[c],
+                         numbers, (double)got, (double)wanted);
+        }
+    }
+}
+
+/* The values of row @i of a SET, or what a GET of it has to find. */
+static void model_row(struct model *model, struct expected *expected, float *rows, uint32_t i,
+                      uint64_t row)
+{
+    const uint32_t t = expected->table;
+    const uint32_t numbers = model_numbers(expected);
+
+    if (expected->op == SHM_OP_GET) {
+        expected->values[i] = model->values[t][row];
+        expected->states[i] = model->states[t][row];
+        for (uint32_t j = 0; j < numbers; j++)
+            rows[(uint64_t)i * numbers + j] = NAN;
+        return;
+    }
+    model->values[t][row] = model->next_value++;
+    if (expected->with_state)
+        model->states[t][row] = -model->values[t][row];
+    for (uint32_t j = 0; j < numbers; j++)
+        rows[(uint64_t)i * numbers + j] =
+            j < model_tables[t].dim ? model->values[t][row] : model->states[t][row];
+}
+
+static void model_send(struct model *model, const struct expected *expected)
+{
+    client_submit_flags(&model->client, expected->op, expected->with_state ? SHM_FLAG_STATE : 0,
+                        model->handles[expected->table], expected->count);
 }
 
 /* Ids crowd at the low end, and some come twice. */
@@ -76,13 +126,14 @@ static void model_submit(struct model *model)
 {
     const uint32_t number = model->client.submitted;
     const uint32_t t = (uint32_t)(next_random(&model->random) % MODEL_TABLES);
-    const uint32_t dim = model_tables[t].dim;
     struct expected *const expected = &model->expected[number % FIXTURE_SLOTS];
     uint64_t *const ids = client_ids(&model->client, number);
     float *rows;
 
     expected->table = t;
-    expected->count = 1 + (uint32_t)(next_random(&model->random) % model_tables[t].batch);
+    expected->with_state = next_random(&model->random) % 2;
+    expected->count =
+        1 + (uint32_t)(next_random(&model->random) % model_tables[t].batch[expected->with_state]);
     expected->op = next_random(&model->random) % 2 ? SHM_OP_GET : SHM_OP_SET;
     rows = (float *)client_rows(&model->client, number, expected->count);
     for (uint32_t i = 0; i < expected->count; i++) {
@@ -91,16 +142,9 @@ static void model_submit(struct model *model)
         const uint64_t row = next_random(&model->random) % range;
 
         ids[i] = model->base_id + row;
-        if (expected->op == SHM_OP_SET) {
-            model->values[t][row] = model->next_value++;
-            for (uint32_t j = 0; j < dim; j++)
-                rows[(uint64_t)i * dim + j] = model->values[t][row];
-        } else {
-            expected->values[i] = model->values[t][row];
-            rows[(uint64_t)i * dim] = -1;
-        }
+        model_row(model, expected, rows, i, row);
     }
-    client_submit(&model->client, expected->op, model->handles[t], expected->count);
+    model_send(model, expected);
 }
 
 static void model_open(struct model *model, struct lanes_fixture *x)
@@ -121,6 +165,7 @@ static struct model *model_new(struct lanes_fixture *x, uint64_t seed)
     model->next_value = 1;
     for (uint32_t t = 0; t < MODEL_TABLES; t++) {
         model->values[t] = malloc(model_tables[t].rows * sizeof(float));
+        model->states[t] = calloc(model_tables[t].rows, sizeof(float));
         for (uint32_t i = 0; i < model_tables[t].rows; i++)
             model->values[t][i] = 0.5f; /* the initial value */
     }
@@ -130,8 +175,10 @@ static struct model *model_new(struct lanes_fixture *x, uint64_t seed)
 static void model_free(struct model *model)
 {
     client_detach(&model->client);
-    for (uint32_t t = 0; t < MODEL_TABLES; t++)
+    for (uint32_t t = 0; t < MODEL_TABLES; t++) {
         free(model->values[t]);
+        free(model->states[t]);
+    }
     free(model);
 }
 
@@ -151,22 +198,27 @@ static void *model_play(void *context)
     return NULL;
 }
 
-/* Every row there is, by GET. */
+/* Every row there is, with its state, by GET. */
 static void model_check_all(struct model *model)
 {
     for (uint32_t t = 0; t < MODEL_TABLES; t++) {
-        for (uint32_t first = 0; first < model_tables[t].rows; first += model_tables[t].batch) {
+        const uint32_t batch = model_tables[t].batch[true];
+
+        for (uint32_t first = 0; first < model_tables[t].rows; first += batch) {
             const uint32_t number = model->client.submitted;
             struct expected *const expected = &model->expected[number % FIXTURE_SLOTS];
+            float *rows;
 
             expected->table = t;
             expected->op = SHM_OP_GET;
-            expected->count = MIN(model_tables[t].batch, model_tables[t].rows - first);
+            expected->with_state = true;
+            expected->count = MIN(batch, model_tables[t].rows - first);
+            rows = (float *)client_rows(&model->client, number, expected->count);
             for (uint32_t i = 0; i < expected->count; i++) {
                 client_ids(&model->client, number)[i] = model->base_id + first + i;
-                expected->values[i] = model->values[t][first + i];
+                model_row(model, expected, rows, i, first + i);
             }
-            client_submit(&model->client, SHM_OP_GET, model->handles[t], expected->count);
+            model_send(model, expected);
             model_check(model, number);
         }
     }
@@ -221,6 +273,118 @@ static void test_sessions_agree_with_a_model_and_no_row_is_lost(void **state)
         model_check_all(models[i]);
         model_free(models[i]);
     }
+    lanes_stop(&x);
+}
+
+/* ---- Rows with state ---- */
+
+#define STATE_DIM 3
+
+/* One request of a pipeline, of one row: each weight is @weight, each number of the state @state.
+ */
+struct step {
+    enum shm_op op;
+    bool with_state;
+    float weight;
+    float state;
+};
+
+static float *step_row(struct client *client, uint32_t number)
+{
+    return (float *)client_rows(client, number, 1);
+}
+
+/* All at once: most find the row being read. */
+static void submit_steps(struct client *client, const struct step *steps, uint32_t count,
+                         uint64_t table, uint64_t id)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t number = client->submitted + i;
+
+        *client_ids(client, number) = id;
+        for (uint32_t j = 0; j <= 2 * STATE_DIM; j++)
+            step_row(client, number)[j] = steps[i].op == SHM_OP_GET ? NAN
+                                          : j < STATE_DIM           ? steps[i].weight
+                                                                    : steps[i].state;
+        client_fill(client, number, steps[i].op, steps[i].with_state ? SHM_FLAG_STATE : 0, table,
+                    1);
+    }
+    client->submitted += count - 1;
+    client_publish(client);
+}
+
+static void check_steps(struct client *client, const struct step *steps, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t number = client->submitted - count + i;
+        const float *const row = step_row(client, number);
+
+        assert_int_equal(client_wait(client, number)->err, EMBTIER_OK);
+        if (steps[i].op == SHM_OP_SET)
+            continue;
+        assert_true(row[0] == steps[i].weight && row[STATE_DIM - 1] == steps[i].weight);
+        if (steps[i].with_state)
+            assert_true(row[STATE_DIM] == steps[i].state &&
+                        row[2 * STATE_DIM - 1] == steps[i].state);
+        else
+            assert_true(isnan(row[STATE_DIM])); /* what is behind a row is left alone */
+        assert_true(isnan(row[2 * STATE_DIM]));
+    }
+}
+
+static void test_requests_with_state_and_without_of_a_row_being_read_are_in_order(void **state)
+{
+    static const struct step steps[] = {
+        { SHM_OP_GET, false, 0.5f, 0 }, { SHM_OP_SET, false, 1, 0 },  { SHM_OP_GET, true, 1, 0 },
+        { SHM_OP_SET, true, 2, 20 },    { SHM_OP_GET, true, 2, 20 },  { SHM_OP_SET, false, 3, 0 },
+        { SHM_OP_GET, true, 3, 20 },    { SHM_OP_GET, false, 3, 20 }, { SHM_OP_SET, true, 4, 40 },
+        { SHM_OP_SET, true, 5, 50 },    { SHM_OP_SET, false, 6, 0 },  { SHM_OP_GET, true, 6, 50 },
+    };
+    static const uint32_t begins[] = { 0, 1, 3 }; /* who has the row read; the last has it not */
+    struct lanes_fixture x;
+    struct client client;
+    uint64_t table;
+
+    lanes_start(&x, *state, &small);
+    table = fixture_table(&x, "state", EMBTIER_UNBOUNDED, STATE_DIM, EMBTIER_OPTIMIZER_ADAGRAD);
+    client = client_attach(&x, MODEL_SLOT_BYTES);
+    for (uint64_t id = 0; id < 300; id++) {
+        const uint32_t first = begins[id % ARRAY_LEN(begins)];
+
+        submit_steps(&client, steps + first, ARRAY_LEN(steps) - first, table, id);
+        check_steps(&client, steps + first, ARRAY_LEN(steps) - first);
+    }
+    assert_true(fixture_stats(&x).shared_reads > 300);
+    client_detach(&client);
+    lanes_stop(&x);
+}
+
+static void test_a_set_of_whole_rows_reads_none(void **state)
+{
+    const struct step with = { SHM_OP_SET, true, 1, 10 }, without = { SHM_OP_SET, false, 2, 0 };
+    const struct step found[] = { { SHM_OP_GET, true, 1, 10 }, { SHM_OP_GET, true, 2, 0 } };
+    struct lanes_fixture x;
+    struct client client;
+    uint64_t table;
+
+    lanes_start(&x, *state, &small);
+    table = fixture_table(&x, "state", EMBTIER_UNBOUNDED, STATE_DIM, EMBTIER_OPTIMIZER_ADAGRAD);
+    client = client_attach(&x, MODEL_SLOT_BYTES);
+    for (uint64_t id = 0; id < 100; id++) {
+        submit_steps(&client, &with, 1, table, id);
+        check_steps(&client, &with, 1);
+    }
+    assert_int_equal(tables_totals(x.tables).rows_initialised, 0);
+    for (uint64_t id = 100; id < 200; id++) {
+        submit_steps(&client, &without, 1, table, id);
+        check_steps(&client, &without, 1);
+    }
+    assert_int_equal(tables_totals(x.tables).rows_initialised, 100); /* for their state */
+    for (uint64_t id = 0; id < 200; id++) {
+        submit_steps(&client, &found[id / 100], 1, table, id);
+        check_steps(&client, &found[id / 100], 1);
+    }
+    client_detach(&client);
     lanes_stop(&x);
 }
 
@@ -383,6 +547,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_sessions_agree_with_a_model_and_no_row_is_lost),
+        T(test_requests_with_state_and_without_of_a_row_being_read_are_in_order),
+        T(test_a_set_of_whole_rows_reads_none),
         T(test_silent_session_is_heard_while_another_keeps_the_lane_busy),
         T(test_large_batches_that_miss_do_not_starve_another_session),
         T(test_requests_wait_for_memory_and_all_are_answered),

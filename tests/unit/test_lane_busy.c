@@ -35,9 +35,11 @@ static const struct lanes_shape one_lane = {
     .lane_count = 1, .slabs_per_lane = 3, .readers = 2, .write_queue_bytes = MIB
 };
 
-/* Its requests SET one row each, ids in order. */
+/* Its requests SET one row each, ids in order. With @with_state, each second of them sets it too.
+ */
 struct writer {
     struct client client;
+    bool with_state;
     uint64_t first_id;
     uint32_t answered; /* requests; those before it are */
     uint32_t refused;
@@ -48,15 +50,36 @@ static uint64_t writer_id(const struct writer *writer, uint32_t number)
     return writer->first_id + number % ROWS;
 }
 
+static uint32_t set_flags(const struct writer *writer, uint32_t number)
+{
+    return writer->with_state && number % 2 ? SHM_FLAG_STATE : 0;
+}
+
 static void writer_submit(struct writer *writer, uint64_t table)
 {
     struct client *const client = &writer->client;
     float *const row = (float *)client_rows(client, client->submitted, 1);
 
     *client_ids(client, client->submitted) = writer_id(writer, client->submitted);
-    for (uint32_t i = 0; i < DIM; i++)
+    for (uint32_t i = 0; i <= DIM; i++) /* one number of state */
         row[i] = (float)(client->submitted + 1);
-    client_submit(client, SHM_OP_SET, table, 1);
+    client_submit_flags(client, SHM_OP_SET, set_flags(writer, client->submitted), table, 1);
+}
+
+/* What a SET that was acknowledged left. */
+static void check_row(struct client *reader, uint64_t table, const struct writer *writer,
+                      uint32_t number)
+{
+    const uint32_t request = reader->submitted;
+    const float *const row = (float *)client_rows(reader, request, 1);
+    const float value = (float)(number + 1);
+
+    *client_ids(reader, request) = writer_id(writer, number);
+    client_submit_flags(reader, SHM_OP_GET, SHM_FLAG_STATE, table, 1);
+    assert_int_equal(client_wait(reader, request)->err, EMBTIER_OK);
+    assert_true(row[0] == value && row[DIM - 1] == value);
+    if (writer->with_state)
+        assert_true(row[DIM] == (set_flags(writer, number) ? value : 0));
 }
 
 /* Takes answers; returns whether there was one. */
@@ -105,7 +128,8 @@ static void get_a_row_that_is_nowhere(struct client *client, uint64_t table, uin
     assert_true(value == 0.5f);
 }
 
-static void busy_then_full(struct store_fixture *f, enum embtier_optimizer optimizer)
+static void busy_then_full(struct store_fixture *f, enum embtier_optimizer optimizer,
+                           bool with_state)
 {
     struct lanes_fixture x;
     struct writer writers[WRITERS];
@@ -116,8 +140,9 @@ static void busy_then_full(struct store_fixture *f, enum embtier_optimizer optim
     table = fixture_table(&x, "t", EMBTIER_UNBOUNDED, DIM, optimizer);
     reader = client_attach(&x, SLOT_BYTES);
     for (uint64_t w = 0; w < WRITERS; w++)
-        writers[w] =
-            (struct writer){ .client = client_attach(&x, SLOT_BYTES), .first_id = w * ROWS };
+        writers[w] = (struct writer){ .client = client_attach(&x, SLOT_BYTES),
+                                      .with_state = with_state,
+                                      .first_id = w * ROWS };
     atomic_store(&refuse, EMBTIER_BUSY);
     write_until_stuck(writers, table);
     for (uint64_t id = 0; id < 100; id++)
@@ -131,13 +156,8 @@ static void busy_then_full(struct store_fixture *f, enum embtier_optimizer optim
 
         writer_finish(&writers[w]);
         assert_true(writers[w].refused > 0);
-        for (uint32_t i = 0; i < acknowledged; i += 7) {
-            float value;
-
-            assert_int_equal(client_get_one(&reader, table, writer_id(&writers[w], i), &value),
-                             EMBTIER_OK);
-            assert_true(value == (float)(i + 1));
-        }
+        for (uint32_t i = 0; i < acknowledged; i += 7)
+            check_row(&reader, table, &writers[w], i);
     }
     atomic_store(&refuse, EMBTIER_OK);
     for (uint32_t w = 0; w < WRITERS; w++) {
@@ -158,13 +178,19 @@ static void busy_then_full(struct store_fixture *f, enum embtier_optimizer optim
 
 static void test_whole_rows(void **state)
 {
-    busy_then_full(*state, EMBTIER_OPTIMIZER_NONE);
+    busy_then_full(*state, EMBTIER_OPTIMIZER_NONE, false);
 }
 
 /* They are read before they are set, and then find no place. */
 static void test_rows_with_state(void **state)
 {
-    busy_then_full(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD);
+    busy_then_full(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, false);
+}
+
+/* Each second is not. */
+static void test_rows_with_state_that_is_set_and_is_not(void **state)
+{
+    busy_then_full(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, true);
 }
 
 int main(void)
@@ -173,6 +199,7 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_whole_rows),
         T(test_rows_with_state),
+        T(test_rows_with_state_that_is_set_and_is_not),
 #undef T
     };
 

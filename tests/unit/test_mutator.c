@@ -68,7 +68,7 @@ static void make_request(struct mutator *m)
     const uint64_t segments_offset = client_offset(&m->bad, segment);
 
     add_field(m, &submission->op, 4, SHM_OP_GET, 0, 77, UINT32_MAX, 3);
-    add_field(m, &submission->flags, 4, 0, 1, UINT32_MAX, 1, 2);
+    add_field(m, &submission->flags, 4, SHM_FLAG_STATE, 0, UINT32_MAX, 3, 2);
     add_field(m, &submission->segment_count, 4, 1, UINT32_MAX, SHM_SEGMENTS_MAX, 70000, 3000);
     add_field(m, &submission->segments_offset, 8, segments_offset, FAR, 2 * FAR, 4 * FAR, 8 * FAR);
     add_field(m, &segment->table, 8, m->table, 0, UINT64_MAX, UINT64_C(77) << 32, UINT32_MAX);
@@ -138,7 +138,7 @@ static void submit_until_enough(struct mutator *m)
                     .segment_count = 1,
                     .segments_offset = client_offset(&m->bad, client_segment(&m->bad, 0)),
                 };
-        memset(client_rows(&m->bad, 0, COUNT), CANARY, COUNT * DIM * sizeof(float));
+        memset(client_rows(&m->bad, 0, COUNT), CANARY, 2 * COUNT * DIM * sizeof(float));
         client_publish(&m->bad);
         if (client_wait(&m->bad, number)->err == EMBTIER_OK)
             served++;
@@ -169,7 +169,7 @@ static void test_what_changes_behind_a_check_is_not_used(void **state)
     pid_t child;
 
     lanes_start(&m.x, *state, &one_lane);
-    m.table = fixture_table(&m.x, "t", ROWS, DIM, EMBTIER_OPTIMIZER_NONE);
+    m.table = fixture_table(&m.x, "t", ROWS, DIM, EMBTIER_OPTIMIZER_ADAGRAD);
     m.other = fixture_table(&m.x, "other", ROWS, DIM, EMBTIER_OPTIMIZER_NONE);
     m.bad = client_attach(&m.x, SLOT_BYTES);
     m.good = client_attach(&m.x, SLOT_BYTES);

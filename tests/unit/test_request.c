@@ -105,7 +105,10 @@ static void test_spoiled_submissions_are_refused(void **state)
     h.submission->op = UINT32_MAX;
     expect(&h, EMBTIER_INVALID, UINT32_MAX);
     make(&h, 10);
-    h.submission->flags = 1;
+    h.submission->flags = SHM_FLAG_STATE << 1;
+    expect(&h, EMBTIER_UNSUPPORTED, UINT32_MAX);
+    make(&h, 10);
+    h.submission->flags = UINT32_MAX;
     expect(&h, EMBTIER_UNSUPPORTED, UINT32_MAX);
     make(&h, 10);
     h.submission->segment_count = UINT32_MAX;
@@ -144,6 +147,28 @@ static void test_offsets_outside_the_arena_are_refused(void **state)
         h.segment->rows_offset = bad[i];
         expect(&h, EMBTIER_OFFSET_RANGE, 0);
     }
+    hostile_stop(&h);
+}
+
+/* Their weights alone would lie in the arena. */
+static void test_whole_rows_that_end_outside_the_arena_are_refused(void **state)
+{
+    const uint32_t row_bytes = 3 * DIM * 4;
+    struct hostile h;
+
+    hostile_start(&h, *state);
+    h.table = fixture_table(&h.x, "state", ROWS, DIM, EMBTIER_OPTIMIZER_ADAM);
+    for (uint32_t over = 0; over <= 10 * DIM * 8; over += 2) {
+        make(&h, 10);
+        h.submission->op = over % 4 ? SHM_OP_GET : SHM_OP_SET;
+        h.submission->flags = SHM_FLAG_STATE;
+        h.segment->rows_offset = h.bad.session->arena_bytes - 10 * row_bytes + over;
+        if (over == 0)
+            expect(&h, EMBTIER_OK, 0);
+        else
+            expect(&h, EMBTIER_OFFSET_RANGE, 0);
+    }
+    h.table = fixture_table(&h.x, "t", ROWS, DIM, EMBTIER_OPTIMIZER_NONE);
     hostile_stop(&h);
 }
 
@@ -396,6 +421,7 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_spoiled_submissions_are_refused),
         T(test_offsets_outside_the_arena_are_refused),
+        T(test_whole_rows_that_end_outside_the_arena_are_refused),
         T(test_counts_that_overflow_are_refused),
         T(test_one_wrong_segment_refuses_the_whole_request),
         T(test_requests_without_ids_succeed),

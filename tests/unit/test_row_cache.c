@@ -26,7 +26,7 @@ static bool count_eviction(void *context, uint16_t table, uint64_t hash, uint64_
 
 static void add_table(struct fixture *f, uint16_t table, uint32_t bytes)
 {
-    assert_int_equal(row_cache_add_table(f->cache, table, bytes, bytes), EMBTIER_OK);
+    assert_int_equal(row_cache_add_table(f->cache, table, bytes), EMBTIER_OK);
 }
 
 /* Every 8 bytes of the row say whose it is. */
@@ -56,7 +56,7 @@ static uint64_t count_found(struct fixture *f, uint16_t table, uint64_t from, ui
     uint64_t found = 0;
 
     for (uint64_t id = from; id < to; id++) {
-        if (!fixture_get(f, table, id, row))
+        if (!fixture_get(f, table, id, row, bytes))
             continue;
         assert_memory_equal(row, pattern(table, id, bytes), bytes);
         found++;
@@ -80,11 +80,11 @@ static void test_hits_after_insert_and_misses_before(void **state)
         rows[i] = &values[i];
         refs[i] = fixture_ref(T, i, 99 - i);
     }
-    assert_int_equal(row_cache_get(f.cache, T, refs, 100, got, 8, missed), 100);
+    assert_int_equal(row_cache_get(f.cache, T, refs, 100, got, 8, 8, missed), 100);
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(missed[i], i);
     assert_int_equal(row_cache_insert(f.cache, T, refs, 50, rows, NULL, missed), 0);
-    assert_int_equal(row_cache_get(f.cache, T, refs, 100, got, 8, missed), 50);
+    assert_int_equal(row_cache_get(f.cache, T, refs, 100, got, 8, 8, missed), 50);
     assert_int_equal(missed[0], 50);
     for (uint32_t i = 0; i < 50; i++)
         assert_int_equal(got[99 - i], i * 3);
@@ -103,11 +103,32 @@ static void test_insert_leaves_a_cached_row_as_it_is(void **state)
     fixture_open(&f, 1, (const uint32_t[]){ 2 }, NULL, NULL);
     add_table(&f, T, 8);
     assert_true(fixture_insert(&f, T, 5, &old, false));
-    assert_true(fixture_set(&f, T, 5, &newer));
+    assert_true(fixture_set(&f, T, 5, &newer, 8));
     assert_true(fixture_insert(&f, T, 5, &old, false));
-    assert_true(fixture_get(&f, T, 5, &got));
+    assert_true(fixture_get(&f, T, 5, &got, 8));
     assert_int_equal(got, newer);
     assert_int_equal(fixture_rows(&f), 1);
+    fixture_close(&f);
+}
+
+static void test_get_and_set_touch_no_more_than_they_were_asked_for(void **state)
+{
+    const uint32_t row[4] = { 1, 2, 3, 4 }, other[4] = { 5, 6, 7, 8 };
+    uint32_t got[4] = { 0 };
+    struct fixture f;
+
+    (void)state;
+    fixture_open(&f, 1, (const uint32_t[]){ 2 }, NULL, NULL);
+    add_table(&f, T, sizeof(row));
+    assert_true(fixture_insert(&f, T, 5, row, false));
+    assert_true(fixture_get(&f, T, 5, got, 12));
+    assert_memory_equal(got, ((const uint32_t[]){ 1, 2, 3, 0 }), sizeof(got));
+    assert_true(fixture_set(&f, T, 5, other, 4));
+    assert_true(fixture_get(&f, T, 5, got, 16));
+    assert_memory_equal(got, ((const uint32_t[]){ 5, 2, 3, 4 }), sizeof(got));
+    assert_true(fixture_set(&f, T, 5, other, 16));
+    assert_true(fixture_get(&f, T, 5, got, 16));
+    assert_memory_equal(got, other, sizeof(got));
     fixture_close(&f);
 }
 
@@ -123,14 +144,13 @@ static void test_set_keeps_the_state_and_the_last_of_an_id_wins(void **state)
 
     (void)state;
     fixture_open(&f, 1, (const uint32_t[]){ 2 }, count_eviction, &e);
-    assert_int_equal(row_cache_add_table(f.cache, T, sizeof(row), 8), EMBTIER_OK);
+    add_table(&f, T, sizeof(row));
     assert_true(fixture_insert(&f, T, 5, row, false));
     for (uint32_t i = 0; i < 3; i++)
         refs[i] = fixture_ref(T, 5, i);
-    assert_int_equal(row_cache_set(f.cache, T, refs, 3, weights, 8, missed), 0);
-    assert_true(fixture_get(&f, T, 5, row));
-    assert_int_equal(row[0], 12);
-    assert_int_equal(row[1], 22);
+    assert_int_equal(row_cache_set(f.cache, T, refs, 3, weights, 8, 8, missed), 0);
+    assert_true(fixture_get(&f, T, 5, row, sizeof(row)));
+    assert_memory_equal(row, ((const uint32_t[]){ 12, 22, 3, 4 }), sizeof(row));
     assert_int_equal(fixture_stats(&f).tiers[0].dirty_rows, 1);
     assert_int_equal(row_cache_write_back(f.cache, &cursor, 10, &done), 1);
     assert_true(done);
@@ -389,7 +409,7 @@ static void test_purge_forgets_a_table_and_only_that(void **state)
     fixture_open(&f, 2, (const uint32_t[]){ 4, 2 }, NULL, NULL);
     add_table(&f, 1, 512);
     add_table(&f, 2, 600);
-    assert_int_equal(row_cache_add_table(f.cache, 2, 600, 600), EMBTIER_EXISTS);
+    assert_int_equal(row_cache_add_table(f.cache, 2, 600), EMBTIER_EXISTS);
     insert_many(&f, 1, 0, 3000, 512, true);
     insert_many(&f, 2, 0, 3000, 600, true);
     assert_true(fixture_pin(&f, 1, 7));
@@ -434,8 +454,8 @@ static void test_rows_of_2_bytes_and_of_100_kib_live_side_by_side(void **state)
     fixture_open(&f, 2, (const uint32_t[]){ 4, 4 }, NULL, NULL);
     add_table(&f, 1, 2);
     add_table(&f, 2, 102400);
-    assert_int_equal(row_cache_add_table(f.cache, 3, 102401, 1), EMBTIER_INVALID);
-    assert_int_equal(row_cache_add_table(f.cache, 3, 0, 0), EMBTIER_INVALID);
+    assert_int_equal(row_cache_add_table(f.cache, 3, 102401), EMBTIER_INVALID);
+    assert_int_equal(row_cache_add_table(f.cache, 3, 0), EMBTIER_INVALID);
     assert_int_equal(insert_many(&f, 2, 0, 60, 102400, true), 60);
     assert_int_equal(insert_many(&f, 1, 0, 5000, 2, true), 5000);
     assert_int_equal(count_found(&f, 2, 0, 60, 102400), 60);
@@ -506,6 +526,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hits_after_insert_and_misses_before),
         cmocka_unit_test(test_insert_leaves_a_cached_row_as_it_is),
+        cmocka_unit_test(test_get_and_set_touch_no_more_than_they_were_asked_for),
         cmocka_unit_test(test_set_keeps_the_state_and_the_last_of_an_id_wins),
         cmocka_unit_test(test_rows_beyond_dram_lie_in_the_file_tier_and_only_there),
         cmocka_unit_test(test_eviction_writes_only_dirty_rows_and_those_once),

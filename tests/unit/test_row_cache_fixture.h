@@ -142,20 +142,22 @@ static inline bool fixture_insert(struct fixture *f, uint16_t table, uint64_t id
 }
 
 /* One row; true: it was cached. */
-static inline bool fixture_get(struct fixture *f, uint16_t table, uint64_t id, void *dest)
+static inline bool fixture_get(struct fixture *f, uint16_t table, uint64_t id, void *dest,
+                               uint32_t bytes)
 {
     struct row_ref ref = fixture_ref(table, id, 0);
     uint32_t missed;
 
-    return row_cache_get(f->cache, table, &ref, 1, dest, 0, &missed) == 0;
+    return row_cache_get(f->cache, table, &ref, 1, dest, 0, bytes, &missed) == 0;
 }
 
-static inline bool fixture_set(struct fixture *f, uint16_t table, uint64_t id, const void *weights)
+static inline bool fixture_set(struct fixture *f, uint16_t table, uint64_t id, const void *row,
+                               uint32_t bytes)
 {
     struct row_ref ref = fixture_ref(table, id, 0);
     uint32_t missed;
 
-    return row_cache_set(f->cache, table, &ref, 1, weights, 0, &missed) == 0;
+    return row_cache_set(f->cache, table, &ref, 1, row, 0, bytes, &missed) == 0;
 }
 
 static inline bool fixture_pin(struct fixture *f, uint16_t table, uint64_t id)

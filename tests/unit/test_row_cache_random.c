@@ -45,7 +45,7 @@ static const struct shape twins = {
 
 struct model_row {
     uint32_t version; /* the newest value's number; its bytes follow from it */
-    uint32_t state;   /* the version whose state the row has: SET changes weights only */
+    uint32_t state;   /* the version whose state the row has: SET may change weights only */
     uint32_t ssd_version, ssd_state;
     uint8_t pins;
     bool dirty;
@@ -120,13 +120,22 @@ static void expect_may_miss(const struct model *m, uint16_t table, uint64_t id)
         fail_msg("table %u row %u was lost", table, (unsigned)id);
 }
 
+/* Of weights, or of weights and state. */
+static uint32_t draw_bytes(struct model *m, uint16_t table)
+{
+    return fixture_random(&m->random) % 2 ? m->shape->weight_lengths[table]
+                                          : m->shape->row_lengths[table];
+}
+
 static void do_get(struct model *m, uint16_t table)
 {
     static uint8_t rows[BATCH][ROW_MAX];
     struct row_ref refs[BATCH];
     uint32_t missed[BATCH];
     uint32_t count = draw_refs(m, table, refs);
-    uint32_t misses = row_cache_get(m->f.cache, table, refs, count, rows, sizeof(rows[0]), missed);
+    uint32_t bytes = draw_bytes(m, table);
+    uint32_t misses =
+        row_cache_get(m->f.cache, table, refs, count, rows, sizeof(rows[0]), bytes, missed);
 
     for (uint32_t i = 0, next = 0; i < count; i++) {
         if (next < misses && missed[next] == i) {
@@ -136,6 +145,8 @@ static void do_get(struct model *m, uint16_t table)
         }
         check(rows[i], table, refs[i].id, m->rows[table][refs[i].id].version, 0,
               m->shape->weight_lengths[table]);
+        check(rows[i], table, refs[i].id, m->rows[table][refs[i].id].state,
+              m->shape->weight_lengths[table], bytes);
     }
 }
 
@@ -145,16 +156,17 @@ static void do_set(struct model *m, uint16_t table)
     struct row_ref refs[BATCH];
     uint32_t missed[BATCH];
     uint32_t count = draw_refs(m, table, refs);
+    uint32_t bytes = draw_bytes(m, table);
     uint32_t versions[BATCH];
     uint32_t misses;
 
     for (uint32_t i = 0; i < count; i++) {
         versions[i] = (uint32_t)fixture_random(&m->random);
-        fill(rows[i], table, refs[i].id, versions[i], 0, m->shape->weight_lengths[table]);
+        fill(rows[i], table, refs[i].id, versions[i], 0, bytes);
     }
     /* A promotion inside may hand over a row before its new value arrives. */
     m->refuse_percent = 100;
-    misses = row_cache_set(m->f.cache, table, refs, count, rows, sizeof(rows[0]), missed);
+    misses = row_cache_set(m->f.cache, table, refs, count, rows, sizeof(rows[0]), bytes, missed);
     for (uint32_t i = 0, next = 0; i < count; i++) {
         struct model_row *r = &m->rows[table][refs[i].id];
 
@@ -164,6 +176,8 @@ static void do_set(struct model *m, uint16_t table)
             continue;
         }
         r->version = versions[i];
+        if (bytes == m->shape->row_lengths[table])
+            r->state = versions[i];
         r->dirty = true;
     }
 }
@@ -177,7 +191,8 @@ static void do_insert(struct model *m, uint16_t table)
     uint64_t dirty[BATCH / 64 + 1] = { 0 };
     uint32_t missed[BATCH], refused[BATCH];
     uint32_t count = draw_refs(m, table, refs);
-    uint32_t misses = row_cache_get(m->f.cache, table, refs, count, rows, sizeof(rows[0]), missed);
+    uint32_t misses = row_cache_get(m->f.cache, table, refs, count, rows, sizeof(rows[0]),
+                                    m->shape->weight_lengths[table], missed);
     uint32_t distinct = 0, not_cached;
 
     for (uint32_t i = 0; i < misses; i++) {
@@ -244,8 +259,7 @@ static void do_unpin(struct model *m)
 
 static void add_table(struct model *m, uint16_t table)
 {
-    assert_int_equal(row_cache_add_table(m->f.cache, table, m->shape->row_lengths[table],
-                                         m->shape->weight_lengths[table]),
+    assert_int_equal(row_cache_add_table(m->f.cache, table, m->shape->row_lengths[table]),
                      EMBTIER_OK);
 }
 
@@ -411,11 +425,15 @@ static void check_tables(struct model *m, uint16_t first, uint16_t end)
 
     for (uint16_t table = first; table < end; table++)
         for (uint64_t id = 0; id < m->shape->id_counts[table]; id++) {
-            if (fixture_get(&m->f, table, id, row))
-                check(row, table, id, m->rows[table][id].version, 0,
-                      m->shape->weight_lengths[table]);
-            else
+            const uint32_t weights = m->shape->weight_lengths[table];
+            const uint32_t bytes = m->shape->row_lengths[table];
+
+            if (fixture_get(&m->f, table, id, row, bytes)) {
+                check(row, table, id, m->rows[table][id].version, 0, weights);
+                check(row, table, id, m->rows[table][id].state, weights, bytes);
+            } else {
                 expect_may_miss(m, table, id);
+            }
         }
 }
 
