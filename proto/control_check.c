@@ -225,6 +225,9 @@ static enum embtier_err check_table_info(const Embtier__TableInfo *info, struct 
     if (info->weight_bytes != table_spec_weight_bytes(&spec))
         return err_set(msg, EMBTIER_PROTOCOL, "TableInfo.weight_bytes is %u, %u follow from spec",
                        info->weight_bytes, table_spec_weight_bytes(&spec));
+    if (info->state_bytes != table_spec_state_bytes(&spec))
+        return err_set(msg, EMBTIER_PROTOCOL, "TableInfo.state_bytes is %u, %u follow from spec",
+                       info->state_bytes, table_spec_state_bytes(&spec));
     return EMBTIER_OK;
 }
 

@@ -152,6 +152,7 @@ static void answer_table(struct client *client, uint32_t id, uint64_t handle,
     info.handle = handle;
     info.spec = &wire;
     info.weight_bytes = table_spec_weight_bytes(spec);
+    info.state_bytes = table_spec_state_bytes(spec);
     info.state = (char *)"live";
     reply.id = id;
     reply.last = true;
@@ -160,16 +161,24 @@ static void answer_table(struct client *client, uint32_t id, uint64_t handle,
     send_reply(client, &reply, false);
 }
 
+static struct table_spec spec_of(const struct fake_server *server, bool words)
+{
+    const uint32_t optimizer = words ? server->words_optimizer : (uint32_t)EMBTIER_OPTIMIZER_NONE;
+    struct table_spec spec = { .rows = words ? EMBTIER_UNBOUNDED : 8,
+                               .dim = words ? 2 : server->users_dim,
+                               .dtype = words ? EMBTIER_DTYPE_F16 : EMBTIER_DTYPE_F32,
+                               .optimizer = (enum embtier_optimizer)optimizer,
+                               .init = EMBTIER_INIT_ZEROS };
+
+    snprintf(spec.name, sizeof(spec.name), "%s", words ? "words" : "users");
+    return spec;
+}
+
 static void answer_open(struct client *client, uint32_t id, const char *name)
 {
     const bool words = strcmp(name, "words") == 0;
-    struct table_spec spec = { .rows = words ? EMBTIER_UNBOUNDED : 8,
-                               .dim = words ? 2 : client->server->users_dim,
-                               .dtype = words ? EMBTIER_DTYPE_F16 : EMBTIER_DTYPE_F32,
-                               .optimizer = EMBTIER_OPTIMIZER_NONE,
-                               .init = EMBTIER_INIT_ZEROS };
+    const struct table_spec spec = spec_of(client->server, words);
 
-    snprintf(spec.name, sizeof(spec.name), "%s", name);
     if (strcmp(name, "users") != 0 && (!words || client->server->words_gone))
         reply_error(client, id, EMBTIER_NO_TABLE, "there is no such table");
     else
@@ -278,8 +287,11 @@ static uint64_t serve_request(struct client *client, uint32_t number)
 
     for (uint32_t s = 0; s < submission->segment_count; s++) {
         const uint64_t *ids = (void *)(base + segments[s].ids_offset);
+        const bool is_words = segments[s].table == WORDS_HANDLE;
+        const struct table_spec spec = spec_of(client->server, is_words);
         const size_t row_bytes =
-            segments[s].table == WORDS_HANDLE ? 4 : 4 * (size_t)client->server->users_dim;
+            table_spec_weight_bytes(&spec) +
+            (submission->flags & SHM_FLAG_STATE ? table_spec_state_bytes(&spec) : 0);
 
         for (uint32_t i = 0; i < segments[s].id_count; i++, rows++)
             if (submission->op == SHM_OP_GET)

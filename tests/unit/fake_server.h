@@ -19,17 +19,18 @@ struct fake_server {
     char path[108];
 
     /* What it does; may be changed while it runs. */
-    atomic_bool hold;        /* requests are taken and not answered … */
-    atomic_bool reverse;     /* … and, when hold ends, the youngest is answered first */
-    atomic_bool mute;        /* control messages are not answered */
-    atomic_bool unsealed;    /* memory comes without seals */
-    atomic_bool short_arena; /* with fewer bytes than announced */
-    atomic_bool garbage;     /* instead of frames */
-    atomic_bool words_gone;  /* no table "words" */
-    atomic_uint users_dim;   /* of table "users" */
-    atomic_uint farewell;    /* an error with which the session ends now */
-    atomic_bool drop_client; /* closes the connection now */
-    atomic_uint err;         /* of every answer, with the figures below */
+    atomic_bool hold;            /* requests are taken and not answered … */
+    atomic_bool reverse;         /* … and, when hold ends, the youngest is answered first */
+    atomic_bool mute;            /* control messages are not answered */
+    atomic_bool unsealed;        /* memory comes without seals */
+    atomic_bool short_arena;     /* with fewer bytes than announced */
+    atomic_bool garbage;         /* instead of frames */
+    atomic_bool words_gone;      /* no table "words" */
+    atomic_uint users_dim;       /* of table "users" */
+    atomic_uint words_optimizer; /* of table "words" */
+    atomic_uint farewell;        /* an error with which the session ends now */
+    atomic_bool drop_client;     /* closes the connection now */
+    atomic_uint err;             /* of every answer, with the figures below */
     atomic_uint err_segment;
     atomic_ullong err_value;
     atomic_ullong err_limit;

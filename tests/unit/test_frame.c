@@ -481,7 +481,7 @@ static void test_a_reply_that_a_client_would_compute_addresses_from_is_checked(v
     reply.last = true;
     reply.body_case = EMBTIER__REPLY__BODY_TABLE;
     reply.table = &info;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         Embtier__Reply *back = NULL;
         struct bytes bytes;
         enum embtier_err err;
@@ -489,6 +489,7 @@ static void test_a_reply_that_a_client_would_compute_addresses_from_is_checked(v
         wire.eps = i == 5 ? NAN : spec.eps;
         info.spec = i == 1 ? NULL : &wire;
         info.weight_bytes = i == 2 ? 31 : 32;
+        info.state_bytes = table_spec_state_bytes(&spec) + (i == 6);
         wire.dim = i == 3 ? 0 : 16;
         reply.last = i != 4;
         bytes = encode_reply(&reply);
