@@ -33,9 +33,17 @@ static enum embtier_err check_parts(const struct embtier_batch *batch)
     return EMBTIER_OK;
 }
 
+/* From one row of a part to the next. */
+static uint32_t row_bytes(const struct embtier_batch *batch, uint32_t part)
+{
+    const struct embtier_table_info *const info = &batch->parts[part].table->description.info;
+
+    return info->weight_bytes + (batch->has_state ? info->state_bytes : 0);
+}
+
 /* Gives every part its place, counted from @begin, and returns the end. Ids of all parts lie
  * together: the server reads them in one go. Cannot overflow after check_parts(): fewer than 2^32
- * rows and bags of at most 2^15 bytes. */
+ * rows and bags of at most 2^17 bytes. */
 static uint64_t lay_out(struct embtier_batch *batch, uint64_t begin)
 {
     uint64_t at = begin + batch->part_count * (batch->has_bags ? sizeof(struct shm_pool_segment)
@@ -57,12 +65,12 @@ static uint64_t lay_out(struct embtier_batch *batch, uint64_t begin)
     }
     for (uint32_t i = 0; i < batch->part_count; i++) {
         const struct batch_part *const part = &batch->parts[i];
-        const struct embtier_table_info *const info = &part->table->description.info;
+        const uint32_t dim = part->table->description.info.dim;
 
         at = align_up(at, SHM_ALIGN);
         batch->parts[i].rows_offset = at;
-        at += batch->has_bags ? (uint64_t)part->bag_count_max * info->dim * sizeof(float)
-                              : (uint64_t)part->count_max * info->weight_bytes;
+        at += batch->has_bags ? (uint64_t)part->bag_count_max * dim * sizeof(float)
+                              : (uint64_t)part->count_max * row_bytes(batch, i);
     }
     return at;
 }
@@ -112,7 +120,7 @@ static enum embtier_err batch_begin(struct embtier_batch *batch)
     TRY(check_parts(batch));
     TRY(take_block(server, batch));
     for (uint32_t i = 0; i < batch->part_count; i++)
-        table_hold(batch->parts[i].table);
+        table_hold(batch->parts[i].table, batch->has_state);
     batch->next = server->batches;
     if (batch->next)
         batch->next->previous = batch;
@@ -120,12 +128,14 @@ static enum embtier_err batch_begin(struct embtier_batch *batch)
     return EMBTIER_OK;
 }
 
-enum embtier_err embtier_batch_new(struct embtier *server, const struct embtier_part *parts,
-                                   uint32_t part_count, struct embtier_batch **ret_batch)
+static enum embtier_err new_batch(struct embtier *server, const struct embtier_part *parts,
+                                  uint32_t part_count, int has_state,
+                                  struct embtier_batch **ret_batch)
 {
     _cleanup_(freep) struct embtier_batch *batch = NULL;
 
     TRY(batch_alloc(server, part_count, SHM_SEGMENTS_MAX, &batch));
+    batch->has_state = has_state;
     for (uint32_t i = 0; i < part_count; i++)
         batch->parts[i] = (struct batch_part){ .table = parts[i].table,
                                                .count = parts[i].count,
@@ -133,6 +143,19 @@ enum embtier_err embtier_batch_new(struct embtier *server, const struct embtier_
     TRY(batch_begin(batch));
     *ret_batch = TAKE(batch);
     return EMBTIER_OK;
+}
+
+enum embtier_err embtier_batch_new(struct embtier *server, const struct embtier_part *parts,
+                                   uint32_t part_count, struct embtier_batch **ret_batch)
+{
+    return new_batch(server, parts, part_count, 0, ret_batch);
+}
+
+enum embtier_err embtier_batch_new_with_state(struct embtier *server,
+                                              const struct embtier_part *parts, uint32_t part_count,
+                                              struct embtier_batch **ret_batch)
+{
+    return new_batch(server, parts, part_count, 1, ret_batch);
 }
 
 enum embtier_err embtier_batch_new_bags(struct embtier *server,
@@ -176,7 +199,7 @@ static void batch_destroy(struct embtier_batch *batch)
     if (batch->next)
         batch->next->previous = batch->previous;
     for (uint32_t i = 0; i < batch->part_count; i++)
-        table_release(batch->parts[i].table);
+        table_release(batch->parts[i].table, batch->has_state);
     arena_alloc_give(server->alloc, batch->block);
     free(batch);
 }
@@ -274,6 +297,23 @@ void *embtier_batch_rows(struct embtier_batch *batch, uint32_t part)
     if (check_part(batch, part) || batch->has_bags)
         return NULL;
     return arena_at(batch, batch->parts[part].rows_offset);
+}
+
+void *embtier_batch_state(struct embtier_batch *batch, uint32_t part)
+{
+    const struct embtier_table_info *info;
+
+    if (check_part(batch, part) || !batch->has_state)
+        return NULL;
+    info = &batch->parts[part].table->description.info;
+    if (info->state_bytes == 0)
+        return NULL;
+    return arena_at(batch, batch->parts[part].rows_offset + info->weight_bytes);
+}
+
+uint32_t embtier_batch_row_bytes(const struct embtier_batch *batch, uint32_t part)
+{
+    return check_part(batch, part) || batch->has_bags ? 0 : row_bytes(batch, part);
 }
 
 uint32_t *embtier_batch_offsets(struct embtier_batch *batch, uint32_t part)

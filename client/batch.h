@@ -50,6 +50,7 @@ struct embtier_batch {
     struct batch_result result;
     uint64_t hit_rows; /* of the last finished request */
     int has_bags;
+    int has_state; /* rows are whole */
     uint32_t part_count;
     struct batch_part parts[];
 };

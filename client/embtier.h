@@ -14,8 +14,9 @@
  *
  * Shapes. A batch is any number of parts, each one table and any number of row ids; a table may
  * stand in several parts. Ids are unsigned 64-bit. Rows of a part lie one after another, dim
- * numbers of the table's dtype each, in the order of the ids. Ids and rows lie in memory shared
- * with the server: the library copies neither.
+ * numbers of the table's dtype each, in the order of the ids. In a batch with state, each row's
+ * weights are followed by its optimizer's state. Ids and rows lie in memory shared with the server:
+ * the library copies neither.
  *
  * Order. Requests of one connection that touch the same row take effect in the order they were
  * submitted. A row is read and written whole; a batch is not atomic over rows; a batch that is
@@ -90,9 +91,9 @@ EMBTIER_PUBLIC void embtier_disconnect(struct embtier *server);
  * nothing. Tables opened before are opened again by name; batches keep their ids and rows, at the
  * same addresses, and can be submitted again. Requests that were in flight have failed. A table
  * that is gone does not keep others from coming back: requests to it fail with NO_TABLE. MISMATCH
- * when a table has come back with another dim or dtype (close it, and free its batches), or the
- * server grants less memory than before. On failure nothing has changed, and it can be tried again.
- */
+ * when a table has come back with another dim or dtype, or if a batch has its state with another
+ * optimizer (close it, and free its batches), or the server grants less memory than before. On
+ * failure nothing has changed, and it can be tried again. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_reconnect(struct embtier *server);
 
 /* ---- Tables ---- */
@@ -147,7 +148,7 @@ struct embtier_table_info {
     uint64_t seed;
     int eager;
     uint32_t weight_bytes; /* of one row in a batch */
-    uint32_t state_bytes;  /* of one row's optimizer state, kept by the server */
+    uint32_t state_bytes;  /* of one row's optimizer state; 0: it has none */
     const char *state;     /* "creating", "live", "dropping" */
     /* As of when the table was opened or listed, since the server started: */
     uint64_t updated_rows; /* a row as often as it was set */
@@ -206,6 +207,12 @@ struct embtier_part {
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_batch_new(struct embtier *server, const struct embtier_part *parts, uint32_t part_count,
                   struct embtier_batch **ret_batch);
+/* The same with whole rows: GET fills weights and state, SET stores both. A row lies as the server
+ * has it, weight_bytes of weights, then state_bytes of state, which are f32 numbers whatever the
+ * table's dtype: see embtier_batch_state(). */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_batch_new_with_state(struct embtier *server, const struct embtier_part *parts,
+                             uint32_t part_count, struct embtier_batch **ret_batch);
 /* BUSY while the request is in flight; embtier_wait() first. NULL is allowed. */
 EMBTIER_PUBLIC enum embtier_err embtier_batch_free(struct embtier_batch *batch);
 /* Changes the number of ids of a part to at most what it was made with; not while in flight. */
@@ -245,6 +252,14 @@ EMBTIER_PUBLIC uint32_t embtier_batch_count(const struct embtier_batch *batch, u
 /* Shared memory; ids aligned to 8 bytes, rows to 64. Not to be touched between submit and done. */
 EMBTIER_PUBLIC uint64_t *embtier_batch_ids(struct embtier_batch *batch, uint32_t part);
 EMBTIER_PUBLIC void *embtier_batch_rows(struct embtier_batch *batch, uint32_t part);
+/* From one row of a part to the next: weight_bytes, or with state weight_bytes + state_bytes. 0 in
+ * a batch of bags. */
+EMBTIER_PUBLIC uint32_t embtier_batch_row_bytes(const struct embtier_batch *batch, uint32_t part);
+/* The state of a part's first row; that of the next is embtier_batch_row_bytes() further. As many
+ * f32 numbers as the optimizer keeps: adam all first moments, then all second moments. They are
+ * aligned to 4 bytes, but in f16 and bf16 tables of odd dim to 2 bytes: memcpy() there. NULL in a
+ * batch made without state, and for a table whose optimizer has none. */
+EMBTIER_PUBLIC void *embtier_batch_state(struct embtier_batch *batch, uint32_t part);
 /* Rows of the last finished request that were served from the server's cache. */
 EMBTIER_PUBLIC uint64_t embtier_batch_hit_rows(const struct embtier_batch *batch);
 
@@ -252,7 +267,7 @@ EMBTIER_PUBLIC uint64_t embtier_batch_hit_rows(const struct embtier_batch *batch
 
 enum embtier_op {
     EMBTIER_GET = 1,        /* fills the rows */
-    EMBTIER_SET = 2,        /* stores the rows; optimizer state stays */
+    EMBTIER_SET = 2,        /* stores the rows; optimizer state stays, unless the batch has it */
     EMBTIER_GET_POOLED = 3, /* fills the bags; of a batch made by embtier_batch_new_bags(), which
                                takes no other */
 };

@@ -221,6 +221,7 @@ static void publish(struct embtier_batch *batch, enum embtier_op op)
         fill_segments(batch);
     shm_submissions(head)[slot] =
         (struct shm_submission){ .op = (uint32_t)op,
+                                 .flags = batch->has_state ? SHM_FLAG_STATE : 0,
                                  .segment_count = batch->part_count,
                                  .segments_offset = batch->block->offset };
     batch->request = server->tail;

@@ -68,14 +68,16 @@ void tables_free(struct embtier *server)
     }
 }
 
-void table_hold(struct embtier_table *table)
+void table_hold(struct embtier_table *table, bool with_state)
 {
     table->batch_parts++;
+    table->state_parts += with_state;
 }
 
-void table_release(struct embtier_table *table)
+void table_release(struct embtier_table *table, bool with_state)
 {
     table->batch_parts--;
+    table->state_parts -= with_state;
     if (table->closed && table->batch_parts == 0) {
         table_unlink(table);
         table_free(table);
@@ -236,8 +238,8 @@ void embtier_table_close(struct embtier_table *table)
     if (!table)
         return;
     table->closed = true;
-    table_hold(table);
-    table_release(table);
+    table_hold(table, false);
+    table_release(table, false);
 }
 
 struct embtier_table_list {
@@ -306,6 +308,10 @@ static enum embtier_err reopen(struct embtier_table *table, struct control_socke
     if (reply->body_case != EMBTIER__REPLY__BODY_TABLE || reply->table->spec->dim != info->dim ||
         reply->table->spec->dtype != info->dtype)
         return err_set(msg, EMBTIER_MISMATCH, "table '%s' has come back with another dim or dtype",
+                       info->name);
+    if (table->state_parts > 0 && reply->table->spec->optimizer != info->optimizer)
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "table '%s' has come back with another optimizer, and a batch has its state",
                        info->name);
     reply_free(table->reopened);
     table->reopened = TAKE(reply);

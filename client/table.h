@@ -27,14 +27,15 @@ struct embtier_table {
     uint64_t handle;          /* 0: the table has not come back with the server */
     Embtier__Reply *reopened; /* while reconnecting */
     uint32_t batch_parts;     /* that use it */
+    uint32_t state_parts;     /* of these, with state */
     bool closed;              /* by the user; lives on for its batches */
 };
 
 void table_describe(const Embtier__TableInfo *wire, struct table_description *ret_description);
 
 /* A part of a batch begins, or ends, to use it. */
-void table_hold(struct embtier_table *table);
-void table_release(struct embtier_table *table);
+void table_hold(struct embtier_table *table, bool with_state);
+void table_release(struct embtier_table *table, bool with_state);
 
 void tables_free(struct embtier *server); /* all of them */
 

@@ -393,6 +393,44 @@ static void test_get_fills_the_rows_of_every_part(void **state)
     assert_int_equal(embtier_batch_free(batch), EMBTIER_OK);
 }
 
+/* "words" as a table whose optimizer has state. */
+static struct embtier_batch *new_batch_with_state(struct fixture *fixture, uint32_t count)
+{
+    struct embtier_part parts[] = { { NULL, count }, { fixture->users, count } };
+    struct embtier_batch *batch = NULL;
+
+    fixture->fake.words_optimizer = EMBTIER_OPTIMIZER_ADAM;
+    assert_int_equal(embtier_table_open(fixture->server, "words", &parts[0].table), EMBTIER_OK);
+    assert_int_equal(embtier_batch_new_with_state(fixture->server, parts, 2, &batch), EMBTIER_OK);
+    for (uint32_t p = 0; p < 2; p++)
+        for (uint32_t i = 0; i < count; i++)
+            embtier_batch_ids(batch, p)[i] = 10 * p + i + 1;
+    return batch;
+}
+
+static void test_a_batch_with_state_has_whole_rows(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *const batch = new_batch_with_state(fixture, 5);
+    struct embtier_batch *const plain = new_batch(fixture, 1, 0);
+
+    assert_int_equal(embtier_get(batch), EMBTIER_OK);
+    assert_int_equal(embtier_batch_row_bytes(batch, 0), 4 + 16);
+    assert_int_equal(embtier_batch_row_bytes(batch, 1), 16);
+    assert_rows(batch, 0, 1, 20);
+    assert_rows(batch, 1, 11, 16);
+    assert_ptr_equal(embtier_batch_state(batch, 0), (char *)embtier_batch_rows(batch, 0) + 4);
+    assert_null(embtier_batch_state(batch, 1)); /* an optimizer without state */
+    assert_null(embtier_batch_state(batch, 2));
+    assert_int_equal(embtier_batch_row_bytes(batch, 2), 0);
+    assert_null(embtier_batch_state(plain, 0));
+    assert_int_equal(embtier_batch_row_bytes(plain, 0), 16);
+    assert_int_equal(embtier_submit(batch, EMBTIER_GET_POOLED), EMBTIER_INVALID);
+    /* The part behind it begins behind all of it. */
+    assert_true((char *)embtier_batch_rows(batch, 1) - (char *)embtier_batch_rows(batch, 0) >=
+                5 * 20);
+}
+
 static void test_a_batch_of_nothing_succeeds(void **state)
 {
     struct fixture *fixture = *state;
@@ -688,6 +726,35 @@ static void test_a_table_of_another_shape_stops_the_reconnect(void **state)
     assert_int_equal(embtier_get(batch), EMBTIER_OK);
 }
 
+static void reconnect_with_optimizer(struct fixture *fixture, enum embtier_optimizer optimizer,
+                                     enum embtier_err expected)
+{
+    fixture->fake.drop_client = true;
+    while (fixture->fake.drop_client)
+        usleep(200);
+    usleep(5000);
+    fixture->fake.words_optimizer = optimizer;
+    assert_int_equal(embtier_reconnect(fixture->server), expected);
+}
+
+/* The server would write rows longer than the batch has room for. */
+static void test_a_table_of_another_state_stops_the_reconnect_if_a_batch_has_it(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batch = NULL;
+
+    reconnect_with_optimizer(fixture, EMBTIER_OPTIMIZER_ADAGRAD, EMBTIER_OK);
+    batch = new_batch_with_state(fixture, 3);
+    reconnect_with_optimizer(fixture, EMBTIER_OPTIMIZER_ADAGRAD, EMBTIER_MISMATCH);
+    assert_non_null(strstr(embtier_message(fixture->server), "another optimizer"));
+    fixture->fake.words_optimizer = EMBTIER_OPTIMIZER_ADAM;
+    assert_int_equal(embtier_reconnect(fixture->server), EMBTIER_OK);
+    assert_int_equal(embtier_get(batch), EMBTIER_OK);
+    assert_rows(batch, 0, 1, 20);
+    assert_int_equal(embtier_batch_free(batch), EMBTIER_OK);
+    reconnect_with_optimizer(fixture, EMBTIER_OPTIMIZER_NONE, EMBTIER_OK);
+}
+
 static void test_a_closed_table_lives_on_for_its_batches(void **state)
 {
     struct fixture *fixture = *state;
@@ -719,6 +786,7 @@ int main(void)
         WITH_SERVER(test_an_older_caller_s_tables_have_the_defaults),
         WITH_SERVER(test_a_timed_out_call_does_not_spoil_the_next),
         WITH_SERVER(test_get_fills_the_rows_of_every_part),
+        WITH_SERVER(test_a_batch_with_state_has_whole_rows),
         WITH_SERVER(test_a_batch_of_nothing_succeeds),
         WITH_SERVER(test_a_full_arena_says_what_is_needed_and_what_is_free),
         WITH_SERVER(test_a_batch_over_the_server_s_limit_is_refused_before_it_is_made),
@@ -733,6 +801,7 @@ int main(void)
         WITH_SERVER(test_reconnecting_keeps_batches_where_they_are),
         WITH_SERVER(test_a_table_that_is_gone_does_not_keep_others_from_coming_back),
         WITH_SERVER(test_a_table_of_another_shape_stops_the_reconnect),
+        WITH_SERVER(test_a_table_of_another_state_stops_the_reconnect_if_a_batch_has_it),
         WITH_SERVER(test_a_closed_table_lives_on_for_its_batches),
     };
 
