@@ -44,10 +44,17 @@ class _Memory:
 class _Region:
     """Bytes of a batch as NumPy wants to hear of them; the base of the array that is made of it."""
 
-    def __init__(self, memory: _Memory, address: int, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def __init__(
+        self,
+        memory: _Memory,
+        address: int,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
         self._memory = memory
         self.__array_interface__ = {
-            "version": 3, "data": (address, False), "shape": shape, "typestr": dtype.str,
+            "version": 3, "data": (address, False), "shape": shape, "typestr": dtype.str, "strides": strides,
         }  # fmt: skip
 
 
@@ -66,11 +73,15 @@ class Batch:
     thread that uses the connection.
     """
 
-    def __init__(self, connection: Connection, parts: Sequence[tuple[Table, int]]) -> None:
+    def __init__(
+        self, connection: Connection, parts: Sequence[tuple[Table, int]], state: bool = False
+    ) -> None:
         for table, count in parts:
             _check_part(connection, table, count)
         array = (Part * len(parts))(*[Part(table._handle(), count) for table, count in parts])
-        self._make(connection, lib.embtier_batch_new, array, [table for table, _ in parts])
+        make = lib.embtier_batch_new_with_state if state else lib.embtier_batch_new
+        self._make(connection, make, array, [table for table, _ in parts])
+        self._has_state = state
         self._counts = [count for _, count in parts]
         self._room = list(self._counts)
 
@@ -98,11 +109,14 @@ class Batch:
             raise RuntimeError("the batch is freed")
         return self._memory.pointer
 
-    def _view(self, address: int | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    def _view(
+        self, address: int | None, shape: tuple[int, ...], dtype: np.dtype, stride: int | None = None
+    ) -> np.ndarray:
         if 0 in shape or not address:
             return np.empty(shape, dtype)
         assert self._memory is not None
-        return np.asarray(_Region(self._memory, address, shape, dtype))
+        strides = None if stride is None else (stride, dtype.itemsize)
+        return np.asarray(_Region(self._memory, address, shape, dtype, strides))
 
     def count(self, part: int) -> int:
         """The number of ids of @part."""
@@ -129,11 +143,28 @@ class Batch:
 
     def rows(self, part: int) -> np.ndarray:
         """The rows of @part: a view [count, dim] of float32, float16, or uint16 with the bits of
-        bfloat16 (:func:`embtier.torch.rows` has it as torch.bfloat16)."""
+        bfloat16 (:func:`embtier.torch.rows` has it as torch.bfloat16). In a batch with state these are
+        the weights alone; the view is then not contiguous."""
         part = range(len(self))[part]
         table = self._tables[part]
         address = lib.embtier_batch_rows(self._pointer(), part)
-        return self._view(address, (self._counts[part], table.dim), table.numpy_dtype)
+        stride = lib.embtier_batch_row_bytes(self._pointer(), part) if self._has_state else None
+        return self._view(address, (self._counts[part], table.dim), table.numpy_dtype, stride)
+
+    def state(self, part: int) -> np.ndarray:
+        """The optimizer's state of the rows of @part, of a batch made with ``state=True``: a view
+        [count, numbers] of float32, whatever the table's dtype. Numbers are 0 for an optimizer without
+        state, 1 for "rowwise_adagrad", dim for "adagrad" and "rmsprop", 2 * dim for "adam": all first
+        moments, then all second moments. The view is not contiguous, and for f16 and bf16 tables of
+        odd dim not aligned, which NumPy can do with; others may need a copy."""
+        part = range(len(self))[part]
+        if not self._has_state:
+            raise ValueError("the batch was made without state")
+        table = self._tables[part]
+        address = lib.embtier_batch_state(self._pointer(), part)
+        stride = lib.embtier_batch_row_bytes(self._pointer(), part)
+        shape = (self._counts[part], table.state_numbers)
+        return self._view(address, shape, np.dtype("<f4"), stride)
 
     def table(self, part: int) -> Table:
         return self._tables[part]
@@ -144,11 +175,12 @@ class Batch:
         return lib.embtier_batch_hit_rows(self._pointer())
 
     def get(self, timeout: float | None = None) -> Batch:
-        """Fills the rows. Raises IdRangeError, DroppedError, TooLargeError, DisconnectedError, …"""
+        """Fills the rows, and the state if the batch has it. Raises IdRangeError, DroppedError, TooLargeError, DisconnectedError, …"""
         return self._submit_and_wait(_GET, timeout)
 
     def set(self, timeout: float | None = None) -> Batch:
-        """Stores the rows; the same id twice: the last one wins. NaN and Inf are stored as given."""
+        """Stores the rows; the same id twice: the last one wins. NaN and Inf are stored as given.
+        The optimizer's state stays, unless the batch has it: then that is stored too."""
         return self._submit_and_wait(_SET, timeout)
 
     def _submit_and_wait(self, operation: int, timeout: float | None) -> Batch:
@@ -312,3 +344,6 @@ class BagBatch(Batch):
 
     def rows(self, part: int) -> np.ndarray:
         raise TypeError("a BagBatch has bags(), no rows")
+
+    def state(self, part: int) -> np.ndarray:
+        raise TypeError("a BagBatch has bags(), no state")

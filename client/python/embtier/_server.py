@@ -192,11 +192,13 @@ class Server:
 
     # ---- Requests ----
 
-    def batch(self, parts: Sequence[tuple[Table, int]]) -> Batch:
+    def batch(self, parts: Sequence[tuple[Table, int]], *, state: bool = False) -> Batch:
         """Takes room for ``[(table, count of ids), …]`` out of the shared arena; a table may stand in
         several parts. ArenaFullError when there is none, TooLargeError when the server takes fewer
-        ids in one request."""
-        return Batch(self._connection, parts)
+        ids in one request.
+
+        @state: with the rows go their optimizer's state: see :meth:`Batch.state`."""
+        return Batch(self._connection, parts, state)
 
     def bag_batch(self, parts: Sequence[Bags]) -> BagBatch:
         """As :meth:`batch`, for embedding bags that the server pools: see :class:`BagBatch`."""
@@ -277,6 +279,11 @@ class Table:
         return self.spec.numpy_dtype
 
     @property
+    def state_numbers(self) -> int:
+        """How many numbers of state the optimizer keeps for a row; 0: it has none."""
+        return self.spec.state_numbers
+
+    @property
     def server(self) -> Server:
         """The connection it was opened by."""
         return Server(self._connection)
@@ -294,8 +301,21 @@ class Table:
             batch.ids(0)[:] = ids.reshape(-1)
             return batch.get().rows(0).reshape(*ids.shape, self.dim).copy()
 
-    def set(self, ids: Any, rows: Any) -> None:
+    def get_with_state(self, ids: Any) -> tuple[np.ndarray, np.ndarray]:
+        """As :meth:`get`, with the optimizer's state: two arrays, [*S, dim] of the table's dtype and
+        [*S, state_numbers] of float32."""
+        ids = as_ids(ids)
+        with Batch(self._connection, [(self, ids.size)], state=True) as batch:
+            batch.ids(0)[:] = ids.reshape(-1)
+            batch.get()
+            rows, state = batch.rows(0).copy(), batch.state(0).copy()
+        return rows.reshape(*ids.shape, self.dim), state.reshape(*ids.shape, self.state_numbers)
+
+    def set(self, ids: Any, rows: Any, state: Any = None) -> None:
         """Stores rows: ids of shape S, rows [*S, dim] or what broadcasts to it. One request.
+
+        @state: the optimizer's, [*S, state_numbers] or what broadcasts to it, rounded to float32;
+        None: it stays as it is.
 
         Rows for f32 and f16 tables are numbers, rounded to the table's dtype; for a bf16 table they
         are uint16, the bits of bfloat16, and a TypeError says so for others.
@@ -307,9 +327,16 @@ class Table:
         if rows.dtype.kind not in "fiu":
             raise TypeError(f"rows must be numbers, not {rows.dtype}")
         rows = np.broadcast_to(rows, (*ids.shape, self.dim))
-        with Batch(self._connection, [(self, ids.size)]) as batch:
+        if state is not None:
+            state = np.asarray(state)
+            if state.dtype.kind not in "fiu":
+                raise TypeError(f"state must be numbers, not {state.dtype}")
+            state = np.broadcast_to(state, (*ids.shape, self.state_numbers))
+        with Batch(self._connection, [(self, ids.size)], state is not None) as batch:
             batch.ids(0)[:] = ids.reshape(-1)
-            batch.rows(0)[:] = rows.reshape(-1, self.dim)
+            batch.rows(0)[:] = rows.reshape(ids.size, self.dim)
+            if state is not None:
+                batch.state(0)[:] = state.reshape(ids.size, self.state_numbers)
             batch.set()
 
     def __reduce__(self) -> Any:
@@ -335,6 +362,7 @@ def _spec(info: TableInfo) -> TableSpec:
         allow_nonfinite=bool(info.allows_nonfinite),
         table_id=info.table_id,
         state=info.state.decode(),
+        state_numbers=info.state_bytes // 4,
     )
 
 

@@ -36,7 +36,8 @@ UNBOUNDED = 0
 @dataclass(frozen=True)
 class TableSpec:
     """What a table is. @rows is None if it is unbounded: any id from 0 to 2**64 - 1 is a row.
-    Hyperparameters are None where the optimizer does not have them."""
+    Hyperparameters are None where the optimizer does not have them. @state is "creating", "live" or
+    "dropping"; @state_numbers is how many numbers of state the optimizer keeps for a row."""
 
     name: str
     rows: int | None
@@ -56,6 +57,7 @@ class TableSpec:
     allow_nonfinite: bool
     table_id: int
     state: str
+    state_numbers: int
 
     @property
     def numpy_dtype(self) -> np.dtype:

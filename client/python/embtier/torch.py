@@ -69,7 +69,7 @@ UPDATES = ("backward", "step")
 
 
 def rows(batch: Batch, part: int) -> torch.Tensor:
-    """The rows of @part as a tensor [count, dim] of the table's dtype, bfloat16 too, in the shared
+    """The rows, without state, of @part as a tensor [count, dim] of the table's dtype, bfloat16 too, in the shared
     arena: no copy, and good as long as the NumPy view is."""
     if batch.table(part).dtype == "bf16":
         return torch.from_numpy(batch.rows(part).view(np.int16)).view(torch.bfloat16)

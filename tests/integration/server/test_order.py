@@ -59,6 +59,53 @@ def test_set_and_get_of_the_same_rows_in_one_pipeline_take_effect_in_order(tiny,
     tiny.stop()
 
 
+@pytest.mark.parametrize("fits", [True, False], ids=["cached", "missing"])
+def test_requests_with_state_and_without_in_one_pipeline_take_effect_in_order(tiny, rng, fits):
+    """As above; every second SET is of weights alone and keeps the state, and so is every second GET."""
+    tiny.start()
+    count, dim, depth = 400, 33, 32
+    rows = 400 if fits else 30_000 * LANES  # more than fit
+    with tiny.connect(max_in_flight=depth, arena_bytes=64 << 20) as server:
+        table = server.create_table("rows", dim, rows, dtype="f16", optimizer="adagrad")
+        states = np.zeros(rows, np.float32)
+        weights = np.zeros(rows, np.float16)
+        batches = [server.batch([(table, count)], state=i // 2 % 2 == 0) for i in range(depth)]
+        for round_ in range(40):
+            some = np.array(rng.sample(range(rows), count // 2))
+            expected = []
+            for i, batch in enumerate(batches):
+                ids = np.concatenate([some, some])[rng.sample(range(count), count)]
+                has_state = i // 2 % 2 == 0
+                batch.ids(0)[:] = ids
+                if (i + round_) % 4 in (1, 2):
+                    batch.rows(0)[:] = np.nan
+                    if has_state:
+                        batch.state(0)[:] = np.nan
+                    batch.submit_get()
+                    expected.append((weights[ids], states[ids] if has_state else None))
+                    continue
+                new = np.array([rng.randrange(2048) for _ in ids])
+                batch.rows(0)[:] = new[:, None]
+                weights[ids] = new  # of the same id the last one wins, in NumPy too
+                if has_state:
+                    batch.state(0)[:] = -new[:, None] / 3
+                    states[ids] = -new / 3
+                batch.submit_set()
+                expected.append(None)
+            for batch, wanted in zip(batches, expected):
+                batch.wait()
+                if wanted is None:
+                    continue
+                assert (batch.rows(0) == wanted[0][:, None]).all(), f"round {round_}"
+                if wanted[1] is not None:
+                    assert (batch.state(0) == wanted[1][:, None]).all(), f"round {round_}"
+        for first in range(0, rows, 400):
+            found, state = table.get_with_state(np.arange(first, first + 400))
+            assert (found == weights[first : first + 400, None]).all()
+            assert (state == states[first : first + 400, None]).all()
+    tiny.stop()
+
+
 def test_requests_of_one_session_are_in_order_though_others_wait_for_the_same_rows(tiny):
     """Two sessions work on the same missing rows; each one's own values come in order, and every GET
     sees a whole row that some SET wrote."""

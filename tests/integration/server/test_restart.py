@@ -58,26 +58,30 @@ def some_rows(table, count, rng) -> np.ndarray:
 
 
 def get_all(server, ids) -> dict[str, bytes]:
+    """Weights, then state."""
     found = {}
     for name, wanted in ids.items():
         table = server.open_table(name)
         step = max(1, (8 << 20) // (table.dim * 4))
-        parts = [table.get(wanted[at : at + step]) for at in range(0, len(wanted), step)]
-        found[name] = np.concatenate(parts).tobytes()
+        parts = [table.get_with_state(wanted[at : at + step]) for at in range(0, len(wanted), step)]
+        found[name] = b"".join(np.concatenate(columns).tobytes() for columns in zip(*parts))
     return found
 
 
 def write_some(server, ids, rng) -> None:
-    """Every second of @ids."""
+    """Every second of @ids: of these every third the weights alone, and every second with state."""
     for name, wanted in ids.items():
         table = server.open_table(name)
         step = max(1, (8 << 20) // (table.dim * 4))
         for at in range(0, len(wanted[::2]), step):
             some = wanted[::2][at : at + step]
-            with server.batch([(table, len(some))]) as batch:
-                batch.ids(0)[:] = some
-                batch.rows(0)[:] = some_rows(table, len(some), rng)
-                batch.set()
+            for few, state in ((some[::2], True), (some[::3], False)):
+                with server.batch([(table, len(few))], state=state) as batch:
+                    batch.ids(0)[:] = few
+                    batch.rows(0)[:] = some_rows(table, len(few), rng)
+                    if state:
+                        batch.state(0)[:] = rng.standard_normal((len(few), table.state_numbers))
+                    batch.set()
 
 
 def other_lanes() -> int:
