@@ -68,20 +68,26 @@ const struct command commands[] = {
     { "table drop", "NAME [--yes]", "delete a table and all its rows",
       "  -y, --yes  do not ask; without a terminal nothing is asked\n",
       "  embtier table drop users --yes\n", command_table_drop, NULL },
-    { "get", "TABLE ID...", "print rows",
+    { "get", "[--state] TABLE ID...", "print rows",
       "Prints ID=NUMBER,NUMBER,… lines, which `embtier set` reads. `-` reads ids from\n"
       "standard input, separated by spaces or lines.\n"
       "\n"
-      "With -o json: {table, rows: [{id, values: [...]}]}. JSON has no NaN and no infinity:\n"
-      "they are the strings \"nan\", \"inf\" and \"-inf\"; an id above 2^63-1 is a string too.\n",
+      "      --state  the optimizer's state too: ID=NUMBER,…:NUMBER,…\n"
+      "\n"
+      "With -o json: {table, rows: [{id, values: [...], state: [...]}]}, state with --state only.\n"
+      "JSON has no NaN and no infinity: they are the strings \"nan\", \"inf\" and \"-inf\"; an id\n"
+      "above 2^63-1 is a string too.\n",
       "  embtier get users 7 9\n"
-      "  seq 0 99 | embtier get users - >rows.txt\n",
+      "  seq 0 99 | embtier get --state users - >rows.txt\n",
       command_get, NULL },
-    { "set", "TABLE ID=NUMBER,NUMBER,... ...", "store rows",
+    { "set", "[--state] TABLE ID=NUMBER,NUMBER,... ...", "store rows",
       "One number for each column; nan, inf and -inf are numbers. `-` reads such words from\n"
-      "standard input, separated by lines. If an id stands there twice, the last one wins.\n",
+      "standard input, separated by lines. If an id stands there twice, the last one wins.\n"
+      "The optimizer's state stays.\n"
+      "\n"
+      "      --state  set it too: ID=NUMBER,…:NUMBER,…, if the optimizer has any\n",
       "  embtier set pairs 7=0.5,-1 9=0,2e-3\n"
-      "  embtier set users - <rows.txt\n",
+      "  embtier set --state users - <rows.txt\n",
       command_set, NULL },
     { "config check", "[FILE]", "find mistakes in a configuration of embtierd",
       "Reads it as embtierd would, and looks at the directories and memory that it names.\n"

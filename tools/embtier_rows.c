@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/table_spec.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 
@@ -18,8 +19,9 @@
 /* What the command line or standard input asks for. */
 struct row_set {
     const struct embtier_table_info *info;
+    bool with_state;
     uint64_t *ids;
-    uint8_t *weights; /* count x weight_bytes; set only */
+    uint8_t *rows; /* count x row_bytes(); set only */
     size_t count;
     size_t capacity;
 };
@@ -27,14 +29,19 @@ struct row_set {
 static void row_set_done(struct row_set *rows)
 {
     free(rows->ids);
-    free(rows->weights);
+    free(rows->rows);
 }
 
-static bool row_set_grow(struct row_set *rows, bool with_weights)
+static size_t row_bytes(const struct row_set *rows)
+{
+    return (size_t)rows->info->weight_bytes + (rows->with_state ? rows->info->state_bytes : 0);
+}
+
+static bool row_set_grow(struct row_set *rows, bool with_rows)
 {
     const size_t capacity = rows->capacity * 2 + 256;
     uint64_t *ids;
-    uint8_t *weights;
+    uint8_t *more;
 
     if (rows->count < rows->capacity)
         return true;
@@ -42,11 +49,11 @@ static bool row_set_grow(struct row_set *rows, bool with_weights)
     if (!ids)
         return false;
     rows->ids = ids;
-    if (with_weights) {
-        weights = reallocarray(rows->weights, capacity, rows->info->weight_bytes);
-        if (!weights)
+    if (with_rows) {
+        more = reallocarray(rows->rows, capacity, row_bytes(rows));
+        if (!more)
             return false;
-        rows->weights = weights;
+        rows->rows = more;
     }
     rows->capacity = capacity;
     return true;
@@ -64,13 +71,41 @@ static int add_id(const struct cli *cli, struct row_set *rows, char *text)
     return 0;
 }
 
-/* "7=0.5,-1". */
+static uint32_t state_numbers(const struct row_set *rows)
+{
+    return rows->with_state ? rows->info->state_bytes / (uint32_t)sizeof(float) : 0;
+}
+
+/* "0.5,-1": @count numbers from *@at on, up to @end. */
+static int parse_numbers(const struct cli *cli, const char *row, const char *what, char **at,
+                         uint32_t count, char end, enum embtier_dtype dtype, uint8_t *out)
+{
+    const uint32_t number_bytes = dtype_bytes(dtype);
+
+    for (uint32_t i = 0; i < count; i++) {
+        char *const begin = *at;
+        const double value = strtod(begin, at);
+
+        if (*at == begin || (**at != ',' && **at != ':' && **at != '\0'))
+            return cli_usage(cli, "row %s: '%.20s' is not a number", row, begin);
+        if ((**at == ',') != (i + 1 < count))
+            return cli_usage(cli, "row %s has %s than %u %s", row, **at == ',' ? "more" : "fewer",
+                             count, what);
+        number_encode(dtype, value, out + (size_t)i * number_bytes);
+        *at += **at == ',';
+    }
+    if (**at != end)
+        return cli_usage(cli, "row %s is not ID=NUMBER,...:NUMBER,...", row);
+    return 0;
+}
+
+/* "7=0.5,-1", with state "7=0.5,-1:0.25,0". */
 static int add_row(const struct cli *cli, struct row_set *rows, char *text)
 {
-    const uint32_t dim = rows->info->dim;
-    const uint32_t number_bytes = rows->info->weight_bytes / dim;
+    const uint32_t states = state_numbers(rows);
     char *at = strchr(text, '=');
     uint8_t *out;
+    int exit_code;
 
     if (!row_set_grow(rows, true))
         return cli_fail(EMBTIER_NO_MEMORY, "");
@@ -78,18 +113,22 @@ static int add_row(const struct cli *cli, struct row_set *rows, char *text)
         *at = '\0';
     if (!at || !number_parse_u64(text, &rows->ids[rows->count]))
         return cli_usage(cli, "'%.40s' is not a row; expected: ID=NUMBER,NUMBER,...", text);
-    out = rows->weights + rows->count * rows->info->weight_bytes;
-    for (uint32_t i = 0; i < dim; i++) {
-        char *const begin = at + 1;
-        const double value = strtod(begin, &at);
-
-        if (at == begin || (*at != ',' && *at != '\0'))
-            return cli_usage(cli, "row %s: '%.20s' is not a number", text, begin);
-        if ((*at == '\0') != (i + 1 == dim))
-            return cli_usage(cli, "row %s has %s than %u numbers", text,
-                             *at == '\0' ? "fewer" : "more", dim);
-        number_encode(rows->info->dtype, value, out + (size_t)i * number_bytes);
+    at++;
+    if (states == 0 && strchr(at, ':'))
+        return cli_usage(cli,
+                         rows->with_state ? "row %s has state, but the table's optimizer has none"
+                                          : "row %s has state, which is set with --state",
+                         text);
+    out = rows->rows + rows->count * row_bytes(rows);
+    exit_code = parse_numbers(cli, text, "numbers", &at, rows->info->dim, states > 0 ? ':' : '\0',
+                              rows->info->dtype, out);
+    if (exit_code == 0 && states > 0) {
+        at++;
+        exit_code = parse_numbers(cli, text, "numbers of state", &at, states, '\0',
+                                  EMBTIER_DTYPE_F32, out + rows->info->weight_bytes);
     }
+    if (exit_code)
+        return exit_code;
     rows->count++;
     return 0;
 }
@@ -127,20 +166,21 @@ static int read_rows(const struct cli *cli, struct row_set *rows, char **words, 
 }
 
 /* A batch of at most @wanted rows, as many as the server takes. */
-static enum embtier_err new_batch(const struct cli *cli, struct embtier_table *table, size_t wanted,
-                                  struct embtier_batch **ret_batch, uint32_t *ret_count)
+static enum embtier_err new_batch(const struct cli *cli, struct embtier_table *table,
+                                  const struct row_set *rows, struct embtier_batch **ret_batch,
+                                  uint32_t *ret_count)
 {
-    const uint64_t row_bytes = embtier_table_info(table)->weight_bytes + sizeof(uint64_t);
-    const uint64_t fitting = MAX(BATCH_BYTES / row_bytes, UINT64_C(1));
+    const uint64_t fitting = MAX(BATCH_BYTES / (row_bytes(rows) + sizeof(uint64_t)), UINT64_C(1));
     uint64_t count = MIN(fitting, (uint64_t)BATCH_ROWS_MAX);
     enum embtier_err err;
 
-    count = MIN(count, (uint64_t)wanted);
+    count = MIN(count, (uint64_t)rows->count);
     do {
         const struct embtier_part part = { table, (uint32_t)count };
 
         *ret_count = part.count;
-        err = embtier_batch_new(cli->server, &part, 1, ret_batch);
+        err = rows->with_state ? embtier_batch_new_with_state(cli->server, &part, 1, ret_batch)
+                               : embtier_batch_new(cli->server, &part, 1, ret_batch);
         count /= 2;
     } while (err == EMBTIER_TOO_LARGE && count > 0);
     return err;
@@ -160,7 +200,7 @@ static int run_batches(const struct cli *cli, struct embtier_table *table,
 
     if (rows->count == 0)
         return 0;
-    err = new_batch(cli, table, rows->count, &batch, &batch_rows);
+    err = new_batch(cli, table, rows, &batch, &batch_rows);
     if (err)
         return cli_fail_server(cli, err);
     for (size_t first = 0; first < rows->count && exit_code == 0; first += batch_rows) {
@@ -184,35 +224,56 @@ static json_t *json_number(double value)
     return json_real(value);
 }
 
-static json_t *row_to_json(const struct embtier_table_info *info, uint64_t id, const uint8_t *row)
+static json_t *numbers_to_json(enum embtier_dtype dtype, const uint8_t *numbers, uint32_t count)
 {
-    const uint32_t number_bytes = info->weight_bytes / info->dim;
+    const uint32_t number_bytes = dtype_bytes(dtype);
     json_t *values = json_array();
-    char id_text[32];
 
-    for (uint32_t i = 0; values && i < info->dim; i++) {
-        const double value = number_decode(info->dtype, row + (size_t)i * number_bytes);
+    for (uint32_t i = 0; values && i < count; i++) {
+        const double value = number_decode(dtype, numbers + (size_t)i * number_bytes);
 
         if (json_array_append_new(values, json_number(value)) != 0) {
             json_decref(values);
             return NULL;
         }
     }
-    if (id <= INT64_MAX)
-        return json_pack("{s:I, s:o}", "id", (json_int_t)id, "values", values);
-    snprintf(id_text, sizeof(id_text), "%" PRIu64, id);
-    return json_pack("{s:s, s:o}", "id", id_text, "values", values);
+    return values;
 }
 
-static void print_row(const struct embtier_table_info *info, uint64_t id, const uint8_t *row)
+static json_t *row_to_json(const struct row_set *rows, uint64_t id, const uint8_t *row)
 {
-    const uint32_t number_bytes = info->weight_bytes / info->dim;
-    const int digits = number_digits(info->dtype);
+    const struct embtier_table_info *const info = rows->info;
+    json_t *const values = numbers_to_json(info->dtype, row, info->dim);
+    json_t *state = NULL;
+    json_t *id_value;
+    char id_text[32];
+
+    snprintf(id_text, sizeof(id_text), "%" PRIu64, id);
+    id_value = id <= INT64_MAX ? json_integer((json_int_t)id) : json_string(id_text);
+    if (rows->with_state)
+        state = numbers_to_json(EMBTIER_DTYPE_F32, row + info->weight_bytes, state_numbers(rows));
+    if (rows->with_state)
+        return json_pack("{s:o, s:o, s:o}", "id", id_value, "values", values, "state", state);
+    return json_pack("{s:o, s:o}", "id", id_value, "values", values);
+}
+
+static void print_numbers(char before, enum embtier_dtype dtype, const uint8_t *numbers,
+                          uint32_t count)
+{
+    const uint32_t number_bytes = dtype_bytes(dtype);
+
+    for (uint32_t i = 0; i < count; i++)
+        printf("%c%.*g", i == 0 ? before : ',', number_digits(dtype),
+               number_decode(dtype, numbers + (size_t)i * number_bytes));
+}
+
+static void print_row(const struct row_set *rows, uint64_t id, const uint8_t *row)
+{
+    const struct embtier_table_info *const info = rows->info;
 
     printf("%" PRIu64, id);
-    for (uint32_t i = 0; i < info->dim; i++)
-        printf("%c%.*g", i == 0 ? '=' : ',', digits,
-               number_decode(info->dtype, row + (size_t)i * number_bytes));
+    print_numbers('=', info->dtype, row, info->dim);
+    print_numbers(':', EMBTIER_DTYPE_F32, row + info->weight_bytes, state_numbers(rows));
     putchar('\n');
 }
 
@@ -220,18 +281,18 @@ static int get_batch(const struct cli *cli, const struct row_set *rows, size_t f
                      struct embtier_batch *batch, uint32_t count, void *context)
 {
     const enum embtier_err err = embtier_get(batch);
-    const uint8_t *weights = embtier_batch_rows(batch, 0);
+    const uint8_t *const begin = embtier_batch_rows(batch, 0);
     json_t *array = context;
 
     if (err)
         return cli_fail_server(cli, err);
     for (uint32_t i = 0; i < count; i++) {
-        const uint8_t *row = weights + (size_t)i * rows->info->weight_bytes;
+        const uint8_t *row = begin + i * row_bytes(rows);
         const uint64_t id = rows->ids[first + i];
 
         if (!array)
-            print_row(rows->info, id, row);
-        else if (json_array_append_new(array, row_to_json(rows->info, id, row)) != 0)
+            print_row(rows, id, row);
+        else if (json_array_append_new(array, row_to_json(rows, id, row)) != 0)
             return cli_fail(EMBTIER_NO_MEMORY, "");
     }
     return 0;
@@ -244,8 +305,8 @@ static int set_batch(const struct cli *cli, const struct row_set *rows, size_t f
     int exit_code;
 
     (void)context;
-    memcpy(embtier_batch_rows(batch, 0), rows->weights + first * rows->info->weight_bytes,
-           (size_t)count * rows->info->weight_bytes);
+    memcpy(embtier_batch_rows(batch, 0), rows->rows + first * row_bytes(rows),
+           count * row_bytes(rows));
     err = embtier_set(batch);
     if (!err)
         return 0;
@@ -267,12 +328,31 @@ static int open_table(struct cli *cli, const char *name, struct embtier_table **
     return err ? cli_fail_server(cli, err) : 0;
 }
 
+/* --state, then a table and ids or rows. -1: go on; else the exit code. */
+static int row_arguments(struct cli *cli, int argc, char **argv, bool *ret_with_state)
+{
+    static const struct option options[] = { { "state", no_argument, NULL, 'S' },
+                                             CLI_LONG_OPTIONS };
+    int exit_code = EXIT_USAGE;
+    int option;
+
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == 'S')
+        *ret_with_state = true;
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (option != CLI_OPTIONS_END)
+        return cli_usage(cli, "option -%c is not known here", option);
+    if (argc - optind < 2)
+        return cli_usage(cli, "an argument is missing: %s", cli->command->arguments);
+    return -1;
+}
+
 int command_get(struct cli *cli, int argc, char **argv)
 {
     _cleanup_(row_set_done) struct row_set rows = { 0 };
     struct embtier_table *table = NULL;
     json_t *array = NULL;
-    int exit_code = cli_arguments(cli, argc, argv, 2, INT32_MAX);
+    int exit_code = row_arguments(cli, argc, argv, &rows.with_state);
 
     if (exit_code >= 0)
         return exit_code;
@@ -292,8 +372,9 @@ int command_get(struct cli *cli, int argc, char **argv)
     if (!array)
         return exit_code;
     if (exit_code == 0)
-        return cli_print_json(json_pack("{s:s, s:o}", "table", rows.info->name, "rows", array),
-                              number_digits(rows.info->dtype));
+        return cli_print_json(
+            json_pack("{s:s, s:o}", "table", rows.info->name, "rows", array),
+            number_digits(rows.with_state ? EMBTIER_DTYPE_F32 : rows.info->dtype));
     json_decref(array);
     return exit_code;
 }
@@ -302,7 +383,7 @@ int command_set(struct cli *cli, int argc, char **argv)
 {
     _cleanup_(row_set_done) struct row_set rows = { 0 };
     struct embtier_table *table = NULL;
-    int exit_code = cli_arguments(cli, argc, argv, 2, INT32_MAX);
+    int exit_code = row_arguments(cli, argc, argv, &rows.with_state);
 
     if (exit_code >= 0)
         return exit_code;

@@ -124,6 +124,33 @@ static void test_what_get_prints_set_reads(void **state)
     assert_says("\"nan\"");
 }
 
+static void test_state_is_got_and_set_with_its_rows(void **state)
+{
+    assert_int_equal(embtier(state, "table create s --rows unbounded --dim 3 --dtype f16"
+                                    " --optimizer adagrad"),
+                     0);
+    assert_int_equal(embtier(state, "get --state s 7"), 0);
+    assert_string_equal(output, "7=0,0,0:0,0,0\n");
+    assert_int_equal(embtier(state, "set s --state 7=1,-2,nan:0.1,1e-30,inf"), 0);
+    assert_int_equal(embtier(state, "set s 7=4,5,6"), 0);
+    assert_int_equal(embtier(state, "get s 7"), 0);
+    assert_string_equal(output, "7=4,5,6\n");
+    assert_int_equal(embtier(state, "get s 7 --state"), 0);
+    assert_string_equal(output, "7=4,5,6:0.100000001,1e-30,inf\n");
+    assert_int_equal(embtier(state, "get --state s $(seq 7 2900) | sed s/^7=/8=/ |"
+                                    " \"$EMBTIER_CLI\" set --state s -"),
+                     0);
+    assert_int_equal(embtier(state, "get --state s 8 -o json"), 0);
+    assert_says("\"state\": [");
+    assert_says("0.100000001");
+    assert_int_equal(embtier(state, "get s 8 -o json"), 0);
+    assert_null(strstr(output, "state"));
+    assert_int_equal(embtier(state, "table create n --rows unbounded --dim 2 --optimizer sgd"), 0);
+    assert_int_equal(embtier(state, "set n --state 1=2,3"), 0);
+    assert_int_equal(embtier(state, "get n --state 1"), 0);
+    assert_string_equal(output, "1=2,3\n");
+}
+
 static void test_long_input_goes_in_several_batches(void **state)
 {
     assert_int_equal(embtier(state, "table create big --rows 5000 --dim 4 --eager"
@@ -178,6 +205,16 @@ static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
         { "table create x --rows 1 --dim 1 --rounding up", "allowed: stochastic, nearest" },
         { "get", "an argument is missing" },
         { "get x", "an argument is missing" },
+        { "get --state x", "an argument is missing" },
+        { "set s 1=1,2,3:4,5,6", "row 1 has state, which is set with --state" },
+        { "set --state s 1=1,2,3", "row 1 is not ID=NUMBER,...:NUMBER,..." },
+        { "set --state s 1=1,2:4,5,6", "row 1 has fewer than 3 numbers" },
+        { "set --state s 1=1,2,3,4:4,5,6", "row 1 has more than 3 numbers" },
+        { "set --state s 1=1,2,3:4,5", "row 1 has fewer than 3 numbers of state" },
+        { "set --state s 1=1,2,3:4,5,6,7", "row 1 has more than 3 numbers of state" },
+        { "set --state s 1=1,2,3:4,5,6:7", "row 1 is not ID=NUMBER,...:NUMBER,..." },
+        { "set --state s 1=1,2,3:4,x,6", "row 1: 'x,6' is not a number" },
+        { "set --state n 1=1,2:3", "row 1 has state, but the table's optimizer has none" },
         { "status extra", "unexpected argument" },
         { "status --watch 0", "allowed: seconds" },
         { "-o xml status", "allowed: text, json" },
@@ -244,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_a_table_lives_from_create_to_drop),
         cmocka_unit_test(test_hyperparameters_are_given_shown_and_compared),
         cmocka_unit_test(test_what_get_prints_set_reads),
+        cmocka_unit_test(test_state_is_got_and_set_with_its_rows),
         cmocka_unit_test(test_long_input_goes_in_several_batches),
         cmocka_unit_test(test_status_shows_and_counts),
         cmocka_unit_test(test_wrong_usage_is_2_and_says_what_is_allowed),
