@@ -148,8 +148,8 @@ static struct table *entered_table(const struct shm_pool_segment *segment)
 
 /* Enters the segment's table and checks where everything lies. */
 static enum embtier_err enter_segment(const struct request_rules *rules,
-                                      const struct session *session, uint32_t s,
-                                      struct refusal *refusal)
+                                      const struct session *session, uint64_t segments_offset,
+                                      uint32_t s, struct refusal *refusal)
 {
     struct shm_pool_segment *const wire = (struct shm_pool_segment *)rules->scratch + s;
     const uint64_t count = wire->id_count;
@@ -176,21 +176,25 @@ static enum embtier_err enter_segment(const struct request_rules *rules,
                wire->weights_offset != 0 && !in_arena(session, wire->weights_offset,
                                                       count * sizeof(float), SHM_NUMBER_ALIGN)))
         return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->weights_offset, session->arena_bytes);
+    if (!IS_COPIED(COPY_POOL_SEGMENTS))
+        copy_again(wire, (const uint8_t *)session->arena + segments_offset + s * sizeof(*wire),
+                   offsetof(struct shm_pool_segment, unused));
     return EMBTIER_OK;
 }
 
 /* Enters all segments; on failure those entered are left again. */
 static enum embtier_err enter_segments(const struct request_rules *rules,
-                                       const struct session *session, uint32_t segment_count,
-                                       struct sums *sums, struct refusal *refusal)
+                                       const struct session *session,
+                                       const struct shm_submission *submission, struct sums *sums,
+                                       struct refusal *refusal)
 {
     const struct shm_pool_segment *const scratch = (const void *)rules->scratch;
     enum embtier_err err;
 
-    for (uint32_t s = 0; s < segment_count; s++) {
+    for (uint32_t s = 0; s < submission->segment_count; s++) {
         const struct table *table;
 
-        err = enter_segment(rules, session, s, refusal);
+        err = enter_segment(rules, session, submission->segments_offset, s, refusal);
         table = entered_table(&scratch[s]);
         if (err != EMBTIER_OK) {
             for (uint32_t i = 0; i <= s; i++)
@@ -278,7 +282,7 @@ enum embtier_err pooled_begin(const struct request_rules *rules, struct session 
     enum embtier_err err;
 
     TRY(copy_segments(rules, session, submission, &sums, ret_refusal));
-    TRY(enter_segments(rules, session, submission->segment_count, &sums, ret_refusal));
+    TRY(enter_segments(rules, session, submission, &sums, ret_refusal));
     err = pooled_new(rules, session, submission->segment_count, &sums, ret_pooled, ret_refusal);
     if (err != EMBTIER_OK) {
         leave_tables(rules, submission->segment_count);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/request.h"
 
-#include <sched.h>
 #include <string.h>
 
 #include "daemon/pooled.h"
@@ -11,13 +10,6 @@
 #include "daemon/table.h"
 #include "daemon/tables.h"
 #include "daemon/tsan.h"
-
-/* Only in builds that lack a copy: what was checked may have changed when it is read again. */
-static void copy_again(void *dest, const volatile void *src, uint64_t bytes)
-{
-    sched_yield();
-    copy_once(dest, src, bytes);
-}
 
 /* Checks the submission, copies and checks the segments; the tables are not entered yet. */
 static enum embtier_err copy_segments(const struct request_rules *rules,

@@ -4,6 +4,8 @@
 #ifndef EMBTIER_DAEMON_REQUEST_IMPL_H
 #define EMBTIER_DAEMON_REQUEST_IMPL_H
 
+#include <sched.h>
+
 #include "daemon/request.h"
 #include "daemon/session.h"
 
@@ -39,6 +41,7 @@ enum {
     CHECK_POOL_OFFSETS_RISE,
     CHECK_POOL_OFFSETS_END,
     CHECK_POOL_LAST_OFFSET,
+    COPY_POOL_SEGMENTS,
 };
 #ifndef REQUEST_WITHOUT
 #define REQUEST_WITHOUT 0
@@ -55,6 +58,13 @@ static inline void copy_once(void *dest, const volatile void *src, uint64_t byte
 
     for (uint64_t i = 0; i < bytes / sizeof(*out); i++)
         out[i] = in[i];
+}
+
+/* Only in builds that lack a copy: what was checked may have changed when it is read again. */
+static inline void copy_again(void *dest, const volatile void *src, uint64_t bytes)
+{
+    sched_yield();
+    copy_once(dest, src, bytes);
 }
 
 static inline bool in_arena(const struct session *session, uint64_t offset, uint64_t bytes,

@@ -1,30 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A client that changes its requests while the server reads them: does what was checked get used?
  *
- * Another process switches every field of a request, and its ids, to and fro between what is right
- * and what must be refused, as fast as it can, while GETs of that request are submitted. Each may
- * be served or refused; what must not happen is that the process dies (sanitizers watch), that a
- * table changes, that a row comes to be that no table has, or that another client's memory
- * changes. EMBTIER_TEST_MUTATIONS says how many changes there are to be. */
+ * Another process switches every field of a request, its ids, and of a pooled lookup its bags'
+ * offsets, to and fro between what is right and what must be refused, as fast as it can, while that
+ * request is submitted. Each may be served or refused; what must not happen is that the process
+ * dies (sanitizers watch), that a table changes, that a row comes to be that no table has, that a
+ * bag has another table's rows, or that another client's memory changes. EMBTIER_TEST_MUTATIONS
+ * says how many changes there are to be. */
 #include "lane_fixture.h"
 
 #include <sys/mman.h>
 
-#define DIM            16
-#define SLOT_BYTES     (64 * KIB)
-#define ROWS           1000
-#define COUNT          50 /* ids of a request */
-#define HEADER_FIELDS  9  /* of submission and segment */
-#define MUTATIONS      1000000
-#define REQUESTS_LEAST 100000
-#define AT_LEAST_NS    (UINT64_C(5) * 1000 * 1000 * 1000) /* both sides have to run at once */
-#define CANARY         0xa5
-#define FAR            (UINT64_C(1) << 40) /* no memory of ours is there; test_request.c has the edges */
+#define SLOT_BYTES    (512 * KIB)
+#define COUNT         50 /* ids of a request */
+#define BAGS          5
+#define HEADER_FIELDS 14 /* of submission and segment, at most */
+#define MUTATIONS     1000000
+#define AT_LEAST_NS   (UINT64_C(5) * 1000 * 1000 * 1000) /* both sides have to run at once */
+#define CANARY        0xa5
+#define FAR           (UINT64_C(1) << 40) /* no memory of ours is there; test_request.c has the edges */
 
 /* Room for all rows: none leaves, so what is cached can be counted. */
-static const struct lanes_shape one_lane = {
-    .lane_count = 1, .slabs_per_lane = 4, .readers = 1, .write_queue_bytes = MIB
+static const struct lanes_shape shapes[] = {
+    { .lane_count = 1, .slabs_per_lane = 4, .readers = 1, .write_queue_bytes = MIB },
+    { .lane_count = 3, .slabs_per_lane = 4, .readers = 1, .write_queue_bytes = MIB },
 };
+
+/* What is asked for. */
+struct aim {
+    enum shm_op op;
+    uint32_t dim;
+    uint32_t rows; /* of each table */
+    uint32_t requests_least;
+};
+
+static const struct aim gets = { SHM_OP_GET, 16, 1000, 100000 };
+static const struct aim lookups = { SHM_OP_POOL, 8192, 40, 2000 }; /* of two waves */
 
 struct field {
     volatile void *place;
@@ -44,9 +55,12 @@ static void field_put(const struct field *field, uint64_t value)
 struct mutator {
     struct lanes_fixture x;
     struct client bad, good;
+    const struct aim *aim;
     uint64_t table, other;
-    struct field fields[HEADER_FIELDS + COUNT];
+    struct field fields[HEADER_FIELDS + COUNT + BAGS + 1];
+    uint32_t header_fields;
     uint32_t field_count;
+    float *bags;               /* of a pooled lookup */
     _Atomic uint64_t *changes; /* shared with the other process */
 };
 
@@ -56,28 +70,73 @@ static void add_field(struct mutator *m, volatile void *place, uint32_t bytes, u
     m->fields[m->field_count++] = (struct field){ place, bytes, good, { a, b, c, d } };
 }
 
+static void add_far_field(struct mutator *m, volatile void *place, const void *good)
+{
+    add_field(m, place, 8, client_offset(&m->bad, good), FAR, 2 * FAR, 4 * FAR, 8 * FAR);
+}
+
+/* The segment of a GET; returns its ids. */
+static uint64_t *make_segment(struct mutator *m)
+{
+    struct shm_segment *const segment = client_segment(&m->bad, 0);
+
+    add_field(m, &segment->table, 8, m->table, 0, UINT64_MAX, UINT64_C(77) << 32, UINT32_MAX);
+    add_far_field(m, &segment->ids_offset, client_ids(&m->bad, 0));
+    add_far_field(m, &segment->rows_offset, client_rows(&m->bad, 0, COUNT));
+    add_field(m, &segment->id_count, 4, COUNT, UINT32_MAX, 100000, 2000000, 50000);
+    add_field(m, &segment->flags, 4, 0, 1, UINT32_MAX, 1, 2);
+    m->header_fields = m->field_count;
+    return client_ids(&m->bad, 0);
+}
+
+/* The same of a pooled lookup. */
+static uint64_t *make_pool_segment(struct mutator *m)
+{
+    struct shm_pool_segment *const segment = (void *)client_segment(&m->bad, 0);
+    uint64_t *const ids = (uint64_t *)(segment + 1);
+    float *const weights = (float *)(ids + COUNT);
+    uint32_t *const offsets = (uint32_t *)(weights + COUNT);
+
+    m->bags = (float *)(offsets + BAGS + 1);
+    add_field(m, &segment->table, 8, m->table, 0, UINT64_MAX, UINT64_C(77) << 32, UINT32_MAX);
+    add_far_field(m, &segment->ids_offset, ids);
+    add_far_field(m, &segment->bags_offset, m->bags);
+    add_far_field(m, &segment->offsets_offset, offsets);
+    add_far_field(m, &segment->weights_offset, weights);
+    add_field(m, &segment->id_count, 4, COUNT, UINT32_MAX, 100000, 2000000, COUNT - 1);
+    add_field(m, &segment->bag_count, 4, BAGS, UINT32_MAX, 100000, BAGS + 1, BAGS - 1);
+    add_field(m, &segment->mode, 4, EMBTIER_POOL_SUM, 0, UINT32_MAX, EMBTIER_POOL_MEAN,
+              EMBTIER_POOL_MAX);
+    add_field(m, &segment->flags, 4, 0, 1, UINT32_MAX, 1, 2);
+    for (uint32_t b = 0; b <= BAGS; b++)
+        add_field(m, &offsets[b], 4, b * COUNT / BAGS, UINT32_MAX, COUNT + 1,
+                  (b + 2) * COUNT / BAGS, b > 1 ? b - 1 : 1);
+    m->header_fields = m->field_count;
+    for (uint32_t i = 0; i < COUNT; i++)
+        weights[i] = 1;
+    return ids;
+}
+
 /* The one request in slot 0, and all that can be wrong with it. */
 static void make_request(struct mutator *m)
 {
     struct session *const session = m->bad.session;
     struct shm_submission *const submission = &shm_submissions(session->arena)[0];
-    struct shm_segment *const segment = client_segment(&m->bad, 0);
-    uint64_t *const ids = client_ids(&m->bad, 0);
-    const uint64_t ids_offset = client_offset(&m->bad, ids);
-    const uint64_t rows_offset = client_offset(&m->bad, client_rows(&m->bad, 0, COUNT));
-    const uint64_t segments_offset = client_offset(&m->bad, segment);
+    const struct shm_segment *const segment = client_segment(&m->bad, 0);
+    const bool pools = m->aim->op == SHM_OP_POOL;
+    uint64_t *ids;
 
-    add_field(m, &submission->op, 4, SHM_OP_GET, 0, 77, UINT32_MAX, 3);
-    add_field(m, &submission->flags, 4, SHM_FLAG_STATE, 0, UINT32_MAX, 3, 2);
+    add_field(m, &submission->op, 4, m->aim->op, 0, 77, UINT32_MAX,
+              pools ? SHM_OP_GET : SHM_OP_POOL);
+    /* Without the state, rows are shorter. */
+    add_field(m, &submission->flags, 4, pools ? 0 : SHM_FLAG_STATE, pools ? SHM_FLAG_STATE : 0,
+              UINT32_MAX, 3, 2);
     add_field(m, &submission->segment_count, 4, 1, UINT32_MAX, SHM_SEGMENTS_MAX, 70000, 3000);
-    add_field(m, &submission->segments_offset, 8, segments_offset, FAR, 2 * FAR, 4 * FAR, 8 * FAR);
-    add_field(m, &segment->table, 8, m->table, 0, UINT64_MAX, UINT64_C(77) << 32, UINT32_MAX);
-    add_field(m, &segment->ids_offset, 8, ids_offset, FAR, 2 * FAR, 4 * FAR, 8 * FAR);
-    add_field(m, &segment->rows_offset, 8, rows_offset, FAR, 2 * FAR, 4 * FAR, 8 * FAR);
-    add_field(m, &segment->id_count, 4, COUNT, UINT32_MAX, 100000, 2000000, 50000);
-    add_field(m, &segment->flags, 4, 0, 1, UINT32_MAX, 1, 2);
+    add_far_field(m, &submission->segments_offset, segment);
+    ids = pools ? make_pool_segment(m) : make_segment(m);
     for (uint32_t i = 0; i < COUNT; i++)
-        add_field(m, &ids[i], 8, i * 7, ROWS + i, UINT64_MAX, UINT64_C(1) << 40, ROWS);
+        add_field(m, &ids[i], 8, i * 7 % m->aim->rows, m->aim->rows + i, UINT64_MAX,
+                  UINT64_C(1) << 40, m->aim->rows);
     for (uint32_t i = 0; i < m->field_count; i++)
         field_put(&m->fields[i], m->fields[i].good);
 }
@@ -90,7 +149,7 @@ static void mutate(void *context)
         const struct field *field;
 
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-        field = &m->fields[random % (random & 1 << 20 ? m->field_count : HEADER_FIELDS)];
+        field = &m->fields[random % (random & 1 << 20 ? m->field_count : m->header_fields)];
         /* One field at a time, and for some nanoseconds only: else few requests would come far. */
         field_put(field, field->bad[random >> 62]);
         for (uint32_t wait = (random >> 32) % 64; wait > 0; wait--)
@@ -111,13 +170,36 @@ static uint64_t mutations_wanted(void)
 
 static uint64_t cached_rows(struct mutator *m)
 {
-    struct lane_stats stats;
     uint64_t rows = 0;
 
-    lane_stats(m->x.lanes[0], &stats);
-    for (uint32_t t = 0; t < TIERS_MAX; t++)
-        rows += stats.cache.tiers[t].rows;
+    for (uint32_t i = 0; i < m->x.lane_count; i++) {
+        struct lane_stats stats;
+
+        lane_stats(m->x.lanes[i], &stats);
+        for (uint32_t t = 0; t < TIERS_MAX; t++)
+            rows += stats.cache.tiers[t].rows;
+    }
     return rows;
+}
+
+static void clear_answer(struct mutator *m)
+{
+    if (m->bags)
+        memset(m->bags, 0, (size_t)BAGS * m->aim->dim * sizeof(float));
+    else
+        memset(client_rows(&m->bad, 0, COUNT), CANARY, 2 * COUNT * m->aim->dim * sizeof(float));
+}
+
+/* Whatever the offsets were, a bag has whole rows of the one table only, and these are ones. */
+static void check_answer(const struct mutator *m)
+{
+    for (uint32_t b = 0; m->bags && b < BAGS; b++) {
+        const float *const bag = m->bags + (size_t)b * m->aim->dim;
+
+        assert_true(bag[0] >= 0 && bag[0] <= COUNT && bag[0] == (float)(uint32_t)bag[0]);
+        for (uint32_t c = 1; c < m->aim->dim; c++)
+            assert_true(bag[c] == bag[0]);
+    }
 }
 
 static void submit_until_enough(struct mutator *m)
@@ -126,26 +208,28 @@ static void submit_until_enough(struct mutator *m)
     const uint64_t until = now_ns() + AT_LEAST_NS;
     uint32_t served = 0, refused = 0;
 
-    for (uint32_t i = 0; i < REQUESTS_LEAST || now_ns() < until || atomic_load(m->changes) < wanted;
-         i++) {
+    for (uint32_t i = 0;
+         i < m->aim->requests_least || now_ns() < until || atomic_load(m->changes) < wanted; i++) {
         const uint32_t number = m->bad.submitted;
 
         /* All slots ask with the same segment and ids; slot 0's submission changes, too. */
         if (number % FIXTURE_SLOTS != 0)
             shm_submissions(m->bad.session->arena)[number % FIXTURE_SLOTS] =
                 (struct shm_submission){
-                    .op = SHM_OP_GET,
+                    .op = m->aim->op,
                     .segment_count = 1,
                     .segments_offset = client_offset(&m->bad, client_segment(&m->bad, 0)),
                 };
-        memset(client_rows(&m->bad, 0, COUNT), CANARY, 2 * COUNT * DIM * sizeof(float));
+        clear_answer(m);
         client_publish(&m->bad);
-        if (client_wait(&m->bad, number)->err == EMBTIER_OK)
+        if (client_wait(&m->bad, number)->err == EMBTIER_OK) {
+            check_answer(m);
             served++;
-        else
+        } else {
             refused++;
+        }
         if (i % 1024 == 0)
-            assert_int_equal(cached_rows(m), 2 * ROWS);
+            assert_int_equal(cached_rows(m), 2 * m->aim->rows);
     }
     printf("%u served, %u refused\n", served, refused);
     assert_true(served > 0);
@@ -154,7 +238,7 @@ static void submit_until_enough(struct mutator *m)
 
 static void check_table(struct mutator *m, uint64_t table, float value)
 {
-    for (uint64_t id = 0; id < ROWS; id++) {
+    for (uint64_t id = 0; id < m->aim->rows; id++) {
         float got = 0;
 
         assert_int_equal(client_get_one(&m->good, table, id, &got), EMBTIER_OK);
@@ -162,22 +246,27 @@ static void check_table(struct mutator *m, uint64_t table, float value)
     }
 }
 
-static void test_what_changes_behind_a_check_is_not_used(void **state)
+static void mutate_requests(struct store_fixture *f, const struct lanes_shape *shape,
+                            const struct aim *aim)
 {
     static struct mutator m;
     uint8_t *canary;
     pid_t child;
 
-    lanes_start(&m.x, *state, &one_lane);
-    m.table = fixture_table(&m.x, "t", ROWS, DIM, EMBTIER_OPTIMIZER_ADAGRAD);
-    m.other = fixture_table(&m.x, "other", ROWS, DIM, EMBTIER_OPTIMIZER_NONE);
+    memset(&m, 0, sizeof(m));
+    m.aim = aim;
+    lanes_start(&m.x, f, shape);
+    m.table =
+        fixture_table(&m.x, "t", aim->rows, aim->dim,
+                      aim->op == SHM_OP_GET ? EMBTIER_OPTIMIZER_ADAGRAD : EMBTIER_OPTIMIZER_NONE);
+    m.other = fixture_table(&m.x, "other", aim->rows, aim->dim, EMBTIER_OPTIMIZER_NONE);
     m.bad = client_attach(&m.x, SLOT_BYTES);
     m.good = client_attach(&m.x, SLOT_BYTES);
-    for (uint64_t id = 0; id < ROWS; id++) {
-        assert_int_equal(client_set_one(&m.good, m.table, id, DIM, 1), EMBTIER_OK);
-        assert_int_equal(client_set_one(&m.good, m.other, id, DIM, 2), EMBTIER_OK);
+    for (uint64_t id = 0; id < aim->rows; id++) {
+        assert_int_equal(client_set_one(&m.good, m.table, id, aim->dim, 1), EMBTIER_OK);
+        assert_int_equal(client_set_one(&m.good, m.other, id, aim->dim, 2), EMBTIER_OK);
     }
-    assert_int_equal(cached_rows(&m), 2 * ROWS);
+    assert_int_equal(cached_rows(&m), 2 * aim->rows);
     canary = client_rows(&m.good, FIXTURE_SLOTS - 1, COUNT);
     memset(canary, CANARY, SLOT_BYTES / 2);
     m.changes = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -190,7 +279,7 @@ static void test_what_changes_behind_a_check_is_not_used(void **state)
 
     for (uint32_t i = 0; i < SLOT_BYTES / 2; i++)
         assert_int_equal(canary[i], CANARY);
-    assert_int_equal(cached_rows(&m), 2 * ROWS);
+    assert_int_equal(cached_rows(&m), 2 * aim->rows);
     check_table(&m, m.table, 1);
     check_table(&m, m.other, 2);
     munmap((void *)m.changes, 4096);
@@ -199,11 +288,24 @@ static void test_what_changes_behind_a_check_is_not_used(void **state)
     lanes_stop(&m.x);
 }
 
+static void test_what_changes_behind_a_check_is_not_used(void **state)
+{
+    mutate_requests(*state, &shapes[0], &gets);
+}
+
+static void test_what_changes_behind_a_check_of_a_pooled_lookup_is_not_used(void **state)
+{
+    for (size_t s = 0; s < ARRAY_LEN(shapes); s++)
+        mutate_requests(*state, &shapes[s], &lookups);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_what_changes_behind_a_check_is_not_used, fixture_setup,
-                                        fixture_teardown),
+#define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
+        T(test_what_changes_behind_a_check_is_not_used),
+        T(test_what_changes_behind_a_check_of_a_pooled_lookup_is_not_used),
+#undef T
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
