@@ -99,6 +99,45 @@ static void test_what_is_set_is_got_and_the_rest_is_initial(void **state)
     embtier_disconnect(server);
 }
 
+static void test_state_goes_with_its_rows_when_asked_for(void **state)
+{
+    struct embtier *server = harness_connect(*state);
+    struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
+    struct embtier_part part = { NULL, 1000 };
+    struct embtier_batch *whole = NULL, *weights;
+
+    options.name = "state";
+    options.dim = DIM;
+    options.optimizer = EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD;
+    assert_int_equal(embtier_table_create(server, &options, &part.table), EMBTIER_OK);
+    assert_int_equal(embtier_batch_new_with_state(server, &part, 1, &whole), EMBTIER_OK);
+    assert_int_equal(embtier_batch_row_bytes(whole, 0), DIM * 4 + 4);
+    weights = new_batch(server, part.table, 1000, 0);
+    for (uint32_t i = 0; i < 1000; i++) {
+        float *const row = (float *)embtier_batch_rows(whole, 0) + (size_t)i * (DIM + 1);
+
+        embtier_batch_ids(whole, 0)[i] = i;
+        for (uint32_t d = 0; d < DIM; d++)
+            row[d] = 3 + (float)i + (float)d / DIM;
+        ((float *)embtier_batch_state(whole, 0))[(size_t)i * (DIM + 1)] = -(float)i;
+        assert_true(row[DIM] == -(float)i);
+    }
+    assert_int_equal(embtier_set(whole), EMBTIER_OK);
+    assert_int_equal(embtier_get(weights), EMBTIER_OK);
+    assert_filled(weights, 3);
+    fill(weights, 4);
+    assert_int_equal(embtier_set(weights), EMBTIER_OK);
+    memset(embtier_batch_rows(whole, 0), 0, 1000 * (DIM + 1) * sizeof(float));
+    assert_int_equal(embtier_get(whole), EMBTIER_OK);
+    for (uint32_t i = 0; i < 1000; i++) {
+        const float *const row = (float *)embtier_batch_rows(whole, 0) + (size_t)i * (DIM + 1);
+
+        assert_true(row[0] == 4 + (float)i && row[DIM - 1] == 4 + (float)i + (DIM - 1.0f) / DIM);
+        assert_true(row[DIM] == -(float)i);
+    }
+    embtier_disconnect(server);
+}
+
 static void test_many_requests_in_flight_all_come_back(void **state)
 {
     struct embtier *server = harness_connect(*state);
@@ -216,6 +255,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_set_is_got_and_the_rest_is_initial),
+        cmocka_unit_test(test_state_goes_with_its_rows_when_asked_for),
         cmocka_unit_test(test_many_requests_in_flight_all_come_back),
         cmocka_unit_test(test_refusals_say_what_is_wrong),
         cmocka_unit_test(test_an_empty_batch_succeeds),
