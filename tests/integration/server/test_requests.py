@@ -75,7 +75,7 @@ def test_a_good_request_is_answered(client):
     assert client.request(SET, [(client.table, client.ids, client.rows, 2)]).err == 0
 
 
-@pytest.mark.parametrize("op", [0, 3, 7, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("op", [0, 4, 7, 2**31, 2**32 - 1])
 def test_an_unknown_operation_is_invalid(client, op):
     done = client.request(op, [(client.table, client.ids, client.rows, 2)])
     assert (done.err, done.value) == (ERR["INVALID"], op)
@@ -83,7 +83,9 @@ def test_an_unknown_operation_is_invalid(client, op):
 
 def test_unknown_flags_are_unsupported(client):
     segment = (client.table, client.ids, client.rows, 2)
-    assert client.request(GET, [segment], flags=1 << 31).err == ERR["UNSUPPORTED"]
+    for flags in (2, 3, 1 << 31, 2**32 - 1):
+        done = client.request(GET, [segment], flags=flags)
+        assert (done.err, done.value) == (ERR["UNSUPPORTED"], flags)
     done = client.request(GET, [segment, (*segment, 1)])
     assert (done.err, done.segment) == (ERR["UNSUPPORTED"], 1)
 
