@@ -310,38 +310,39 @@ uint32_t row_cache_find(struct row_cache *c, uint16_t table, const struct row_re
     return request.missed_count;
 }
 
-/* A row of a lower tier was read where it lies. */
-static void used_below(struct row_cache *c, uint16_t table, const struct row_ref *ref)
+/* The tier that @row lies in. */
+static uint32_t tier_at(const struct row_cache *c, const uint8_t *row)
+{
+    uint32_t tier = 0;
+
+    while ((uint64_t)(row - c->pools[tier].base) >= (uint64_t)c->pools[tier].slab_count
+                                                        << SLAB_BYTES_SHIFT)
+        tier++;
+    return tier;
+}
+
+/* A row of a lower tier was read where it lay: moves it up if it is still there. */
+static void move_up(struct row_cache *c, uint16_t table, const struct row_ref *ref)
 {
     struct row_place place;
-    uint32_t tier;
 
     place.way = row_index_find(&c->index, table, ref->hash, ref->id, &place.set);
-    if (place.way == ROW_WAY_NONE) /* others that moved up have pushed it out */
-        return;
-    tier = row_cache_tier_of(c, place_entry(place)->slot);
-    c->stats.tiers[tier].hits++;
-    c->stats.tiers[tier].get_hits++;
-    if (tier > 0)
+    if (place.way != ROW_WAY_NONE && place_entry(place)->slot >= c->tier0_end)
         (void)row_moves_promote(c, place);
 }
 
 void row_cache_used(struct row_cache *c, uint16_t table, const struct row_ref *refs, uint32_t count,
                     const void *const *rows)
 {
-    const uint8_t *const first = c->pools[0].base;
-    const uint64_t bytes = (uint64_t)c->pools[0].slab_count << SLAB_BYTES_SHIFT;
-    uint32_t above = 0;
-
-    row_upkeep(c, count);
+    row_upkeep(c, count); /* may move rows: the places are only asked for their tier */
     for (uint32_t i = 0; i < count; i++) {
-        if (LIKELY((uint64_t)((const uint8_t *)rows[i] - first) < bytes))
-            above++;
-        else
-            used_below(c, table, &refs[i]);
+        const uint32_t tier = tier_at(c, rows[i]);
+
+        c->stats.tiers[tier].hits++;
+        c->stats.tiers[tier].get_hits++;
+        if (UNLIKELY(tier > 0))
+            move_up(c, table, &refs[i]);
     }
-    c->stats.tiers[0].hits += above;
-    c->stats.tiers[0].get_hits += above;
     row_upkeep_end(c);
 }
 
