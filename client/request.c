@@ -92,8 +92,8 @@ static enum embtier_err tell_result(const struct embtier_batch *batch)
         return connection_is_over(batch->server);
     if (result->err == EMBTIER_TOO_LARGE)
         return err_set(msg, result->err,
-                       "batch of %" PRIu64 " ids is over the server's limit of %" PRIu64,
-                       result->value, result->limit);
+                       "batch of %" PRIu64 " %s is over the server's limit of %" PRIu64,
+                       result->value, batch->has_bags ? "ids or bags" : "ids", result->limit);
     if (result->segment >= batch->part_count)
         return err_set(msg, result->err, "%s", err_text(result->err));
     table = batch->parts[result->segment].table->description.info.name;

@@ -179,10 +179,10 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     }
     atomic_store_explicit(&session->slot_busy[slot], 1, memory_order_relaxed);
     session->in_flight++;
-    if (pooled) {
-        cost = MIN(pooled->id_count, UINT64_C(0) + WAVE_IDS) + pooled->segment_count;
+    if (pooled) { /* it has its turn with the others */
+        cost = UINT64_MAX;
         session->pooling = pooled;
-        take_wave(lane, session);
+        taking_append(lane, session);
     } else {
         cost = request->id_count + request->segment_count;
         if (!take_request(lane, request, *id_count)) {
@@ -252,7 +252,7 @@ static bool look_at_sessions(struct lane *lane, uint64_t now_ns)
             found = true;
         } else if ((session->broken || session->detaching ||
                     now_ns - session->last_seen_ns > SESSION_POLL_NS) &&
-                   !session->memory_short && session_unpoll(session)) {
+                   !session->memory_short && !session->pooling && session_unpoll(session)) {
             *at = session->next_polled;
             continue;
         }
@@ -320,7 +320,7 @@ static void on_attach(struct lane *lane, struct session *session)
     session_poll(lane, session, clock_now_ns(lane->opts.clock));
 }
 
-/* A wave of it is free. */
+/* A wave of it has been looked up, or added up. */
 static void after_wave(struct lane *lane, struct pooled *pooled)
 {
     struct session *const session = pooled->session;
@@ -339,10 +339,11 @@ static void after_wave(struct lane *lane, struct pooled *pooled)
 static void on_request_done(struct lane *lane, struct request *request)
 {
     struct session *const session = request->session;
+    struct pooled *const pooled = request->pooled;
 
-    if (request->pooled) {
-        lane_pool_on_looked_up(lane, request);
-        after_wave(lane, request->pooled);
+    if (pooled) {
+        lane_pool_on_looked_up(lane, request); /* after which the wave may be gone */
+        after_wave(lane, pooled);
         return;
     }
     request_free(&lane->rules, request);
@@ -380,9 +381,10 @@ static void on_message(struct lane *lane, struct message *message)
         break;
     case MESSAGE_ADDED_UP: {
         struct request *const request = CONTAINER_OF(message, struct request, message);
+        struct pooled *const pooled = request->pooled;
 
         lane_pool_on_added_up(lane, request);
-        after_wave(lane, request->pooled);
+        after_wave(lane, pooled);
         break;
     }
     case MESSAGE_READ_DONE:
@@ -475,14 +477,14 @@ static void lane_sleep(struct lane *lane, int timeout_ms)
     atomic_store_explicit(&lane->asleep, 0, memory_order_relaxed);
 }
 
-/* All but those whose next request is known and has no memory. False: a request has come in
- * between. */
+/* All but those whose next request is known and has no memory, or has its time after a pooled
+ * lookup. False: a request has come in between. */
 static bool unpoll_all(struct lane *lane)
 {
     struct session **at = &lane->polled;
 
     while (*at) {
-        if ((*at)->memory_short) {
+        if ((*at)->memory_short || (*at)->pooling) {
             at = &(*at)->next_polled;
             continue;
         }
@@ -519,6 +521,7 @@ static void *lane_main(void *context)
             hear_doorbells(lane, 0);
         worked |= look_at_sessions(lane, now_ns);
         worked |= take_turn(lane, now_ns);
+        worked |= lane_pool_add_up_turn(lane);
         worked |= lane_run_turn(lane);
         worked |= lane_dispatch_reads(lane);
         if (worked)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane_impl.h: the inside of a lane, shared by lane.c (loop, sessions, messages) and lane_rows.c
- * (the row work). */
+/* lane_impl.h: the inside of a lane, shared by lane.c (loop, sessions, messages), lane_rows.c (the
+ * row work) and lane_pooled.c (pooled lookups). */
 #ifndef EMBTIER_DAEMON_LANE_IMPL_H
 #define EMBTIER_DAEMON_LANE_IMPL_H
 
@@ -48,6 +48,8 @@ struct lane {
     bool memory_short;      /* one of them is */
     struct session *taking; /* those with a large request half taken, which take turns at it */
     struct session *last_taking;
+    struct message *add_up; /* waves of pooled lookups, any session's */
+    struct message *last_add_up;
     uint64_t heard_ns; /* doorbells were listened to */
 
     /* Sleep and wake. */
@@ -97,8 +99,9 @@ enum pool_turn lane_pool_turn(struct lane *lane, struct pooled *pooled);
 void lane_pool_give_up(struct pooled *pooled);
 /* All rows of a wave are there, or it has failed. */
 void lane_pool_on_looked_up(struct lane *lane, struct request *request);
-/* Any lane: adds up a wave, and sends it home. */
+/* Any lane: a wave is to be added up; one a turn is, and sent home. False: there is none. */
 void lane_pool_add_up(struct lane *lane, struct request *request);
+bool lane_pool_add_up_turn(struct lane *lane);
 void lane_pool_on_added_up(struct lane *lane, struct request *request);
 
 /* ---- lane.c ---- */

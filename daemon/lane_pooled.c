@@ -53,14 +53,6 @@ static bool add_up_in_place(struct lane *lane, struct pooled *pooled, struct wav
     return true;
 }
 
-/* The wave is done with. */
-static void wave_end(struct pooled *pooled, struct wave *wave)
-{
-    pooled->hit_rows += atomic_load_explicit(&wave->request.hit_rows, memory_order_relaxed);
-    wave->state = WAVE_FREE;
-    pooled->under_way--;
-}
-
 void lane_pool_give_up(struct pooled *pooled)
 {
     pooled->refusal.err = EMBTIER_DISCONNECTED;
@@ -104,7 +96,7 @@ static void give_out(struct lane *lane, struct pooled *pooled)
         if (wave->state != WAVE_READY || pooled_must_wait(pooled, wave))
             continue;
         to = lane->opts.lanes[(lane->opts.index + wave->number) % lanes];
-        wave->state = WAVE_ADDED_UP;
+        wave->state = WAVE_GIVEN_OUT;
         wave->request.message.kind = MESSAGE_ADD_UP;
         lane_send(to, &wave->request.message);
     }
@@ -117,7 +109,7 @@ void lane_pool_on_looked_up(struct lane *lane, struct request *request)
 
     note_error(pooled, wave);
     if (pooled->refusal.err != EMBTIER_OK) {
-        wave_end(pooled, wave);
+        pooled_end_wave(&lane->rules, pooled, wave);
     } else {
         wave_use_staging(wave);
         wave->state = WAVE_READY;
@@ -127,17 +119,35 @@ void lane_pool_on_looked_up(struct lane *lane, struct request *request)
 
 void lane_pool_add_up(struct lane *lane, struct request *request)
 {
-    struct lane *const home = lane->opts.lanes[request->session->home];
+    struct message *const message = &request->message;
 
+    message->next = NULL;
+    if (lane->add_up)
+        lane->last_add_up->next = message;
+    else
+        lane->add_up = message;
+    lane->last_add_up = message;
+}
+
+bool lane_pool_add_up_turn(struct lane *lane)
+{
+    struct message *const message = lane->add_up;
+    struct request *request;
+
+    if (!message)
+        return false;
+    lane->add_up = message->next;
+    request = CONTAINER_OF(message, struct request, message);
     wave_add_up(wave_of(request));
-    request->message.kind = MESSAGE_ADDED_UP;
-    lane_send(home, &request->message);
+    message->kind = MESSAGE_ADDED_UP;
+    lane_send(lane->opts.lanes[request->session->home], message);
+    return true;
 }
 
 void lane_pool_on_added_up(struct lane *lane, struct request *request)
 {
     struct pooled *const pooled = request->pooled;
 
-    wave_end(pooled, wave_of(request));
+    pooled_end_wave(&lane->rules, pooled, wave_of(request));
     give_out(lane, pooled); /* one that goes on with its last bag */
 }

@@ -77,6 +77,20 @@ struct wave *pooled_free_wave(const struct request_rules *rules, struct pooled *
     return pooled->waves[pooled->wave_count++] = wave_lay_out(rules, &pooled->shape, block);
 }
 
+void pooled_end_wave(const struct request_rules *rules, struct pooled *pooled, struct wave *wave)
+{
+    pooled->hit_rows += atomic_load_explicit(&wave->request.hit_rows, memory_order_relaxed);
+    pooled->under_way--;
+    wave->state = WAVE_FREE;
+    for (uint32_t i = 1; pooled->is_taken && i < pooled->wave_count; i++) {
+        if (pooled->waves[i] != wave)
+            continue;
+        pooled->waves[i] = pooled->waves[--pooled->wave_count];
+        request_memory_give(rules->memory, wave);
+        break;
+    }
+}
+
 bool pooled_must_wait(const struct pooled *pooled, const struct wave *wave)
 {
     if (wave->slice_count == 0 || wave->slices[0].begun == 0)
@@ -89,12 +103,18 @@ bool pooled_must_wait(const struct pooled *pooled, const struct wave *wave)
 
 /* ---- Beginning ---- */
 
+_Static_assert(SHM_POOL_SEGMENTS_MAX * sizeof(struct shm_pool_segment) <=
+                   SHM_SEGMENTS_MAX * sizeof(struct shm_segment),
+               "the lane's scratch memory holds them");
+_Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= WAVE_BYTES &&
+                   EMBTIER_DIM_MAX * sizeof(float) <= WAVE_BAG_BYTES,
+               "a wave has room for a row and for a bag");
+
 /* What the segments ask for, all together. */
 struct sums {
     uint64_t ids;
     uint64_t bags;
     uint64_t bytes; /* of rows */
-    uint32_t row_bytes_max;
     bool weights;
 };
 
@@ -203,7 +223,6 @@ static enum embtier_err enter_segments(const struct request_rules *rules,
             return err;
         }
         sums->bytes += (uint64_t)scratch[s].id_count * table->weight_bytes;
-        sums->row_bytes_max = MAX(sums->row_bytes_max, table->weight_bytes);
         sums->weights |= scratch[s].weights_offset != 0;
     }
     return EMBTIER_OK;
@@ -215,7 +234,7 @@ static struct wave_shape shape_of(uint32_t segment_count, const struct sums *sum
         .ids = (uint32_t)MIN(sums->ids, (uint64_t)WAVE_IDS),
         .bags = (uint32_t)MIN(sums->bags, (uint64_t)WAVE_BAGS),
         .slices = MIN(segment_count, (uint32_t)WAVE_SLICES),
-        .staging_bytes = (uint32_t)MIN(sums->bytes, (uint64_t)MAX(WAVE_BYTES, sums->row_bytes_max)),
+        .staging_bytes = (uint32_t)MIN(sums->bytes, (uint64_t)WAVE_BYTES),
         .weights = sums->weights,
     };
 }
@@ -248,8 +267,10 @@ static enum embtier_err pooled_new(const struct request_rules *rules, struct ses
     if (bytes > request_memory_largest(rules->memory))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sums->ids, 0);
     pooled = request_memory_take(rules->memory, &session->memory_share, bytes);
-    if (!pooled)
+    if (!pooled) {
+        session->wanted_bytes = bytes;
         return EMBTIER_AGAIN;
+    }
     memset(pooled, 0, sizeof(*pooled));
     pooled->session = session;
     pooled->segment_count = segment_count;
@@ -281,6 +302,15 @@ enum embtier_err pooled_begin(const struct request_rules *rules, struct session 
     struct sums sums = { 0 };
     enum embtier_err err;
 
+    if (session->wanted_bytes > 0) { /* all below is work in vain as long as these are not there */
+        void *const block =
+            request_memory_take(rules->memory, &session->memory_share, session->wanted_bytes);
+
+        if (!block)
+            return EMBTIER_AGAIN;
+        request_memory_give(rules->memory, block);
+        session->wanted_bytes = 0;
+    }
     TRY(copy_segments(rules, session, submission, &sums, ret_refusal));
     TRY(enter_segments(rules, session, submission, &sums, ret_refusal));
     err = pooled_new(rules, session, submission->segment_count, &sums, ret_pooled, ret_refusal);
@@ -305,7 +335,7 @@ void pooled_free(const struct request_rules *rules, struct pooled *pooled)
 
 /* ---- Taking ids ---- */
 
-/* An offset of a bag, read once. */
+/* An offset of a bag. The caller checks what it got. */
 static uint32_t read_offset(const struct pooled *pooled, const struct pooled_segment *segment,
                             uint32_t index)
 {
@@ -336,7 +366,8 @@ static enum embtier_err bag_end(struct pooled *pooled, struct refusal *refusal)
 struct room {
     uint32_t ids;
     uint32_t bags;
-    uint32_t bytes;
+    uint32_t bytes; /* of rows */
+    uint32_t bag_bytes;
 };
 
 /* Takes bags of the segment at the cursor, as many as there is room for, into the next slice of the
@@ -347,6 +378,8 @@ static enum embtier_err take_slice(struct pooled *pooled, struct wave *wave, str
     const struct pooled_segment *const segment = &pooled->segments[pooled->segment];
     const uint32_t row_bytes = segment->table->weight_bytes;
     struct slice *const slice = &wave->slices[wave->slice_count];
+    const uint32_t bag_bytes = segment->table->spec.dim * (uint32_t)sizeof(float);
+    const uint32_t bag_room = MIN(room->bags, room->bag_bytes / bag_bytes);
     const uint32_t first_id = pooled->id;
     uint32_t id_room = MIN(room->ids, room->bytes / row_bytes);
 
@@ -362,7 +395,7 @@ static enum embtier_err take_slice(struct pooled *pooled, struct wave *wave, str
     while (*ret_more && pooled->bag < segment->bag_count) {
         uint32_t taken;
 
-        if (slice->bag_count == room->bags) {
+        if (slice->bag_count == bag_room) {
             *ret_more = false;
             break;
         }
@@ -388,6 +421,7 @@ static enum embtier_err take_slice(struct pooled *pooled, struct wave *wave, str
     room->ids -= slice->id_count;
     room->bytes -= slice->id_count * row_bytes;
     room->bags -= slice->bag_count;
+    room->bag_bytes -= slice->bag_count * bag_bytes;
     if (slice->bag_count > 0) {
         slice->ids_offset = segment->ids_offset + first_id * sizeof(uint64_t);
         wave->slice_count++;
@@ -418,12 +452,15 @@ static bool at_segment_start(const struct pooled *pooled)
 static enum embtier_err take_slices(struct pooled *pooled, struct wave *wave,
                                     struct refusal *refusal)
 {
-    struct room room = { pooled->shape.ids, pooled->shape.bags, pooled->shape.staging_bytes };
+    struct room room = { pooled->shape.ids, pooled->shape.bags, pooled->shape.staging_bytes,
+                         WAVE_BAG_BYTES };
     bool more = true;
 
     wave->slice_count = 0;
     pooled->is_taken = pooled->segment == pooled->segment_count;
-    while (more && !pooled->is_taken && wave->slice_count < pooled->shape.slices) {
+    for (uint32_t looked_at = 0; more && !pooled->is_taken && looked_at < WAVE_SEGMENTS &&
+                                 wave->slice_count < pooled->shape.slices;
+         looked_at++) {
         const struct pooled_segment *const segment = &pooled->segments[pooled->segment];
         const uint32_t first = at_segment_start(pooled) ? read_offset(pooled, segment, 0) : 0;
 

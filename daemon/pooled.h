@@ -21,11 +21,13 @@
  * The first wave lies in the same block of request memory as the lookup, so it can always go on;
  * more waves are taken when there is memory. The life of a wave:
  *
- *   FREE -- ids taken --> LOOKED_UP -- last row there --> READY -- given to a lane --> ADDED_UP
- *     ^-----------------------------------------------------------------------------------'
+ *   FREE -- ids taken --> LOOKED_UP -- last row there --> READY -- given to a lane --> GIVEN_OUT
+ *     ^                                                                       added up      |
+ *     `-------------------------------------------------------------------------------------'
  *
- * pooled.c takes the ids (checked, and copied once, as in request.h) and adds up; lane_pooled.c has
- * the rest. Thread: the home lane, but for wave_add_up(). */
+ * pooled.c takes the ids and adds up. What it reads of the client's memory is checked each time it
+ * is read: segments and ids once, the offset behind a bag again when the bag did not fit in any
+ * more; lane_pooled.c has the rest. Thread: the home lane, but for wave_add_up(). */
 #ifndef EMBTIER_DAEMON_POOLED_H
 #define EMBTIER_DAEMON_POOLED_H
 
@@ -39,7 +41,10 @@
 #define WAVE_IDS    4096
 #define WAVE_BAGS   4096
 #define WAVE_SLICES 64
-#define WAVE_BYTES  (UINT32_C(1) << 20) /* of rows; at least one row */
+#define WAVE_BYTES  (UINT32_C(1) << 20) /* of rows */
+/* … and of bags, which may be many and empty; segments looked at, which may have none. */
+#define WAVE_BAG_BYTES (UINT32_C(2) << 20)
+#define WAVE_SEGMENTS  256
 /* Of one lookup, at a time. */
 #define WAVES_MAX 8
 
@@ -68,7 +73,7 @@ struct slice {
     uint32_t *offsets;   /* bag_count + 1, of the slice */
 };
 
-enum wave_state { WAVE_FREE, WAVE_LOOKED_UP, WAVE_READY, WAVE_ADDED_UP };
+enum wave_state { WAVE_FREE, WAVE_LOOKED_UP, WAVE_READY, WAVE_GIVEN_OUT };
 
 struct wave {
     struct request request; /* its segments are the slices, its rows go to staging */
@@ -121,6 +126,8 @@ MUST_CHECK enum embtier_err pooled_begin(const struct request_rules *rules, stru
                                          struct pooled **ret_pooled, struct refusal *ret_refusal);
 /* A wave that is free, or NULL: there is none now. */
 struct wave *pooled_free_wave(const struct request_rules *rules, struct pooled *pooled);
+/* The wave is done with: free, or given back if no more are to come. */
+void pooled_end_wave(const struct request_rules *rules, struct pooled *pooled, struct wave *wave);
 /* Takes the next ids into a free wave. Any error: the lookup is refused. Sets is_taken with the
  * last ids; a wave without ids and bags is possible then. */
 MUST_CHECK enum embtier_err pooled_take(const struct request_rules *rules, struct pooled *pooled,

@@ -117,8 +117,8 @@ void request_free(const struct request_rules *rules, struct request *request);
 
 /* Any lane. */
 void request_fail(struct request *request, enum embtier_err err, uint32_t segment, uint64_t value);
-/* A part is done. True for the last one: the client has been told, and the request is to go back to
- * its home lane. */
+/* A part is done. True for the last one: the request is to go back to its home lane, and unless it
+ * is a wave the client has been told. */
 bool request_part_done(struct part *part);
 /* Answers a request that never became one, or has no ids. */
 void request_answer(struct session *session, uint32_t number, const struct refusal *refusal,

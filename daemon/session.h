@@ -65,6 +65,7 @@ struct session {
     struct pooled *pooling; /* the same, a pooled lookup */
     bool stalled;           /* the latter, until one of its waves is done */
     struct session *next_taking;
+    uint64_t wanted_bytes; /* that a pooled lookup found no room for */
     bool memory_short; /* the next request found no memory; another look when one is done, … */
     uint64_t memory_retry_ns; /* … or at this time */
     uint64_t last_seen_ns;    /* a request */

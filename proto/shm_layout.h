@@ -18,8 +18,10 @@
  * client may use slot n % slot_count again after it saw that. Requests are started in order; those
  * that touch the same row take effect in order; completions come in any order.
  *
- * Whatever the client writes into the arena is hostile. `tail` and `client_waiting` are the only
- * words the daemon looks at while the client can change them; it never waits on either. */
+ * Whatever the client writes into the arena is hostile. `tail`, `client_waiting` and the offsets of
+ * bags are the only words the daemon looks at while the client can change them: each is checked
+ * after it has been read, every time, and none is waited on. Numbers of rows, weights and bags are
+ * calculated with, and decide nothing. */
 #ifndef EMBTIER_PROTO_SHM_LAYOUT_H
 #define EMBTIER_PROTO_SHM_LAYOUT_H
 

@@ -310,14 +310,16 @@ uint32_t row_cache_find(struct row_cache *c, uint16_t table, const struct row_re
     return request.missed_count;
 }
 
-/* The tier that @row lies in. */
-static uint32_t tier_at(const struct row_cache *c, const uint8_t *row)
+/* The tier that @row, a row of this cache, lies in. */
+static uint32_t tier_at(const struct row_cache *c, const void *row)
 {
     uint32_t tier = 0;
 
-    while ((uint64_t)(row - c->pools[tier].base) >= (uint64_t)c->pools[tier].slab_count
-                                                        << SLAB_BYTES_SHIFT)
+    while ((uintptr_t)row - (uintptr_t)c->pools[tier].base >= (uint64_t)c->pools[tier].slab_count
+                                                                  << SLAB_BYTES_SHIFT) {
         tier++;
+        assert(tier < c->tier_count);
+    }
     return tier;
 }
 
