@@ -634,14 +634,20 @@ static void call_stop(struct lane *lane, void *argument)
     lane->stopping = true;
 }
 
+void lane_stop(struct lane *lane)
+{
+    if (!lane || !lane->has_thread)
+        return;
+    lane_call(lane, call_stop, NULL);
+    pthread_join(lane->thread, NULL);
+    lane->has_thread = false;
+}
+
 void lane_free(struct lane *lane)
 {
     if (!lane)
         return;
-    if (lane->has_thread) {
-        lane_call(lane, call_stop, NULL);
-        pthread_join(lane->thread, NULL);
-    }
+    lane_stop(lane);
     read_pool_free(lane->readers);
     write_queue_free(lane->write_queue);
     row_cache_free(lane->cache);

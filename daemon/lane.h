@@ -58,8 +58,10 @@ struct lane_opts {
 MUST_CHECK enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane,
                                      struct err_msg *msg);
 MUST_CHECK enum embtier_err lane_start(struct lane *lane, struct err_msg *msg);
-/* Ends the thread when no request is under way, then frees everything. Dirty rows have been written
- * back before. */
+/* Ends the thread; no request is under way. All lanes are stopped before the first is freed: one
+ * may still be about to wake another, which has done what it was woken for. */
+void lane_stop(struct lane *lane);
+/* Frees everything. Dirty rows have been written back before. */
 void lane_free(struct lane *lane);
 DEFINE_CLEANUP(struct lane, lane_free)
 

@@ -257,6 +257,16 @@ static enum embtier_err write_back(struct server *server, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
+static void free_lanes(struct server *server)
+{
+    for (uint32_t i = 0; i < server->parts.lane_count; i++)
+        lane_stop(server->parts.lanes[i]);
+    for (uint32_t i = 0; i < server->parts.lane_count; i++) {
+        lane_free(server->parts.lanes[i]);
+        server->parts.lanes[i] = NULL;
+    }
+}
+
 enum embtier_err server_stop(struct server *server, struct err_msg *msg)
 {
     enum embtier_err err;
@@ -266,10 +276,7 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     control_free(server->control);
     server->control = NULL;
     err = write_back(server, msg);
-    for (uint32_t i = 0; i < server->parts.lane_count; i++) {
-        lane_free(server->parts.lanes[i]);
-        server->parts.lanes[i] = NULL;
-    }
+    free_lanes(server);
     if (server->parts.store) {
         struct err_msg close_msg = { { 0 } };
         /* What is lost must not look like a clean end to the next start. */
@@ -291,8 +298,7 @@ void server_free(struct server *server)
     if (!server)
         return;
     control_free(server->control);
-    for (uint32_t i = 0; i < server->parts.lane_count; i++)
-        lane_free(server->parts.lanes[i]);
+    free_lanes(server);
     free(server->parts.lanes);
     free(server->shard_lanes);
     tables_free(server->parts.tables);

@@ -129,6 +129,8 @@ static inline void lanes_write_back(struct lanes_fixture *x)
 static inline void lanes_stop(struct lanes_fixture *x)
 {
     for (uint32_t i = 0; i < x->lane_count; i++)
+        lane_stop(x->lanes[i]);
+    for (uint32_t i = 0; i < x->lane_count; i++)
         lane_free(x->lanes[i]);
     tables_free(x->tables);
     for (uint32_t t = 0; t < x->tier_count; t++)
