@@ -40,7 +40,13 @@ extern "C" {
     X(INTERNAL, 25, "internal error")                                                              \
     X(ARENA_FULL, 26, "shared arena too small")                                                    \
     X(AGAIN, 27, "not done yet")                                                                   \
-    X(BAG_RANGE, 28, "offsets of bags decrease or do not end with the ids")
+    X(BAG_RANGE, 28, "offsets of bags decrease or do not end with the ids")                        \
+    X(NO_TICKET, 29, "no such ticket of this client")                                              \
+    X(TICKET_USED, 30, "the ticket has been used or released")                                     \
+    X(TICKET_EXPIRED, 31, "the ticket has expired")                                                \
+    X(TICKETS_FULL, 32, "the memory for tickets is used up")                                       \
+    X(SHAPE, 33, "gradients have the wrong shape")                                                 \
+    X(NONFINITE, 34, "a gradient is not finite")
 
 enum embtier_err {
 #define X(name, number, text) EMBTIER_##name = number,

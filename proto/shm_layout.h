@@ -35,21 +35,24 @@
 #define SHM_SLOTS_MAX         1024
 #define SHM_SLOTS_DEFAULT     64
 #define SHM_SEGMENTS_MAX      65536 /* tables in one request, counted with repetition */
-#define SHM_POOL_SEGMENTS_MAX 32768 /* the same in a pooled lookup */
+#define SHM_POOL_SEGMENTS_MAX 32768 /* the same in a pooled lookup or a push */
 #define SHM_ALIGN             64 /* of segments, ids and rows: their offsets are multiples of this … */
 #define SHM_ID_ALIGN          8 /* … or, for ids and segments, at least of this */
 #define SHM_ROW_ALIGN         2 /* … and rows of this … */
 #define SHM_NUMBER_ALIGN      4 /* … and bags, weights and offsets of bags of this */
 
 enum shm_op {
-    SHM_OP_GET = 1,  /* weights of rows, from the server to the segment's rows */
-    SHM_OP_SET = 2,  /* weights of rows, from the segment's rows to the server */
-    SHM_OP_POOL = 3, /* rows of bags, pooled, from the server to the segment's bags */
+    SHM_OP_GET = 1,     /* weights of rows, from the server to the segment's rows */
+    SHM_OP_SET = 2,     /* weights of rows, from the segment's rows to the server */
+    SHM_OP_POOL = 3,    /* rows of bags, pooled, from the server to the segment's bags */
+    SHM_OP_PUSH = 4,    /* gradients, from the segment's gradients to the server's optimizers */
+    SHM_OP_RELEASE = 5, /* the ticket is not needed any more; no segments */
 };
 
 /* Flags of a submission. */
 enum {
-    SHM_FLAG_STATE = 1, /* GET and SET: rows of all segments are whole, weights and state */
+    SHM_FLAG_STATE = 1,  /* GET and SET: rows of all segments are whole, weights and state */
+    SHM_FLAG_TICKET = 2, /* POOL: the completion has a ticket, for a push */
 };
 
 struct shm_submission {
@@ -58,8 +61,9 @@ struct shm_submission {
     uint32_t segment_count;
     uint32_t reserved;
     uint64_t segments_offset; /* of struct shm_segment or shm_pool_segment [segment_count] */
-    uint64_t step;            /* the trainer's batch number, 0 if it has none */
-    uint64_t unused[4];
+    uint64_t step;   /* PUSH: of the optimizers, from 1; others: the trainer's batch number or 0 */
+    uint64_t ticket; /* PUSH: of the lookup, 0: the segments have ids; RELEASE; others: 0 */
+    uint64_t unused[3];
 };
 static_assert(sizeof(struct shm_submission) == 64, "one cache line");
 
@@ -93,6 +97,24 @@ struct shm_pool_segment {
 };
 static_assert(sizeof(struct shm_pool_segment) == 64, "wire layout");
 
+/* The same for a push. By ticket: as many segments as the lookup had, of the same tables, a gradient
+ * for each bag. Without one: a gradient for each id; what an id gets that stands there twice is
+ * added up. */
+struct shm_push_segment {
+    uint64_t table;
+    uint64_t ids_offset;       /* by ticket: 0 */
+    uint64_t gradients_offset; /* f32[count][dim]; by ticket, 0: they are all zero */
+    uint64_t weights_offset;   /* by ticket: f32[ids of the segment], where the gradients of the
+                                  samples' weights are written; 0: nowhere */
+    double learning_rate;
+    uint32_t count; /* bags by ticket, else ids */
+    uint32_t dim;   /* the table's */
+    uint32_t flags; /* 0 */
+    uint32_t reserved;
+    uint64_t unused;
+};
+static_assert(sizeof(struct shm_push_segment) == 64, "wire layout");
+
 struct shm_completion {
     _Atomic uint32_t sequence; /* n + 1 when request n is done; a futex */
     uint32_t err;              /* enum embtier_err */
@@ -101,7 +123,8 @@ struct shm_completion {
     uint64_t value;    /* what was wrong: the row id, the offset, the count … */
     uint64_t limit;    /* and what it was held against */
     uint64_t hit_rows; /* rows served from the cache */
-    uint64_t unused[3];
+    uint64_t ticket;   /* POOL with SHM_FLAG_TICKET */
+    uint64_t unused[2];
 };
 static_assert(sizeof(struct shm_completion) == 64, "one cache line");
 
