@@ -89,11 +89,11 @@ MUST_CHECK enum embtier_err gpu_reduce_runs(const struct reduce_batch *batch,
 MUST_CHECK enum embtier_err gpu_reduce_all_finite(const float *numbers, uint64_t count,
                                                   uint32_t *scratch, struct gpu_stream *stream,
                                                   bool *ret_all_finite);
-/* reduce_weight_gradients(); device: all pointers, and what @rows points to. */
+/* reduce_weight_gradients(); device: all pointers, and what @rows and @bags point to. */
 MUST_CHECK enum embtier_err
 gpu_reduce_weight_gradients(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
-                            const uint32_t *row_bags, const float *divisors, uint32_t count,
-                            const float *bags, struct gpu_stream *stream, float *ret_gradients);
+                            const float *const *bags, const float *divisors, uint32_t count,
+                            struct gpu_stream *stream, float *ret_gradients);
 
 /* optimizer_update(); device: @row_ids, @rows and the rows, @gradients. */
 MUST_CHECK enum embtier_err gpu_optimizer_update(const struct optimizer_push *push,

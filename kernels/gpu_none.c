@@ -136,18 +136,16 @@ enum embtier_err gpu_reduce_all_finite(const float *numbers, uint64_t count, uin
 }
 
 enum embtier_err gpu_reduce_weight_gradients(enum embtier_dtype dtype, uint32_t dim,
-                                             const void *const *rows, const uint32_t *row_bags,
+                                             const void *const *rows, const float *const *bags,
                                              const float *divisors, uint32_t count,
-                                             const float *bags, struct gpu_stream *stream,
-                                             float *ret_gradients)
+                                             struct gpu_stream *stream, float *ret_gradients)
 {
     (void)dtype;
     (void)dim;
     (void)rows;
-    (void)row_bags;
+    (void)bags;
     (void)divisors;
     (void)count;
-    (void)bags;
     (void)stream;
     (void)ret_gradients;
     return EMBTIER_UNSUPPORTED;

@@ -13,7 +13,8 @@ static __global__ void __launch_bounds__(GPU_BLOCK_THREADS)
     const uint64_t count = (uint64_t)batch.run_count * batch.dim;
 
     for (uint64_t i = gpu_thread(); i < count; i += gpu_threads()) {
-        const uint32_t run = (uint32_t)(i / batch.dim);
+        const uint32_t number = (uint32_t)(i / batch.dim);
+        const uint32_t run = batch.runs ? batch.runs[number] : number;
         const uint32_t column = (uint32_t)(i % batch.dim);
         const uint32_t end = batch.starts[run + 1];
         float sum = 0.0f;
@@ -22,7 +23,8 @@ static __global__ void __launch_bounds__(GPU_BLOCK_THREADS)
         for (uint32_t p = batch.starts[run]; p < end; p++) {
             const struct cast_pair pair = batch.pairs[p];
             const uint64_t at = (uint64_t)pair.bag * batch.dim + column;
-            const float value = batch.bags[at];
+            const float value =
+                batch.bag_places ? batch.bag_places[pair.bag][column] : batch.bags[at];
             const float scaled = batch.scales ? batch.scales[pair.position] * value : value;
 
             if (!is_max || batch.winners[at] == pair.position - batch.offsets[pair.bag])
@@ -81,10 +83,9 @@ struct weight_gradients {
     enum embtier_dtype dtype;
     uint32_t dim;
     const void *const *rows;
-    const uint32_t *row_bags;
+    const float *const *bags;
     const float *divisors;
     uint32_t count;
-    const float *bags;
     float *gradients;
 };
 
@@ -95,7 +96,7 @@ static __global__ void __launch_bounds__(GPU_BLOCK_THREADS)
     const uint32_t mask = gpu_lanes_mask(PARTIAL_SUMS);
 
     for (uint64_t i = gpu_thread() / PARTIAL_SUMS; i < w.count; i += gpu_threads() / PARTIAL_SUMS) {
-        const float *const gradients = w.bags + (uint64_t)w.row_bags[i] * w.dim;
+        const float *const gradients = w.bags[i];
         float sum = 0.0f;
 
         for (uint32_t c = lane; c < w.dim; c += PARTIAL_SUMS)
@@ -108,13 +109,11 @@ static __global__ void __launch_bounds__(GPU_BLOCK_THREADS)
 }
 
 enum embtier_err gpu_reduce_weight_gradients(enum embtier_dtype dtype, uint32_t dim,
-                                             const void *const *rows, const uint32_t *row_bags,
+                                             const void *const *rows, const float *const *bags,
                                              const float *divisors, uint32_t count,
-                                             const float *bags, struct gpu_stream *stream,
-                                             float *ret_gradients)
+                                             struct gpu_stream *stream, float *ret_gradients)
 {
-    const struct weight_gradients w = { dtype,    dim,   rows, row_bags,
-                                        divisors, count, bags, ret_gradients };
+    const struct weight_gradients w = { dtype, dim, rows, bags, divisors, count, ret_gradients };
 
     if (count == 0)
         return EMBTIER_OK;

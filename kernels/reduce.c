@@ -26,35 +26,50 @@ struct chunk {
 
 /* Where the walk over the pairs stands. */
 struct position {
-    uint32_t pair;
-    uint32_t run;
+    uint32_t run;  /* of those asked for */
+    uint32_t done; /* of its pairs */
 };
+
+/* Writes down @count pairs from @pair on, as the chunk's from @at on. */
+static void write_down(const struct reduce_batch *batch, const struct cast_pair *pair,
+                       uint32_t count, struct chunk *chunk, uint32_t at)
+{
+    for (uint32_t i = at; i < at + count; i++, pair++) {
+        chunk->rows[i] = batch->bag_places ? batch->bag_places[pair->bag]
+                                           : batch->bags + (size_t)pair->bag * batch->dim;
+        chunk->weights[i] = batch->scales ? batch->scales[pair->position] : 1.0f;
+    }
+}
 
 /* Cuts the next pairs from @at on into a chunk, and moves it past them. A chunk may begin and end
  * within a run. Returns how many runs have pairs in it. */
 static uint32_t next_chunk(const struct reduce_batch *batch, struct position *at,
                            struct chunk *chunk)
 {
-    const uint32_t first = at->pair;
-    const uint32_t end = first + MIN(batch->starts[batch->run_count] - first, (uint32_t)CHUNK);
     uint32_t run_count = 0;
+    uint32_t filled = 0;
 
-    for (uint32_t i = first; i < end; i++) {
-        const struct cast_pair *const pair = &batch->pairs[i];
+    chunk->offsets[0] = 0;
+    while (filled < CHUNK && at->run < batch->run_count) {
+        const uint32_t run = batch->runs ? batch->runs[at->run] : at->run;
+        const uint32_t first = batch->starts[run] + at->done;
+        const uint32_t left = batch->starts[run + 1] - first;
+        const uint32_t count = MIN(left, CHUNK - filled);
 
-        chunk->rows[i - first] = batch->bags + (size_t)pair->bag * batch->dim;
-        chunk->weights[i - first] = batch->scales ? batch->scales[pair->position] : 1.0f;
-    }
-    for (chunk->offsets[0] = 0; at->pair < end; at->run += at->pair == batch->starts[at->run + 1]) {
-        at->pair = MIN(batch->starts[at->run + 1], end);
-        chunk->offsets[++run_count] = at->pair - first;
+        write_down(batch, batch->pairs + first, count, chunk, filled);
+        filled += count;
+        chunk->offsets[++run_count] = filled;
+        at->done += count;
+        if (count == left) {
+            at->run++;
+            at->done = 0;
+        }
     }
     return run_count;
 }
 
 void reduce_runs_with(enum kernels_isa isa, const struct reduce_batch *batch)
 {
-    const uint32_t pair_count = batch->starts[batch->run_count];
     struct chunk chunk;
     struct pool_batch pool = {
         .dtype = EMBTIER_DTYPE_F32,
@@ -70,8 +85,8 @@ void reduce_runs_with(enum kernels_isa isa, const struct reduce_batch *batch)
         loops_by_isa[isa]->won(batch);
         return;
     }
-    while (at.pair < pair_count) {
-        pool.begun = at.pair - batch->starts[at.run];
+    while (at.run < batch->run_count) {
+        pool.begun = at.done;
         pool.bags = batch->rows + (size_t)at.run * batch->dim;
         pool.bag_count = next_chunk(batch, &at, &chunk);
         pool_rows_with(isa, &pool);
@@ -94,18 +109,16 @@ bool reduce_all_finite(const float *numbers, uint64_t count)
 }
 
 void reduce_weight_gradients_with(enum kernels_isa isa, enum embtier_dtype dtype, uint32_t dim,
-                                  const void *const *rows, const uint32_t *row_bags,
-                                  const float *divisors, uint32_t count, const float *bags,
-                                  float *ret_gradients)
+                                  const void *const *rows, const float *const *bags,
+                                  const float *divisors, uint32_t count, float *ret_gradients)
 {
-    loops_by_isa[isa]->weight_gradients(dtype, dim, rows, row_bags, divisors, count, bags,
-                                        ret_gradients);
+    loops_by_isa[isa]->weight_gradients(dtype, dim, rows, bags, divisors, count, ret_gradients);
 }
 
 void reduce_weight_gradients(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
-                             const uint32_t *row_bags, const float *divisors, uint32_t count,
-                             const float *bags, float *ret_gradients)
+                             const float *const *bags, const float *divisors, uint32_t count,
+                             float *ret_gradients)
 {
-    reduce_weight_gradients_with(kernels_isa_best(), dtype, dim, rows, row_bags, divisors, count,
-                                 bags, ret_gradients);
+    reduce_weight_gradients_with(kernels_isa_best(), dtype, dim, rows, bags, divisors, count,
+                                 ret_gradients);
 }

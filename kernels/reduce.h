@@ -21,13 +21,15 @@
 
 struct reduce_batch {
     uint32_t dim;
-    const float *bags;             /* gradients; bag b at bags + b * dim */
-    const struct cast_pair *pairs; /* sorted */
-    const float *scales;           /* by pair->position, or NULL: 1 */
-    const uint32_t *winners;       /* a maximum's: by bag and column, the position of the winner
-                                      counted from the bag's first row; else NULL */
-    const uint32_t *offsets;       /* with winners: position of each bag's first row */
-    const uint32_t *starts;        /* run_count + 1, into pairs */
+    const float *bags;              /* gradients; bag b at bags + b * dim, or … */
+    const float *const *bag_places; /* … at bag_places[b], if that is not NULL */
+    const struct cast_pair *pairs;  /* sorted */
+    const float *scales;            /* by pair->position, or NULL: 1 */
+    const uint32_t *winners;        /* a maximum's: by bag and column, the position of the winner
+                                       counted from the bag's first row; else NULL */
+    const uint32_t *offsets;        /* with winners: position of each bag's first row */
+    const uint32_t *starts;         /* into pairs: run r is from starts[r] up to starts[r + 1] */
+    const uint32_t *runs;           /* which: ascending, run_count of them; NULL: the first ones */
     uint32_t run_count;
     float *rows; /* run_count x dim, written */
 };
@@ -39,15 +41,14 @@ bool reduce_all_finite(const float *numbers, uint64_t count);
 bool reduce_all_finite_with(enum kernels_isa isa, const float *numbers, uint64_t count);
 
 /* Gradients of per-sample weights: for each of @count rows the scalar product of its weights with
- * its bag's gradient at @bags + bag * dim, divided by @divisors[i] if that is not NULL (a mean's
- * row counts). Column c is added to partial sum c % 16, which begins with 0, in order; then 8 to 0
+ * its bag's gradient at @bags[i], divided by @divisors[i] if that is not NULL (a mean's row
+ * counts). Column c is added to partial sum c % 16, which begins with 0, in order; then 8 to 0
  * … 15 to 7, 4 to 0 … 7 to 3, 2 to 0, 3 to 1, and 1 to 0. */
 void reduce_weight_gradients(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
-                             const uint32_t *row_bags, const float *divisors, uint32_t count,
-                             const float *bags, float *ret_gradients);
+                             const float *const *bags, const float *divisors, uint32_t count,
+                             float *ret_gradients);
 void reduce_weight_gradients_with(enum kernels_isa isa, enum embtier_dtype dtype, uint32_t dim,
-                                  const void *const *rows, const uint32_t *row_bags,
-                                  const float *divisors, uint32_t count, const float *bags,
-                                  float *ret_gradients);
+                                  const void *const *rows, const float *const *bags,
+                                  const float *divisors, uint32_t count, float *ret_gradients);
 
 #endif

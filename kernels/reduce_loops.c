@@ -18,16 +18,17 @@ static void won(const struct reduce_batch *batch)
 {
     const uint32_t dim = batch->dim;
 
-    for (uint32_t run = 0; run < batch->run_count; run++) {
-        float *const row = batch->rows + (size_t)run * dim;
+    for (uint32_t r = 0; r < batch->run_count; r++) {
+        const uint32_t run = batch->runs ? batch->runs[r] : r;
+        float *const row = batch->rows + (size_t)r * dim;
 
         memset(row, 0, dim * sizeof(*row));
         for (uint32_t i = batch->starts[run]; i < batch->starts[run + 1]; i++) {
             const struct cast_pair pair = batch->pairs[i];
             const size_t place = (size_t)pair.bag * dim;
 
-            add_won(row, batch->bags + place, batch->winners + place,
-                    pair.position - batch->offsets[pair.bag],
+            add_won(row, batch->bag_places ? batch->bag_places[pair.bag] : batch->bags + place,
+                    batch->winners + place, pair.position - batch->offsets[pair.bag],
                     batch->scales ? batch->scales[pair.position] : 1.0f, dim);
         }
     }
@@ -93,8 +94,8 @@ KERNEL_INLINE float scalar_product(enum embtier_dtype dtype, const char *row, co
 }
 
 KERNEL_INLINE void gradients_of(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
-                                const uint32_t *row_bags, const float *divisors, uint32_t count,
-                                const float *bags, float *ret_gradients)
+                                const float *const *bags, const float *divisors, uint32_t count,
+                                float *ret_gradients)
 {
     const uint32_t row_bytes = dim * vector_dtype_bytes(dtype);
     const uint32_t ahead = vector_rows_ahead(row_bytes);
@@ -104,20 +105,19 @@ KERNEL_INLINE void gradients_of(enum embtier_dtype dtype, uint32_t dim, const vo
 
         if (LIKELY(i + ahead < count))
             vector_ask_for(rows[i + ahead], row_bytes);
-        gradient = scalar_product(dtype, rows[i], bags + (size_t)row_bags[i] * dim, dim);
+        gradient = scalar_product(dtype, rows[i], bags[i], dim);
         ret_gradients[i] = divisors ? gradient / divisors[i] : gradient;
     }
 }
 
 static void weight_gradients(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
-                             const uint32_t *row_bags, const float *divisors, uint32_t count,
-                             const float *bags, float *ret_gradients)
+                             const float *const *bags, const float *divisors, uint32_t count,
+                             float *ret_gradients)
 {
     switch (dtype) {
 #define X(name, number, word, bytes)                                                               \
     case EMBTIER_DTYPE_##name:                                                                     \
-        gradients_of(EMBTIER_DTYPE_##name, dim, rows, row_bags, divisors, count, bags,             \
-                     ret_gradients);                                                               \
+        gradients_of(EMBTIER_DTYPE_##name, dim, rows, bags, divisors, count, ret_gradients);       \
         return;
         EMBTIER_DTYPE_TABLE(X)
 #undef X

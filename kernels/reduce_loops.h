@@ -12,8 +12,8 @@ struct reduce_loops {
     void (*won)(const struct reduce_batch *batch);
     bool (*all_finite)(const float *numbers, uint64_t count);
     void (*weight_gradients)(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
-                             const uint32_t *row_bags, const float *divisors, uint32_t count,
-                             const float *bags, float *ret_gradients);
+                             const float *const *bags, const float *divisors, uint32_t count,
+                             float *ret_gradients);
 };
 
 #define X(isa) extern const struct reduce_loops reduce_loops_##isa;

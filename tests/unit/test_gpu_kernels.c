@@ -263,6 +263,36 @@ static struct cast_pair *make_pairs(struct gpu_test *t, const uint32_t *offsets,
     return pairs;
 }
 
+/* Some of the runs, with the bags' places written down. */
+static void check_reduce_of_some(struct gpu_test *t, const struct reduce_batch *all)
+{
+    const struct rows bags = random_rows(t, EMBTIER_DTYPE_F32, all->dim, BAGS);
+    uint32_t *const runs = place_new(t, all->run_count * sizeof(*runs));
+    float *const rows = place_new(t, (uint64_t)all->run_count * all->dim * sizeof(float));
+    struct reduce_batch batch = *all;
+
+    batch.bags = NULL;
+    batch.bag_places = (const float *const *)bags.here;
+    batch.runs = runs;
+    batch.rows = rows;
+    batch.run_count = 0;
+    for (uint32_t r = 0; r < all->run_count; r++)
+        if (r % 5 < 2)
+            runs[batch.run_count++] = r;
+    send_places(t);
+    reduce_runs(&batch);
+    batch.bag_places = there(t, bags.there);
+    batch.runs = there(t, runs);
+    batch.pairs = there(t, batch.pairs);
+    batch.scales = there(t, batch.scales);
+    batch.winners = there(t, batch.winners);
+    batch.offsets = there(t, batch.offsets);
+    batch.starts = there(t, batch.starts);
+    batch.rows = there(t, rows);
+    assert_int_equal(gpu_reduce_runs(&batch, t->stream), EMBTIER_OK);
+    compare(t, rows, "some runs reduced", all->dim);
+}
+
 static void check_reduce(struct gpu_test *t, uint32_t dim, bool has_scales, bool is_max)
 {
     uint32_t *const offsets = bag_offsets(t);
@@ -286,6 +316,7 @@ static void check_reduce(struct gpu_test *t, uint32_t dim, bool has_scales, bool
     for (uint32_t i = 0; i < BAGS * dim; i++)
         winners[i] =
             bag_rows[i / dim] > 0 ? fixture_below(&t->random, bag_rows[i / dim]) : UINT32_MAX;
+    check_reduce_of_some(t, &batch);
     send_places(t);
     reduce_runs(&batch);
     batch.bags = there(t, batch.bags);
@@ -348,22 +379,19 @@ static void check_weight_gradients(struct gpu_test *t, enum embtier_dtype dtype,
 {
     const uint32_t count = 301;
     const struct rows rows = random_rows(t, dtype, dim, count);
-    const float *const bags = random_numbers(t, BAGS * (uint64_t)dim);
-    uint32_t *const row_bags = place_new(t, count * sizeof(*row_bags));
+    const struct rows bags = random_rows(t, EMBTIER_DTYPE_F32, dim, BAGS);
+    const struct rows row_bags = name_rows(t, &bags, count);
     float *const divisors = has_divisors ? place_new(t, count * sizeof(float)) : NULL;
     float *const gradients = place_new(t, count * sizeof(float));
 
-    for (uint32_t i = 0; i < count; i++) {
-        row_bags[i] = fixture_below(&t->random, BAGS);
-        if (divisors)
-            divisors[i] = (float)(1 + fixture_below(&t->random, 100));
-    }
+    for (uint32_t i = 0; divisors && i < count; i++)
+        divisors[i] = (float)(1 + fixture_below(&t->random, 100));
     send_places(t);
-    reduce_weight_gradients(dtype, dim, (const void *const *)rows.here, row_bags, divisors, count,
-                            bags, gradients);
+    reduce_weight_gradients(dtype, dim, (const void *const *)rows.here,
+                            (const float *const *)row_bags.here, divisors, count, gradients);
     assert_int_equal(gpu_reduce_weight_gradients(dtype, dim, there(t, rows.there),
-                                                 there(t, row_bags), there(t, divisors), count,
-                                                 there(t, bags), t->stream, there(t, gradients)),
+                                                 there(t, row_bags.there), there(t, divisors),
+                                                 count, t->stream, there(t, gradients)),
                      EMBTIER_OK);
     compare(t, gradients, "gradients of weights", dim);
     forget_places(t);
@@ -480,9 +508,9 @@ static void test_no_work_is_no_error(void **state)
     assert_int_equal(gpu_pool_divide(NULL, 8, NULL, 0, t->stream), EMBTIER_OK);
     assert_int_equal(gpu_cast_sort(NULL, 0, NULL, 0, t->stream), EMBTIER_OK);
     assert_int_equal(gpu_reduce_runs(&reduce, t->stream), EMBTIER_OK);
-    assert_int_equal(gpu_reduce_weight_gradients(EMBTIER_DTYPE_F32, 8, NULL, NULL, NULL, 0, NULL,
-                                                 t->stream, NULL),
-                     EMBTIER_OK);
+    assert_int_equal(
+        gpu_reduce_weight_gradients(EMBTIER_DTYPE_F32, 8, NULL, NULL, NULL, 0, t->stream, NULL),
+        EMBTIER_OK);
     assert_int_equal(gpu_optimizer_update(&push, NULL, NULL, NULL, 0, t->stream), EMBTIER_OK);
     assert_int_equal(gpu_stream_wait(t->stream), EMBTIER_OK);
 }
@@ -552,7 +580,8 @@ static void test_where_there_is_no_gpu_every_call_says_so(void **state)
     assert_int_equal(gpu_reduce_all_finite(numbers, 2, &word, NULL, &is_finite),
                      EMBTIER_UNSUPPORTED);
     assert_int_equal(gpu_reduce_weight_gradients(EMBTIER_DTYPE_F32, 1, (const void *const *)rows,
-                                                 ends, NULL, 1, numbers, NULL, numbers),
+                                                 (const float *const *)rows, NULL, 1, NULL,
+                                                 numbers),
                      EMBTIER_UNSUPPORTED);
     assert_int_equal(gpu_optimizer_update(&push, &id, rows, numbers, 1, NULL), EMBTIER_UNSUPPORTED);
     gpu_stream_free(NULL);

@@ -193,6 +193,39 @@ static void check_reduced(const struct batch *b, const struct casted *casted, bo
     }
 }
 
+/* Every third run, and the bags' places written down. */
+static void check_some_reduced(const struct batch *b, const struct casted *casted,
+                               const float *expected)
+{
+    const float **const places = fixture_alloc(b->bag_count + 1, sizeof(*places));
+    uint32_t *const runs = fixture_alloc(casted->run_count + 1, sizeof(*runs));
+    struct reduce_batch some = { .dim = b->dim,
+                                 .bag_places = places,
+                                 .pairs = casted->sorted,
+                                 .scales = b->scales,
+                                 .winners = b->winners,
+                                 .offsets = b->offsets,
+                                 .starts = casted->starts,
+                                 .runs = runs };
+
+    for (uint32_t i = 0; i < b->bag_count; i++)
+        places[i] = b->bags + (size_t)i * b->dim;
+    for (uint32_t r = casted->run_count % 3; r < casted->run_count; r += 3)
+        runs[some.run_count++] = r;
+    some.rows = fixture_alloc((size_t)some.run_count * b->dim + 1, sizeof(float));
+    FOR_EACH_ISA(isa)
+    {
+        reduce_runs_with(isa, &some);
+        for (uint32_t r = 0; r < some.run_count; r++)
+            for (uint32_t c = 0; c < b->dim; c++)
+                assert_int_equal(f32_bits(some.rows[(size_t)r * b->dim + c]),
+                                 f32_bits(expected[(size_t)runs[r] * b->dim + c]));
+    }
+    free(some.rows);
+    free(places);
+    free(runs);
+}
+
 static void check_batch(const struct batch *b, const char *what)
 {
     float *const expected = fixture_alloc((size_t)b->pair_count * b->dim, sizeof(float));
@@ -205,6 +238,7 @@ static void check_batch(const struct batch *b, const char *what)
         assert_int_equal(coalesce(b, scaled, won, ids, expected), casted.run_count);
         check_reduced(b, &casted, scaled, won, ids, expected, what);
     }
+    check_some_reduced(b, &casted, expected); /* of the last, which has scales and winners */
     free_casted(&casted);
     free(expected);
     free(ids);
@@ -300,7 +334,7 @@ static void check_weight_gradients(enum embtier_dtype dtype, uint32_t dim, uint6
     struct fixture_guarded bag_memory = fixture_guarded((size_t)BAGS * dim * sizeof(float));
     float *const bags = (float *)bag_memory.end - (size_t)BAGS * dim;
     const void *rows[ROWS];
-    uint32_t row_bags[ROWS];
+    const float *row_bags[ROWS];
     float divisors[ROWS], got[ROWS];
 
     for (uint32_t i = 0; i < BAGS * dim; i++)
@@ -309,7 +343,7 @@ static void check_weight_gradients(enum embtier_dtype dtype, uint32_t dim, uint6
         char *const row = row_memory.end - row_bytes - i * stride;
 
         rows[i] = row;
-        row_bags[i] = fixture_below(random, BAGS);
+        row_bags[i] = bags + (size_t)fixture_below(random, BAGS) * dim;
         divisors[i] = (float)(1 + fixture_below(random, 100));
         for (uint32_t c = 0; c < dim; c++)
             fixture_set(dtype, row, c, fixture_float(random));
@@ -318,10 +352,9 @@ static void check_weight_gradients(enum embtier_dtype dtype, uint32_t dim, uint6
         FOR_EACH_ISA(isa)
         {
             reduce_weight_gradients_with(isa, dtype, dim, rows, row_bags, divided ? divisors : NULL,
-                                         ROWS, bags, got);
+                                         ROWS, got);
             for (uint32_t i = 0; i < ROWS; i++) {
-                const float product =
-                    scalar_product(dtype, rows[i], bags + (size_t)row_bags[i] * dim, dim);
+                const float product = scalar_product(dtype, rows[i], row_bags[i], dim);
                 const float expected = divided ? product / divisors[i] : product;
 
                 if (f32_bits(got[i]) != f32_bits(expected))
