@@ -45,6 +45,8 @@ struct config {
         uint32_t count;             /* worker threads; at most the number of shards */
         uint32_t readers_per_lane;  /* threads that read from SSD */
         uint64_t request_bytes;     /* memory for requests under way, all lanes together */
+        uint64_t ticket_bytes;      /* memory for lookups that wait for their push, the same */
+        uint32_t ticket_seconds;    /* how long these wait */
         uint64_t write_queue_bytes; /* memory for rows on their way to SSD, all lanes together */
     } lanes;
 

@@ -30,7 +30,10 @@ struct cyaml_schema_value;
     K(lanes, request_bytes, BYTES, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                          \
       "memory for requests under way, all lanes together")                                         \
     K(lanes, write_queue_bytes, BYTES, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                      \
-      "memory for rows on their way to SSD, all lanes together")
+      "memory for rows on their way to SSD, all lanes together")                                   \
+    K(lanes, ticket_bytes, BYTES, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                           \
+      "memory for lookups that wait for their push, about 24 bytes an id")                         \
+    K(lanes, ticket_seconds, U32, "120", 1, 86400, "time a lookup's ticket waits for its push")
 
 #define CONFIG_CACHE_KEYS(K)                                                                       \
     K(cache, tiers, TIERS, "(one of DRAM, the lesser of 1GiB and a quarter of memory)", 1,         \

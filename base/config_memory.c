@@ -21,8 +21,9 @@ enum embtier_err config_memory_check(const struct config *config,
                                      bool (*is_memory)(const struct tier_spec *tier),
                                      struct err_msg *msg)
 {
-    struct part parts[TIERS_MAX + 5] = {
+    struct part parts[TIERS_MAX + 6] = {
         { "lanes.request_bytes", config->lanes.request_bytes },
+        { "lanes.ticket_bytes", config->lanes.ticket_bytes },
         { "lanes.write_queue_bytes", config->lanes.write_queue_bytes },
         { "rocksdb.memtable_bytes", config->rocksdb.memtable_bytes },
         { "rocksdb.metadata_cache_bytes", config->rocksdb.metadata_cache_bytes },
@@ -31,7 +32,7 @@ enum embtier_err config_memory_check(const struct config *config,
     const struct part *largest = parts;
     uint64_t tier_bytes = 0;
     uint64_t sum = 0;
-    uint32_t count = 5;
+    uint32_t count = 6;
 
     for (uint32_t t = 0; t < config->cache.tier_count; t++) {
         const struct tier_spec *tier = &config->cache.tiers[t];
@@ -51,10 +52,10 @@ enum embtier_err config_memory_check(const struct config *config,
         return EMBTIER_OK;
     return yaml_doc_mistake(
         config->doc, largest->key, msg,
-        "all memory together is %s (tiers %s, requests %s, write queue %s, RocksDB %s, shared "
-        "arenas %s), the machine has %s; allowed: at most that",
+        "all memory together is %s (tiers %s, requests %s, tickets %s, write queue %s, RocksDB "
+        "%s, shared arenas %s), the machine has %s; allowed: at most that",
         BYTES_TEXT(sum), BYTES_TEXT(tier_bytes), BYTES_TEXT(config->lanes.request_bytes),
-        BYTES_TEXT(config->lanes.write_queue_bytes),
+        BYTES_TEXT(config->lanes.ticket_bytes), BYTES_TEXT(config->lanes.write_queue_bytes),
         BYTES_TEXT(config->rocksdb.memtable_bytes + config->rocksdb.metadata_cache_bytes),
         BYTES_TEXT(config->socket.max_total_arena_bytes), BYTES_TEXT(config->machine.memory_bytes));
 }

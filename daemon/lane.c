@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,7 @@
 /* Rows handed to the writer per step of a write-back. */
 #define WRITE_BACK_STEP_ROWS 1024
 #define PURGE_STEP_SETS      4096
+#define TABLE_MARKS_BYTES    ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))
 
 /* ---- Sessions and requests ---- */
 
@@ -106,7 +108,7 @@ static bool take_request(struct lane *lane, struct request *request, uint64_t id
     } else {
         request_discard(&lane->rules, request);
         session->in_flight--;
-        request_answer(session, number, &refusal, 0);
+        request_answer(session, number, &refusal, 0, 0);
     }
     return true;
 }
@@ -121,32 +123,42 @@ static void taking_append(struct lane *lane, struct session *session)
     lane->last_taking = session;
 }
 
-static void pooled_end(struct lane *lane, struct pooled *pooled)
+static void end_taken(struct lane *lane, const struct taking *taking)
 {
-    pooled->session->in_flight--;
-    pooled_free(&lane->rules, pooled);
+    if (taking->kind == TAKING_POOLED)
+        lane_pool_end(lane, taking->pooled);
+    else
+        lane_push_end(lane, taking->push);
 }
 
-/* Takes a wave of the session's pooled lookup. */
+/* Takes a wave of the session's pooled lookup or push. */
 static void take_wave(struct lane *lane, struct session *session)
 {
-    struct pooled *const pooled = session->pooling;
+    const struct taking taking = session->taking;
 
-    switch (lane_pool_turn(lane, pooled)) {
-    case POOL_TURN_MORE:
+    switch (taking.kind == TAKING_POOLED ? lane_pool_turn(lane, taking.pooled)
+                                         : lane_push_turn(lane, taking.push)) {
+    case TAKE_TURN_MORE:
         taking_append(lane, session);
         break;
-    case POOL_TURN_STALLED:
+    case TAKE_TURN_STALLED:
         session->stalled = true;
         break;
-    case POOL_TURN_TAKEN:
-        session->pooling = NULL;
+    case TAKE_TURN_TAKEN:
+        session->taking.kind = TAKING_NOTHING;
         break;
-    case POOL_TURN_DONE:
-        session->pooling = NULL;
-        pooled_end(lane, pooled);
+    case TAKE_TURN_DONE:
+        session->taking.kind = TAKING_NOTHING;
+        end_taken(lane, &taking);
         break;
     }
+}
+
+void lane_unstall(struct lane *lane, struct session *session)
+{
+    if (session->stalled)
+        taking_append(lane, session);
+    session->stalled = false;
 }
 
 /* Begins to take one request, or answers it at once; @id_count is what is left of this look. False:
@@ -156,8 +168,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     const uint32_t number = session->consumed;
     const uint32_t slot = number % session->slot_count;
     struct refusal refusal = { .segment = UINT32_MAX };
-    struct request *request;
-    struct pooled *pooled;
+    struct taking taking = { TAKING_NOTHING };
     uint64_t cost;
     enum embtier_err err;
 
@@ -165,7 +176,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
         session_break(session, "a request was submitted into a slot whose request is under way");
         return true;
     }
-    err = request_begin(&lane->rules, session, number, &request, &pooled, &refusal);
+    err = request_begin(&lane->rules, session, number, &taking, &refusal);
     if (err == EMBTIER_AGAIN) {
         session->memory_short = lane->memory_short = true;
         session->memory_retry_ns = clock_now_ns(lane->opts.clock) + MEMORY_RETRY_NS;
@@ -173,22 +184,28 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     }
     session->consumed++;
     lane->stats.requests++;
-    if (err != EMBTIER_OK) {
-        request_answer(session, number, &refusal, 0);
+    if (err == EMBTIER_OK && taking.kind == TAKING_TICKET) {
+        lane_ticket_take(lane, taking.ticket);
+        lane_ticket_end(lane, taking.ticket);
+    }
+    if (err != EMBTIER_OK || taking.kind == TAKING_TICKET) {
+        request_answer(session, number, &refusal, 0, 0);
         return true;
     }
     atomic_store_explicit(&session->slot_busy[slot], 1, memory_order_relaxed);
     session->in_flight++;
-    if (pooled) { /* it has its turn with the others */
-        cost = UINT64_MAX;
-        session->pooling = pooled;
-        taking_append(lane, session);
-    } else {
-        cost = request->id_count + request->segment_count;
-        if (!take_request(lane, request, *id_count)) {
-            session->taking = request;
+    if (taking.kind == TAKING_REQUEST) {
+        cost = taking.request->id_count + taking.request->segment_count;
+        if (!take_request(lane, taking.request, *id_count)) {
+            session->taking = taking;
             taking_append(lane, session);
         }
+    } else { /* it has its turn with the others */
+        cost = UINT64_MAX;
+        session->taking = taking;
+        if (taking.kind == TAKING_PUSH && taking.push->ticket->is_issued)
+            lane_ticket_take(lane, taking.push->ticket);
+        taking_append(lane, session);
     }
     *id_count -= MIN(*id_count, cost);
     return true;
@@ -201,7 +218,7 @@ static bool session_look(struct lane *lane, struct session *session, uint64_t no
     uint64_t id_count = lane->opts.take_ids;
     bool found = false;
 
-    if (session->broken || session->detaching || session->taking || session->pooling ||
+    if (session->broken || session->detaching || session->taking.kind != TAKING_NOTHING ||
         tail == session->consumed)
         return false;
     if (session->memory_short && now_ns < session->memory_retry_ns) {
@@ -215,7 +232,7 @@ static bool session_look(struct lane *lane, struct session *session, uint64_t no
     }
     TSAN_ACQUIRE(session->control);
     for (uint32_t i = 0; i < REQUESTS_PER_LOOK && session->consumed != tail && id_count > 0; i++) {
-        if (session->broken || session->taking || session->pooling ||
+        if (session->broken || session->taking.kind != TAKING_NOTHING ||
             !session_begin(lane, session, &id_count))
             break;
         found = true;
@@ -239,6 +256,12 @@ static bool session_unpoll(struct session *session)
     return true;
 }
 
+/* It is with a pooled lookup or a push, after which its next request has its time. */
+static bool session_is_waved(const struct session *session)
+{
+    return session->taking.kind == TAKING_POOLED || session->taking.kind == TAKING_PUSH;
+}
+
 static bool look_at_sessions(struct lane *lane, uint64_t now_ns)
 {
     struct session **at = &lane->polled;
@@ -252,7 +275,8 @@ static bool look_at_sessions(struct lane *lane, uint64_t now_ns)
             found = true;
         } else if ((session->broken || session->detaching ||
                     now_ns - session->last_seen_ns > SESSION_POLL_NS) &&
-                   !session->memory_short && !session->pooling && session_unpoll(session)) {
+                   !session->memory_short && !session_is_waved(session) &&
+                   session_unpoll(session)) {
             *at = session->next_polled;
             continue;
         }
@@ -261,12 +285,12 @@ static bool look_at_sessions(struct lane *lane, uint64_t now_ns)
     return found;
 }
 
-/* Says goodbye when nothing of the session is under way any more. */
-static void session_maybe_gone(struct lane *lane, struct session *session)
+void lane_session_maybe_gone(struct lane *lane, struct session *session)
 {
     if (!session->detaching || session->in_flight > 0)
         return;
     session->broken = true; /* and nothing more is taken */
+    lane_tickets_forget(lane, session);
     request_memory_leave(lane->rules.memory, &session->memory_share);
     for (struct session **at = &lane->polled; *at; at = &(*at)->next_polled) {
         if (*at == session) {
@@ -286,24 +310,27 @@ static bool take_turn(struct lane *lane, uint64_t now_ns)
     if (!session)
         return false;
     lane->taking = session->next_taking;
-    if (session->pooling) {
-        if (session->broken || session->detaching)
-            lane_pool_give_up(session->pooling);
-        else
+    if (session_is_waved(session)) {
+        if (!session->broken && !session->detaching)
             session->last_seen_ns = now_ns;
+        else if (session->taking.kind == TAKING_POOLED)
+            lane_pool_give_up(session->taking.pooled);
+        else
+            lane_push_give_up(session->taking.push);
         take_wave(lane, session);
-        session_maybe_gone(lane, session);
+        lane_session_maybe_gone(lane, session);
         return true;
     }
     if (session->broken || session->detaching) {
-        request_discard(&lane->rules, TAKE(session->taking));
+        request_discard(&lane->rules, session->taking.request);
+        session->taking.kind = TAKING_NOTHING;
         session->in_flight--;
-        session_maybe_gone(lane, session);
+        lane_session_maybe_gone(lane, session);
         return true;
     }
     session->last_seen_ns = now_ns;
-    if (take_request(lane, session->taking, lane->opts.take_ids))
-        session->taking = NULL;
+    if (take_request(lane, session->taking.request, lane->opts.take_ids))
+        session->taking.kind = TAKING_NOTHING;
     else
         taking_append(lane, session);
     return true;
@@ -320,36 +347,42 @@ static void on_attach(struct lane *lane, struct session *session)
     session_poll(lane, session, clock_now_ns(lane->opts.clock));
 }
 
-/* A wave of it has been looked up, or added up. */
-static void after_wave(struct lane *lane, struct pooled *pooled)
+/* A wave of it has been looked up, added up, or updated. */
+static void after_wave(struct lane *lane, struct session *session, const struct taking *taking)
 {
-    struct session *const session = pooled->session;
+    const bool is_push = taking->kind == TAKING_PUSH;
 
-    if (session->pooling == pooled) {
-        if (session->stalled)
-            taking_append(lane, session);
-        session->stalled = false;
-    } else if (pooled->under_way == 0) {
-        pooled_end(lane, pooled);
+    if (session->taking.kind == taking->kind &&
+        (is_push ? session->taking.push == taking->push
+                 : session->taking.pooled == taking->pooled)) {
+        lane_unstall(lane, session);
+    } else if ((is_push ? taking->push->under_way : taking->pooled->under_way) == 0) {
+        end_taken(lane, taking);
         session->memory_short = false;
-        session_maybe_gone(lane, session);
+        lane_session_maybe_gone(lane, session);
     }
 }
 
 static void on_request_done(struct lane *lane, struct request *request)
 {
     struct session *const session = request->session;
-    struct pooled *const pooled = request->pooled;
+    struct taking taking = { TAKING_POOLED, { .pooled = request->pooled } };
 
-    if (pooled) {
+    if (request->pooled) {
         lane_pool_on_looked_up(lane, request); /* after which the wave may be gone */
-        after_wave(lane, pooled);
+        after_wave(lane, session, &taking);
+        return;
+    }
+    if (request->push) {
+        taking = (struct taking){ TAKING_PUSH, { .push = request->push } };
+        lane_push_on_updated(lane, request);
+        after_wave(lane, session, &taking);
         return;
     }
     request_free(&lane->rules, request);
     session->memory_short = false;
     session->in_flight--;
-    session_maybe_gone(lane, session);
+    lane_session_maybe_gone(lane, session);
 }
 
 /* ---- Messages ---- */
@@ -381,12 +414,16 @@ static void on_message(struct lane *lane, struct message *message)
         break;
     case MESSAGE_ADDED_UP: {
         struct request *const request = CONTAINER_OF(message, struct request, message);
-        struct pooled *const pooled = request->pooled;
+        struct session *const session = request->session;
+        const struct taking taking = { TAKING_POOLED, { .pooled = request->pooled } };
 
         lane_pool_on_added_up(lane, request);
-        after_wave(lane, pooled);
+        after_wave(lane, session, &taking);
         break;
     }
+    case MESSAGE_CAST:
+        lane_ticket_on_cast(lane, CONTAINER_OF(message, struct ticket_group, message));
+        break;
     case MESSAGE_READ_DONE:
         lane_on_read_done(lane, CONTAINER_OF(message, struct read_job, message));
         break;
@@ -400,7 +437,7 @@ static void on_message(struct lane *lane, struct message *message)
         struct session *const session = CONTAINER_OF(message, struct session, detach_message);
 
         session->detaching = true;
-        session_maybe_gone(lane, session);
+        lane_session_maybe_gone(lane, session);
         break;
     }
     case MESSAGE_CALL:
@@ -484,7 +521,7 @@ static bool unpoll_all(struct lane *lane)
     struct session **at = &lane->polled;
 
     while (*at) {
-        if ((*at)->memory_short || (*at)->pooling) {
+        if ((*at)->memory_short || session_is_waved(*at)) {
             at = &(*at)->next_polled;
             continue;
         }
@@ -493,6 +530,19 @@ static bool unpoll_all(struct lane *lane)
         *at = (*at)->next_polled;
     }
     return true;
+}
+
+/* How long it may sleep at most; -1: for ever. */
+static int sleep_ms(struct lane *lane, uint64_t now_ns)
+{
+    uint64_t left_ms;
+
+    if (lane->memory_short)
+        return 1;
+    if (lane->ticket_end_ns == 0)
+        return -1;
+    left_ms = (lane->ticket_end_ns - MIN(now_ns, lane->ticket_end_ns)) / 1000000 + 1;
+    return (int)MIN(left_ms, (uint64_t)INT_MAX);
 }
 
 static void lane_idle(struct lane *lane, uint64_t now_ns)
@@ -504,7 +554,7 @@ static void lane_idle(struct lane *lane, uint64_t now_ns)
         return;
     }
     if (unpoll_all(lane))
-        lane_sleep(lane, lane->memory_short ? 1 : -1);
+        lane_sleep(lane, sleep_ms(lane, now_ns));
     lane->idle_since_ns = 0;
 }
 
@@ -519,6 +569,7 @@ static void *lane_main(void *context)
         /* Others may keep us from ever going to sleep, where doorbells are heard otherwise. */
         if (now_ns - lane->heard_ns > DOORBELL_NS)
             hear_doorbells(lane, 0);
+        lane->ticket_end_ns = lane_tickets_expire(lane, now_ns);
         worked |= look_at_sessions(lane, now_ns);
         worked |= take_turn(lane, now_ns);
         worked |= lane_pool_add_up_turn(lane);
@@ -579,6 +630,16 @@ static enum embtier_err events_new(struct lane *lane, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
+/* The largest group that a ticket may have: of the ids of a request, if the memory of tickets holds
+ * as many. */
+static uint64_t cast_pairs_max(const struct lane_opts *opts)
+{
+    const uint64_t most =
+        request_memory_largest(opts->ticket_memory) / (sizeof(struct cast_pair) + sizeof(uint32_t));
+
+    return MAX(MIN(most, (uint64_t)opts->max_batch_rows), UINT64_C(1));
+}
+
 enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, struct err_msg *msg)
 {
     _cleanup_(lane_freep) struct lane *lane = NULL;
@@ -593,16 +654,21 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
     lane->request_base = request_memory_base(opts->memory);
     lane->scratch_row = reserved_new(READ_JOB_BYTES);
     lane->rules = (struct request_rules){
+        .lane = lane,
         .hasher = store_hasher(opts->store),
         .tables = opts->tables,
         .memory = opts->memory,
+        .ticket_memory = opts->ticket_memory,
+        .ticket_ns = opts->ticket_ns,
         .shard_lanes = opts->shard_lanes,
         .shard_count = shards,
         .lane_count = opts->lane_count,
         .max_batch_rows = opts->max_batch_rows,
         .scratch = reserved_new(SHM_SEGMENTS_MAX * sizeof(struct shm_segment)),
+        .table_marks = reserved_new(TABLE_MARKS_BYTES),
     };
-    if (!lane->scratch_row || !lane->rules.scratch)
+    lane->gradients = reserved_new(PUSH_SCRATCH_BYTES);
+    if (!lane->scratch_row || !lane->rules.scratch || !lane->rules.table_marks || !lane->gradients)
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
     TRY(events_new(lane, msg));
     TRY(cache_new(lane, msg));
@@ -611,6 +677,7 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
     TRY(write_queue_new(lane, opts->store, opts->write_queue_bytes, &lane->write_queue, msg));
     TRY(read_pool_new(lane, opts->store, opts->reader_count, &lane->readers, msg));
+    TRY(caster_new(opts->index, cast_pairs_max(opts), &lane->caster, msg));
     *ret_lane = TAKE(lane);
     return EMBTIER_OK;
 }
@@ -641,6 +708,7 @@ void lane_stop(struct lane *lane)
     lane_call(lane, call_stop, NULL);
     pthread_join(lane->thread, NULL);
     lane->has_thread = false;
+    caster_free(TAKE(lane->caster)); /* it, too, may be about to wake another lane */
 }
 
 void lane_free(struct lane *lane)
@@ -648,6 +716,7 @@ void lane_free(struct lane *lane)
     if (!lane)
         return;
     lane_stop(lane);
+    caster_free(lane->caster);
     read_pool_free(lane->readers);
     write_queue_free(lane->write_queue);
     row_cache_free(lane->cache);
@@ -656,6 +725,8 @@ void lane_free(struct lane *lane)
     closep(&lane->epoll_fd);
     closep(&lane->wake_fd);
     reserved_free(lane->rules.scratch, SHM_SEGMENTS_MAX * sizeof(struct shm_segment));
+    reserved_free(lane->rules.table_marks, TABLE_MARKS_BYTES);
+    reserved_free(lane->gradients, PUSH_SCRATCH_BYTES);
     reserved_free(lane->scratch_row, READ_JOB_BYTES);
     free(lane);
 }

@@ -41,6 +41,8 @@ struct lane_opts {
     struct store *store;
     struct tables *tables;
     struct request_memory *memory;
+    struct request_memory *ticket_memory;
+    uint64_t ticket_ns; /* how long a ticket waits for its push */
     const uint16_t *shard_lanes;
     struct arena *const *arenas;
     uint32_t arena_count;
@@ -87,6 +89,8 @@ struct lane_stats {
     uint64_t requests; /* taken from sessions whose home this is */
     uint64_t get_rows; /* looked up */
     uint64_t set_rows;
+    uint64_t pushed_rows; /* updated by optimizers */
+    uint64_t expired_tickets;
     /* Lookups the cache did not serve, by what did; those it did are in `cache`. */
     uint64_t queued_get_rows;
     uint64_t stored_get_rows;

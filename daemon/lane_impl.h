@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane_impl.h: the inside of a lane, shared by lane.c (loop, sessions, messages), lane_rows.c (the
- * row work) and lane_pooled.c (pooled lookups). */
+ * row work), lane_pooled.c (pooled lookups) and lane_push.c (tickets and pushes). */
 #ifndef EMBTIER_DAEMON_LANE_IMPL_H
 #define EMBTIER_DAEMON_LANE_IMPL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "daemon/caster.h"
 #include "daemon/lane.h"
 #include "daemon/miss_table.h"
 #include "daemon/pooled.h"
+#include "daemon/push.h"
 #include "daemon/read_order.h"
 #include "daemon/read_pool.h"
 #include "daemon/request.h"
@@ -32,6 +34,7 @@ struct lane {
     struct write_queue *write_queue;
     struct read_pool *readers;
     struct miss_table *misses;
+    struct caster *caster; /* one of those who cast for all lanes */
     uint8_t *request_base;
 
     /* Row work. */
@@ -42,6 +45,8 @@ struct lane {
     struct miss_list parked;
     uint8_t *scratch_row; /* a row put together from new weights and queued state */
     uint32_t chunk_missed[LANE_CHUNK_ROWS];
+    void *chunk_rows[LANE_CHUNK_ROWS];
+    float *gradients; /* PUSH_SCRATCH_BYTES, of rows */
 
     /* Sessions whose home this is, in the polled list while their client need not ring. */
     struct session *polled;
@@ -50,7 +55,10 @@ struct lane {
     struct session *last_taking;
     struct message *add_up; /* waves of pooled lookups, any session's */
     struct message *last_add_up;
-    uint64_t heard_ns; /* doorbells were listened to */
+    struct ticket *oldest_ticket; /* of those that wait for their push */
+    struct ticket *newest_ticket;
+    uint64_t ticket_end_ns; /* when the oldest expires, 0: there is none */
+    uint64_t heard_ns;      /* doorbells were listened to */
 
     /* Sleep and wake. */
     int epoll_fd;
@@ -86,15 +94,17 @@ void lane_on_written(struct lane *lane);
 
 /* ---- lane_pooled.c: on the home lane ---- */
 
-enum pool_turn {
-    POOL_TURN_MORE,    /* ids are left to be taken */
-    POOL_TURN_STALLED, /* the same, and no wave for them until one is done */
-    POOL_TURN_TAKEN,   /* none are left; waves are under way */
-    POOL_TURN_DONE,    /* and none is */
+enum take_turn {
+    TAKE_TURN_MORE,    /* some is left to be taken */
+    TAKE_TURN_STALLED, /* the same, and not before something else is done */
+    TAKE_TURN_TAKEN,   /* nothing is left; waves are under way */
+    TAKE_TURN_DONE,    /* and none is */
 };
 
 /* Takes one wave of a pooled lookup. */
-enum pool_turn lane_pool_turn(struct lane *lane, struct pooled *pooled);
+enum take_turn lane_pool_turn(struct lane *lane, struct pooled *pooled);
+/* The last wave is done: answers. */
+void lane_pool_end(struct lane *lane, struct pooled *pooled);
 /* Nothing more is taken of it, and its client is not answered. */
 void lane_pool_give_up(struct pooled *pooled);
 /* All rows of a wave are there, or it has failed. */
@@ -104,7 +114,47 @@ void lane_pool_add_up(struct lane *lane, struct request *request);
 bool lane_pool_add_up_turn(struct lane *lane);
 void lane_pool_on_added_up(struct lane *lane, struct request *request);
 
+/* ---- lane_push.c: on the home lane ---- */
+
+/* One turn's work on a push: some ids, some numbers, or a wave. */
+enum take_turn lane_push_turn(struct lane *lane, struct push *push);
+void lane_push_give_up(struct push *push);
+void lane_push_on_updated(struct lane *lane, struct request *request);
+void lane_push_end(struct lane *lane, struct push *push);
+
+/* Has those groups of a ticket cast of which all is known: segments before @segment are. */
+void lane_ticket_cast(struct lane *lane, struct ticket *ticket, uint32_t segment);
+void lane_ticket_on_cast(struct lane *lane, struct ticket_group *group);
+/* The client gets it, for the time a ticket has. */
+MUST_CHECK enum embtier_err lane_ticket_issue(struct lane *lane, struct ticket *ticket);
+/* Takes it away from the client again, if it was given out. */
+void lane_ticket_take(struct lane *lane, struct ticket *ticket);
+/* Nobody needs it any more. */
+void lane_ticket_end(struct lane *lane, struct ticket *ticket);
+/* Those whose time is over. Returns when that of the next is, or 0. */
+uint64_t lane_tickets_expire(struct lane *lane, uint64_t now_ns);
+/* All that a session has. */
+void lane_tickets_forget(struct lane *lane, struct session *session);
+
+/* ---- lane_push.c: on any lane ---- */
+
+/* Updates those of a push's rows that are cached. Indexes of the others go to lane->chunk_missed;
+ * returns how many. */
+uint32_t lane_push_chunk(struct lane *lane, struct part *part, const struct row_ref *refs,
+                         uint32_t count);
+/* Updates a row that is not cached, where it is on its way. */
+void lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
+                   const struct row_ref *ref, void *row);
+/* How many of the part's next @count refs have no more gradients than are a turn's work, all
+ * together, but one at least; *@work is made as much as that is, if it is less. */
+uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t *work);
+
 /* ---- lane.c ---- */
+
+/* Goes on with what the session's request stalled for. */
+void lane_unstall(struct lane *lane, struct session *session);
+/* Says goodbye when nothing of the session is under way any more. */
+void lane_session_maybe_gone(struct lane *lane, struct session *session);
 
 /* Hands a request that has been taken to the lanes. */
 void lane_start_request(struct lane *lane, struct request *request);

@@ -59,7 +59,24 @@ void lane_pool_give_up(struct pooled *pooled)
     pooled->is_taken = true;
 }
 
-enum pool_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
+void lane_pool_end(struct lane *lane, struct pooled *pooled)
+{
+    struct session *const session = pooled->session;
+    struct ticket *const ticket = pooled->ticket;
+
+    if (ticket && pooled->refusal.err == EMBTIER_OK) {
+        pooled->refusal.err = lane_ticket_issue(lane, ticket);
+        pooled->refusal.value = TICKETS_MAX;
+    }
+    if (ticket && pooled->refusal.err != EMBTIER_OK) {
+        pooled->ticket = NULL;
+        lane_ticket_end(lane, ticket);
+    }
+    pooled_free(&lane->rules, pooled);
+    session->in_flight--;
+}
+
+enum take_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
 {
     struct wave *wave;
     enum embtier_err err;
@@ -69,8 +86,10 @@ enum pool_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
     if (!pooled->is_taken) {
         wave = pooled_free_wave(&lane->rules, pooled);
         if (!wave)
-            return POOL_TURN_STALLED;
+            return TAKE_TURN_STALLED;
         err = pooled_take(&lane->rules, pooled, wave, &pooled->refusal);
+        if (err == EMBTIER_OK && pooled->ticket)
+            lane_ticket_cast(lane, pooled->ticket, pooled->segment);
         if (err != EMBTIER_OK) {
             pooled->is_taken = true;
         } else if (!add_up_in_place(lane, pooled, wave)) {
@@ -80,8 +99,8 @@ enum pool_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
         }
     }
     if (!pooled->is_taken)
-        return POOL_TURN_MORE;
-    return pooled->under_way > 0 ? POOL_TURN_TAKEN : POOL_TURN_DONE;
+        return TAKE_TURN_MORE;
+    return pooled->under_way > 0 ? TAKE_TURN_TAKEN : TAKE_TURN_DONE;
 }
 
 /* Gives waves that are ready to lanes to be added up, those that may be. */

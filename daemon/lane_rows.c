@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The row work of a lane.
+/* The row work of a lane. What is said of a SET of weights here holds for a push as well: both
+ * change a row that must be there first.
  *
  * A part's refs go to the cache in chunks. What the cache has is done at once. A row it has not is,
  * in this order, in the write queue (on its way to SSD), in the miss table (being read), or on SSD
@@ -75,15 +76,6 @@ static void part_abandon(struct lane *lane, struct part *part, uint64_t rows)
 static struct part *ref_part(const struct row_ref *ref)
 {
     return (struct part *)(uintptr_t)ref->hash;
-}
-
-static uint8_t *ref_row(const struct part *part, const struct row_ref *ref, uint32_t *ret_segment)
-{
-    const uint32_t s = part_segment_of(part, (uint32_t)(ref - part->refs));
-    const struct request_segment *const segment = &part->request->segments[s];
-
-    *ret_segment = s;
-    return segment->rows + (uint64_t)ref->position * segment->row_bytes;
 }
 
 /* ---- Reads ---- */
@@ -164,7 +156,7 @@ static bool get_missed(struct lane *lane, struct part *part, uint32_t segment, s
     return true;
 }
 
-/* ---- SET ---- */
+/* ---- SET and push ---- */
 
 /* Finds a place for the row in lane->scratch_row. False: it must be tried again later. */
 static bool set_place(struct lane *lane, struct part *part, uint32_t segment,
@@ -182,6 +174,21 @@ static bool set_place(struct lane *lane, struct part *part, uint32_t segment,
     return true;
 }
 
+/* Has a row read that is to be changed. False: it must be tried again later. */
+static bool change_read(struct lane *lane, struct part *part, uint32_t segment, struct row_ref *ref)
+{
+    struct table *const table = part->request->segments[segment].table;
+    enum embtier_err err;
+
+    if (!lane->parked.first)
+        return ref_read(lane, part, table, ref);
+    err = write_queue_refusal(lane->write_queue, table); /* it would find no place either */
+    if (err == EMBTIER_OK)
+        return false;
+    ref_fail(lane, part, segment, ref->id, err);
+    return true;
+}
+
 /* A ref the cache had not when its chunk was looked up. False: it must be tried again later. */
 static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, struct row_ref *ref)
 {
@@ -190,7 +197,6 @@ static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, s
     const uint8_t *const row = from->rows + (uint64_t)ref->position * from->row_bytes;
     struct miss *miss;
     const uint8_t *queued;
-    enum embtier_err err;
     uint32_t missed;
 
     /* An earlier ref of the chunk may have brought the row in. */
@@ -216,15 +222,37 @@ static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, s
         memcpy(lane->scratch_row, row, table->weight_bytes);
         return set_place(lane, part, segment, ref);
     }
-    if (lane->parked.first) { /* it would find no place either */
-        err = write_queue_refusal(lane->write_queue, table);
-        if (err == EMBTIER_OK)
-            return false;
-        ref_fail(lane, part, segment, ref->id, err);
+    /* The optimizer's state stays, so it has to be read first. */
+    return change_read(lane, part, segment, ref);
+}
+
+/* A ref the cache had not when its chunk was updated. False: it must be tried again later. What is
+ * computed now and finds no place is computed again then, from the same row. */
+static bool push_missed(struct lane *lane, struct part *part, uint32_t segment, struct row_ref *ref)
+{
+    struct table *const table = part->request->segments[segment].table;
+    struct miss *miss;
+    const void *queued;
+    void *row;
+
+    if (row_cache_change(lane->cache, table->index, ref, 1, &row) == 0) { /* come meanwhile */
+        lane_push_row(lane, part, segment, ref, row);
+        row_cache_changed(lane->cache, table->index, ref, 1, &row);
         return true;
     }
-    /* The optimizer's state stays, so it has to be read first. */
-    return ref_read(lane, part, table, ref);
+    lane->second_looks++;
+    miss = miss_table_find(lane->misses, table, ref->hash, ref->id);
+    if (miss) {
+        ref_wait(lane, part, ref, miss);
+        return true;
+    }
+    queued = write_queue_find(lane->write_queue, table->index, ref->hash, ref->id);
+    if (queued) {
+        memcpy(lane->scratch_row, queued, table->row_bytes);
+        lane_push_row(lane, part, segment, ref, lane->scratch_row);
+        return set_place(lane, part, segment, ref);
+    }
+    return change_read(lane, part, segment, ref);
 }
 
 /* ---- Parts ---- */
@@ -241,8 +269,18 @@ static void part_retry_later(struct part *part, uint32_t index)
 
 static bool ref_missed(struct lane *lane, struct part *part, uint32_t segment, struct row_ref *ref)
 {
-    return part->request->op == SHM_OP_GET ? get_missed(lane, part, segment, ref)
-                                           : set_missed(lane, part, segment, ref);
+    switch (part->request->op) {
+    case SHM_OP_GET:
+        return get_missed(lane, part, segment, ref);
+    case SHM_OP_SET:
+        return set_missed(lane, part, segment, ref);
+    case SHM_OP_PUSH:
+        return push_missed(lane, part, segment, ref);
+    case SHM_OP_POOL: /* its waves are GETs */
+    case SHM_OP_RELEASE:
+        break;
+    }
+    return true;
 }
 
 /* Refs that found no room, in order. False: still none. */
@@ -275,22 +313,26 @@ static bool part_retry(struct lane *lane, struct part *part)
 /* One call of the cache. Refs of the chunk that must be tried again go to the retry list. */
 static void part_chunk(struct lane *lane, struct part *part, uint32_t count)
 {
-    const bool get = part->request->op == SHM_OP_GET;
+    const enum shm_op op = part->request->op;
     const struct request_segment *const segment = &part->request->segments[part->segment];
     struct row_ref *const refs = part->refs + part->next_ref;
     const uint32_t bytes = segment->row_bytes;
     uint32_t missed;
 
-    if (get) {
+    if (op == SHM_OP_GET) {
         missed = row_cache_get(lane->cache, segment->table->index, refs, count, segment->rows,
                                bytes, bytes, lane->chunk_missed);
         lane->stats.get_rows += count;
-    } else {
+    } else if (op == SHM_OP_SET) {
         missed = row_cache_set(lane->cache, segment->table->index, refs, count, segment->rows,
                                bytes, bytes, lane->chunk_missed);
         lane->stats.set_rows += count;
-        atomic_fetch_add_explicit(&segment->table->updated_rows, count, memory_order_relaxed);
+    } else {
+        missed = lane_push_chunk(lane, part, refs, count);
+        lane->stats.pushed_rows += count;
     }
+    if (request_changes(part->request))
+        atomic_fetch_add_explicit(&segment->table->updated_rows, count, memory_order_relaxed);
     part->hit_rows += count - missed;
     for (uint32_t i = 0; i < missed; i++) {
         struct row_ref *const ref = refs + lane->chunk_missed[i];
@@ -323,7 +365,7 @@ static enum turn part_turn(struct lane *lane, struct part *part)
         part->segment = segments;
     }
     for (;;) {
-        uint32_t count;
+        uint32_t count, work;
 
         if (part->retry_first && !part_retry(lane, part))
             return TURN_BLOCKED;
@@ -337,8 +379,11 @@ static enum turn part_turn(struct lane *lane, struct part *part)
                                       LANE_TURN_BYTES / LANE_TURN_ROWS);
         count = MIN(part->starts[part->segment + 1] - part->next_ref, MAX(budget / cost, 1u));
         count = MIN(count, (uint32_t)LANE_CHUNK_ROWS);
+        work = count * cost;
+        if (part->request->op == SHM_OP_PUSH)
+            count = lane_push_chunk_rows(part, count, &work);
         part_chunk(lane, part, count);
-        budget -= MIN(budget, count * cost);
+        budget -= MIN(budget, work);
     }
 }
 
@@ -434,8 +479,8 @@ static void waiter_done(struct lane *lane, struct part *part)
         lane_part_finished(lane, part);
 }
 
-/* Copies between a row that was read and those who wait for it, oldest first. Nobody is answered
- * yet. Returns whether a SET changed the row. */
+/* Copies between a row that was read and those who wait for it, oldest first, and updates it for
+ * pushes. Nobody is answered yet. Returns whether the row was changed. */
 static bool apply_waiters(struct lane *lane, const struct miss *miss, const struct store_row *row)
 {
     bool changed = false;
@@ -443,23 +488,25 @@ static bool apply_waiters(struct lane *lane, const struct miss *miss, const stru
     for (uint32_t link = miss->first_waiter; link; link = waiter_at(lane, link)->link) {
         const struct row_ref *const ref = waiter_at(lane, link);
         const struct part *const part = ref_part(ref);
-        uint32_t segment;
-        uint8_t *const theirs = ref_row(part, ref, &segment);
-        const uint32_t bytes = part->request->segments[segment].row_bytes;
+        const uint32_t s = part_segment_of(part, (uint32_t)(ref - part->refs));
+        const struct request_segment *const segment = &part->request->segments[s];
+        const uint64_t at = (uint64_t)ref->position * segment->row_bytes;
 
-        if (part->request->op == SHM_OP_GET) {
-            memcpy(theirs, row->bytes, bytes);
-        } else {
-            memcpy(row->bytes, theirs, bytes);
-            changed = true;
-        }
+        if (part->request->op == SHM_OP_GET)
+            memcpy(segment->rows + at, row->bytes, segment->row_bytes);
+        else if (part->request->op == SHM_OP_SET)
+            memcpy(row->bytes, segment->rows + at, segment->row_bytes);
+        else
+            lane_push_row(lane, part, s, ref, row->bytes);
+        changed |= request_changes(part->request);
     }
     return changed;
 }
 
 /* Answers those who wait for a row after apply_waiters(). @set_err says whether it found a place:
- * OK: all are answered. AGAIN, not now: those before the first SET are. Else, never: SETs fail with
- * it, but GETs behind one were given what must not be, and stay. Returns whether some stay. */
+ * OK: all are answered. AGAIN, not now: those before the first SET or push are. Else, never: these
+ * fail with it, but GETs behind one were given what must not be, and stay. Returns whether some
+ * stay. */
 static bool answer_waiters(struct lane *lane, struct miss *miss, const struct store_row *row,
                            enum embtier_err set_err)
 {
@@ -470,7 +517,7 @@ static bool answer_waiters(struct lane *lane, struct miss *miss, const struct st
     while (link) {
         struct row_ref *const ref = waiter_at(lane, link);
         struct part *const part = ref_part(ref);
-        const bool is_set = part->request->op == SHM_OP_SET;
+        const bool is_set = request_changes(part->request);
 
         link = ref->link; /* before the part, and this ref with it, may go */
         behind_set |= is_set;

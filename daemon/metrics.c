@@ -41,6 +41,8 @@ static void add_lane(struct lane_stats *sum, const struct lane_stats *lane)
     sum->requests += lane->requests;
     sum->get_rows += lane->get_rows;
     sum->set_rows += lane->set_rows;
+    sum->pushed_rows += lane->pushed_rows;
+    sum->expired_tickets += lane->expired_tickets;
     sum->queued_get_rows += lane->queued_get_rows;
     sum->stored_get_rows += lane->stored_get_rows;
     sum->initial_get_rows += lane->initial_get_rows;
@@ -96,10 +98,12 @@ static void sink_lanes(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_requests, "", (double)sum.requests);
     sink(context, METRIC_request_rows, "get", (double)sum.get_rows);
     sink(context, METRIC_request_rows, "set", (double)sum.set_rows);
+    sink(context, METRIC_request_rows, "push", (double)sum.pushed_rows);
     sink_tiers(parts, &sum, sink, context);
     sink(context, METRIC_lookup_rows, "write_queue", (double)sum.queued_get_rows);
     sink(context, METRIC_lookup_rows, "ssd", (double)sum.stored_get_rows);
     sink(context, METRIC_lookup_rows, "initial", (double)sum.initial_get_rows);
+    sink(context, METRIC_expired_tickets, "", (double)sum.expired_tickets);
     sink(context, METRIC_failed_rows, "", (double)sum.failed_rows);
     sink(context, METRIC_abandoned_rows, "", (double)sum.abandoned_rows);
     sink(context, METRIC_shared_reads, "", (double)sum.shared_reads);

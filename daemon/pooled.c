@@ -7,6 +7,7 @@
 #include "daemon/request_memory.h"
 #include "daemon/table.h"
 #include "daemon/tables.h"
+#include "daemon/ticket.h"
 #include "kernels/pool.h"
 
 /* ---- Waves ---- */
@@ -126,8 +127,8 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
 {
     const struct shm_pool_segment *const scratch = (const void *)rules->scratch;
 
-    if (IS_BAD(CHECK_FLAGS, submission->flags != 0))
-        return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, 0);
+    if (IS_BAD(CHECK_FLAGS, (submission->flags & ~(uint32_t)SHM_FLAG_TICKET) != 0))
+        return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, SHM_FLAG_TICKET);
     if (IS_BAD(CHECK_POOL_SEGMENT_COUNT, submission->segment_count > SHM_POOL_SEGMENTS_MAX))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
                       SHM_POOL_SEGMENTS_MAX);
@@ -295,30 +296,42 @@ static enum embtier_err pooled_new(const struct request_rules *rules, struct ses
     return EMBTIER_OK;
 }
 
+static struct ticket_part ticket_part_of(const void *context, uint32_t s)
+{
+    const struct shm_pool_segment *const segment = (const struct shm_pool_segment *)context + s;
+
+    return (struct ticket_part){ .table = entered_table(segment),
+                                 .mode = (enum embtier_pool)segment->mode,
+                                 .id_count = segment->id_count,
+                                 .bag_count = segment->bag_count,
+                                 .is_weighted = segment->weights_offset != 0 };
+}
+
 enum embtier_err pooled_begin(const struct request_rules *rules, struct session *session,
                               uint32_t number, const struct shm_submission *submission,
                               struct pooled **ret_pooled, struct refusal *ret_refusal)
 {
     struct sums sums = { 0 };
-    enum embtier_err err;
+    struct ticket *ticket = NULL;
+    enum embtier_err err = EMBTIER_OK;
 
-    if (session->wanted_bytes > 0) { /* all below is work in vain as long as these are not there */
-        void *const block =
-            request_memory_take(rules->memory, &session->memory_share, session->wanted_bytes);
-
-        if (!block)
-            return EMBTIER_AGAIN;
-        request_memory_give(rules->memory, block);
-        session->wanted_bytes = 0;
-    }
+    if (!request_memory_is_there(rules, session))
+        return EMBTIER_AGAIN;
     TRY(copy_segments(rules, session, submission, &sums, ret_refusal));
     TRY(enter_segments(rules, session, submission, &sums, ret_refusal));
-    err = pooled_new(rules, session, submission->segment_count, &sums, ret_pooled, ret_refusal);
+    if (submission->flags & SHM_FLAG_TICKET)
+        err = ticket_new(rules, session, submission->segment_count, ticket_part_of, rules->scratch,
+                         &ticket, ret_refusal);
+    if (err == EMBTIER_OK)
+        err = pooled_new(rules, session, submission->segment_count, &sums, ret_pooled, ret_refusal);
     if (err != EMBTIER_OK) {
+        if (ticket)
+            ticket_free(rules, ticket);
         leave_tables(rules, submission->segment_count);
         return err;
     }
     (*ret_pooled)->number = number;
+    (*ret_pooled)->ticket = ticket;
     return EMBTIER_OK;
 }
 
@@ -329,7 +342,8 @@ void pooled_free(const struct request_rules *rules, struct pooled *pooled)
     for (uint32_t i = 1; i < pooled->wave_count; i++)
         request_memory_give(rules->memory, pooled->waves[i]);
     if (pooled->refusal.err != EMBTIER_DISCONNECTED)
-        request_answer(pooled->session, pooled->number, &pooled->refusal, pooled->hit_rows);
+        request_answer(pooled->session, pooled->number, &pooled->refusal, pooled->hit_rows,
+                       pooled->ticket ? pooled->ticket->number : 0);
     request_memory_give(rules->memory, pooled);
 }
 
@@ -473,11 +487,17 @@ static enum embtier_err take_slices(struct pooled *pooled, struct wave *wave,
     return EMBTIER_OK;
 }
 
+/* The slice's first id's place in its segment. */
+static uint32_t first_id_of(const struct pooled_segment *segment, const struct slice *slice)
+{
+    return (uint32_t)((slice->ids_offset - segment->ids_offset) / sizeof(uint64_t));
+}
+
 static void copy_weights(const struct pooled *pooled, const struct wave *wave,
                          const struct slice *slice)
 {
     const struct pooled_segment *const segment = &pooled->segments[slice->segment];
-    const uint64_t first_id = (slice->ids_offset - segment->ids_offset) / sizeof(uint64_t);
+    const uint64_t first_id = first_id_of(segment, slice);
 
     if (segment->weights_offset != 0)
         memcpy(wave->weights + slice->first,
@@ -522,12 +542,29 @@ static enum embtier_err take_ids(const struct request_rules *rules, struct poole
     return err;
 }
 
+/* What the wave has for the ticket. */
+static void note_pairs(const struct pooled *pooled, const struct wave *wave)
+{
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        const struct slice *const slice = &wave->slices[i];
+        const struct pooled_segment *const segment = &pooled->segments[slice->segment];
+
+        ticket_note(pooled->ticket, slice->segment, slice->first_bag, slice->bag_count,
+                    slice->begun, slice->offsets, first_id_of(segment, slice),
+                    wave->request.ids + slice->first,
+                    segment->weights_offset ? wave->weights + slice->first : NULL);
+    }
+}
+
 enum embtier_err pooled_take(const struct request_rules *rules, struct pooled *pooled,
                              struct wave *wave, struct refusal *ret_refusal)
 {
     TRY(take_slices(pooled, wave, ret_refusal));
     wave->number = pooled->next_number++;
-    return take_ids(rules, pooled, wave, ret_refusal);
+    TRY(take_ids(rules, pooled, wave, ret_refusal));
+    if (pooled->ticket)
+        note_pairs(pooled, wave);
+    return EMBTIER_OK;
 }
 
 /* ---- Adding up ---- */
@@ -560,6 +597,21 @@ static void divide(const struct slice *slice, uint32_t dim, float *bags)
     }
 }
 
+/* Where the ticket keeps which rows won a maximum; NULL: nobody wants to know. */
+static uint32_t *winners_of(const struct pooled *pooled, const struct slice *slice)
+{
+    const struct ticket_group *group;
+
+    if (!pooled->ticket)
+        return NULL;
+    group = ticket_group_of(pooled->ticket, slice->segment);
+    if (!group->winners)
+        return NULL;
+    return group->winners +
+           ((uint64_t)pooled->ticket->segments[slice->segment].first_bag + slice->first_bag) *
+               group->dim;
+}
+
 void wave_add_up(struct wave *wave)
 {
     const struct pooled *const pooled = wave->request.pooled;
@@ -578,6 +630,7 @@ void wave_add_up(struct wave *wave)
             .bag_count = slice->bag_count,
             .begun = slice->begun,
             .bags = segment->bags + (uint64_t)slice->first_bag * dim,
+            .winners = winners_of(pooled, slice),
         };
 
         pool_rows(&batch);

@@ -116,6 +116,7 @@ struct pooled {
     uint32_t wave_count;
     uint32_t under_way; /* waves that are not free */
     uint64_t next_number;
+    struct ticket *ticket; /* that the client asked for, or NULL */
     uint64_t hit_rows;
     struct refusal refusal; /* the first error */
 };
@@ -134,7 +135,8 @@ MUST_CHECK enum embtier_err pooled_take(const struct request_rules *rules, struc
                                         struct wave *wave, struct refusal *ret_refusal);
 /* Whether @wave goes on with a bag that one before it has not added up yet. */
 bool pooled_must_wait(const struct pooled *pooled, const struct wave *wave);
-/* Answers the client, unless it is gone, and frees the lookup; no wave is under way. */
+/* Answers the client, unless it is gone, and frees the lookup, but not its ticket; no wave is under
+ * way. */
 void pooled_free(const struct request_rules *rules, struct pooled *pooled);
 
 /* ---- Any lane ---- */

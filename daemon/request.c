@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "daemon/pooled.h"
+#include "daemon/push.h"
 #include "daemon/request_impl.h"
 #include "daemon/request_memory.h"
 #include "daemon/session.h"
 #include "daemon/table.h"
 #include "daemon/tables.h"
+#include "daemon/ticket.h"
 #include "daemon/tsan.h"
 
 /* Checks the submission, copies and checks the segments; the tables are not entered yet. */
@@ -20,7 +22,7 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
     uint64_t ids = 0;
 
     if (IS_BAD(CHECK_OP, submission->op != SHM_OP_GET && submission->op != SHM_OP_SET))
-        return refuse(refusal, EMBTIER_INVALID, UINT32_MAX, submission->op, SHM_OP_POOL);
+        return refuse(refusal, EMBTIER_INVALID, UINT32_MAX, submission->op, SHM_OP_RELEASE);
     if (IS_BAD(CHECK_FLAGS, (submission->flags & ~(uint32_t)SHM_FLAG_STATE) != 0))
         return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, SHM_FLAG_STATE);
     if (IS_BAD(CHECK_SEGMENT_COUNT, submission->segment_count > SHM_SEGMENTS_MAX))
@@ -327,9 +329,65 @@ enum embtier_err request_take(const struct request_rules *rules, struct request 
     return EMBTIER_OK;
 }
 
+void request_put_runs(const struct request_rules *rules, struct request *request,
+                      const struct cast_pair *pairs, const uint32_t *starts)
+{
+    const struct request_segment *const segment = &request->segments[request->taking_segment];
+    const uint32_t table_id = atomic_load_explicit(&segment->table->table_id, memory_order_relaxed);
+    struct row_ref *const refs = request->ids + request->taken_ids;
+
+    begin_segment(rules, request);
+    for (uint32_t i = 0; i < segment->id_count; i++) {
+        const uint64_t id = pairs[starts[i]].row;
+
+        refs[i] = (struct row_ref){ .hash = row_hash(rules->hasher, table_id, id),
+                                    .id = id,
+                                    .position = i };
+    }
+    count_ids(rules, request, segment->id_count);
+    request->taken_ids += segment->id_count;
+    request->taking_segment++;
+}
+
+void request_deal(const struct request_rules *rules, struct request *request)
+{
+    if (rules->lane_count > 1) {
+        begin_dealing(rules, request);
+        deal_ids(rules, request, request->id_count);
+    }
+    finish_taking(rules, request);
+}
+
+bool request_memory_is_there(const struct request_rules *rules, struct session *session)
+{
+    void *block;
+
+    if (session->wanted_bytes == 0)
+        return true;
+    block = request_memory_take(rules->memory, &session->memory_share, session->wanted_bytes);
+    if (!block)
+        return false;
+    request_memory_give(rules->memory, block);
+    session->wanted_bytes = 0;
+    return true;
+}
+
+static enum embtier_err release_begin(const struct request_rules *rules,
+                                      const struct session *session,
+                                      const struct shm_submission *submission,
+                                      struct taking *ret_taking, struct refusal *refusal)
+{
+    const enum embtier_err err = ticket_find(session, submission->ticket, &ret_taking->ticket);
+
+    if (err != EMBTIER_OK)
+        return refuse(refusal, err, UINT32_MAX, submission->ticket, rules->ticket_ns / 1000000);
+    ret_taking->kind = TAKING_TICKET;
+    return EMBTIER_OK;
+}
+
 enum embtier_err request_begin(const struct request_rules *rules, struct session *session,
-                               uint32_t number, struct request **ret_request,
-                               struct pooled **ret_pooled, struct refusal *ret_refusal)
+                               uint32_t number, struct taking *ret_taking,
+                               struct refusal *ret_refusal)
 {
     struct shm_submission submission;
     struct request *request;
@@ -338,10 +396,16 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
 
     copy_once(&submission, &shm_submissions(session->arena)[number % session->slot_count],
               sizeof(submission));
-    *ret_request = NULL;
-    *ret_pooled = NULL;
-    if (submission.op == SHM_OP_POOL)
-        return pooled_begin(rules, session, number, &submission, ret_pooled, ret_refusal);
+    if (submission.op == SHM_OP_POOL) {
+        ret_taking->kind = TAKING_POOLED;
+        return pooled_begin(rules, session, number, &submission, &ret_taking->pooled, ret_refusal);
+    }
+    if (submission.op == SHM_OP_PUSH) {
+        ret_taking->kind = TAKING_PUSH;
+        return push_begin(rules, session, number, &submission, &ret_taking->push, ret_refusal);
+    }
+    if (submission.op == SHM_OP_RELEASE)
+        return release_begin(rules, session, &submission, ret_taking, ret_refusal);
     TRY(copy_segments(rules, session, number, &submission, &id_count, ret_refusal));
     TRY(request_new(rules, session, number, &submission, id_count, &request, ret_refusal));
     err = check_segments(rules, request, &submission, ret_refusal);
@@ -349,7 +413,7 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
         request_discard(rules, request);
         return err;
     }
-    *ret_request = request;
+    *ret_taking = (struct taking){ TAKING_REQUEST, { .request = request } };
     return EMBTIER_OK;
 }
 
@@ -377,7 +441,7 @@ void request_fail(struct request *request, enum embtier_err err, uint32_t segmen
 }
 
 void request_answer(struct session *session, uint32_t number, const struct refusal *refusal,
-                    uint64_t hit_rows)
+                    uint64_t hit_rows, uint64_t ticket)
 {
     struct shm_completion *const completion = &session->completions[number % session->slot_count];
 
@@ -386,6 +450,7 @@ void request_answer(struct session *session, uint32_t number, const struct refus
     completion->value = refusal->value;
     completion->limit = refusal->limit;
     completion->hit_rows = hit_rows;
+    completion->ticket = ticket;
     atomic_store_explicit(&session->slot_busy[number % session->slot_count], 0,
                           memory_order_relaxed);
     TSAN_RELEASE(session->control);
@@ -401,8 +466,8 @@ bool request_part_done(struct part *part)
     atomic_fetch_add_explicit(&request->hit_rows, part->hit_rows, memory_order_relaxed);
     if (atomic_fetch_sub_explicit(&request->parts_left, 1, memory_order_acq_rel) != 1)
         return false;
-    if (request->pooled)
-        return true; /* which goes on with what has been looked up */
+    if (request->pooled || request->push)
+        return true; /* which go on with it */
     leave_tables(request);
     err = (enum embtier_err)atomic_load(&request->err);
     if (err == EMBTIER_DISCONNECTED)
@@ -410,7 +475,7 @@ bool request_part_done(struct part *part)
     request_answer(request->session, request->number,
                    &(struct refusal){
                        .err = err, .segment = request->err_segment, .value = request->err_value },
-                   atomic_load_explicit(&request->hit_rows, memory_order_relaxed));
+                   atomic_load_explicit(&request->hit_rows, memory_order_relaxed), 0);
     return true;
 }
 

@@ -23,17 +23,20 @@
 #include "proto/shm_layout.h"
 #include "tiers/row_cache.h"
 
+struct lane;
 struct pooled;
+struct push;
 struct request;
 struct request_memory;
 struct session;
 struct table;
 struct tables;
+struct ticket;
 
 struct request_segment {
     struct table *table;
     uint8_t *rows; /* in the client's arena; its bytes are the client's, never looked at as anything
-                      but rows */
+                      but rows. A push has none */
     uint64_t ids_offset;
     uint32_t id_count;
     uint32_t row_bytes; /* of a row in `rows`: of the weights, or of weights and state */
@@ -68,7 +71,8 @@ struct request {
     uint64_t dealt_ids;       /* several lanes: and then dealt out */
     uint32_t taking_segment;  /* of which the next id is */
     uint32_t taking_position; /* in it */
-    struct pooled *pooled;    /* of which this is a wave, or NULL */
+    struct pooled *pooled;    /* of which this is a wave, or … */
+    struct push *push;        /* … of this, or both are NULL */
     _Atomic uint32_t parts_left;
     _Atomic uint64_t hit_rows;
     _Atomic uint32_t err; /* the first that happened wins */
@@ -88,24 +92,43 @@ struct refusal {
 
 /* What splitting needs, and does not change. One per lane. */
 struct request_rules {
+    struct lane *lane; /* whose they are */
     const struct row_hasher *hasher;
     struct tables *tables;
     struct request_memory *memory;
+    struct request_memory *ticket_memory;
+    uint64_t ticket_ns;          /* time limit of a ticket */
     const uint16_t *shard_lanes; /* lane of each shard */
     uint32_t shard_count;
     uint32_t lane_count;
     uint32_t max_batch_rows;
     struct shm_segment *scratch; /* SHM_SEGMENTS_MAX */
+    uint32_t *table_marks;       /* by table index, all 0: for who needs some word for each */
 };
 
-/* Begins to take request @number of @session: *@ret_request, or for a pooled lookup *@ret_pooled
- * (pooled.h), the other is NULL. AGAIN: no memory now, or the session has its share of
+/* A request that has been begun, by its kind. */
+struct taking {
+    enum taking_kind {
+        TAKING_NOTHING,
+        TAKING_REQUEST,
+        TAKING_POOLED, /* pooled.h */
+        TAKING_PUSH,   /* push.h */
+        TAKING_TICKET, /* which is to be released */
+    } kind;
+    union {
+        struct request *request;
+        struct pooled *pooled;
+        struct push *push;
+        struct ticket *ticket;
+    };
+};
+
+/* Begins to take request @number of @session. AGAIN: no memory now, or the session has its share of
  * it; nothing has changed, try later. Any other error: the request is refused, *@ret_refusal says
  * why. */
 MUST_CHECK enum embtier_err request_begin(const struct request_rules *rules,
                                           struct session *session, uint32_t number,
-                                          struct request **ret_request, struct pooled **ret_pooled,
-                                          struct refusal *ret_refusal);
+                                          struct taking *ret_taking, struct refusal *ret_refusal);
 /* Goes on with it for about @id_count ids. AGAIN: some are left. Any other error: it is refused,
  * and to be discarded. */
 MUST_CHECK enum embtier_err request_take(const struct request_rules *rules, struct request *request,
@@ -120,9 +143,15 @@ void request_fail(struct request *request, enum embtier_err err, uint32_t segmen
 /* A part is done. True for the last one: the request is to go back to its home lane, and unless it
  * is a wave the client has been told. */
 bool request_part_done(struct part *part);
-/* Answers a request that never became one, or has no ids. */
+/* Answers a request that never became one, or has no ids. @ticket: 0, or what a lookup got. */
 void request_answer(struct session *session, uint32_t number, const struct refusal *refusal,
-                    uint64_t hit_rows);
+                    uint64_t hit_rows, uint64_t ticket);
+
+/* Whether rows are changed by it, not only read. */
+static inline bool request_changes(const struct request *request)
+{
+    return request->op != SHM_OP_GET;
+}
 
 /* The segment of part->refs[@index]. */
 uint32_t part_segment_of(const struct part *part, uint32_t index);

@@ -8,6 +8,7 @@
 
 #include "daemon/request.h"
 #include "daemon/session.h"
+#include "kernels/cast.h"
 
 /* The checks of what a client wrote, by number. tests/unit builds these files once without each of
  * them (a copy: with what it copied read once more behind its checks), to see that it is missed. */
@@ -42,6 +43,28 @@ enum {
     CHECK_POOL_OFFSETS_END,
     CHECK_POOL_LAST_OFFSET,
     COPY_POOL_SEGMENTS,
+    CHECK_PUSH_FLAGS,
+    CHECK_PUSH_STEP,
+    CHECK_PUSH_SEGMENT_COUNT,
+    CHECK_PUSH_SEGMENTS_IN_ARENA,
+    CHECK_PUSH_TICKET_SEGMENTS,
+    CHECK_PUSH_COUNT,
+    CHECK_PUSH_SEGMENT_FLAGS,
+    CHECK_PUSH_LEARNING_RATE,
+    CHECK_PUSH_TICKET_TABLE,
+    CHECK_PUSH_TICKET_BAGS,
+    CHECK_PUSH_TICKET_IDS,
+    CHECK_PUSH_WEIGHTS_OF_MAX,
+    CHECK_PUSH_WEIGHTS_IN_ARENA,
+    CHECK_PUSH_ROWS_WEIGHTS,
+    CHECK_PUSH_IDS_IN_ARENA,
+    CHECK_PUSH_TABLE,
+    CHECK_PUSH_OPTIMIZER,
+    CHECK_PUSH_DIM,
+    CHECK_PUSH_GRADIENTS_IN_ARENA,
+    CHECK_PUSH_SAME_RATE,
+    CHECK_PUSH_ID,
+    CHECK_PUSH_FINITE,
 };
 #ifndef REQUEST_WITHOUT
 #define REQUEST_WITHOUT 0
@@ -88,5 +111,16 @@ uint64_t request_block_bytes(const struct request_rules *rules, uint64_t head_by
 /* Lays a request out in such a block. Its segments are zeros, to be filled in. */
 void request_lay_out(const struct request_rules *rules, struct request *request,
                      uint64_t head_bytes, uint32_t segments, uint64_t id_count);
+
+/* In the place of request_take(), for rows that are known: of the next segment, which is filled in,
+ * one for each run of @pairs; @starts are those of its runs. Then, after the last segment, the rows
+ * are dealt out. */
+void request_put_runs(const struct request_rules *rules, struct request *request,
+                      const struct cast_pair *pairs, const uint32_t *starts);
+void request_deal(const struct request_rules *rules, struct request *request);
+
+/* Whether there is memory, now, that the session's next request was refused before: all it takes
+ * to find out how much it needs is work in vain before that. */
+bool request_memory_is_there(const struct request_rules *rules, struct session *session);
 
 #endif

@@ -88,6 +88,8 @@ static enum embtier_err make_lane(struct server *server, uint32_t index, struct 
         .store = server->parts.store,
         .tables = server->parts.tables,
         .memory = server->parts.memory,
+        .ticket_memory = server->parts.ticket_memory,
+        .ticket_ns = config->lanes.ticket_seconds * UINT64_C(1000000000),
         .shard_lanes = server->shard_lanes,
         .arenas = server->parts.arenas,
         .arena_count = config->cache.tier_count,
@@ -154,6 +156,8 @@ enum embtier_err server_new(const struct config *config, struct server **ret_ser
     TRY(open_store(server, msg));
     TRY(request_memory_new(config->lanes.request_bytes, &clock_monotonic, &server->parts.memory,
                            msg));
+    TRY(request_memory_new(config->lanes.ticket_bytes, &clock_monotonic,
+                           &server->parts.ticket_memory, msg));
     TRY(make_arenas(server, msg));
     TRY(tables_new(server->parts.store, &server->parts.tables, msg));
     TRY(make_lanes(server, msg));
@@ -305,6 +309,7 @@ void server_free(struct server *server)
     for (uint32_t t = 0; t < TIERS_MAX; t++)
         arena_free(server->parts.arenas[t]);
     request_memory_free(server->parts.memory);
+    request_memory_free(server->parts.ticket_memory);
     store_free(server->parts.store);
     closep(&server->signal_fd);
     free(server);

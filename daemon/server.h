@@ -24,6 +24,7 @@ struct server_parts {
     struct store *store;
     struct tables *tables;
     struct request_memory *memory;
+    struct request_memory *ticket_memory;
     struct arena *arenas[TIERS_MAX];
     struct lane **lanes;
     uint32_t lane_count;

@@ -15,13 +15,10 @@
 #include "base/config.h"
 #include "base/err.h"
 #include "daemon/inbox.h"
+#include "daemon/request.h"
 #include "daemon/request_memory.h"
+#include "daemon/ticket.h"
 #include "proto/shm_layout.h"
-
-struct lane;
-struct part;
-struct pooled;
-struct request;
 
 enum session_lane_state { SESSION_LANE_IDLE, SESSION_LANE_RUNNABLE, SESSION_LANE_BLOCKED };
 
@@ -58,14 +55,16 @@ struct session {
 
     /* Home lane. */
     struct session *next_polled;
-    uint32_t consumed; /* requests taken */
-    uint32_t in_flight;
+    uint32_t consumed;  /* requests taken */
+    uint32_t in_flight; /* requests, and groups of tickets that are being cast */
     struct request_memory_share memory_share;
-    struct request *taking; /* begun, with ids left to be taken; or */
-    struct pooled *pooling; /* the same, a pooled lookup */
-    bool stalled;           /* the latter, until one of its waves is done */
+    struct taking taking; /* begun, and not taken to its end yet */
+    bool stalled;         /* that, until something of it is done */
     struct session *next_taking;
-    uint64_t wanted_bytes; /* that a pooled lookup found no room for */
+    uint64_t wanted_bytes; /* that a pooled lookup or a push found no room for */
+    struct request_memory_share ticket_share;
+    uint32_t last_ticket;
+    struct ticket_slot tickets[TICKETS_MAX];
     bool memory_short; /* the next request found no memory; another look when one is done, … */
     uint64_t memory_retry_ns; /* … or at this time */
     uint64_t last_seen_ns;    /* a request */

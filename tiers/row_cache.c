@@ -39,7 +39,7 @@ struct probes {
 };
 
 /* What the last stage does with a row. */
-enum use { USE_GET, USE_SET, USE_FIND, USE_PIN, USE_UNPIN };
+enum use { USE_GET, USE_SET, USE_FIND, USE_CHANGE, USE_PIN, USE_UNPIN };
 
 struct request {
     enum use use;
@@ -217,14 +217,18 @@ static inline __attribute__((always_inline)) void use_rows(struct row_cache *c,
         if (UNLIKELY(place.way == ROW_WAY_NONE)) {
             if (request->missed)
                 request->missed[request->missed_count] = at;
-            else if (request->use == USE_FIND)
+            else if (request->use == USE_FIND || request->use == USE_CHANGE)
                 request->rows[at] = NULL;
             request->missed_count++;
-        } else if (request->use == USE_FIND) {
+        } else if (request->use == USE_FIND || request->use == USE_CHANGE) {
             uint32_t tier;
 
             touch(c, place);
             request->rows[at] = address(c, place_entry(place)->slot, &tier);
+            if (request->use == USE_CHANGE) {
+                mark_dirty(c, place, tier);
+                c->stats.tiers[tier].hits++;
+            }
         } else if (request->use == USE_PIN) {
             if (pin(c, place))
                 request->found[at / 64] |= UINT64_C(1) << at % 64;
@@ -262,7 +266,7 @@ static inline __attribute__((always_inline)) void run(struct row_cache *c, struc
 
     request->use = use;
     request->departures = c->departures;
-    if (use == USE_GET || use == USE_SET)
+    if (use == USE_GET || use == USE_SET || use == USE_CHANGE)
         lines = (uint32_t)MIN(div_round_up(request->bytes, CACHE_LINE), (uint64_t)LINES_AHEAD);
     for (uint32_t step = 0; step < steps; step++) {
         if (group_at(request, step, 3, &at, &n))
@@ -310,6 +314,21 @@ uint32_t row_cache_find(struct row_cache *c, uint16_t table, const struct row_re
     return request.missed_count;
 }
 
+uint32_t row_cache_change(struct row_cache *c, uint16_t table, const struct row_ref *refs,
+                          uint32_t count, void **ret_rows)
+{
+    struct request request = { .table = table,
+                               .refs = refs,
+                               .count = count,
+                               .bytes = c->tables[table].row_bytes,
+                               .rows = (const void **)ret_rows };
+
+    assert(c->tables[table].state == TABLE_IN_USE);
+    run(c, &request, USE_CHANGE);
+    c->stats.misses += request.missed_count;
+    return request.missed_count;
+}
+
 /* The tier that @row, a row of this cache, lies in. */
 static uint32_t tier_at(const struct row_cache *c, const void *row)
 {
@@ -345,6 +364,16 @@ void row_cache_used(struct row_cache *c, uint16_t table, const struct row_ref *r
         if (UNLIKELY(tier > 0))
             move_up(c, table, &refs[i]);
     }
+    row_upkeep_end(c);
+}
+
+void row_cache_changed(struct row_cache *c, uint16_t table, const struct row_ref *refs,
+                       uint32_t count, void *const *rows)
+{
+    row_upkeep(c, count);
+    for (uint32_t i = 0; i < count; i++)
+        if (rows[i] && UNLIKELY(tier_at(c, rows[i]) > 0))
+            move_up(c, table, &refs[i]);
     row_upkeep_end(c);
 }
 

@@ -111,10 +111,16 @@ MUST_CHECK uint32_t row_cache_get(struct row_cache *cache, uint16_t table,
 
 /* Tells where rows of @table lie: @ret_rows[i] is row i, whole, in whatever tier, or NULL if it is
  * not cached. Returns how many are not. Nothing moves, so these places are good until the next call
- * that is not row_cache_find(). */
+ * that is neither this nor row_cache_change(). */
 MUST_CHECK uint32_t row_cache_find(struct row_cache *cache, uint16_t table,
                                    const struct row_ref *refs, uint32_t count,
                                    const void **ret_rows);
+/* The same of rows that are to be changed: they are dirty now, and counted as hits. */
+MUST_CHECK uint32_t row_cache_change(struct row_cache *cache, uint16_t table,
+                                     const struct row_ref *refs, uint32_t count, void **ret_rows);
+/* They have been changed: moves those to tier 0 that were found (not NULL). */
+void row_cache_changed(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
+                       uint32_t count, void *const *rows);
 /* The rows that row_cache_find() found were used, and are no more: counts hits, and moves rows to
  * tier 0. */
 void row_cache_used(struct row_cache *cache, uint16_t table, const struct row_ref *refs,

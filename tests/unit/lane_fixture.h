@@ -29,6 +29,7 @@
 struct lanes_fixture {
     struct store_fixture *f;
     struct request_memory *memory;
+    struct request_memory *ticket_memory;
     struct arena *arenas[TIERS_MAX];
     uint32_t tier_count;
     struct lane *lanes[LANES_MOST];
@@ -47,6 +48,7 @@ struct lanes_shape {
     uint64_t spin_ns;
     uint32_t max_batch_rows; /* 0: 1 << 20 */
     uint64_t take_ids;       /* 0: as the daemon */
+    uint64_t ticket_ns;      /* 0: a minute */
 };
 
 static inline uint64_t now_ns(void)
@@ -70,6 +72,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     x->f = f;
     fixture_open(f);
     must(request_memory_new(16 * MIB, &clock_monotonic, &x->memory, &msg), &msg);
+    must(request_memory_new(16 * MIB, &clock_monotonic, &x->ticket_memory, &msg), &msg);
     x->lane_count = shape->lane_count;
     x->tier_count = 2;
     for (uint32_t t = 0; t < x->tier_count; t++) {
@@ -89,6 +92,9 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
                                   .store = f->store,
                                   .tables = x->tables,
                                   .memory = x->memory,
+                                  .ticket_memory = x->ticket_memory,
+                                  .ticket_ns =
+                                      shape->ticket_ns ? shape->ticket_ns : UINT64_C(60000000000),
                                   .shard_lanes = x->shard_lanes,
                                   .arenas = x->arenas,
                                   .arena_count = x->tier_count,
@@ -136,6 +142,7 @@ static inline void lanes_stop(struct lanes_fixture *x)
     for (uint32_t t = 0; t < x->tier_count; t++)
         arena_free(x->arenas[t]);
     request_memory_free(x->memory);
+    request_memory_free(x->ticket_memory);
     fixture_close(x->f);
 }
 
@@ -171,6 +178,7 @@ static inline struct lane_stats fixture_stats(struct lanes_fixture *x)
         sum.stored_get_rows += stats.stored_get_rows;
         sum.initial_get_rows += stats.initial_get_rows;
         sum.failed_rows += stats.failed_rows;
+        sum.expired_tickets += stats.expired_tickets;
         sum.shared_reads += stats.shared_reads;
         sum.cache.misses += stats.cache.misses;
         for (uint32_t t = 0; t < TIERS_MAX; t++)

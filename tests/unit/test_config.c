@@ -69,6 +69,8 @@ static void assert_defaults(const struct config *config)
     assert_int_equal(config->lanes.count, 4); /* 16 cores, but 4 shards */
     assert_int_equal(config->lanes.readers_per_lane, 4);
     assert_int_equal(config->lanes.request_bytes, 64 * MIB);
+    assert_int_equal(config->lanes.ticket_bytes, 64 * MIB);
+    assert_int_equal(config->lanes.ticket_seconds, 120);
     assert_int_equal(config->lanes.write_queue_bytes, 64 * MIB);
     assert_int_equal(config->cache.tier_count, 1);
     assert_string_equal(config->cache.tiers[0].name, "dram");
@@ -154,7 +156,7 @@ static void test_every_key_is_read(void **state)
                "  directories: [/a/b, '/c d']\n"
                "  shards_per_directory: 8\n"
                "lanes: {count: 3, readers_per_lane: 5, request_bytes: 32MiB, write_queue_bytes: "
-               "1.5MiB}\n"
+               "1.5MiB, ticket_bytes: 3MiB, ticket_seconds: 9}\n"
                "cache:\n"
                "  tiers:\n"
                "    - {name: hot, kind: dram_huge, bytes: 2GiB}\n"
@@ -193,6 +195,8 @@ static void test_every_key_is_read(void **state)
     assert_int_equal(config->lanes.readers_per_lane, 5);
     assert_int_equal(config->lanes.request_bytes, 32 * MIB);
     assert_int_equal(config->lanes.write_queue_bytes, 1536 * KIB);
+    assert_int_equal(config->lanes.ticket_bytes, 3 * MIB);
+    assert_int_equal(config->lanes.ticket_seconds, 9);
     assert_int_equal(config->cache.tier_count, 4);
     assert_string_equal(tiers[0].name, "hot");
     assert_int_equal(tiers[0].kind, TIER_KIND_DRAM_HUGE);
@@ -232,7 +236,7 @@ static void test_unknown_key_names_file_line_and_key(void **state)
     assert_mistake("lanes:\n  count: 2\n  reader_per_lane: 3\n",
                    "e.yaml:3: lanes.reader_per_lane: unknown key, did you mean "
                    "`readers_per_lane`?; allowed: count, readers_per_lane, request_bytes, "
-                   "write_queue_bytes");
+                   "write_queue_bytes, ticket_bytes, ticket_seconds");
     assert_mistake("\nlane: {}\n", "e.yaml:2: lane: unknown key, did you mean `lanes`?; allowed: "
                                    "data, lanes, cache, rocksdb, endurance, socket, log");
     assert_mistake("log:\n\n\n  colour: red\n",
@@ -413,12 +417,12 @@ static void test_more_memory_than_the_machine_has_says_both_numbers(void **state
     (void)state;
     assert_mistake("cache:\n  tiers:\n  - name: big\n    bytes: 1000TiB\n",
                    "e.yaml:4: cache.tiers[0].bytes: all memory together is 1000.00TiB (tiers "
-                   "1000TiB, requests 64MiB, write queue 64MiB, RocksDB 256MiB, shared arenas "
-                   "4GiB), the machine has 64GiB; allowed: at most that");
+                   "1000TiB, requests 64MiB, tickets 64MiB, write queue 64MiB, RocksDB 256MiB, "
+                   "shared arenas 4GiB), the machine has 64GiB; allowed: at most that");
     assert_mistake("\nsocket:\n  max_total_arena_bytes: 80GiB\n",
-                   "e.yaml:3: socket.max_total_arena_bytes: all memory together is 81.38GiB...");
+                   "e.yaml:3: socket.max_total_arena_bytes: all memory together is 81.44GiB...");
     assert_mistake("cache: {tiers: [{bytes: 30GiB}, {kind: dax_kmem, bytes: 31GiB}]}",
-                   "e.yaml:1: cache.tiers[1].bytes: all memory together is 65.38GiB (tiers "
+                   "e.yaml:1: cache.tiers[1].bytes: all memory together is 65.44GiB (tiers "
                    "61GiB...");
     /* Not memory, whatever its size. */
     config_free(parsed("cache: {tiers: [{bytes: 4GiB}, {kind: file, path: /a, bytes: 9TiB}]}"));
@@ -441,7 +445,7 @@ static void test_a_long_file_name_leaves_the_message_whole(void **state)
     assert_non_null(strstr(msg.text,
                            "/e.yaml:1: lanes: is a single value, where a mapping of keys must "
                            "stand; allowed: count, readers_per_lane, request_bytes, "
-                           "write_queue_bytes"));
+                           "write_queue_bytes, ticket_bytes, ticket_seconds"));
 }
 
 static void test_bytes_are_read_with_their_units(void **state)

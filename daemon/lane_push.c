@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tickets and pushes on their lanes: a lookup's pairs are cast by the casters, a push takes its
+ * rows in waves on the home lane, and each lane updates its own. See ticket.h and push.h. */
+#include "daemon/lane_impl.h"
+
+/* ---- Tickets ---- */
+
+/* Groups are dealt out to the casters of all lanes, so that one lookup's are cast side by side. */
+static void send_to_caster(struct lane *lane, struct ticket *ticket, struct ticket_group *group)
+{
+    const uint32_t number = (uint32_t)(group - ticket->groups);
+    const struct lane *const to =
+        lane->opts.lanes[(lane->opts.index + number) % lane->opts.lane_count];
+
+    ticket->casts_left++;
+    ticket->session->in_flight++;
+    caster_send(to->caster, group);
+}
+
+void lane_ticket_cast(struct lane *lane, struct ticket *ticket, uint32_t segment)
+{
+    for (; ticket->segments_taken < segment; ticket->segments_taken++) {
+        struct ticket_group *const group = ticket_group_of(ticket, ticket->segments_taken);
+
+        if (--group->segments_left == 0)
+            send_to_caster(lane, ticket, group);
+    }
+}
+
+void lane_ticket_on_cast(struct lane *lane, struct ticket_group *group)
+{
+    struct ticket *const ticket = group->ticket;
+    struct session *const session = ticket->session;
+
+    ticket->casts_left--;
+    session->in_flight--;
+    if (ticket->casts_left == 0 && ticket->is_ended)
+        ticket_free(&lane->rules, ticket);
+    else if (ticket->casts_left == 0 && session->taking.kind == TAKING_PUSH &&
+             session->taking.push->ticket == ticket)
+        lane_unstall(lane, session);
+    lane_session_maybe_gone(lane, session);
+}
+
+enum embtier_err lane_ticket_issue(struct lane *lane, struct ticket *ticket)
+{
+    TRY(ticket_issue(ticket, clock_now_ns(lane->opts.clock)));
+    ticket->older = lane->newest_ticket;
+    if (lane->newest_ticket)
+        lane->newest_ticket->newer = ticket;
+    else
+        lane->oldest_ticket = ticket;
+    lane->newest_ticket = ticket;
+    return EMBTIER_OK;
+}
+
+void lane_ticket_take(struct lane *lane, struct ticket *ticket)
+{
+    if (!ticket->is_issued)
+        return;
+    ticket_take(ticket);
+    if (ticket->older)
+        ticket->older->newer = ticket->newer;
+    else
+        lane->oldest_ticket = ticket->newer;
+    if (ticket->newer)
+        ticket->newer->older = ticket->older;
+    else
+        lane->newest_ticket = ticket->older;
+}
+
+void lane_ticket_end(struct lane *lane, struct ticket *ticket)
+{
+    ticket->is_ended = true;
+    if (ticket->casts_left == 0)
+        ticket_free(&lane->rules, ticket);
+}
+
+uint64_t lane_tickets_expire(struct lane *lane, uint64_t now_ns)
+{
+    struct ticket *ticket;
+
+    while ((ticket = lane->oldest_ticket)) {
+        const uint64_t end_ns = ticket->issued_ns + lane->rules.ticket_ns;
+
+        if (now_ns < end_ns)
+            return end_ns;
+        ticket->session->tickets[(uint32_t)ticket->number % TICKETS_MAX].expired =
+            (uint32_t)ticket->number;
+        lane->stats.expired_tickets++;
+        lane_ticket_take(lane, ticket);
+        lane_ticket_end(lane, ticket);
+    }
+    return 0;
+}
+
+void lane_tickets_forget(struct lane *lane, struct session *session)
+{
+    for (uint32_t i = 0; i < TICKETS_MAX; i++) {
+        struct ticket *const ticket = session->tickets[i].ticket;
+
+        if (!ticket)
+            continue;
+        lane_ticket_take(lane, ticket);
+        lane_ticket_end(lane, ticket);
+    }
+}
+
+/* ---- Pushes, on the home lane ---- */
+
+void lane_push_give_up(struct push *push)
+{
+    push->refusal.err = EMBTIER_DISCONNECTED;
+    push->is_taken = true;
+}
+
+void lane_push_end(struct lane *lane, struct push *push)
+{
+    struct session *const session = push->session;
+
+    lane_ticket_end(lane, push->ticket);
+    push_free(&lane->rules, push);
+    session->in_flight--;
+}
+
+/* Goes on with what comes before the first wave. Returns whether it is over. */
+static bool prepare_turn(struct lane *lane, struct push *push)
+{
+    enum embtier_err err = EMBTIER_OK;
+
+    if (push->stage == PUSH_IDS) {
+        err = push_take_ids(push, lane->opts.take_ids, &push->refusal);
+        lane_ticket_cast(lane, push->ticket,
+                         err == EMBTIER_OK ? push->segment_count : push->segment);
+        if (err == EMBTIER_OK)
+            push->stage = PUSH_NUMBERS;
+    } else if (push->stage == PUSH_NUMBERS) {
+        err = push_check_numbers(push, &push->refusal);
+        if (err == EMBTIER_OK)
+            push->stage = PUSH_CASTING;
+    }
+    if (err != EMBTIER_OK && err != EMBTIER_AGAIN)
+        push->is_taken = true;
+    if (push->stage == PUSH_CASTING && push->ticket->casts_left == 0) {
+        push_prepare(push);
+        push->stage = PUSH_UPDATING;
+    }
+    return push->stage == PUSH_UPDATING;
+}
+
+enum take_turn lane_push_turn(struct lane *lane, struct push *push)
+{
+    struct push_wave *wave;
+
+    if (atomic_load_explicit(&push->session->gone, memory_order_relaxed))
+        lane_push_give_up(push);
+    if (!push->is_taken && push->stage != PUSH_UPDATING && !prepare_turn(lane, push))
+        return push->is_taken                ? TAKE_TURN_DONE
+               : push->stage == PUSH_CASTING ? TAKE_TURN_STALLED
+                                             : TAKE_TURN_MORE;
+    if (!push->is_taken) {
+        wave = push_free_wave(&lane->rules, push);
+        if (!wave)
+            return TAKE_TURN_STALLED;
+        push_take_wave(&lane->rules, push, wave);
+        wave->is_under_way = true;
+        push->under_way++;
+        lane_start_request(lane, &wave->request);
+    }
+    if (!push->is_taken)
+        return TAKE_TURN_MORE;
+    return push->under_way > 0 ? TAKE_TURN_TAKEN : TAKE_TURN_DONE;
+}
+
+void lane_push_on_updated(struct lane *lane, struct request *request)
+{
+    struct push *const push = request->push;
+    struct push_wave *const wave = CONTAINER_OF(request, struct push_wave, request);
+    const enum embtier_err err = (enum embtier_err)atomic_load(&request->err);
+    const uint32_t slice = request->err_segment;
+
+    if (err != EMBTIER_OK && push->refusal.err == EMBTIER_OK) {
+        push->refusal.err = err;
+        push->refusal.value = request->err_value;
+        if (slice < wave->slice_count)
+            push->refusal.segment = push->ticket->groups[wave->slices[slice].group].order[0];
+        push->is_taken = true; /* no more of it */
+    }
+    push_end_wave(&lane->rules, push, wave);
+}
+
+/* ---- Pushes, on any lane ---- */
+
+uint32_t lane_push_chunk(struct lane *lane, struct part *part, const struct row_ref *refs,
+                         uint32_t count)
+{
+    const struct request *const request = part->request;
+    const uint16_t table = request->segments[part->segment].table->index;
+    const uint32_t missed_count =
+        row_cache_change(lane->cache, table, refs, count, lane->chunk_rows);
+    uint32_t missed = 0;
+
+    push_update(request, part->segment, refs, lane->chunk_rows, count, lane->gradients);
+    for (uint32_t i = 0; missed < missed_count; i++)
+        if (!lane->chunk_rows[i])
+            lane->chunk_missed[missed++] = i;
+    row_cache_changed(lane->cache, table, refs, count, lane->chunk_rows);
+    return missed_count;
+}
+
+void lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
+                   const struct row_ref *ref, void *row)
+{
+    push_update(part->request, segment, ref, &row, 1, lane->gradients);
+}
+
+uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t *work)
+{
+    const struct row_ref *const refs = part->refs + part->next_ref;
+    uint32_t pairs = 0;
+    uint32_t rows = 0;
+
+    while (rows < count) {
+        const uint32_t more = push_pair_count(part->request, part->segment, refs[rows].position);
+
+        if (rows > 0 && pairs + more > LANE_TURN_ROWS)
+            break;
+        pairs += more;
+        rows++;
+    }
+    *work = MAX(*work, pairs);
+    return rows;
+}

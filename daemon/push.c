@@ -1,0 +1,628 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/push.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "daemon/request_impl.h"
+#include "daemon/request_memory.h"
+#include "daemon/table.h"
+#include "daemon/tables.h"
+#include "kernels/reduce.h"
+
+/* Of bags whose segment has no gradients, beside others of the same table that have. */
+static const float zeros[EMBTIER_DIM_MAX];
+
+_Static_assert(SHM_POOL_SEGMENTS_MAX * sizeof(struct shm_push_segment) <=
+                   SHM_SEGMENTS_MAX * sizeof(struct shm_segment),
+               "the lane's scratch memory holds them");
+_Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= PUSH_SCRATCH_BYTES, "one row's gradient fits");
+
+/* ---- Beginning ---- */
+
+/* A push that is being begun. */
+struct beginning {
+    const struct request_rules *rules;
+    struct session *session;
+    const struct shm_submission *submission;
+    struct ticket *ticket;
+    struct shm_push_segment *segments; /* copies */
+    bool has_ticket;                   /* else the push makes one */
+    struct refusal *refusal;
+};
+
+/* The word of a copied segment that means nothing on the wire holds its table, once entered. */
+static struct table *entered_table(const struct shm_push_segment *segment)
+{
+    return (struct table *)(uintptr_t)segment->unused;
+}
+
+static enum embtier_err check_submission(struct beginning *b)
+{
+    const struct shm_submission *const submission = b->submission;
+    enum embtier_err err;
+
+    if (IS_BAD(CHECK_PUSH_FLAGS, submission->flags != 0))
+        return refuse(b->refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, 0);
+    if (IS_BAD(CHECK_PUSH_STEP, submission->step == 0 || submission->step > OPTIMIZER_STEP_MAX))
+        return refuse(b->refusal, EMBTIER_INVALID, UINT32_MAX, submission->step,
+                      OPTIMIZER_STEP_MAX);
+    if (IS_BAD(CHECK_PUSH_SEGMENT_COUNT, submission->segment_count > SHM_POOL_SEGMENTS_MAX))
+        return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
+                      SHM_POOL_SEGMENTS_MAX);
+    if (IS_BAD(CHECK_PUSH_SEGMENTS_IN_ARENA,
+               !in_arena(b->session, submission->segments_offset,
+                         submission->segment_count * sizeof(struct shm_push_segment),
+                         SHM_ID_ALIGN)))
+        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
+                      b->session->arena_bytes);
+    if (!b->has_ticket)
+        return EMBTIER_OK;
+    err = ticket_find(b->session, submission->ticket, &b->ticket);
+    if (err != EMBTIER_OK)
+        return refuse(b->refusal, err, UINT32_MAX, submission->ticket,
+                      b->rules->ticket_ns / 1000000);
+    if (IS_BAD(CHECK_PUSH_TICKET_SEGMENTS, submission->segment_count != b->ticket->segment_count))
+        return refuse(b->refusal, EMBTIER_SHAPE, UINT32_MAX, submission->segment_count,
+                      b->ticket->segment_count);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err copy_segments(struct beginning *b)
+{
+    const uint32_t count = b->submission->segment_count;
+    uint64_t sum = 0;
+
+    copy_once(b->segments, (const uint8_t *)b->session->arena + b->submission->segments_offset,
+              count * sizeof(*b->segments));
+    for (uint32_t s = 0; s < count; s++) {
+        b->segments[s].unused = 0;
+        sum += b->segments[s].count;
+    }
+    if (IS_BAD(CHECK_PUSH_COUNT, sum > b->rules->max_batch_rows))
+        return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sum, b->rules->max_batch_rows);
+    for (uint32_t s = 0; s < count; s++) {
+        if (IS_BAD(CHECK_PUSH_SEGMENT_FLAGS, b->segments[s].flags != 0))
+            return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, b->segments[s].flags, 0);
+        if (IS_BAD(CHECK_PUSH_LEARNING_RATE, !isfinite(b->segments[s].learning_rate)))
+            return refuse(b->refusal, EMBTIER_INVALID, s, 0, 0);
+    }
+    return EMBTIER_OK;
+}
+
+/* Whether the segment is what the ticket's was. */
+static enum embtier_err check_against_ticket(const struct beginning *b, uint32_t s)
+{
+    const struct shm_push_segment *const wire = &b->segments[s];
+    const struct ticket_segment *const segment = &b->ticket->segments[s];
+    const struct ticket_group *const group = &b->ticket->groups[segment->group];
+
+    if (IS_BAD(CHECK_PUSH_TICKET_TABLE, wire->table != group->table))
+        return refuse(b->refusal, EMBTIER_MISMATCH, s, wire->table >> 32, group->table >> 32);
+    if (IS_BAD(CHECK_PUSH_TICKET_BAGS, wire->count != segment->bag_count))
+        return refuse(b->refusal, EMBTIER_SHAPE, s, wire->count, segment->bag_count);
+    if (IS_BAD(CHECK_PUSH_TICKET_IDS, wire->ids_offset != 0))
+        return refuse(b->refusal, EMBTIER_INVALID, s, wire->ids_offset, 0);
+    if (wire->weights_offset == 0)
+        return EMBTIER_OK;
+    if (IS_BAD(CHECK_PUSH_WEIGHTS_OF_MAX, segment->mode == EMBTIER_POOL_MAX))
+        return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, segment->mode, 0);
+    if (IS_BAD(CHECK_PUSH_WEIGHTS_IN_ARENA,
+               !in_arena(b->session, wire->weights_offset,
+                         (uint64_t)segment->id_count * sizeof(float), SHM_NUMBER_ALIGN)))
+        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->weights_offset,
+                      b->session->arena_bytes);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_ids(const struct beginning *b, uint32_t s)
+{
+    const struct shm_push_segment *const wire = &b->segments[s];
+
+    if (IS_BAD(CHECK_PUSH_ROWS_WEIGHTS, wire->weights_offset != 0))
+        return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, wire->weights_offset, 0);
+    if (IS_BAD(CHECK_PUSH_IDS_IN_ARENA,
+               !in_arena(b->session, wire->ids_offset, (uint64_t)wire->count * sizeof(uint64_t),
+                         SHM_ID_ALIGN)))
+        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset,
+                      b->session->arena_bytes);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err enter_segment(const struct beginning *b, uint32_t s)
+{
+    struct shm_push_segment *const wire = &b->segments[s];
+    uint32_t state = TABLE_FREE;
+    struct table *const table = tables_enter(b->rules->tables, wire->table, &state);
+
+    wire->unused = (uintptr_t)table;
+    if (IS_BAD(CHECK_PUSH_TABLE, !table))
+        return refuse(b->refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE, s,
+                      wire->table >> 32, 0);
+    if (IS_BAD(CHECK_PUSH_OPTIMIZER, table->spec.optimizer == EMBTIER_OPTIMIZER_NONE))
+        return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, table->spec.optimizer, 0);
+    if (IS_BAD(CHECK_PUSH_DIM, wire->dim != table->spec.dim))
+        return refuse(b->refusal, EMBTIER_SHAPE, s, wire->dim, table->spec.dim);
+    if (IS_BAD(CHECK_PUSH_GRADIENTS_IN_ARENA,
+               !(b->has_ticket && wire->gradients_offset == 0) &&
+                   !in_arena(b->session, wire->gradients_offset,
+                             (uint64_t)wire->count * wire->dim * sizeof(float), SHM_NUMBER_ALIGN)))
+        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->gradients_offset,
+                      b->session->arena_bytes);
+    return b->has_ticket ? check_against_ticket(b, s) : check_ids(b, s);
+}
+
+static void leave_tables(const struct beginning *b)
+{
+    for (uint32_t s = 0; s < b->submission->segment_count; s++)
+        if (entered_table(&b->segments[s]))
+            table_leave(entered_table(&b->segments[s]));
+}
+
+static struct ticket_part part_of(const void *context, uint32_t s)
+{
+    const struct shm_push_segment *const segments = context;
+
+    return (struct ticket_part){ .table = entered_table(&segments[s]),
+                                 .mode = EMBTIER_POOL_SUM,
+                                 .id_count = segments[s].count,
+                                 .bag_count = segments[s].count };
+}
+
+/* What is asked for, and of a push of rows a ticket. */
+static enum embtier_err enter_segments(struct beginning *b)
+{
+    for (uint32_t s = 0; s < b->submission->segment_count; s++)
+        TRY(enter_segment(b, s));
+    if (b->has_ticket)
+        return EMBTIER_OK;
+    return ticket_new(b->rules, b->session, b->submission->segment_count, part_of, b->segments,
+                      &b->ticket, b->refusal);
+}
+
+static uint64_t groups_place(uint32_t segment_count)
+{
+    return align_up(sizeof(struct push) + segment_count * sizeof(struct push_segment), CACHE_LINE);
+}
+
+static uint64_t first_wave_place(const struct ticket *ticket)
+{
+    return align_up(groups_place(ticket->segment_count) +
+                        ticket->group_count * sizeof(struct push_group),
+                    CACHE_LINE);
+}
+
+static uint64_t wave_bytes(const struct request_rules *rules, uint32_t slices, uint32_t rows)
+{
+    return request_block_bytes(rules, sizeof(struct push_wave), slices, rows);
+}
+
+/* Segments into the push, and into its groups what they say for all of a table. */
+static enum embtier_err fill_in(const struct beginning *b, struct push *push)
+{
+    for (uint32_t s = 0; s < push->segment_count; s++) {
+        const struct shm_push_segment *const wire = &b->segments[s];
+        struct table *const table = entered_table(wire);
+        struct push_group *const group = &push->groups[push->ticket->segments[s].group];
+        uint8_t *const arena = (uint8_t *)b->session->arena;
+
+        push->segments[s] = (struct push_segment){
+            .table = table,
+            .gradients = wire->gradients_offset ? (float *)(arena + wire->gradients_offset) : NULL,
+            .weight_gradients =
+                wire->weights_offset ? (float *)(arena + wire->weights_offset) : NULL,
+            .ids_offset = wire->ids_offset,
+            .count = wire->count,
+        };
+        if (!group->table) {
+            group->table = table;
+            group->learning_rate = wire->learning_rate;
+            optimizer_prepare(&table->spec, wire->learning_rate, b->submission->step,
+                              &group->optimizer);
+        } else if (IS_BAD(CHECK_PUSH_SAME_RATE, group->learning_rate < wire->learning_rate ||
+                                                    group->learning_rate > wire->learning_rate)) {
+            return refuse(b->refusal, EMBTIER_INVALID, s, 0, 0);
+        }
+        group->has_gradients |= wire->gradients_offset != 0;
+        group->has_weight_gradients |= wire->weights_offset != 0;
+    }
+    return EMBTIER_OK;
+}
+
+/* Takes memory for the push and its first wave. */
+static enum embtier_err push_new(const struct beginning *b, struct push **ret_push)
+{
+    const struct request_rules *const rules = b->rules;
+    const struct ticket *const ticket = b->ticket;
+    const uint32_t slices = MIN(ticket->group_count, (uint32_t)PUSH_WAVE_SLICES);
+    const uint64_t wave_at = first_wave_place(ticket);
+    uint64_t ids = 0;
+    uint64_t bytes;
+    uint32_t rows;
+    struct push *push;
+    enum embtier_err err;
+
+    for (uint32_t g = 0; g < ticket->group_count; g++)
+        ids += ticket->groups[g].id_count;
+    rows = (uint32_t)MIN(ids, (uint64_t)PUSH_WAVE_ROWS);
+    bytes = wave_at + wave_bytes(rules, slices, rows);
+    if (bytes > request_memory_largest(rules->memory))
+        return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, ids, 0);
+    push = request_memory_take(rules->memory, &b->session->memory_share, bytes);
+    if (!push) {
+        b->session->wanted_bytes = bytes;
+        return EMBTIER_AGAIN;
+    }
+    memset(push, 0, wave_at);
+    push->session = b->session;
+    push->segment_count = ticket->segment_count;
+    push->segments = (struct push_segment *)(push + 1);
+    push->groups = (struct push_group *)((uint8_t *)push + groups_place(ticket->segment_count));
+    push->ticket = b->ticket;
+    push->stage = b->has_ticket ? PUSH_NUMBERS : PUSH_IDS;
+    push->wave_rows = rows;
+    push->wave_slices = slices;
+    push->refusal.segment = UINT32_MAX;
+    push->waves[0] = (struct push_wave *)((uint8_t *)push + wave_at);
+    push->waves[0]->is_under_way = false;
+    push->wave_count = 1;
+    err = fill_in(b, push);
+    if (err != EMBTIER_OK)
+        request_memory_give(rules->memory, push);
+    else
+        *ret_push = push;
+    return err;
+}
+
+enum embtier_err push_begin(const struct request_rules *rules, struct session *session,
+                            uint32_t number, const struct shm_submission *submission,
+                            struct push **ret_push, struct refusal *ret_refusal)
+{
+    struct beginning b = { .rules = rules,
+                           .session = session,
+                           .submission = submission,
+                           .segments = (struct shm_push_segment *)rules->scratch,
+                           .has_ticket = submission->ticket != 0,
+                           .refusal = ret_refusal };
+    enum embtier_err err;
+
+    if (!request_memory_is_there(rules, session))
+        return EMBTIER_AGAIN;
+    TRY(check_submission(&b));
+    err = copy_segments(&b);
+    if (err == EMBTIER_OK)
+        err = enter_segments(&b);
+    if (err == EMBTIER_OK)
+        err = push_new(&b, ret_push);
+    if (err != EMBTIER_OK) {
+        if (!b.has_ticket && b.ticket)
+            ticket_free(rules, b.ticket);
+        leave_tables(&b);
+        return err;
+    }
+    (*ret_push)->number = number;
+    return EMBTIER_OK;
+}
+
+void push_free(const struct request_rules *rules, struct push *push)
+{
+    for (uint32_t s = 0; s < push->segment_count; s++)
+        table_leave(push->segments[s].table);
+    for (uint32_t i = 1; i < push->wave_count; i++)
+        request_memory_give(rules->memory, push->waves[i]);
+    if (push->refusal.err != EMBTIER_DISCONNECTED)
+        request_answer(push->session, push->number, &push->refusal, push->hit_rows, 0);
+    request_memory_give(rules->memory, push);
+}
+
+/* ---- Ids of a push of rows ---- */
+
+static enum embtier_err take_some_ids(struct push *push, uint32_t count, struct refusal *refusal)
+{
+    const struct push_segment *const segment = &push->segments[push->segment];
+    const struct ticket_segment *const of = &push->ticket->segments[push->segment];
+    struct ticket_group *const group = &push->ticket->groups[of->group];
+    const volatile uint64_t *const ids =
+        (const volatile uint64_t *)((const uint8_t *)push->session->arena + segment->ids_offset);
+    const uint64_t rows = segment->table->spec.rows;
+    const uint64_t last = rows == EMBTIER_UNBOUNDED ? UINT64_MAX : rows - 1;
+
+    for (uint32_t i = push->id; i < push->id + count; i++) {
+        const uint32_t at = of->first_position + i;
+        const uint64_t id = ids[i];
+
+        if (UNLIKELY(IS_BAD(CHECK_PUSH_ID, id > last)))
+            return refuse(refusal, EMBTIER_ID_RANGE, push->segment, id, rows);
+        group->offsets[at] = at;
+        group->pairs[at] = (struct cast_pair){ id, at, at };
+    }
+    push->id += count;
+    return EMBTIER_OK;
+}
+
+enum embtier_err push_take_ids(struct push *push, uint64_t id_count, struct refusal *ret_refusal)
+{
+    for (; push->segment < push->segment_count; push->segment++, push->id = 0) {
+        const uint32_t left = push->segments[push->segment].count - push->id;
+        const uint32_t count = (uint32_t)MIN((uint64_t)left, id_count);
+
+        if (id_count == 0)
+            return EMBTIER_AGAIN;
+        TRY(take_some_ids(push, count, ret_refusal));
+        if (count < left)
+            return EMBTIER_AGAIN;
+        id_count -= count;
+        id_count -= id_count > 0; /* a segment is work too, with no ids in it */
+    }
+    push->segment = 0;
+    return EMBTIER_OK;
+}
+
+/* ---- Numbers ---- */
+
+/* The place of the first that is not finite. */
+static uint64_t find_nonfinite(const float *numbers, uint64_t count)
+{
+    uint64_t i = 0;
+
+    while (i < count && isfinite(numbers[i]))
+        i++;
+    return i;
+}
+
+enum embtier_err push_check_numbers(struct push *push, struct refusal *ret_refusal)
+{
+    uint64_t most = PUSH_TURN_BYTES / sizeof(float);
+
+    for (; push->segment < push->segment_count; push->segment++, push->checked = 0) {
+        const struct push_segment *const segment = &push->segments[push->segment];
+        const uint32_t dim = segment->table->spec.dim;
+        const float *const numbers = segment->gradients + push->checked;
+        const uint64_t left = (uint64_t)segment->count * dim - push->checked;
+        const uint64_t count = MIN(left, most);
+
+        if (most == 0)
+            return EMBTIER_AGAIN;
+        most -= 1;
+        if (!segment->gradients || segment->table->spec.allows_nonfinite)
+            continue;
+        if (IS_BAD(CHECK_PUSH_FINITE, !reduce_all_finite(numbers, count)))
+            return refuse(ret_refusal, EMBTIER_NONFINITE, push->segment,
+                          (push->checked + find_nonfinite(numbers, count)) / dim, segment->count);
+        push->checked += count;
+        most -= MIN(count, most);
+        if (count < left)
+            return EMBTIER_AGAIN;
+    }
+    push->segment = 0;
+    return EMBTIER_OK;
+}
+
+/* ---- Waves ---- */
+
+void push_prepare(struct push *push)
+{
+    for (uint32_t g = 0; g < push->ticket->group_count; g++) {
+        const struct ticket_group *const group = &push->ticket->groups[g];
+
+        for (uint32_t i = 0; group->bag_places && i < group->segment_count; i++) {
+            const struct ticket_segment *const of = &push->ticket->segments[group->order[i]];
+            const float *const gradients = push->segments[group->order[i]].gradients;
+
+            for (uint32_t b = 0; b < of->bag_count; b++)
+                group->bag_places[of->first_bag + b] =
+                    gradients ? gradients + (size_t)b * group->dim : zeros;
+        }
+    }
+}
+
+struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push)
+{
+    struct request_memory_share *const share = &push->session->memory_share;
+    struct push_wave *wave;
+
+    for (uint32_t i = 0; i < push->wave_count; i++)
+        if (!push->waves[i]->is_under_way)
+            return push->waves[i];
+    if (push->wave_count == PUSH_WAVES_MAX)
+        return NULL;
+    wave = request_memory_take(rules->memory, share,
+                               wave_bytes(rules, push->wave_slices, push->wave_rows));
+    if (!wave) {
+        request_memory_leave(rules->memory, share); /* others need it more */
+        return NULL;
+    }
+    wave->is_under_way = false;
+    return push->waves[push->wave_count++] = wave;
+}
+
+void push_end_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave)
+{
+    push->hit_rows += atomic_load_explicit(&wave->request.hit_rows, memory_order_relaxed);
+    push->under_way--;
+    wave->is_under_way = false;
+    for (uint32_t i = 1; push->is_taken && i < push->wave_count; i++) {
+        if (push->waves[i] != wave)
+            continue;
+        push->waves[i] = push->waves[--push->wave_count];
+        request_memory_give(rules->memory, wave);
+        break;
+    }
+}
+
+/* The runs of the next wave. Returns how many. */
+static uint32_t take_slices(struct push *push, struct push_wave *wave)
+{
+    const struct ticket *const ticket = push->ticket;
+    uint32_t rows = 0;
+
+    wave->slice_count = 0;
+    for (; push->group < ticket->group_count; push->group++, push->run = 0) {
+        const struct ticket_group *const group = &ticket->groups[push->group];
+        const uint32_t left = group->run_count - push->run;
+        const uint32_t count = MIN(left, push->wave_rows - rows);
+
+        if (left == 0 || !push->groups[push->group].has_gradients)
+            continue;
+        if (count == 0 || wave->slice_count == push->wave_slices)
+            break;
+        wave->slices[wave->slice_count++] = (struct push_slice){ push->group, push->run, count };
+        push->run += count;
+        rows += count;
+        if (count < left)
+            break;
+    }
+    push->is_taken = push->group == ticket->group_count;
+    return rows;
+}
+
+void push_take_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave)
+{
+    struct request *const request = &wave->request;
+    const uint32_t rows = take_slices(push, wave);
+
+    request_lay_out(rules, request, sizeof(*wave), wave->slice_count, rows);
+    request->session = push->session;
+    request->number = push->number;
+    request->op = SHM_OP_PUSH;
+    request->push = push;
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        const struct push_slice *const slice = &wave->slices[i];
+        const struct ticket_group *const group = &push->ticket->groups[slice->group];
+        struct table *const table = push->groups[slice->group].table;
+
+        request->segments[i] = (struct request_segment){
+            .table = table,
+            .id_count = slice->run_count,
+            .row_bytes = table->row_bytes,
+        };
+        request_put_runs(rules, request, group->pairs, group->starts + slice->first_run);
+    }
+    request_deal(rules, request);
+}
+
+/* ---- Updating ---- */
+
+static const struct push_slice *slice_of(const struct request *request, uint32_t segment)
+{
+    return &CONTAINER_OF(request, struct push_wave, request)->slices[segment];
+}
+
+uint32_t push_pair_count(const struct request *request, uint32_t segment, uint32_t position)
+{
+    const struct push_slice *const slice = slice_of(request, segment);
+    const struct ticket_group *const group = &request->push->ticket->groups[slice->group];
+    const uint32_t run = slice->first_run + position;
+
+    return group->starts[run + 1] - group->starts[run];
+}
+
+/* Rows that are there, of those a lane was asked for. */
+#define FOUND_MAX 256
+struct found {
+    uint32_t runs[FOUND_MAX];
+    uint64_t ids[FOUND_MAX];
+    void *rows[FOUND_MAX];
+    uint32_t count;
+};
+
+/* Pairs whose weights' gradients are wanted. */
+#define WEIGHTS_MAX 256
+struct weights {
+    const void *rows[WEIGHTS_MAX];
+    const float *bags[WEIGHTS_MAX];
+    float divisors[WEIGHTS_MAX];
+    float *dest[WEIGHTS_MAX];
+    float gradients[WEIGHTS_MAX];
+    uint32_t count;
+};
+
+static void weights_flush(const struct push_group *group, struct weights *w)
+{
+    reduce_weight_gradients(group->table->spec.dtype, group->table->spec.dim, w->rows, w->bags,
+                            w->divisors, w->count, w->gradients);
+    for (uint32_t i = 0; i < w->count; i++)
+        *w->dest[i] = w->gradients[i];
+    w->count = 0;
+}
+
+static void weights_add(const struct push *push, const struct ticket_group *of,
+                        const struct cast_pair *pair, const void *row, struct weights *w)
+{
+    const uint32_t s = ticket_segment_of(of, pair->bag);
+    const struct ticket_segment *const segment = &push->ticket->segments[s];
+    const float *const gradients = push->segments[s].gradients;
+    float *const dest = push->segments[s].weight_gradients;
+
+    if (!dest)
+        return;
+    w->rows[w->count] = row;
+    w->bags[w->count] =
+        gradients ? gradients + (size_t)(pair->bag - segment->first_bag) * of->dim : zeros;
+    w->divisors[w->count] = segment->mode == EMBTIER_POOL_MEAN
+                                ? (float)(of->offsets[pair->bag + 1] - of->offsets[pair->bag])
+                                : 1.0f;
+    w->dest[w->count++] = dest + (pair->position - segment->first_position);
+}
+
+/* Gradients of the samples' weights, by the rows as they were. */
+static void give_weight_gradients(const struct push *push, const struct push_group *group,
+                                  const struct ticket_group *of, const struct found *found)
+{
+    struct weights w = { .count = 0 };
+
+    for (uint32_t i = 0; i < found->count; i++) {
+        for (uint32_t p = of->starts[found->runs[i]]; p < of->starts[found->runs[i] + 1]; p++) {
+            weights_add(push, of, &of->pairs[p], found->rows[i], &w);
+            if (w.count == WEIGHTS_MAX)
+                weights_flush(group, &w);
+        }
+    }
+    weights_flush(group, &w);
+}
+
+static void update_found(const struct push *push, uint32_t group_number, const struct found *found,
+                         float *scratch)
+{
+    const struct push_group *const group = &push->groups[group_number];
+    const struct ticket_group *const of = &push->ticket->groups[group_number];
+
+    if (group->has_weight_gradients)
+        give_weight_gradients(push, group, of, found);
+    reduce_runs(&(struct reduce_batch){ .dim = of->dim,
+                                        .bags = push->segments[of->order[0]].gradients,
+                                        .bag_places = (const float *const *)of->bag_places,
+                                        .pairs = of->pairs,
+                                        .scales = of->scales,
+                                        .winners = of->winners,
+                                        .offsets = of->offsets,
+                                        .starts = of->starts,
+                                        .runs = found->runs,
+                                        .run_count = found->count,
+                                        .rows = scratch });
+    optimizer_update(&group->optimizer, found->ids, found->rows, scratch, found->count);
+}
+
+void push_update(const struct request *request, uint32_t segment, const struct row_ref *refs,
+                 void *const *rows, uint32_t count, float *scratch)
+{
+    const struct push_slice *const slice = slice_of(request, segment);
+    const uint32_t dim = request->push->ticket->groups[slice->group].dim;
+    const uint32_t most =
+        MIN((uint32_t)FOUND_MAX, PUSH_SCRATCH_BYTES / (dim * (uint32_t)sizeof(float)));
+    struct found found = { .count = 0 };
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (!rows[i])
+            continue;
+        found.runs[found.count] = slice->first_run + refs[i].position;
+        found.ids[found.count] = refs[i].id;
+        found.rows[found.count++] = rows[i];
+        if (found.count == most) {
+            update_found(request->push, slice->group, &found, scratch);
+            found.count = 0;
+        }
+    }
+    if (found.count > 0)
+        update_found(request->push, slice->group, &found, scratch);
+}

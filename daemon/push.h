@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* push.h: gradients under way to the rows they are of (Kwon et al., "Tensor Casting", Algorithm 3).
+ *
+ * By ticket there is one gradient for each bag of a lookup, else one for each id. Either way it is
+ * a ticket's casting that says which gradients a row gets: its run. What a push asks for is checked
+ * as a whole, numbers included, before any row changes. Then its rows are taken in waves of some
+ * thousand, each a request for the rows of runs: the lane of a row adds up its gradients (kernels/
+ * reduce.h) and lets the table's optimizer change it (kernels/optimizer.h), where it lies in the
+ * cache, or when it has been read, as a SET would.
+ *
+ *   PUSH_IDS     a push of rows: ids are copied and checked, and cast
+ *   PUSH_NUMBERS gradients are looked through for what is not finite
+ *   PUSH_CASTING until the casters are done, most often before the push comes
+ *   PUSH_UPDATING waves
+ *
+ *   struct push | segments[] | groups[] | its first wave: struct push_wave | … as in request.h
+ *
+ * Each row is changed once, by one lane, and no row depends on another: neither lanes nor waves
+ * show in the result. Thread: the home lane, but for push_update(). */
+#ifndef EMBTIER_DAEMON_PUSH_H
+#define EMBTIER_DAEMON_PUSH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/request.h"
+#include "daemon/ticket.h"
+#include "kernels/optimizer.h"
+
+/* Of one wave, at most; and waves of one push at a time. */
+#define PUSH_WAVE_ROWS   4096
+#define PUSH_WAVE_SLICES 64
+#define PUSH_WAVES_MAX   8
+/* Gradients that are looked through in a turn. */
+#define PUSH_TURN_BYTES (UINT64_C(1) << 20)
+/* Of rows' gradients that a lane adds up at a time: they stay in the processor's cache. */
+#define PUSH_SCRATCH_BYTES (UINT32_C(256) << 10)
+
+struct push_segment {
+    struct table *table;
+    const float *gradients;  /* in the client's arena; NULL: all are zero */
+    float *weight_gradients; /* the same; NULL: nobody wants them */
+    uint64_t ids_offset;     /* of a push of rows */
+    uint32_t count;
+};
+
+struct push_group {
+    struct table *table;
+    struct optimizer_push optimizer;
+    double learning_rate;
+    bool has_gradients; /* else its rows stay as they are */
+    bool has_weight_gradients;
+};
+
+/* A wave's share of a group. */
+struct push_slice {
+    uint32_t group;
+    uint32_t first_run;
+    uint32_t run_count;
+};
+
+struct push_wave {
+    struct request request; /* of segment i are the rows of slices[i] */
+    bool is_under_way;
+    uint32_t slice_count;
+    struct push_slice slices[PUSH_WAVE_SLICES];
+};
+
+enum push_stage { PUSH_IDS, PUSH_NUMBERS, PUSH_CASTING, PUSH_UPDATING };
+
+struct push {
+    struct session *session;
+    uint32_t number;
+    uint32_t segment_count;
+    struct push_segment *segments;
+    struct push_group *groups; /* as the ticket's */
+    struct ticket *ticket;     /* the push's own now */
+    enum push_stage stage;
+
+    /* Where the stage stands. */
+    uint32_t segment;
+    uint32_t id;      /* PUSH_IDS: of that segment */
+    uint64_t checked; /* PUSH_NUMBERS: of that segment's numbers */
+    uint32_t group;   /* PUSH_UPDATING */
+    uint32_t run;     /* of that group */
+    bool is_taken;    /* nothing is left to be taken, or will be */
+
+    struct push_wave *waves[PUSH_WAVES_MAX]; /* [0] lies in this block */
+    uint32_t wave_count;
+    uint32_t wave_rows; /* how large they are */
+    uint32_t wave_slices;
+    uint32_t under_way;
+    uint64_t hit_rows;
+    struct refusal refusal; /* the first error */
+};
+
+/* As request_begin(), which calls it. From here on the ticket is used, whatever comes of the push;
+ * a push that is refused here leaves it as it is. */
+MUST_CHECK enum embtier_err push_begin(const struct request_rules *rules, struct session *session,
+                                       uint32_t number, const struct shm_submission *submission,
+                                       struct push **ret_push, struct refusal *ret_refusal);
+/* PUSH_IDS: takes about @id_count ids. AGAIN: some are left. */
+MUST_CHECK enum embtier_err push_take_ids(struct push *push, uint64_t id_count,
+                                          struct refusal *ret_refusal);
+/* PUSH_NUMBERS: looks through some of them. AGAIN: some are left. */
+MUST_CHECK enum embtier_err push_check_numbers(struct push *push, struct refusal *ret_refusal);
+/* Before the first wave, when all is cast. */
+void push_prepare(struct push *push);
+/* A wave that is free, or NULL: there is none now. */
+struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push);
+/* Takes the next runs into it. Sets is_taken with the last; it may have none. */
+void push_take_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave);
+void push_end_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave);
+/* Answers the client, unless it is gone, and frees the push, but not its ticket. */
+void push_free(const struct request_rules *rules, struct push *push);
+
+/* ---- Any lane ---- */
+
+/* Pairs of the run that a ref of a wave is of. */
+uint32_t push_pair_count(const struct request *request, uint32_t segment, uint32_t position);
+/* Updates @count rows, whole, of the wave's slice @segment: @rows[i] is that of @refs[i], NULL if
+ * it is not there. @scratch: PUSH_SCRATCH_BYTES. */
+void push_update(const struct request *request, uint32_t segment, const struct row_ref *refs,
+                 void *const *rows, uint32_t count, float *scratch);
+
+#endif
