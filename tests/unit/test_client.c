@@ -1,80 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does the client library keep its promises with a server that is slow, wrong, or gone? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "client_fixture.h"
+
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include <math.h>
 
 #include "base/clock.h"
 #include "base/macros.h"
-#include "client/embtier.h"
-#include "tests/unit/fake_server.h"
 
 #define MS UINT64_C(1000000)
-
-struct fixture {
-    struct fake_server fake;
-    struct embtier *server;
-    struct embtier_table *users;
-    struct embtier_table *words;
-};
-
-static struct embtier_connect_options options_for(const struct fixture *fixture)
-{
-    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
-
-    options.socket_path = fixture->fake.path;
-    options.arena_bytes = 1 << 20;
-    options.max_in_flight = 4;
-    options.timeout_ms = 2000;
-    return options;
-}
-
-static int setup_listening(void **state)
-{
-    struct fixture *fixture = calloc(1, sizeof(*fixture));
-
-    if (!fixture)
-        return -1;
-    fake_server_start(&fixture->fake);
-    *state = fixture;
-    return 0;
-}
-
-static int setup(void **state)
-{
-    struct fixture *fixture;
-    struct embtier_connect_options options;
-
-    if (setup_listening(state) != 0)
-        return -1;
-    fixture = *state;
-    options = options_for(fixture);
-    assert_int_equal(embtier_connect(&options, &fixture->server), EMBTIER_OK);
-    assert_int_equal(embtier_table_open(fixture->server, "users", &fixture->users), EMBTIER_OK);
-    assert_int_equal(embtier_table_open(fixture->server, "words", &fixture->words), EMBTIER_OK);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *fixture = *state;
-
-    embtier_disconnect(fixture->server);
-    fake_server_stop(&fixture->fake);
-    free(fixture);
-    return 0;
-}
 
 static struct embtier_batch *new_batch(struct fixture *fixture, uint32_t count, uint64_t first_id)
 {
@@ -100,12 +38,6 @@ static void assert_rows(struct embtier_batch *batch, uint32_t part, uint64_t fir
 static uint64_t now_ns(void)
 {
     return clock_now_ns(&clock_monotonic);
-}
-
-static void wait_until_taken(struct fixture *fixture, uint32_t count)
-{
-    while (fixture->fake.taken < count)
-        usleep(200);
 }
 
 /* ---- Connecting ---- */
