@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/batch.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -41,19 +42,39 @@ static uint32_t row_bytes(const struct embtier_batch *batch, uint32_t part)
     return info->weight_bytes + (batch->has_state ? info->state_bytes : 0);
 }
 
+/* Of a part's rows, bags or gradients, as many as there is room for. */
+static uint64_t rows_bytes(const struct embtier_batch *batch, uint32_t part)
+{
+    const struct batch_part *const p = &batch->parts[part];
+    const uint64_t vector_bytes = p->table->description.info.dim * sizeof(float);
+
+    switch (batch->kind) {
+    case BATCH_OF_BAGS:
+        return p->bag_count_max * vector_bytes;
+    case BATCH_OF_GRADIENTS:
+        return p->count_max * vector_bytes;
+    default:
+        return (uint64_t)p->count_max * row_bytes(batch, part);
+    }
+}
+
+static_assert(sizeof(struct shm_push_segment) == sizeof(struct shm_pool_segment),
+              "a batch of bags has room for the segments of both");
+
 /* Gives every part its place, counted from @begin, and returns the end. Ids of all parts lie
  * together: the server reads them in one go. Cannot overflow after check_parts(): fewer than 2^32
  * rows and bags of at most 2^17 bytes. */
 static uint64_t lay_out(struct embtier_batch *batch, uint64_t begin)
 {
-    uint64_t at = begin + batch->part_count * (batch->has_bags ? sizeof(struct shm_pool_segment)
-                                                               : sizeof(struct shm_segment));
+    uint64_t at = begin + batch->part_count * (batch->kind == BATCH_OF_ROWS
+                                                   ? sizeof(struct shm_segment)
+                                                   : sizeof(struct shm_push_segment));
 
     for (uint32_t i = 0; i < batch->part_count; i++) {
         batch->parts[i].ids_offset = at;
         at += batch->parts[i].count_max * sizeof(uint64_t);
     }
-    for (uint32_t i = 0; i < batch->part_count && batch->has_bags; i++) {
+    for (uint32_t i = 0; i < batch->part_count && batch->kind == BATCH_OF_BAGS; i++) {
         struct batch_part *const part = &batch->parts[i];
 
         part->offsets_offset = at;
@@ -64,13 +85,9 @@ static uint64_t lay_out(struct embtier_batch *batch, uint64_t begin)
         }
     }
     for (uint32_t i = 0; i < batch->part_count; i++) {
-        const struct batch_part *const part = &batch->parts[i];
-        const uint32_t dim = part->table->description.info.dim;
-
         at = align_up(at, SHM_ALIGN);
         batch->parts[i].rows_offset = at;
-        at += batch->has_bags ? (uint64_t)part->bag_count_max * dim * sizeof(float)
-                              : (uint64_t)part->count_max * row_bytes(batch, i);
+        at += rows_bytes(batch, i);
     }
     return at;
 }
@@ -128,13 +145,15 @@ static enum embtier_err batch_begin(struct embtier_batch *batch)
     return EMBTIER_OK;
 }
 
-static enum embtier_err new_batch(struct embtier *server, const struct embtier_part *parts,
-                                  uint32_t part_count, int has_state,
+static enum embtier_err new_batch(struct embtier *server, enum batch_kind kind, int has_state,
+                                  const struct embtier_part *parts, uint32_t part_count,
                                   struct embtier_batch **ret_batch)
 {
     _cleanup_(freep) struct embtier_batch *batch = NULL;
 
-    TRY(batch_alloc(server, part_count, SHM_SEGMENTS_MAX, &batch));
+    TRY(batch_alloc(server, part_count,
+                    kind == BATCH_OF_ROWS ? SHM_SEGMENTS_MAX : SHM_POOL_SEGMENTS_MAX, &batch));
+    batch->kind = kind;
     batch->has_state = has_state;
     for (uint32_t i = 0; i < part_count; i++)
         batch->parts[i] = (struct batch_part){ .table = parts[i].table,
@@ -148,14 +167,20 @@ static enum embtier_err new_batch(struct embtier *server, const struct embtier_p
 enum embtier_err embtier_batch_new(struct embtier *server, const struct embtier_part *parts,
                                    uint32_t part_count, struct embtier_batch **ret_batch)
 {
-    return new_batch(server, parts, part_count, 0, ret_batch);
+    return new_batch(server, BATCH_OF_ROWS, 0, parts, part_count, ret_batch);
 }
 
 enum embtier_err embtier_batch_new_with_state(struct embtier *server,
                                               const struct embtier_part *parts, uint32_t part_count,
                                               struct embtier_batch **ret_batch)
 {
-    return new_batch(server, parts, part_count, 1, ret_batch);
+    return new_batch(server, BATCH_OF_ROWS, 1, parts, part_count, ret_batch);
+}
+
+enum embtier_err embtier_batch_new_push(struct embtier *server, const struct embtier_part *parts,
+                                        uint32_t part_count, struct embtier_batch **ret_batch)
+{
+    return new_batch(server, BATCH_OF_GRADIENTS, 0, parts, part_count, ret_batch);
 }
 
 enum embtier_err embtier_batch_new_bags(struct embtier *server,
@@ -165,7 +190,7 @@ enum embtier_err embtier_batch_new_bags(struct embtier *server,
     _cleanup_(freep) struct embtier_batch *batch = NULL;
 
     TRY(batch_alloc(server, part_count, SHM_POOL_SEGMENTS_MAX, &batch));
-    batch->has_bags = 1;
+    batch->kind = BATCH_OF_BAGS;
     for (uint32_t i = 0; i < part_count; i++) {
         const struct embtier_bag_part *const part = &parts[i];
 
@@ -249,6 +274,10 @@ static enum embtier_err set_counts(struct embtier_batch *batch, uint32_t part, u
                        "part %u was made for %u bags, %u do not fit", part, p->bag_count_max,
                        bag_count);
     TRY(refuse_in_flight(batch));
+    if (batch->ticket != 0)
+        return err_set(&batch->server->message, EMBTIER_INVALID,
+                       "the batch has a ticket for the bags it looked up: push or release it "
+                       "first");
     p->count = count;
     p->bag_count = bag_count;
     return EMBTIER_OK;
@@ -257,7 +286,7 @@ static enum embtier_err set_counts(struct embtier_batch *batch, uint32_t part, u
 enum embtier_err embtier_batch_set_count(struct embtier_batch *batch, uint32_t part, uint32_t count)
 {
     TRY(check_part(batch, part));
-    if (batch->has_bags)
+    if (batch->kind == BATCH_OF_BAGS)
         return err_set(&batch->server->message, EMBTIER_INVALID,
                        "a batch of bags has its counts set by embtier_batch_set_bags()");
     return set_counts(batch, part, count, 0);
@@ -267,9 +296,25 @@ enum embtier_err embtier_batch_set_bags(struct embtier_batch *batch, uint32_t pa
                                         uint32_t bag_count)
 {
     TRY(check_part(batch, part));
-    if (!batch->has_bags)
+    if (batch->kind != BATCH_OF_BAGS)
         return err_set(&batch->server->message, EMBTIER_INVALID, "the batch has no bags");
     return set_counts(batch, part, count, bag_count);
+}
+
+enum embtier_err embtier_batch_set_skipped(struct embtier_batch *batch, uint32_t part, int skipped)
+{
+    TRY(check_part(batch, part));
+    TRY(refuse_in_flight(batch));
+    if (batch->ticket == 0)
+        return err_set(&batch->server->message, EMBTIER_INVALID,
+                       "the batch has no ticket; parts are skipped in a push by ticket");
+    batch->parts[part].skipped = skipped != 0;
+    return EMBTIER_OK;
+}
+
+uint64_t embtier_batch_ticket(const struct embtier_batch *batch)
+{
+    return batch->state == BATCH_SUBMITTED ? 0 : batch->ticket;
 }
 
 uint32_t embtier_batch_part_count(const struct embtier_batch *batch)
@@ -294,7 +339,7 @@ uint64_t *embtier_batch_ids(struct embtier_batch *batch, uint32_t part)
 
 void *embtier_batch_rows(struct embtier_batch *batch, uint32_t part)
 {
-    if (check_part(batch, part) || batch->has_bags)
+    if (check_part(batch, part) || batch->kind != BATCH_OF_ROWS)
         return NULL;
     return arena_at(batch, batch->parts[part].rows_offset);
 }
@@ -313,12 +358,14 @@ void *embtier_batch_state(struct embtier_batch *batch, uint32_t part)
 
 uint32_t embtier_batch_row_bytes(const struct embtier_batch *batch, uint32_t part)
 {
-    return check_part(batch, part) || batch->has_bags ? 0 : row_bytes(batch, part);
+    if (check_part(batch, part) || batch->kind != BATCH_OF_ROWS)
+        return 0;
+    return row_bytes(batch, part);
 }
 
 uint32_t *embtier_batch_offsets(struct embtier_batch *batch, uint32_t part)
 {
-    if (check_part(batch, part) || !batch->has_bags)
+    if (check_part(batch, part) || batch->kind != BATCH_OF_BAGS)
         return NULL;
     return arena_at(batch, batch->parts[part].offsets_offset);
 }
@@ -332,7 +379,14 @@ float *embtier_batch_weights(struct embtier_batch *batch, uint32_t part)
 
 float *embtier_batch_bags(struct embtier_batch *batch, uint32_t part)
 {
-    if (check_part(batch, part) || !batch->has_bags)
+    if (check_part(batch, part) || batch->kind != BATCH_OF_BAGS)
+        return NULL;
+    return arena_at(batch, batch->parts[part].rows_offset);
+}
+
+float *embtier_batch_gradients(struct embtier_batch *batch, uint32_t part)
+{
+    if (check_part(batch, part) || batch->kind == BATCH_OF_ROWS)
         return NULL;
     return arena_at(batch, batch->parts[part].rows_offset);
 }

@@ -15,6 +15,12 @@ enum batch_state {
     BATCH_TOLD,      /* and the caller knows it */
 };
 
+enum batch_kind {
+    BATCH_OF_ROWS,      /* embtier_batch_new(), with state or without */
+    BATCH_OF_BAGS,      /* for pooled lookups, and pushes by their tickets */
+    BATCH_OF_GRADIENTS, /* for pushes by rows */
+};
+
 /* What is kept of a completion when its slot is used again. */
 struct batch_result {
     enum embtier_err err;
@@ -22,6 +28,7 @@ struct batch_result {
     uint64_t value;
     uint64_t limit;
     uint64_t hit_rows;
+    uint64_t ticket;
 };
 
 struct batch_part {
@@ -29,7 +36,7 @@ struct batch_part {
     uint32_t count;
     uint32_t count_max;
     uint64_t ids_offset;  /* in the arena */
-    uint64_t rows_offset; /* or of the bags */
+    uint64_t rows_offset; /* or of the bags, or gradients */
 
     /* A batch of bags. */
     enum embtier_pool mode;
@@ -37,6 +44,7 @@ struct batch_part {
     uint32_t bag_count_max;
     uint64_t offsets_offset;
     uint64_t weights_offset; /* 0: none */
+    int skipped;             /* in a push by ticket: its gradients are all zero */
 };
 
 struct embtier_batch {
@@ -44,13 +52,15 @@ struct embtier_batch {
     struct embtier_batch *next;
     struct embtier_batch *previous;
     struct arena_block *block; /* segments, ids of all parts, offsets and weights of bags, then
-                                  rows or bags of each part */
+                                  rows, bags or gradients of each part */
+    enum batch_kind kind;
     enum batch_state state;
-    uint32_t request; /* its number, while SUBMITTED */
+    enum embtier_op op; /* of the last request */
+    uint32_t request;   /* its number, while SUBMITTED */
     struct batch_result result;
     uint64_t hit_rows; /* of the last finished request */
-    int has_bags;
-    int has_state; /* rows are whole */
+    uint64_t ticket;   /* 0: none; while a push or release of it is SUBMITTED nobody's to use */
+    int has_state;     /* rows are whole */
     uint32_t part_count;
     struct batch_part parts[];
 };

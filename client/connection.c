@@ -275,6 +275,8 @@ static enum embtier_err adopt_session(struct embtier *server, struct control_soc
                    (const char *)server->memory.arena + batch->block->offset, batch->block->bytes);
         TRY(shared_memory_replace(&server->memory, fresh, msg));
     }
+    for (struct embtier_batch *batch = server->batches; batch; batch = batch->next)
+        batch->ticket = 0; /* tickets were the old session's */
     control_socket_close(&server->socket);
     server->socket = *sock;
     control_socket_init(sock, 0);

@@ -21,7 +21,7 @@
  * Order. Requests of one connection that touch the same row take effect in the order they were
  * submitted. A row is read and written whole; a batch is not atomic over rows; a batch that is
  * refused (any error but IO, NO_SPACE, CORRUPT and DISCONNECTED) changed nothing. The same id twice
- * in a SET: the last one wins.
+ * in a SET: the last one wins; in a push: what it gets is added up.
  *
  * Errors. Functions return enum embtier_err (embtier_err.h); embtier_message() has the details of
  * the last failure on a connection. Outputs are untouched on failure.
@@ -89,11 +89,11 @@ embtier_connect(const struct embtier_connect_options *options, struct embtier **
 EMBTIER_PUBLIC void embtier_disconnect(struct embtier *server);
 /* Makes a new session with the same options after DISCONNECTED; while the old one is alive it does
  * nothing. Tables opened before are opened again by name; batches keep their ids and rows, at the
- * same addresses, and can be submitted again. Requests that were in flight have failed. A table
- * that is gone does not keep others from coming back: requests to it fail with NO_TABLE. MISMATCH
- * when a table has come back with another dim or dtype, or if a batch has its state with another
- * optimizer (close it, and free its batches), or the server grants less memory than before. On
- * failure nothing has changed, and it can be tried again. */
+ * same addresses, and can be submitted again. Requests that were in flight have failed; tickets are
+ * gone. A table that is gone does not keep others from coming back: requests to it fail with
+ * NO_TABLE. MISMATCH when a table has come back with another dim or dtype, or if a batch has its
+ * state with another optimizer (close it, and free its batches), or the server grants less memory
+ * than before. On failure nothing has changed, and it can be tried again. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_reconnect(struct embtier *server);
 
 /* ---- Tables ---- */
@@ -243,9 +243,35 @@ embtier_batch_set_bags(struct embtier_batch *batch, uint32_t part, uint32_t coun
  * the last the number of ids. */
 EMBTIER_PUBLIC uint32_t *embtier_batch_offsets(struct embtier_batch *batch, uint32_t part);
 EMBTIER_PUBLIC float *embtier_batch_weights(struct embtier_batch *batch, uint32_t part);
-/* bag_count x dim numbers, f32 whatever the table's dtype. */
+/* bag_count x dim numbers, f32 whatever the table's dtype: what the lookup has written, and then,
+ * if it gave a ticket, the gradients that the caller puts in their place for embtier_push(). */
 EMBTIER_PUBLIC float *embtier_batch_bags(struct embtier_batch *batch, uint32_t part);
 EMBTIER_PUBLIC uint32_t embtier_batch_bag_count(const struct embtier_batch *batch, uint32_t part);
+
+/* The ticket of the last lookup, if that asked for one and the batch still has it; else 0. Under it
+ * the server keeps the ids, offsets and weights that were looked up, so the batch's own may change.
+ * A push or a release takes it along when it is submitted; if it is refused the batch has it back.
+ * While it has it, other lookups and embtier_batch_set_bags() are INVALID. Of a lookup in flight
+ * there is none before embtier_poll() or embtier_wait() has the result.
+ *
+ * The server keeps a ticket for a limited time, then it has expired: so does that of a batch that
+ * is freed. Tickets end with their connection at the latest. */
+EMBTIER_PUBLIC uint64_t embtier_batch_ticket(const struct embtier_batch *batch);
+/* @skipped nonzero: in the push by the ticket that the batch has, the part's gradients are all
+ * zeros, whatever is in their place; a table of which all parts are skipped stays as it is. Until
+ * the next lookup. INVALID without a ticket. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_batch_set_skipped(struct embtier_batch *batch, uint32_t part, int skipped);
+
+/* As embtier_batch_new(), for a push by rows: it has ids, each of them as often as one likes, and
+ * gradients in the place of rows. embtier_batch_set_count() changes how many. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_batch_new_push(struct embtier *server, const struct embtier_part *parts,
+                       uint32_t part_count, struct embtier_batch **ret_batch);
+/* Shared memory, aligned to 64 bytes, f32 whatever the table's dtype: count x dim numbers of a
+ * batch made for a push by rows, bag_count x dim numbers of a batch of bags, where it is the memory
+ * of the bags; NULL for other batches. */
+EMBTIER_PUBLIC float *embtier_batch_gradients(struct embtier_batch *batch, uint32_t part);
 
 EMBTIER_PUBLIC uint32_t embtier_batch_part_count(const struct embtier_batch *batch);
 EMBTIER_PUBLIC uint32_t embtier_batch_count(const struct embtier_batch *batch, uint32_t part);
@@ -253,7 +279,7 @@ EMBTIER_PUBLIC uint32_t embtier_batch_count(const struct embtier_batch *batch, u
 EMBTIER_PUBLIC uint64_t *embtier_batch_ids(struct embtier_batch *batch, uint32_t part);
 EMBTIER_PUBLIC void *embtier_batch_rows(struct embtier_batch *batch, uint32_t part);
 /* From one row of a part to the next: weight_bytes, or with state weight_bytes + state_bytes. 0 in
- * a batch of bags. */
+ * a batch that has no rows. */
 EMBTIER_PUBLIC uint32_t embtier_batch_row_bytes(const struct embtier_batch *batch, uint32_t part);
 /* The state of a part's first row; that of the next is embtier_batch_row_bytes() further. As many
  * f32 numbers as the optimizer keeps: adam all first moments, then all second moments. They are
@@ -268,8 +294,10 @@ EMBTIER_PUBLIC uint64_t embtier_batch_hit_rows(const struct embtier_batch *batch
 enum embtier_op {
     EMBTIER_GET = 1,        /* fills the rows */
     EMBTIER_SET = 2,        /* stores the rows; optimizer state stays, unless the batch has it */
-    EMBTIER_GET_POOLED = 3, /* fills the bags; of a batch made by embtier_batch_new_bags(), which
-                               takes no other */
+    EMBTIER_GET_POOLED = 3, /* fills the bags; of a batch made by embtier_batch_new_bags() */
+    EMBTIER_PUSH = 4,       /* by embtier_push() and embtier_submit_push() only: it has options */
+    EMBTIER_RELEASE = 5,    /* the batch's ticket is not needed any more */
+    EMBTIER_GET_POOLED_TICKET = 6, /* as EMBTIER_GET_POOLED, with a ticket for a push */
 };
 
 /* Submit and wait, first for a free slot if need be. */
@@ -282,11 +310,49 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_set(struct embtier_ba
  * stand in a batch many times. On failure what the bags hold is not said. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_get_pooled(struct embtier_batch *batch);
 
+/* The same, and the batch has a ticket afterwards: see embtier_batch_ticket(). TICKETS_FULL: the
+ * server has no memory for it until other tickets have been used. UNSUPPORTED: of the parts of one
+ * table some are maxima, and others not. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_get_pooled_ticket(struct embtier_batch *batch);
+
+struct embtier_push_options {
+    size_t struct_bytes;          /* set by EMBTIER_PUSH_OPTIONS_INIT */
+    double learning_rate;         /* finite */
+    const double *learning_rates; /* one for each part, in the place of learning_rate; the same for
+                                     all parts of a table; or NULL */
+    uint64_t step;                /* of the training, 1 … 2^53 - 1; must be given */
+    int weight_gradients; /* nonzero: by ticket, the gradients of the weights of the ids are written
+                             over embtier_batch_weights() of all parts that have weights */
+};
+#define EMBTIER_PUSH_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(struct embtier_push_options), 0, NULL, 0, 0                                         \
+    }
+
+/* Sends gradients, which embtier_batch_gradients() has, to the optimizers of their tables: a batch
+ * of bags by its ticket, one for each bag as it was looked up, from which each of its rows gets
+ * what its mode and weights make of it; a batch made by embtier_batch_new_push() one for each id.
+ * What a row gets within the batch is added up, and the optimizer runs once for each distinct row
+ * of a table.
+ *
+ * INVALID: without a ticket, step or learning rate not as above. UNSUPPORTED: a table without an
+ * optimizer. NONFINITE: a gradient with NaN or infinity, which the table was not made for. SHAPE,
+ * NO_TICKET, TICKET_USED, TICKET_EXPIRED; by rows TICKETS_FULL; those of SET. On failure what the
+ * weights hold is not said. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_push(struct embtier_batch *batch, const struct embtier_push_options *options);
+/* Gives the batch's ticket back: a push will not follow. OK if it has none. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_release(struct embtier_batch *batch);
+
 /* Starts a request and returns. Slots are used in turn: BUSY when the request submitted
  * max_in_flight requests ago is still in flight, although younger ones may be done, and BUSY when
  * this batch's last result has not been asked for by embtier_poll() or embtier_wait(). */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_submit(struct embtier_batch *batch,
                                                                   enum embtier_op op);
+/* The same for a push. Options are copied. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_submit_push(struct embtier_batch *batch, const struct embtier_push_options *options);
 /* The request's result, or AGAIN while it is in flight. Never waits. The result can be asked for
  * again until the next submit; INVALID before the first. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_poll(struct embtier_batch *batch);

@@ -6,12 +6,17 @@
  * looks: poll and wait for their own, submit for the one whose slot it needs. From then on the slot
  * is free, whether the caller has asked for the result or not.
  *
+ * A batch of bags has its ticket from the answer to a lookup that asked for one, to the answer to a
+ * push or release of it. An answer that refuses leaves it where it is, as nothing has changed.
+ *
  * A server can die at any moment. What it had answered by then counts; the rest ends with
  * DISCONNECTED. The order matters: the answers are looked at once more after the end was noticed.
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "client/batch.h"
@@ -23,7 +28,8 @@
 #define SLICE_NS        (100 * NS_PER_MS) /* of sleep, between looks at the socket */
 #define CHECK_EVERY_NS  (5 * NS_PER_MS)   /* poll looks at the socket no more often */
 #define SPIN_NS_MIN     500
-#define PAUSES_PER_LOOK 32 /* between looks at the clock */
+#define PAUSES_PER_LOOK 32                        /* between looks at the clock */
+#define STEP_MAX        ((UINT64_C(1) << 53) - 1) /* of optimizers */
 
 static inline void cpu_relax(void)
 {
@@ -42,12 +48,33 @@ static const struct shm_completion *completion_of(const struct embtier_batch *ba
            batch->request % memory->slot_count;
 }
 
+/* The ticket that the batch has after its last request. A request that is not refused may have
+ * taken it away before it failed. */
+static uint64_t ticket_after(const struct embtier_batch *batch, const struct batch_result *result)
+{
+    switch (result->err) {
+    case EMBTIER_OK:
+        return batch->op == EMBTIER_GET_POOLED_TICKET ? result->ticket : 0;
+    case EMBTIER_NO_TICKET:
+    case EMBTIER_TICKET_USED:
+    case EMBTIER_TICKET_EXPIRED:
+    case EMBTIER_IO:
+    case EMBTIER_NO_SPACE:
+    case EMBTIER_CORRUPT:
+    case EMBTIER_DISCONNECTED:
+        return 0;
+    default:
+        return batch->ticket;
+    }
+}
+
 static void settle(struct embtier_batch *batch, struct batch_result result)
 {
     struct embtier *server = batch->server;
 
     batch->result = result;
     batch->state = BATCH_ANSWERED;
+    batch->ticket = ticket_after(batch, &result);
     if (result.err == EMBTIER_OK)
         batch->hit_rows = result.hit_rows;
     server->slots[batch->request % server->memory.slot_count] = NULL;
@@ -66,7 +93,8 @@ int request_is_pending(struct embtier_batch *batch)
                                          .segment = completion->segment,
                                          .value = completion->value,
                                          .limit = completion->limit,
-                                         .hit_rows = completion->hit_rows });
+                                         .hit_rows = completion->hit_rows,
+                                         .ticket = completion->ticket });
     return 0;
 }
 
@@ -79,24 +107,65 @@ void requests_fail(struct embtier *server)
             settle(server->slots[i], (struct batch_result){ .err = EMBTIER_DISCONNECTED });
 }
 
-/* What an answer's numbers mean depends on its error; see shm_completion. */
-static enum embtier_err tell_result(const struct embtier_batch *batch)
+static const char *table_name(const struct embtier_batch *batch, uint32_t part)
 {
-    const struct batch_result *result = &batch->result;
-    struct err_msg *msg = &batch->server->message;
-    const char *table = "?";
+    return batch->parts[part].table->description.info.name;
+}
 
-    if (result->err == EMBTIER_OK)
-        return EMBTIER_OK;
-    if (result->err == EMBTIER_DISCONNECTED)
-        return connection_is_over(batch->server);
-    if (result->err == EMBTIER_TOO_LARGE)
+/* What an answer's numbers mean depends on its error; see shm_completion. Here those of errors that
+ * are about no part. */
+static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+
+    switch (result->err) {
+    case EMBTIER_TOO_LARGE:
+        return err_set(
+            msg, result->err, "batch of %" PRIu64 " %s is over the server's limit of %" PRIu64,
+            result->value, batch->kind == BATCH_OF_BAGS ? "ids or bags" : "ids", result->limit);
+    case EMBTIER_NO_TICKET:
+        return err_set(msg, result->err, "the server knows no ticket %" PRIu64 " of this client",
+                       result->value);
+    case EMBTIER_TICKET_USED:
+        return err_set(msg, result->err, "ticket %" PRIu64 " has been used or released",
+                       result->value);
+    case EMBTIER_TICKET_EXPIRED:
         return err_set(msg, result->err,
-                       "batch of %" PRIu64 " %s is over the server's limit of %" PRIu64,
-                       result->value, batch->has_bags ? "ids or bags" : "ids", result->limit);
-    if (result->segment >= batch->part_count)
-        return err_set(msg, result->err, "%s", err_text(result->err));
-    table = batch->parts[result->segment].table->description.info.name;
+                       "ticket %" PRIu64 " has expired: the server keeps tickets for %" PRIu64
+                       " ms",
+                       result->value, result->limit);
+    case EMBTIER_TICKETS_FULL:
+        if (result->limit == 0)
+            return err_set(msg, result->err,
+                           "a client has %" PRIu64 " tickets at most; push or release some first",
+                           result->value);
+        return err_set(msg, result->err,
+                       "no room for %s of %" PRIu64 " bytes: all together may have %" PRIu64
+                       " (lanes.ticket_bytes); push or release tickets first",
+                       batch->op == EMBTIER_PUSH ? "a push by rows" : "a ticket", result->value,
+                       result->limit);
+    case EMBTIER_SHAPE:
+        return err_set(msg, result->err,
+                       "push of %" PRIu64 " parts by the ticket of a lookup of %" PRIu64,
+                       result->value, result->limit);
+    case EMBTIER_INVALID:
+        if (batch->op == EMBTIER_PUSH)
+            return err_set(msg, result->err,
+                           "the server does not take the push; steps are 1 to %" PRIu64, STEP_MAX);
+        break;
+    default:
+        break;
+    }
+    return err_set(msg, result->err, "%s", err_text(result->err));
+}
+
+static enum embtier_err tell_part_error(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+    const char *const table = table_name(batch, result->segment);
+
     switch (result->err) {
     case EMBTIER_ID_RANGE:
         return err_set(msg, result->err,
@@ -120,10 +189,68 @@ static enum embtier_err tell_result(const struct embtier_batch *batch)
     case EMBTIER_DROPPED:
         return err_set(msg, result->err, "table '%s' was dropped (part %u)", table,
                        result->segment);
+    case EMBTIER_UNSUPPORTED:
+        if (batch->op != EMBTIER_GET_POOLED_TICKET)
+            break;
+        return err_set(msg, result->err,
+                       "a ticket is for parts of table '%s' that are all maxima, or none (part %u)",
+                       table, result->segment);
+    case EMBTIER_TOO_LARGE:
+    case EMBTIER_NO_TICKET:
+    case EMBTIER_TICKET_USED:
+    case EMBTIER_TICKET_EXPIRED:
+    case EMBTIER_TICKETS_FULL:
+        return tell_batch_error(batch);
     default:
-        return err_set(msg, result->err, "%s (part %u, table '%s')", err_text(result->err),
-                       result->segment, table);
+        break;
     }
+    return err_set(msg, result->err, "%s (part %u, table '%s')", err_text(result->err),
+                   result->segment, table);
+}
+
+/* What only a push can be refused for, or for another reason than others. */
+static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+    const char *const table = table_name(batch, result->segment);
+
+    switch (result->err) {
+    case EMBTIER_SHAPE:
+        return err_set(msg, result->err,
+                       "gradients have the wrong shape: %" PRIu64 " where %" PRIu64
+                       " is needed (part %u, table '%s')",
+                       result->value, result->limit, result->segment, table);
+    case EMBTIER_NONFINITE:
+        return err_set(msg, result->err,
+                       "table '%s' takes no gradients with NaN or infinity, and that of %s "
+                       "%" PRIu64 " has one (part %u)",
+                       table, batch->kind == BATCH_OF_BAGS ? "bag" : "the id at", result->value,
+                       result->segment);
+    case EMBTIER_UNSUPPORTED:
+        return err_set(msg, result->err, "table '%s' has no optimizer for a push (part %u)", table,
+                       result->segment);
+    case EMBTIER_INVALID:
+        return err_set(msg, result->err,
+                       "the learning rate is not finite, or not that of other parts of table '%s' "
+                       "(part %u)",
+                       table, result->segment);
+    default:
+        return tell_part_error(batch);
+    }
+}
+
+static enum embtier_err tell_result(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+
+    if (result->err == EMBTIER_OK)
+        return EMBTIER_OK;
+    if (result->err == EMBTIER_DISCONNECTED)
+        return connection_is_over(batch->server);
+    if (result->segment >= batch->part_count)
+        return tell_batch_error(batch);
+    return batch->op == EMBTIER_PUSH ? tell_push_part_error(batch) : tell_part_error(batch);
 }
 
 static enum embtier_err tell(struct embtier_batch *batch)
@@ -166,28 +293,113 @@ static void fill_segments(const struct embtier_batch *batch)
     }
 }
 
+static double learning_rate_of(const struct embtier_push_options *push, uint32_t part)
+{
+    return push->learning_rates ? push->learning_rates[part] : push->learning_rate;
+}
+
+/* A part that is skipped has no gradients, and those of its weights are zeros. */
+static void fill_push_segments(const struct embtier_batch *batch,
+                               const struct embtier_push_options *push)
+{
+    char *const arena = (char *)batch->server->memory.arena;
+    struct shm_push_segment *const segments = (void *)(arena + batch->block->offset);
+    const int by_ticket = batch->kind == BATCH_OF_BAGS;
+
+    for (uint32_t i = 0; i < batch->part_count; i++) {
+        const struct batch_part *const part = &batch->parts[i];
+        const uint64_t weights_offset = push->weight_gradients ? part->weights_offset : 0;
+
+        if (part->skipped && weights_offset != 0)
+            memset(arena + weights_offset, 0, part->count * sizeof(float));
+        segments[i] = (struct shm_push_segment){
+            .table = part->table->handle,
+            .ids_offset = by_ticket ? 0 : part->ids_offset,
+            .gradients_offset = part->skipped ? 0 : part->rows_offset,
+            .weights_offset = part->skipped ? 0 : weights_offset,
+            .learning_rate = learning_rate_of(push, i),
+            .count = by_ticket ? part->bag_count : part->count,
+            .dim = part->table->description.info.dim,
+        };
+    }
+}
+
+static int is_lookup(enum embtier_op op)
+{
+    return op == EMBTIER_GET_POOLED || op == EMBTIER_GET_POOLED_TICKET;
+}
+
+/* Is the batch of the kind that @op is for? */
+static enum embtier_err check_kind(const struct embtier_batch *batch, enum embtier_op op)
+{
+    struct err_msg *const msg = &batch->server->message;
+
+    switch (op) {
+    case EMBTIER_GET:
+    case EMBTIER_SET:
+        if (batch->kind == BATCH_OF_BAGS)
+            return err_set(msg, EMBTIER_INVALID, "a batch of bags is for pooled lookups");
+        if (batch->kind == BATCH_OF_GRADIENTS)
+            return err_set(msg, EMBTIER_INVALID, "a batch of gradients is for pushes");
+        return EMBTIER_OK;
+    case EMBTIER_GET_POOLED:
+    case EMBTIER_GET_POOLED_TICKET:
+        if (batch->kind != BATCH_OF_BAGS)
+            return err_set(msg, EMBTIER_INVALID, "a pooled lookup needs a batch of bags");
+        return EMBTIER_OK;
+    case EMBTIER_PUSH:
+        if (batch->kind == BATCH_OF_ROWS)
+            return err_set(msg, EMBTIER_INVALID,
+                           "a push needs a batch of bags with a ticket, or one made by "
+                           "embtier_batch_new_push()");
+        return EMBTIER_OK;
+    case EMBTIER_RELEASE:
+        return EMBTIER_OK;
+    default:
+        return err_set(msg, EMBTIER_INVALID, "operation %d is not known", (int)op);
+    }
+}
+
+static enum embtier_err check_ticket(const struct embtier_batch *batch, enum embtier_op op)
+{
+    struct err_msg *const msg = &batch->server->message;
+    const int needs_one =
+        op == EMBTIER_RELEASE || (op == EMBTIER_PUSH && batch->kind == BATCH_OF_BAGS);
+
+    if (needs_one && batch->ticket == 0)
+        return err_set(msg, EMBTIER_INVALID,
+                       "the batch has no ticket; embtier_get_pooled_ticket() gives it one");
+    if (is_lookup(op) && batch->ticket != 0)
+        return err_set(msg, EMBTIER_INVALID,
+                       "the batch's ticket has not been used: push or release it first");
+    return EMBTIER_OK;
+}
+
+/* Unless the last request is done, and its result known to the caller. */
+static enum embtier_err refuse_unfinished(const struct embtier_batch *batch)
+{
+    if (batch->state == BATCH_SUBMITTED || batch->state == BATCH_ANSWERED)
+        return err_set(&batch->server->message, EMBTIER_BUSY,
+                       "the batch's last request has not been waited for");
+    return EMBTIER_OK;
+}
+
 static enum embtier_err check_submittable(struct embtier_batch *batch, enum embtier_op op)
 {
     struct embtier *server = batch->server;
     uint64_t id_count = 0;
 
-    if (op != EMBTIER_GET && op != EMBTIER_SET && op != EMBTIER_GET_POOLED)
-        return err_set(&server->message, EMBTIER_INVALID, "operation %d is not known", (int)op);
-    if (!batch->has_bags != (op != EMBTIER_GET_POOLED))
-        return err_set(&server->message, EMBTIER_INVALID,
-                       batch->has_bags ? "a batch of bags is for pooled lookups"
-                                       : "a pooled lookup needs a batch of bags");
+    TRY(check_kind(batch, op));
     if (server->over)
         return connection_is_over(server);
-    if (batch->state == BATCH_SUBMITTED || batch->state == BATCH_ANSWERED)
-        return err_set(&server->message, EMBTIER_BUSY,
-                       "the batch's last request has not been waited for");
+    TRY(refuse_unfinished(batch));
+    TRY(check_ticket(batch, op));
     for (uint32_t i = 0; i < batch->part_count; i++) {
         id_count += batch->parts[i].count;
         if (batch->parts[i].table->handle == 0)
             return err_set(&server->message, EMBTIER_NO_TABLE,
                            "no such table: '%s' was not there after the reconnect (part %u)",
-                           batch->parts[i].table->description.info.name, i);
+                           table_name(batch, i), i);
     }
     /* Known when the batch was made, but another server may have come since. */
     if (id_count > server->memory.max_batch_rows)
@@ -206,24 +418,55 @@ static struct embtier_batch *next_slot_holder(struct embtier *server)
 }
 
 static_assert((int)EMBTIER_GET == SHM_OP_GET && (int)EMBTIER_SET == SHM_OP_SET &&
-                  (int)EMBTIER_GET_POOLED == SHM_OP_POOL,
+                  (int)EMBTIER_GET_POOLED == SHM_OP_POOL && (int)EMBTIER_PUSH == SHM_OP_PUSH &&
+                  (int)EMBTIER_RELEASE == SHM_OP_RELEASE,
               "the same numbers");
 
-static void publish(struct embtier_batch *batch, enum embtier_op op)
+/* Writes the segments, and returns what goes into the ring. @push is NULL unless it is one. */
+static struct shm_submission fill(const struct embtier_batch *batch, enum embtier_op op,
+                                  const struct embtier_push_options *push)
+{
+    struct shm_submission submission = { .op = (uint32_t)op,
+                                         .segment_count = batch->part_count,
+                                         .segments_offset = batch->block->offset };
+
+    switch (op) {
+    case EMBTIER_GET_POOLED_TICKET:
+        submission.op = SHM_OP_POOL;
+        submission.flags = SHM_FLAG_TICKET;
+        fill_pool_segments(batch);
+        break;
+    case EMBTIER_GET_POOLED:
+        fill_pool_segments(batch);
+        break;
+    case EMBTIER_PUSH:
+        submission.step = push->step;
+        submission.ticket = batch->ticket;
+        fill_push_segments(batch, push);
+        break;
+    case EMBTIER_RELEASE:
+        submission.ticket = batch->ticket;
+        submission.segment_count = 0;
+        submission.segments_offset = 0;
+        break;
+    default:
+        submission.flags = batch->has_state ? SHM_FLAG_STATE : 0;
+        fill_segments(batch);
+    }
+    return submission;
+}
+
+static void publish(struct embtier_batch *batch, enum embtier_op op,
+                    const struct embtier_push_options *push)
 {
     struct embtier *server = batch->server;
     struct shm_arena_head *head = server->memory.arena;
     const uint32_t slot = server->tail % server->memory.slot_count;
 
-    if (batch->has_bags)
-        fill_pool_segments(batch);
-    else
-        fill_segments(batch);
-    shm_submissions(head)[slot] =
-        (struct shm_submission){ .op = (uint32_t)op,
-                                 .flags = batch->has_state ? SHM_FLAG_STATE : 0,
-                                 .segment_count = batch->part_count,
-                                 .segments_offset = batch->block->offset };
+    for (uint32_t i = 0; i < batch->part_count && is_lookup(op); i++)
+        batch->parts[i].skipped = 0;
+    shm_submissions(head)[slot] = fill(batch, op, push);
+    batch->op = op;
     batch->request = server->tail;
     batch->state = BATCH_SUBMITTED;
     server->slots[slot] = batch;
@@ -233,7 +476,8 @@ static void publish(struct embtier_batch *batch, enum embtier_op op)
         shared_memory_ring(&server->memory);
 }
 
-enum embtier_err embtier_submit(struct embtier_batch *batch, enum embtier_op op)
+static enum embtier_err submit(struct embtier_batch *batch, enum embtier_op op,
+                               const struct embtier_push_options *push)
 {
     struct embtier *server = batch->server;
 
@@ -247,8 +491,53 @@ enum embtier_err embtier_submit(struct embtier_batch *batch, enum embtier_op op)
                        "request %u before this one is still in flight, and %u may be",
                        server->tail - server->memory.slot_count, server->memory.slot_count);
     }
-    publish(batch, op);
+    publish(batch, op, push);
     return EMBTIER_OK;
+}
+
+enum embtier_err embtier_submit(struct embtier_batch *batch, enum embtier_op op)
+{
+    if (op == EMBTIER_PUSH)
+        return err_set(&batch->server->message, EMBTIER_INVALID,
+                       "a push has options: embtier_submit_push()");
+    return submit(batch, op, NULL);
+}
+
+/* Options as this library knows them, and the cheap part of what the server checks again. */
+static enum embtier_err read_push_options(struct embtier_batch *batch,
+                                          const struct embtier_push_options *given,
+                                          struct embtier_push_options *ret_options)
+{
+    struct embtier_push_options options = EMBTIER_PUSH_OPTIONS_INIT;
+    struct err_msg *const msg = &batch->server->message;
+
+    if (!given || given->struct_bytes < offsetof(struct embtier_push_options, weight_gradients) ||
+        given->struct_bytes > sizeof(options))
+        return err_set(msg, EMBTIER_INVALID,
+                       "push options: struct_bytes is not of a version known here; use "
+                       "EMBTIER_PUSH_OPTIONS_INIT");
+    memcpy(&options, given, given->struct_bytes);
+    if (options.step < 1 || options.step > STEP_MAX)
+        return err_set(msg, EMBTIER_INVALID, "step is %" PRIu64 ", allowed: 1 to %" PRIu64,
+                       options.step, STEP_MAX);
+    for (uint32_t i = 0; i < batch->part_count; i++)
+        if (!isfinite(learning_rate_of(&options, i)))
+            return err_set(msg, EMBTIER_INVALID,
+                           "learning rate %g is not finite (part %u, table '%s')",
+                           learning_rate_of(&options, i), i, table_name(batch, i));
+    if (options.weight_gradients && batch->kind == BATCH_OF_GRADIENTS)
+        return err_set(msg, EMBTIER_INVALID, "gradients of weights are for a push by ticket");
+    *ret_options = options;
+    return EMBTIER_OK;
+}
+
+enum embtier_err embtier_submit_push(struct embtier_batch *batch,
+                                     const struct embtier_push_options *given)
+{
+    struct embtier_push_options options = EMBTIER_PUSH_OPTIONS_INIT;
+
+    TRY(read_push_options(batch, given, &options));
+    return submit(batch, EMBTIER_PUSH, &options);
 }
 
 /* Most answers come within microseconds. How long it is worth to spin is learnt: an answer while
@@ -336,7 +625,8 @@ enum embtier_err embtier_wait(struct embtier_batch *batch, uint32_t timeout_ms)
     return tell(batch);
 }
 
-static enum embtier_err submit_and_wait(struct embtier_batch *batch, enum embtier_op op)
+static enum embtier_err submit_and_wait(struct embtier_batch *batch, enum embtier_op op,
+                                        const struct embtier_push_options *push)
 {
     struct embtier *server = batch->server;
     struct embtier_batch *holder;
@@ -346,21 +636,42 @@ static enum embtier_err submit_and_wait(struct embtier_batch *batch, enum embtie
         TRY(wait_for_answer(holder, FOREVER));
     if (server->over)
         return connection_is_over(server);
-    publish(batch, op);
+    publish(batch, op, push);
     return embtier_wait(batch, UINT32_MAX);
 }
 
 enum embtier_err embtier_get(struct embtier_batch *batch)
 {
-    return submit_and_wait(batch, EMBTIER_GET);
+    return submit_and_wait(batch, EMBTIER_GET, NULL);
 }
 
 enum embtier_err embtier_get_pooled(struct embtier_batch *batch)
 {
-    return submit_and_wait(batch, EMBTIER_GET_POOLED);
+    return submit_and_wait(batch, EMBTIER_GET_POOLED, NULL);
+}
+
+enum embtier_err embtier_get_pooled_ticket(struct embtier_batch *batch)
+{
+    return submit_and_wait(batch, EMBTIER_GET_POOLED_TICKET, NULL);
 }
 
 enum embtier_err embtier_set(struct embtier_batch *batch)
 {
-    return submit_and_wait(batch, EMBTIER_SET);
+    return submit_and_wait(batch, EMBTIER_SET, NULL);
+}
+
+enum embtier_err embtier_push(struct embtier_batch *batch, const struct embtier_push_options *given)
+{
+    struct embtier_push_options options = EMBTIER_PUSH_OPTIONS_INIT;
+
+    TRY(read_push_options(batch, given, &options));
+    return submit_and_wait(batch, EMBTIER_PUSH, &options);
+}
+
+enum embtier_err embtier_release(struct embtier_batch *batch)
+{
+    TRY(refuse_unfinished(batch));
+    if (batch->ticket == 0)
+        return EMBTIER_OK;
+    return submit_and_wait(batch, EMBTIER_RELEASE, NULL);
 }

@@ -144,7 +144,7 @@ void walk_batch_badly(struct walk *walk, struct walk_session *session)
         walk_finish(walk, session, 0);
     walk_expect(walk, server, embtier_poll(batch), EMBTIER_INVALID, "poll before submit");
     walk_expect(walk, server, embtier_wait(batch, 0), EMBTIER_INVALID, "wait before submit");
-    walk_expect(walk, server, embtier_submit(batch, (enum embtier_op)4), EMBTIER_INVALID,
+    walk_expect(walk, server, embtier_submit(batch, (enum embtier_op)7), EMBTIER_INVALID,
                 "submit of no operation");
     walk_expect(walk, server, embtier_submit(batch, EMBTIER_GET_POOLED), EMBTIER_INVALID,
                 "pooled lookup of a batch without bags");

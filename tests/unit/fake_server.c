@@ -277,10 +277,8 @@ static bool read_control(struct client *client)
     return true;
 }
 
-static uint64_t serve_request(struct client *client, uint32_t number)
+static uint64_t serve_rows(struct client *client, const struct shm_submission *submission)
 {
-    const struct shm_submission *submission =
-        &shm_submissions(client->arena)[number % client->slot_count];
     char *base = (char *)client->arena;
     const struct shm_segment *segments = (void *)(base + submission->segments_offset);
     uint64_t rows = 0;
@@ -301,17 +299,74 @@ static uint64_t serve_request(struct client *client, uint32_t number)
     return rows;
 }
 
+static uint64_t serve_pool(struct client *client, const struct shm_submission *submission)
+{
+    char *base = (char *)client->arena;
+    const struct shm_pool_segment *segments = (void *)(base + submission->segments_offset);
+    uint64_t rows = 0;
+
+    for (uint32_t s = 0; s < submission->segment_count; s++) {
+        const uint32_t dim = spec_of(client->server, segments[s].table == WORDS_HANDLE).dim;
+        float *bags = (void *)(base + segments[s].bags_offset);
+
+        for (uint32_t b = 0; b < segments[s].bag_count; b++)
+            for (uint32_t d = 0; d < dim; d++)
+                bags[b * dim + d] = (float)(b + 1);
+        rows += segments[s].id_count;
+    }
+    return rows;
+}
+
+static void serve_push(struct client *client, const struct shm_submission *submission)
+{
+    struct fake_server *server = client->server;
+    char *base = (char *)client->arena;
+    const struct shm_push_segment *segments = (void *)(base + submission->segments_offset);
+
+    for (uint32_t s = 0; s < MIN(submission->segment_count, FAKE_SEGMENTS); s++) {
+        const uint64_t *ids = (void *)(base + segments[s].ids_offset);
+        const float *gradients = (void *)(base + segments[s].gradients_offset);
+
+        server->pushed[s] = segments[s];
+        server->pushed_ids[s] = segments[s].ids_offset && segments[s].count ? ids[0] : 0;
+        server->pushed_gradients[s] =
+            segments[s].gradients_offset && segments[s].count ? gradients[0] : 0;
+        if (segments[s].weights_offset)
+            *(float *)(void *)(base + segments[s].weights_offset) = FAKE_WEIGHT;
+    }
+}
+
+static uint64_t serve_request(struct client *client, const struct shm_submission *submission)
+{
+    switch (submission->op) {
+    case SHM_OP_POOL:
+        return serve_pool(client, submission);
+    case SHM_OP_PUSH:
+        serve_push(client, submission);
+        return 0;
+    case SHM_OP_RELEASE:
+        return 0;
+    default:
+        return serve_rows(client, submission);
+    }
+}
+
 static void answer_request(struct client *client, uint32_t number)
 {
     struct shm_completion *completion =
         &shm_completions(client->control)[number % client->slot_count];
+    const struct shm_submission submission =
+        shm_submissions(client->arena)[number % client->slot_count];
     struct fake_server *server = client->server;
 
+    server->submission = submission;
     completion->err = server->err;
     completion->segment = server->err ? server->err_segment : UINT32_MAX;
     completion->value = server->err_value;
     completion->limit = server->err_limit;
-    completion->hit_rows = server->err ? 0 : serve_request(client, number);
+    completion->hit_rows = server->err ? 0 : serve_request(client, &submission);
+    completion->ticket =
+        !server->err && submission.flags & SHM_FLAG_TICKET ? FAKE_TICKET + number : 0;
     shm_publish_completion(completion, number + 1);
     if (shm_client_is_waiting(client->arena))
         syscall(SYS_futex, &completion->sequence, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);

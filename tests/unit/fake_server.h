@@ -5,7 +5,9 @@
  *
  * It knows the table "users" (8 rows of 4 f32) and, unless it is gone, "words" (unbounded, 2 f16).
  * It says that it made any table that it is asked for, as it was asked.
- * GET fills every byte of a row with the low byte of its id. One client at a time. */
+ * GET fills every byte of a row with the low byte of its id; a pooled lookup fills bag b with b +
+ * 1, and its ticket is FAKE_TICKET and the request's number; a push answers with FAKE_WEIGHT in the
+ * place of the first weight. One client at a time. */
 #ifndef EMBTIER_TESTS_FAKE_SERVER_H
 #define EMBTIER_TESTS_FAKE_SERVER_H
 
@@ -14,6 +16,11 @@
 #include <stdint.h>
 
 #include "base/embtier_err.h"
+#include "proto/shm_layout.h"
+
+#define FAKE_TICKET   700
+#define FAKE_WEIGHT   42.0f
+#define FAKE_SEGMENTS 4 /* of a push, that are kept */
 
 struct fake_server {
     char path[108];
@@ -39,6 +46,11 @@ struct fake_server {
     atomic_uint taken;     /* requests, in this session */
     atomic_uint doorbells; /* rung */
     atomic_uint sessions;
+    /* Of the last request that it answered; good until the next one. */
+    struct shm_submission submission;
+    struct shm_push_segment pushed[FAKE_SEGMENTS];
+    uint64_t pushed_ids[FAKE_SEGMENTS];    /* the first; 0: none */
+    float pushed_gradients[FAKE_SEGMENTS]; /* the first number; 0: none */
 
     /* Its own. */
     atomic_bool stop;
