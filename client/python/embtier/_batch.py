@@ -4,9 +4,10 @@ shared with the server."""
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Sequence
-from ctypes import byref, c_void_p
+from ctypes import byref, c_double, c_void_p, sizeof
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,13 @@ import numpy as np
 from . import errors
 from ._connection import Connection
 from ._ids import IdArray
-from ._library import BagPart, Part, lib
+from ._library import BagPart, Part, PushOptions, lib
 from ._types import POOL_NUMBERS, number_of
 
 if TYPE_CHECKING:
     from ._server import Table
 
-_GET, _SET, _GET_POOLED = 1, 2, 3
+_GET, _SET, _GET_POOLED, _PUSH, _RELEASE, _GET_POOLED_TICKET = 1, 2, 3, 4, 5, 6
 _AGAIN = errors.code_of("AGAIN")
 _TIMEOUT = errors.code_of("TIMEOUT")
 _SLICE_MS = 100  # how long a wait may keep Ctrl-C waiting
@@ -58,6 +59,23 @@ class _Region:
         }  # fmt: skip
 
 
+def _push_options(
+    lr: float | Sequence[float], step: int, part_count: int, weight_gradients: bool = False
+) -> PushOptions:
+    step = operator.index(step)
+    if not 1 <= step < 2**53:
+        raise ValueError(f"step must be 1 to 2**53 - 1, not {step}")
+    options = PushOptions(struct_bytes=sizeof(PushOptions), step=step, weight_gradients=weight_gradients)
+    rates = np.asarray(lr, np.float64)
+    if rates.ndim == 0:
+        options.learning_rate = float(rates)
+    elif rates.shape == (part_count,):
+        options.learning_rates = (c_double * part_count)(*rates)
+    else:
+        raise ValueError(f"lr must be a number or one for each of the {part_count} parts")
+    return options
+
+
 def _check_part(connection: Connection, table: Table, count: int) -> None:
     if table._connection is not connection:
         raise ValueError(f"table {table.name!r} was opened by another connection")
@@ -76,12 +94,15 @@ class Batch:
     def __init__(
         self, connection: Connection, parts: Sequence[tuple[Table, int]], state: bool = False
     ) -> None:
+        make = lib.embtier_batch_new_with_state if state else lib.embtier_batch_new
+        self._make_of_ids(connection, make, parts)
+        self._has_state = state
+
+    def _make_of_ids(self, connection: Connection, make: Any, parts: Sequence[tuple[Table, int]]) -> None:
         for table, count in parts:
             _check_part(connection, table, count)
         array = (Part * len(parts))(*[Part(table._handle(), count) for table, count in parts])
-        make = lib.embtier_batch_new_with_state if state else lib.embtier_batch_new
         self._make(connection, make, array, [table for table, _ in parts])
-        self._has_state = state
         self._counts = [count for _, count in parts]
         self._room = list(self._counts)
 
@@ -176,26 +197,29 @@ class Batch:
 
     def get(self, timeout: float | None = None) -> Batch:
         """Fills the rows, and the state if the batch has it. Raises IdRangeError, DroppedError, TooLargeError, DisconnectedError, …"""
-        return self._submit_and_wait(_GET, timeout)
+        self._submit_and_wait(_GET, timeout)
+        return self
 
     def set(self, timeout: float | None = None) -> Batch:
         """Stores the rows; the same id twice: the last one wins. NaN and Inf are stored as given.
         The optimizer's state stays, unless the batch has it: then that is stored too."""
-        return self._submit_and_wait(_SET, timeout)
+        self._submit_and_wait(_SET, timeout)
+        return self
 
-    def _submit_and_wait(self, operation: int, timeout: float | None) -> Batch:
+    def _submit_and_wait(
+        self, operation: int, timeout: float | None, options: PushOptions | None = None
+    ) -> None:
         """First for a free slot, if other batches are in flight; then for the result."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
-                self._submit(operation)
+                self._submit(operation, options)
                 break
             except errors.BusyError:  # type: ignore[attr-defined]
                 if self._in_flight or (deadline is not None and time.monotonic() >= deadline):
                     raise
                 time.sleep(_SLOT_WAIT_S)
         self.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        return self
 
     def submit_get(self) -> None:
         """Starts a GET and returns. BusyError when this batch, or max_in_flight others, are in
@@ -206,12 +230,17 @@ class Batch:
         """Starts a SET and returns."""
         self._submit(_SET)
 
-    def _submit(self, operation: int) -> None:
+    def _submit(self, operation: int, options: PushOptions | None = None) -> None:
+        """@options: of a push, else None."""
         connection = self._connection
         with connection:
-            connection.check(lib.embtier_submit(self._pointer(), operation))
+            if options is None:
+                code = lib.embtier_submit(self._pointer(), operation)
+            else:
+                code = lib.embtier_submit_push(self._pointer(), byref(options))
+            connection.check(code)
             self._in_flight = True
-            if operation == _SET:
+            if operation in (_SET, _PUSH):
                 connection.writes.update(table.name for table in self._tables)
 
     def poll(self) -> bool:
@@ -278,6 +307,18 @@ class BagBatch(Batch):
 
     A sum is in the order of the ids, in float32, so the same bags of the same rows give the same
     bits. A mean is the sum divided by the number of ids. A bag without ids is zeros.
+
+    To train, look up with a ticket, put the gradients in the bags' place, and push::
+
+        bags = batch.lookup(ticket=True).bags(0)
+        ...
+        batch.gradients(0)[:] = gradients  # float32 [bag_count, dim]
+        batch.push(lr=0.01, step=1)
+
+    Under a ticket the server keeps what was looked up, for a limited time. While the batch has one it
+    takes no other lookup and no :meth:`set_bags` (InvalidError): :meth:`push` or :meth:`release` it. A
+    push that is refused leaves it where it is. The ticket of a batch that is freed expires;
+    :meth:`Server.reconnect` ends all.
     """
 
     def __init__(self, connection: Connection, parts: Sequence[Bags]) -> None:
@@ -316,7 +357,8 @@ class BagBatch(Batch):
         return self._view(address, (self._bag_counts[part] + 1,), np.dtype("<u4"))
 
     def weights(self, part: int) -> np.ndarray:
-        """A view, float32 [count], of a weighted part."""
+        """A view, float32 [count], of a weighted part. After a push with ``weight_gradients=True``
+        these are the gradients of the weights."""
         part = range(len(self))[part]
         if not self._weighted[part]:
             raise ValueError(f"part {part} was made without weights")
@@ -324,20 +366,73 @@ class BagBatch(Batch):
         return self._view(address, (self._counts[part],), np.dtype("<f4"))
 
     def bags(self, part: int) -> np.ndarray:
-        """The answer: a view, float32 [bag_count, dim], whatever the table's dtype."""
+        """The answer: a view, float32 [bag_count, dim], whatever the table's dtype. After a lookup with
+        a ticket, :meth:`gradients` go to the same memory."""
         part = range(len(self))[part]
         address = lib.embtier_batch_bags(self._pointer(), part)
         return self._view(address, (self._bag_counts[part], self._tables[part].dim), np.dtype("<f4"))
 
-    def lookup(self, timeout: float | None = None) -> BagBatch:
+    def lookup(self, timeout: float | None = None, *, ticket: bool = False) -> BagBatch:
         """Fills the bags. Raises BagRangeError for offsets that decrease or do not end with the ids,
-        IdRangeError, DroppedError, TooLargeError, DisconnectedError, …"""
-        self._submit_and_wait(_GET_POOLED, timeout)
+        IdRangeError, DroppedError, TooLargeError, DisconnectedError, …
+
+        @ticket: the batch has a ticket afterwards, for one :meth:`push`. TicketsFullError when the
+        server has no memory for it until others have been used; UnsupportedError if of the parts of
+        one table some have mode "max" and others not."""
+        self._submit_and_wait(_GET_POOLED_TICKET if ticket else _GET_POOLED, timeout)
         return self
 
-    def submit_lookup(self) -> None:
+    def submit_lookup(self, *, ticket: bool = False) -> None:
         """Starts a lookup and returns; then :meth:`poll` or :meth:`wait`."""
-        self._submit(_GET_POOLED)
+        self._submit(_GET_POOLED_TICKET if ticket else _GET_POOLED)
+
+    @property
+    def ticket(self) -> int:
+        """The number of the ticket that the batch has; 0: none. It has none while a request is in
+        flight."""
+        return lib.embtier_batch_ticket(self._pointer())
+
+    def gradients(self, part: int) -> np.ndarray:
+        """Where gradients go for :meth:`push`: a view, float32 [bag_count, dim], whatever the table's
+        dtype. The memory of :meth:`bags`, so a lookup writes over it."""
+        return self.bags(part)
+
+    def skip(self, part: int, skipped: bool = True) -> None:
+        """In the next push the gradients of @part are all zeros, whatever :meth:`gradients` has; a table
+        of which all parts are skipped stays as it is. Until the next lookup. InvalidError without a
+        ticket."""
+        part = range(len(self))[part]
+        with self._connection:
+            self._connection.check(lib.embtier_batch_set_skipped(self._pointer(), part, skipped))
+
+    def push(
+        self,
+        lr: float | Sequence[float],
+        step: int,
+        weight_gradients: bool = False,
+        timeout: float | None = None,
+    ) -> BagBatch:
+        """Pushes the gradients by the batch's ticket: each row gets what its bags' modes and weights
+        make of them, added up, and the optimizer of its table runs once for it.
+
+        @lr: learning rate, or one for each part, the same for all parts of a table. @step: of the
+        training, from 1.
+        @weight_gradients: then :meth:`weights` has the gradients of the weights, of all parts that
+        have weights; if the push fails it may have anything.
+        Raises InvalidError (no ticket; lr not finite), UnsupportedError (a table without an
+        optimizer), NonfiniteError (NaN or infinity, for a table without ``allow_nonfinite``),
+        TicketExpiredError, TicketUsedError, NoTicketError, ShapeError, and those of :meth:`Batch.set`."""
+        self._submit_and_wait(_PUSH, timeout, _push_options(lr, step, len(self), weight_gradients))
+        return self
+
+    def submit_push(self, lr: float | Sequence[float], step: int, weight_gradients: bool = False) -> None:
+        """Starts a push and returns; then :meth:`poll` or :meth:`wait`."""
+        self._submit(_PUSH, _push_options(lr, step, len(self), weight_gradients))
+
+    def release(self, timeout: float | None = None) -> None:
+        """Gives the ticket back: no push will follow. Fine without a ticket."""
+        if self.ticket or self._in_flight:
+            self._submit_and_wait(_RELEASE, timeout)
 
     def set_count(self, part: int, count: int) -> None:
         raise TypeError("a BagBatch has set_bags()")
@@ -347,3 +442,40 @@ class BagBatch(Batch):
 
     def state(self, part: int) -> np.ndarray:
         raise TypeError("a BagBatch has bags(), no state")
+
+
+class PushBatch(Batch):
+    """Made by :meth:`Server.push_batch`: ids, and a gradient for each. What is said of :class:`Batch`
+    holds, but for rows: there are gradients in their place. An id may stand there many times: what it
+    gets is added up."""
+
+    def __init__(self, connection: Connection, parts: Sequence[tuple[Table, int]]) -> None:
+        self._make_of_ids(connection, lib.embtier_batch_new_push, parts)
+
+    def gradients(self, part: int) -> np.ndarray:
+        """The gradients of @part: a view, float32 [count, dim], whatever the table's dtype."""
+        part = range(len(self))[part]
+        address = lib.embtier_batch_gradients(self._pointer(), part)
+        return self._view(address, (self._counts[part], self._tables[part].dim), np.dtype("<f4"))
+
+    def push(self, lr: float | Sequence[float], step: int, timeout: float | None = None) -> PushBatch:
+        """Pushes the gradients: those of an id are added up, and the optimizer of its table runs once
+        for it.
+
+        @lr: learning rate, or one for each part, the same for all parts of a table. @step: of the
+        training, from 1.
+        Raises UnsupportedError (a table without an optimizer), NonfiniteError (NaN or infinity, for a
+        table without ``allow_nonfinite``), InvalidError (lr not finite), TicketsFullError (no memory
+        for it beside the tickets), and those of :meth:`Batch.set`."""
+        self._submit_and_wait(_PUSH, timeout, _push_options(lr, step, len(self)))
+        return self
+
+    def submit_push(self, lr: float | Sequence[float], step: int) -> None:
+        """Starts a push and returns; then :meth:`poll` or :meth:`wait`."""
+        self._submit(_PUSH, _push_options(lr, step, len(self)))
+
+    def rows(self, part: int) -> np.ndarray:
+        raise TypeError("a PushBatch has gradients(), no rows")
+
+    def state(self, part: int) -> np.ndarray:
+        raise TypeError("a PushBatch has gradients(), no state")

@@ -40,7 +40,7 @@ class Connection:
         self._getpid = os.getpid  # module globals may be gone at exit
         self._disconnect_handle = lib.embtier_disconnect
         self.closed = False
-        self.writes: Counter[str] = Counter()  # SETs submitted, by table
+        self.writes: Counter[str] = Counter()  # SETs and pushes submitted, by table
         self.tables: weakref.WeakSet = weakref.WeakSet()
 
     def __enter__(self) -> c_void_p:

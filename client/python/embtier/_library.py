@@ -94,6 +94,16 @@ class BagPart(Structure):
     ]
 
 
+class PushOptions(Structure):
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("learning_rate", c_double),
+        ("learning_rates", POINTER(c_double)),
+        ("step", c_uint64),
+        ("weight_gradients", c_int),
+    ]
+
+
 class Metric(Structure):
     _fields_ = [
         ("name", c_char_p),
@@ -138,8 +148,13 @@ _PROTOTYPES = {
     "embtier_batch_offsets": (c_void_p, [c_void_p, c_uint32]),
     "embtier_batch_weights": (c_void_p, [c_void_p, c_uint32]),
     "embtier_batch_bags": (c_void_p, [c_void_p, c_uint32]),
+    "embtier_batch_ticket": (c_uint64, [c_void_p]),
+    "embtier_batch_set_skipped": (c_int, [c_void_p, c_uint32, c_int]),
+    "embtier_batch_new_push": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
+    "embtier_batch_gradients": (c_void_p, [c_void_p, c_uint32]),
     "embtier_batch_hit_rows": (c_uint64, [c_void_p]),
     "embtier_submit": (c_int, [c_void_p, c_int]),
+    "embtier_submit_push": (c_int, [c_void_p, POINTER(PushOptions)]),
     "embtier_poll": (c_int, [c_void_p]),
     "embtier_wait": (c_int, [c_void_p, c_uint32]),
     "embtier_status": (c_int, [c_void_p, _HANDLE_OUT]),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _types, errors
-from ._batch import BagBatch, Bags, Batch
+from ._batch import BagBatch, Bags, Batch, PushBatch
 from ._connection import Connection
 from ._ids import as_ids
 from ._library import ConnectOptions, ProgressFunction, TableInfo, TableOptions, lib
@@ -80,8 +80,8 @@ class Server:
 
     def reconnect(self) -> None:
         """Makes a new session after DisconnectedError. Tables are opened again by name; batches keep
-        their ids and rows and can be submitted again; requests that were in flight have failed.
-        MismatchError when a table has come back with another dim or dtype."""
+        their ids and rows and can be submitted again; requests that were in flight have failed, and
+        tickets are gone. MismatchError when a table has come back with another dim or dtype."""
         connection = self._connection
         with connection as handle:
             connection.check(lib.embtier_reconnect(handle))
@@ -117,8 +117,8 @@ class Server:
 
         @rows: None: unbounded, any id from 0 to 2**64 - 1 is a row.
         @dtype: "f32", "f16" or "bf16".
-        @optimizer: whose state the server keeps space for: "none", "sgd", "adagrad",
-        "rowwise_adagrad", "rmsprop" or "adam".
+        @optimizer: what pushes run, and whose state the server keeps space for: "none", "sgd",
+        "adagrad", "rowwise_adagrad", "rmsprop" or "adam".
         @init: "zeros", ("constant", value), ("uniform", low, high) or ("normal", mean, stddev).
         @eager: write every row now, instead of when it is first updated.
         @if_not_exists: an existing table of the same description is fine.
@@ -203,6 +203,11 @@ class Server:
     def bag_batch(self, parts: Sequence[Bags]) -> BagBatch:
         """As :meth:`batch`, for embedding bags that the server pools: see :class:`BagBatch`."""
         return BagBatch(self._connection, parts)
+
+    def push_batch(self, parts: Sequence[tuple[Table, int]]) -> PushBatch:
+        """As :meth:`batch`, for gradients by row, which the server's optimizers apply: see
+        :class:`PushBatch`."""
+        return PushBatch(self._connection, parts)
 
     def status(self) -> dict[str, Any]:
         """What the server says of itself::
@@ -290,8 +295,8 @@ class Table:
 
     @property
     def writes(self) -> int:
-        """Grows with every SET to this table over this connection, so that who keeps copies of rows
-        knows when to read them again. It knows nothing of other connections."""
+        """Grows with every SET and push to this table over this connection, so that who keeps copies
+        of rows knows when to read them again. It knows nothing of other connections."""
         return self._connection.writes[self.name]
 
     def get(self, ids: Any) -> np.ndarray:
