@@ -204,7 +204,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
         cost = UINT64_MAX;
         session->taking = taking;
         if (taking.kind == TAKING_PUSH && taking.push->ticket->is_issued)
-            lane_ticket_take(lane, taking.push->ticket);
+            lane_ticket_lend(lane, taking.push->ticket);
         taking_append(lane, session);
     }
     *id_count -= MIN(*id_count, cost);

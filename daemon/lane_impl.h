@@ -127,8 +127,10 @@ void lane_ticket_cast(struct lane *lane, struct ticket *ticket, uint32_t segment
 void lane_ticket_on_cast(struct lane *lane, struct ticket_group *group);
 /* The client gets it, for the time a ticket has. */
 MUST_CHECK enum embtier_err lane_ticket_issue(struct lane *lane, struct ticket *ticket);
-/* Takes it away from the client again, if it was given out. */
+/* Takes it away from the client again. */
 void lane_ticket_take(struct lane *lane, struct ticket *ticket);
+/* The client has it still, but a push uses it. */
+void lane_ticket_lend(struct lane *lane, struct ticket *ticket);
 /* Nobody needs it any more. */
 void lane_ticket_end(struct lane *lane, struct ticket *ticket);
 /* Those whose time is over. Returns when that of the next is, or 0. */

@@ -42,23 +42,28 @@ void lane_ticket_on_cast(struct lane *lane, struct ticket_group *group)
     lane_session_maybe_gone(lane, session);
 }
 
-enum embtier_err lane_ticket_issue(struct lane *lane, struct ticket *ticket)
+/* The list is in the order of issue. One that comes back is one of the newest, most often. */
+static void list_add(struct lane *lane, struct ticket *ticket)
 {
-    TRY(ticket_issue(ticket, clock_now_ns(lane->opts.clock)));
-    ticket->older = lane->newest_ticket;
-    if (lane->newest_ticket)
-        lane->newest_ticket->newer = ticket;
+    struct ticket *older = lane->newest_ticket;
+    struct ticket *newer = NULL;
+
+    for (; older && older->issued_ns > ticket->issued_ns; older = older->older)
+        newer = older;
+    ticket->older = older;
+    ticket->newer = newer;
+    if (older)
+        older->newer = ticket;
     else
         lane->oldest_ticket = ticket;
-    lane->newest_ticket = ticket;
-    return EMBTIER_OK;
+    if (newer)
+        newer->older = ticket;
+    else
+        lane->newest_ticket = ticket;
 }
 
-void lane_ticket_take(struct lane *lane, struct ticket *ticket)
+static void list_remove(struct lane *lane, struct ticket *ticket)
 {
-    if (!ticket->is_issued)
-        return;
-    ticket_take(ticket);
     if (ticket->older)
         ticket->older->newer = ticket->newer;
     else
@@ -67,6 +72,25 @@ void lane_ticket_take(struct lane *lane, struct ticket *ticket)
         ticket->newer->older = ticket->older;
     else
         lane->newest_ticket = ticket->older;
+}
+
+enum embtier_err lane_ticket_issue(struct lane *lane, struct ticket *ticket)
+{
+    TRY(ticket_issue(ticket, clock_now_ns(lane->opts.clock)));
+    list_add(lane, ticket);
+    return EMBTIER_OK;
+}
+
+void lane_ticket_take(struct lane *lane, struct ticket *ticket)
+{
+    list_remove(lane, ticket);
+    ticket_take(ticket);
+}
+
+void lane_ticket_lend(struct lane *lane, struct ticket *ticket)
+{
+    list_remove(lane, ticket);
+    ticket->is_lent = true;
 }
 
 void lane_ticket_end(struct lane *lane, struct ticket *ticket)
@@ -117,8 +141,16 @@ void lane_push_give_up(struct push *push)
 void lane_push_end(struct lane *lane, struct push *push)
 {
     struct session *const session = push->session;
+    struct ticket *const ticket = push->ticket;
 
-    lane_ticket_end(lane, push->ticket);
+    if (ticket->is_issued && push->refusal.err == EMBTIER_NONFINITE) { /* nothing has changed */
+        ticket->is_lent = false;
+        list_add(lane, ticket);
+    } else {
+        if (ticket->is_issued)
+            ticket_take(ticket);
+        lane_ticket_end(lane, ticket);
+    }
     push_free(&lane->rules, push);
     session->in_flight--;
 }

@@ -74,7 +74,7 @@ struct push {
     uint32_t segment_count;
     struct push_segment *segments;
     struct push_group *groups; /* as the ticket's */
-    struct ticket *ticket;     /* the push's own now */
+    struct ticket *ticket;     /* lent to the push; or its own, of a push of rows */
     enum push_stage stage;
 
     /* Where the stage stands. */
@@ -94,8 +94,8 @@ struct push {
     struct refusal refusal; /* the first error */
 };
 
-/* As request_begin(), which calls it. From here on the ticket is used, whatever comes of the push;
- * a push that is refused here leaves it as it is. */
+/* As request_begin(), which calls it. A push that is refused, here or for its numbers, leaves its
+ * ticket as it was. */
 MUST_CHECK enum embtier_err push_begin(const struct request_rules *rules, struct session *session,
                                        uint32_t number, const struct shm_submission *submission,
                                        struct push **ret_push, struct refusal *ret_refusal);

@@ -325,7 +325,7 @@ enum embtier_err ticket_find(const struct session *session, uint64_t number,
 
     if (slot->ticket && slot->ticket->number == number) {
         *ret_ticket = slot->ticket;
-        return EMBTIER_OK;
+        return slot->ticket->is_lent ? EMBTIER_TICKET_USED : EMBTIER_OK;
     }
     /* Another session's, or a number that has not come yet. */
     if (number >> 32 != (uint32_t)session->id || (uint32_t)number == 0 ||

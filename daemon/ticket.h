@@ -71,7 +71,8 @@ struct ticket {
     uint32_t group_count;
     uint32_t segments_taken;
     uint32_t casts_left; /* groups that are with a caster */
-    bool is_issued;      /* in the session's slot and the lane's list */
+    bool is_issued;      /* in the session's slot, and in the lane's list unless it is … */
+    bool is_lent;        /* … with a push */
     bool is_ended;       /* freed as soon as no caster has any of it */
     struct ticket_segment *segments;
     struct ticket_group *groups;
@@ -124,7 +125,8 @@ void ticket_cast(struct ticket_group *group, struct cast_pair *scratch);
 MUST_CHECK enum embtier_err ticket_issue(struct ticket *ticket, uint64_t now_ns);
 /* Takes it from there. */
 void ticket_take(struct ticket *ticket);
-/* The session's ticket of that @number; NO_TICKET, TICKET_USED, TICKET_EXPIRED. */
+/* The session's ticket of that @number; NO_TICKET, TICKET_USED (by a push under way, too),
+ * TICKET_EXPIRED. */
 MUST_CHECK enum embtier_err ticket_find(const struct session *session, uint64_t number,
                                         struct ticket **ret_ticket);
 
