@@ -25,6 +25,9 @@ static void note_error(struct pooled *pooled, const struct wave *wave)
     pooled->is_taken = true; /* no more of it */
 }
 
+/* Of a lookup, in a turn, as long as rows are added up where they lie. */
+#define LANE_HOT_IDS 8192
+
 /* With one lane, nothing can happen to rows between here and the end: if all are cached they are
  * added up where they lie. Not when an earlier request of the session is still to be looked up, nor
  * before an earlier wave that has rows of the same bag and waits for some to be read. */
@@ -39,7 +42,7 @@ static bool add_up_in_place(struct lane *lane, struct pooled *pooled, struct wav
     for (uint32_t i = 0; i < wave->slice_count; i++)
         if (row_cache_find(lane->cache, request->segments[i].table->index,
                            part->refs + part->starts[i], wave->slices[i].id_count,
-                           wave->rows + wave->slices[i].first) > 0)
+                           request->segments[i].row_bytes, wave->rows + wave->slices[i].first) > 0)
             return false;
     wave_add_up(wave);
     for (uint32_t i = 0; i < wave->slice_count; i++) {
@@ -76,28 +79,39 @@ void lane_pool_end(struct lane *lane, struct pooled *pooled)
     session->in_flight--;
 }
 
+static void take_wave(struct lane *lane, struct pooled *pooled, struct wave *wave)
+{
+    if (pooled_take(&lane->rules, pooled, wave, &pooled->refusal) != EMBTIER_OK) {
+        pooled->is_taken = true;
+        return;
+    }
+    if (pooled->ticket)
+        lane_ticket_cast(lane, pooled->ticket, pooled->segment);
+    pooled->is_hot = add_up_in_place(lane, pooled, wave);
+    if (pooled->is_hot)
+        return;
+    wave->state = WAVE_LOOKED_UP;
+    pooled->under_way++;
+    lane_start_request(lane, &wave->request);
+}
+
 enum take_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
 {
-    struct wave *wave;
-    enum embtier_err err;
+    uint64_t ids = 0;
 
     if (atomic_load_explicit(&pooled->session->gone, memory_order_relaxed))
         lane_pool_give_up(pooled);
-    if (!pooled->is_taken) {
+    do {
+        struct wave *wave;
+
+        if (pooled->is_taken)
+            break;
         wave = pooled_free_wave(&lane->rules, pooled);
         if (!wave)
             return TAKE_TURN_STALLED;
-        err = pooled_take(&lane->rules, pooled, wave, &pooled->refusal);
-        if (err == EMBTIER_OK && pooled->ticket)
-            lane_ticket_cast(lane, pooled->ticket, pooled->segment);
-        if (err != EMBTIER_OK) {
-            pooled->is_taken = true;
-        } else if (!add_up_in_place(lane, pooled, wave)) {
-            wave->state = WAVE_LOOKED_UP;
-            pooled->under_way++;
-            lane_start_request(lane, &wave->request);
-        }
-    }
+        take_wave(lane, pooled, wave);
+        ids += MAX(wave->request.id_count, UINT64_C(1));
+    } while (pooled->is_hot && ids < LANE_HOT_IDS);
     if (!pooled->is_taken)
         return TAKE_TURN_MORE;
     return pooled->under_way > 0 ? TAKE_TURN_TAKEN : TAKE_TURN_DONE;

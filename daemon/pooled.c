@@ -110,6 +110,7 @@ _Static_assert(SHM_POOL_SEGMENTS_MAX * sizeof(struct shm_pool_segment) <=
 _Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= WAVE_BYTES &&
                    EMBTIER_DIM_MAX * sizeof(float) <= WAVE_BAG_BYTES,
                "a wave has room for a row and for a bag");
+_Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= WAVE_HOT_BYTES, "and a hot one too");
 
 /* What the segments ask for, all together. */
 struct sums {
@@ -278,6 +279,7 @@ static enum embtier_err pooled_new(const struct request_rules *rules, struct ses
     pooled->segments = (struct pooled_segment *)(pooled + 1);
     pooled->id_count = sums->ids;
     pooled->shape = shape;
+    pooled->is_hot = rules->lane_count == 1;
     pooled->refusal.segment = UINT32_MAX;
     pooled->waves[0] = wave_lay_out(rules, &shape, (uint8_t *)pooled + wave_at);
     pooled->wave_count = 1;
@@ -378,6 +380,7 @@ static enum embtier_err bag_end(struct pooled *pooled, struct refusal *refusal)
 
 /* What a wave has room for still. */
 struct room {
+    uint32_t first; /* id, of the wave */
     uint32_t ids;
     uint32_t bags;
     uint32_t bytes; /* of rows */
@@ -401,7 +404,7 @@ static enum embtier_err take_slice(struct pooled *pooled, struct wave *wave, str
         .segment = pooled->segment,
         .first_bag = pooled->bag,
         .begun = pooled->begun,
-        .first = pooled->shape.ids - room->ids,
+        .first = room->first,
         .offsets = wave->offsets + (pooled->shape.bags - room->bags) + wave->slice_count,
     };
     slice->offsets[0] = 0;
@@ -432,6 +435,7 @@ static enum embtier_err take_slice(struct pooled *pooled, struct wave *wave, str
             pooled->bag++;
         }
     }
+    room->first += slice->id_count;
     room->ids -= slice->id_count;
     room->bytes -= slice->id_count * row_bytes;
     room->bags -= slice->bag_count;
@@ -466,10 +470,16 @@ static bool at_segment_start(const struct pooled *pooled)
 static enum embtier_err take_slices(struct pooled *pooled, struct wave *wave,
                                     struct refusal *refusal)
 {
-    struct room room = { pooled->shape.ids, pooled->shape.bags, pooled->shape.staging_bytes,
-                         WAVE_BAG_BYTES };
+    struct room room = { .ids = pooled->shape.ids,
+                         .bags = pooled->shape.bags,
+                         .bytes = pooled->shape.staging_bytes,
+                         .bag_bytes = WAVE_BAG_BYTES };
     bool more = true;
 
+    if (pooled->is_hot) {
+        room.ids = MIN(room.ids, (uint32_t)WAVE_HOT_IDS);
+        room.bytes = MIN(room.bytes, WAVE_HOT_BYTES);
+    }
     wave->slice_count = 0;
     pooled->is_taken = pooled->segment == pooled->segment_count;
     for (uint32_t looked_at = 0; more && !pooled->is_taken && looked_at < WAVE_SEGMENTS &&

@@ -9,7 +9,9 @@
  * neither lanes nor waves show in the result.
  *
  * Where rows are added up. With one lane, if all rows of a wave are cached, straight from where
- * they lie: nothing else happens on the lane between finding and adding. Else the wave is looked up
+ * they lie: nothing else happens on the lane between finding and adding. As long as this goes well
+ * waves are small, so that rows that were asked for while they were found are still in the
+ * processor's cache when they are added up, and a turn takes many. Else the wave is looked up
  * as a GET would be, into the wave's own staging memory (at most 1 MiB, so that it stays in the
  * processor's cache), and added up from there when it is complete: a lane may not look at another
  * one's rows, which may change or move at any time, and a row that was read from SSD has no place
@@ -42,6 +44,9 @@
 #define WAVE_BAGS   4096
 #define WAVE_SLICES 64
 #define WAVE_BYTES  (UINT32_C(1) << 20) /* of rows */
+/* Of one that is likely to be added up where its rows lie. */
+#define WAVE_HOT_IDS   512
+#define WAVE_HOT_BYTES (UINT32_C(128) << 10)
 /* … and of bags, which may be many and empty; segments looked at, which may have none. */
 #define WAVE_BAG_BYTES (UINT32_C(2) << 20)
 #define WAVE_SEGMENTS  256
@@ -111,6 +116,7 @@ struct pooled {
     uint32_t begun;   /* rows of that bag that were taken */
     uint32_t bag_end; /* where that bag ends, if begun > 0 */
     bool is_taken;    /* nothing is left to be taken, or will be */
+    bool is_hot;      /* the last wave was added up where its rows lie */
 
     struct wave *waves[WAVES_MAX]; /* [0] lies in this block */
     uint32_t wave_count;

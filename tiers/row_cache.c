@@ -266,7 +266,7 @@ static inline __attribute__((always_inline)) void run(struct row_cache *c, struc
 
     request->use = use;
     request->departures = c->departures;
-    if (use == USE_GET || use == USE_SET || use == USE_CHANGE)
+    if (use == USE_GET || use == USE_SET || use == USE_FIND || use == USE_CHANGE)
         lines = (uint32_t)MIN(div_round_up(request->bytes, CACHE_LINE), (uint64_t)LINES_AHEAD);
     for (uint32_t step = 0; step < steps; step++) {
         if (group_at(request, step, 3, &at, &n))
@@ -305,11 +305,13 @@ uint32_t row_cache_get(struct row_cache *c, uint16_t table, const struct row_ref
 }
 
 uint32_t row_cache_find(struct row_cache *c, uint16_t table, const struct row_ref *refs,
-                        uint32_t count, const void **ret_rows)
+                        uint32_t count, uint32_t bytes, const void **ret_rows)
 {
-    struct request request = { .table = table, .refs = refs, .count = count, .rows = ret_rows };
+    struct request request = {
+        .table = table, .refs = refs, .count = count, .bytes = bytes, .rows = ret_rows
+    };
 
-    assert(c->tables[table].state == TABLE_IN_USE);
+    assert(c->tables[table].state == TABLE_IN_USE && bytes <= c->tables[table].row_bytes);
     run(c, &request, USE_FIND);
     return request.missed_count;
 }

@@ -111,9 +111,10 @@ MUST_CHECK uint32_t row_cache_get(struct row_cache *cache, uint16_t table,
 
 /* Tells where rows of @table lie: @ret_rows[i] is row i, whole, in whatever tier, or NULL if it is
  * not cached. Returns how many are not. Nothing moves, so these places are good until the next call
- * that is neither this nor row_cache_change(). */
+ * that is neither this nor row_cache_change(). The processor is asked for the first @bytes of each,
+ * so that few at a time are best. */
 MUST_CHECK uint32_t row_cache_find(struct row_cache *cache, uint16_t table,
-                                   const struct row_ref *refs, uint32_t count,
+                                   const struct row_ref *refs, uint32_t count, uint32_t bytes,
                                    const void **ret_rows);
 /* The same of rows that are to be changed: they are dirty now, and counted as hits. */
 MUST_CHECK uint32_t row_cache_change(struct row_cache *cache, uint16_t table,
