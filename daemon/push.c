@@ -149,7 +149,13 @@ static enum embtier_err enter_segment(const struct beginning *b, uint32_t s)
                              (uint64_t)wire->count * wire->dim * sizeof(float), SHM_NUMBER_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->gradients_offset,
                       b->session->arena_bytes);
-    return b->has_ticket ? check_against_ticket(b, s) : check_ids(b, s);
+    TRY(b->has_ticket ? check_against_ticket(b, s) : check_ids(b, s));
+    if (!IS_COPIED(COPY_PUSH_SEGMENTS))
+        copy_again(wire,
+                   (const uint8_t *)b->session->arena + b->submission->segments_offset +
+                       s * sizeof(*wire),
+                   offsetof(struct shm_push_segment, unused));
+    return EMBTIER_OK;
 }
 
 static void leave_tables(const struct beginning *b)
@@ -335,6 +341,8 @@ static enum embtier_err take_some_ids(struct push *push, uint32_t count, struct 
             return refuse(refusal, EMBTIER_ID_RANGE, push->segment, id, rows);
         group->offsets[at] = at;
         group->pairs[at] = (struct cast_pair){ id, at, at };
+        if (!IS_COPIED(COPY_PUSH_IDS))
+            copy_again(&group->pairs[at].row, &ids[i], sizeof(ids[i]));
     }
     push->id += count;
     return EMBTIER_OK;

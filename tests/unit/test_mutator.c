@@ -6,7 +6,7 @@
  * request is submitted. Each may be served or refused; what must not happen is that the process
  * dies (sanitizers watch), that a table changes, that a row comes to be that no table has, that a
  * bag has another table's rows, or that another client's memory changes. EMBTIER_TEST_MUTATIONS
- * says how many changes there are to be. */
+ * says how many changes there are to be; an argument, which tests. */
 #include "lane_fixture.h"
 
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 #define SLOT_BYTES    (512 * KIB)
 #define COUNT         50 /* ids of a request */
 #define BAGS          5
-#define HEADER_FIELDS 14 /* of submission and segment, at most */
+#define HEADER_FIELDS 16 /* of submission and segment, at most */
 #define MUTATIONS     1000000
 #define AT_LEAST_NS   (UINT64_C(5) * 1000 * 1000 * 1000) /* both sides have to run at once */
 #define CANARY        0xa5
@@ -35,6 +35,7 @@ struct aim {
 };
 
 static const struct aim gets = { SHM_OP_GET, 16, 1000, 100000 };
+static const struct aim pushes = { SHM_OP_PUSH, 16, 1000, 20000 };
 static const struct aim lookups = { SHM_OP_POOL, 8192, 40, 2000 }; /* of two waves */
 
 struct field {
@@ -117,23 +118,50 @@ static uint64_t *make_pool_segment(struct mutator *m)
     return ids;
 }
 
+/* The same of a push of rows. With a learning rate of 0 it changes none. */
+static uint64_t *make_push_segment(struct mutator *m)
+{
+    struct shm_push_segment *const segment = (void *)client_segment(&m->bad, 0);
+    uint64_t *const ids = (uint64_t *)(segment + 1);
+    float *const gradients = (float *)(ids + COUNT);
+
+    memset(segment, 0, sizeof(*segment));
+    add_field(m, &segment->table, 8, m->table, 0, UINT64_MAX, UINT64_C(77) << 32, UINT32_MAX);
+    add_far_field(m, &segment->ids_offset, ids);
+    add_far_field(m, &segment->gradients_offset, gradients);
+    add_field(m, &segment->weights_offset, 8, 0, FAR, 2 * FAR, 64, 4096);
+    add_field(m, &segment->count, 4, COUNT, UINT32_MAX, 100000, 2000000, 50000);
+    add_field(m, &segment->dim, 4, m->aim->dim, 0, UINT32_MAX, 1, m->aim->dim + 1);
+    add_field(m, &segment->flags, 4, 0, 1, UINT32_MAX, 1, 2);
+    m->header_fields = m->field_count;
+    for (uint32_t i = 0; i < COUNT * m->aim->dim; i++)
+        gradients[i] = 1;
+    return ids;
+}
+
 /* The one request in slot 0, and all that can be wrong with it. */
 static void make_request(struct mutator *m)
 {
     struct session *const session = m->bad.session;
     struct shm_submission *const submission = &shm_submissions(session->arena)[0];
     const struct shm_segment *const segment = client_segment(&m->bad, 0);
-    const bool pools = m->aim->op == SHM_OP_POOL;
+    const bool is_get = m->aim->op == SHM_OP_GET;
     uint64_t *ids;
 
     add_field(m, &submission->op, 4, m->aim->op, 0, 77, UINT32_MAX,
-              pools ? SHM_OP_GET : SHM_OP_POOL);
+              is_get ? SHM_OP_POOL : SHM_OP_GET);
     /* Without the state, rows are shorter. */
-    add_field(m, &submission->flags, 4, pools ? 0 : SHM_FLAG_STATE, pools ? SHM_FLAG_STATE : 0,
-              UINT32_MAX, 3, 2);
+    add_field(m, &submission->flags, 4, is_get ? SHM_FLAG_STATE : 0, is_get ? 0 : SHM_FLAG_STATE,
+              UINT32_MAX, 3, 4);
     add_field(m, &submission->segment_count, 4, 1, UINT32_MAX, SHM_SEGMENTS_MAX, 70000, 3000);
     add_far_field(m, &submission->segments_offset, segment);
-    ids = pools ? make_pool_segment(m) : make_segment(m);
+    if (m->aim->op == SHM_OP_PUSH) {
+        add_field(m, &submission->step, 8, 1, 0, UINT64_MAX, UINT64_C(1) << 60, 0);
+        add_field(m, &submission->ticket, 8, 0, 1, UINT64_MAX, m->bad.session->id << 32 | 1, 2);
+        ids = make_push_segment(m);
+    } else {
+        ids = is_get ? make_segment(m) : make_pool_segment(m);
+    }
     for (uint32_t i = 0; i < COUNT; i++)
         add_field(m, &ids[i], 8, i * 7 % m->aim->rows, m->aim->rows + i, UINT64_MAX,
                   UINT64_C(1) << 40, m->aim->rows);
@@ -186,7 +214,7 @@ static void clear_answer(struct mutator *m)
 {
     if (m->bags)
         memset(m->bags, 0, (size_t)BAGS * m->aim->dim * sizeof(float));
-    else
+    else if (m->aim->op == SHM_OP_GET)
         memset(client_rows(&m->bad, 0, COUNT), CANARY, 2 * COUNT * m->aim->dim * sizeof(float));
 }
 
@@ -217,6 +245,7 @@ static void submit_until_enough(struct mutator *m)
             shm_submissions(m->bad.session->arena)[number % FIXTURE_SLOTS] =
                 (struct shm_submission){
                     .op = m->aim->op,
+                    .step = 1,
                     .segment_count = 1,
                     .segments_offset = client_offset(&m->bad, client_segment(&m->bad, 0)),
                 };
@@ -256,9 +285,10 @@ static void mutate_requests(struct store_fixture *f, const struct lanes_shape *s
     memset(&m, 0, sizeof(m));
     m.aim = aim;
     lanes_start(&m.x, f, shape);
-    m.table =
-        fixture_table(&m.x, "t", aim->rows, aim->dim,
-                      aim->op == SHM_OP_GET ? EMBTIER_OPTIMIZER_ADAGRAD : EMBTIER_OPTIMIZER_NONE);
+    m.table = fixture_table(&m.x, "t", aim->rows, aim->dim,
+                            aim->op == SHM_OP_GET    ? EMBTIER_OPTIMIZER_ADAGRAD
+                            : aim->op == SHM_OP_PUSH ? EMBTIER_OPTIMIZER_SGD
+                                                     : EMBTIER_OPTIMIZER_NONE);
     m.other = fixture_table(&m.x, "other", aim->rows, aim->dim, EMBTIER_OPTIMIZER_NONE);
     m.bad = client_attach(&m.x, SLOT_BYTES);
     m.good = client_attach(&m.x, SLOT_BYTES);
@@ -299,14 +329,23 @@ static void test_what_changes_behind_a_check_of_a_pooled_lookup_is_not_used(void
         mutate_requests(*state, &shapes[s], &lookups);
 }
 
-int main(void)
+static void test_what_changes_behind_a_check_of_a_push_is_not_used(void **state)
+{
+    for (size_t s = 0; s < ARRAY_LEN(shapes); s++)
+        mutate_requests(*state, &shapes[s], &pushes);
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_what_changes_behind_a_check_is_not_used),
         T(test_what_changes_behind_a_check_of_a_pooled_lookup_is_not_used),
+        T(test_what_changes_behind_a_check_of_a_push_is_not_used),
 #undef T
     };
 
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
