@@ -1,0 +1,271 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Training in the server beside PyTorch in process: pooled lookups, pushes, and the bytes they move.
+
+The embedding parts of the papers' RM1 (10 tables) and RM2 (40): 80 gathers a bag, 64 numbers a row,
+2,048 bags a table, ids uniform and Zipf (1.05), all rows in DRAM, SGD. Lanes of the server are as many
+as threads of PyTorch, and half of the cores, so that neither side waits for the other's. A figure is
+one JSON object on a line, as tests/bench/bench.h has it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("EMBTIER_BUILD_ROOT", ROOT)) / "build"
+os.environ.setdefault("EMBTIER_LIBRARY", str(BUILD / "client/libembtier.so.0"))
+sys.path.insert(0, str(ROOT / "client/python"))
+
+import embtier  # noqa: E402
+
+GATHERS, DIM, BAGS = 80, 64, 2048
+ZIPF = 1.05
+BATCHES = 3  # different ones, used round and round
+THREADS = max(1, (os.cpu_count() or 1) // 2)
+LEARNING_RATE = 0.01
+
+
+@dataclass(frozen=True)
+class Setting:
+    model: str
+    tables: int
+    rows: int  # of a table: all of them twice, here and there, must fit into the machine's memory
+    draw: str  # "uniform" or "zipf"
+    bags: int = BAGS
+
+    @property
+    def ids(self) -> int:
+        """Of a table, in a batch."""
+        return self.bags * GATHERS
+
+
+def settings(scale: float) -> Iterator[Setting]:
+    for model, tables, rows in (("rm1", 10, 1_000_000), ("rm2", 40, 100_000)):
+        for draw in ("uniform", "zipf"):
+            few = max(1, round(tables * scale)) if scale < 1 else tables
+            yield Setting(model, few, max(1000, round(rows * scale)), draw, max(8, round(BAGS * scale)))
+
+
+def draw_ids(setting: Setting, random: np.random.Generator) -> np.ndarray:
+    if setting.draw == "uniform":
+        return random.integers(0, setting.rows, setting.ids)
+    weights = np.arange(1, setting.rows + 1) ** -ZIPF
+    steps = np.cumsum(weights / weights.sum())
+    ranks = np.minimum(np.searchsorted(steps, random.random(setting.ids)), setting.rows - 1)
+    return np.random.default_rng(7).permutation(setting.rows)[ranks]
+
+
+@contextmanager
+def server(setting: Setting) -> Iterator[embtier.Server]:
+    with tempfile.TemporaryDirectory(prefix="embtier-bench.") as directory:
+        os.mkdir(f"{directory}/rows")
+        cache = int(setting.tables * setting.rows * DIM * 4 * 1.35) + (64 << 20)
+        config = {
+            "data": {"directories": [f"{directory}/rows"]},
+            "lanes": {"count": THREADS, "ticket_bytes": "768MiB"},
+            "cache": {"tiers": [{"bytes": f"{cache >> 20}MiB"}]},
+            "socket": {
+                "path": f"{directory}/socket", "max_arena_bytes": "1GiB", "max_batch_rows": 8 << 20,
+            },
+        }  # fmt: skip
+        Path(f"{directory}/embtierd.yaml").write_text(json.dumps(config))
+        daemon = Path(os.environ.get("EMBTIERD", BUILD / "daemon/embtierd"))
+        with open(f"{directory}/log", "w+") as log:
+            process = subprocess.Popen([daemon, "--config", f"{directory}/embtierd.yaml"], stderr=log)
+            try:
+                while not os.path.exists(f"{directory}/socket"):
+                    if process.poll() is not None:
+                        log.seek(0)
+                        sys.exit(f"bench_training: embtierd ended: {log.read()}")
+                    time.sleep(0.05)
+                with embtier.connect(f"{directory}/socket", arena_bytes=900 << 20) as connection:
+                    yield connection
+            finally:
+                process.kill()  # the rows are not needed any more
+                process.wait()
+
+
+class Sides:
+    """The same bags of the same rows, in the server and in PyTorch."""
+
+    def __init__(self, setting: Setting, connection: embtier.Server) -> None:
+        self.setting = setting
+        random = np.random.default_rng(1)
+        self.tables = [
+            connection.create_table(
+                f"t{i}", DIM, setting.rows, optimizer="sgd", init=("uniform", -0.1, 0.1), seed=i
+            )
+            for i in range(setting.tables)
+        ]
+        self.bags = [
+            torch.nn.EmbeddingBag(setting.rows, DIM, mode="sum", sparse=True) for _ in self.tables
+        ]
+        for table, bag in zip(self.tables, self.bags):
+            self.copy_rows(connection, table, bag.weight.data)
+        self.optimizer = torch.optim.SGD([bag.weight for bag in self.bags], LEARNING_RATE)
+        self.draws = [[draw_ids(setting, random) for _ in self.tables] for _ in range(BATCHES)]
+        self.offsets = np.arange(0, setting.ids + 1, GATHERS)
+        parts = [embtier.Bags(table, setting.ids, setting.bags) for table in self.tables]
+        self.batch = connection.bag_batch(parts)
+        self.gradient = torch.randn(setting.bags, DIM) * 1e-3
+        self.step = 0
+
+    def copy_rows(self, connection: embtier.Server, table: embtier.Table, to: torch.Tensor) -> None:
+        """Brings them into the cache as well."""
+        for first in range(0, self.setting.rows, 50_000):
+            count = min(50_000, self.setting.rows - first)
+            with connection.batch([(table, count)]) as batch:
+                batch.ids(0)[:] = np.arange(first, first + count)
+                to[first : first + count] = torch.from_numpy(batch.get().rows(0))
+
+    def lay_out(self, turn: int) -> None:
+        for i, ids in enumerate(self.draws[turn % BATCHES]):
+            self.batch.ids(i)[:] = ids
+            self.batch.offsets(i)[:] = self.offsets
+
+    def pooled(self, turn: int) -> tuple[float, float]:
+        """Seconds of a forward pass, ours and PyTorch's."""
+        self.lay_out(turn)
+        inputs = [torch.from_numpy(ids) for ids in self.draws[turn % BATCHES]]
+        offsets = torch.from_numpy(self.offsets[:-1])
+        ours = seconds(self.batch.lookup)
+        with torch.no_grad():
+            theirs = seconds(lambda: [bag(ids, offsets) for bag, ids in zip(self.bags, inputs)])
+        return ours, theirs
+
+    def push(self, turn: int) -> tuple[float, float]:
+        """Seconds of a backward pass with the optimizer's step; ours at once after the forward pass,
+        so what is left of the casting is in it."""
+        self.lay_out(turn)
+        self.step += 1
+        self.batch.lookup(ticket=True)
+        for i in range(len(self.tables)):
+            self.batch.gradients(i)[:] = self.gradient.numpy()
+        ours = seconds(lambda: self.batch.push(LEARNING_RATE, self.step))
+        offsets = torch.from_numpy(self.offsets[:-1])
+        sums = [
+            bag(torch.from_numpy(ids), offsets)
+            for bag, ids in zip(self.bags, self.draws[turn % BATCHES])
+        ]
+
+        def backward() -> None:
+            torch.autograd.backward(sums, [self.gradient] * len(sums))
+            self.optimizer.step()
+
+        theirs = seconds(backward)
+        self.optimizer.zero_grad(set_to_none=True)
+        return ours, theirs
+
+    def check(self) -> None:
+        """Both have the same rows still, and more than that was hit."""
+        self.lay_out(0)
+        self.batch.lookup()
+        if self.batch.hit_rows < 0.999 * self.setting.ids * len(self.tables):
+            sys.exit("bench_training: rows are not in DRAM")
+        ids, offsets = torch.from_numpy(self.draws[0][0]), torch.from_numpy(self.offsets[:-1])
+        with torch.no_grad():
+            torch.testing.assert_close(
+                torch.from_numpy(self.batch.bags(0)), self.bags[0](ids, offsets), rtol=1e-4, atol=1e-4
+            )
+
+
+def seconds(what: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    what()
+    return time.perf_counter() - begin
+
+
+def report(name: str, setting: Setting, pairs: list[tuple[float, float]], bar: float, limit: str) -> None:
+    rows = setting.ids * setting.tables
+    ratios = [theirs / ours for ours, theirs in pairs]
+    ratio = statistics.median(ratios)
+    quartiles = np.quantile(ratios, [0.25, 0.75]).tolist()
+    print(
+        json.dumps(
+            {
+                "name": f"{name}-{setting.model}-{setting.draw}",
+                "unit": " rows/s",
+                "better": "higher",
+                "ours": rows / statistics.median(ours for ours, _ in pairs),
+                "reference": rows / statistics.median(theirs for _, theirs in pairs),
+                "reference_name": f"PyTorch {torch.__version__} EmbeddingBag, {THREADS} thread(s)",
+                "reference_options": f"{setting.tables} tables of {setting.rows:,} rows, sparse=True",
+                "ratio": ratio,
+                "bar": bar,
+                "met": ratio >= bar,
+                "ratio_quartiles": quartiles,
+                "n": len(pairs),
+                "limit": limit,
+            }
+        ),
+        flush=True,
+    )
+
+
+def report_bytes(setting: Setting, sides: Sides) -> None:
+    """What crosses shared memory in a step: ids and distinct rows twice, or ids and bags twice."""
+    distinct = sum(len(np.unique(ids)) for ids in sides.draws[0])
+    rows = distinct * 2 * (8 + DIM * 4)
+    offsets = (setting.bags + 1) * 4
+    pooled = setting.tables * (setting.ids * 8 + offsets + 2 * setting.bags * DIM * 4)
+    print(
+        json.dumps(
+            {
+                "name": f"pooled-bytes-{setting.model}-{setting.draw}",
+                "unit": " B/step",
+                "better": "lower",
+                "ours": pooled,
+                "reference": rows,
+                "reference_name": "GET and SET of the distinct rows",
+                "reference_options": f"{setting.tables} tables of {setting.rows:,} rows",
+                "ratio": pooled / rows,
+                "ratio_quartiles": [pooled / rows] * 2,
+                "n": 1,
+                "limit": "counted, not measured",
+            }
+        ),
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="pooled, cast-push, pooled-bytes")
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--seconds", type=float, help="not used: a turn is one batch")
+    parser.add_argument("--scale", type=float, default=1)
+    given = parser.parse_args()
+    names = given.names or ["pooled", "cast-push", "pooled-bytes"]
+    torch.set_num_threads(THREADS)
+    for setting in settings(given.scale):
+        print(f"bench_training: {setting}", file=sys.stderr)
+        with server(setting) as connection:
+            sides = Sides(setting, connection)
+            for name, turn, bar in (("pooled", sides.pooled, None), ("cast-push", sides.push, 5.0)):
+                if name not in names:
+                    continue
+                pairs = [turn(n) for n in range(given.turns + 1)][1:]
+                if bar is None:
+                    bar = 0.7 if setting.draw == "uniform" else 1.0
+                report(name, setting, pairs, bar, "memory bandwidth and latency of one core a thread")
+            sides.check()
+            if "pooled-bytes" in names:
+                report_bytes(setting, sides)
+
+
+if __name__ == "__main__":
+    main()
