@@ -143,7 +143,9 @@ def make_tables(server: embtier.Server, retail: Retail, args: argparse.Namespace
     """One table per feature, instead of those an earlier run left."""
     drop_tables(server)
     return {
-        name: server.create_table(PREFIX + name, args.dim, rows, init=INIT, seed=args.seed * 100 + i)
+        name: server.create_table(
+            PREFIX + name, args.dim, rows, optimizer="sgd", init=INIT, seed=args.seed * 100 + i
+        )
         for i, (name, rows) in enumerate(retail.rows.items())
     }
 

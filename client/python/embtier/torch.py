@@ -1,65 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for torch.nn.EmbeddingBag whose rows live in embtierd.
+"""Stand-ins for torch.nn.EmbeddingBag whose rows live in embtierd, which pools and trains them.
 
-    users = server.create_table("users", dim=64, init=("normal", 0, 0.1))
+    users = server.create_table("users", dim=64, optimizer="adagrad", init=("normal", 0, 0.1))
     bag = embtier.torch.EmbeddingBag(users, mode="mean", lr=0.1)
-    loss(bag(input, offsets)).backward()     # GET in forward; new rows by SGD, through SET, here
+    loss(bag(input, offsets)).backward()     # a pooled lookup in forward, a push of gradients in backward
 
 A model with several tables uses :class:`EmbeddingBagCollection`, which makes one request per forward
 and one per backward for all of them.
 
 How rows are updated
-    ``row - lr * gradient``, plain SGD, once for each distinct row. With ``update="backward"`` (the
-    default) this is done in each backward pass, so each backward is a step of the tables, and no
-    optimizer knows of them. With ``update="step"`` the gradients of any number of backward passes
-    add up in the module until :meth:`step` writes the new rows, or :meth:`zero_grad` (the module's
-    own: an optimizer does not know it) forgets them: call both where the optimizer's are called, and
-    the result is torch.optim.SGD's without momentum, weight decay, or dampening. ``lr`` is an
-    attribute: a schedule assigns it.
+    By the table's optimizer, in the server, once for each distinct row; what is chosen here is ``lr``
+    and when:
+
+    ``update="backward"`` (the default)
+        Each backward pass is a step: one push of the gradients of the bags, by the ticket of the
+        forward pass. Features whose output got no gradient stay as they are.
+    ``update="step"``
+        Gradients of any number of backward passes add up in the module until :meth:`step` applies
+        them, once, or :meth:`zero_grad` (the module's own: an optimizer does not know it) forgets
+        them. step() uses them up. They are gradients of rows, added up here: more work, and no mode
+        "max" (ValueError).
+
+    A table with optimizer "none" is a ValueError, unless the module is made with ``frozen=True``; so is
+    one with mode "max" in one bag and another mode in another.
+Learning rates, schedulers, steps
+    ``lr`` is an attribute. ``optimizer`` is what torch.optim.lr_scheduler takes: a torch.optim.Optimizer
+    whose learning rate is ``lr`` and whose step() and zero_grad() are the module's. With
+    ``update="backward"`` there is nothing left for step() to do, but schedulers want to see it called.
+    ``steps`` counts the steps made, as Adam must know; state_dict() has it.
+GradScaler
+    ``update="step"``: use ``optimizer`` as any other: scaler.unscale_(module.optimizer),
+    scaler.step(module.optimizer); torch.nn.utils.clip_grad_norm_ too takes the parameters of its
+    groups after a backward pass, whose gradients are those of the distinct rows of each table. They are
+    where the outputs are: torch before 2.3 unscales nothing in the memory of the processor.
+    ``update="backward"``: gradients are applied before a scaler could see them, so that scaler.step()
+    and unscale_() are not for it. Assign ``module.grad_scale = scaler.get_scale``: a number, or a
+    function that returns one, by which gradients are divided as they arrive.
+Gradients with NaN or infinity
+    A push that the server refuses for them (NonfiniteError) changes no row and is no step: it is
+    counted in ``skipped_pushes``, with a warning the first time. Gradients of weights of samples that
+    were to come with it are NaN.
 Several forward passes before a backward pass
-    Each has its own rows. An update is always made to the rows as they are then: if this connection
-    has written to the table since the forward pass, they are read again first. So no update of this
-    process is lost. Updates of other processes to the same rows at the same time can be: one trainer
-    per table, until the server runs the optimizer.
+    Each has its ticket, and each push is made to the rows as they are then. Rows are not copied here,
+    so nobody's updates are lost.
 The same table in several bags of a collection
-    Its distinct rows are fetched once, and updated once, by the sum of the gradients.
+    Its rows are updated once, by the sum of the gradients.
 Backward twice through one graph (``retain_graph=True``)
-    Updates twice, as torch accumulates twice. Gradients of gradients (``create_graph=True`` and
-    another backward through this module) raise RuntimeError.
+    With ``update="step"`` adds up twice, as in torch. With ``update="backward"`` RuntimeError: the
+    ticket is used up by the first. Gradients of gradients raise RuntimeError.
+Graphs that no backward pass goes through
+    Their tickets are given back with the next request, once the graph is gone. The server keeps
+    tickets for a limited time: a backward pass that comes later raises TicketExpiredError.
 no_grad(), inference_mode(), requires_grad_(False) on the module or its parent
-    GET only; nothing is ever written. eval() changes nothing, as in torch.
+    Lookups without a ticket; nothing is ever written. eval() changes nothing, as in torch.
+Weights of samples (per_sample_weights)
+    With "sum" as in torch, and with "mean": the weighted sum divided by the number of ids. Their
+    gradients come with the push. Where there is none (the module is frozen, ``update="step"``,
+    torch.autograd.grad() for the weights alone) one GET brings the rows, as they are at the time.
 parameters()
     One of no elements, ``anchor``: it ties the module into the graph, and freezes it with the rest of
     a model. Optimizers may have it; its gradient is None.
 state_dict()
-    Holds what the tables are, not their rows: these are the server's. load_state_dict() raises
-    ValueError unless the module's tables are like those that were saved.
+    Holds what the tables are and the number of steps, not the rows: these are the server's.
+    load_state_dict() raises ValueError unless the module's tables are like those that were saved.
 copy.deepcopy(), pickle
     TypeError: two modules would update one table. Make another module of the same tables.
 to(device), half(), double()
-    Rows are fetched to the processor and moved to the device of the ids; results are float32 for
-    tables of every dtype, and rows are rounded to the table's when they are stored.
+    Bags are fetched to the processor and moved to the device of the ids; results are float32 for
+    tables of every dtype.
 Ids
     int32 or int64 tensors; a negative one is a ValueError, one past the table's rows IdRangeError.
     Unbounded tables have ids up to 2**64 - 1, which torch has no dtype for (signed ones reach
     2**63 - 1): ``unsigned_ids=True`` takes ids as the bits of unsigned numbers, -1 as 2**64 - 1.
 
-Threads: of the tables' connection, one at a time; backward passes run on the thread that calls them.
+Threads: of the tables' connection, one at a time; a backward pass may run on a thread of torch's while
+its caller waits. Graphs may be freed on any thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn import functional
 
-from ._batch import Batch
+from . import errors
+from ._batch import BagBatch, Bags, Batch, PushBatch
 from ._ids import as_ids
-from ._server import Table
+from ._server import Server, Table
 from ._types import POOL_NUMBERS
 
 Input = torch.Tensor | tuple[torch.Tensor | None, ...]
@@ -100,135 +132,338 @@ class Bag:
             self.padding_idx += limit
 
 
-@dataclass
-class _Fetched:
-    """Distinct rows of a table as a forward pass got them."""
-
-    table: Table
-    ids: np.ndarray  # uint64 [rows], distinct
-    rows: torch.Tensor  # float32 [rows, dim]
-    writes: int  # table.writes when they were read
+# ---- What a forward pass is given ----
 
 
 @dataclass
-class _Gradient:
-    fetched: _Fetched
-    gradient: torch.Tensor  # float32 [rows, dim]
+class _Given:
+    """Ids of one feature in bags, as the server takes them: without padding, in the memory of the processor."""
+
+    feature: str
+    bag: Bag
+    ids: torch.Tensor  # int64 [count], the bits of uint64
+    offsets: torch.Tensor  # int64 [bags + 1]
+    weights: torch.Tensor | None  # float32 [count]
+    kept: torch.Tensor | None  # bool: which of the caller's ids these are; None: all
+    device: torch.device  # of the caller's ids
+    caller_weights: torch.Tensor | None  # as they came
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return len(self.ids), len(self.offsets) - 1
+
+    def of_ids(self, gradient: torch.Tensor) -> torch.Tensor:
+        """@gradient [bags, dim] laid out by id, [count, dim], before weights."""
+        counts = self.offsets.diff().to(gradient.device)
+        if self.bag.mode == "mean":
+            gradient = gradient / counts.clamp(min=1).unsqueeze(1)
+        return gradient.repeat_interleave(counts, dim=0)
+
+    def weight_gradient(self, values: torch.Tensor) -> torch.Tensor:
+        """@values, one for each of the ids, in the shape of the caller's weights; padding has 0."""
+        assert self.caller_weights is not None
+        if self.kept is None:
+            return values.view(self.caller_weights.shape).to(self.caller_weights)
+        gradient = torch.zeros(len(self.kept))
+        gradient[self.kept] = values
+        return gradient.view(self.caller_weights.shape).to(self.caller_weights)
 
 
-class _Fetch(torch.autograd.Function):
-    """Rows go out of it in forward, one tensor per table; their gradients come back in backward, all
-    tables at once. @anchor is what makes autograd call backward."""
+def _given(feature: str, bag: Bag, one: Input) -> _Given:
+    arguments = (one,) if isinstance(one, torch.Tensor) else one
+    if not 1 <= len(arguments) <= 3:
+        raise ValueError(f"ids, offsets and per_sample_weights are 1 to 3 tensors, not {len(arguments)}")
+    caller_ids, caller_offsets, caller_weights = (*arguments, None, None)[:3]
+    assert caller_ids is not None
+    ids = _signed_ids(bag, caller_ids)
+    offsets = _offsets(bag, caller_ids, caller_offsets)
+    weights = None
+    if caller_weights is not None:
+        if bag.mode == "max":
+            raise NotImplementedError("per_sample_weights are for the modes sum and mean, not for max")
+        if caller_weights.shape != caller_ids.shape or not caller_weights.is_floating_point():
+            raise ValueError(
+                f"per_sample_weights must be floating-point numbers of the ids' shape {tuple(caller_ids.shape)}, "
+                f"not {caller_weights.dtype} {tuple(caller_weights.shape)}"
+            )
+        caller_weights = caller_weights.detach()
+        weights = caller_weights.reshape(-1).to("cpu", torch.float32, copy=True)
+    kept = None
+    if bag.padding_idx is not None:
+        kept = ids != (bag.padding_idx + 2**63) % 2**64 - 2**63
+    if offsets[-1] < len(ids):  # as in torch, which does not look at what is behind the last bag
+        kept = torch.ones(len(ids), dtype=torch.bool) if kept is None else kept
+        kept[offsets[-1] :] = False
+    if kept is not None:
+        ids = ids[kept]
+        weights = None if weights is None else weights[kept]
+        offsets = torch.cat([torch.zeros(1, dtype=torch.int64), kept.cumsum(0)])[offsets]
+    return _Given(feature, bag, ids, offsets, weights, kept, caller_ids.device, caller_weights)
+
+
+def _signed_ids(bag: Bag, ids: torch.Tensor) -> torch.Tensor:
+    """A copy: the caller may write over his before the backward pass."""
+    if ids.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"row ids must be int32 or int64, not {ids.dtype}")
+    flat = ids.detach().reshape(-1).to("cpu", torch.int64, copy=True)
+    if not bag.unsigned_ids:
+        as_ids(flat)
+    return flat
+
+
+def _offsets(bag: Bag, ids: torch.Tensor, offsets: torch.Tensor | None) -> torch.Tensor:
+    """With the last one."""
+    if ids.dim() == 2:
+        if offsets is not None:
+            raise ValueError("ids of two dimensions are bags of one length: they take no offsets")
+        return torch.arange(ids.shape[0] + 1) * ids.shape[1]
+    if ids.dim() != 1:
+        raise ValueError(f"ids have 1 or 2 dimensions, not {ids.dim()}")
+    if offsets is None or offsets.dim() != 1:
+        raise ValueError("ids of one dimension need offsets of one dimension")
+    if offsets.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"offsets must be int32 or int64, not {offsets.dtype}")
+    if bag.include_last_offset and len(offsets) == 0:
+        raise ValueError("include_last_offset: there is at least one offset, the last")
+    offsets = offsets.detach().to("cpu", torch.int64, copy=True)
+    if not bag.include_last_offset:
+        offsets = torch.cat([offsets, torch.tensor([len(ids) if len(offsets) else 0])])
+    if offsets[0] != 0:
+        raise RuntimeError(f"offsets[0] has to be 0, not {offsets[0]}")
+    if not 0 <= offsets[-1] <= len(ids) or (offsets.diff() < 0).any():
+        raise RuntimeError(f"offsets must not decrease, nor be more than the {len(ids)} ids")
+    return offsets
+
+
+# ---- Batches ----
+
+
+class _Room:
+    """A BagBatch, and tensors of all of its memory: it serves one forward pass after the other."""
+
+    def __init__(self, server: Server, key: tuple, parts: list[Bags]) -> None:
+        self.key = key
+        self.most = self.sizes = [(part.count, part.bag_count) for part in parts]
+        self.batch: BagBatch = server.bag_batch(parts)
+        batch = self.batch
+        places = range(len(parts))
+        self.ids = [torch.from_numpy(batch.ids(i).view(np.ndarray).view(np.int64)) for i in places]
+        self.offsets = [torch.from_numpy(batch.offsets(i).view(np.int32)) for i in places]
+        self.bags = [torch.from_numpy(batch.bags(i)) for i in places]
+        self.weights = [
+            torch.from_numpy(batch.weights(i)) if part.weighted else None for i, part in enumerate(parts)
+        ]
+
+    def fill(self, given: Sequence[_Given]) -> None:
+        for i, one in enumerate(given):
+            if self.sizes[i] != one.sizes:
+                self.batch.set_bags(i, *one.sizes)
+            count, bag_count = one.sizes
+            self.ids[i][:count] = one.ids
+            self.offsets[i][: bag_count + 1] = one.offsets
+            if one.weights is not None:
+                self.weights[i][:count] = one.weights  # type: ignore[index]
+        self.sizes = [one.sizes for one in given]
+
+
+class _Rooms:
+    """The batches of one module. One that has a ticket is with its graph, and comes back after its
+    push, or is abandoned."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._free: dict[tuple, list[_Room]] = {}
+        self._abandoned: deque[_Room] = deque()
+
+    def take(self, given: Sequence[_Given]) -> _Room:
+        """One with room for @given. First gives the tickets of abandoned ones back."""
+        self._release_abandoned()
+        key = tuple((one.feature, one.weights is not None) for one in given)
+        sizes = [one.sizes for one in given]
+        most = sizes
+        free = self._free.get(key)
+        if free:
+            room = free.pop()
+            if all(a <= c and b <= d for (a, b), (c, d) in zip(sizes, room.most)):
+                return room
+            most = [(max(a, c), max(b, d)) for (a, b), (c, d) in zip(sizes, room.most)]
+            del room
+        roomy = [(_rounded(count), bag_count) for count, bag_count in most]
+        try:
+            return _Room(self.server, key, _parts(given, roomy))
+        except (errors.ArenaFullError, errors.TooLargeError):  # type: ignore[attr-defined]
+            self._free.clear()
+        return _Room(self.server, key, _parts(given, sizes))
+
+    def give(self, room: _Room) -> None:
+        """Takes back one without a ticket and not in flight."""
+        self._free.setdefault(room.key, []).append(room)
+
+    def abandon(self, room: _Room) -> None:
+        """Takes back one that may have a ticket or be in flight. Any thread, at any time."""
+        self._abandoned.append(room)
+
+    def _release_abandoned(self) -> None:
+        while self._abandoned:
+            room = self._abandoned[0]
+            try:
+                room.batch.release()
+                self.give(room)
+            except errors.Error:
+                pass  # in flight or disconnected: it is freed, and its ticket expires
+            self._abandoned.popleft()
+
+    def made(self, make: Callable[[], Any]) -> Any:
+        """The batch that @make makes, in the room of free ones if it must be."""
+        try:
+            return make()
+        except errors.ArenaFullError:  # type: ignore[attr-defined]
+            self._free.clear()
+        return make()
+
+
+def _parts(given: Sequence[_Given], sizes: Sequence[tuple[int, int]]) -> list[Bags]:
+    return [
+        Bags(one.bag.table, *size, one.bag.mode, one.weights is not None) for one, size in zip(given, sizes)
+    ]
+
+
+def _rounded(count: int) -> int:
+    """Up, by at most a quarter: the next batch is seldom of the same size."""
+    step = 1 << max(0, count.bit_length() - 3)
+    return -(-count // step) * step
+
+
+class _Ticket:
+    """A batch with a ticket, as the graph of a forward pass holds it."""
+
+    def __init__(self, rooms: _Rooms, room: _Room) -> None:
+        self._rooms = rooms
+        self._room: _Room | None = room
+
+    def take(self) -> _Room:
+        room, self._room = self._room, None
+        if room is None:
+            raise RuntimeError(
+                "the rows of this graph have been updated, and its ticket is used up: backward goes through "
+                'it once, unless the module is made with update="step"'
+            )
+        return room
+
+    def __del__(self) -> None:
+        if self._room is not None:
+            self._rooms.abandon(self._room)
+
+
+# ---- Updates ----
+
+
+class Optimizer(torch.optim.Optimizer):
+    """What schedulers and gradient scalers see of the tables' optimizers; modules make theirs, see the
+    module's text. One group, with "lr"; its parameters stand for the tables, and have the gradients
+    gathered with ``update="step"``, float32 [distinct rows, dim]."""
+
+    def __init__(self, tables: Sequence[Table], rooms: _Rooms, lr: float) -> None:
+        self._tables = {table.name: table for table in tables}
+        self._rooms = rooms
+        self._sums = {name: torch.nn.Parameter(torch.empty(0, t.dim)) for name, t in self._tables.items()}
+        self._ids: dict[str, torch.Tensor] = {}  # int64 [distinct rows] of those in _sums
+        self.steps = 0
+        self.skipped_pushes = 0
+        super().__init__(list(self._sums.values()), {"lr": lr})
+
+    @property
+    def lr(self) -> float:
+        return self.param_groups[0]["lr"]
+
+    def add(self, table: Table, ids: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Adds gradients, [count, dim], of rows, int64 [count]."""
+        total = self._sums[table.name]
+        if total.grad is not None:
+            ids = torch.cat([self._ids[table.name], ids])
+            gradient = torch.cat([total.grad.to(gradient.device), gradient])
+        distinct, places = torch.unique(ids, return_inverse=True)
+        added = torch.zeros(len(distinct), table.dim, device=gradient.device)
+        added.index_add_(0, places.to(gradient.device), gradient)
+        self._ids[table.name] = distinct
+        total.grad = None
+        total.data = added.new_empty(1).expand(added.shape)  # of the shape, without the memory
+        total.grad = added
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Applies what was gathered, by one push for all tables, and forgets it, also if that fails.
+        Does nothing if there is nothing."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        given = [name for name, total in self._sums.items() if total.grad is not None and len(total)]
+        try:
+            if given:
+                self._push_rows(given)
+        finally:
+            self.zero_grad()
+        return loss
+
+    def _push_rows(self, names: Sequence[str]) -> None:
+        parts = [(self._tables[name], len(self._ids[name])) for name in names]
+        with self._rooms.made(lambda: self._rooms.server.push_batch(parts)) as batch:
+            for i, name in enumerate(names):
+                batch.ids(i)[:] = self._ids[name].numpy().view(np.uint64)
+                torch.from_numpy(batch.gradients(i)).copy_(self._sums[name].grad)
+            self.push(batch)
+
+    def push(self, batch: BagBatch | PushBatch, **options: Any) -> bool:
+        """One step. False if the server refused it for numbers that are not finite."""
+        try:
+            batch.push(float(self.lr), self.steps + 1, **options)
+        except errors.NonfiniteError as error:  # type: ignore[attr-defined]
+            self.skipped_pushes += 1
+            if self.skipped_pushes == 1:
+                warnings.warn(f"skipped a push: {error}; more are counted in skipped_pushes", stacklevel=2)
+            return False
+        self.steps += 1
+        return True
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets what was gathered."""
+        self._ids.clear()
+        for total in self._sums.values():
+            total.grad = None
+            total.data = torch.empty(0, total.shape[1])
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("the optimizer's state is in embtierd: save state_dict() of the module")
+
+
+class _PooledLookup(torch.autograd.Function):
+    """Pooled bags go out of it in forward, one tensor per feature; their gradients come back in
+    backward, all at once. @anchor is what makes autograd call backward."""
 
     @staticmethod
-    def forward(ctx: Any, rows: _TableRows, ids: list[np.ndarray], anchor: torch.Tensor) -> Any:
-        ctx.table_rows = rows
-        ctx.fetched = rows.fetch(ids)
-        # Where there is no row, a row of zeros: torch pools from at least one.
-        zero = [torch.zeros(1, table.dim) for table in rows.tables]
-        return tuple(torch.cat([f.rows, z]) for f, z in zip(ctx.fetched, zero))
+    def forward(
+        ctx: Any, module: EmbeddingBagCollection, given: list[_Given], trains: bool, anchor: Any, *weights: Any
+    ) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.module, ctx.given = module, given
+        outputs, ctx.ticket = module._lookup(given, trains and module.update == "backward")
+        return tuple(outputs)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        pairs = zip(ctx.fetched, gradients)
-        ctx.table_rows.add([_Gradient(f, g[:-1]) for f, g in pairs if g is not None and len(f.ids)])
-        return None, None, None
+        wanted = [needed and g is not None for needed, g in zip(ctx.needs_input_grad[4:], gradients)]
+        trains = ctx.needs_input_grad[3] and _is_wanted(ctx.next_functions[0][0])
+        return None, None, None, None, *ctx.module._backward(ctx.given, ctx.ticket, gradients, wanted, trains)
 
 
-class _TableRows:
-    """Reads rows of some tables of one connection, gathers their gradients, and writes new rows."""
-
-    def __init__(self, tables: Sequence[Table], lr: float, update: str) -> None:
-        if update not in UPDATES:
-            raise ValueError(f"update must be one of {', '.join(UPDATES)}, not {update!r}")
-        if len({id(table._connection) for table in tables}) > 1:
-            raise ValueError("the tables of a collection belong to one connection")
-        self.tables = list({table.name: table for table in tables}.values())
-        self.server = self.tables[0].server
-        self.lr = lr
-        self.update = update
-        self.pending: dict[str, list[_Gradient]] = {}
-
-    def fetch(self, ids: Sequence[np.ndarray]) -> list[_Fetched]:
-        """One GET for the distinct @ids of each table."""
-        return _get(self.server, list(zip(self.tables, ids)))
-
-    def add(self, gradients: list[_Gradient]) -> None:
-        for one in gradients:
-            self.pending.setdefault(one.fetched.table.name, []).append(one)
-        if self.update == "backward":
-            self.step()
-
-    def step(self) -> None:
-        """One SET for all tables, after one GET for those whose rows may have changed. What was
-        pending is gone, also if this fails."""
-        pending, self.pending = list(self.pending.values()), {}
-        if not pending:
-            return
-        totals = [_total(gradients) for gradients in pending]
-        stale = [i for i, one in enumerate(totals) if one.fetched.writes != one.fetched.table.writes]
-        again = _get(self.server, [(totals[i].fetched.table, totals[i].fetched.ids) for i in stale])
-        for i, fetched in zip(stale, again):
-            totals[i].fetched = fetched
-        with self.server.batch([(t.fetched.table, len(t.fetched.ids)) for t in totals]) as batch:
-            for i, one in enumerate(totals):
-                batch.ids(i)[:] = one.fetched.ids
-                new = torch.add(one.fetched.rows, one.gradient, alpha=-self.lr)
-                rows(batch, i).copy_(new)
-            batch.set()
-
-
-def _get(server: Any, parts: list[tuple[Table, np.ndarray]]) -> list[_Fetched]:
-    """One GET for all parts that have ids, if any has."""
-    fetched = [_Fetched(table, ids, torch.zeros(0, table.dim), table.writes) for table, ids in parts]
-    wanted = [one for one in fetched if len(one.ids)]
-    if wanted:
-        with server.batch([(one.table, len(one.ids)) for one in wanted]) as batch:
-            for i, one in enumerate(wanted):
-                batch.ids(i)[:] = one.ids
-            batch.get()
-            for i, one in enumerate(wanted):
-                one.rows = rows(batch, i).to(torch.float32, copy=True)
-    return fetched
-
-
-def _total(gradients: list[_Gradient]) -> _Gradient:
-    """Adds up gradients of one table, in the order they came. Rows of several forward passes are of
-    several times: they are marked as to be read again."""
-    if len(gradients) == 1:
-        return gradients[0]
-    table = gradients[0].fetched.table
-    ids, places = np.unique(np.concatenate([one.fetched.ids for one in gradients]), return_inverse=True)
-    total = torch.zeros(len(ids), table.dim)
-    total.index_add_(0, torch.from_numpy(places), torch.cat([one.gradient for one in gradients]))
-    return _Gradient(_Fetched(table, ids, torch.empty(0), writes=-1), total)
-
-
-def _distinct(bags: Sequence[Bag], inputs: Sequence[torch.Tensor]) -> tuple[np.ndarray, list[torch.Tensor]]:
-    """The distinct ids of all @inputs, uint64 and, as torch orders them, ascending; and each input
-    with its ids replaced by their places among these. Padding gets the place behind the last, where
-    there is a row of zeros."""
-    flat = [_signed_ids(bag, ids) for bag, ids in zip(bags, inputs)]
-    kept = [ids if bag.padding_idx is None else ids[ids != bag.padding_idx] for bag, ids in zip(bags, flat)]
-    distinct, places = torch.unique(torch.cat(kept), return_inverse=True)
-    remapped = []
-    for bag, ids, part, shape in zip(bags, flat, places.split([len(k) for k in kept]), inputs):
-        if len(part) != len(ids):
-            padded = torch.full_like(ids, len(distinct))
-            padded[ids != bag.padding_idx] = part
-            part = padded
-        remapped.append(part.view(shape.shape))
-    return distinct.numpy().view(np.uint64), remapped
-
-
-def _signed_ids(bag: Bag, ids: torch.Tensor) -> torch.Tensor:
-    if ids.dtype not in (torch.int32, torch.int64):
-        raise TypeError(f"row ids must be int32 or int64, not {ids.dtype}")
-    flat = ids.detach().reshape(-1).to("cpu", torch.int64)
-    if not bag.unsigned_ids:
-        as_ids(flat)
-    return flat
+def _is_wanted(anchor: Any) -> bool:
+    """Does this backward pass go on to the @anchor? Not if it is torch.autograd.grad() for weights."""
+    try:
+        return torch._C._will_engine_execute_node(anchor)
+    except (AttributeError, RuntimeError):  # not in this torch; or what is asked for is the anchor
+        return True
 
 
 class EmbeddingBagCollection(torch.nn.Module):
@@ -237,64 +472,203 @@ class EmbeddingBagCollection(torch.nn.Module):
     @bags: by the name of the feature: a :class:`Bag`, or a Table for one with the defaults. All
     tables belong to one connection; a table may be in several bags.
     @lr: learning rate; @update: "backward" or "step", see the module's text.
+    @frozen: made with requires_grad_(False); tables need no optimizer.
     """
 
     def __init__(
-        self, bags: Mapping[str, Bag | Table], *, lr: float = 0.01, update: str = "backward"
+        self,
+        bags: Mapping[str, Bag | Table],
+        *,
+        lr: float = 0.01,
+        update: str = "backward",
+        frozen: bool = False,
     ) -> None:
         super().__init__()
         if not bags:
             raise ValueError("a collection needs a bag")
+        if update not in UPDATES:
+            raise ValueError(f"update must be one of {', '.join(UPDATES)}, not {update!r}")
         self.bags = {k: bag if isinstance(bag, Bag) else Bag(bag) for k, bag in bags.items()}
-        self._rows = _TableRows([bag.table for bag in self.bags.values()], lr, update)
-        self.anchor = torch.nn.Parameter(torch.empty(0))
+        tables = [bag.table for bag in self.bags.values()]
+        if len({id(table._connection) for table in tables}) > 1:
+            raise ValueError("the tables of a collection belong to one connection")
+        self.update = update
+        self._trainable = False
+        if not frozen:
+            self._check_trainable()
+        self._rooms = _Rooms(tables[0].server)
+        self.optimizer = Optimizer(tables, self._rooms, lr)
+        self.grad_scale: float | Callable[[], float] = 1.0
+        self.anchor = torch.nn.Parameter(torch.empty(0), requires_grad=not frozen)
+
+    def _check_trainable(self) -> None:
+        for feature, bag in self.bags.items():
+            table = bag.table
+            if table.spec.optimizer == "none":
+                raise ValueError(
+                    f"table {table.name!r} of {feature!r} has no optimizer: create it with one "
+                    '(optimizer="sgd", ...), or make the module with frozen=True'
+                )
+            if bag.mode == "max" and self.update == "step":
+                raise ValueError(f'{feature!r}: mode "max" is trained with update="backward" only')
+            others = {b.mode for b in self.bags.values() if b.table.name == table.name}
+            if bag.mode == "max" and len(others) > 1:
+                raise ValueError(f'table {table.name!r} has bags with mode "max" and others: these are not trained together')
+        self._trainable = True
 
     def forward(self, inputs: Mapping[str, Input]) -> dict[str, torch.Tensor]:
         """Pools. @inputs: for any of the features, ids, or (ids, offsets), or (ids, offsets,
         per_sample_weights), as torch.nn.EmbeddingBag takes them: ids [bags, length] with no offsets
         (or None), or [total] with offsets [bags] ([bags + 1] if include_last_offset). Returns
-        float32 [bags, dim] for each. One GET of the distinct rows."""
+        float32 [bags, dim] for each, on the device of its ids. One pooled lookup; none if there are no
+        ids at all. TicketsFullError if the server has no memory for one more ticket."""
         unknown = inputs.keys() - self.bags.keys()
         if unknown:
             raise KeyError(f"no such feature: {', '.join(sorted(unknown))}")
-        arguments = {k: _arguments(one) for k, one in inputs.items()}
-        places: dict[str, torch.Tensor] = {}
-        ids = [self._distinct_of(table, arguments, places) for table in self._rows.tables]
-        fetched = _Fetch.apply(self._rows, ids, self.anchor.cpu())
-        weights = {table.name: w for table, w in zip(self._rows.tables, fetched)}
-        return {
-            k: _pool(self.bags[k], weights[self.bags[k].table.name], places[k], *one)
-            for k, one in arguments.items()
-        }
+        given = [_given(k, self.bags[k], one) for k, one in inputs.items()]
+        weights = [one[2] if isinstance(one, tuple) and len(one) == 3 else None for one in inputs.values()]
+        with_gradients = torch.is_grad_enabled()
+        trains = with_gradients and self.anchor.requires_grad
+        if trains and not self._trainable:
+            self._check_trainable()
+        if trains or (with_gradients and any(w is not None and w.requires_grad for w in weights)):
+            outputs = _PooledLookup.apply(self, given, trains, self.anchor, *weights)
+        else:
+            outputs, _ = self._lookup(given, False)
+        return dict(zip(inputs, outputs))
 
-    def _distinct_of(
-        self, table: Table, arguments: Mapping[str, tuple], places: dict[str, torch.Tensor]
-    ) -> np.ndarray:
-        features = [k for k in arguments if self.bags[k].table.name == table.name]
-        if not features:
-            return np.empty(0, np.uint64)
-        bags = [self.bags[k] for k in features]
-        ids, remapped = _distinct(bags, [arguments[k][0] for k in features])
-        places.update(zip(features, remapped))
-        return ids
+    def _lookup(self, given: list[_Given], wants_ticket: bool) -> tuple[list[torch.Tensor], _Ticket | None]:
+        """Copies of the bags; and the ticket, if it is wanted and there was an id."""
+        if not any(len(one.ids) for one in given):
+            empty = [torch.zeros(one.sizes[1], one.bag.table.dim, device=one.device) for one in given]
+            return empty, None
+        room = self._rooms.take(given)
+        try:
+            room.fill(given)
+            room.batch.lookup(ticket=wants_ticket)
+        except BaseException:
+            self._rooms.abandon(room)
+            raise
+        ticket = _Ticket(self._rooms, room) if wants_ticket else None
+        outputs = [room.bags[i][: one.sizes[1]].to(one.device, copy=True) for i, one in enumerate(given)]
+        if ticket is None:
+            self._rooms.give(room)
+        return outputs, ticket
+
+    def _backward(
+        self,
+        given: list[_Given],
+        ticket: _Ticket | None,
+        gradients: Sequence[torch.Tensor | None],
+        wanted: list[bool],
+        trains: bool,
+    ) -> list[torch.Tensor | None]:
+        """Updates rows if it @trains; returns the gradients of weights, where @wanted."""
+        if trains and ticket is not None:
+            room = ticket.take()
+            try:
+                return self._push(room, given, gradients, wanted)
+            finally:
+                self._rooms.abandon(room)
+        found = self._weight_gradients(given, gradients, wanted)
+        if trains and self.update == "step":
+            self._gather(given, gradients)
+        return found
+
+    def _push(
+        self,
+        room: _Room,
+        given: list[_Given],
+        gradients: Sequence[torch.Tensor | None],
+        wanted: list[bool],
+    ) -> list[torch.Tensor | None]:
+        found: list[torch.Tensor | None] = [None] * len(given)
+        if all(gradient is None for gradient in gradients):
+            return found
+        scale = self._scale()
+        for i, gradient in enumerate(gradients):
+            if gradient is None:
+                room.batch.skip(i)
+                continue
+            view = room.bags[i][: len(gradient)].copy_(gradient)
+            if scale != 1:
+                view.mul_(1 / scale)
+        pushed = self.optimizer.push(room.batch, weight_gradients=any(wanted))
+        for i, one in enumerate(given):
+            if not wanted[i]:
+                continue
+            values = room.weights[i]
+            assert values is not None
+            values = values[: len(one.ids)] * (scale if pushed else float("nan"))
+            found[i] = one.weight_gradient(values)
+        return found
+
+    def _scale(self) -> float:
+        return float(self.grad_scale() if callable(self.grad_scale) else self.grad_scale)
+
+    def _gather(self, given: list[_Given], gradients: Sequence[torch.Tensor | None]) -> None:
+        scale = self._scale()
+        for one, gradient in zip(given, gradients):
+            if gradient is None or not len(one.ids):
+                continue
+            expanded = one.of_ids(gradient if scale == 1 else gradient * (1 / scale))
+            if one.weights is not None:
+                expanded = expanded * one.weights.to(expanded.device).unsqueeze(1)
+            self.optimizer.add(one.bag.table, one.ids, expanded)
+
+    def _weight_gradients(
+        self, given: list[_Given], gradients: Sequence[torch.Tensor | None], wanted: list[bool]
+    ) -> list[torch.Tensor | None]:
+        """From rows, by one GET for all."""
+        found: list[torch.Tensor | None] = [None] * len(given)
+        chosen = [i for i in range(len(given)) if wanted[i]]
+        if not chosen:
+            return found
+        places = [torch.unique(given[i].ids, return_inverse=True) for i in chosen]
+        parts = [(given[i].bag.table, len(distinct)) for i, (distinct, _) in zip(chosen, places)]
+        with self._rooms.made(lambda: self._rooms.server.batch(parts)) as batch:
+            for part, (distinct, _) in enumerate(places):
+                batch.ids(part)[:] = distinct.numpy().view(np.uint64)
+            if any(len(distinct) for distinct, _ in places):
+                batch.get()
+            for part, (i, (_, back)) in enumerate(zip(chosen, places)):
+                gradient = gradients[i]
+                assert gradient is not None
+                values = rows(batch, part).float()[back] * given[i].of_ids(gradient.cpu())
+                found[i] = given[i].weight_gradient(values.sum(1))
+        return found
 
     @property
     def lr(self) -> float:
         """Learning rate; may be assigned at any time."""
-        return self._rows.lr
+        return self.optimizer.lr
 
     @lr.setter
     def lr(self, lr: float) -> None:
-        self._rows.lr = lr
+        self.optimizer.param_groups[0]["lr"] = lr
+
+    @property
+    def steps(self) -> int:
+        """How many steps the tables' optimizers have made through this module; may be assigned."""
+        return self.optimizer.steps
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        self.optimizer.steps = steps
+
+    @property
+    def skipped_pushes(self) -> int:
+        """How many pushes the server refused for NaN or infinity."""
+        return self.optimizer.skipped_pushes
 
     def step(self) -> None:
-        """Writes new rows for the gradients gathered with ``update="step"``: one SET for all tables.
-        Does nothing if there are none. If it fails, the gradients are forgotten."""
-        self._rows.step()
+        """Applies the gradients gathered with ``update="step"``: one push for all tables. Does nothing
+        if there are none. If it fails, the gradients are forgotten."""
+        self.optimizer.step()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients gathered with ``update="step"``."""
-        self._rows.pending.clear()
+        self.optimizer.zero_grad()
 
     def get_extra_state(self) -> dict[str, dict[str, Any]]:
         return {
@@ -305,6 +679,7 @@ class EmbeddingBagCollection(torch.nn.Module):
                 "dtype": bag.table.dtype,
                 "mode": bag.mode,
                 "padding_idx": bag.padding_idx,
+                "steps": self.steps,
                 "note": "the rows are in embtierd, not here",
             }
             for k, bag in self.bags.items()
@@ -316,14 +691,15 @@ class EmbeddingBagCollection(torch.nn.Module):
             raise ValueError(f"saved with features {sorted(state)}, here are {sorted(ours)}")
         for feature, saved in state.items():
             for key, value in saved.items():
-                if key != "note" and value != ours[feature].get(key):
+                if key not in ("note", "steps") and value != ours[feature].get(key):
                     raise ValueError(
                         f"{feature!r} was saved with {key} {value!r}, here it is {ours[feature].get(key)!r}"
                     )
+        self.steps = max(saved.get("steps", 0) for saved in state.values())
 
     def extra_repr(self) -> str:
         lines = [f"{k}: {bag.table!r}, {bag.mode}" for k, bag in self.bags.items()]
-        return "\n".join([*lines, f"lr={self.lr}, update={self._rows.update}"])
+        return "\n".join([*lines, f"lr={self.lr}, update={self.update}"])
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
@@ -349,9 +725,10 @@ class EmbeddingBag(EmbeddingBagCollection):
         unsigned_ids: bool = False,
         lr: float = 0.01,
         update: str = "backward",
+        frozen: bool = False,
     ) -> None:
         bag = Bag(table, mode, include_last_offset, padding_idx, unsigned_ids)
-        super().__init__({"bag": bag}, lr=lr, update=update)
+        super().__init__({"bag": bag}, lr=lr, update=update, frozen=frozen)
 
     def forward(  # type: ignore[override]
         self,
@@ -361,31 +738,3 @@ class EmbeddingBag(EmbeddingBagCollection):
     ) -> torch.Tensor:
         """As torch.nn.EmbeddingBag.forward: float32 [bags, dim]."""
         return super().forward({"bag": (input, offsets, per_sample_weights)})["bag"]
-
-
-def _arguments(one: Input) -> tuple:
-    """(ids, offsets, per_sample_weights), the last two perhaps None."""
-    arguments = (one,) if isinstance(one, torch.Tensor) else one
-    if not 1 <= len(arguments) <= 3:
-        raise ValueError(f"ids, offsets and per_sample_weights are 1 to 3 tensors, not {len(arguments)}")
-    return (*arguments, None, None)[:3]
-
-
-def _pool(
-    bag: Bag,
-    weight: torch.Tensor,
-    places: torch.Tensor,
-    ids: torch.Tensor,
-    offsets: torch.Tensor | None,
-    per_sample_weights: torch.Tensor | None,
-) -> torch.Tensor:
-    """Pools @weight, the distinct rows and one of zeros, by torch's own function: the same bits."""
-    return functional.embedding_bag(
-        places.to(ids.device),
-        weight.to(ids.device),
-        None if offsets is None else offsets.to(torch.int64),
-        mode=bag.mode,
-        per_sample_weights=per_sample_weights,
-        include_last_offset=bag.include_last_offset,
-        padding_idx=None if bag.padding_idx is None else len(weight) - 1,
-    )
