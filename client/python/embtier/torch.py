@@ -39,7 +39,7 @@ GradScaler
 Gradients with NaN or infinity
     A push that the server refuses for them (NonfiniteError) changes no row and is no step: it is
     counted in ``skipped_pushes``, with a warning the first time. Gradients of weights of samples that
-    were to come with it are NaN.
+    were to come with it are NaN. Tables made with ``allow_nonfinite`` take such gradients.
 Several forward passes before a backward pass
     Each has its ticket, and each push is made to the rows as they are then. Rows are not copied here,
     so nobody's updates are lost.
@@ -183,8 +183,8 @@ def _given(feature: str, bag: Bag, one: Input) -> _Given:
             raise NotImplementedError("per_sample_weights are for the modes sum and mean, not for max")
         if caller_weights.shape != caller_ids.shape or not caller_weights.is_floating_point():
             raise ValueError(
-                f"per_sample_weights must be floating-point numbers of the ids' shape {tuple(caller_ids.shape)}, "
-                f"not {caller_weights.dtype} {tuple(caller_weights.shape)}"
+                "per_sample_weights must be floating-point numbers of the ids' shape "
+                f"{tuple(caller_ids.shape)}, not {caller_weights.dtype} {tuple(caller_weights.shape)}"
             )
         caller_weights = caller_weights.detach()
         weights = caller_weights.reshape(-1).to("cpu", torch.float32, copy=True)
@@ -513,7 +513,9 @@ class EmbeddingBagCollection(torch.nn.Module):
                 raise ValueError(f'{feature!r}: mode "max" is trained with update="backward" only')
             others = {b.mode for b in self.bags.values() if b.table.name == table.name}
             if bag.mode == "max" and len(others) > 1:
-                raise ValueError(f'table {table.name!r} has bags with mode "max" and others: these are not trained together')
+                raise ValueError(
+                    f'table {table.name!r} has bags with mode "max" and others: these are not trained together'
+                )
         self._trainable = True
 
     def forward(self, inputs: Mapping[str, Input]) -> dict[str, torch.Tensor]:
@@ -526,7 +528,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         if unknown:
             raise KeyError(f"no such feature: {', '.join(sorted(unknown))}")
         given = [_given(k, self.bags[k], one) for k, one in inputs.items()]
-        weights = [one[2] if isinstance(one, tuple) and len(one) == 3 else None for one in inputs.values()]
+        weights = [None if isinstance(one, torch.Tensor) else (*one, None, None)[2] for one in inputs.values()]
         with_gradients = torch.is_grad_enabled()
         trains = with_gradients and self.anchor.requires_grad
         if trains and not self._trainable:

@@ -342,6 +342,8 @@ def test_unsigned_ids_reach_the_upper_half(server, name):
     table = sgd_table(server, name, rows=None)
     out = et.EmbeddingBag(table, unsigned_ids=True)(torch.tensor([[-1], [7]]))
     np.testing.assert_array_equal(out.detach().numpy(), table.get([2**64 - 1, 7]))
+    padded = et.EmbeddingBag(table, unsigned_ids=True, padding_idx=2**64 - 1)(torch.tensor([[-1, 7], [-1, -1]]))
+    np.testing.assert_array_equal(padded.detach().numpy(), [table.get(7), np.zeros(DIM)])
 
 
 def test_int32_ids_and_offsets(server, name):

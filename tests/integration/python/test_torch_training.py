@@ -454,3 +454,23 @@ def test_ids_behind_the_last_bag_are_not_looked_at(server, name):
     assert_close(w.grad, v.grad)
     torch.optim.SGD(twin.parameters(), lr=0.5).step()
     assert_close(all_rows(table), twin.weight)
+
+
+def test_a_ticket_of_a_lost_session_is_told_and_training_goes_on(own_daemon, name):
+    server = own_daemon.connect()
+    table = make_table(server, name)
+    bag = et.EmbeddingBag(table, lr=1)
+    lost, dropped = bag(torch.tensor([[1]])), bag(torch.tensor([[2]]))
+    before = all_rows(table)
+    own_daemon.stop()
+    own_daemon.start()
+    with pytest.raises(embtier.DisconnectedError):
+        bag(torch.tensor([[1]]))
+    server.reconnect()
+    del dropped
+    with pytest.raises(embtier.InvalidError, match="ticket"):
+        lost.sum().backward()
+    np.testing.assert_array_equal(all_rows(table), before)
+    bag(torch.tensor([[1]])).sum().backward()
+    np.testing.assert_array_equal(all_rows(table)[1], before[1] - 1)
+    assert bag.steps == 1
