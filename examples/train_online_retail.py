@@ -41,7 +41,7 @@ COMPARED_STEPS = 100
 LOSS_TOLERANCE = 1e-5  # relative
 AUC_TOLERANCE = 0.002
 AUC_LEAST = 0.75
-SHARE_LEAST = 0.05  # of lookups, which count a row as often as it stands in bags, by the last memory tier and by SSD
+SHARE_LEAST = 0.05  # of lookups, by the last memory tier and by SSD; rows count as often as they stand in bags
 
 Batch = tuple[torch.Tensor, dict[str, BagInput], torch.Tensor]
 
@@ -128,7 +128,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=DATA, help="default: %(default)s")
     parser.add_argument("--dim", type=int, default=320, help="of all rows (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=128, help="samples (default: %(default)s)")
-    parser.add_argument("--lr", type=float, default=20.0, help="of the rows, SGD in the server (default: %(default)s)")
+    parser.add_argument("--lr", type=float, default=20.0, help="of the rows, SGD (default: %(default)s)")
     parser.add_argument("--mlp-lr", type=float, default=1e-3, help="of the MLPs, Adam (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of everything random (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave the tables, for a look with `embtier`")

@@ -315,6 +315,7 @@ class _Rooms:
 
     def made(self, make: Callable[[], Any]) -> Any:
         """The batch that @make makes, in the room of free ones if it must be."""
+        self._release_abandoned()
         try:
             return make()
         except errors.ArenaFullError:  # type: ignore[attr-defined]

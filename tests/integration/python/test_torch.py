@@ -34,7 +34,9 @@ def twin_of(table: embtier.Table, **options) -> torch.nn.EmbeddingBag:
     return bag
 
 
-def sgd_table(server: embtier.Server, name: str, dim: int = DIM, rows: int | None = ROWS, **options) -> embtier.Table:
+def sgd_table(
+    server: embtier.Server, name: str, dim: int = DIM, rows: int | None = ROWS, **options
+) -> embtier.Table:
     return server.create_table(name, dim, rows, **({"optimizer": "sgd", "init": NORMAL} | options))
 
 
