@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pushes are to make of rows, in NumPy: lookups, gradients of rows and the optimizers'
+published formulas, for rows that have a gradient (the "lazy" form)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+import embtier
+
+# Modes, and whether ids have weights.
+POOLS = {
+    "sum": ("sum", False),
+    "mean": ("mean", False),
+    "max": ("max", False),
+    "weighted_sum": ("sum", True),
+    "weighted_mean": ("mean", True),
+}
+
+BAG_LENGTHS = np.repeat([0, 1, 2, 4, 8], 16)
+
+
+@dataclass
+class Step:
+    """What one step has for one table. Gradients are multiples of 2^-14, weights of 1/8, and lengths of
+    bags powers of two: so what a row gets is exact in float32, in whatever order it is added up, and
+    never a remainder of numbers that cancel out, which optimizers would blow up."""
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    weights: np.ndarray
+    gradients: np.ndarray
+
+    @classmethod
+    def random(cls, rng: np.random.Generator, rows: int, dim: int, all_rows: bool = False) -> Step:
+        lengths = rng.permutation(BAG_LENGTHS)
+        count = lengths.sum()
+        ids = (rows * rng.random(count) ** 3).astype(np.uint64)  # the first ones often
+        if all_rows:
+            ids[:rows] = np.arange(rows)
+        return cls(
+            rng.permutation(ids),
+            np.concatenate([[0], np.cumsum(lengths)]),
+            rng.integers(-16, 17, count) / 8,
+            rng.integers(-512, 513, (len(lengths), dim)) / 2**14,
+        )
+
+    def without_ties(self, rows: np.ndarray) -> Step:
+        """For maxima: no gradient where two of all @rows are so close that float32 and float64 might
+        not find the same the greatest."""
+        for bag, (first, end) in enumerate(zip(self.offsets, self.offsets[1:])):
+            greatest = np.sort(rows[np.unique(self.ids[first:end])], axis=0)[-2:]
+            if len(greatest) == 2:
+                self.gradients[bag, greatest[1] - greatest[0] < 1e-5] = 0
+        return self
+
+
+def batch_for(server: embtier.Server, tables: dict[str, embtier.Table], step: Step) -> embtier.BagBatch:
+    """A part for each of POOLS, in that order, for steps as long as @step."""
+    return server.bag_batch([
+        embtier.Bags(tables[pool], len(step.ids), len(step.offsets) - 1, mode, weighted)
+        for pool, (mode, weighted) in POOLS.items()
+    ])  # fmt: skip
+
+
+def look_up(batch: embtier.BagBatch, steps: list[Step]) -> list[np.ndarray]:
+    """With a ticket; then puts the gradients where they belong."""
+    for part, step in enumerate(steps):
+        batch.ids(part)[:] = step.ids
+        batch.offsets(part)[:] = step.offsets
+        if list(POOLS.values())[part][1]:
+            batch.weights(part)[:] = step.weights
+    batch.lookup(ticket=True)
+    found = [batch.bags(part).copy() for part in range(len(steps))]
+    for part, step in enumerate(steps):
+        batch.gradients(part)[:] = step.gradients
+    return found
+
+
+# ---- Numbers of tables ----
+
+
+def numbers_of(table: embtier.Table, rows: np.ndarray) -> np.ndarray:
+    """Rows as the table has them, in float32."""
+    if table.dtype == "bf16":
+        return (rows.astype(np.uint32) << 16).view(np.float32)
+    return rows.astype(np.float32)
+
+
+def nearest(dtype: str, numbers: np.ndarray) -> np.ndarray:
+    """Rounded to what a table of @dtype has, half to even."""
+    if dtype == "f16":
+        return numbers.astype(np.float16).astype(numbers.dtype)
+    if dtype == "bf16":
+        bits = numbers.astype(np.float32).view(np.uint32)
+        bits = bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000
+        return bits.astype(np.uint32).view(np.float32).astype(numbers.dtype)
+    return numbers
+
+
+def places(dtype: str, numbers: np.ndarray) -> np.ndarray:
+    """Of numbers of an f16 or bf16 table among all of them: neighbours differ by one."""
+    if dtype == "f16":
+        bits = numbers.astype(np.float16).view(np.uint16).astype(np.int64)
+    else:
+        bits = (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.int64)
+    return np.where(bits & 0x8000, -(bits & 0x7FFF), bits)
+
+
+# ---- Optimizers ----
+
+
+def updated(
+    spec: embtier.TableSpec, w: np.ndarray, state: np.ndarray, g: np.ndarray, lr: float, step: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows @w with gradients @g, and their state, in the precision they are given in."""
+    if spec.clip_norm:
+        norms = np.sqrt(np.sum(np.square(g, dtype=np.float64), axis=1, keepdims=True))
+        with np.errstate(divide="ignore"):
+            g = g * np.minimum(1, spec.clip_norm / norms).astype(g.dtype)
+    if spec.weight_decay:
+        g = g + spec.weight_decay * w
+    if spec.optimizer == "sgd":
+        return w - lr * g, state
+    if spec.optimizer == "adagrad":
+        state = state + g * g
+        return w - lr * (g / (np.sqrt(state) + spec.eps)), state
+    if spec.optimizer == "rowwise_adagrad":
+        mean = np.mean(np.square(g, dtype=np.float64), axis=1, keepdims=True)
+        state = state + mean.astype(g.dtype)
+        return w - lr * (g / (np.sqrt(state) + spec.eps)), state
+    if spec.optimizer == "rmsprop":
+        state = spec.alpha * state + (1 - spec.alpha) * (g * g)
+        return w - lr * (g / (np.sqrt(state) + spec.eps)), state
+    assert spec.optimizer == "adam"
+    m, v = np.split(state, 2, axis=1)
+    m = spec.beta1 * m + (1 - spec.beta1) * g
+    v = spec.beta2 * v + (1 - spec.beta2) * (g * g)
+    step_size = lr / (1 - spec.beta1**step)
+    fix = float(np.sqrt(1 - spec.beta2**step))
+    return w - step_size * (m / (np.sqrt(v) / fix + spec.eps)), np.concatenate([m, v], axis=1)
+
+
+class Reference:
+    """All rows of a table with their state, as they are now, and then as pushes are to change them."""
+
+    def __init__(self, table: embtier.Table, pool: str, real: type = np.float64) -> None:
+        rows, state = table.get_with_state(np.arange(table.rows))
+        self.table = table
+        self.mode, self.weighted = POOLS[pool]
+        self.weights = numbers_of(table, rows).astype(real)
+        self.state = state.astype(real)
+
+    def look_up(self, step: Step) -> np.ndarray:
+        """The bags; and what push() needs to know of them."""
+        lengths = np.diff(step.offsets)
+        self.bag_of = np.repeat(np.arange(len(lengths)), lengths)
+        self.scales = step.weights if self.weighted else np.ones(len(step.ids))
+        if self.mode == "mean":
+            self.scales = self.scales / lengths[self.bag_of]
+        rows = self.weights[step.ids]
+        shares = np.zeros_like(rows)  # of a bag's gradient, for each id
+        if self.mode == "max":
+            for first, end in zip(step.offsets, step.offsets[1:]):
+                if first < end:
+                    winners = first + rows[first:end].argmax(axis=0)
+                    shares[winners, np.arange(rows.shape[1])] = 1
+        else:
+            shares[:] = self.scales[:, None]
+        self.shares = shares
+        bags = np.zeros((len(lengths), rows.shape[1]), rows.dtype)
+        np.add.at(bags, self.bag_of, rows * shares)
+        return bags
+
+    def push(self, step: Step, lr: float, number: int) -> None:
+        """After look_up()."""
+        touched, which = np.unique(step.ids, return_inverse=True)
+        gradients = np.zeros((len(touched), self.weights.shape[1]), self.weights.dtype)
+        np.add.at(gradients, which, step.gradients[self.bag_of].astype(gradients.dtype) * self.shares)
+        weights, self.state[touched] = updated(
+            self.table.spec, self.weights[touched], self.state[touched], gradients, lr, number
+        )
+        self.weights[touched] = nearest(self.table.dtype, weights)
+
+    def compare(self, rtol: float = 1e-5, atol: float = 1e-7) -> None:
+        rows, state = self.table.get_with_state(np.arange(self.table.rows))
+        says = self.table.name
+        np.testing.assert_allclose(numbers_of(self.table, rows), self.weights, rtol, atol, err_msg=says)
+        np.testing.assert_allclose(state, self.state, rtol, atol, err_msg=f"state of {says}")
