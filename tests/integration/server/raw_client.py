@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Sequence
 
-GET, SET = 1, 2
+GET, SET, PUSH, RELEASE = 1, 2, 4, 5
 NO_SEGMENT = 2**32 - 1
 CONTROL_HEAD, ARENA_HEAD = 128, 128
 TIMEOUT_S = 30
@@ -182,6 +182,8 @@ class RawClient:
         flags: int = 0,
         segments_offset: int | None = None,
         segment_count: int | None = None,
+        step: int = 0,
+        ticket: int = 0,
     ) -> int:
         """Publishes a request and returns its number. A segment is (table, ids offset, rows offset, id
         count) and, if given, flags. The segments are put at the payload's start."""
@@ -192,7 +194,7 @@ class RawClient:
         count = len(segments) if segment_count is None else segment_count
         number = self.next
         slot = ARENA_HEAD + 64 * (number % self.slots)
-        self.write(slot, struct.pack("<IIIIQQ32x", op, flags, count, 0, segments_offset, 0))
+        self.write(slot, struct.pack("<IIIIQQQ24x", op, flags, count, 0, segments_offset, step, ticket))
         self.next = (number + 1) % 2**32
         self.set_tail(self.next)
         return number
