@@ -8,6 +8,7 @@ import contextlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -152,6 +153,54 @@ def test_many_sessions_push_to_the_same_rows_at_once_and_none_is_lost(daemon, na
             for batch in batches:
                 batch.wait()
         assert (table.get(np.arange(ROWS)) == np.where(np.arange(ROWS) % 2, 0, 400)[:, None]).all()
+
+
+def test_sessions_short_of_memory_lose_no_push_and_none_has_effect_twice(make_daemon, rng):
+    """Threads that look up bags of any size with a ticket, and then push, release it, let it expire, or
+    are refused: all that was pushed is in the rows, and nothing else."""
+    daemon = make_daemon({"lanes": {"request_bytes": "1MiB", "ticket_bytes": "1MiB", "ticket_seconds": 1}})
+    daemon.start()
+    rows, turns = 50_000, 10 if SANITIZED else 60
+    totals, failures = [], []
+
+    def train(seed: int) -> None:
+        numbers = np.random.default_rng(seed)
+        pushed = np.zeros(rows)
+        try:
+            with daemon.connect(arena_bytes=8 << 20) as server:
+                table = server.open_table("t")
+                for turn in range(turns):
+                    ids = numbers.integers(0, rows, numbers.integers(1, 30_000))
+                    lengths = numbers.multinomial(len(ids), [1 / 20] * 20)
+                    with bags_of((table, ids), lengths=lengths) as batch:
+                        while batch.ticket == 0:
+                            with contextlib.suppress(embtier.TicketsFullError):
+                                batch.lookup(ticket=True)
+                        batch.gradients(0)[:] = 1
+                        if turn % 8 == 1:
+                            continue  # expires
+                        if turn % 8 == 2:
+                            batch.release()
+                            continue
+                        if turn % 8 == 3:
+                            batch.gradients(0)[-1, -1] = np.nan
+                        with contextlib.suppress(embtier.NonfiniteError, embtier.TicketExpiredError):
+                            batch.push(-1, 1)
+                            np.add.at(pushed, ids, 1)
+            totals.append(pushed)
+        except BaseException as error:  # told to the test's thread
+            failures.append(error)
+
+    with daemon.connect() as server:
+        table = sgd_table(server, "t", rows=rows)
+        threads = [threading.Thread(target=train, args=(rng.randrange(2**32),)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        assert sum(totals).max() > 0
+        assert (table.get(np.arange(rows)) == sum(totals)[:, None]).all()
 
 
 # ---- Shapes ----
@@ -308,22 +357,22 @@ def test_one_id_out_of_range_among_many_refuses_all(server, name, at):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_one_number_that_is_not_finite_refuses_all_unless_the_table_takes_it(server, name, bad):
-    table = sgd_table(server, name, rows=20_000)
+    table = sgd_table(server, name, rows=100_000)
     lax = sgd_table(server, f"{name}_lax", allow_nonfinite=True)
-    ids = np.arange(20_000)
+    ids = np.arange(100_000)
     with nothing_changes(table, lax):
-        batch = server.bag_batch([embtier.Bags(lax, 1, 1), embtier.Bags(table, 20_000, 20_000)])
+        batch = server.bag_batch([embtier.Bags(lax, 1, 1), embtier.Bags(table, 100_000, 100_000)])
         batch.ids(0)[:], batch.ids(1)[:] = 5, ids
-        batch.offsets(0)[:], batch.offsets(1)[:] = [0, 1], np.arange(20_001)
+        batch.offsets(0)[:], batch.offsets(1)[:] = [0, 1], np.arange(100_001)
         batch.lookup(ticket=True)
         batch.gradients(0)[:] = batch.gradients(1)[:] = 1
-        batch.gradients(1)[19_999, 3] = bad
-        with pytest.raises(embtier.NonfiniteError, match=rf"table '{name}'.*that of bag 19999 has one \(part 1\)"):
+        batch.gradients(1)[99_999, 3] = bad
+        with pytest.raises(embtier.NonfiniteError, match=rf"table '{name}'.*that of bag 99999 has one \(part 1\)"):
             batch.push(-1, 1)
         batch.release()
         by_rows = gradients_of(table, ids)
-        by_rows.gradients(0)[12_345, 0] = bad
-        with pytest.raises(embtier.NonfiniteError, match=r"that of the id at 12345 has one \(part 0\)"):
+        by_rows.gradients(0)[98_765, 0] = bad
+        with pytest.raises(embtier.NonfiniteError, match=r"that of the id at 98765 has one \(part 0\)"):
             by_rows.push(-1, 1)
     batch = gradients_of(lax, [5, 6])
     batch.gradients(0)[0, 2] = bad

@@ -340,8 +340,7 @@ def trained_bytes(daemon, restarts: bool = False, missing: bool = False) -> str:
             count = batch.count(part)
             ids = rng.integers(0, BYTES_ROWS, count)
             batch.ids(part)[:] = np.where(rng.random(count) < 0.2, ids % 50, ids)
-            batch.offsets(part)[1:-1] = np.sort(rng.integers(0, count, BYTES_BAGS - 1))
-            batch.offsets(part)[-1] = count
+            batch.offsets(part)[:] = [0, *np.sort(rng.integers(0, count, BYTES_BAGS - 1)), count]
             if weighted:
                 batch.weights(part)[:] = rng.random(count)
         batch.lookup(ticket=True)
