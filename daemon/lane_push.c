@@ -134,6 +134,8 @@ void lane_tickets_forget(struct lane *lane, struct session *session)
 
 void lane_push_give_up(struct push *push)
 {
+    if (push->stage == PUSH_UPDATING) /* some rows have changed: then all do */
+        return;
     push->refusal.err = EMBTIER_DISCONNECTED;
     push->is_taken = true;
 }

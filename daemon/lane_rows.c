@@ -59,10 +59,12 @@ static void ref_wait(struct lane *lane, struct part *part, struct row_ref *ref, 
     part->waiting++;
 }
 
-/* The client is gone: what is not begun of its requests need not be. */
+/* The client is gone: what is not begun of its requests need not be. But for a push: of that all
+ * rows are to change, or none. */
 static bool part_is_abandoned(const struct part *part)
 {
-    return atomic_load_explicit(&part->request->session->gone, memory_order_relaxed);
+    return part->request->op != SHM_OP_PUSH &&
+           atomic_load_explicit(&part->request->session->gone, memory_order_relaxed);
 }
 
 /* Whether all of its rows, some or none are then as the client asked, it is not told: who hangs up

@@ -612,3 +612,46 @@ def test_tickets_of_a_killed_client_are_free_again(make_daemon):
             assert len(batches) == len(alone)
             for batch in batches:
                 batch.release()
+
+
+_PUSHER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import embtier
+server = embtier.connect(sys.argv[2])
+table = server.open_table(sys.argv[3])
+batch = server.push_batch([(table, table.rows)])
+batch.ids(0)[:] = np.random.default_rng(1).permutation(table.rows)
+batch.gradients(0)[:] = 1
+batch.submit_push(-1, 1)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("ending", ["stop", "death"])
+def test_a_push_amid_which_the_server_stops_or_the_client_dies_changes_all_rows_or_none(make_daemon, ending):
+    """Who trains on cannot know which, but never meets half a step."""
+    daemon = make_daemon()
+    daemon.start()
+    rows = 100_000
+    with daemon.connect() as server:
+        for i in range(6):
+            sgd_table(server, f"t{i}", rows=rows, dim=32)
+    for i in range(6):
+        client = subprocess.Popen(
+            [sys.executable, "-c", _PUSHER, str(TREE / "client/python"), daemon.socket, f"t{i}"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        client.stdout.readline()
+        time.sleep(0.01 * i)
+        if ending == "stop":
+            daemon.restart()
+        client.kill()
+        client.communicate()
+        daemon.await_metric("sessions", 1)
+        with daemon.connect() as server:
+            table = server.open_table(f"t{i}")
+            found = np.concatenate([table.get(ids) for ids in np.array_split(np.arange(rows), 4)])
+        assert (found == found[0, 0]).all(), f"{found.mean():.2f} of the rows"
