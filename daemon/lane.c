@@ -24,6 +24,7 @@
 #include "daemon/lane_impl.h"
 #include "daemon/reserved.h"
 #include "daemon/tables.h"
+#include "daemon/ticket_memory.h"
 #include "daemon/tsan.h"
 #include "store/store.h"
 
@@ -190,6 +191,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     }
     if (err != EMBTIER_OK || taking.kind == TAKING_TICKET) {
         request_answer(session, number, &refusal, 0, 0);
+        *id_count = 0; /* it may have been work to find out */
         return true;
     }
     atomic_store_explicit(&session->slot_busy[slot], 1, memory_order_relaxed);
@@ -635,7 +637,7 @@ static enum embtier_err events_new(struct lane *lane, struct err_msg *msg)
 static uint64_t cast_pairs_max(const struct lane_opts *opts)
 {
     const uint64_t most =
-        request_memory_largest(opts->ticket_memory) / (sizeof(struct cast_pair) + sizeof(uint32_t));
+        ticket_memory_largest(opts->ticket_memory) / (sizeof(struct cast_pair) + sizeof(uint32_t));
 
     return MAX(MIN(most, (uint64_t)opts->max_batch_rows), UINT64_C(1));
 }

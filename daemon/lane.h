@@ -28,6 +28,7 @@
 struct arena;
 struct lane;
 struct request_memory;
+struct ticket_memory;
 struct store;
 struct table;
 struct tables;
@@ -41,7 +42,7 @@ struct lane_opts {
     struct store *store;
     struct tables *tables;
     struct request_memory *memory;
-    struct request_memory *ticket_memory;
+    struct ticket_memory *ticket_memory;
     uint64_t ticket_ns; /* how long a ticket waits for its push */
     const uint16_t *shard_lanes;
     struct arena *const *arenas;

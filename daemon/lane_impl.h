@@ -147,9 +147,10 @@ uint32_t lane_push_chunk(struct lane *lane, struct part *part, const struct row_
 /* Updates a row that is not cached, where it is on its way. */
 void lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
                    const struct row_ref *ref, void *row);
-/* How many of the part's next @count refs have no more gradients than are a turn's work, all
- * together, but one at least; *@work is made as much as that is, if it is less. */
-uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t *work);
+/* How many of the part's next @count refs have no more gradients, all together, than are @most of a
+ * turn's work, but one at least; *@work is made as much as that is, if it is less. */
+uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t most,
+                              uint32_t *work);
 
 /* ---- lane.c ---- */
 

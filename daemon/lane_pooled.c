@@ -25,8 +25,8 @@ static void note_error(struct pooled *pooled, const struct wave *wave)
     pooled->is_taken = true; /* no more of it */
 }
 
-/* Of a lookup, in a turn, as long as rows are added up where they lie. */
-#define LANE_HOT_IDS 8192
+/* Of a lookup, in a turn, as long as rows are added up where they lie: rows and bags. */
+#define LANE_HOT_BYTES (UINT64_C(2) << 20)
 
 /* With one lane, nothing can happen to rows between here and the end: if all are cached they are
  * added up where they lie. Not when an earlier request of the session is still to be looked up, nor
@@ -79,6 +79,19 @@ void lane_pool_end(struct lane *lane, struct pooled *pooled)
     session->in_flight--;
 }
 
+static uint64_t bytes_of(const struct wave *wave)
+{
+    uint64_t bytes = 1024; /* for what there is to do beside */
+
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        const struct table *const table = wave->request.segments[i].table;
+
+        bytes += (uint64_t)wave->slices[i].id_count * (table->weight_bytes + CACHE_LINE) +
+                 (uint64_t)wave->slices[i].bag_count * table->spec.dim * sizeof(float);
+    }
+    return bytes;
+}
+
 static void take_wave(struct lane *lane, struct pooled *pooled, struct wave *wave)
 {
     if (pooled_take(&lane->rules, pooled, wave, &pooled->refusal) != EMBTIER_OK) {
@@ -97,7 +110,7 @@ static void take_wave(struct lane *lane, struct pooled *pooled, struct wave *wav
 
 enum take_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
 {
-    uint64_t ids = 0;
+    uint64_t bytes = 0;
 
     if (atomic_load_explicit(&pooled->session->gone, memory_order_relaxed))
         lane_pool_give_up(pooled);
@@ -110,8 +123,9 @@ enum take_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
         if (!wave)
             return TAKE_TURN_STALLED;
         take_wave(lane, pooled, wave);
-        ids += MAX(wave->request.id_count, UINT64_C(1));
-    } while (pooled->is_hot && ids < LANE_HOT_IDS);
+        if (pooled->is_hot && !pooled->is_taken)
+            bytes += bytes_of(wave);
+    } while (pooled->is_hot && bytes < LANE_HOT_BYTES);
     if (!pooled->is_taken)
         return TAKE_TURN_MORE;
     return pooled->under_way > 0 ? TAKE_TURN_TAKEN : TAKE_TURN_DONE;

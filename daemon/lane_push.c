@@ -8,7 +8,7 @@
 /* Groups are dealt out to the casters of all lanes, so that one lookup's are cast side by side. */
 static void send_to_caster(struct lane *lane, struct ticket *ticket, struct ticket_group *group)
 {
-    const uint32_t number = (uint32_t)(group - ticket->groups);
+    const uint32_t number = (uint32_t)(group - ticket->groups) + ticket->session->last_ticket;
     const struct lane *const to =
         lane->opts.lanes[(lane->opts.index + number) % lane->opts.lane_count];
 
@@ -248,20 +248,25 @@ void lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
     push_update(part->request, segment, ref, &row, 1, lane->gradients);
 }
 
-uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t *work)
+uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t most,
+                              uint32_t *work)
 {
     const struct row_ref *const refs = part->refs + part->next_ref;
-    uint32_t pairs = 0;
+    const uint32_t dim = part->request->segments[part->segment].table->spec.dim;
+    const uint64_t cost = /* of a gradient, in rows of usual length */
+        div_round_up(dim * sizeof(float), LANE_TURN_BYTES / LANE_TURN_ROWS);
+    uint64_t sum = 0;
     uint32_t rows = 0;
 
     while (rows < count) {
-        const uint32_t more = push_pair_count(part->request, part->segment, refs[rows].position);
+        const uint64_t more =
+            cost * push_pair_count(part->request, part->segment, refs[rows].position);
 
-        if (rows > 0 && pairs + more > LANE_TURN_ROWS)
+        if (rows > 0 && sum + more > most)
             break;
-        pairs += more;
+        sum += more;
         rows++;
     }
-    *work = MAX(*work, pairs);
+    *work = (uint32_t)MIN(MAX((uint64_t)*work, sum), (uint64_t)UINT32_MAX);
     return rows;
 }

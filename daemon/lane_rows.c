@@ -229,7 +229,7 @@ static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, s
 }
 
 /* A ref the cache had not when its chunk was updated. False: it must be tried again later. What is
- * computed now and finds no place is computed again then, from the same row. */
+ * computed now and finds no place is computed again then, from the row as it is by then. */
 static bool push_missed(struct lane *lane, struct part *part, uint32_t segment, struct row_ref *ref)
 {
     struct table *const table = part->request->segments[segment].table;
@@ -383,7 +383,7 @@ static enum turn part_turn(struct lane *lane, struct part *part)
         count = MIN(count, (uint32_t)LANE_CHUNK_ROWS);
         work = count * cost;
         if (part->request->op == SHM_OP_PUSH)
-            count = lane_push_chunk_rows(part, count, &work);
+            count = lane_push_chunk_rows(part, count, budget, &work);
         part_chunk(lane, part, count);
         budget -= MIN(budget, work);
     }

@@ -392,7 +392,13 @@ enum embtier_err push_check_numbers(struct push *push, struct refusal *ret_refus
         if (most == 0)
             return EMBTIER_AGAIN;
         most -= 1;
-        if (!segment->gradients || segment->table->spec.allows_nonfinite)
+        if (segment->table->spec.allows_nonfinite)
+            continue;
+        /* Times a weight that is not finite, no gradient is: not even 0. */
+        if (IS_BAD(CHECK_PUSH_WEIGHTS_FINITE, push->ticket->segments[push->segment].has_nonfinite))
+            return refuse(ret_refusal, EMBTIER_NONFINITE, push->segment, segment->count,
+                          segment->count);
+        if (!segment->gradients)
             continue;
         if (IS_BAD(CHECK_PUSH_FINITE, !reduce_all_finite(numbers, count)))
             return refuse(ret_refusal, EMBTIER_NONFINITE, push->segment,

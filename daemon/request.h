@@ -32,6 +32,7 @@ struct session;
 struct table;
 struct tables;
 struct ticket;
+struct ticket_memory;
 
 struct request_segment {
     struct table *table;
@@ -96,7 +97,7 @@ struct request_rules {
     const struct row_hasher *hasher;
     struct tables *tables;
     struct request_memory *memory;
-    struct request_memory *ticket_memory;
+    struct ticket_memory *ticket_memory;
     uint64_t ticket_ns;          /* time limit of a ticket */
     const uint16_t *shard_lanes; /* lane of each shard */
     uint32_t shard_count;

@@ -17,6 +17,7 @@
 #include "daemon/notify.h"
 #include "daemon/request_memory.h"
 #include "daemon/tables.h"
+#include "daemon/ticket_memory.h"
 #include "store/store.h"
 #include "tiers/arena.h"
 
@@ -156,8 +157,7 @@ enum embtier_err server_new(const struct config *config, struct server **ret_ser
     TRY(open_store(server, msg));
     TRY(request_memory_new(config->lanes.request_bytes, &clock_monotonic, &server->parts.memory,
                            msg));
-    TRY(request_memory_new(config->lanes.ticket_bytes, &clock_monotonic,
-                           &server->parts.ticket_memory, msg));
+    TRY(ticket_memory_new(config->lanes.ticket_bytes, &server->parts.ticket_memory, msg));
     TRY(make_arenas(server, msg));
     TRY(tables_new(server->parts.store, &server->parts.tables, msg));
     TRY(make_lanes(server, msg));
@@ -309,7 +309,7 @@ void server_free(struct server *server)
     for (uint32_t t = 0; t < TIERS_MAX; t++)
         arena_free(server->parts.arenas[t]);
     request_memory_free(server->parts.memory);
-    request_memory_free(server->parts.ticket_memory);
+    ticket_memory_free(server->parts.ticket_memory);
     store_free(server->parts.store);
     closep(&server->signal_fd);
     free(server);

@@ -14,6 +14,7 @@
 struct arena;
 struct lane;
 struct request_memory;
+struct ticket_memory;
 struct server;
 struct store;
 struct tables;
@@ -24,7 +25,7 @@ struct server_parts {
     struct store *store;
     struct tables *tables;
     struct request_memory *memory;
-    struct request_memory *ticket_memory;
+    struct ticket_memory *ticket_memory;
     struct arena *arenas[TIERS_MAX];
     struct lane **lanes;
     uint32_t lane_count;

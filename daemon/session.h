@@ -62,7 +62,7 @@ struct session {
     bool stalled;         /* that, until something of it is done */
     struct session *next_taking;
     uint64_t wanted_bytes; /* that a pooled lookup or a push found no room for */
-    struct request_memory_share ticket_share;
+    uint64_t ticket_bytes; /* of the memory of tickets, by whose lock */
     uint32_t last_ticket;
     struct ticket_slot tickets[TICKETS_MAX];
     bool memory_short; /* the next request found no memory; another look when one is done, … */

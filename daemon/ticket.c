@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "daemon/request_impl.h"
-#include "daemon/request_memory.h"
 #include "daemon/table.h"
+#include "daemon/ticket_memory.h"
+#include "kernels/reduce.h"
 
 /* ---- Making ---- */
 
@@ -171,19 +172,15 @@ static void lay_out_groups(const struct plan *plan, struct ticket *ticket, uint3
 static enum embtier_err make(const struct plan *plan, struct session *session,
                              struct ticket **ret_ticket, struct refusal *refusal)
 {
-    struct request_memory *const memory = plan->rules->ticket_memory;
+    struct ticket_memory *const memory = plan->rules->ticket_memory;
     const uint64_t bytes = ticket_bytes(plan);
-    uint8_t *place = NULL;
+    uint8_t *place = ticket_memory_take(memory, &session->ticket_bytes, bytes);
     struct ticket *ticket;
     uint32_t *order;
 
-    if (bytes <= request_memory_largest(memory))
-        place = request_memory_take(memory, &session->ticket_share, bytes);
-    if (!place) {
-        request_memory_leave(memory, &session->ticket_share);
+    if (!place)
         return refuse(refusal, EMBTIER_TICKETS_FULL, UINT32_MAX, bytes,
-                      request_memory_largest(memory));
-    }
+                      ticket_memory_largest(memory));
     memset(place, 0, head_bytes(plan));
     ticket = carve(&place, sizeof(*ticket));
     ticket->session = session;
@@ -216,7 +213,7 @@ enum embtier_err ticket_new(const struct request_rules *rules, struct session *s
 
 void ticket_free(const struct request_rules *rules, struct ticket *ticket)
 {
-    request_memory_give(rules->ticket_memory, ticket);
+    ticket_memory_give(rules->ticket_memory, ticket);
 }
 
 /* ---- Pairs ---- */
@@ -256,6 +253,8 @@ void ticket_note(struct ticket *ticket, uint32_t segment, uint32_t bag, uint32_t
     }
     for (uint32_t i = 0; group->scales && i < offsets[bag_count]; i++)
         group->scales[first + i] = weights ? weights[i] : 1.0f;
+    if (weights && !reduce_all_finite(weights, offsets[bag_count]))
+        ticket->segments[segment].has_nonfinite = true;
 }
 
 /* Divides the scales of a mean by the number of rows of their bag. */

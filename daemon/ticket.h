@@ -11,8 +11,8 @@
  *   struct ticket | segments[] | order[] | groups[] | of each group: pairs[] | bag_places[] |
  * starts[] | scales[] | offsets[] | winners[]
  *
- * All of it is one block of the tickets' memory (lanes.ticket_bytes), which is known before the
- * lookup begins. Who is not used within the time limit (lanes.ticket_seconds) is freed. Thread: the
+ * All of it is one block of the tickets' memory (ticket_memory.h), which is known before the lookup
+ * begins. Who is not used within the time limit (lanes.ticket_seconds) is freed. Thread: the
  * session's home lane; a group is its caster's while it is being cast, and may be read by all lanes
  * in a push. */
 #ifndef EMBTIER_DAEMON_TICKET_H
@@ -39,6 +39,7 @@ struct ticket_segment {
     uint32_t bag_count;
     uint32_t first_position; /* in the group, of its first id … */
     uint32_t first_bag;      /* … and bag */
+    bool has_nonfinite;      /* one of the samples' weights is NaN or infinite */
 };
 
 struct ticket_group {

@@ -21,7 +21,7 @@
  * Whatever the client writes into the arena is hostile. `tail`, `client_waiting` and the offsets of
  * bags are the only words the daemon looks at while the client can change them: each is checked
  * after it has been read, every time, and none is waited on. Numbers of rows, weights and bags are
- * calculated with, and decide nothing. */
+ * calculated with; that gradients are finite is looked at once, against mistakes, not malice. */
 #ifndef EMBTIER_PROTO_SHM_LAYOUT_H
 #define EMBTIER_PROTO_SHM_LAYOUT_H
 

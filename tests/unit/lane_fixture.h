@@ -20,6 +20,7 @@
 #include "daemon/session.h"
 #include "daemon/table.h"
 #include "daemon/tables.h"
+#include "daemon/ticket_memory.h"
 #include "tiers/arena.h"
 
 #define LANES_MOST      4
@@ -29,7 +30,7 @@
 struct lanes_fixture {
     struct store_fixture *f;
     struct request_memory *memory;
-    struct request_memory *ticket_memory;
+    struct ticket_memory *ticket_memory;
     struct arena *arenas[TIERS_MAX];
     uint32_t tier_count;
     struct lane *lanes[LANES_MOST];
@@ -72,7 +73,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     x->f = f;
     fixture_open(f);
     must(request_memory_new(16 * MIB, &clock_monotonic, &x->memory, &msg), &msg);
-    must(request_memory_new(16 * MIB, &clock_monotonic, &x->ticket_memory, &msg), &msg);
+    must(ticket_memory_new(16 * MIB, &x->ticket_memory, &msg), &msg);
     x->lane_count = shape->lane_count;
     x->tier_count = 2;
     for (uint32_t t = 0; t < x->tier_count; t++) {
@@ -142,7 +143,7 @@ static inline void lanes_stop(struct lanes_fixture *x)
     for (uint32_t t = 0; t < x->tier_count; t++)
         arena_free(x->arenas[t]);
     request_memory_free(x->memory);
-    request_memory_free(x->ticket_memory);
+    ticket_memory_free(x->ticket_memory);
     fixture_close(x->f);
 }
 

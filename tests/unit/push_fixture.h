@@ -6,6 +6,8 @@
 
 #include "pooled_fixture.h"
 
+#include <math.h>
+
 #include "daemon/push.h"
 #include "kernels/dtype.h"
 #include "kernels/optimizer.h"
@@ -28,6 +30,7 @@ struct pushing {
     struct pooling p;
     struct shadow tables[TABLES];
     uint64_t step;
+    bool has_infinite_weight; /* good_push() has one */
     float *gradients[SEGMENTS];
     uint32_t *winners[SEGMENTS];
 };
@@ -374,7 +377,7 @@ static inline struct shm_push_segment *good_push(struct pushing *t)
                             .weighted = !s };
         for (uint32_t i = 0; i < 4; i++) {
             b->ids[i] = i * 7 % 5;
-            b->weights[i] = some_float(t);
+            b->weights[i] = i == 2 && t->has_infinite_weight ? INFINITY : some_float(t);
         }
         b->offsets[1] = 1;
         b->offsets[2] = 4;

@@ -67,6 +67,10 @@ static void test_what_is_out_of_place_is_refused_and_changes_nothing(void **stat
     assert_push_ends_with(&t, EMBTIER_INVALID, 1);
     ((uint64_t *)(good_rows(&t) + SEGMENTS + 1))[1] = TABLE_ROWS;
     assert_push_ends_with(&t, EMBTIER_ID_RANGE, 1);
+    t.has_infinite_weight = true;
+    good_push(&t);
+    assert_push_ends_with(&t, EMBTIER_NONFINITE, 0);
+    t.has_infinite_weight = false;
     gradient_at(&t, &good_push(&t)[1])[2 * DIM - 1] = NAN;
     assert_push_ends_with(&t, EMBTIER_NONFINITE, 1);
     gradient_at(&t, &good_rows(&t)[0])[0] = INFINITY;
@@ -164,7 +168,7 @@ static void test_tickets_have_a_budget(void **state)
         }
         assert_int_equal(done->err, EMBTIER_TICKETS_FULL);
         assert_true(done->value > 2 * IDS_MOST * 20 && done->value < 2 * IDS_MOST * 22);
-        assert_true(got >= 5 && got < 20);
+        assert_true(got >= 13 && got <= 15); /* three quarters of it */
         assert_true(client == 0 || got == tickets);
         tickets = got;
         client_detach(&t.p.client);

@@ -578,6 +578,7 @@ try:
         batches[-1].lookup(ticket=True)
 except embtier.TicketsFullError:
     print(len(batches) - 1, flush=True)
+sys.stdin.readline()
 for batch in batches[:-1]:
     batch.gradients(0)[:] = 1
 batches[0].submit_push(-1, 1)
@@ -604,6 +605,8 @@ def test_tickets_of_a_killed_client_are_free_again(make_daemon):
                 assert len(beside) < len(alone)
                 for batch in beside:
                     batch.release()
+                client.stdin.write(b"\n")
+                client.stdin.flush()
             finally:
                 client.send_signal(signal.SIGKILL)
                 client.communicate()
