@@ -97,9 +97,9 @@ struct shm_pool_segment {
 };
 static_assert(sizeof(struct shm_pool_segment) == 64, "wire layout");
 
-/* The same for a push. By ticket: as many segments as the lookup had, of the same tables, a gradient
- * for each bag. Without one: a gradient for each id; what an id gets that stands there twice is
- * added up. */
+/* The same for a push. By ticket: as many segments as the lookup had, of the same tables, a
+ * gradient for each bag. Without one: a gradient for each id; what an id gets that stands there
+ * twice is added up. */
 struct shm_push_segment {
     uint64_t table;
     uint64_t ids_offset;       /* by ticket: 0 */
