@@ -222,6 +222,11 @@ static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
                        " is needed (part %u, table '%s')",
                        result->value, result->limit, result->segment, table);
     case EMBTIER_NONFINITE:
+        if (result->limit > 0 && result->value == result->limit)
+            return err_set(msg, result->err,
+                           "table '%s' takes no gradients with NaN or infinity, and a weight of a "
+                           "sample is one (part %u)",
+                           table, result->segment);
         return err_set(msg, result->err,
                        "table '%s' takes no gradients with NaN or infinity, and that of %s "
                        "%" PRIu64 " has one (part %u)",

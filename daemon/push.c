@@ -394,7 +394,8 @@ enum embtier_err push_check_numbers(struct push *push, struct refusal *ret_refus
         most -= 1;
         if (segment->table->spec.allows_nonfinite)
             continue;
-        /* Times a weight that is not finite, no gradient is: not even 0. */
+        /* Times a weight that is not finite, no gradient is: not even 0. No bag is told: the value
+         * is the limit. */
         if (IS_BAD(CHECK_PUSH_WEIGHTS_FINITE, push->ticket->segments[push->segment].has_nonfinite))
             return refuse(ret_refusal, EMBTIER_NONFINITE, push->segment, segment->count,
                           segment->count);

@@ -120,7 +120,7 @@ struct shm_completion {
     uint32_t err;              /* enum embtier_err */
     uint32_t segment;          /* the segment the error is about, or UINT32_MAX */
     uint32_t reserved;
-    uint64_t value;    /* what was wrong: the row id, the offset, the count … */
+    uint64_t value;    /* what was wrong: the row id, the offset, the count, the bag … */
     uint64_t limit;    /* and what it was held against */
     uint64_t hit_rows; /* rows served from the cache */
     uint64_t ticket;   /* POOL with SHM_FLAG_TICKET */

@@ -312,3 +312,17 @@ def test_tables_pushed_to_count_as_written(server, name):
     rows.submit_push(1, 1)
     rows.wait()
     assert (table.writes, other.writes) == (1, 1)
+
+
+def test_weights_that_are_not_finite_are_told(server):
+    table = server.create_table("t", dim=4, rows=10, optimizer="sgd")
+    with server.bag_batch([embtier.Bags(table, 2, 1, weighted=True)]) as batch:
+        batch.ids(0)[:] = [1, 2]
+        batch.offsets(0)[:] = [0, 2]
+        batch.weights(0)[:] = [np.nan, 1]
+        batch.lookup(ticket=True)
+        batch.gradients(0)[:] = 0
+        with pytest.raises(embtier.NonfiniteError, match="a weight of a sample is one"):
+            batch.push(0.1, 1)
+        batch.release()
+    assert np.isfinite(table.get([1, 2])).all()
