@@ -46,7 +46,8 @@ extern "C" {
     X(TICKET_EXPIRED, 31, "the ticket has expired")                                                \
     X(TICKETS_FULL, 32, "the memory for tickets is used up")                                       \
     X(SHAPE, 33, "gradients have the wrong shape")                                                 \
-    X(NONFINITE, 34, "a gradient is not finite")
+    X(NONFINITE, 34, "a gradient is not finite")                                                   \
+    X(PINS_FULL, 35, "no room in DRAM for rows that are to stay there")
 
 enum embtier_err {
 #define X(name, number, text) EMBTIER_##name = number,

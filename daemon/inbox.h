@@ -21,6 +21,8 @@ enum message_kind {
     MESSAGE_REQUEST_DONE, /* struct request: every lane has done its part; to the home lane */
     MESSAGE_ADD_UP,       /* struct request, of a wave (pooled.h): add its rows up */
     MESSAGE_ADDED_UP,     /* the same: done; to the home lane */
+    MESSAGE_UNPIN,        /* struct ticket_lane: unpin your rows of it */
+    MESSAGE_UNPINNED,     /* the same: done; to the home lane */
     MESSAGE_CAST,         /* struct ticket_group, to a caster: cast it; to a lane: it is */
     MESSAGE_READ_DONE,    /* struct read_job */
     MESSAGE_WRITTEN,      /* struct write_queue: rows have reached RocksDB */

@@ -162,6 +162,14 @@ void lane_unstall(struct lane *lane, struct session *session)
     session->stalled = false;
 }
 
+static void lend_tickets(struct lane *lane, const struct push *push)
+{
+    if (push->ticket->is_issued)
+        lane_ticket_lend(lane, push->ticket);
+    if (push->prefetch)
+        lane_ticket_lend(lane, push->prefetch);
+}
+
 /* Begins to take one request, or answers it at once; @id_count is what is left of this look. False:
  * no memory for it now. */
 static bool session_begin(struct lane *lane, struct session *session, uint64_t *id_count)
@@ -205,8 +213,8 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     } else { /* it has its turn with the others */
         cost = UINT64_MAX;
         session->taking = taking;
-        if (taking.kind == TAKING_PUSH && taking.push->ticket->is_issued)
-            lane_ticket_lend(lane, taking.push->ticket);
+        if (taking.kind == TAKING_PUSH)
+            lend_tickets(lane, taking.push);
         taking_append(lane, session);
     }
     *id_count -= MIN(*id_count, cost);
@@ -293,6 +301,8 @@ void lane_session_maybe_gone(struct lane *lane, struct session *session)
         return;
     session->broken = true; /* and nothing more is taken */
     lane_tickets_forget(lane, session);
+    if (session->in_flight > 0) /* pins are given back first */
+        return;
     request_memory_leave(lane->rules.memory, &session->memory_share);
     for (struct session **at = &lane->polled; *at; at = &(*at)->next_polled) {
         if (*at == session) {
@@ -423,6 +433,12 @@ static void on_message(struct lane *lane, struct message *message)
         after_wave(lane, session, &taking);
         break;
     }
+    case MESSAGE_UNPIN:
+        lane_unpin(lane, CONTAINER_OF(message, struct ticket_lane, message));
+        break;
+    case MESSAGE_UNPINNED:
+        lane_ticket_on_unpinned(lane, CONTAINER_OF(message, struct ticket_lane, message));
+        break;
     case MESSAGE_CAST:
         lane_ticket_on_cast(lane, CONTAINER_OF(message, struct ticket_group, message));
         break;
@@ -575,6 +591,7 @@ static void *lane_main(void *context)
         worked |= look_at_sessions(lane, now_ns);
         worked |= take_turn(lane, now_ns);
         worked |= lane_pool_add_up_turn(lane);
+        worked |= lane_unpin_turn(lane);
         worked |= lane_run_turn(lane);
         worked |= lane_dispatch_reads(lane);
         if (worked)

@@ -91,6 +91,7 @@ struct lane_stats {
     uint64_t get_rows; /* looked up */
     uint64_t set_rows;
     uint64_t pushed_rows; /* updated by optimizers */
+    uint64_t prefetched_rows;
     uint64_t expired_tickets;
     /* Lookups the cache did not serve, by what did; those it did are in `cache`. */
     uint64_t queued_get_rows;

@@ -55,6 +55,8 @@ struct lane {
     struct session *last_taking;
     struct message *add_up; /* waves of pooled lookups, any session's */
     struct message *last_add_up;
+    struct ticket_lane *unpinning; /* prefetches that are over, any session's */
+    struct ticket_lane *last_unpinning;
     struct ticket *oldest_ticket; /* of those that wait for their push */
     struct ticket *newest_ticket;
     uint64_t ticket_end_ns; /* when the oldest expires, 0: there is none */
@@ -133,6 +135,7 @@ void lane_ticket_take(struct lane *lane, struct ticket *ticket);
 void lane_ticket_lend(struct lane *lane, struct ticket *ticket);
 /* Nobody needs it any more. */
 void lane_ticket_end(struct lane *lane, struct ticket *ticket);
+void lane_ticket_on_unpinned(struct lane *lane, struct ticket_lane *part);
 /* Those whose time is over. Returns when that of the next is, or 0. */
 uint64_t lane_tickets_expire(struct lane *lane, uint64_t now_ns);
 /* All that a session has. */
@@ -147,6 +150,15 @@ uint32_t lane_push_chunk(struct lane *lane, struct part *part, const struct row_
 /* Updates a row that is not cached, where it is on its way. */
 void lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
                    const struct row_ref *ref, void *row);
+/* Pins those of a prefetch's rows that are cached; else as lane_push_chunk(). */
+uint32_t lane_prefetch_chunk(struct lane *lane, struct part *part, const struct row_ref *refs,
+                             uint32_t count);
+/* Pins one; what is not cached is put there if @row is not NULL. */
+enum row_pin lane_prefetch_row(struct lane *lane, const struct part *part, uint32_t segment,
+                               const struct row_ref *ref, const void *row);
+/* Pins are to be given back; some are in a turn. False: there are none. */
+void lane_unpin(struct lane *lane, struct ticket_lane *part);
+bool lane_unpin_turn(struct lane *lane);
 /* How many of the part's next @count refs have no more gradients, all together, than are @most of a
  * turn's work, but one at least; *@work is made as much as that is, if it is less. */
 uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t most,

@@ -2,6 +2,7 @@
 /* Tickets and pushes on their lanes: a lookup's pairs are cast by the casters, a push takes its
  * rows in waves on the home lane, and each lane updates its own. See ticket.h and push.h. */
 #include "daemon/lane_impl.h"
+#include "daemon/tables.h"
 
 /* ---- Tickets ---- */
 
@@ -93,11 +94,35 @@ void lane_ticket_lend(struct lane *lane, struct ticket *ticket)
     ticket->is_lent = true;
 }
 
+/* Every lane gives the pins back that it has for a prefetch. */
+static void unpin(struct lane *lane, struct ticket *ticket)
+{
+    ticket->has_pins = false;
+    ticket->lanes_left = lane->rules.lane_count;
+    ticket->session->in_flight++;
+    for (uint32_t i = 0; i < lane->rules.lane_count; i++)
+        lane_send(lane->opts.lanes[i], &ticket->lanes[i].message);
+}
+
 void lane_ticket_end(struct lane *lane, struct ticket *ticket)
 {
     ticket->is_ended = true;
-    if (ticket->casts_left == 0)
+    if (ticket->has_pins)
+        unpin(lane, ticket);
+    else if (ticket->casts_left == 0 && ticket->lanes_left == 0)
         ticket_free(&lane->rules, ticket);
+}
+
+void lane_ticket_on_unpinned(struct lane *lane, struct ticket_lane *part)
+{
+    struct ticket *const ticket = part->ticket;
+    struct session *const session = ticket->session;
+
+    if (--ticket->lanes_left > 0)
+        return;
+    ticket_free(&lane->rules, ticket);
+    session->in_flight--;
+    lane_session_maybe_gone(lane, session);
 }
 
 uint64_t lane_tickets_expire(struct lane *lane, uint64_t now_ns)
@@ -134,10 +159,23 @@ void lane_tickets_forget(struct lane *lane, struct session *session)
 
 void lane_push_give_up(struct push *push)
 {
-    if (push->stage == PUSH_UPDATING) /* some rows have changed: then all do */
-        return;
+    if (push->stage == PUSH_UPDATING && !push->is_prefetch)
+        return; /* some rows have changed: then all do */
     push->refusal.err = EMBTIER_DISCONNECTED;
     push->is_taken = true;
+}
+
+/* A ticket that a push has used; not if the push was refused and has changed nothing. */
+static void end_or_give_back(struct lane *lane, struct ticket *ticket, enum embtier_err err)
+{
+    if (ticket->is_issued && err == EMBTIER_NONFINITE) {
+        ticket->is_lent = false;
+        list_add(lane, ticket);
+        return;
+    }
+    if (ticket->is_issued)
+        ticket_take(ticket);
+    lane_ticket_end(lane, ticket);
 }
 
 void lane_push_end(struct lane *lane, struct push *push)
@@ -145,14 +183,14 @@ void lane_push_end(struct lane *lane, struct push *push)
     struct session *const session = push->session;
     struct ticket *const ticket = push->ticket;
 
-    if (ticket->is_issued && push->refusal.err == EMBTIER_NONFINITE) { /* nothing has changed */
-        ticket->is_lent = false;
-        list_add(lane, ticket);
-    } else {
-        if (ticket->is_issued)
-            ticket_take(ticket);
-        lane_ticket_end(lane, ticket);
+    if (push->is_prefetch && push->refusal.err == EMBTIER_OK) {
+        push->refusal.err = lane_ticket_issue(lane, ticket);
+        push->refusal.value = TICKETS_MAX;
     }
+    if (push->prefetch)
+        end_or_give_back(lane, push->prefetch, push->refusal.err);
+    if (!push->is_prefetch || push->refusal.err != EMBTIER_OK)
+        end_or_give_back(lane, ticket, push->refusal.err);
     push_free(&lane->rules, push);
     session->in_flight--;
 }
@@ -269,4 +307,108 @@ uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t 
     }
     *work = (uint32_t)MIN(MAX((uint64_t)*work, sum), (uint64_t)UINT32_MAX);
     return rows;
+}
+
+/* ---- Prefetches, on any lane ---- */
+
+static enum row_pin pin_row(struct lane *lane, const struct part *part, uint32_t segment,
+                            const struct row_ref *ref)
+{
+    const enum row_pin pin =
+        row_cache_pin_one(lane->cache, part->request->segments[segment].table->index, ref);
+
+    if (pin == ROW_PINNED)
+        push_note_pin(part->request, segment, ref->position);
+    return pin;
+}
+
+uint32_t lane_prefetch_chunk(struct lane *lane, struct part *part, const struct row_ref *refs,
+                             uint32_t count)
+{
+    const uint16_t table = part->request->segments[part->segment].table->index;
+    uint64_t pinned[LANE_CHUNK_ROWS / 64];
+    uint32_t missed = 0;
+
+    row_cache_pin(lane->cache, table, refs, count, pinned);
+    for (uint32_t i = 0; i < count; i++) {
+        if (pinned[i / 64] >> i % 64 & 1)
+            push_note_pin(part->request, part->segment, refs[i].position);
+        else
+            lane->chunk_missed[missed++] = i;
+    }
+    return missed;
+}
+
+enum row_pin lane_prefetch_row(struct lane *lane, const struct part *part, uint32_t segment,
+                               const struct row_ref *ref, const void *row)
+{
+    const uint16_t table = part->request->segments[segment].table->index;
+    enum row_pin pin = pin_row(lane, part, segment, ref);
+    uint32_t refused;
+
+    if (pin != ROW_NOT_CACHED || !row)
+        return pin;
+    if (row_cache_insert(lane->cache, table, ref, 1, &row, NULL, &refused) > 0)
+        return ROW_NOT_PINNED;
+    return pin_row(lane, part, segment, ref);
+}
+
+void lane_unpin(struct lane *lane, struct ticket_lane *part)
+{
+    part->next = NULL;
+    if (lane->unpinning)
+        lane->last_unpinning->next = part;
+    else
+        lane->unpinning = part;
+    lane->last_unpinning = part;
+}
+
+/* Unpins those of @count runs that are of this lane and pinned. */
+static void unpin_runs(struct lane *lane, const struct ticket_group *group, uint32_t first,
+                       uint32_t count)
+{
+    const struct table *const table = tables_at(lane->opts.tables, (uint16_t)group->table);
+    const uint32_t table_id = (uint32_t)(group->table >> 32);
+    struct row_ref refs[LANE_CHUNK_ROWS];
+    uint32_t found = 0;
+
+    if (atomic_load_explicit(&table->table_id, memory_order_relaxed) != table_id)
+        return; /* it was dropped, and its rows with it */
+    for (uint32_t run = first; run < first + count; run++) {
+        const uint64_t id = group->pairs[group->starts[run]].row;
+        const uint64_t hash = row_hash(lane->rules.hasher, table_id, id);
+
+        if (group->pinned[run] &&
+            lane->rules.shard_lanes[row_hash_shard(hash, lane->rules.shard_count)] ==
+                lane->opts.index)
+            refs[found++] = (struct row_ref){ .hash = hash, .id = id };
+    }
+    row_cache_unpin(lane->cache, table->index, refs, found);
+}
+
+bool lane_unpin_turn(struct lane *lane)
+{
+    struct ticket_lane *const part = lane->unpinning;
+    uint32_t rows = 0;
+
+    if (!part)
+        return false;
+    while (rows < LANE_TURN_ROWS && part->group < part->ticket->group_count) {
+        const struct ticket_group *const group = &part->ticket->groups[part->group];
+        const uint32_t count = MIN(group->run_count - part->run, (uint32_t)LANE_CHUNK_ROWS);
+
+        unpin_runs(lane, group, part->run, count);
+        rows += MAX(count, 1u);
+        part->run += count;
+        if (part->run == group->run_count) {
+            part->group++;
+            part->run = 0;
+        }
+    }
+    if (part->group == part->ticket->group_count) {
+        lane->unpinning = part->next;
+        part->message.kind = MESSAGE_UNPINNED;
+        lane_send(part->ticket->home, &part->message);
+    }
+    return true;
 }

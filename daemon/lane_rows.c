@@ -257,6 +257,29 @@ static bool push_missed(struct lane *lane, struct part *part, uint32_t segment, 
     return change_read(lane, part, segment, ref);
 }
 
+/* ---- Prefetch ---- */
+
+/* A ref that was not pinned. False: it must be tried again later. */
+static bool prefetch_missed(struct lane *lane, struct part *part, uint32_t segment,
+                            struct row_ref *ref)
+{
+    struct table *const table = part->request->segments[segment].table;
+    struct miss *const miss = miss_table_find(lane->misses, table, ref->hash, ref->id);
+    const void *const queued =
+        miss ? NULL : write_queue_find(lane->write_queue, table->index, ref->hash, ref->id);
+    const enum row_pin pin = lane_prefetch_row(lane, part, segment, ref, queued);
+
+    if (pin == ROW_NOT_PINNED)
+        ref_fail(lane, part, segment, ref->id, EMBTIER_PINS_FULL);
+    if (pin != ROW_NOT_CACHED)
+        return true;
+    if (!miss)
+        return ref_read(lane, part, table, ref);
+    lane->stats.shared_reads++;
+    ref_wait(lane, part, ref, miss);
+    return true;
+}
+
 /* ---- Parts ---- */
 
 static void part_retry_later(struct part *part, uint32_t index)
@@ -278,6 +301,8 @@ static bool ref_missed(struct lane *lane, struct part *part, uint32_t segment, s
         return set_missed(lane, part, segment, ref);
     case SHM_OP_PUSH:
         return push_missed(lane, part, segment, ref);
+    case SHM_OP_PREFETCH:
+        return prefetch_missed(lane, part, segment, ref);
     case SHM_OP_POOL: /* its waves are GETs */
     case SHM_OP_RELEASE:
         break;
@@ -329,9 +354,12 @@ static void part_chunk(struct lane *lane, struct part *part, uint32_t count)
         missed = row_cache_set(lane->cache, segment->table->index, refs, count, segment->rows,
                                bytes, bytes, lane->chunk_missed);
         lane->stats.set_rows += count;
-    } else {
+    } else if (op == SHM_OP_PUSH) {
         missed = lane_push_chunk(lane, part, refs, count);
         lane->stats.pushed_rows += count;
+    } else {
+        missed = lane_prefetch_chunk(lane, part, refs, count);
+        lane->stats.prefetched_rows += count;
     }
     if (request_changes(part->request))
         atomic_fetch_add_explicit(&segment->table->updated_rows, count, memory_order_relaxed);
@@ -498,11 +526,22 @@ static bool apply_waiters(struct lane *lane, const struct miss *miss, const stru
             memcpy(segment->rows + at, row->bytes, segment->row_bytes);
         else if (part->request->op == SHM_OP_SET)
             memcpy(row->bytes, segment->rows + at, segment->row_bytes);
-        else
+        else if (part->request->op == SHM_OP_PUSH)
             lane_push_row(lane, part, s, ref, row->bytes);
         changed |= request_changes(part->request);
     }
     return changed;
+}
+
+/* The row has come into the cache, if there was room. */
+static void pin_waiter(struct lane *lane, struct part *part, const struct row_ref *ref,
+                       const struct miss *miss)
+{
+    const uint32_t segment = part_segment_of(part, (uint32_t)(ref - part->refs));
+    const struct row_ref row = { .hash = miss->hash, .id = miss->id, .position = ref->position };
+
+    if (lane_prefetch_row(lane, part, segment, &row, NULL) != ROW_PINNED)
+        ref_fail(lane, part, segment, miss->id, EMBTIER_PINS_FULL);
 }
 
 /* Answers those who wait for a row after apply_waiters(). @set_err says whether it found a place:
@@ -520,18 +559,23 @@ static bool answer_waiters(struct lane *lane, struct miss *miss, const struct st
         struct row_ref *const ref = waiter_at(lane, link);
         struct part *const part = ref_part(ref);
         const bool is_set = request_changes(part->request);
+        const bool is_pin = part->request->op == SHM_OP_PREFETCH;
+        const bool is_get = part->request->op == SHM_OP_GET;
 
         link = ref->link; /* before the part, and this ref with it, may go */
         behind_set |= is_set;
-        if (set_err != EMBTIER_OK && behind_set && (set_err == EMBTIER_AGAIN || !is_set)) {
+        if (set_err != EMBTIER_OK && (behind_set || is_pin) &&
+            (set_err == EMBTIER_AGAIN || !is_set)) {
             waiter_append(lane, miss, ref);
             continue;
         }
         if (is_set && set_err != EMBTIER_OK)
             ref_fail(lane, part, part_segment_of(part, (uint32_t)(ref - part->refs)), row->id,
                      set_err);
-        lane->stats.stored_get_rows += !is_set && row->found;
-        lane->stats.initial_get_rows += !is_set && !row->found;
+        if (is_pin)
+            pin_waiter(lane, part, ref, miss);
+        lane->stats.stored_get_rows += is_get && row->found;
+        lane->stats.initial_get_rows += is_get && !row->found;
         waiter_done(lane, part);
     }
     return miss->first_waiter != 0;

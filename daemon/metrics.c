@@ -42,6 +42,7 @@ static void add_lane(struct lane_stats *sum, const struct lane_stats *lane)
     sum->get_rows += lane->get_rows;
     sum->set_rows += lane->set_rows;
     sum->pushed_rows += lane->pushed_rows;
+    sum->prefetched_rows += lane->prefetched_rows;
     sum->expired_tickets += lane->expired_tickets;
     sum->queued_get_rows += lane->queued_get_rows;
     sum->stored_get_rows += lane->stored_get_rows;
@@ -99,6 +100,7 @@ static void sink_lanes(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_request_rows, "get", (double)sum.get_rows);
     sink(context, METRIC_request_rows, "set", (double)sum.set_rows);
     sink(context, METRIC_request_rows, "push", (double)sum.pushed_rows);
+    sink(context, METRIC_request_rows, "prefetch", (double)sum.prefetched_rows);
     sink_tiers(parts, &sum, sink, context);
     sink(context, METRIC_lookup_rows, "write_queue", (double)sum.queued_get_rows);
     sink(context, METRIC_lookup_rows, "ssd", (double)sum.stored_get_rows);

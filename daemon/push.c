@@ -26,8 +26,10 @@ struct beginning {
     struct session *session;
     const struct shm_submission *submission;
     struct ticket *ticket;
+    struct ticket *prefetch;
     struct shm_push_segment *segments; /* copies */
     bool has_ticket;                   /* else the push makes one */
+    bool is_prefetch;
     struct refusal *refusal;
 };
 
@@ -37,14 +39,29 @@ static struct table *entered_table(const struct shm_push_segment *segment)
     return (struct table *)(uintptr_t)segment->unused;
 }
 
+static enum embtier_err find_ticket(const struct beginning *b, uint64_t number, bool is_prefetch,
+                                    struct ticket **ret_ticket)
+{
+    struct ticket *ticket = NULL;
+    enum embtier_err err = ticket_find(b->session, number, &ticket);
+
+    if (err == EMBTIER_OK &&
+        IS_BAD(CHECK_PUSH_TICKET_KIND, ticket_is_prefetch(ticket) != is_prefetch))
+        err = EMBTIER_NO_TICKET;
+    if (err != EMBTIER_OK)
+        return refuse(b->refusal, err, UINT32_MAX, number, b->rules->ticket_ns / 1000000);
+    *ret_ticket = ticket;
+    return EMBTIER_OK;
+}
+
 static enum embtier_err check_submission(struct beginning *b)
 {
     const struct shm_submission *const submission = b->submission;
-    enum embtier_err err;
 
     if (IS_BAD(CHECK_PUSH_FLAGS, submission->flags != 0))
         return refuse(b->refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, 0);
-    if (IS_BAD(CHECK_PUSH_STEP, submission->step == 0 || submission->step > OPTIMIZER_STEP_MAX))
+    if (IS_BAD(CHECK_PUSH_STEP,
+               !b->is_prefetch && (submission->step == 0 || submission->step > OPTIMIZER_STEP_MAX)))
         return refuse(b->refusal, EMBTIER_INVALID, UINT32_MAX, submission->step,
                       OPTIMIZER_STEP_MAX);
     if (IS_BAD(CHECK_PUSH_SEGMENT_COUNT, submission->segment_count > SHM_POOL_SEGMENTS_MAX))
@@ -56,12 +73,11 @@ static enum embtier_err check_submission(struct beginning *b)
                          SHM_ID_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
                       b->session->arena_bytes);
+    if (!b->is_prefetch && submission->prefetch != 0)
+        TRY(find_ticket(b, submission->prefetch, true, &b->prefetch));
     if (!b->has_ticket)
         return EMBTIER_OK;
-    err = ticket_find(b->session, submission->ticket, &b->ticket);
-    if (err != EMBTIER_OK)
-        return refuse(b->refusal, err, UINT32_MAX, submission->ticket,
-                      b->rules->ticket_ns / 1000000);
+    TRY(find_ticket(b, submission->ticket, false, &b->ticket));
     if (IS_BAD(CHECK_PUSH_TICKET_SEGMENTS, submission->segment_count != b->ticket->segment_count))
         return refuse(b->refusal, EMBTIER_SHAPE, UINT32_MAX, submission->segment_count,
                       b->ticket->segment_count);
@@ -139,6 +155,8 @@ static enum embtier_err enter_segment(const struct beginning *b, uint32_t s)
     if (IS_BAD(CHECK_PUSH_TABLE, !table))
         return refuse(b->refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE, s,
                       wire->table >> 32, 0);
+    if (b->is_prefetch)
+        return check_ids(b, s);
     if (IS_BAD(CHECK_PUSH_OPTIMIZER, table->spec.optimizer == EMBTIER_OPTIMIZER_NONE))
         return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, table->spec.optimizer, 0);
     if (IS_BAD(CHECK_PUSH_DIM, wire->dim != table->spec.dim))
@@ -182,8 +200,8 @@ static enum embtier_err enter_segments(struct beginning *b)
         TRY(enter_segment(b, s));
     if (b->has_ticket)
         return EMBTIER_OK;
-    return ticket_new(b->rules, b->session, b->submission->segment_count, part_of, b->segments,
-                      &b->ticket, b->refusal);
+    return ticket_new(b->rules, b->session, b->is_prefetch, b->submission->segment_count, part_of,
+                      b->segments, &b->ticket, b->refusal);
 }
 
 static uint64_t groups_place(uint32_t segment_count)
@@ -223,13 +241,14 @@ static enum embtier_err fill_in(const struct beginning *b, struct push *push)
         if (!group->table) {
             group->table = table;
             group->learning_rate = wire->learning_rate;
-            optimizer_prepare(&table->spec, wire->learning_rate, b->submission->step,
-                              &group->optimizer);
+            if (!b->is_prefetch)
+                optimizer_prepare(&table->spec, wire->learning_rate, b->submission->step,
+                                  &group->optimizer);
         } else if (IS_BAD(CHECK_PUSH_SAME_RATE, group->learning_rate < wire->learning_rate ||
                                                     group->learning_rate > wire->learning_rate)) {
             return refuse(b->refusal, EMBTIER_INVALID, s, 0, 0);
         }
-        group->has_gradients |= wire->gradients_offset != 0;
+        group->has_gradients |= b->is_prefetch || wire->gradients_offset != 0;
         group->has_weight_gradients |= wire->weights_offset != 0;
     }
     return EMBTIER_OK;
@@ -265,6 +284,8 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
     push->segments = (struct push_segment *)(push + 1);
     push->groups = (struct push_group *)((uint8_t *)push + groups_place(ticket->segment_count));
     push->ticket = b->ticket;
+    push->prefetch = b->prefetch;
+    push->is_prefetch = b->is_prefetch;
     push->stage = b->has_ticket ? PUSH_NUMBERS : PUSH_IDS;
     push->wave_rows = rows;
     push->wave_slices = slices;
@@ -288,7 +309,8 @@ enum embtier_err push_begin(const struct request_rules *rules, struct session *s
                            .session = session,
                            .submission = submission,
                            .segments = (struct shm_push_segment *)rules->scratch,
-                           .has_ticket = submission->ticket != 0,
+                           .has_ticket = submission->op == SHM_OP_PUSH && submission->ticket != 0,
+                           .is_prefetch = submission->op == SHM_OP_PREFETCH,
                            .refusal = ret_refusal };
     enum embtier_err err;
 
@@ -317,7 +339,9 @@ void push_free(const struct request_rules *rules, struct push *push)
     for (uint32_t i = 1; i < push->wave_count; i++)
         request_memory_give(rules->memory, push->waves[i]);
     if (push->refusal.err != EMBTIER_DISCONNECTED)
-        request_answer(push->session, push->number, &push->refusal, push->hit_rows, 0);
+        request_answer(push->session, push->number, &push->refusal, push->hit_rows,
+                       push->is_prefetch && push->refusal.err == EMBTIER_OK ? push->ticket->number
+                                                                            : 0);
     request_memory_give(rules->memory, push);
 }
 
@@ -417,6 +441,7 @@ enum embtier_err push_check_numbers(struct push *push, struct refusal *ret_refus
 
 void push_prepare(struct push *push)
 {
+    push->ticket->has_pins = push->is_prefetch;
     for (uint32_t g = 0; g < push->ticket->group_count; g++) {
         const struct ticket_group *const group = &push->ticket->groups[g];
 
@@ -499,7 +524,7 @@ void push_take_wave(const struct request_rules *rules, struct push *push, struct
     request_lay_out(rules, request, sizeof(*wave), wave->slice_count, rows);
     request->session = push->session;
     request->number = push->number;
-    request->op = SHM_OP_PUSH;
+    request->op = push->is_prefetch ? SHM_OP_PREFETCH : SHM_OP_PUSH;
     request->push = push;
     for (uint32_t i = 0; i < wave->slice_count; i++) {
         const struct push_slice *const slice = &wave->slices[i];
@@ -530,6 +555,13 @@ uint32_t push_pair_count(const struct request *request, uint32_t segment, uint32
     const uint32_t run = slice->first_run + position;
 
     return group->starts[run + 1] - group->starts[run];
+}
+
+void push_note_pin(const struct request *request, uint32_t segment, uint32_t position)
+{
+    const struct push_slice *const slice = slice_of(request, segment);
+
+    request->push->ticket->groups[slice->group].pinned[slice->first_run + position] = 1;
 }
 
 /* Rows that are there, of those a lane was asked for. */

@@ -15,6 +15,9 @@
  *
  *   struct push | segments[] | groups[] | its first wave: struct push_wave | … as in request.h
  *
+ * A prefetch is a push that changes nothing: its rows are brought in and pinned, and the ticket
+ * that it makes of its ids stays, to say which.
+ *
  * Each row is changed once, by one lane, and no row depends on another: neither lanes nor waves
  * show in the result. Thread: the home lane, but for push_update(). */
 #ifndef EMBTIER_DAEMON_PUSH_H
@@ -74,7 +77,9 @@ struct push {
     uint32_t segment_count;
     struct push_segment *segments;
     struct push_group *groups; /* as the ticket's */
-    struct ticket *ticket;     /* lent to the push; or its own, of a push of rows */
+    struct ticket *ticket;     /* lent to the push; or its own, of a push of rows or a prefetch */
+    struct ticket *prefetch;   /* lent, to be released when the push is done; or NULL */
+    bool is_prefetch;
     enum push_stage stage;
 
     /* Where the stage stands. */
@@ -115,6 +120,9 @@ void push_end_wave(const struct request_rules *rules, struct push *push, struct 
 void push_free(const struct request_rules *rules, struct push *push);
 
 /* ---- Any lane ---- */
+
+/* The row of a prefetch's ref is pinned. */
+void push_note_pin(const struct request *request, uint32_t segment, uint32_t position);
 
 /* Pairs of the run that a ref of a wave is of. */
 uint32_t push_pair_count(const struct request *request, uint32_t segment, uint32_t position);

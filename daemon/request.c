@@ -22,7 +22,7 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
     uint64_t ids = 0;
 
     if (IS_BAD(CHECK_OP, submission->op != SHM_OP_GET && submission->op != SHM_OP_SET))
-        return refuse(refusal, EMBTIER_INVALID, UINT32_MAX, submission->op, SHM_OP_RELEASE);
+        return refuse(refusal, EMBTIER_INVALID, UINT32_MAX, submission->op, SHM_OP_PREFETCH);
     if (IS_BAD(CHECK_FLAGS, (submission->flags & ~(uint32_t)SHM_FLAG_STATE) != 0))
         return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, SHM_FLAG_STATE);
     if (IS_BAD(CHECK_SEGMENT_COUNT, submission->segment_count > SHM_SEGMENTS_MAX))
@@ -400,7 +400,7 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
         ret_taking->kind = TAKING_POOLED;
         return pooled_begin(rules, session, number, &submission, &ret_taking->pooled, ret_refusal);
     }
-    if (submission.op == SHM_OP_PUSH) {
+    if (submission.op == SHM_OP_PUSH || submission.op == SHM_OP_PREFETCH) {
         ret_taking->kind = TAKING_PUSH;
         return push_begin(rules, session, number, &submission, &ret_taking->push, ret_refusal);
     }

@@ -151,7 +151,7 @@ void request_answer(struct session *session, uint32_t number, const struct refus
 /* Whether rows are changed by it, not only read. */
 static inline bool request_changes(const struct request *request)
 {
-    return request->op != SHM_OP_GET;
+    return request->op == SHM_OP_SET || request->op == SHM_OP_PUSH;
 }
 
 /* The segment of part->refs[@index]. */

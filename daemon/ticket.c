@@ -20,6 +20,7 @@ enum {
 
 struct plan {
     const struct request_rules *rules;
+    bool is_prefetch;
     uint32_t count;
     struct ticket_part (*part_of)(const void *context, uint32_t s);
     const void *context;
@@ -60,12 +61,14 @@ static void unmark_tables(const struct plan *plan)
 }
 
 /* Of a group's arrays, without what rounding up to cache lines adds. */
-static uint64_t array_bytes(const struct ticket_part *part, uint32_t mark)
+static uint64_t array_bytes(const struct plan *plan, const struct ticket_part *part, uint32_t mark)
 {
     const uint64_t ids = part->id_count;
     const uint64_t bags = part->bag_count;
     uint64_t bytes = ids * (sizeof(struct cast_pair) + sizeof(uint32_t)) + bags * sizeof(uint32_t);
 
+    if (plan->is_prefetch)
+        bytes += ids;
     if (mark & MARK_SCALED)
         bytes += ids * sizeof(float);
     if (mark & MARK_MAX)
@@ -75,7 +78,7 @@ static uint64_t array_bytes(const struct ticket_part *part, uint32_t mark)
     return bytes;
 }
 
-#define ARRAYS_PER_GROUP 6
+#define ARRAYS_PER_GROUP 7
 
 /* @place moves on by an array, to the next cache line. */
 static void *carve(uint8_t **place, uint64_t bytes)
@@ -86,12 +89,18 @@ static void *carve(uint8_t **place, uint64_t bytes)
     return array;
 }
 
+static uint64_t lanes_bytes(const struct plan *plan)
+{
+    return plan->is_prefetch ? plan->rules->lane_count * sizeof(struct ticket_lane) : 0;
+}
+
 static uint64_t head_bytes(const struct plan *plan)
 {
     return align_up(sizeof(struct ticket), CACHE_LINE) +
            align_up(plan->count * sizeof(struct ticket_segment), CACHE_LINE) +
            align_up(plan->count * sizeof(uint32_t), CACHE_LINE) +
-           align_up(plan->group_count * sizeof(struct ticket_group), CACHE_LINE);
+           align_up(plan->group_count * sizeof(struct ticket_group), CACHE_LINE) +
+           align_up(lanes_bytes(plan), CACHE_LINE);
 }
 
 static uint64_t ticket_bytes(const struct plan *plan)
@@ -102,7 +111,7 @@ static uint64_t ticket_bytes(const struct plan *plan)
     for (uint32_t s = 0; s < plan->count; s++) {
         const struct ticket_part part = plan->part_of(plan->context, s);
 
-        bytes += array_bytes(&part, *mark_of(plan, &part));
+        bytes += array_bytes(plan, &part, *mark_of(plan, &part));
     }
     return bytes;
 }
@@ -152,6 +161,10 @@ static void lay_out_group(struct ticket_group *group, uint32_t mark, uint32_t **
     if (mark & MARK_MAX)
         group->winners = carve(place, bags * group->dim * sizeof(*group->winners));
     group->offsets[bags] = group->id_count;
+    if (group->ticket->lanes) {
+        group->pinned = carve(place, ids);
+        memset(group->pinned, 0, ids);
+    }
 }
 
 static void lay_out_groups(const struct plan *plan, struct ticket *ticket, uint32_t *order,
@@ -167,6 +180,13 @@ static void lay_out_groups(const struct plan *plan, struct ticket *ticket, uint3
         }
         ((uint32_t *)group->order)[group->segment_count++] = s;
     }
+}
+
+static void lay_out_lanes(const struct plan *plan, struct ticket *ticket, struct ticket_lane *lanes)
+{
+    ticket->lanes = lanes;
+    for (uint32_t i = 0; i < plan->rules->lane_count; i++)
+        lanes[i] = (struct ticket_lane){ .message.kind = MESSAGE_UNPIN, .ticket = ticket };
 }
 
 static enum embtier_err make(const struct plan *plan, struct session *session,
@@ -190,6 +210,8 @@ static enum embtier_err make(const struct plan *plan, struct session *session,
     ticket->segments = carve(&place, plan->count * sizeof(*ticket->segments));
     order = carve(&place, plan->count * sizeof(*order));
     ticket->groups = carve(&place, plan->group_count * sizeof(*ticket->groups));
+    if (plan->is_prefetch)
+        lay_out_lanes(plan, ticket, carve(&place, lanes_bytes(plan)));
     add_parts(plan, ticket);
     lay_out_groups(plan, ticket, order, place);
     *ret_ticket = ticket;
@@ -197,12 +219,16 @@ static enum embtier_err make(const struct plan *plan, struct session *session,
 }
 
 enum embtier_err ticket_new(const struct request_rules *rules, struct session *session,
-                            uint32_t count,
+                            bool is_prefetch, uint32_t count,
                             struct ticket_part (*part_of)(const void *context, uint32_t s),
                             const void *context, struct ticket **ret_ticket,
                             struct refusal *ret_refusal)
 {
-    struct plan plan = { .rules = rules, .count = count, .part_of = part_of, .context = context };
+    struct plan plan = { .rules = rules,
+                         .is_prefetch = is_prefetch,
+                         .count = count,
+                         .part_of = part_of,
+                         .context = context };
     enum embtier_err err = mark_tables(&plan, ret_refusal);
 
     if (err == EMBTIER_OK)

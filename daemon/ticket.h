@@ -8,8 +8,11 @@
  * is there a caster (caster.h) sorts it. A push without a ticket makes one of its own, with a bag
  * for each id.
  *
- *   struct ticket | segments[] | order[] | groups[] | of each group: pairs[] | bag_places[] |
- * starts[] | scales[] | offsets[] | winners[]
+ *   struct ticket | segments[] | order[] | groups[] | lanes[] | of each group: pairs[] |
+ * bag_places[] | starts[] | scales[] | offsets[] | winners[] | pinned[]
+ *
+ * A prefetch leaves a ticket behind, too: which rows are pinned until it is released, or the push
+ * is done that names it. Pins are taken and given back by the rows' lanes.
  *
  * All of it is one block of the tickets' memory (ticket_memory.h), which is known before the lookup
  * begins. Who is not used within the time limit (lanes.ticket_seconds) is freed. Thread: the
@@ -59,6 +62,16 @@ struct ticket_group {
     uint32_t *offsets;        /* bag_count + 1: position of each bag's first row */
     uint32_t *winners;        /* of a maximum: bag_count x dim (kernels/pool.h); else NULL */
     const float **bag_places; /* for a push, bag_count; NULL: there is one segment */
+    uint8_t *pinned;          /* of a prefetch, by run: is it; written by the rows' lanes */
+};
+
+/* A lane's work at the end of a prefetch: it unpins its rows. */
+struct ticket_lane {
+    struct message message; /* MESSAGE_UNPIN, to the lane; MESSAGE_UNPINNED, back */
+    struct ticket *ticket;
+    struct ticket_lane *next;
+    uint32_t group; /* cursor */
+    uint32_t run;
 };
 
 struct ticket {
@@ -72,12 +85,20 @@ struct ticket {
     uint32_t group_count;
     uint32_t segments_taken;
     uint32_t casts_left; /* groups that are with a caster */
+    uint32_t lanes_left; /* that are unpinning rows */
     bool is_issued;      /* in the session's slot, and in the lane's list unless it is … */
     bool is_lent;        /* … with a push */
-    bool is_ended;       /* freed as soon as no caster has any of it */
+    bool has_pins;       /* of a prefetch: its lanes may have pinned rows of it */
+    bool is_ended;       /* freed as soon as no caster and no lane has any of it */
     struct ticket_segment *segments;
     struct ticket_group *groups;
+    struct ticket_lane *lanes; /* of a prefetch, one for each lane; else NULL */
 };
+
+static inline bool ticket_is_prefetch(const struct ticket *ticket)
+{
+    return ticket->lanes != NULL;
+}
 
 /* One of a session's numbers of tickets, of each TICKETS_MAX the youngest. */
 struct ticket_slot {
@@ -98,9 +119,9 @@ struct ticket_part {
  * what would make room may stand behind this request), UNSUPPORTED: parts of one table are maxima
  * and sums. */
 MUST_CHECK enum embtier_err
-ticket_new(const struct request_rules *rules, struct session *session, uint32_t count,
-           struct ticket_part (*part_of)(const void *context, uint32_t s), const void *context,
-           struct ticket **ret_ticket, struct refusal *ret_refusal);
+ticket_new(const struct request_rules *rules, struct session *session, bool is_prefetch,
+           uint32_t count, struct ticket_part (*part_of)(const void *context, uint32_t s),
+           const void *context, struct ticket **ret_ticket, struct refusal *ret_refusal);
 /* Not while a caster has any of it. */
 void ticket_free(const struct request_rules *rules, struct ticket *ticket);
 

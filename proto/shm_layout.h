@@ -47,6 +47,8 @@ enum shm_op {
     SHM_OP_POOL = 3,    /* rows of bags, pooled, from the server to the segment's bags */
     SHM_OP_PUSH = 4,    /* gradients, from the segment's gradients to the server's optimizers */
     SHM_OP_RELEASE = 5, /* the ticket is not needed any more; no segments */
+    SHM_OP_PREFETCH =
+        6, /* rows of ids come into DRAM and stay there; the completion has a ticket */
 };
 
 /* Flags of a submission. */
@@ -63,7 +65,8 @@ struct shm_submission {
     uint64_t segments_offset; /* of struct shm_segment or shm_pool_segment [segment_count] */
     uint64_t step;   /* PUSH: of the optimizers, from 1; others: the trainer's batch number or 0 */
     uint64_t ticket; /* PUSH: of the lookup, 0: the segments have ids; RELEASE; others: 0 */
-    uint64_t unused[3];
+    uint64_t prefetch; /* PUSH: a prefetch that is released when it is done, or 0 */
+    uint64_t unused[2];
 };
 static_assert(sizeof(struct shm_submission) == 64, "one cache line");
 
@@ -97,9 +100,9 @@ struct shm_pool_segment {
 };
 static_assert(sizeof(struct shm_pool_segment) == 64, "wire layout");
 
-/* The same for a push. By ticket: as many segments as the lookup had, of the same tables, a
- * gradient for each bag. Without one: a gradient for each id; what an id gets that stands there
- * twice is added up. */
+/* The same for a push; of a prefetch, only table, ids and count. By ticket: as many segments as the
+ * lookup had, of the same tables, a gradient for each bag. Without one: a gradient for each id;
+ * what an id gets that stands there twice is added up. */
 struct shm_push_segment {
     uint64_t table;
     uint64_t ids_offset;       /* by ticket: 0 */
@@ -123,7 +126,7 @@ struct shm_completion {
     uint64_t value;    /* what was wrong: the row id, the offset, the count, the bag … */
     uint64_t limit;    /* and what it was held against */
     uint64_t hit_rows; /* rows served from the cache */
-    uint64_t ticket;   /* POOL with SHM_FLAG_TICKET */
+    uint64_t ticket;   /* POOL with SHM_FLAG_TICKET, and PREFETCH */
     uint64_t unused[2];
 };
 static_assert(sizeof(struct shm_completion) == 64, "one cache line");

@@ -29,6 +29,7 @@
 #define GROUP       16
 #define GROUPS      4 /* in the pipeline */
 #define LINES_AHEAD 16
+#define PINNED_PART 2 /* one of so many parts of tier 0 may be pinned */
 
 /* A group of refs in the pipeline. */
 struct probes {
@@ -181,12 +182,19 @@ static inline __attribute__((always_inline)) void copy_hit(struct row_cache *c,
 static bool pin(struct row_cache *c, struct row_place place)
 {
     struct row_entry *entry = place_entry(place);
+    const uint32_t bytes = c->tables[entry->table].row_bytes;
 
-    if (entry->pins == ROW_CACHE_PINS_MAX)
+    if (entry->pins == ROW_CACHE_PINS_MAX ||
+        (entry->pins == 0 &&
+         c->stats.pinned_bytes + bytes > c->stats.tiers[0].capacity_bytes / PINNED_PART))
         return false;
+    touch(c, place);
+    if (UNLIKELY(entry->slot >= c->tier0_end))
+        (void)row_moves_promote(c, place);
     if (entry->pins++ == 0) {
         place.set->pinned |= (uint16_t)(1u << place.way);
         c->stats.pinned_rows++;
+        c->stats.pinned_bytes += bytes;
     }
     return true;
 }
@@ -200,6 +208,7 @@ static void unpin(struct row_cache *c, struct row_place place)
     if (--entry->pins == 0) {
         place.set->pinned &= (uint16_t) ~(1u << place.way);
         c->stats.pinned_rows--;
+        c->stats.pinned_bytes -= c->tables[entry->table].row_bytes;
     }
 }
 
@@ -407,7 +416,19 @@ void row_cache_pin(struct row_cache *c, uint16_t table, const struct row_ref *re
     struct request request = { .table = table, .refs = refs, .count = count, .found = ret_pinned };
 
     memset(ret_pinned, 0, div_round_up(count, 64) * sizeof(*ret_pinned));
+    row_upkeep(c, count);
     run(c, &request, USE_PIN);
+    row_upkeep_end(c);
+}
+
+enum row_pin row_cache_pin_one(struct row_cache *c, uint16_t table, const struct row_ref *ref)
+{
+    struct row_place place;
+
+    place.way = row_index_find(&c->index, table, ref->hash, ref->id, &place.set);
+    if (place.way == ROW_WAY_NONE)
+        return ROW_NOT_CACHED;
+    return pin(c, place) ? ROW_PINNED : ROW_NOT_PINNED;
 }
 
 void row_cache_unpin(struct row_cache *c, uint16_t table, const struct row_ref *refs,

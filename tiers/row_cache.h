@@ -85,6 +85,7 @@ struct row_cache_stats {
     uint64_t index_bytes;
     uint64_t slab_moves; /* slabs that went from one class to another */
     uint64_t pinned_rows;
+    uint64_t pinned_bytes;
 };
 
 MUST_CHECK enum embtier_err row_cache_new(const struct row_cache_opts *opts,
@@ -144,10 +145,16 @@ MUST_CHECK uint32_t row_cache_insert(struct row_cache *cache, uint16_t table,
                                      const void *const *rows, const uint64_t *dirty,
                                      uint32_t *ret_refused);
 
-/* Pins the rows that are cached: they stay in the cache, in whatever tier, until unpinned as often.
- * Pins count to ROW_CACHE_PINS_MAX. Bit i of @ret_pinned says whether row i was. */
+/* Pins the rows that are cached: they are moved to tier 0 if that can be, and stay in the cache, in
+ * whatever tier, until unpinned as often (MTrainS, section 5.7: a prefetched row is not evicted
+ * before its batch has trained). Pins count to ROW_CACHE_PINS_MAX, and pinned rows may fill half of
+ * tier 0. Bit i of @ret_pinned says whether row i was. */
 void row_cache_pin(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
                    uint32_t count, uint64_t *ret_pinned);
+enum row_pin { ROW_PINNED, ROW_NOT_CACHED, ROW_NOT_PINNED };
+/* The same for one row, and why not: it is not cached, or there are pins enough. */
+MUST_CHECK enum row_pin row_cache_pin_one(struct row_cache *cache, uint16_t table,
+                                          const struct row_ref *ref);
 void row_cache_unpin(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
                      uint32_t count);
 

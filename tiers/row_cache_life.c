@@ -146,6 +146,7 @@ enum embtier_err row_cache_add_table(struct row_cache *c, uint16_t table_number,
 struct counts {
     struct row_cache_tier_stats tiers[TIERS_MAX];
     uint64_t pinned;
+    uint64_t pinned_bytes;
 };
 
 static const char *validate_entry(const struct row_cache *c, struct row_set *set, uint32_t way,
@@ -183,6 +184,7 @@ static const char *validate_entry(const struct row_cache *c, struct row_set *set
     counts->tiers[tier].used_bytes += table->row_bytes;
     counts->tiers[tier].dirty_rows += set->dirty >> way & 1;
     counts->pinned += entry->pins != 0;
+    counts->pinned_bytes += entry->pins != 0 ? table->row_bytes : 0;
     return NULL;
 }
 
@@ -245,7 +247,7 @@ const char *row_cache_validate(const struct row_cache *c)
     }
     if (!c->index.has_grown && away)
         return "sets miscount their rows that live elsewhere";
-    if (counts.pinned != c->stats.pinned_rows)
+    if (counts.pinned != c->stats.pinned_rows || counts.pinned_bytes != c->stats.pinned_bytes)
         return "the count of pinned rows is wrong";
     return validate_pools(c, &counts);
 }

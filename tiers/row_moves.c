@@ -79,7 +79,10 @@ void row_moves_forget(struct row_cache *c, struct row_place place)
     row_moves_account(c, tier, table->row_bytes, is_dirty(place), -1);
     table->rows--;
     c->departures++;
-    c->stats.pinned_rows -= entry->pins != 0;
+    if (entry->pins != 0) { /* the table goes */
+        c->stats.pinned_rows--;
+        c->stats.pinned_bytes -= table->row_bytes;
+    }
     slab_pool_free_slot(&c->pools[tier], entry->slot);
     row_index_clear(&c->index, place.set, place.way, hash);
 }
@@ -90,6 +93,7 @@ static bool let_go(struct row_cache *c, struct row_place place)
     struct row_entry *entry = place_entry(place);
     uint32_t tier = row_cache_tier_of(c, entry->slot);
 
+    assert(entry->pins == 0); /* MTrainS, section 5.7 */
     if (is_dirty(place)) {
         if (c->evict_refused ||
             !c->evict(c->context, entry->table, row_cache_hash(c, entry), entry->id,

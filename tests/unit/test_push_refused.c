@@ -115,6 +115,11 @@ static void test_a_ticket_is_good_once_and_for_its_client(void **state)
     good_push(&t);
     next_submission(&t)->ticket = ticket;
     assert_push_ends_with(&t, EMBTIER_TICKET_USED, UINT32_MAX);
+    /* What a prefetch left is no ticket of a lookup, nor the other way round. */
+    good_push(&t);
+    ticket = next_submission(&t)->ticket;
+    next_submission(&t)->prefetch = ticket;
+    assert_push_ends_with(&t, EMBTIER_NO_TICKET, UINT32_MAX);
     assert_rows(&t);
     client_detach(&other.p.client);
     pushing_stop(&t);

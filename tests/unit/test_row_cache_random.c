@@ -236,8 +236,11 @@ static void do_pin(struct model *m, uint16_t table, uint64_t most_pinned)
     struct row_ref refs[BATCH];
     uint64_t pinned[BATCH / 64 + 1];
     uint32_t count = draw_refs(m, table, refs);
+    struct row_cache_stats stats = fixture_stats(&m->f);
+    const uint64_t bytes = stats.pinned_bytes + (uint64_t)count * m->shape->row_lengths[table];
 
-    if (fixture_stats(&m->f).pinned_rows > most_pinned)
+    /* Half of the first tier may be pinned. */
+    if (stats.pinned_rows > most_pinned || bytes > stats.tiers[0].capacity_bytes / 2)
         return;
     row_cache_pin(m->f.cache, table, refs, count, pinned);
     for (uint32_t i = 0; i < count; i++) {
