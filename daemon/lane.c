@@ -592,6 +592,7 @@ static void *lane_main(void *context)
         worked |= take_turn(lane, now_ns);
         worked |= lane_pool_add_up_turn(lane);
         worked |= lane_unpin_turn(lane);
+        worked |= lane_serve_read(lane);
         worked |= lane_run_turn(lane);
         worked |= lane_dispatch_reads(lane);
         if (worked)

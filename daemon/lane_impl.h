@@ -43,6 +43,8 @@ struct lane {
     struct session_queue runnable;
     struct session_queue blocked; /* wait for a free miss entry or for room in the write queue */
     struct miss_list parked;
+    struct message *read_done; /* read jobs that have come back, oldest first */
+    struct message *last_read_done;
     uint8_t *scratch_row; /* a row put together from new weights and queued state */
     uint32_t chunk_missed[LANE_CHUNK_ROWS];
     void *chunk_rows[LANE_CHUNK_ROWS];
@@ -91,6 +93,10 @@ bool lane_run_turn(struct lane *lane);
  * be more. */
 bool lane_dispatch_reads(struct lane *lane);
 void lane_on_read_done(struct lane *lane, struct read_job *job);
+/* Rows that have been read are given to those who wait for them, some a turn. False: there are
+ * none.
+ */
+bool lane_serve_read(struct lane *lane);
 /* The write queue has more room, or will have none: parked rows and blocked sessions go on. */
 void lane_on_written(struct lane *lane);
 
@@ -147,9 +153,10 @@ void lane_tickets_forget(struct lane *lane, struct session *session);
  * returns how many. */
 uint32_t lane_push_chunk(struct lane *lane, struct part *part, const struct row_ref *refs,
                          uint32_t count);
-/* Updates a row that is not cached, where it is on its way. */
-void lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
-                   const struct row_ref *ref, void *row);
+/* Updates a row that is not cached, where it is on its way. Returns how much work that was, in rows
+ * of usual length. */
+uint64_t lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
+                       const struct row_ref *ref, void *row);
 /* Pins those of a prefetch's rows that are cached; else as lane_push_chunk(). */
 uint32_t lane_prefetch_chunk(struct lane *lane, struct part *part, const struct row_ref *refs,
                              uint32_t count);

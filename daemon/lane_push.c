@@ -280,19 +280,25 @@ uint32_t lane_push_chunk(struct lane *lane, struct part *part, const struct row_
     return missed_count;
 }
 
-void lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
-                   const struct row_ref *ref, void *row)
+/* A gradient, in rows of usual length. */
+static uint64_t gradient_cost(const struct part *part, uint32_t segment)
+{
+    return div_round_up(part->request->segments[segment].table->spec.dim * sizeof(float),
+                        LANE_TURN_BYTES / LANE_TURN_ROWS);
+}
+
+uint64_t lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
+                       const struct row_ref *ref, void *row)
 {
     push_update(part->request, segment, ref, &row, 1, lane->gradients);
+    return gradient_cost(part, segment) * push_pair_count(part->request, segment, ref->position);
 }
 
 uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t most,
                               uint32_t *work)
 {
     const struct row_ref *const refs = part->refs + part->next_ref;
-    const uint32_t dim = part->request->segments[part->segment].table->spec.dim;
-    const uint64_t cost = /* of a gradient, in rows of usual length */
-        div_round_up(dim * sizeof(float), LANE_TURN_BYTES / LANE_TURN_ROWS);
+    const uint64_t cost = gradient_cost(part, part->segment);
     uint64_t sum = 0;
     uint32_t rows = 0;
 

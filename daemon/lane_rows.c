@@ -510,8 +510,10 @@ static void waiter_done(struct lane *lane, struct part *part)
 }
 
 /* Copies between a row that was read and those who wait for it, oldest first, and updates it for
- * pushes. Nobody is answered yet. Returns whether the row was changed. */
-static bool apply_waiters(struct lane *lane, const struct miss *miss, const struct store_row *row)
+ * pushes. Nobody is answered yet. Adds to @work, in rows of usual length, what that was beside
+ * copying. Returns whether the row was changed. */
+static bool apply_waiters(struct lane *lane, const struct miss *miss, const struct store_row *row,
+                          uint64_t *work)
 {
     bool changed = false;
 
@@ -527,7 +529,7 @@ static bool apply_waiters(struct lane *lane, const struct miss *miss, const stru
         else if (part->request->op == SHM_OP_SET)
             memcpy(row->bytes, segment->rows + at, segment->row_bytes);
         else if (part->request->op == SHM_OP_PUSH)
-            lane_push_row(lane, part, s, ref, row->bytes);
+            *work += lane_push_row(lane, part, s, ref, row->bytes);
         changed |= request_changes(part->request);
     }
     return changed;
@@ -759,12 +761,26 @@ static void log_read_error(struct lane *lane, const struct read_job *job, enum e
 
 void lane_on_read_done(struct lane *lane, struct read_job *job)
 {
-    struct insert_run run = { .count = 0 };
+    job->message.next = NULL;
+    if (lane->read_done)
+        lane->last_read_done->next = &job->message;
+    else
+        lane->read_done = &job->message;
+    lane->last_read_done = &job->message;
+}
 
-    for (uint32_t i = 0; i < job->count; i++) {
+/* Serves those who wait for the job's next rows, until that was a turn's work. */
+static void serve_rows(struct lane *lane, struct read_job *job)
+{
+    struct insert_run run = { .count = 0 };
+    uint64_t work = 0;
+
+    while (job->served < job->count && work < LANE_TURN_ROWS) {
+        const uint32_t i = job->served++;
         const struct store_row *const row = &job->rows[i];
         struct miss *const miss = miss_table_at(lane->misses, job->owners[i]);
 
+        work++;
         if (row->err != EMBTIER_OK) {
             log_read_error(lane, job, row->err);
             fail_waiters(lane, miss, row);
@@ -774,15 +790,30 @@ void lane_on_read_done(struct lane *lane, struct read_job *job)
             run.bytes[run.count] = row->bytes;
             run.rows[run.count] = row;
             run.misses[run.count] = miss;
-            if (apply_waiters(lane, miss, row))
+            if (apply_waiters(lane, miss, row, &work))
                 run.dirty[run.count / 64] |= UINT64_C(1) << (run.count % 64);
             run.count++;
         }
-        if (run.count > 0 && (i + 1 == job->count || job->tables[i + 1] != job->tables[i]))
+        if (run.count > 0 && (job->served == job->count || work >= LANE_TURN_ROWS ||
+                              job->tables[i + 1] != job->tables[i]))
             insert_run(lane, job->tables[i], &run);
     }
-    read_pool_put_back(lane->readers, job);
+}
+
+bool lane_serve_read(struct lane *lane)
+{
+    struct read_job *job;
+
+    if (!lane->read_done)
+        return false;
+    job = CONTAINER_OF(lane->read_done, struct read_job, message);
+    serve_rows(lane, job);
+    if (job->served == job->count) {
+        lane->read_done = job->message.next;
+        read_pool_put_back(lane->readers, job);
+    }
     unblock_all(lane);
+    return true;
 }
 
 /* As many parked rows as there may be room for now, or all when no more room will come. */

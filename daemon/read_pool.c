@@ -190,6 +190,7 @@ struct read_job *read_pool_take(struct read_pool *pool)
         if (atomic_load_explicit(&job->state, memory_order_relaxed) != READ_JOB_FREE)
             continue;
         job->count = 0;
+        job->served = 0;
         job->bytes_used = 0;
         job->msg.text[0] = '\0';
         return job;

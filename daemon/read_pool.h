@@ -34,6 +34,7 @@ struct read_job {
     uint32_t shard;
     uint32_t count;
     uint32_t bytes_used;
+    uint32_t served;                      /* the lane's: of those that have come back */
     struct store_row rows[READ_JOB_ROWS]; /* sorted by (table_id, id); bytes point into `bytes` */
     struct table *tables[READ_JOB_ROWS];
     uint32_t owners[READ_JOB_ROWS]; /* the lane's: which missed row this is */

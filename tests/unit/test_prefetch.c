@@ -58,26 +58,36 @@ static void release(struct pushing *t, uint64_t ticket)
 }
 
 /* Looks up all rows from @first on, in the server's cache or not. Returns how many were. */
-static uint64_t look_at(struct pushing *t, uint32_t table, uint64_t first, uint32_t count)
+static uint64_t look_at(struct pushing *t, uint64_t table, uint64_t first, uint32_t count)
 {
     const uint32_t number = t->p.client.submitted;
     const struct shm_completion *done;
 
     for (uint32_t i = 0; i < count; i++)
         client_ids(&t->p.client, number)[i] = first + i;
-    client_submit(&t->p.client, SHM_OP_GET, t->tables[table].handle, count);
+    client_submit(&t->p.client, SHM_OP_GET, table, count);
     done = client_wait(&t->p.client, number);
     assert_int_equal(done->err, EMBTIER_OK);
     return done->hit_rows;
 }
 
-/* Far more rows than the cache holds. */
+/* More rows than both tiers of all lanes hold, as long as those of the tables, none of them seen
+ * before. */
 static void press(struct pushing *t)
 {
-    for (uint32_t round = 0; round < 2; round++)
-        for (uint32_t n = 0; n < TABLES; n++)
-            for (uint64_t id = 4 * AHEAD; id + 1000 <= TABLE_ROWS; id += 1000)
-                look_at(t, n, id, 1000);
+    enum { BATCH = 2000 };
+    static uint64_t next;
+    const uint64_t tables[] = {
+        fixture_table(&t->p.x, "long", EMBTIER_UNBOUNDED, DIM, EMBTIER_OPTIMIZER_ADAM),
+        fixture_table(&t->p.x, "short", EMBTIER_UNBOUNDED, DIM, EMBTIER_OPTIMIZER_ADAGRAD),
+    };
+    const uint64_t slabs = (uint64_t)t->p.x.lane_count * t->p.x.tier_count * 2;
+    const uint64_t row_bytes = (3 + 2) * DIM * sizeof(float); /* both */
+
+    for (uint64_t rows = 0; rows * row_bytes < 2 * slabs * ARENA_SLAB_BYTES;
+         rows += BATCH, next += BATCH)
+        for (uint32_t n = 0; n < 2; n++)
+            look_at(t, tables[n], next, BATCH);
 }
 
 static void test_prefetched_rows_stay_until_they_are_released(void **state)
@@ -94,16 +104,17 @@ static void test_prefetched_rows_stay_until_they_are_released(void **state)
         assert_int_equal(pinned_rows(&t), TABLES * (AHEAD + AHEAD / 2));
         press(&t);
         for (uint32_t n = 0; n < TABLES; n++)
-            assert_int_equal(look_at(&t, n, 0, AHEAD + AHEAD / 2), AHEAD + AHEAD / 2);
+            assert_int_equal(look_at(&t, t.tables[n].handle, 0, AHEAD + AHEAD / 2),
+                             AHEAD + AHEAD / 2);
         release(&t, first);
         await_pinned(&t, TABLES * AHEAD);
         press(&t);
         for (uint32_t n = 0; n < TABLES; n++)
-            assert_int_equal(look_at(&t, n, AHEAD / 2, AHEAD), AHEAD);
+            assert_int_equal(look_at(&t, t.tables[n].handle, AHEAD / 2, AHEAD), AHEAD);
         release(&t, second);
         await_pinned(&t, 0);
         press(&t);
-        assert_true(look_at(&t, 0, 0, AHEAD) < AHEAD / 2);
+        assert_true(look_at(&t, t.tables[0].handle, 0, AHEAD) < AHEAD / 2);
         pushing_stop(&t);
     }
 }
