@@ -166,9 +166,12 @@ void lane_push_give_up(struct push *push)
 }
 
 /* A ticket that a push has used; not if the push was refused and has changed nothing. */
-static void end_or_give_back(struct lane *lane, struct ticket *ticket, enum embtier_err err)
+static void end_or_give_back(struct lane *lane, struct ticket *ticket, const struct push *push)
 {
-    if (ticket->is_issued && err == EMBTIER_NONFINITE) {
+    const enum embtier_err err = push->refusal.err;
+
+    if (ticket->is_issued && push->stage != PUSH_UPDATING && err != EMBTIER_OK &&
+        err != EMBTIER_DISCONNECTED) {
         ticket->is_lent = false;
         list_add(lane, ticket);
         return;
@@ -188,9 +191,9 @@ void lane_push_end(struct lane *lane, struct push *push)
         push->refusal.value = TICKETS_MAX;
     }
     if (push->prefetch)
-        end_or_give_back(lane, push->prefetch, push->refusal.err);
+        end_or_give_back(lane, push->prefetch, push);
     if (!push->is_prefetch || push->refusal.err != EMBTIER_OK)
-        end_or_give_back(lane, ticket, push->refusal.err);
+        end_or_give_back(lane, ticket, push);
     push_free(&lane->rules, push);
     session->in_flight--;
 }
