@@ -53,6 +53,8 @@ static uint64_t rows_bytes(const struct embtier_batch *batch, uint32_t part)
         return p->bag_count_max * vector_bytes;
     case BATCH_OF_GRADIENTS:
         return p->count_max * vector_bytes;
+    case BATCH_OF_PREFETCH:
+        return 0;
     default:
         return (uint64_t)p->count_max * row_bytes(batch, part);
     }
@@ -183,6 +185,13 @@ enum embtier_err embtier_batch_new_push(struct embtier *server, const struct emb
     return new_batch(server, BATCH_OF_GRADIENTS, 0, parts, part_count, ret_batch);
 }
 
+enum embtier_err embtier_batch_new_prefetch(struct embtier *server,
+                                            const struct embtier_part *parts, uint32_t part_count,
+                                            struct embtier_batch **ret_batch)
+{
+    return new_batch(server, BATCH_OF_PREFETCH, 0, parts, part_count, ret_batch);
+}
+
 enum embtier_err embtier_batch_new_bags(struct embtier *server,
                                         const struct embtier_bag_part *parts, uint32_t part_count,
                                         struct embtier_batch **ret_batch)
@@ -241,6 +250,9 @@ static enum embtier_err refuse_in_flight(struct embtier_batch *batch)
     if (request_is_pending(batch))
         return err_set(&batch->server->message, EMBTIER_BUSY,
                        "the batch's request is in flight; wait for it first");
+    if (batch_is_lent(batch))
+        return err_set(&batch->server->message, EMBTIER_BUSY,
+                       "a push that releases the batch's prefetch is in flight; wait for it first");
     return EMBTIER_OK;
 }
 
@@ -274,6 +286,9 @@ static enum embtier_err set_counts(struct embtier_batch *batch, uint32_t part, u
                        "part %u was made for %u bags, %u do not fit", part, p->bag_count_max,
                        bag_count);
     TRY(refuse_in_flight(batch));
+    if (batch->ticket != 0 && batch->kind == BATCH_OF_PREFETCH)
+        return err_set(&batch->server->message, EMBTIER_INVALID,
+                       "the batch has a prefetch of the ids it had: release it first");
     if (batch->ticket != 0)
         return err_set(&batch->server->message, EMBTIER_INVALID,
                        "the batch has a ticket for the bags it looked up: push or release it "
@@ -305,7 +320,7 @@ enum embtier_err embtier_batch_set_skipped(struct embtier_batch *batch, uint32_t
 {
     TRY(check_part(batch, part));
     TRY(refuse_in_flight(batch));
-    if (batch->ticket == 0)
+    if (batch->ticket == 0 || batch->kind != BATCH_OF_BAGS)
         return err_set(&batch->server->message, EMBTIER_INVALID,
                        "the batch has no ticket; parts are skipped in a push by ticket");
     batch->parts[part].skipped = skipped != 0;
@@ -314,7 +329,7 @@ enum embtier_err embtier_batch_set_skipped(struct embtier_batch *batch, uint32_t
 
 uint64_t embtier_batch_ticket(const struct embtier_batch *batch)
 {
-    return batch->state == BATCH_SUBMITTED ? 0 : batch->ticket;
+    return batch->state == BATCH_SUBMITTED || batch->lent_to ? 0 : batch->ticket;
 }
 
 uint32_t embtier_batch_part_count(const struct embtier_batch *batch)
@@ -386,7 +401,8 @@ float *embtier_batch_bags(struct embtier_batch *batch, uint32_t part)
 
 float *embtier_batch_gradients(struct embtier_batch *batch, uint32_t part)
 {
-    if (check_part(batch, part) || batch->kind == BATCH_OF_ROWS)
+    if (check_part(batch, part) ||
+        (batch->kind != BATCH_OF_BAGS && batch->kind != BATCH_OF_GRADIENTS))
         return NULL;
     return arena_at(batch, batch->parts[part].rows_offset);
 }

@@ -19,6 +19,7 @@ enum batch_kind {
     BATCH_OF_ROWS,      /* embtier_batch_new(), with state or without */
     BATCH_OF_BAGS,      /* for pooled lookups, and pushes by their tickets */
     BATCH_OF_GRADIENTS, /* for pushes by rows */
+    BATCH_OF_PREFETCH,  /* ids alone */
 };
 
 /* What is kept of a completion when its slot is used again. */
@@ -29,6 +30,7 @@ struct batch_result {
     uint64_t limit;
     uint64_t hit_rows;
     uint64_t ticket;
+    int is_of_prefetch; /* of a push: the error is about the prefetch that it named */
 };
 
 struct batch_part {
@@ -60,7 +62,10 @@ struct embtier_batch {
     struct batch_result result;
     uint64_t hit_rows; /* of the last finished request */
     uint64_t ticket;   /* 0: none; while a push or release of it is SUBMITTED nobody's to use */
-    int has_state;     /* rows are whole */
+    struct embtier_batch *prefetch; /* of a push, while SUBMITTED: the batch of the prefetch that it
+                                       releases, or NULL … */
+    struct embtier_batch *lent_to;  /* … and of that one, the push */
+    int has_state;                  /* rows are whole */
     uint32_t part_count;
     struct batch_part parts[];
 };
@@ -70,6 +75,8 @@ void batches_free(struct embtier *server); /* all of them, in whatever state */
 /* Requests, see request.c. Keeps the answer if it has come; whether the batch is still SUBMITTED.
  */
 int request_is_pending(struct embtier_batch *batch);
+/* The same for the push that a prefetch is lent to. */
+int batch_is_lent(struct embtier_batch *batch);
 /* The connection is over: what has no answer gets one. */
 void requests_fail(struct embtier *server);
 

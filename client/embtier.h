@@ -255,7 +255,10 @@ EMBTIER_PUBLIC uint32_t embtier_batch_bag_count(const struct embtier_batch *batc
  * there is none before embtier_poll() or embtier_wait() has the result.
  *
  * The server keeps a ticket for a limited time, then it has expired: so does that of a batch that
- * is freed. Tickets end with their connection at the latest. */
+ * is freed. Tickets end with their connection at the latest.
+ *
+ * Of a batch made by embtier_batch_new_prefetch(): the number of its prefetch, of which all this is
+ * as true. */
 EMBTIER_PUBLIC uint64_t embtier_batch_ticket(const struct embtier_batch *batch);
 /* @skipped nonzero: in the push by the ticket that the batch has, the part's gradients are all
  * zeros, whatever is in their place; a table of which all parts are skipped stays as it is. Until
@@ -268,6 +271,11 @@ embtier_batch_set_skipped(struct embtier_batch *batch, uint32_t part, int skippe
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_batch_new_push(struct embtier *server, const struct embtier_part *parts,
                        uint32_t part_count, struct embtier_batch **ret_batch);
+/* As embtier_batch_new(), for embtier_prefetch(): it has ids, each of them as often as one likes,
+ * and no rows. embtier_batch_set_count() changes how many, while it has no prefetch. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_batch_new_prefetch(struct embtier *server, const struct embtier_part *parts,
+                           uint32_t part_count, struct embtier_batch **ret_batch);
 /* Shared memory, aligned to 64 bytes, f32 whatever the table's dtype: count x dim numbers of a
  * batch made for a push by rows, bag_count x dim numbers of a batch of bags, where it is the memory
  * of the bags; NULL for other batches. */
@@ -296,8 +304,9 @@ enum embtier_op {
     EMBTIER_SET = 2,        /* stores the rows; optimizer state stays, unless the batch has it */
     EMBTIER_GET_POOLED = 3, /* fills the bags; of a batch made by embtier_batch_new_bags() */
     EMBTIER_PUSH = 4,       /* by embtier_push() and embtier_submit_push() only: it has options */
-    EMBTIER_RELEASE = 5,    /* the batch's ticket is not needed any more */
+    EMBTIER_RELEASE = 5,    /* the batch's ticket or prefetch is not needed any more */
     EMBTIER_GET_POOLED_TICKET = 6, /* as EMBTIER_GET_POOLED, with a ticket for a push */
+    EMBTIER_PREFETCH = 7, /* rows come into DRAM; of a batch made by embtier_batch_new_prefetch() */
 };
 
 /* Submit and wait, first for a free slot if need be. */
@@ -324,10 +333,11 @@ struct embtier_push_options {
     uint64_t step;                /* of the training, 1 … 2^53 - 1; must be given */
     int weight_gradients; /* nonzero: by ticket, the gradients of the weights of the ids are written
                              over embtier_batch_weights() of all parts that have weights */
+    struct embtier_batch *prefetch; /* whose prefetch is released when the push is done; or NULL */
 };
 #define EMBTIER_PUSH_OPTIONS_INIT                                                                  \
     {                                                                                              \
-        sizeof(struct embtier_push_options), 0, NULL, 0, 0                                         \
+        sizeof(struct embtier_push_options), 0, NULL, 0, 0, NULL                                   \
     }
 
 /* Sends gradients, which embtier_batch_gradients() has, to the optimizers of their tables: a batch
@@ -339,11 +349,29 @@ struct embtier_push_options {
  * INVALID: without a ticket, step or learning rate not as above. UNSUPPORTED: a table without an
  * optimizer. NONFINITE: a gradient with NaN or infinity, which the table was not made for. SHAPE,
  * NO_TICKET, TICKET_USED, TICKET_EXPIRED; by rows TICKETS_FULL; those of SET. On failure what the
- * weights hold is not said. */
+ * weights hold is not said.
+ *
+ * With @prefetch, a batch of this connection that has a prefetch (else INVALID; BUSY if its last
+ * result has not been asked for): the push takes that along as it takes its ticket, and if it is
+ * refused that batch has it back. Until the push is done that batch is BUSY, also for
+ * embtier_batch_free(). NO_TICKET, TICKET_USED and TICKET_EXPIRED may be about the prefetch: then
+ * the push has changed nothing, the batch has its ticket, and @prefetch has none any more. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_push(struct embtier_batch *batch, const struct embtier_push_options *options);
-/* Gives the batch's ticket back: a push will not follow. OK if it has none. */
+/* Gives the batch's ticket or prefetch back: a push will not follow. OK if it has none. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_release(struct embtier_batch *batch);
+
+/* Brings the rows of the batch's ids into the server's first tier, DRAM, and keeps them there until
+ * the prefetch is released, by embtier_release() or by a push that names it, or has expired: for
+ * lookups and pushes soon to come, which will find them there. They may change meanwhile as any
+ * others. The batch has the prefetch's number afterwards, embtier_batch_ticket(), and while it has
+ * it, embtier_prefetch() and embtier_batch_set_count() are INVALID; its ids may change.
+ *
+ * PINS_FULL: so many rows do not fit beside those of other prefetches, all clients' together; they
+ * may have half of the first tier. TICKETS_FULL: the server has no memory for it until other
+ * prefetches or tickets are over. ID_RANGE, DROPPED, TOO_LARGE. No harm is done by going on without
+ * it. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_prefetch(struct embtier_batch *batch);
 
 /* Starts a request and returns. Slots are used in turn: BUSY when the request submitted
  * max_in_flight requests ago is still in flight, although younger ones may be done, and BUSY when

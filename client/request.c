@@ -7,7 +7,8 @@
  * is free, whether the caller has asked for the result or not.
  *
  * A batch of bags has its ticket from the answer to a lookup that asked for one, to the answer to a
- * push or release of it. An answer that refuses leaves it where it is, as nothing has changed.
+ * push or release of it. An answer that refuses leaves it where it is, as nothing has changed. A
+ * batch of a prefetch has that in the same way, and lends it to the push that names it.
  *
  * A server can die at any moment. What it had answered by then counts; the rest ends with
  * DISCONNECTED. The order matters: the answers are looked at once more after the end was noticed.
@@ -48,30 +49,56 @@ static const struct shm_completion *completion_of(const struct embtier_batch *ba
            batch->request % memory->slot_count;
 }
 
-/* The ticket that the batch has after its last request. A request that is not refused may have
- * taken it away before it failed. */
-static uint64_t ticket_after(const struct embtier_batch *batch, const struct batch_result *result)
+static int is_about_a_ticket(enum embtier_err err)
 {
-    switch (result->err) {
+    return err == EMBTIER_NO_TICKET || err == EMBTIER_TICKET_USED || err == EMBTIER_TICKET_EXPIRED;
+}
+
+/* Whether what the request took along is where it was. A request that is not refused may have taken
+ * it away before it failed; of a ticket and a prefetch, @is_other: the error is about the other. */
+static int is_kept(enum embtier_err err, int is_other)
+{
+    switch (err) {
     case EMBTIER_OK:
-        return batch->op == EMBTIER_GET_POOLED_TICKET ? result->ticket : 0;
-    case EMBTIER_NO_TICKET:
-    case EMBTIER_TICKET_USED:
-    case EMBTIER_TICKET_EXPIRED:
     case EMBTIER_IO:
     case EMBTIER_NO_SPACE:
     case EMBTIER_CORRUPT:
     case EMBTIER_DISCONNECTED:
         return 0;
     default:
-        return batch->ticket;
+        return !is_about_a_ticket(err) || is_other;
     }
+}
+
+/* The ticket or prefetch that the batch has after its last request. */
+static uint64_t ticket_after(const struct embtier_batch *batch, const struct batch_result *result)
+{
+    if (result->err == EMBTIER_OK)
+        return batch->op == EMBTIER_GET_POOLED_TICKET || batch->op == EMBTIER_PREFETCH
+                   ? result->ticket
+                   : 0;
+    return is_kept(result->err, result->is_of_prefetch) ? batch->ticket : 0;
+}
+
+/* The batch whose prefetch the push took along has it back, or not. */
+static void settle_prefetch(struct embtier_batch *batch, struct batch_result *result)
+{
+    struct embtier_batch *const prefetch = batch->prefetch;
+
+    if (!prefetch)
+        return;
+    result->is_of_prefetch = is_about_a_ticket(result->err) && result->value == prefetch->ticket;
+    if (!is_kept(result->err, !result->is_of_prefetch))
+        prefetch->ticket = 0;
+    prefetch->lent_to = NULL;
+    batch->prefetch = NULL;
 }
 
 static void settle(struct embtier_batch *batch, struct batch_result result)
 {
     struct embtier *server = batch->server;
 
+    settle_prefetch(batch, &result);
     batch->result = result;
     batch->state = BATCH_ANSWERED;
     batch->ticket = ticket_after(batch, &result);
@@ -98,6 +125,11 @@ int request_is_pending(struct embtier_batch *batch)
     return 0;
 }
 
+int batch_is_lent(struct embtier_batch *batch)
+{
+    return batch->lent_to && request_is_pending(batch->lent_to);
+}
+
 void requests_fail(struct embtier *server)
 {
     if (!server->slots)
@@ -110,6 +142,25 @@ void requests_fail(struct embtier *server)
 static const char *table_name(const struct embtier_batch *batch, uint32_t part)
 {
     return batch->parts[part].table->description.info.name;
+}
+
+/* What tickets are called that are about @batch's last request. */
+static const char *ticket_word(const struct embtier_batch *batch)
+{
+    return batch->kind == BATCH_OF_PREFETCH || batch->result.is_of_prefetch ? "prefetch" : "ticket";
+}
+
+/* What the server had no memory for. */
+static const char *ticket_maker(const struct embtier_batch *batch)
+{
+    switch (batch->op) {
+    case EMBTIER_PUSH:
+        return "a push by rows";
+    case EMBTIER_PREFETCH:
+        return "a prefetch";
+    default:
+        return "a ticket";
+    }
 }
 
 /* What an answer's numbers mean depends on its error; see shm_completion. Here those of errors that
@@ -125,16 +176,15 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
             msg, result->err, "batch of %" PRIu64 " %s is over the server's limit of %" PRIu64,
             result->value, batch->kind == BATCH_OF_BAGS ? "ids or bags" : "ids", result->limit);
     case EMBTIER_NO_TICKET:
-        return err_set(msg, result->err, "the server knows no ticket %" PRIu64 " of this client",
-                       result->value);
+        return err_set(msg, result->err, "the server knows no %s %" PRIu64 " of this client",
+                       ticket_word(batch), result->value);
     case EMBTIER_TICKET_USED:
-        return err_set(msg, result->err, "ticket %" PRIu64 " has been used or released",
-                       result->value);
+        return err_set(msg, result->err, "%s %" PRIu64 " has been used or released",
+                       ticket_word(batch), result->value);
     case EMBTIER_TICKET_EXPIRED:
         return err_set(msg, result->err,
-                       "ticket %" PRIu64 " has expired: the server keeps tickets for %" PRIu64
-                       " ms",
-                       result->value, result->limit);
+                       "%s %" PRIu64 " has expired: the server keeps tickets for %" PRIu64 " ms",
+                       ticket_word(batch), result->value, result->limit);
     case EMBTIER_TICKETS_FULL:
         if (result->limit == 0)
             return err_set(msg, result->err,
@@ -143,8 +193,7 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
         return err_set(msg, result->err,
                        "no room for %s of %" PRIu64 " bytes: all together may have %" PRIu64
                        " (lanes.ticket_bytes); push or release tickets first",
-                       batch->op == EMBTIER_PUSH ? "a push by rows" : "a ticket", result->value,
-                       result->limit);
+                       ticket_maker(batch), result->value, result->limit);
     case EMBTIER_SHAPE:
         return err_set(msg, result->err,
                        "push of %" PRIu64 " parts by the ticket of a lookup of %" PRIu64,
@@ -184,6 +233,12 @@ static enum embtier_err tell_part_error(const struct embtier_batch *batch)
                        "(part %u, table '%s')",
                        result->value, result->limit, batch->parts[result->segment].count,
                        result->segment, table);
+    case EMBTIER_PINS_FULL:
+        return err_set(msg, result->err,
+                       "no room in DRAM for row id %" PRIu64
+                       " of table '%s': prefetched rows may have half of the first tier; push or "
+                       "release prefetches first, or prefetch fewer rows at a time (part %u)",
+                       result->value, table, result->segment);
     case EMBTIER_NO_TABLE:
         return err_set(msg, result->err, "no such table: '%s' (part %u)", table, result->segment);
     case EMBTIER_DROPPED:
@@ -298,6 +353,17 @@ static void fill_segments(const struct embtier_batch *batch)
     }
 }
 
+static void fill_prefetch_segments(const struct embtier_batch *batch)
+{
+    struct shm_push_segment *const segments =
+        (void *)((char *)batch->server->memory.arena + batch->block->offset);
+
+    for (uint32_t i = 0; i < batch->part_count; i++)
+        segments[i] = (struct shm_push_segment){ .table = batch->parts[i].table->handle,
+                                                 .ids_offset = batch->parts[i].ids_offset,
+                                                 .count = batch->parts[i].count };
+}
+
 static double learning_rate_of(const struct embtier_push_options *push, uint32_t part)
 {
     return push->learning_rates ? push->learning_rates[part] : push->learning_rate;
@@ -346,6 +412,8 @@ static enum embtier_err check_kind(const struct embtier_batch *batch, enum embti
             return err_set(msg, EMBTIER_INVALID, "a batch of bags is for pooled lookups");
         if (batch->kind == BATCH_OF_GRADIENTS)
             return err_set(msg, EMBTIER_INVALID, "a batch of gradients is for pushes");
+        if (batch->kind == BATCH_OF_PREFETCH)
+            return err_set(msg, EMBTIER_INVALID, "the batch has no rows, it is for prefetches");
         return EMBTIER_OK;
     case EMBTIER_GET_POOLED:
     case EMBTIER_GET_POOLED_TICKET:
@@ -353,10 +421,15 @@ static enum embtier_err check_kind(const struct embtier_batch *batch, enum embti
             return err_set(msg, EMBTIER_INVALID, "a pooled lookup needs a batch of bags");
         return EMBTIER_OK;
     case EMBTIER_PUSH:
-        if (batch->kind == BATCH_OF_ROWS)
+        if (batch->kind != BATCH_OF_BAGS && batch->kind != BATCH_OF_GRADIENTS)
             return err_set(msg, EMBTIER_INVALID,
                            "a push needs a batch of bags with a ticket, or one made by "
                            "embtier_batch_new_push()");
+        return EMBTIER_OK;
+    case EMBTIER_PREFETCH:
+        if (batch->kind != BATCH_OF_PREFETCH)
+            return err_set(msg, EMBTIER_INVALID,
+                           "a prefetch needs a batch made by embtier_batch_new_prefetch()");
         return EMBTIER_OK;
     case EMBTIER_RELEASE:
         return EMBTIER_OK;
@@ -371,25 +444,54 @@ static enum embtier_err check_ticket(const struct embtier_batch *batch, enum emb
     const int needs_one =
         op == EMBTIER_RELEASE || (op == EMBTIER_PUSH && batch->kind == BATCH_OF_BAGS);
 
+    if (needs_one && batch->ticket == 0 && batch->kind == BATCH_OF_PREFETCH)
+        return err_set(msg, EMBTIER_INVALID,
+                       "the batch has no prefetch; embtier_prefetch() gives it one");
     if (needs_one && batch->ticket == 0)
         return err_set(msg, EMBTIER_INVALID,
                        "the batch has no ticket; embtier_get_pooled_ticket() gives it one");
     if (is_lookup(op) && batch->ticket != 0)
         return err_set(msg, EMBTIER_INVALID,
                        "the batch's ticket has not been used: push or release it first");
+    if (op == EMBTIER_PREFETCH && batch->ticket != 0)
+        return err_set(msg, EMBTIER_INVALID,
+                       "the batch has a prefetch: release it first, or name it in a push");
     return EMBTIER_OK;
 }
 
 /* Unless the last request is done, and its result known to the caller. */
-static enum embtier_err refuse_unfinished(const struct embtier_batch *batch)
+static enum embtier_err refuse_unfinished(struct embtier_batch *batch)
 {
     if (batch->state == BATCH_SUBMITTED || batch->state == BATCH_ANSWERED)
         return err_set(&batch->server->message, EMBTIER_BUSY,
                        "the batch's last request has not been waited for");
+    if (batch_is_lent(batch))
+        return err_set(&batch->server->message, EMBTIER_BUSY,
+                       "a push that releases the batch's prefetch is in flight");
     return EMBTIER_OK;
 }
 
-static enum embtier_err check_submittable(struct embtier_batch *batch, enum embtier_op op)
+/* Of the batch whose prefetch a push is to release. */
+static enum embtier_err check_prefetch(const struct embtier_batch *batch,
+                                       struct embtier_batch *prefetch)
+{
+    struct err_msg *const msg = &batch->server->message;
+
+    if (prefetch->server != batch->server)
+        return err_set(msg, EMBTIER_INVALID, "the prefetch is another connection's");
+    if (prefetch->kind != BATCH_OF_PREFETCH)
+        return err_set(msg, EMBTIER_INVALID,
+                       "the batch to be released with the push was not made by "
+                       "embtier_batch_new_prefetch()");
+    TRY(refuse_unfinished(prefetch));
+    if (prefetch->ticket == 0)
+        return err_set(msg, EMBTIER_INVALID,
+                       "the batch to be released with the push has no prefetch");
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_submittable(struct embtier_batch *batch, enum embtier_op op,
+                                          const struct embtier_push_options *push)
 {
     struct embtier *server = batch->server;
     uint64_t id_count = 0;
@@ -399,6 +501,8 @@ static enum embtier_err check_submittable(struct embtier_batch *batch, enum embt
         return connection_is_over(server);
     TRY(refuse_unfinished(batch));
     TRY(check_ticket(batch, op));
+    if (push && push->prefetch)
+        TRY(check_prefetch(batch, push->prefetch));
     for (uint32_t i = 0; i < batch->part_count; i++) {
         id_count += batch->parts[i].count;
         if (batch->parts[i].table->handle == 0)
@@ -447,7 +551,12 @@ static struct shm_submission fill(const struct embtier_batch *batch, enum embtie
     case EMBTIER_PUSH:
         submission.step = push->step;
         submission.ticket = batch->ticket;
+        submission.prefetch = push->prefetch ? push->prefetch->ticket : 0;
         fill_push_segments(batch, push);
+        break;
+    case EMBTIER_PREFETCH:
+        submission.op = SHM_OP_PREFETCH;
+        fill_prefetch_segments(batch);
         break;
     case EMBTIER_RELEASE:
         submission.ticket = batch->ticket;
@@ -471,6 +580,10 @@ static void publish(struct embtier_batch *batch, enum embtier_op op,
     for (uint32_t i = 0; i < batch->part_count && is_lookup(op); i++)
         batch->parts[i].skipped = 0;
     shm_submissions(head)[slot] = fill(batch, op, push);
+    if (push && push->prefetch) {
+        batch->prefetch = push->prefetch;
+        batch->prefetch->lent_to = batch;
+    }
     batch->op = op;
     batch->request = server->tail;
     batch->state = BATCH_SUBMITTED;
@@ -486,7 +599,7 @@ static enum embtier_err submit(struct embtier_batch *batch, enum embtier_op op,
 {
     struct embtier *server = batch->server;
 
-    TRY(check_submittable(batch, op));
+    TRY(check_submittable(batch, op, push));
     if (next_slot_holder(server)) {
         if (clock_now_ns(&clock_monotonic) - server->checked_ns >= CHECK_EVERY_NS)
             connection_check(server);
@@ -636,7 +749,7 @@ static enum embtier_err submit_and_wait(struct embtier_batch *batch, enum embtie
     struct embtier *server = batch->server;
     struct embtier_batch *holder;
 
-    TRY(check_submittable(batch, op));
+    TRY(check_submittable(batch, op, push));
     while ((holder = next_slot_holder(server)))
         TRY(wait_for_answer(holder, FOREVER));
     if (server->over)
@@ -663,6 +776,11 @@ enum embtier_err embtier_get_pooled_ticket(struct embtier_batch *batch)
 enum embtier_err embtier_set(struct embtier_batch *batch)
 {
     return submit_and_wait(batch, EMBTIER_SET, NULL);
+}
+
+enum embtier_err embtier_prefetch(struct embtier_batch *batch)
+{
+    return submit_and_wait(batch, EMBTIER_PREFETCH, NULL);
 }
 
 enum embtier_err embtier_push(struct embtier_batch *batch, const struct embtier_push_options *given)

@@ -342,6 +342,7 @@ static uint64_t serve_request(struct client *client, const struct shm_submission
     case SHM_OP_POOL:
         return serve_pool(client, submission);
     case SHM_OP_PUSH:
+    case SHM_OP_PREFETCH:
         serve_push(client, submission);
         return 0;
     case SHM_OP_RELEASE:
@@ -366,7 +367,9 @@ static void answer_request(struct client *client, uint32_t number)
     completion->limit = server->err_limit;
     completion->hit_rows = server->err ? 0 : serve_request(client, &submission);
     completion->ticket =
-        !server->err && submission.flags & SHM_FLAG_TICKET ? FAKE_TICKET + number : 0;
+        !server->err && (submission.flags & SHM_FLAG_TICKET || submission.op == SHM_OP_PREFETCH)
+            ? FAKE_TICKET + number
+            : 0;
     shm_publish_completion(completion, number + 1);
     if (shm_client_is_waiting(client->arena))
         syscall(SYS_futex, &completion->sequence, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);

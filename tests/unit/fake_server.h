@@ -6,8 +6,8 @@
  * It knows the table "users" (8 rows of 4 f32) and, unless it is gone, "words" (unbounded, 2 f16).
  * It says that it made any table that it is asked for, as it was asked.
  * GET fills every byte of a row with the low byte of its id; a pooled lookup fills bag b with b +
- * 1, and its ticket is FAKE_TICKET and the request's number; a push answers with FAKE_WEIGHT in the
- * place of the first weight. One client at a time. */
+ * 1, and its ticket, as that of a prefetch, is FAKE_TICKET and the request's number; a push answers
+ * with FAKE_WEIGHT in the place of the first weight. One client at a time. */
 #ifndef EMBTIER_TESTS_FAKE_SERVER_H
 #define EMBTIER_TESTS_FAKE_SERVER_H
 
@@ -20,7 +20,7 @@
 
 #define FAKE_TICKET   700
 #define FAKE_WEIGHT   42.0f
-#define FAKE_SEGMENTS 4 /* of a push, that are kept */
+#define FAKE_SEGMENTS 4 /* of a push or prefetch, that are kept */
 
 struct fake_server {
     char path[108];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the client library keep account of tickets, and send the gradients it was given? */
+/* Does the client library keep account of tickets and prefetches, and send the gradients it was
+ * given? */
 #include "client_fixture.h"
 
 #include <math.h>
@@ -465,6 +466,249 @@ static void test_a_refused_lookup_is_told_for_what_it_is(void **state)
     }
 }
 
+/* ---- Prefetches ---- */
+
+static struct embtier_batch *new_prefetch(struct fixture *fixture)
+{
+    const struct embtier_part parts[] = { { fixture->words, 3 }, { fixture->users, 2 } };
+    struct embtier_batch *batch = NULL;
+
+    assert_int_equal(embtier_batch_new_prefetch(fixture->server, parts, 2, &batch), EMBTIER_OK);
+    for (uint32_t p = 0; p < 2; p++)
+        for (uint32_t i = 0; i < parts[p].count; i++)
+            embtier_batch_ids(batch, p)[i] = 5 + p;
+    return batch;
+}
+
+static struct embtier_batch *prefetched(struct fixture *fixture)
+{
+    struct embtier_batch *batch = new_prefetch(fixture);
+
+    assert_int_equal(embtier_prefetch(batch), EMBTIER_OK);
+    assert_true(embtier_batch_ticket(batch) != 0);
+    return batch;
+}
+
+static enum embtier_err push_naming(struct embtier_batch *batch, struct embtier_batch *prefetch)
+{
+    struct embtier_push_options options = at_step(1);
+
+    options.prefetch = prefetch;
+    return embtier_push(batch, &options);
+}
+
+static void test_a_prefetch_sends_ids_and_is_there_until_it_is_released(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batch = new_prefetch(fixture);
+    const struct shm_push_segment *sent = fixture->fake.pushed;
+
+    assert_null(embtier_batch_rows(batch, 0));
+    assert_null(embtier_batch_bags(batch, 0));
+    assert_null(embtier_batch_gradients(batch, 0));
+    assert_null(embtier_batch_state(batch, 0));
+    assert_int_equal(embtier_batch_row_bytes(batch, 0), 0);
+    assert_int_equal(embtier_batch_ticket(batch), 0);
+    assert_int_equal(embtier_batch_set_count(batch, 0, 1), EMBTIER_OK);
+    assert_int_equal(embtier_prefetch(batch), EMBTIER_OK);
+    assert_int_equal(embtier_batch_ticket(batch), FAKE_TICKET);
+    assert_int_equal(fixture->fake.submission.op, SHM_OP_PREFETCH);
+    assert_int_equal(fixture->fake.submission.flags, 0);
+    assert_int_equal(fixture->fake.submission.segment_count, 2);
+    for (uint32_t p = 0; p < 2; p++) {
+        assert_int_equal(sent[p].count, 1 + p);
+        assert_int_equal(sent[p].gradients_offset, 0);
+        assert_int_equal(sent[p].weights_offset, 0);
+        assert_int_equal(fixture->fake.pushed_ids[p], 5 + p);
+    }
+    assert_true(sent[0].table != sent[1].table);
+    assert_refused(fixture, embtier_prefetch(batch), "has a prefetch: release it first");
+    assert_refused(fixture, embtier_submit(batch, EMBTIER_PREFETCH), "release it first");
+    assert_refused(fixture, embtier_batch_set_count(batch, 0, 3), "release it first");
+    assert_int_equal(embtier_release(batch), EMBTIER_OK);
+    assert_int_equal(fixture->fake.submission.op, SHM_OP_RELEASE);
+    assert_int_equal(fixture->fake.submission.ticket, FAKE_TICKET);
+    assert_int_equal(embtier_batch_ticket(batch), 0);
+    assert_int_equal(embtier_release(batch), EMBTIER_OK);
+    assert_refused(fixture, embtier_submit(batch, EMBTIER_RELEASE), "has no prefetch");
+    assert_int_equal(embtier_batch_set_count(batch, 0, 3), EMBTIER_OK);
+    assert_int_equal(embtier_submit(batch, EMBTIER_PREFETCH), EMBTIER_OK);
+    assert_int_equal(embtier_wait(batch, 1000), EMBTIER_OK);
+    assert_int_equal(embtier_batch_ticket(batch), FAKE_TICKET + 2);
+}
+
+static void test_a_push_takes_the_prefetch_along_that_it_names(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batches[] = { new_push(fixture), new_bags_with_ticket(fixture) };
+
+    for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
+        struct embtier_batch *prefetch = prefetched(fixture);
+        const uint64_t number = embtier_batch_ticket(prefetch);
+
+        assert_int_equal(push_naming(batches[i], prefetch), EMBTIER_OK);
+        assert_int_equal(fixture->fake.submission.prefetch, number);
+        assert_int_equal(embtier_batch_ticket(prefetch), 0);
+        assert_int_equal(embtier_batch_ticket(batches[i]), 0);
+        assert_int_equal(embtier_prefetch(prefetch), EMBTIER_OK);
+    }
+    assert_int_equal(push(batches[0]), EMBTIER_OK);
+    assert_int_equal(fixture->fake.submission.prefetch, 0);
+}
+
+static void test_a_prefetch_is_nobody_s_while_its_push_is_in_flight(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batch = new_push(fixture), *other = new_push(fixture);
+    struct embtier_batch *prefetch = prefetched(fixture);
+    struct embtier_push_options options = at_step(1);
+
+    options.prefetch = prefetch;
+    fixture->fake.hold = true;
+    assert_int_equal(embtier_submit_push(batch, &options), EMBTIER_OK);
+    assert_int_equal(embtier_batch_ticket(prefetch), 0);
+    assert_int_equal(embtier_submit_push(other, &options), EMBTIER_BUSY);
+    assert_int_equal(embtier_submit(prefetch, EMBTIER_RELEASE), EMBTIER_BUSY);
+    assert_int_equal(embtier_release(prefetch), EMBTIER_BUSY);
+    assert_int_equal(embtier_batch_set_count(prefetch, 0, 1), EMBTIER_BUSY);
+    assert_int_equal(embtier_batch_free(prefetch), EMBTIER_BUSY);
+    fixture->fake.hold = false;
+    assert_int_equal(embtier_wait(batch, 1000), EMBTIER_OK);
+    assert_refused(fixture, embtier_submit_push(other, &options), "has no prefetch");
+    assert_int_equal(embtier_batch_free(prefetch), EMBTIER_OK);
+}
+
+static void test_a_refused_push_leaves_the_prefetch_where_it_was(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct {
+        enum embtier_err err;
+        bool is_about_prefetch;
+        bool keeps_ticket;
+        bool keeps_prefetch;
+    } cases[] = {
+        { EMBTIER_NONFINITE, false, true, true },
+        { EMBTIER_SHAPE, false, true, true },
+        { EMBTIER_INVALID, false, true, true },
+        { EMBTIER_TICKET_EXPIRED, false, false, true },
+        { EMBTIER_TICKET_USED, false, false, true },
+        { EMBTIER_NO_TICKET, false, false, true },
+        { EMBTIER_TICKET_EXPIRED, true, true, false },
+        { EMBTIER_TICKET_USED, true, true, false },
+        { EMBTIER_NO_TICKET, true, true, false },
+        { EMBTIER_IO, false, false, false },
+        { EMBTIER_NO_SPACE, false, false, false },
+        { EMBTIER_CORRUPT, false, false, false },
+    };
+
+    fixture->fake.err_segment = UINT32_MAX;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct embtier_batch *batch = new_bags_with_ticket(fixture);
+        struct embtier_batch *prefetch = prefetched(fixture);
+        const uint64_t ticket = embtier_batch_ticket(batch);
+        const uint64_t number = embtier_batch_ticket(prefetch);
+
+        fixture->fake.err = cases[i].err;
+        fixture->fake.err_value = cases[i].is_about_prefetch ? number : ticket;
+        assert_int_equal(push_naming(batch, prefetch), cases[i].err);
+        if (cases[i].is_about_prefetch)
+            assert_non_null(strstr(embtier_message(fixture->server), "prefetch "));
+        assert_int_equal(embtier_batch_ticket(batch), cases[i].keeps_ticket ? ticket : 0);
+        assert_int_equal(embtier_batch_ticket(prefetch), cases[i].keeps_prefetch ? number : 0);
+        fixture->fake.err = 0;
+        if (cases[i].keeps_ticket && !cases[i].keeps_prefetch)
+            assert_int_equal(push(batch), EMBTIER_OK);
+        assert_int_equal(embtier_release(prefetch), EMBTIER_OK);
+        assert_int_equal(embtier_batch_free(prefetch), EMBTIER_OK);
+        assert_int_equal(embtier_batch_free(batch), EMBTIER_OK);
+    }
+}
+
+static void test_prefetches_end_with_their_session(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batch = new_push(fixture);
+    struct embtier_batch *kept = prefetched(fixture), *lent = prefetched(fixture);
+    struct embtier_push_options options = at_step(1);
+
+    options.prefetch = lent;
+    fixture->fake.hold = true;
+    assert_int_equal(embtier_submit_push(batch, &options), EMBTIER_OK);
+    fixture->fake.drop_client = true;
+    assert_int_equal(embtier_wait(batch, 5000), EMBTIER_DISCONNECTED);
+    fixture->fake.hold = false;
+    assert_int_equal(embtier_batch_ticket(lent), 0);
+    assert_int_equal(embtier_reconnect(fixture->server), EMBTIER_OK);
+    assert_int_equal(embtier_batch_ticket(kept), 0);
+    assert_int_equal(embtier_prefetch(lent), EMBTIER_OK);
+    assert_int_equal(embtier_prefetch(kept), EMBTIER_OK);
+}
+
+static void test_mistakes_with_prefetches_are_told_without_asking_the_server(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batch = new_prefetch(fixture), *rows = new_push(fixture);
+    struct embtier_batch *bags = new_bags(fixture);
+    struct embtier_push_options options = at_step(1);
+
+    assert_refused(fixture, embtier_prefetch(rows), "made by embtier_batch_new_prefetch()");
+    assert_refused(fixture, embtier_prefetch(bags), "made by embtier_batch_new_prefetch()");
+    assert_refused(fixture, embtier_get(batch), "it is for prefetches");
+    assert_refused(fixture, embtier_set(batch), "it is for prefetches");
+    assert_refused(fixture, embtier_get_pooled(batch), "needs a batch of bags");
+    assert_refused(fixture, push(batch), "one made by embtier_batch_new_push()");
+    assert_refused(fixture, embtier_batch_set_bags(batch, 0, 1, 1), "has no bags");
+    assert_refused(fixture, embtier_batch_set_skipped(batch, 0, 1), "has no ticket");
+    assert_refused(fixture, push_naming(rows, batch), "has no prefetch");
+    assert_refused(fixture, push_naming(rows, bags), "was not made by embtier_batch_new_prefetch");
+    assert_int_equal(fixture->fake.taken, 0);
+    options.struct_bytes = offsetof(struct embtier_push_options, prefetch);
+    options.prefetch = bags; /* a caller that does not know of it */
+    assert_int_equal(embtier_push(rows, &options), EMBTIER_OK);
+}
+
+static void test_a_refused_prefetch_is_told_for_what_it_is(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct {
+        enum embtier_err err;
+        uint32_t segment;
+        uint64_t limit;
+        const char *message;
+    } cases[] = {
+        { EMBTIER_PINS_FULL, 0, 0,
+          "no room in DRAM for row id 57 of table 'words': prefetched rows may have half of the "
+          "first tier; push or release prefetches first, or prefetch fewer rows at a time (part "
+          "0)" },
+        { EMBTIER_TICKETS_FULL, UINT32_MAX, 10,
+          "no room for a prefetch of 57 bytes: all together may have 10 (lanes.ticket_bytes); "
+          "push or release tickets first" },
+        { EMBTIER_TICKETS_FULL, UINT32_MAX, 0,
+          "a client has 57 tickets at most; push or release some first" },
+        { EMBTIER_ID_RANGE, 1, 10,
+          "row id 57 is out of range: table 'users' has 10 rows (part 1)" },
+    };
+    struct embtier_batch *batch = new_prefetch(fixture);
+
+    fixture->fake.err_value = 57;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        fixture->fake.err_segment = cases[i].segment;
+        fixture->fake.err_limit = cases[i].limit;
+        fixture->fake.err = cases[i].err;
+        assert_int_equal(embtier_prefetch(batch), cases[i].err);
+        assert_string_equal(embtier_message(fixture->server), cases[i].message);
+        assert_int_equal(embtier_batch_ticket(batch), 0);
+    }
+    fixture->fake.err = 0;
+    assert_int_equal(embtier_prefetch(batch), EMBTIER_OK);
+    fixture->fake.err = EMBTIER_TICKET_EXPIRED;
+    fixture->fake.err_segment = UINT32_MAX;
+    assert_int_equal(embtier_release(batch), EMBTIER_TICKET_EXPIRED);
+    assert_string_equal(embtier_message(fixture->server),
+                        "prefetch 57 has expired: the server keeps tickets for 10 ms");
+    assert_int_equal(embtier_batch_ticket(batch), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -484,6 +728,13 @@ int main(void)
         WITH_SERVER(test_a_batch_does_only_what_it_was_made_for),
         WITH_SERVER(test_a_refusal_is_told_with_what_was_wrong),
         WITH_SERVER(test_a_refused_lookup_is_told_for_what_it_is),
+        WITH_SERVER(test_a_prefetch_sends_ids_and_is_there_until_it_is_released),
+        WITH_SERVER(test_a_push_takes_the_prefetch_along_that_it_names),
+        WITH_SERVER(test_a_prefetch_is_nobody_s_while_its_push_is_in_flight),
+        WITH_SERVER(test_a_refused_push_leaves_the_prefetch_where_it_was),
+        WITH_SERVER(test_prefetches_end_with_their_session),
+        WITH_SERVER(test_mistakes_with_prefetches_are_told_without_asking_the_server),
+        WITH_SERVER(test_a_refused_prefetch_is_told_for_what_it_is),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
