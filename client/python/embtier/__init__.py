@@ -15,13 +15,14 @@
             bags = batch.lookup().bags(0)  # float32 [2, 64]: the mean of rows 7 and 9, and row 7
 
 To train in the server, a table has an optimizer, a lookup a ticket, and by it goes a push: see
-:class:`BagBatch`, and :class:`PushBatch` for gradients by row.
+:class:`BagBatch`, and :class:`PushBatch` for gradients by row. Rows of batches to come can be brought
+into DRAM ahead of them: :class:`PrefetchBatch`.
 
 :mod:`embtier.torch` has stand-ins for torch.nn.EmbeddingBag. It is imported by itself only: nothing
 here needs torch.
 """
 
-from ._batch import BagBatch, Bags, Batch, PushBatch
+from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._library import lib as _lib
 from ._server import Server, Table, connect
 from ._types import TableSpec
@@ -29,4 +30,6 @@ from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
 
 __version__ = _lib.embtier_version().decode()
-__all__ = ["BagBatch", "Bags", "Batch", "PushBatch", "Server", "Table", "TableSpec", "connect", *_errors]
+__all__ = [
+    "BagBatch", "Bags", "Batch", "PrefetchBatch", "PushBatch", "Server", "Table", "TableSpec", "connect", *_errors,
+]  # fmt: skip

@@ -22,8 +22,9 @@ from ._types import POOL_NUMBERS, number_of
 if TYPE_CHECKING:
     from ._server import Table
 
-_GET, _SET, _GET_POOLED, _PUSH, _RELEASE, _GET_POOLED_TICKET = 1, 2, 3, 4, 5, 6
+_GET, _SET, _GET_POOLED, _PUSH, _RELEASE, _GET_POOLED_TICKET, _PREFETCH = 1, 2, 3, 4, 5, 6, 7
 _AGAIN = errors.code_of("AGAIN")
+_BUSY = errors.code_of("BUSY")
 _TIMEOUT = errors.code_of("TIMEOUT")
 _SLICE_MS = 100  # how long a wait may keep Ctrl-C waiting
 _SLOT_WAIT_S = 50e-6
@@ -60,7 +61,11 @@ class _Region:
 
 
 def _push_options(
-    lr: float | Sequence[float], step: int, part_count: int, weight_gradients: bool = False
+    lr: float | Sequence[float],
+    step: int,
+    part_count: int,
+    prefetch: PrefetchBatch | None,
+    weight_gradients: bool = False,
 ) -> PushOptions:
     step = operator.index(step)
     if not 1 <= step < 2**53:
@@ -73,6 +78,12 @@ def _push_options(
         options.learning_rates = (c_double * part_count)(*rates)
     else:
         raise ValueError(f"lr must be a number or one for each of the {part_count} parts")
+    if prefetch is not None:
+        if not isinstance(prefetch, PrefetchBatch):
+            raise TypeError(f"prefetch must be a PrefetchBatch, not a {type(prefetch).__name__}")
+        if prefetch._in_flight:
+            raise errors.make(_BUSY, "the prefetch is in flight: wait for it first")
+        options.prefetch = prefetch._pointer()
     return options
 
 
@@ -411,6 +422,8 @@ class BagBatch(Batch):
         step: int,
         weight_gradients: bool = False,
         timeout: float | None = None,
+        *,
+        prefetch: PrefetchBatch | None = None,
     ) -> BagBatch:
         """Pushes the gradients by the batch's ticket: each row gets what its bags' modes and weights
         make of them, added up, and the optimizer of its table runs once for it.
@@ -419,15 +432,27 @@ class BagBatch(Batch):
         training, from 1.
         @weight_gradients: then :meth:`weights` has the gradients of the weights, of all parts that
         have weights; if the push fails it may have anything.
+        @prefetch: released when the push is done; a push that is refused leaves it as it was. It may be
+        what NoTicketError, TicketUsedError and TicketExpiredError are about: then it has no number any
+        more, this batch still has its ticket, and the push can be made without it. InvalidError if it
+        has none, BusyError if it is in flight.
         Raises InvalidError (no ticket; lr not finite), UnsupportedError (a table without an
         optimizer), NonfiniteError (NaN or infinity, for a table without ``allow_nonfinite``),
         TicketExpiredError, TicketUsedError, NoTicketError, ShapeError, and those of :meth:`Batch.set`."""
-        self._submit_and_wait(_PUSH, timeout, _push_options(lr, step, len(self), weight_gradients))
+        options = _push_options(lr, step, len(self), prefetch, weight_gradients)
+        self._submit_and_wait(_PUSH, timeout, options)
         return self
 
-    def submit_push(self, lr: float | Sequence[float], step: int, weight_gradients: bool = False) -> None:
+    def submit_push(
+        self,
+        lr: float | Sequence[float],
+        step: int,
+        weight_gradients: bool = False,
+        *,
+        prefetch: PrefetchBatch | None = None,
+    ) -> None:
         """Starts a push and returns; then :meth:`poll` or :meth:`wait`."""
-        self._submit(_PUSH, _push_options(lr, step, len(self), weight_gradients))
+        self._submit(_PUSH, _push_options(lr, step, len(self), prefetch, weight_gradients))
 
     def release(self, timeout: float | None = None) -> None:
         """Gives the ticket back: no push will follow. Fine without a ticket."""
@@ -458,24 +483,104 @@ class PushBatch(Batch):
         address = lib.embtier_batch_gradients(self._pointer(), part)
         return self._view(address, (self._counts[part], self._tables[part].dim), np.dtype("<f4"))
 
-    def push(self, lr: float | Sequence[float], step: int, timeout: float | None = None) -> PushBatch:
+    def push(
+        self,
+        lr: float | Sequence[float],
+        step: int,
+        timeout: float | None = None,
+        *,
+        prefetch: PrefetchBatch | None = None,
+    ) -> PushBatch:
         """Pushes the gradients: those of an id are added up, and the optimizer of its table runs once
         for it.
 
         @lr: learning rate, or one for each part, the same for all parts of a table. @step: of the
-        training, from 1.
+        training, from 1. @prefetch: as for :meth:`BagBatch.push`.
         Raises UnsupportedError (a table without an optimizer), NonfiniteError (NaN or infinity, for a
         table without ``allow_nonfinite``), InvalidError (lr not finite), TicketsFullError (no memory
         for it beside the tickets), and those of :meth:`Batch.set`."""
-        self._submit_and_wait(_PUSH, timeout, _push_options(lr, step, len(self)))
+        self._submit_and_wait(_PUSH, timeout, _push_options(lr, step, len(self), prefetch))
         return self
 
-    def submit_push(self, lr: float | Sequence[float], step: int) -> None:
+    def submit_push(
+        self, lr: float | Sequence[float], step: int, *, prefetch: PrefetchBatch | None = None
+    ) -> None:
         """Starts a push and returns; then :meth:`poll` or :meth:`wait`."""
-        self._submit(_PUSH, _push_options(lr, step, len(self)))
+        self._submit(_PUSH, _push_options(lr, step, len(self), prefetch))
 
     def rows(self, part: int) -> np.ndarray:
         raise TypeError("a PushBatch has gradients(), no rows")
 
     def state(self, part: int) -> np.ndarray:
         raise TypeError("a PushBatch has gradients(), no state")
+
+
+class PrefetchBatch(Batch):
+    """Made by :meth:`Server.prefetch_batch`: ids whose rows the server is to have at hand. What is said
+    of :class:`Batch` holds, but for rows: it has none::
+
+        with server.prefetch_batch([(users, 1000)]) as ahead:
+            ahead.ids(0)[:] = ids  # uint64 [count], each as often as one likes
+            ahead.prefetch()
+            ...
+            batch.push(lr=0.01, step=1, prefetch=ahead)  # or ahead.release()
+
+    From :meth:`prefetch` on the rows are in the server's first tier, DRAM, and stay there until they
+    are released, or a push that names the batch is done. They can be read and changed meanwhile, by
+    anyone. Until then the batch takes no other prefetch and no :meth:`set_count` (InvalidError); its
+    ids may change. The server keeps a prefetch for a limited time, as it does a ticket;
+    :meth:`Server.reconnect` ends all. As a context manager it releases what it has and frees the
+    batch; :meth:`free` alone leaves it to expire.
+    """
+
+    def __init__(self, connection: Connection, parts: Sequence[tuple[Table, int]]) -> None:
+        self._make_of_ids(connection, lib.embtier_batch_new_prefetch, parts)
+
+    def __enter__(self) -> PrefetchBatch:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if self._memory is not None and not self._connection.closed:
+                self.release()
+        except errors.Error:
+            pass  # disconnected, expired or with a push in flight: it ends there
+        finally:
+            self._memory = None
+
+    def prefetch(self, timeout: float | None = None) -> PrefetchBatch:
+        """Returns when the rows are there. :attr:`hit_rows` says how many of them were before.
+
+        Raises PinsFullError (all that is prefetched, for all clients together, may have half of the
+        first tier), TicketsFullError (no memory for it beside the tickets), IdRangeError, DroppedError,
+        TooLargeError, DisconnectedError, …: then nothing is kept, and no harm is done by going on."""
+        self._submit_and_wait(_PREFETCH, timeout)
+        return self
+
+    def submit_prefetch(self) -> None:
+        """Starts a prefetch and returns; then :meth:`poll` or :meth:`wait`."""
+        self._submit(_PREFETCH)
+
+    @property
+    def ticket(self) -> int:
+        """The number of the prefetch that the batch has; 0: none. It has none while a request is in
+        flight, be it the push that names it."""
+        return lib.embtier_batch_ticket(self._pointer())
+
+    def release(self, timeout: float | None = None) -> None:
+        """Lets the rows go: no push will follow. Waits for a prefetch in flight. Fine without one.
+        Raises TicketExpiredError, TicketUsedError or NoTicketError if the server has let them go."""
+        if self._in_flight:
+            try:
+                self.wait(timeout)
+            except errors.Error:
+                if self._in_flight:
+                    raise
+        if self.ticket:
+            self._submit_and_wait(_RELEASE, timeout)
+
+    def rows(self, part: int) -> np.ndarray:
+        raise TypeError("a PrefetchBatch has ids(), no rows")
+
+    def state(self, part: int) -> np.ndarray:
+        raise TypeError("a PrefetchBatch has ids(), no state")

@@ -101,6 +101,7 @@ class PushOptions(Structure):
         ("learning_rates", POINTER(c_double)),
         ("step", c_uint64),
         ("weight_gradients", c_int),
+        ("prefetch", c_void_p),
     ]
 
 
@@ -151,6 +152,7 @@ _PROTOTYPES = {
     "embtier_batch_ticket": (c_uint64, [c_void_p]),
     "embtier_batch_set_skipped": (c_int, [c_void_p, c_uint32, c_int]),
     "embtier_batch_new_push": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
+    "embtier_batch_new_prefetch": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
     "embtier_batch_gradients": (c_void_p, [c_void_p, c_uint32]),
     "embtier_batch_hit_rows": (c_uint64, [c_void_p]),
     "embtier_submit": (c_int, [c_void_p, c_int]),

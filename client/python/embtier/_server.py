@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _types, errors
-from ._batch import BagBatch, Bags, Batch, PushBatch
+from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._connection import Connection
 from ._ids import as_ids
 from ._library import ConnectOptions, ProgressFunction, TableInfo, TableOptions, lib
@@ -208,6 +208,11 @@ class Server:
         """As :meth:`batch`, for gradients by row, which the server's optimizers apply: see
         :class:`PushBatch`."""
         return PushBatch(self._connection, parts)
+
+    def prefetch_batch(self, parts: Sequence[tuple[Table, int]]) -> PrefetchBatch:
+        """As :meth:`batch`, for ids whose rows the server is to have at hand: see
+        :class:`PrefetchBatch`."""
+        return PrefetchBatch(self._connection, parts)
 
     def status(self) -> dict[str, Any]:
         """What the server says of itself::
