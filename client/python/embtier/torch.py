@@ -57,6 +57,9 @@ Weights of samples (per_sample_weights)
     With "sum" as in torch, and with "mean": the weighted sum divided by the number of ids. Their
     gradients come with the push. Where there is none (the module is frozen, ``update="step"``,
     torch.autograd.grad() for the weights alone) one GET brings the rows, as they are at the time.
+Rows that are read ahead
+    :class:`Prefetcher` goes over a data loader and has the server bring the rows of its next batches into
+    DRAM.
 parameters()
     One of no elements, ``anchor``: it ties the module into the graph, and freezes it with the rest of
     a model. Optimizers may have it; its gradient is None.
@@ -91,6 +94,7 @@ import torch
 from . import errors
 from ._batch import BagBatch, Bags, Batch, PushBatch
 from ._ids import as_ids
+from ._prefetcher import Ahead, IdRoom, Prefetcher, push_with
 from ._server import Server, Table
 from ._types import POOL_NUMBERS
 
@@ -98,6 +102,8 @@ Input = torch.Tensor | tuple[torch.Tensor | None, ...]
 
 MODES = tuple(POOL_NUMBERS)
 UPDATES = ("backward", "step")
+
+__all__ = ["Bag", "EmbeddingBag", "EmbeddingBagCollection", "Input", "Optimizer", "Prefetcher", "rows"]
 
 
 def rows(batch: Batch, part: int) -> torch.Tensor:
@@ -272,8 +278,8 @@ class _Rooms:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self._free: dict[tuple, list[_Room]] = {}
-        self._abandoned: deque[_Room] = deque()
+        self._free: dict[tuple, list[Any]] = {}  # of _Room, and of IdRoom
+        self._abandoned: deque[_Room | IdRoom] = deque()
 
     def take(self, given: Sequence[_Given]) -> _Room:
         """One with room for @given. First gives the tickets of abandoned ones back."""
@@ -295,11 +301,22 @@ class _Rooms:
             self._free.clear()
         return _Room(self.server, key, _parts(given, sizes))
 
-    def give(self, room: _Room) -> None:
+    def take_ids(self, features: list[str], tables: list[Table], ids: list[torch.Tensor]) -> IdRoom:
+        """One with room for @ids of each of the @features."""
+        key = ("ahead", *features)
+        free = self._free.get(key)
+        if free:
+            room = free.pop()
+            if all(len(one) <= most for one, most in zip(ids, room.most)):
+                return room
+        parts = [(table, _rounded(len(one))) for table, one in zip(tables, ids)]
+        return self.made(lambda: IdRoom(self.server, key, parts))
+
+    def give(self, room: _Room | IdRoom) -> None:
         """Takes back one without a ticket and not in flight."""
         self._free.setdefault(room.key, []).append(room)
 
-    def abandon(self, room: _Room) -> None:
+    def abandon(self, room: _Room | IdRoom) -> None:
         """Takes back one that may have a ticket or be in flight. Any thread, at any time."""
         self._abandoned.append(room)
 
@@ -336,9 +353,10 @@ def _rounded(count: int) -> int:
 
 
 class _Ticket:
-    """A batch with a ticket, as the graph of a forward pass holds it."""
+    """A batch with a ticket, as the graph of a forward pass holds it; and the prefetch of its rows."""
 
-    def __init__(self, rooms: _Rooms, room: _Room) -> None:
+    def __init__(self, rooms: _Rooms, room: _Room, ahead: Ahead | None) -> None:
+        self.ahead = ahead
         self._rooms = rooms
         self._room: _Room | None = room
 
@@ -415,10 +433,10 @@ class Optimizer(torch.optim.Optimizer):
                 torch.from_numpy(batch.gradients(i)).copy_(self._sums[name].grad)
             self.push(batch)
 
-    def push(self, batch: BagBatch | PushBatch, **options: Any) -> bool:
-        """One step. False if the server refused it for numbers that are not finite."""
+    def push(self, batch: BagBatch | PushBatch, ahead: Ahead | None = None, **options: Any) -> bool:
+        """One step, which releases what @ahead has. False if the server refused it for numbers that are not finite."""
         try:
-            batch.push(float(self.lr), self.steps + 1, **options)
+            push_with(ahead, batch, float(self.lr), self.steps + 1, **options)
         except errors.NonfiniteError as error:  # type: ignore[attr-defined]
             self.skipped_pushes += 1
             if self.skipped_pushes == 1:
@@ -500,6 +518,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         self._rooms = _Rooms(tables[0].server)
         self.optimizer = Optimizer(tables, self._rooms, lr)
         self.grad_scale: float | Callable[[], float] = 1.0
+        self._ahead: Ahead | None = None  # for the next forward pass that takes a ticket
         self.anchor = torch.nn.Parameter(torch.empty(0), requires_grad=not frozen)
 
     def _check_trainable(self) -> None:
@@ -552,11 +571,20 @@ class EmbeddingBagCollection(torch.nn.Module):
         except BaseException:
             self._rooms.abandon(room)
             raise
-        ticket = _Ticket(self._rooms, room) if wants_ticket else None
+        ticket = None
+        if wants_ticket:
+            ahead, self._ahead = self._ahead, None
+            ticket = _Ticket(self._rooms, room, ahead)
         outputs = [room.bags[i][: one.sizes[1]].to(one.device, copy=True) for i, one in enumerate(given)]
         if ticket is None:
             self._rooms.give(room)
         return outputs, ticket
+
+    def _ids_of(self, inputs: Mapping[str, Input]) -> tuple[list[str], list[Table], list[torch.Tensor]]:
+        """The features that forward() would look rows up for, their tables, and ids: int64 [count] each."""
+        given = [_given(k, self.bags[k], one) for k, one in inputs.items()]
+        given = [one for one in given if len(one.ids)]
+        return [one.feature for one in given], [one.bag.table for one in given], [one.ids for one in given]
 
     def _backward(
         self,
@@ -570,7 +598,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         if trains and ticket is not None:
             room = ticket.take()
             try:
-                return self._push(room, given, gradients, wanted)
+                return self._push(room, ticket.ahead, given, gradients, wanted)
             finally:
                 self._rooms.abandon(room)
         found = self._weight_gradients(given, gradients, wanted)
@@ -581,6 +609,7 @@ class EmbeddingBagCollection(torch.nn.Module):
     def _push(
         self,
         room: _Room,
+        ahead: Ahead | None,
         given: list[_Given],
         gradients: Sequence[torch.Tensor | None],
         wanted: list[bool],
@@ -596,7 +625,7 @@ class EmbeddingBagCollection(torch.nn.Module):
             view = room.bags[i][: len(gradient)].copy_(gradient)
             if scale != 1:
                 view.mul_(1 / scale)
-        pushed = self.optimizer.push(room.batch, weight_gradients=any(wanted))
+        pushed = self.optimizer.push(room.batch, ahead, weight_gradients=any(wanted))
         for i, one in enumerate(given):
             if not wanted[i]:
                 continue
@@ -741,3 +770,6 @@ class EmbeddingBag(EmbeddingBagCollection):
     ) -> torch.Tensor:
         """As torch.nn.EmbeddingBag.forward: float32 [bags, dim]."""
         return super().forward({"bag": (input, offsets, per_sample_weights)})["bag"]
+
+    def _ids_of(self, inputs: Input) -> tuple[list[str], list[Table], list[torch.Tensor]]:  # type: ignore[override]
+        return super()._ids_of({"bag": inputs})

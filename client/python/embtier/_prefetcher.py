@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the sample batches to come, brought into the server's DRAM while the trainer computes."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from . import errors
+from ._batch import PrefetchBatch
+
+if TYPE_CHECKING:
+    from ._server import Server, Table
+    from .torch import EmbeddingBagCollection
+
+# The server is asked for more than it has room for, or than may be under way; or it is gone, which the
+# next lookup tells.
+_NO_ROOM = (
+    errors.PinsFullError,  # type: ignore[attr-defined]
+    errors.TicketsFullError,  # type: ignore[attr-defined]
+    errors.ArenaFullError,  # type: ignore[attr-defined]
+    errors.BusyError,  # type: ignore[attr-defined]
+    errors.DisconnectedError,  # type: ignore[attr-defined]
+)
+_NO_MORE = object()
+_GONE = (
+    errors.TicketExpiredError,  # type: ignore[attr-defined]
+    errors.TicketUsedError,  # type: ignore[attr-defined]
+    errors.NoTicketError,  # type: ignore[attr-defined]
+)
+
+
+class IdRoom:
+    """A PrefetchBatch that serves one sample batch after the other; kept by the module's rooms."""
+
+    def __init__(self, server: Server, key: tuple, parts: Sequence[tuple[Table, int]]) -> None:
+        self.key = key
+        self.most = [count for _, count in parts]
+        self._sizes = list(self.most)
+        self.batch: PrefetchBatch = server.prefetch_batch(parts)
+
+    def fill(self, ids: Sequence[torch.Tensor]) -> None:
+        for i, one in enumerate(ids):
+            if self._sizes[i] != len(one):
+                self.batch.set_count(i, len(one))
+                self._sizes[i] = len(one)
+            self.batch.ids(i)[:] = one.numpy().view(np.uint64)
+
+
+class Ahead:
+    """The prefetch for one module of one sample batch, from when it is asked for until it is released."""
+
+    def __init__(self, module: EmbeddingBagCollection, room: IdRoom) -> None:
+        self.module = module
+        self.error: errors.Error | None = None  # what the server refused it for
+        self._room: IdRoom | None = room
+
+    def look(self, waits: bool) -> PrefetchBatch | None:
+        """The batch that has the prefetch. None: there is none, or, if this does not wait, not yet."""
+        if self._room is None:
+            return None
+        batch = self._room.batch
+        try:
+            if batch._in_flight:
+                batch.wait() if waits else batch.poll()
+        except errors.Error as error:
+            self.error = error
+        return batch if batch.ticket else None
+
+    def release(self) -> None:
+        """Never raises: what cannot be released now is released with the module's next request, or
+        expires. Any number of times."""
+        room, self._room = self._room, None
+        if room is None:
+            return
+        rooms = self.module._rooms
+        try:
+            room.batch.release()
+        except errors.Error:
+            return  # disconnected, or expired
+        except RuntimeError:  # the connection is closed, or another call is under way
+            rooms.abandon(room)
+            return
+        rooms.give(room)
+
+
+def push_with(ahead: Ahead | None, batch: Any, *arguments: Any, **options: Any) -> None:
+    """Pushes @batch, and releases what @ahead has."""
+    prefetch = ahead.look(waits=True) if ahead is not None else None
+    try:
+        batch.push(*arguments, prefetch=prefetch, **options)
+    except _GONE:
+        if prefetch is None or prefetch.ticket or not batch.ticket:
+            raise
+        batch.push(*arguments, **options)  # the prefetch had expired
+
+
+class Prefetcher:
+    """Goes over the sample batches of a data loader, and asks the server to bring the rows of the next
+    ones into DRAM, where they stay until each has been trained with::
+
+        ahead = embtier.torch.Prefetcher(loader, collection, lambda batch: batch.features, ahead=2)
+        for batch in ahead:
+            loss_of(collection(batch.features), batch).backward()
+
+    @loader: any iterable of sample batches; each is passed on as it is, in its order, and read @ahead
+    batches early. An exception of the loader's comes in its turn.
+    @module: an :class:`EmbeddingBag`, an :class:`EmbeddingBagCollection`, or a list of such.
+    @inputs: a function of a sample batch that gives what the module's forward pass will be given: for a
+    collection a mapping of features to ids, (ids, offsets) or (ids, offsets, per_sample_weights); for an
+    EmbeddingBag one of these; for a list of modules a list. It may run before batches that come earlier
+    have been trained with. Ids of padding are left out.
+    @ahead: how many sample batches the server is to be ahead, at least 1. Rows of up to @ahead + 1 of
+    them are pinned at a time.
+
+    With the sample batch, its prefetch becomes that of the module. The next forward pass that takes a
+    ticket (gradients are enabled, the module is not frozen, ``update="backward"``) takes it along in its
+    graph, and the push of its backward pass releases it. What has not been released when the next
+    sample batch is asked for is released then: after a batch without a push, or with
+    ``update="step"``. All is released when the iteration ends, by an exception in the loop too, or when
+    the iterator is closed; and by :meth:`release`.
+
+    A prefetch that the server has no room for (PinsFullError, TicketsFullError; ArenaFullError;
+    BusyError: too many requests in flight; DisconnectedError) is no error: that sample batch is trained without it, and it
+    is counted in ``skipped_prefetches``, with a warning the first time. Other errors, such as
+    IdRangeError for ids that @inputs gave, are raised when that sample batch's turn comes or has passed.
+    One that has expired before its push is pushed without.
+
+    Limits. One iteration at a time for a module. A prefetch changes no number, so that a wrong @inputs
+    is slow, not wrong. Several forward passes of a module with one sample batch: the first takes the
+    prefetch along. It is worth it when rows are read from SSD or slower memory, and the next batches'
+    distinct rows fit into half of the first tier. Each prefetch is one more request in flight.
+
+    Threads: of the connection, one at a time; requests are only begun here, and looked at later.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        module: EmbeddingBagCollection | Sequence[EmbeddingBagCollection],
+        inputs: Callable[[Any], Any],
+        ahead: int = 2,
+    ) -> None:
+        if ahead < 1:
+            raise ValueError(f"ahead must be at least 1, not {ahead}")
+        self.loader = loader
+        self.ahead = ahead
+        self.skipped_prefetches = 0
+        self._is_list = isinstance(module, (list, tuple, torch.nn.ModuleList))
+        self._modules: list[EmbeddingBagCollection] = list(module) if self._is_list else [module]  # type: ignore
+        self._inputs = inputs
+        self._held: list[Ahead] = []
+
+    def __len__(self) -> int:
+        return len(self.loader)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        source = iter(self.loader)
+        waiting: deque[tuple[Any, list[Ahead]]] = deque()
+        end: Exception | None = None
+        is_first = True
+        is_over = False
+        try:
+            while True:
+                while not is_over and len(waiting) <= self.ahead:
+                    try:
+                        batch = next(source, _NO_MORE)
+                        if batch is _NO_MORE:
+                            is_over = True
+                        else:
+                            waiting.append((batch, [] if is_first else self._prefetch(batch)))
+                    except Exception as exception:
+                        end, is_over = exception, True
+                    is_first = False
+                if not waiting:
+                    break
+                batch, held = waiting.popleft()
+                self._make_current(held)
+                yield batch
+                self._finish(held)
+            if end is not None:
+                raise end
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Releases all prefetches of this object: of sample batches to come, too. Never raises."""
+        for module in self._modules:
+            module._ahead = None
+        held, self._held = self._held, []
+        for one in held:
+            one.release()
+
+    def _prefetch(self, batch: Any) -> list[Ahead]:
+        given = self._inputs(batch)
+        begun = []
+        for module, one in zip(self._modules, given if self._is_list else [given], strict=True):
+            ahead = self._begin(module, one)
+            if ahead is not None:
+                begun.append(ahead)
+        return begun
+
+    def _begin(self, module: EmbeddingBagCollection, one: Any) -> Ahead | None:
+        features, tables, ids = module._ids_of(one)
+        if not features:
+            return None
+        room = None
+        try:
+            room = module._rooms.take_ids(features, tables, ids)
+            room.fill(ids)
+            room.batch.submit_prefetch()
+        except _NO_ROOM as error:
+            if room is not None:
+                module._rooms.give(room)
+            self._skip(error)
+            return None
+        ahead = Ahead(module, room)
+        self._held.append(ahead)
+        return ahead
+
+    def _skip(self, error: errors.Error) -> None:
+        self.skipped_prefetches += 1
+        if self.skipped_prefetches == 1:
+            warnings.warn(
+                f"skipped a prefetch: {error}; more are counted in skipped_prefetches", stacklevel=3
+            )
+
+    def _make_current(self, held: list[Ahead]) -> None:
+        for module in self._modules:
+            module._ahead = None
+        for one in held:
+            self._look(one, waits=False)
+            one.module._ahead = one
+
+    def _finish(self, held: list[Ahead]) -> None:
+        for module in self._modules:
+            module._ahead = None
+        for one in held:
+            self._look(one, waits=True)
+            one.release()
+            if one in self._held:
+                self._held.remove(one)
+
+    def _look(self, one: Ahead, waits: bool) -> None:
+        """Has it been refused?"""
+        one.look(waits)
+        error, one.error = one.error, None
+        if isinstance(error, _NO_ROOM):
+            self._skip(error)
+        elif error is not None:
+            raise error
