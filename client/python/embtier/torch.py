@@ -544,10 +544,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         (or None), or [total] with offsets [bags] ([bags + 1] if include_last_offset). Returns
         float32 [bags, dim] for each, on the device of its ids. One pooled lookup; none if there are no
         ids at all. TicketsFullError if the server has no memory for one more ticket."""
-        unknown = inputs.keys() - self.bags.keys()
-        if unknown:
-            raise KeyError(f"no such feature: {', '.join(sorted(unknown))}")
-        given = [_given(k, self.bags[k], one) for k, one in inputs.items()]
+        given = self._given(inputs)
         weights = [None if isinstance(one, torch.Tensor) else (*one, None, None)[2] for one in inputs.values()]
         with_gradients = torch.is_grad_enabled()
         trains = with_gradients and self.anchor.requires_grad
@@ -580,10 +577,15 @@ class EmbeddingBagCollection(torch.nn.Module):
             self._rooms.give(room)
         return outputs, ticket
 
+    def _given(self, inputs: Mapping[str, Input]) -> list[_Given]:
+        unknown = inputs.keys() - self.bags.keys()
+        if unknown:
+            raise KeyError(f"no such feature: {', '.join(sorted(unknown))}")
+        return [_given(k, self.bags[k], one) for k, one in inputs.items()]
+
     def _ids_of(self, inputs: Mapping[str, Input]) -> tuple[list[str], list[Table], list[torch.Tensor]]:
         """The features that forward() would look rows up for, their tables, and ids: int64 [count] each."""
-        given = [_given(k, self.bags[k], one) for k, one in inputs.items()]
-        given = [one for one in given if len(one.ids)]
+        given = [one for one in self._given(inputs) if len(one.ids)]
         return [one.feature for one in given], [one.bag.table for one in given], [one.ids for one in given]
 
     def _backward(
