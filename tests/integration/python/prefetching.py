@@ -26,6 +26,11 @@ def press(table: embtier.Table, first: int = ROWS // 2) -> None:
         table.get(np.arange(begin, min(begin + 4096, table.rows)))
 
 
+def all_rows(table: embtier.Table) -> np.ndarray:
+    """As many at a time as the arena has room for."""
+    return np.concatenate([table.get(ids) for ids in np.split(np.arange(ROWS), 8 * LANES)])
+
+
 def pinned_rows(server: embtier.Server) -> int:
     return int(server.status()["metrics"]["cache_pinned_rows"])
 
