@@ -285,48 +285,20 @@ def test_more_prefetches_than_may_be_in_flight_are_skipped(daemon, name):
         await_pinned(server, 0)
 
 
-def test_a_prefetch_that_is_gone_is_pushed_without(server, name):
-    """As one that has expired."""
-    module, loader = collection_of(server, name), loader_of()
-    for batch in et.Prefetcher(loader, module, given, ahead=1):
-        loss = sum(out.sum() for out in module(batch).values())
-        ahead = loss_ticket_ahead(module, loss)
-        if ahead is not None:
-            with pytest.MonkeyPatch.context() as patch:
-                number = ahead.look(waits=True).ticket
-                patch.setattr(embtier.BagBatch, "push", pushes_after_release(server, number))
-                loss.backward()
-        else:
-            loss.backward()
-    assert module.steps == BATCHES
-    await_pinned(server, 0)
-
-
-def loss_ticket_ahead(module, loss):
-    """The prefetch that the graph of @loss holds."""
-    todo = [loss.grad_fn]
-    while todo:
-        node = todo.pop()
-        ticket = getattr(node, "ticket", None)
-        if ticket is not None:
-            return ticket.ahead
-        todo += [one for one, _ in node.next_functions if one is not None]
-    return None
-
-
-def pushes_after_release(server, number):
-    """BagBatch.push(), of which the first finds that its prefetch has expired."""
-    real = embtier.BagBatch.push
-    first = []
-
-    def push(self, *arguments, prefetch=None, **options):
-        if prefetch is not None and not first:
-            first.append(prefetch.ticket)
-            prefetch.release()
-            raise embtier.TicketExpiredError("as if it had expired")
-        return real(self, *arguments, prefetch=prefetch, **options)
-
-    return push
+def test_a_prefetch_that_has_expired_is_pushed_without(own_daemon, name):
+    own_daemon.stop()
+    config = own_daemon.folder / "embtierd.yaml"
+    config.write_text(config.read_text().replace("lanes:\n", "lanes:\n  ticket_seconds: 1\n"))
+    own_daemon.start()
+    with own_daemon.connect() as server:
+        module, loader = collection_of(server, name), loader_of(4)
+        prefetcher = et.Prefetcher(loader, module, given, ahead=1)
+        for i, batch in enumerate(prefetcher):
+            if i % 2 == 1:
+                await_pinned(server, 0)
+            train(module, batch)
+        assert module.steps == 4 and prefetcher.skipped_prefetches == 0
+        await_pinned(server, 0)
 
 
 def test_a_lost_session_is_told_by_the_lookup_and_training_goes_on(own_daemon, name):
