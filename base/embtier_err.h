@@ -47,7 +47,12 @@ extern "C" {
     X(TICKETS_FULL, 32, "the memory for tickets is used up")                                       \
     X(SHAPE, 33, "gradients have the wrong shape")                                                 \
     X(NONFINITE, 34, "a gradient is not finite")                                                   \
-    X(PINS_FULL, 35, "no room in DRAM for rows that are to stay there")
+    X(PINS_FULL, 35, "no room in DRAM for rows that are to stay there")                            \
+    X(NO_GROUP, 36, "no such group of this client")                                                \
+    X(GROUP_FULL, 37, "the group has all its members")                                             \
+    X(GROUP_STEP, 38, "not the step that the group is at")                                         \
+    X(GROUP_REFUSED, 39, "another member's push of this step was refused")                         \
+    X(GROUP_BROKEN, 40, "a member of the group has gone")
 
 enum embtier_err {
 #define X(name, number, text) EMBTIER_##name = number,

@@ -91,6 +91,9 @@ enum embtier_init {
 
 #define EMBTIER_DIM_MAX        8192
 #define EMBTIER_TABLE_NAME_MAX 127
+/* Of a group of trainers: bytes of its name, which is made as a table's is, and members. */
+#define EMBTIER_GROUP_NAME_MAX    127
+#define EMBTIER_GROUP_MEMBERS_MAX 256
 /* The row count of a table in which any 64-bit id is a row. */
 #define EMBTIER_UNBOUNDED 0
 

@@ -26,6 +26,7 @@ static const struct string_limit string_limits[] = {
     { &embtier__table_spec__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
     { &embtier__table_open__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
     { &embtier__table_drop__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
+    { &embtier__group_join__descriptor, 1, EMBTIER_GROUP_NAME_MAX },
     { &embtier__metric__descriptor, 1, 128 },                    /* name */
     { &embtier__metric__descriptor, 2, 512 },                    /* help */
     { &embtier__metric__descriptor, 5, EMBTIER_TABLE_NAME_MAX }, /* label_value */
@@ -203,6 +204,10 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         if (!request->table_drop || request->table_drop->name[0] == '\0')
             return missing(msg, "TableDrop.name");
         return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_GROUP_JOIN:
+        if (!request->group_join || request->group_join->name[0] == '\0')
+            return missing(msg, "GroupJoin.name");
+        return EMBTIER_OK;
     case EMBTIER__REQUEST__BODY_TABLE_LIST:
     case EMBTIER__REQUEST__BODY_STATUS:
         return EMBTIER_OK;
@@ -269,6 +274,10 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
     case EMBTIER__REPLY__BODY_STATUS:
         if (!reply->status)
             return missing(msg, "Reply.status");
+        return EMBTIER_OK;
+    case EMBTIER__REPLY__BODY_GROUP:
+        if (!reply->group || reply->group->handle == 0)
+            return missing(msg, "GroupInfo.handle");
         return EMBTIER_OK;
     default:
         return err_set(msg, EMBTIER_PROTOCOL, "reply %u says nothing that is known here",

@@ -66,7 +66,9 @@ struct shm_submission {
     uint64_t step;   /* PUSH: of the optimizers, from 1; others: the trainer's batch number or 0 */
     uint64_t ticket; /* PUSH: of the lookup, 0: the segments have ids; RELEASE; others: 0 */
     uint64_t prefetch; /* PUSH: a prefetch that is released when it is done, or 0 */
-    uint64_t unused[2];
+    uint64_t group; /* PUSH: handle of the group, of GroupInfo, whose step it is a part of; GET, SET
+                       and POOL: of the one that `step` is of; or 0 */
+    uint64_t unused;
 };
 static_assert(sizeof(struct shm_submission) == 64, "one cache line");
 
