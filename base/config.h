@@ -47,6 +47,7 @@ struct config {
         uint64_t request_bytes;     /* memory for requests under way, all lanes together */
         uint64_t ticket_bytes;      /* memory for lookups that wait for their push, the same */
         uint32_t ticket_seconds;    /* how long these wait */
+        uint32_t group_seconds;     /* how long a push waits for those of its group */
         uint64_t write_queue_bytes; /* memory for rows on their way to SSD, all lanes together */
     } lanes;
 

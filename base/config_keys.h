@@ -33,7 +33,8 @@ struct cyaml_schema_value;
       "memory for rows on their way to SSD, all lanes together")                                   \
     K(lanes, ticket_bytes, BYTES, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                           \
       "memory for lookups that wait for their push, about 24 bytes an id")                         \
-    K(lanes, ticket_seconds, U32, "120", 1, 86400, "time a lookup's ticket waits for its push")
+    K(lanes, ticket_seconds, U32, "120", 1, 86400, "time a lookup's ticket waits for its push")    \
+    K(lanes, group_seconds, U32, "600", 1, 86400, "time a push waits for those of its group")
 
 #define CONFIG_CACHE_KEYS(K)                                                                       \
     K(cache, tiers, TIERS, "(one of DRAM, the lesser of 1GiB and a quarter of memory)", 1,         \

@@ -265,7 +265,7 @@ static enum embtier_err hyperparameters_check(const struct table_spec *spec, str
 
 /* ---- Checks ---- */
 
-static bool name_is_valid(const char *name)
+bool table_name_is_valid(const char *name)
 {
     static const char allowed[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
@@ -311,7 +311,7 @@ static enum embtier_err init_check(const struct table_spec *spec, struct err_msg
 
 enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg *msg)
 {
-    if (!name_is_valid(spec->name))
+    if (!table_name_is_valid(spec->name))
         return err_set(
             msg, EMBTIER_INVALID,
             "table name must be 1 to %d of A-Z a-z 0-9 _ . - and start with neither . nor -",

@@ -43,6 +43,8 @@ struct hyperparameters_text {
     char text[HYPERPARAMETER_COUNT * 40]; /* a word and a number each */
 };
 
+/* [A-Za-z0-9_.-]+, not first '.' or '-', at most EMBTIER_TABLE_NAME_MAX: so are groups' names. */
+bool table_name_is_valid(const char *name);
 /* Puts the defaults in the place of the hyperparameters that are EMBTIER_DEFAULT. */
 void table_spec_fill_defaults(struct table_spec *spec);
 /* Fails with EMBTIER_INVALID and a one-line reason that names the field and what is allowed. */

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "daemon/connection.h"
 #include "daemon/control_impl.h"
+#include "daemon/group.h"
 #include "daemon/lane.h"
 #include "daemon/request_memory.h"
 #include "daemon/session.h"
@@ -333,6 +334,7 @@ static void on_session_gone(struct control *control, struct session *session)
             continue;
         c->session = NULL;
         control->arena_bytes -= session->arena_bytes;
+        groups_forget(session);
         session_free(session);
         control->sweep = true;
         return;
@@ -404,6 +406,7 @@ static void on_tick(struct control *control)
     for (uint32_t i = 0; i < control->parts->lane_count; i++)
         busy |= lane_take_pressure(control->parts->lanes[i]);
     store_set_busy(control->parts->store, busy);
+    groups_expire(control->parts->groups);
     tell_warnings(control);
     if (control->listen_paused && control->listen_fd >= 0) {
         struct epoll_event event = { .events = EPOLLIN, .data.ptr = &control->listen_fd };

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "daemon/connection.h"
 #include "daemon/control_impl.h"
+#include "daemon/group.h"
 #include "daemon/lane.h"
 #include "daemon/metrics.h"
 #include "daemon/session.h"
@@ -311,6 +312,40 @@ void control_job_done(struct control *control, struct job *job)
     free(job);
 }
 
+/* ---- Groups ---- */
+
+static void handle_join(struct control *control, struct connection *connection, uint32_t id,
+                        const Embtier__GroupJoin *wire)
+{
+    const struct group_join join = { .name = wire->name,
+                                     .uid = connection->peer_uid,
+                                     .size = wire->size,
+                                     .member = wire->member,
+                                     .step = wire->step };
+    Embtier__GroupInfo body = EMBTIER__GROUP_INFO__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    struct group_joined joined;
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err;
+
+    if (!connection->session)
+        err = err_set(&msg, EMBTIER_INVALID, "a connection without shared memory joins no group");
+    else
+        err = groups_join(control->parts->groups, connection->session, &join, &joined, &msg);
+    if (err != EMBTIER_OK) {
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    body.handle = joined.handle;
+    body.step = joined.step;
+    body.joined = joined.members;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_GROUP;
+    message.group = &body;
+    control_reply(control, connection, &message);
+}
+
 /* ---- Status ---- */
 
 struct metric_list {
@@ -402,6 +437,9 @@ void control_handle(struct control *control, struct connection *connection,
         break;
     case EMBTIER__REQUEST__BODY_TABLE_DROP:
         handle_drop(control, connection, request->id, request->table_drop);
+        break;
+    case EMBTIER__REQUEST__BODY_GROUP_JOIN:
+        handle_join(control, connection, request->id, request->group_join);
         break;
     case EMBTIER__REQUEST__BODY_STATUS:
         handle_status(control, connection, request->id);

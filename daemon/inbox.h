@@ -24,11 +24,13 @@ enum message_kind {
     MESSAGE_UNPIN,        /* struct ticket_lane: unpin your rows of it */
     MESSAGE_UNPINNED,     /* the same: done; to the home lane */
     MESSAGE_CAST,         /* struct ticket_group, to a caster: cast it; to a lane: it is */
-    MESSAGE_READ_DONE,    /* struct read_job */
-    MESSAGE_WRITTEN,      /* struct write_queue: rows have reached RocksDB */
-    MESSAGE_ATTACH,       /* struct session: serve it */
-    MESSAGE_DETACH,       /* struct session: forget it, tell the control thread */
-    MESSAGE_CALL,         /* struct lane_call: run a function on the lane */
+    MESSAGE_LEAD,      /* struct push: all of the group's have arrived; to member 0's home lane */
+    MESSAGE_STEP_DONE, /* struct push: the group is done with it; to its home lane */
+    MESSAGE_READ_DONE, /* struct read_job */
+    MESSAGE_WRITTEN,   /* struct write_queue: rows have reached RocksDB */
+    MESSAGE_ATTACH,    /* struct session: serve it */
+    MESSAGE_DETACH,    /* struct session: forget it, tell the control thread */
+    MESSAGE_CALL,      /* struct lane_call: run a function on the lane */
 
     /* To the control thread. */
     MESSAGE_SESSION_GONE,   /* struct session: its lane has let go */

@@ -297,6 +297,7 @@ static bool look_at_sessions(struct lane *lane, uint64_t now_ns)
 
 void lane_session_maybe_gone(struct lane *lane, struct session *session)
 {
+    lane_step_settle(lane, session);
     if (!session->detaching || session->in_flight > 0)
         return;
     session->broken = true; /* and nothing more is taken */
@@ -442,6 +443,12 @@ static void on_message(struct lane *lane, struct message *message)
     case MESSAGE_CAST:
         lane_ticket_on_cast(lane, CONTAINER_OF(message, struct ticket_group, message));
         break;
+    case MESSAGE_LEAD:
+        lane_step_lead(lane, CONTAINER_OF(message, struct push, message));
+        break;
+    case MESSAGE_STEP_DONE:
+        lane_step_done(lane, CONTAINER_OF(message, struct push, message));
+        break;
     case MESSAGE_READ_DONE:
         lane_on_read_done(lane, CONTAINER_OF(message, struct read_job, message));
         break;
@@ -455,6 +462,7 @@ static void on_message(struct lane *lane, struct message *message)
         struct session *const session = CONTAINER_OF(message, struct session, detach_message);
 
         session->detaching = true;
+        group_leave_all(session);
         lane_session_maybe_gone(lane, session);
         break;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane_impl.h: the inside of a lane, shared by lane.c (loop, sessions, messages), lane_rows.c (the
- * row work), lane_pooled.c (pooled lookups) and lane_push.c (tickets and pushes). */
+ * row work), lane_pooled.c (pooled lookups), lane_push.c (tickets and pushes) and lane_group.c
+ * (pushes of groups). */
 #ifndef EMBTIER_DAEMON_LANE_IMPL_H
 #define EMBTIER_DAEMON_LANE_IMPL_H
 
@@ -146,6 +147,19 @@ void lane_ticket_on_unpinned(struct lane *lane, struct ticket_lane *part);
 uint64_t lane_tickets_expire(struct lane *lane, uint64_t now_ns);
 /* All that a session has. */
 void lane_tickets_forget(struct lane *lane, struct session *session);
+
+/* ---- lane_group.c: on the home lane ---- */
+
+/* Goes on with a push of a group's step that is ready. */
+void lane_step_turn(struct push *push);
+/* Something else of the session is done: a push may have waited for that. */
+void lane_step_settle(struct lane *lane, struct session *session);
+/* All have arrived, and this one leads. */
+void lane_step_lead(struct lane *lane, struct push *push);
+/* It is the session's again. */
+void lane_step_done(struct lane *lane, struct push *push);
+/* The push is over, and so is the step if it leads. */
+void lane_step_end(struct lane *lane, struct push *push);
 
 /* ---- lane_push.c: on any lane ---- */
 

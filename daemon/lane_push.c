@@ -38,7 +38,7 @@ void lane_ticket_on_cast(struct lane *lane, struct ticket_group *group)
     if (ticket->casts_left == 0 && ticket->is_ended)
         ticket_free(&lane->rules, ticket);
     else if (ticket->casts_left == 0 && session->taking.kind == TAKING_PUSH &&
-             session->taking.push->ticket == ticket)
+             (session->taking.push->ticket == ticket || session->taking.push->joint == ticket))
         lane_unstall(lane, session);
     lane_session_maybe_gone(lane, session);
 }
@@ -159,6 +159,8 @@ void lane_tickets_forget(struct lane *lane, struct session *session)
 
 void lane_push_give_up(struct push *push)
 {
+    if (push->stage == PUSH_ARRIVED)
+        return; /* it is the group's */
     if (push->stage == PUSH_UPDATING && !push->is_prefetch)
         return; /* some rows have changed: then all do */
     push->refusal.err = EMBTIER_DISCONNECTED;
@@ -190,6 +192,8 @@ void lane_push_end(struct lane *lane, struct push *push)
         push->refusal.err = lane_ticket_issue(lane, ticket);
         push->refusal.value = TICKETS_MAX;
     }
+    if (push->member)
+        lane_step_end(lane, push);
     if (push->prefetch)
         end_or_give_back(lane, push->prefetch, push);
     if (!push->is_prefetch || push->refusal.err != EMBTIER_OK)
@@ -218,8 +222,10 @@ static bool prepare_turn(struct lane *lane, struct push *push)
         push->is_taken = true;
     if (push->stage == PUSH_CASTING && push->ticket->casts_left == 0) {
         push_prepare(push);
-        push->stage = PUSH_UPDATING;
+        push->stage = push->member ? PUSH_SETTLING : PUSH_UPDATING;
     }
+    if (push->stage >= PUSH_SETTLING)
+        lane_step_turn(push);
     return push->stage == PUSH_UPDATING;
 }
 
@@ -231,7 +237,7 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
         lane_push_give_up(push);
     if (!push->is_taken && push->stage != PUSH_UPDATING && !prepare_turn(lane, push))
         return push->is_taken                ? TAKE_TURN_DONE
-               : push->stage == PUSH_CASTING ? TAKE_TURN_STALLED
+               : push->stage >= PUSH_CASTING ? TAKE_TURN_STALLED
                                              : TAKE_TURN_MORE;
     if (!push->is_taken) {
         wave = push_free_wave(&lane->rules, push);
@@ -244,7 +250,9 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
     }
     if (!push->is_taken)
         return TAKE_TURN_MORE;
-    return push->under_way > 0 ? TAKE_TURN_TAKEN : TAKE_TURN_DONE;
+    if (push->under_way == 0)
+        return TAKE_TURN_DONE;
+    return push->joint ? TAKE_TURN_STALLED : TAKE_TURN_TAKEN; /* what is next may need the step */
 }
 
 void lane_push_on_updated(struct lane *lane, struct request *request)
@@ -257,7 +265,7 @@ void lane_push_on_updated(struct lane *lane, struct request *request)
     if (err != EMBTIER_OK && push->refusal.err == EMBTIER_OK) {
         push->refusal.err = err;
         push->refusal.value = request->err_value;
-        if (slice < wave->slice_count)
+        if (slice < wave->slice_count && !push->joint)
             push->refusal.segment = push->ticket->groups[wave->slices[slice].group].order[0];
         push->is_taken = true; /* no more of it */
     }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "daemon/group.h"
 #include "daemon/lane.h"
 #include "daemon/server.h"
 #include "daemon/tables.h"
@@ -122,6 +123,17 @@ static void sink_lanes(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_write_error, "", (double)sum.write_queue.err);
 }
 
+static void sink_groups(const struct server_parts *parts, metric_sink sink, void *context)
+{
+    struct group_stats stats;
+
+    groups_stats(parts->groups, &stats);
+    sink(context, METRIC_groups, "", (double)stats.groups);
+    sink(context, METRIC_group_steps, "applied", (double)stats.steps);
+    sink(context, METRIC_group_steps, "refused", (double)stats.refused_steps);
+    sink(context, METRIC_group_steps, "broken", (double)stats.broken_groups);
+}
+
 static void sink_store(const struct server_parts *parts, metric_sink sink, void *context)
 {
     const struct config *const config = parts->config;
@@ -181,6 +193,7 @@ void metrics_collect(const struct server_parts *parts,
     sink(context, METRIC_rows_initialised, "", (double)totals.rows_initialised);
     sink(context, METRIC_updated_bytes, "", (double)totals.updated_bytes);
     sink_lanes(parts, sink, context);
+    sink_groups(parts, sink, context);
     sink_store(parts, sink, context);
     sink(context, METRIC_process_resident_bytes, "", resident_bytes());
 }

@@ -322,7 +322,7 @@ enum embtier_err pooled_begin(const struct request_rules *rules, struct session 
     TRY(copy_segments(rules, session, submission, &sums, ret_refusal));
     TRY(enter_segments(rules, session, submission, &sums, ret_refusal));
     if (submission->flags & SHM_FLAG_TICKET)
-        err = ticket_new(rules, session, false, submission->segment_count, ticket_part_of,
+        err = ticket_new(rules, session, TICKET_OF_BAGS, submission->segment_count, ticket_part_of,
                          rules->scratch, &ticket, ret_refusal);
     if (err == EMBTIER_OK)
         err = pooled_new(rules, session, submission->segment_count, &sums, ret_pooled, ret_refusal);

@@ -16,7 +16,6 @@ static const float zeros[EMBTIER_DIM_MAX];
 _Static_assert(SHM_POOL_SEGMENTS_MAX * sizeof(struct shm_push_segment) <=
                    SHM_SEGMENTS_MAX * sizeof(struct shm_segment),
                "the lane's scratch memory holds them");
-_Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= PUSH_SCRATCH_BYTES, "one row's gradient fits");
 
 /* ---- Beginning ---- */
 
@@ -25,6 +24,7 @@ struct beginning {
     const struct request_rules *rules;
     struct session *session;
     const struct shm_submission *submission;
+    struct group_member *member;
     struct ticket *ticket;
     struct ticket *prefetch;
     struct shm_push_segment *segments; /* copies */
@@ -200,8 +200,8 @@ static enum embtier_err enter_segments(struct beginning *b)
         TRY(enter_segment(b, s));
     if (b->has_ticket)
         return EMBTIER_OK;
-    return ticket_new(b->rules, b->session, b->is_prefetch, b->submission->segment_count, part_of,
-                      b->segments, &b->ticket, b->refusal);
+    return ticket_new(b->rules, b->session, b->is_prefetch ? TICKET_OF_PREFETCH : TICKET_OF_BAGS,
+                      b->submission->segment_count, part_of, b->segments, &b->ticket, b->refusal);
 }
 
 static uint64_t groups_place(uint32_t segment_count)
@@ -259,17 +259,20 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
 {
     const struct request_rules *const rules = b->rules;
     const struct ticket *const ticket = b->ticket;
-    const uint32_t slices = MIN(ticket->group_count, (uint32_t)PUSH_WAVE_SLICES);
     const uint64_t wave_at = first_wave_place(ticket);
+    uint32_t slices = PUSH_WAVE_SLICES;
+    uint32_t rows = PUSH_WAVE_ROWS;
     uint64_t ids = 0;
     uint64_t bytes;
-    uint32_t rows;
     struct push *push;
     enum embtier_err err;
 
     for (uint32_t g = 0; g < ticket->group_count; g++)
         ids += ticket->groups[g].id_count;
-    rows = (uint32_t)MIN(ids, (uint64_t)PUSH_WAVE_ROWS);
+    if (!b->member) { /* else it may lead for others, who have more */
+        slices = MIN(slices, ticket->group_count);
+        rows = (uint32_t)MIN((uint64_t)rows, ids);
+    }
     bytes = wave_at + wave_bytes(rules, slices, rows);
     if (bytes > request_memory_largest(rules->memory))
         return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, ids, 0);
@@ -286,6 +289,7 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
     push->ticket = b->ticket;
     push->prefetch = b->prefetch;
     push->is_prefetch = b->is_prefetch;
+    push->member = b->member;
     push->stage = b->has_ticket ? PUSH_NUMBERS : PUSH_IDS;
     push->wave_rows = rows;
     push->wave_slices = slices;
@@ -303,11 +307,13 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
 
 enum embtier_err push_begin(const struct request_rules *rules, struct session *session,
                             uint32_t number, const struct shm_submission *submission,
-                            struct push **ret_push, struct refusal *ret_refusal)
+                            struct group_member *member, struct push **ret_push,
+                            struct refusal *ret_refusal)
 {
     struct beginning b = { .rules = rules,
                            .session = session,
                            .submission = submission,
+                           .member = member,
                            .segments = (struct shm_push_segment *)rules->scratch,
                            .has_ticket = submission->op == SHM_OP_PUSH && submission->ticket != 0,
                            .is_prefetch = submission->op == SHM_OP_PREFETCH,
@@ -493,7 +499,7 @@ void push_end_wave(const struct request_rules *rules, struct push *push, struct 
 /* The runs of the next wave. Returns how many. */
 static uint32_t take_slices(struct push *push, struct push_wave *wave)
 {
-    const struct ticket *const ticket = push->ticket;
+    const struct ticket *const ticket = push_runs(push);
     uint32_t rows = 0;
 
     wave->slice_count = 0;
@@ -502,7 +508,7 @@ static uint32_t take_slices(struct push *push, struct push_wave *wave)
         const uint32_t left = group->run_count - push->run;
         const uint32_t count = MIN(left, push->wave_rows - rows);
 
-        if (left == 0 || !push->groups[push->group].has_gradients)
+        if (left == 0 || !push_group_of(push, push->group)->has_gradients)
             continue;
         if (count == 0 || wave->slice_count == push->wave_slices)
             break;
@@ -528,8 +534,8 @@ void push_take_wave(const struct request_rules *rules, struct push *push, struct
     request->push = push;
     for (uint32_t i = 0; i < wave->slice_count; i++) {
         const struct push_slice *const slice = &wave->slices[i];
-        const struct ticket_group *const group = &push->ticket->groups[slice->group];
-        struct table *const table = push->groups[slice->group].table;
+        const struct ticket_group *const group = &push_runs(push)->groups[slice->group];
+        struct table *const table = push_group_of(push, slice->group)->table;
 
         request->segments[i] = (struct request_segment){
             .table = table,
@@ -539,137 +545,4 @@ void push_take_wave(const struct request_rules *rules, struct push *push, struct
         request_put_runs(rules, request, group->pairs, group->starts + slice->first_run);
     }
     request_deal(rules, request);
-}
-
-/* ---- Updating ---- */
-
-static const struct push_slice *slice_of(const struct request *request, uint32_t segment)
-{
-    return &CONTAINER_OF(request, struct push_wave, request)->slices[segment];
-}
-
-uint32_t push_pair_count(const struct request *request, uint32_t segment, uint32_t position)
-{
-    const struct push_slice *const slice = slice_of(request, segment);
-    const struct ticket_group *const group = &request->push->ticket->groups[slice->group];
-    const uint32_t run = slice->first_run + position;
-
-    return group->starts[run + 1] - group->starts[run];
-}
-
-void push_note_pin(const struct request *request, uint32_t segment, uint32_t position)
-{
-    const struct push_slice *const slice = slice_of(request, segment);
-
-    request->push->ticket->groups[slice->group].pinned[slice->first_run + position] = 1;
-}
-
-/* Rows that are there, of those a lane was asked for. */
-#define FOUND_MAX 256
-struct found {
-    uint32_t runs[FOUND_MAX];
-    uint64_t ids[FOUND_MAX];
-    void *rows[FOUND_MAX];
-    uint32_t count;
-};
-
-/* Pairs whose weights' gradients are wanted. */
-#define WEIGHTS_MAX 256
-struct weights {
-    const void *rows[WEIGHTS_MAX];
-    const float *bags[WEIGHTS_MAX];
-    float divisors[WEIGHTS_MAX];
-    float *dest[WEIGHTS_MAX];
-    float gradients[WEIGHTS_MAX];
-    uint32_t count;
-};
-
-static void weights_flush(const struct push_group *group, struct weights *w)
-{
-    reduce_weight_gradients(group->table->spec.dtype, group->table->spec.dim, w->rows, w->bags,
-                            w->divisors, w->count, w->gradients);
-    for (uint32_t i = 0; i < w->count; i++)
-        *w->dest[i] = w->gradients[i];
-    w->count = 0;
-}
-
-static void weights_add(const struct push *push, const struct ticket_group *of,
-                        const struct cast_pair *pair, const void *row, struct weights *w)
-{
-    const uint32_t s = ticket_segment_of(of, pair->bag);
-    const struct ticket_segment *const segment = &push->ticket->segments[s];
-    const float *const gradients = push->segments[s].gradients;
-    float *const dest = push->segments[s].weight_gradients;
-
-    if (!dest)
-        return;
-    w->rows[w->count] = row;
-    w->bags[w->count] =
-        gradients ? gradients + (size_t)(pair->bag - segment->first_bag) * of->dim : zeros;
-    w->divisors[w->count] = segment->mode == EMBTIER_POOL_MEAN
-                                ? (float)(of->offsets[pair->bag + 1] - of->offsets[pair->bag])
-                                : 1.0f;
-    w->dest[w->count++] = dest + (pair->position - segment->first_position);
-}
-
-/* Gradients of the samples' weights, by the rows as they were. */
-static void give_weight_gradients(const struct push *push, const struct push_group *group,
-                                  const struct ticket_group *of, const struct found *found)
-{
-    struct weights w = { .count = 0 };
-
-    for (uint32_t i = 0; i < found->count; i++) {
-        for (uint32_t p = of->starts[found->runs[i]]; p < of->starts[found->runs[i] + 1]; p++) {
-            weights_add(push, of, &of->pairs[p], found->rows[i], &w);
-            if (w.count == WEIGHTS_MAX)
-                weights_flush(group, &w);
-        }
-    }
-    weights_flush(group, &w);
-}
-
-static void update_found(const struct push *push, uint32_t group_number, const struct found *found,
-                         float *scratch)
-{
-    const struct push_group *const group = &push->groups[group_number];
-    const struct ticket_group *const of = &push->ticket->groups[group_number];
-
-    if (group->has_weight_gradients)
-        give_weight_gradients(push, group, of, found);
-    reduce_runs(&(struct reduce_batch){ .dim = of->dim,
-                                        .bags = push->segments[of->order[0]].gradients,
-                                        .bag_places = (const float *const *)of->bag_places,
-                                        .pairs = of->pairs,
-                                        .scales = of->scales,
-                                        .winners = of->winners,
-                                        .offsets = of->offsets,
-                                        .starts = of->starts,
-                                        .runs = found->runs,
-                                        .run_count = found->count,
-                                        .rows = scratch });
-    optimizer_update(&group->optimizer, found->ids, found->rows, scratch, found->count);
-}
-
-void push_update(const struct request *request, uint32_t segment, const struct row_ref *refs,
-                 void *const *rows, uint32_t count, float *scratch)
-{
-    const struct push_slice *const slice = slice_of(request, segment);
-    const uint32_t dim = request->push->ticket->groups[slice->group].dim;
-    const uint32_t most =
-        MIN((uint32_t)FOUND_MAX, PUSH_SCRATCH_BYTES / (dim * (uint32_t)sizeof(float)));
-    struct found found = { .count = 0 };
-
-    for (uint32_t i = 0; i < count; i++) {
-        if (!rows[i])
-            continue;
-        found.runs[found.count] = slice->first_run + refs[i].position;
-        found.ids[found.count] = refs[i].id;
-        found.rows[found.count++] = rows[i];
-        if (found.count == most) {
-            update_found(request->push, slice->group, &found, scratch);
-            found.count = 0;
-        }
-    }
-    if (found.count > 0)
-        update_found(request->push, slice->group, &found, scratch);
 }

@@ -11,7 +11,9 @@
  *   PUSH_IDS     a push of rows: ids are copied and checked, and cast
  *   PUSH_NUMBERS gradients are looked through for what is not finite
  *   PUSH_CASTING until the casters are done, most often before the push comes
- *   PUSH_UPDATING waves
+ *   PUSH_SETTLING in a group, until all is done that the session sent before
+ *   PUSH_ARRIVED in a group (group.h), until the others have come and the step is applied …
+ *   PUSH_UPDATING waves; in a group, those of the leader, which are of all members' runs
  *
  *   struct push | segments[] | groups[] | its first wave: struct push_wave | … as in request.h
  *
@@ -36,8 +38,11 @@
 #define PUSH_WAVES_MAX   8
 /* Gradients that are looked through in a turn. */
 #define PUSH_TURN_BYTES (UINT64_C(1) << 20)
-/* Of rows' gradients that a lane adds up at a time: they stay in the processor's cache. */
+/* Of rows' gradients that a lane adds up at a time: they stay in the processor's cache. In a group
+ * one half is for what a member adds. */
 #define PUSH_SCRATCH_BYTES (UINT32_C(256) << 10)
+
+struct group_member;
 
 struct push_segment {
     struct table *table;
@@ -69,7 +74,14 @@ struct push_wave {
     struct push_slice slices[PUSH_WAVE_SLICES];
 };
 
-enum push_stage { PUSH_IDS, PUSH_NUMBERS, PUSH_CASTING, PUSH_UPDATING };
+enum push_stage {
+    PUSH_IDS,
+    PUSH_NUMBERS,
+    PUSH_CASTING,
+    PUSH_SETTLING,
+    PUSH_ARRIVED,
+    PUSH_UPDATING,
+};
 
 struct push {
     struct session *session;
@@ -81,6 +93,11 @@ struct push {
     struct ticket *prefetch;   /* lent, to be released when the push is done; or NULL */
     bool is_prefetch;
     enum push_stage stage;
+
+    struct group_member *member; /* whose part of a step it is; or NULL */
+    struct message message;      /* MESSAGE_LEAD, MESSAGE_STEP_DONE */
+    struct ticket *joint;        /* of the leader: the step's, with what all members change */
+    bool is_applied;             /* the step, or a part of it */
 
     /* Where the stage stands. */
     uint32_t segment;
@@ -99,11 +116,12 @@ struct push {
     struct refusal refusal; /* the first error */
 };
 
-/* As request_begin(), which calls it. A push that is refused, here or for its numbers, leaves its
- * ticket as it was. */
+/* As request_begin(), which calls it. @member: whose part of a step it is, or NULL. A push that is
+ * refused, here or for its numbers, leaves its ticket as it was. */
 MUST_CHECK enum embtier_err push_begin(const struct request_rules *rules, struct session *session,
                                        uint32_t number, const struct shm_submission *submission,
-                                       struct push **ret_push, struct refusal *ret_refusal);
+                                       struct group_member *member, struct push **ret_push,
+                                       struct refusal *ret_refusal);
 /* PUSH_IDS: takes about @id_count ids. AGAIN: some are left. */
 MUST_CHECK enum embtier_err push_take_ids(struct push *push, uint64_t id_count,
                                           struct refusal *ret_refusal);
@@ -111,6 +129,10 @@ MUST_CHECK enum embtier_err push_take_ids(struct push *push, uint64_t id_count,
 MUST_CHECK enum embtier_err push_check_numbers(struct push *push, struct refusal *ret_refusal);
 /* Before the first wave, when all is cast. */
 void push_prepare(struct push *push);
+/* Of the leader, when all members' pushes have arrived: makes the step's ticket, which is to be
+ * cast. MISMATCH: members give a table different learning rates. TICKETS_FULL, TOO_LARGE. */
+MUST_CHECK enum embtier_err push_join(const struct request_rules *rules, struct push *leader,
+                                      struct refusal *ret_refusal);
 /* A wave that is free, or NULL: there is none now. */
 struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push);
 /* Takes the next runs into it. Sets is_taken with the last; it may have none. */
@@ -118,6 +140,13 @@ void push_take_wave(const struct request_rules *rules, struct push *push, struct
 void push_end_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave);
 /* Answers the client, unless it is gone, and frees the push, but not its ticket. */
 void push_free(const struct request_rules *rules, struct push *push);
+
+/* Whose runs the waves are of; and what a group of those is updated with. */
+const struct push_group *push_group_of(const struct push *push, uint32_t group);
+static inline struct ticket *push_runs(const struct push *push)
+{
+    return push->joint ? push->joint : push->ticket;
+}
 
 /* ---- Any lane ---- */
 

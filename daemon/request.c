@@ -385,24 +385,66 @@ static enum embtier_err release_begin(const struct request_rules *rules,
     return EMBTIER_OK;
 }
 
+/* Of a request that names a group: whether the group is where the request's step needs it to be.
+ * A push is the next step's; others may be of that step, too. */
+static enum embtier_err check_group(const struct session *session,
+                                    const struct shm_submission *submission,
+                                    struct group_member **ret_member, struct refusal *refusal)
+{
+    struct group_member *member;
+    uint64_t next;
+
+    if (submission->group == 0)
+        return EMBTIER_OK;
+    if (IS_BAD(CHECK_GROUP, group_find(session, submission->group, &member, refusal)))
+        return refusal->err;
+    next = group_step(member) + 1;
+    *ret_member = member;
+    if (IS_BAD(CHECK_GROUP_STEP,
+               submission->op == SHM_OP_PUSH ? submission->step != next : submission->step > next))
+        return refuse(refusal, EMBTIER_GROUP_STEP, UINT32_MAX, submission->step, next);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err begin_push(const struct request_rules *rules, struct session *session,
+                                   uint32_t number, const struct shm_submission *submission,
+                                   struct push **ret_push, struct refusal *refusal)
+{
+    struct group_member *member = NULL;
+    enum embtier_err err = check_group(session, submission, &member, refusal);
+
+    if (err == EMBTIER_OK)
+        err = push_begin(rules, session, number, submission, member, ret_push, refusal);
+    if (err != EMBTIER_OK && err != EMBTIER_AGAIN && member)
+        group_refuse(member, err);
+    return err;
+}
+
 enum embtier_err request_begin(const struct request_rules *rules, struct session *session,
                                uint32_t number, struct taking *ret_taking,
                                struct refusal *ret_refusal)
 {
     struct shm_submission submission;
+    struct group_member *member;
     struct request *request;
     uint64_t id_count;
     enum embtier_err err;
 
     copy_once(&submission, &shm_submissions(session->arena)[number % session->slot_count],
               sizeof(submission));
+    if (submission.op == SHM_OP_PUSH) {
+        ret_taking->kind = TAKING_PUSH;
+        return begin_push(rules, session, number, &submission, &ret_taking->push, ret_refusal);
+    }
+    TRY(check_group(session, &submission, &member, ret_refusal));
     if (submission.op == SHM_OP_POOL) {
         ret_taking->kind = TAKING_POOLED;
         return pooled_begin(rules, session, number, &submission, &ret_taking->pooled, ret_refusal);
     }
-    if (submission.op == SHM_OP_PUSH || submission.op == SHM_OP_PREFETCH) {
+    if (submission.op == SHM_OP_PREFETCH) {
         ret_taking->kind = TAKING_PUSH;
-        return push_begin(rules, session, number, &submission, &ret_taking->push, ret_refusal);
+        return push_begin(rules, session, number, &submission, NULL, &ret_taking->push,
+                          ret_refusal);
     }
     if (submission.op == SHM_OP_RELEASE)
         return release_begin(rules, session, &submission, ret_taking, ret_refusal);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/control.h"
+#include "daemon/group.h"
 #include "daemon/lane.h"
 #include "daemon/notify.h"
 #include "daemon/request_memory.h"
@@ -158,6 +159,8 @@ enum embtier_err server_new(const struct config *config, struct server **ret_ser
     TRY(request_memory_new(config->lanes.request_bytes, &clock_monotonic, &server->parts.memory,
                            msg));
     TRY(ticket_memory_new(config->lanes.ticket_bytes, &server->parts.ticket_memory, msg));
+    TRY(groups_new(config->lanes.group_seconds * UINT64_C(1000000000), &clock_monotonic,
+                   &server->parts.groups, msg));
     TRY(make_arenas(server, msg));
     TRY(tables_new(server->parts.store, &server->parts.tables, msg));
     TRY(make_lanes(server, msg));
@@ -308,6 +311,7 @@ void server_free(struct server *server)
     tables_free(server->parts.tables);
     for (uint32_t t = 0; t < TIERS_MAX; t++)
         arena_free(server->parts.arenas[t]);
+    groups_free(server->parts.groups);
     request_memory_free(server->parts.memory);
     ticket_memory_free(server->parts.ticket_memory);
     store_free(server->parts.store);

@@ -12,6 +12,7 @@
 #include "base/err.h"
 
 struct arena;
+struct groups;
 struct lane;
 struct request_memory;
 struct ticket_memory;
@@ -26,6 +27,7 @@ struct server_parts {
     struct tables *tables;
     struct request_memory *memory;
     struct ticket_memory *ticket_memory;
+    struct groups *groups;
     struct arena *arenas[TIERS_MAX];
     struct lane **lanes;
     uint32_t lane_count;

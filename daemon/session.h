@@ -14,6 +14,7 @@
 
 #include "base/config.h"
 #include "base/err.h"
+#include "daemon/group.h"
 #include "daemon/inbox.h"
 #include "daemon/request.h"
 #include "daemon/request_memory.h"
@@ -52,6 +53,9 @@ struct session {
     /* Any lane: set by the control thread. The client hung up: of what it asked for nothing more is
      * begun, and what was not is not answered. */
     _Atomic bool gone;
+
+    /* Joined by the control thread, which frees them; read by the home lane. */
+    _Atomic(struct group_member *) groups;
 
     /* Home lane. */
     struct session *next_polled;

@@ -20,7 +20,7 @@ enum {
 
 struct plan {
     const struct request_rules *rules;
-    bool is_prefetch;
+    enum ticket_kind kind;
     uint32_t count;
     struct ticket_part (*part_of)(const void *context, uint32_t s);
     const void *context;
@@ -67,8 +67,10 @@ static uint64_t array_bytes(const struct plan *plan, const struct ticket_part *p
     const uint64_t bags = part->bag_count;
     uint64_t bytes = ids * (sizeof(struct cast_pair) + sizeof(uint32_t)) + bags * sizeof(uint32_t);
 
-    if (plan->is_prefetch)
+    if (plan->kind == TICKET_OF_PREFETCH)
         bytes += ids;
+    if (plan->kind == TICKET_OF_STEP)
+        bytes += ids * sizeof(struct cast_pair);
     if (mark & MARK_SCALED)
         bytes += ids * sizeof(float);
     if (mark & MARK_MAX)
@@ -78,7 +80,7 @@ static uint64_t array_bytes(const struct plan *plan, const struct ticket_part *p
     return bytes;
 }
 
-#define ARRAYS_PER_GROUP 7
+#define ARRAYS_PER_GROUP 8
 
 /* @place moves on by an array, to the next cache line. */
 static void *carve(uint8_t **place, uint64_t bytes)
@@ -91,7 +93,13 @@ static void *carve(uint8_t **place, uint64_t bytes)
 
 static uint64_t lanes_bytes(const struct plan *plan)
 {
-    return plan->is_prefetch ? plan->rules->lane_count * sizeof(struct ticket_lane) : 0;
+    return plan->kind == TICKET_OF_PREFETCH ? plan->rules->lane_count * sizeof(struct ticket_lane)
+                                            : 0;
+}
+
+static uint64_t sources_bytes(const struct plan *plan)
+{
+    return plan->kind == TICKET_OF_STEP ? plan->count * sizeof(struct ticket_source) : 0;
 }
 
 static uint64_t head_bytes(const struct plan *plan)
@@ -100,7 +108,7 @@ static uint64_t head_bytes(const struct plan *plan)
            align_up(plan->count * sizeof(struct ticket_segment), CACHE_LINE) +
            align_up(plan->count * sizeof(uint32_t), CACHE_LINE) +
            align_up(plan->group_count * sizeof(struct ticket_group), CACHE_LINE) +
-           align_up(lanes_bytes(plan), CACHE_LINE);
+           align_up(lanes_bytes(plan), CACHE_LINE) + align_up(sources_bytes(plan), CACHE_LINE);
 }
 
 static uint64_t ticket_bytes(const struct plan *plan)
@@ -134,6 +142,8 @@ static void add_parts(const struct plan *plan, struct ticket *ticket)
             .first_position = group->id_count,
             .first_bag = group->bag_count,
         };
+        if (ticket->sources)
+            ticket->sources[s] = part.source;
         group->id_count += part.id_count;
         group->bag_count += part.bag_count;
         group->segment_count++;
@@ -165,6 +175,8 @@ static void lay_out_group(struct ticket_group *group, uint32_t mark, uint32_t **
         group->pinned = carve(place, ids);
         memset(group->pinned, 0, ids);
     }
+    if (group->ticket->sources)
+        group->scratch = carve(place, ids * sizeof(*group->scratch));
 }
 
 static void lay_out_groups(const struct plan *plan, struct ticket *ticket, uint32_t *order,
@@ -210,8 +222,10 @@ static enum embtier_err make(const struct plan *plan, struct session *session,
     ticket->segments = carve(&place, plan->count * sizeof(*ticket->segments));
     order = carve(&place, plan->count * sizeof(*order));
     ticket->groups = carve(&place, plan->group_count * sizeof(*ticket->groups));
-    if (plan->is_prefetch)
+    if (plan->kind == TICKET_OF_PREFETCH)
         lay_out_lanes(plan, ticket, carve(&place, lanes_bytes(plan)));
+    if (plan->kind == TICKET_OF_STEP)
+        ticket->sources = carve(&place, sources_bytes(plan));
     add_parts(plan, ticket);
     lay_out_groups(plan, ticket, order, place);
     *ret_ticket = ticket;
@@ -219,16 +233,14 @@ static enum embtier_err make(const struct plan *plan, struct session *session,
 }
 
 enum embtier_err ticket_new(const struct request_rules *rules, struct session *session,
-                            bool is_prefetch, uint32_t count,
+                            enum ticket_kind kind, uint32_t count,
                             struct ticket_part (*part_of)(const void *context, uint32_t s),
                             const void *context, struct ticket **ret_ticket,
                             struct refusal *ret_refusal)
 {
-    struct plan plan = { .rules = rules,
-                         .is_prefetch = is_prefetch,
-                         .count = count,
-                         .part_of = part_of,
-                         .context = context };
+    struct plan plan = {
+        .rules = rules, .kind = kind, .count = count, .part_of = part_of, .context = context
+    };
     enum embtier_err err = mark_tables(&plan, ret_refusal);
 
     if (err == EMBTIER_OK)
@@ -295,9 +307,27 @@ static void divide_scales(const struct ticket_group *group, const struct ticket_
     }
 }
 
+/* Of a step: one pair for each run of each member. */
+static void take_runs(const struct ticket_group *group)
+{
+    for (uint32_t i = 0; i < group->segment_count; i++) {
+        const uint32_t s = group->order[i];
+        const struct ticket_group *const source = group->ticket->sources[s].group;
+        struct cast_pair *const pairs = group->pairs + group->ticket->segments[s].first_position;
+
+        for (uint32_t run = 0; run < source->run_count; run++)
+            pairs[run] = (struct cast_pair){ source->pairs[source->starts[run]].row, run, s };
+    }
+}
+
 void ticket_cast(struct ticket_group *group, struct cast_pair *scratch)
 {
-    const struct cast_pair *sorted;
+    struct cast_pair *sorted;
+
+    if (group->scratch) {
+        scratch = group->scratch;
+        take_runs(group);
+    }
 
     for (uint32_t i = 0; i < group->segment_count; i++) {
         const struct ticket_segment *const segment = &group->ticket->segments[group->order[i]];
@@ -306,7 +336,9 @@ void ticket_cast(struct ticket_group *group, struct cast_pair *scratch)
             divide_scales(group, segment);
     }
     sorted = cast_sort(group->pairs, scratch, group->id_count);
-    if (sorted != group->pairs)
+    if (group->scratch)
+        group->pairs = sorted;
+    else if (sorted != group->pairs)
         memcpy(group->pairs, sorted, group->id_count * sizeof(*sorted));
     group->run_count = cast_runs(group->pairs, group->id_count, group->starts);
 }

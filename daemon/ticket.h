@@ -9,7 +9,7 @@
  * for each id.
  *
  *   struct ticket | segments[] | order[] | groups[] | lanes[] | of each group: pairs[] |
- * bag_places[] | starts[] | scales[] | offsets[] | winners[] | pinned[]
+ * bag_places[] | starts[] | scales[] | offsets[] | winners[] | pinned[] | scratch[]
  *
  * A prefetch leaves a ticket behind, too: which rows are pinned until it is released, or the push
  * is done that names it. Pins are taken and given back by the rows' lanes.
@@ -33,7 +33,21 @@
 #define TICKETS_MAX 1024
 
 struct lane;
+struct push;
 struct ticket;
+
+enum ticket_kind {
+    TICKET_OF_BAGS, /* or of a push's rows */
+    TICKET_OF_PREFETCH,
+    TICKET_OF_STEP, /* of a group's (group.h): its pairs are runs of members' tickets, one for each
+                       run and member; its segments are the members' groups, in member order */
+};
+
+/* The runs that a segment of a step's ticket stands for. */
+struct ticket_source {
+    const struct push *push;
+    const struct ticket_group *group; /* of the push's ticket */
+};
 
 struct ticket_segment {
     uint32_t group;
@@ -55,14 +69,16 @@ struct ticket_group {
     uint32_t segment_count;
     uint32_t segments_left;  /* not taken yet */
     const uint32_t *order;   /* its segments, segment_count */
-    struct cast_pair *pairs; /* id_count; sorted by row once cast */
+    struct cast_pair *pairs; /* id_count; sorted by row once cast. Of a step: its bag is the
+                                member's run, its position the segment */
     uint32_t *starts;        /* run_count + 1 (kernels/cast.h), once cast */
     uint32_t run_count;
-    float *scales;            /* by position, with a mean's divisor once cast; NULL: all are 1 */
-    uint32_t *offsets;        /* bag_count + 1: position of each bag's first row */
-    uint32_t *winners;        /* of a maximum: bag_count x dim (kernels/pool.h); else NULL */
-    const float **bag_places; /* for a push, bag_count; NULL: there is one segment */
-    uint8_t *pinned;          /* of a prefetch, by run: is it; written by the rows' lanes */
+    float *scales;             /* by position, with a mean's divisor once cast; NULL: all are 1 */
+    uint32_t *offsets;         /* bag_count + 1: position of each bag's first row */
+    uint32_t *winners;         /* of a maximum: bag_count x dim (kernels/pool.h); else NULL */
+    const float **bag_places;  /* for a push, bag_count; NULL: there is one segment */
+    uint8_t *pinned;           /* of a prefetch, by run: is it; written by the rows' lanes */
+    struct cast_pair *scratch; /* of a step, which may have more pairs than a caster has */
 };
 
 /* A lane's work at the end of a prefetch: it unpins its rows. */
@@ -92,7 +108,8 @@ struct ticket {
     bool is_ended;       /* freed as soon as no caster and no lane has any of it */
     struct ticket_segment *segments;
     struct ticket_group *groups;
-    struct ticket_lane *lanes; /* of a prefetch, one for each lane; else NULL */
+    struct ticket_lane *lanes;     /* of a prefetch, one for each lane; else NULL */
+    struct ticket_source *sources; /* of a step, by segment; else NULL */
 };
 
 static inline bool ticket_is_prefetch(const struct ticket *ticket)
@@ -113,13 +130,14 @@ struct ticket_part {
     uint32_t id_count;
     uint32_t bag_count;
     bool is_weighted;
+    struct ticket_source source; /* of a step */
 };
 
 /* Makes a ticket of @count parts, part s being @part_of(@context, s). TICKETS_FULL (no waiting:
  * what would make room may stand behind this request), UNSUPPORTED: parts of one table are maxima
  * and sums. */
 MUST_CHECK enum embtier_err
-ticket_new(const struct request_rules *rules, struct session *session, bool is_prefetch,
+ticket_new(const struct request_rules *rules, struct session *session, enum ticket_kind kind,
            uint32_t count, struct ticket_part (*part_of)(const void *context, uint32_t s),
            const void *context, struct ticket **ret_ticket, struct refusal *ret_refusal);
 /* Not while a caster has any of it. */

@@ -98,6 +98,12 @@ void reduce_runs(const struct reduce_batch *batch)
     reduce_runs_with(kernels_isa_best(), batch);
 }
 
+void reduce_add(float *restrict sums, const float *restrict more, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        sums[i] += more[i];
+}
+
 bool reduce_all_finite_with(enum kernels_isa isa, const float *numbers, uint64_t count)
 {
     return loops_by_isa[isa]->all_finite(numbers, count);

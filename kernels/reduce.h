@@ -36,6 +36,9 @@ struct reduce_batch {
 void reduce_runs(const struct reduce_batch *batch);
 void reduce_runs_with(enum kernels_isa isa, const struct reduce_batch *batch);
 
+/* Adds @count numbers to the sums at @sums. */
+void reduce_add(float *restrict sums, const float *restrict more, uint32_t count);
+
 /* Whether all of @count numbers are finite. */
 bool reduce_all_finite(const float *numbers, uint64_t count);
 bool reduce_all_finite_with(enum kernels_isa isa, const float *numbers, uint64_t count);

@@ -71,6 +71,7 @@ static void assert_defaults(const struct config *config)
     assert_int_equal(config->lanes.request_bytes, 64 * MIB);
     assert_int_equal(config->lanes.ticket_bytes, 64 * MIB);
     assert_int_equal(config->lanes.ticket_seconds, 120);
+    assert_int_equal(config->lanes.group_seconds, 600);
     assert_int_equal(config->lanes.write_queue_bytes, 64 * MIB);
     assert_int_equal(config->cache.tier_count, 1);
     assert_string_equal(config->cache.tiers[0].name, "dram");
@@ -156,7 +157,7 @@ static void test_every_key_is_read(void **state)
                "  directories: [/a/b, '/c d']\n"
                "  shards_per_directory: 8\n"
                "lanes: {count: 3, readers_per_lane: 5, request_bytes: 32MiB, write_queue_bytes: "
-               "1.5MiB, ticket_bytes: 3MiB, ticket_seconds: 9}\n"
+               "1.5MiB, ticket_bytes: 3MiB, ticket_seconds: 9, group_seconds: 8}\n"
                "cache:\n"
                "  tiers:\n"
                "    - {name: hot, kind: dram_huge, bytes: 2GiB}\n"
@@ -197,6 +198,7 @@ static void test_every_key_is_read(void **state)
     assert_int_equal(config->lanes.write_queue_bytes, 1536 * KIB);
     assert_int_equal(config->lanes.ticket_bytes, 3 * MIB);
     assert_int_equal(config->lanes.ticket_seconds, 9);
+    assert_int_equal(config->lanes.group_seconds, 8);
     assert_int_equal(config->cache.tier_count, 4);
     assert_string_equal(tiers[0].name, "hot");
     assert_int_equal(tiers[0].kind, TIER_KIND_DRAM_HUGE);
@@ -236,7 +238,8 @@ static void test_unknown_key_names_file_line_and_key(void **state)
     assert_mistake("lanes:\n  count: 2\n  reader_per_lane: 3\n",
                    "e.yaml:3: lanes.reader_per_lane: unknown key, did you mean "
                    "`readers_per_lane`?; allowed: count, readers_per_lane, request_bytes, "
-                   "write_queue_bytes, ticket_bytes, ticket_seconds");
+                   "write_queue_bytes, ticket_bytes, ticket_seconds, "
+                   "group_seconds");
     assert_mistake("\nlane: {}\n", "e.yaml:2: lane: unknown key, did you mean `lanes`?; allowed: "
                                    "data, lanes, cache, rocksdb, endurance, socket, log");
     assert_mistake("log:\n\n\n  colour: red\n",
@@ -445,7 +448,8 @@ static void test_a_long_file_name_leaves_the_message_whole(void **state)
     assert_non_null(strstr(msg.text,
                            "/e.yaml:1: lanes: is a single value, where a mapping of keys must "
                            "stand; allowed: count, readers_per_lane, request_bytes, "
-                           "write_queue_bytes, ticket_bytes, ticket_seconds"));
+                           "write_queue_bytes, ticket_bytes, ticket_seconds, "
+                           "group_seconds"));
 }
 
 static void test_bytes_are_read_with_their_units(void **state)
