@@ -89,6 +89,19 @@ static void unlink_group(struct groups *groups, struct group *group)
     groups->stats.groups--;
 }
 
+/* The end of a training, or of a step that others wait in. */
+static void log_end(const struct group *group)
+{
+    const uint64_t step = atomic_load_explicit(&group->step, memory_order_relaxed);
+
+    if (group->arrived == 0)
+        log_info("group over", "group=%s steps=%" PRIu64, LOG_QUOTED(group->name), step);
+    else
+        log_warn("group broken", "group=%s member=%u step=%" PRIu64 " why=%s",
+                 LOG_QUOTED(group->name), group->broken_by, step + 1,
+                 LOG_QUOTED(err_text(group->broken_why)));
+}
+
 /* What waits is sent back with @refusal, which names the member that is missing. */
 static void break_group(struct groups *groups, struct group *group, const struct refusal *refusal)
 {
@@ -98,10 +111,8 @@ static void break_group(struct groups *groups, struct group *group, const struct
     group->broken_why = refusal->err;
     atomic_store_explicit(&group->broken, true, memory_order_release);
     unlink_group(groups, group);
-    groups->stats.broken_groups++;
-    log_warn("group broken", "group=%s member=%u step=%" PRIu64 " why=%s", LOG_QUOTED(group->name),
-             group->broken_by, atomic_load_explicit(&group->step, memory_order_relaxed) + 1,
-             LOG_QUOTED(err_text(refusal->err)));
+    log_end(group);
+    groups->stats.broken_groups += group->arrived > 0;
     if (group->applying)
         return; /* that is finished */
     for (uint32_t i = 0; i < group->size; i++)
@@ -218,11 +229,11 @@ void group_end_step(struct group_member *leader, const struct refusal *refusal, 
         if (group->members[i] != leader)
             send_back(push, refusal, is_begun, hit_rows);
     }
-    group->arrived = 0;
-    group->applying = false;
     if (refusal->err != EMBTIER_OK && is_begun)
         break_group(groups, group,
                     &(struct refusal){ .err = refusal->err, .value = leader->number });
+    group->arrived = 0;
+    group->applying = false;
     pthread_mutex_unlock(&groups->lock);
 }
 

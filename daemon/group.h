@@ -56,7 +56,7 @@ struct group_stats {
     uint64_t groups; /* that are not broken */
     uint64_t steps;  /* applied */
     uint64_t refused_steps;
-    uint64_t broken_groups;
+    uint64_t broken_groups; /* in a step */
 };
 
 /* @wait_ns: how long a push waits for those of the others. */

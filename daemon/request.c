@@ -391,13 +391,15 @@ static enum embtier_err check_group(const struct session *session,
                                     const struct shm_submission *submission,
                                     struct group_member **ret_member, struct refusal *refusal)
 {
-    struct group_member *member;
+    struct group_member *member = NULL;
+    enum embtier_err err;
     uint64_t next;
 
     if (submission->group == 0)
         return EMBTIER_OK;
-    if (IS_BAD(CHECK_GROUP, group_find(session, submission->group, &member, refusal)))
-        return refusal->err;
+    err = group_find(session, submission->group, &member, refusal);
+    if (IS_BAD(CHECK_GROUP, err != EMBTIER_OK))
+        return err;
     next = group_step(member) + 1;
     *ret_member = member;
     if (IS_BAD(CHECK_GROUP_STEP,

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "daemon/group.h"
 #include "daemon/inbox.h"
 #include "daemon/lane.h"
 #include "daemon/request_memory.h"
@@ -238,6 +239,7 @@ static inline void client_detach(struct client *client)
 
     lane_send(client->x->lanes[session->home], &session->detach_message);
     fixture_await_mail(client->x, &session->gone_message);
+    groups_forget(session);
     session_free(session);
 }
 
