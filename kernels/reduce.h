@@ -37,7 +37,7 @@ void reduce_runs(const struct reduce_batch *batch);
 void reduce_runs_with(enum kernels_isa isa, const struct reduce_batch *batch);
 
 /* Adds @count numbers to the sums at @sums. */
-void reduce_add(float *restrict sums, const float *restrict more, uint32_t count);
+void reduce_add(float *sums, const float *more, uint32_t count);
 
 /* Whether all of @count numbers are finite. */
 bool reduce_all_finite(const float *numbers, uint64_t count);

@@ -14,7 +14,7 @@ struct training {
     struct pushing p;
     struct groups *groups;
     struct clock clock;
-    uint64_t clock_ns;
+    _Atomic uint64_t clock_ns;
     struct client others[MEMBERS];
     uint64_t handles[MEMBERS];
     uint64_t ids[MEMBERS][TABLES][ROW_IDS]; /* of the last push of the others */
@@ -23,7 +23,7 @@ struct training {
 
 static uint64_t clock_of(void *context)
 {
-    return *(const uint64_t *)context;
+    return atomic_load((_Atomic uint64_t *)context);
 }
 
 static struct client *member_client(struct training *t, uint32_t m)

@@ -139,7 +139,7 @@ def test_figures_add_up(own_daemon):
             table.get(rng.integers(0, 40_000, 3000))
             asked += 3000
         metrics = server.status()["metrics"]
-    assert metrics["request_rows"] == {"get": asked, "set": 60_000, "push": 0}
+    assert metrics["request_rows"] == {"get": asked, "set": 60_000, "push": 0, "prefetch": 0}
     assert sum(metrics["lookup_rows"].values()) == asked
     assert metrics["requests"] == 120 and metrics["tables"] == 1 and metrics["lanes"] == LANES
     assert metrics["write_queue_bytes"] <= metrics["write_queue_capacity_bytes"] <= 2 * (8 << 20)
