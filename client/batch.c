@@ -8,6 +8,11 @@
 #include "client/connection.h"
 #include "client/table.h"
 
+const char *batch_table_name(const struct embtier_batch *batch, uint32_t part)
+{
+    return batch->parts[part].table->description.info.name;
+}
+
 static enum embtier_err check_parts(const struct embtier_batch *batch)
 {
     struct embtier *const server = batch->server;

@@ -8,6 +8,8 @@
 #include "client/arena_alloc.h"
 #include "client/embtier.h"
 
+#define STEP_MAX ((UINT64_C(1) << 53) - 1) /* of optimizers */
+
 enum batch_state {
     BATCH_IDLE,      /* never submitted */
     BATCH_SUBMITTED, /* the server has it */
@@ -70,6 +72,7 @@ struct embtier_batch {
     struct batch_part parts[];
 };
 
+const char *batch_table_name(const struct embtier_batch *batch, uint32_t part);
 void batches_free(struct embtier *server); /* all of them, in whatever state */
 
 /* Requests, see request.c. Keeps the answer if it has come; whether the batch is still SUBMITTED.

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/answer.h"
+
+#include <inttypes.h>
+
+#include "client/batch.h"
+#include "client/connection.h"
+
+/* What tickets are called that are about @batch's last request. */
+static const char *ticket_word(const struct embtier_batch *batch)
+{
+    return batch->kind == BATCH_OF_PREFETCH || batch->result.is_of_prefetch ? "prefetch" : "ticket";
+}
+
+/* What the server had no memory for. */
+static const char *ticket_maker(const struct embtier_batch *batch)
+{
+    switch (batch->op) {
+    case EMBTIER_PUSH:
+        return "a push by rows";
+    case EMBTIER_PREFETCH:
+        return "a prefetch";
+    default:
+        return "a ticket";
+    }
+}
+
+/* What an answer's numbers mean depends on its error; see shm_completion. Here those of errors that
+ * are about no part. */
+static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+
+    switch (result->err) {
+    case EMBTIER_TOO_LARGE:
+        return err_set(
+            msg, result->err, "batch of %" PRIu64 " %s is over the server's limit of %" PRIu64,
+            result->value, batch->kind == BATCH_OF_BAGS ? "ids or bags" : "ids", result->limit);
+    case EMBTIER_NO_TICKET:
+        return err_set(msg, result->err, "the server knows no %s %" PRIu64 " of this client",
+                       ticket_word(batch), result->value);
+    case EMBTIER_TICKET_USED:
+        return err_set(msg, result->err, "%s %" PRIu64 " has been used or released",
+                       ticket_word(batch), result->value);
+    case EMBTIER_TICKET_EXPIRED:
+        return err_set(msg, result->err,
+                       "%s %" PRIu64 " has expired: the server keeps tickets for %" PRIu64 " ms",
+                       ticket_word(batch), result->value, result->limit);
+    case EMBTIER_TICKETS_FULL:
+        if (result->limit == 0)
+            return err_set(msg, result->err,
+                           "a client has %" PRIu64 " tickets at most; push or release some first",
+                           result->value);
+        return err_set(msg, result->err,
+                       "no room for %s of %" PRIu64 " bytes: all together may have %" PRIu64
+                       " (lanes.ticket_bytes); push or release tickets first",
+                       ticket_maker(batch), result->value, result->limit);
+    case EMBTIER_SHAPE:
+        return err_set(msg, result->err,
+                       "push of %" PRIu64 " parts by the ticket of a lookup of %" PRIu64,
+                       result->value, result->limit);
+    case EMBTIER_INVALID:
+        if (batch->op == EMBTIER_PUSH)
+            return err_set(msg, result->err,
+                           "the server does not take the push; steps are 1 to %" PRIu64, STEP_MAX);
+        break;
+    default:
+        break;
+    }
+    return err_set(msg, result->err, "%s", err_text(result->err));
+}
+
+static enum embtier_err tell_part_error(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+    const char *const table = batch_table_name(batch, result->segment);
+
+    switch (result->err) {
+    case EMBTIER_ID_RANGE:
+        return err_set(msg, result->err,
+                       "row id %" PRIu64 " is out of range: table '%s' has %" PRIu64
+                       " rows (part %u)",
+                       result->value, table, result->limit, result->segment);
+    case EMBTIER_OFFSET_RANGE:
+        return err_set(msg, result->err,
+                       "offset %" PRIu64 " is past the arena's end at %" PRIu64
+                       " (part %u, table '%s')",
+                       result->value, result->limit, result->segment, table);
+    case EMBTIER_BAG_RANGE:
+        return err_set(msg, result->err,
+                       "offset %" PRIu64 " of bags is %" PRIu64
+                       ": they start with 0, never decrease, and end with the number of ids, %u "
+                       "(part %u, table '%s')",
+                       result->value, result->limit, batch->parts[result->segment].count,
+                       result->segment, table);
+    case EMBTIER_PINS_FULL:
+        return err_set(msg, result->err,
+                       "no room in DRAM for row id %" PRIu64
+                       " of table '%s': prefetched rows may have half of the first tier; push or "
+                       "release prefetches first, or prefetch fewer rows at a time (part %u)",
+                       result->value, table, result->segment);
+    case EMBTIER_NO_TABLE:
+        return err_set(msg, result->err, "no such table: '%s' (part %u)", table, result->segment);
+    case EMBTIER_DROPPED:
+        return err_set(msg, result->err, "table '%s' was dropped (part %u)", table,
+                       result->segment);
+    case EMBTIER_UNSUPPORTED:
+        if (batch->op != EMBTIER_GET_POOLED_TICKET)
+            break;
+        return err_set(msg, result->err,
+                       "a ticket is for parts of table '%s' that are all maxima, or none (part %u)",
+                       table, result->segment);
+    case EMBTIER_TOO_LARGE:
+    case EMBTIER_NO_TICKET:
+    case EMBTIER_TICKET_USED:
+    case EMBTIER_TICKET_EXPIRED:
+    case EMBTIER_TICKETS_FULL:
+        return tell_batch_error(batch);
+    default:
+        break;
+    }
+    return err_set(msg, result->err, "%s (part %u, table '%s')", err_text(result->err),
+                   result->segment, table);
+}
+
+/* What only a push can be refused for, or for another reason than others. */
+static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+    const char *const table = batch_table_name(batch, result->segment);
+
+    switch (result->err) {
+    case EMBTIER_SHAPE:
+        return err_set(msg, result->err,
+                       "gradients have the wrong shape: %" PRIu64 " where %" PRIu64
+                       " is needed (part %u, table '%s')",
+                       result->value, result->limit, result->segment, table);
+    case EMBTIER_NONFINITE:
+        if (result->limit > 0 && result->value == result->limit)
+            return err_set(msg, result->err,
+                           "table '%s' takes no gradients with NaN or infinity, and a weight of a "
+                           "sample is one (part %u)",
+                           table, result->segment);
+        return err_set(msg, result->err,
+                       "table '%s' takes no gradients with NaN or infinity, and that of %s "
+                       "%" PRIu64 " has one (part %u)",
+                       table, batch->kind == BATCH_OF_BAGS ? "bag" : "the id at", result->value,
+                       result->segment);
+    case EMBTIER_UNSUPPORTED:
+        return err_set(msg, result->err, "table '%s' has no optimizer for a push (part %u)", table,
+                       result->segment);
+    case EMBTIER_INVALID:
+        return err_set(msg, result->err,
+                       "the learning rate is not finite, or not that of other parts of table '%s' "
+                       "(part %u)",
+                       table, result->segment);
+    default:
+        return tell_part_error(batch);
+    }
+}
+
+enum embtier_err answer_tell(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+
+    if (result->err == EMBTIER_OK)
+        return EMBTIER_OK;
+    if (result->err == EMBTIER_DISCONNECTED)
+        return connection_is_over(batch->server);
+    if (result->segment >= batch->part_count)
+        return tell_batch_error(batch);
+    return batch->op == EMBTIER_PUSH ? tell_push_part_error(batch) : tell_part_error(batch);
+}
