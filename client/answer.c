@@ -5,6 +5,7 @@
 
 #include "client/batch.h"
 #include "client/connection.h"
+#include "client/group.h"
 
 /* What tickets are called that are about @batch's last request. */
 static const char *ticket_word(const struct embtier_batch *batch)
@@ -22,6 +23,63 @@ static const char *ticket_maker(const struct embtier_batch *batch)
         return "a prefetch";
     default:
         return "a ticket";
+    }
+}
+
+/* What a request is refused for that names a group; their numbers are members or steps. */
+static enum embtier_err tell_group_error(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+    const char *const group = batch->asked_group->name;
+
+    switch (result->err) {
+    case EMBTIER_NO_GROUP:
+        return err_set(msg, result->err,
+                       "the server does not know this client as a member of group '%s'; join it",
+                       group);
+    case EMBTIER_GROUP_STEP:
+        return err_set(
+            msg, result->err, "step %" PRIu64 " of group '%s': the next one is %" PRIu64 "%s",
+            result->value, group, result->limit,
+            batch->op == EMBTIER_PUSH ? "; nothing was applied" : ", and must be pushed first");
+    case EMBTIER_GROUP_REFUSED:
+        return err_set(msg, result->err,
+                       "member %" PRIu64 "'s push of step %" PRIu64
+                       " of group '%s' was refused (%s: %s); nothing was applied",
+                       result->value, batch->asked_step, group,
+                       err_name((enum embtier_err)result->limit),
+                       err_text((enum embtier_err)result->limit));
+    case EMBTIER_GROUP_BROKEN:
+        return err_set(msg, result->err,
+                       "member %" PRIu64 " of group '%s' has gone; nothing was applied, and all "
+                       "join anew",
+                       result->value, group);
+    case EMBTIER_TIMEOUT:
+        return err_set(msg, result->err,
+                       "member %" PRIu64 " of group '%s' has not pushed step %" PRIu64
+                       " in time (lanes.group_seconds); nothing was applied, and all join anew",
+                       result->value, group, batch->asked_step);
+    default:
+        return err_set(msg, result->err,
+                       "the members of group '%s' gave a table different learning rates; nothing "
+                       "was applied",
+                       group);
+    }
+}
+
+static bool is_about_group(const struct embtier_batch *batch)
+{
+    switch (batch->result.err) {
+    case EMBTIER_NO_GROUP:
+    case EMBTIER_GROUP_STEP:
+    case EMBTIER_GROUP_REFUSED:
+    case EMBTIER_GROUP_BROKEN:
+    case EMBTIER_TIMEOUT:
+    case EMBTIER_MISMATCH:
+        return batch->asked_group != NULL;
+    default:
+        return false;
     }
 }
 
@@ -170,6 +228,8 @@ enum embtier_err answer_tell(const struct embtier_batch *batch)
         return EMBTIER_OK;
     if (result->err == EMBTIER_DISCONNECTED)
         return connection_is_over(batch->server);
+    if (is_about_group(batch))
+        return tell_group_error(batch);
     if (result->segment >= batch->part_count)
         return tell_batch_error(batch);
     return batch->op == EMBTIER_PUSH ? tell_push_part_error(batch) : tell_part_error(batch);

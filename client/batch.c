@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "client/connection.h"
+#include "client/group.h"
 #include "client/table.h"
 
 const char *batch_table_name(const struct embtier_batch *batch, uint32_t part)
@@ -239,6 +240,8 @@ static void batch_destroy(struct embtier_batch *batch)
         batch->next->previous = batch->previous;
     for (uint32_t i = 0; i < batch->part_count; i++)
         table_release(batch->parts[i].table, batch->has_state);
+    group_release(batch->group);
+    group_release(batch->asked_group);
     arena_alloc_give(server->alloc, batch->block);
     free(batch);
 }
@@ -330,6 +333,47 @@ enum embtier_err embtier_batch_set_skipped(struct embtier_batch *batch, uint32_t
                        "the batch has no ticket; parts are skipped in a push by ticket");
     batch->parts[part].skipped = skipped != 0;
     return EMBTIER_OK;
+}
+
+enum embtier_err embtier_batch_set_group(struct embtier_batch *batch, struct embtier_group *group,
+                                         uint64_t step)
+{
+    struct err_msg *const msg = &batch->server->message;
+
+    if (group)
+        TRY(group_check(batch->server, group, msg));
+    if (group && step > STEP_MAX)
+        return err_set(msg, EMBTIER_INVALID, "step is %" PRIu64 ", allowed: 0 to %" PRIu64, step,
+                       STEP_MAX);
+    TRY(refuse_in_flight(batch));
+    group_hold(group);
+    group_release(batch->group);
+    batch->group = group;
+    batch->group_step = group ? step : 0;
+    return EMBTIER_OK;
+}
+
+uint32_t embtier_batch_blamed_member(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+
+    if (batch->state == BATCH_SUBMITTED || !batch->asked_group)
+        return UINT32_MAX;
+    switch (result->err) {
+    case EMBTIER_GROUP_REFUSED:
+    case EMBTIER_GROUP_BROKEN:
+    case EMBTIER_TIMEOUT:
+        return (uint32_t)result->value;
+    default:
+        return UINT32_MAX;
+    }
+}
+
+enum embtier_err embtier_batch_blamed_err(const struct embtier_batch *batch)
+{
+    if (batch->state == BATCH_SUBMITTED || batch->result.err != EMBTIER_GROUP_REFUSED)
+        return EMBTIER_OK;
+    return (enum embtier_err)batch->result.limit;
 }
 
 uint64_t embtier_batch_ticket(const struct embtier_batch *batch)

@@ -67,7 +67,11 @@ struct embtier_batch {
     struct embtier_batch *prefetch; /* of a push, while SUBMITTED: the batch of the prefetch that it
                                        releases, or NULL … */
     struct embtier_batch *lent_to;  /* … and of that one, the push */
-    int has_state;                  /* rows are whole */
+    struct embtier_group *group;    /* whose step lookups and SETs are of, or NULL … */
+    uint64_t group_step;            /* … and which */
+    struct embtier_group *asked_group; /* that the last request named, or NULL … */
+    uint64_t asked_step;               /* … with this step */
+    int has_state;                     /* rows are whole */
     uint32_t part_count;
     struct batch_part parts[];
 };

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/paths.h"
 #include "client/batch.h"
+#include "client/group.h"
 #include "client/table.h"
 
 /* Longer than most requests that hit the cache take, shorter than a sleep and a wake-up are worth.
@@ -238,6 +239,7 @@ void embtier_disconnect(struct embtier *server)
     if (!server)
         return;
     batches_free(server);
+    groups_free(server);
     tables_free(server);
     arena_alloc_free(server->alloc);
     control_socket_close(&server->socket);
@@ -276,7 +278,8 @@ static enum embtier_err adopt_session(struct embtier *server, struct control_soc
         TRY(shared_memory_replace(&server->memory, fresh, msg));
     }
     for (struct embtier_batch *batch = server->batches; batch; batch = batch->next)
-        batch->ticket = 0; /* tickets were the old session's */
+        batch->ticket = 0; /* tickets were the old session's, as memberships */
+    groups_end(server);
     control_socket_close(&server->socket);
     server->socket = *sock;
     control_socket_init(sock, 0);

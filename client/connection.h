@@ -42,6 +42,7 @@ struct embtier {
 
     struct embtier_table *tables; /* lists, newest first */
     struct embtier_batch *batches;
+    struct embtier_group *groups;
 };
 
 /* A control call. On failure the message is set, and the connection is over if it broke. */

@@ -31,9 +31,9 @@
  * even to disconnect, and makes its own. A progress function must not call back into its
  * connection.
  *
- * Lifetimes. Tables and batches end with their connection at the latest; embtier_disconnect() frees
- * them all. Pointers into a batch are good until embtier_batch_free() or embtier_disconnect(), also
- * after the server is gone. */
+ * Lifetimes. Tables, batches and groups end with their connection at the latest;
+ * embtier_disconnect() frees them all. Pointers into a batch are good until embtier_batch_free() or
+ * embtier_disconnect(), also after the server is gone. */
 #ifndef EMBTIER_H
 #define EMBTIER_H
 
@@ -55,6 +55,7 @@ extern "C" {
 struct embtier;
 struct embtier_table;
 struct embtier_batch;
+struct embtier_group;
 
 /* ---- Errors ---- */
 
@@ -90,10 +91,11 @@ EMBTIER_PUBLIC void embtier_disconnect(struct embtier *server);
 /* Makes a new session with the same options after DISCONNECTED; while the old one is alive it does
  * nothing. Tables opened before are opened again by name; batches keep their ids and rows, at the
  * same addresses, and can be submitted again. Requests that were in flight have failed; tickets are
- * gone. A table that is gone does not keep others from coming back: requests to it fail with
- * NO_TABLE. MISMATCH when a table has come back with another dim or dtype, or if a batch has its
- * state with another optimizer (close it, and free its batches), or the server grants less memory
- * than before. On failure nothing has changed, and it can be tried again. */
+ * gone, and memberships of groups too. A table that is gone does not keep others from coming back:
+ * requests to it fail with NO_TABLE. MISMATCH when a table has come back with another dim or dtype,
+ * or if a batch has its state with another optimizer (close it, and free its batches), or the
+ * server grants less memory than before. On failure nothing has changed, and it can be tried again.
+ */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_reconnect(struct embtier *server);
 
 /* ---- Tables ---- */
@@ -297,6 +299,61 @@ EMBTIER_PUBLIC void *embtier_batch_state(struct embtier_batch *batch, uint32_t p
 /* Rows of the last finished request that were served from the server's cache. */
 EMBTIER_PUBLIC uint64_t embtier_batch_hit_rows(const struct embtier_batch *batch);
 
+/* ---- Groups of trainers ---- */
+
+/* Trainers of one model, each with its own part of every batch (data parallel), are the members of
+ * a group: what is a step for one trainer alone is one push of each member. Each push is reduced to
+ * one gradient for each of its rows; these are added up in the order of the members' numbers, and
+ * the optimizer runs once for each row. The same pushes give the same bytes, whoever comes first.
+ *
+ * A member's push is answered when the step has been applied, and so after the pushes of all;
+ * requests of its connection that come later wait behind it, so that a lookup of the next step sees
+ * what all members have pushed. A connection may be a member of several groups; all their members
+ * push to them in the same order, else they wait for each other. */
+struct embtier_group_options {
+    size_t struct_bytes; /* set by EMBTIER_GROUP_OPTIONS_INIT */
+    const char *name;    /* made as a table's is; copied */
+    uint32_t size;       /* members in all, 1 … EMBTIER_GROUP_MEMBERS_MAX */
+    uint32_t member;     /* which this is, 0 … size - 1 */
+    uint64_t step;       /* the last that is done, the same for all; 0: none */
+};
+#define EMBTIER_GROUP_OPTIONS_INIT                                                                 \
+    {                                                                                              \
+        sizeof(struct embtier_group_options), NULL, 0, 0, 0                                        \
+    }
+
+/* Does not wait for the others; pushes do. The membership ends with the session and by nothing
+ * else. Then the group is broken: pushes of the others fail with GROUP_BROKEN, those that wait do
+ * so at once, and the name is free for all of them to join anew.
+ *
+ * INVALID: options not as above, or a connection without an arena. MISMATCH: the group is of
+ * another size, or at another step. EXISTS: the number is taken, or this session is a member
+ * already. GROUP_FULL: all members are there. TOO_LARGE: this session has joined too many. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_group_join(struct embtier *server, const struct embtier_group_options *options,
+                   struct embtier_group **ret_group);
+/* Forgets the handle; the session stays a member. NULL is allowed. */
+EMBTIER_PUBLIC void embtier_group_free(struct embtier_group *group);
+EMBTIER_PUBLIC const char *embtier_group_name(const struct embtier_group *group);
+EMBTIER_PUBLIC uint32_t embtier_group_size(const struct embtier_group *group);
+EMBTIER_PUBLIC uint32_t embtier_group_member(const struct embtier_group *group);
+/* The last step that is known here to be done: that of the joining, then that of this member's last
+ * push which has succeeded and whose result has been seen. */
+EMBTIER_PUBLIC uint64_t embtier_group_step(const struct embtier_group *group);
+
+/* From now on GETs, SETs and pooled lookups of @batch are of @step of @group, until the next call;
+ * NULL: of none. The server refuses them with GROUP_STEP if this member has not pushed the step
+ * before: they see what all steps before @step have made of the rows, or fail. NO_GROUP. INVALID:
+ * @group is another connection's, or @step over 2^53 - 1. BUSY in flight. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_batch_set_group(struct embtier_batch *batch, struct embtier_group *group, uint64_t step);
+
+/* The number of the member that the batch's last result is about: that of GROUP_REFUSED and
+ * GROUP_BROKEN, and of the TIMEOUT of a push. Else UINT32_MAX. */
+EMBTIER_PUBLIC uint32_t embtier_batch_blamed_member(const struct embtier_batch *batch);
+/* After GROUP_REFUSED: what that member's push was refused for. Else OK. */
+EMBTIER_PUBLIC enum embtier_err embtier_batch_blamed_err(const struct embtier_batch *batch);
+
 /* ---- Requests ---- */
 
 enum embtier_op {
@@ -334,10 +391,11 @@ struct embtier_push_options {
     int weight_gradients; /* nonzero: by ticket, the gradients of the weights of the ids are written
                              over embtier_batch_weights() of all parts that have weights */
     struct embtier_batch *prefetch; /* whose prefetch is released when the push is done; or NULL */
+    struct embtier_group *group; /* of whose step it is a part; or NULL: it is a step by itself */
 };
 #define EMBTIER_PUSH_OPTIONS_INIT                                                                  \
     {                                                                                              \
-        sizeof(struct embtier_push_options), 0, NULL, 0, 0, NULL                                   \
+        sizeof(struct embtier_push_options), 0, NULL, 0, 0, NULL, NULL                             \
     }
 
 /* Sends gradients, which embtier_batch_gradients() has, to the optimizers of their tables: a batch
@@ -355,7 +413,18 @@ struct embtier_push_options {
  * result has not been asked for): the push takes that along as it takes its ticket, and if it is
  * refused that batch has it back. Until the push is done that batch is BUSY, also for
  * embtier_batch_free(). NO_TICKET, TICKET_USED and TICKET_EXPIRED may be about the prefetch: then
- * the push has changed nothing, the batch has its ticket, and @prefetch has none any more. */
+ * the push has changed nothing, the batch has its ticket, and @prefetch has none any more.
+ *
+ * With @group, one that this connection is a member of: the push is this member's part of @step,
+ * which must be the group's last one + 1, else GROUP_STEP. It is answered when all members have
+ * pushed that step. A table's learning rate must be the same for all of them, else MISMATCH for
+ * all; tables need not be the same. A push that the server refuses, for whatever reason, is that
+ * member's part of the step too: nothing is applied, the pushes of the others fail with
+ * GROUP_REFUSED (see embtier_batch_blamed_member()), batches keep their tickets, and all push that
+ * step again. What this library refuses, since options are wrong or the batch is not ready, does
+ * not reach the group: the others wait. GROUP_BROKEN: a member has gone. TIMEOUT: one has not
+ * pushed in time (lanes.group_seconds of the server's configuration), which breaks the group, too.
+ * NO_GROUP: the membership ended with its session, before embtier_reconnect(); join again. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_push(struct embtier_batch *batch, const struct embtier_push_options *options);
 /* Gives the batch's ticket or prefetch back: a push will not follow. OK if it has none. */
@@ -385,7 +454,8 @@ embtier_submit_push(struct embtier_batch *batch, const struct embtier_push_optio
  * again until the next submit; INVALID before the first. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_poll(struct embtier_batch *batch);
 /* Waits at most @timeout_ms (UINT32_MAX: for ever), TIMEOUT then, and the request goes on. A server
- * that goes away ends it with DISCONNECTED within a second. */
+ * that goes away ends it with DISCONNECTED within a second. TIMEOUT may be the result of a group's
+ * push, too: then embtier_poll() says the same, and not AGAIN. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_wait(struct embtier_batch *batch,
                                                                 uint32_t timeout_ms);
 

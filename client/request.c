@@ -8,7 +8,8 @@
  *
  * A batch of bags has its ticket from the answer to a lookup that asked for one, to the answer to a
  * push or release of it. An answer that refuses leaves it where it is, as nothing has changed. A
- * batch of a prefetch has that in the same way, and lends it to the push that names it.
+ * batch of a prefetch has that in the same way, and lends it to the push that names it. A group
+ * that a request names is held until the batch's next one: its messages are about it.
  *
  * A server can die at any moment. What it had answered by then counts; the rest ends with
  * DISCONNECTED. The order matters: the answers are looked at once more after the end was noticed.
@@ -23,6 +24,7 @@
 #include "client/answer.h"
 #include "client/batch.h"
 #include "client/connection.h"
+#include "client/group.h"
 #include "client/table.h"
 
 #define NS_PER_MS       UINT64_C(1000000)
@@ -104,6 +106,8 @@ static void settle(struct embtier_batch *batch, struct batch_result result)
     batch->ticket = ticket_after(batch, &result);
     if (result.err == EMBTIER_OK)
         batch->hit_rows = result.hit_rows;
+    if (result.err == EMBTIER_OK && batch->op == EMBTIER_PUSH && batch->asked_group)
+        batch->asked_group->step = MAX(batch->asked_group->step, batch->asked_step);
     server->slots[batch->request % server->memory.slot_count] = NULL;
 }
 
@@ -226,6 +230,15 @@ static int is_lookup(enum embtier_op op)
     return op == EMBTIER_GET_POOLED || op == EMBTIER_GET_POOLED_TICKET;
 }
 
+/* The group that a request names, or NULL; @push is NULL unless it is one. */
+static struct embtier_group *group_of(const struct embtier_batch *batch, enum embtier_op op,
+                                      const struct embtier_push_options *push)
+{
+    if (push)
+        return push->group;
+    return is_lookup(op) || op == EMBTIER_GET || op == EMBTIER_SET ? batch->group : NULL;
+}
+
 /* Is the batch of the kind that @op is for? */
 static enum embtier_err check_kind(const struct embtier_batch *batch, enum embtier_op op)
 {
@@ -329,6 +342,8 @@ static enum embtier_err check_submittable(struct embtier_batch *batch, enum embt
     TRY(check_ticket(batch, op));
     if (push && push->prefetch)
         TRY(check_prefetch(batch, push->prefetch));
+    if (group_of(batch, op, push))
+        TRY(group_check(server, group_of(batch, op, push), &server->message));
     for (uint32_t i = 0; i < batch->part_count; i++) {
         id_count += batch->parts[i].count;
         if (batch->parts[i].table->handle == 0)
@@ -361,9 +376,12 @@ static_assert((int)EMBTIER_GET == SHM_OP_GET && (int)EMBTIER_SET == SHM_OP_SET &
 static struct shm_submission fill(const struct embtier_batch *batch, enum embtier_op op,
                                   const struct embtier_push_options *push)
 {
+    const struct embtier_group *const group = group_of(batch, op, push);
     struct shm_submission submission = { .op = (uint32_t)op,
                                          .segment_count = batch->part_count,
-                                         .segments_offset = batch->block->offset };
+                                         .segments_offset = batch->block->offset,
+                                         .step = group ? batch->group_step : 0,
+                                         .group = group ? group->handle : 0 };
 
     switch (op) {
     case EMBTIER_GET_POOLED_TICKET:
@@ -400,6 +418,7 @@ static void publish(struct embtier_batch *batch, enum embtier_op op,
                     const struct embtier_push_options *push)
 {
     struct embtier *server = batch->server;
+    struct embtier_group *const group = group_of(batch, op, push);
     struct shm_arena_head *head = server->memory.arena;
     const uint32_t slot = server->tail % server->memory.slot_count;
 
@@ -410,6 +429,10 @@ static void publish(struct embtier_batch *batch, enum embtier_op op,
         batch->prefetch = push->prefetch;
         batch->prefetch->lent_to = batch;
     }
+    group_hold(group);
+    group_release(batch->asked_group);
+    batch->asked_group = group;
+    batch->asked_step = push ? push->step : batch->group_step;
     batch->op = op;
     batch->request = server->tail;
     batch->state = BATCH_SUBMITTED;
