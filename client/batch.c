@@ -252,8 +252,7 @@ void batches_free(struct embtier *server)
         batch_destroy(server->batches);
 }
 
-/* The server may still write into its rows. */
-static enum embtier_err refuse_in_flight(struct embtier_batch *batch)
+enum embtier_err batch_refuse_in_flight(struct embtier_batch *batch)
 {
     if (request_is_pending(batch))
         return err_set(&batch->server->message, EMBTIER_BUSY,
@@ -268,7 +267,7 @@ enum embtier_err embtier_batch_free(struct embtier_batch *batch)
 {
     if (!batch)
         return EMBTIER_OK;
-    TRY(refuse_in_flight(batch));
+    TRY(batch_refuse_in_flight(batch));
     batch_destroy(batch);
     return EMBTIER_OK;
 }
@@ -293,7 +292,7 @@ static enum embtier_err set_counts(struct embtier_batch *batch, uint32_t part, u
         return err_set(&batch->server->message, EMBTIER_TOO_LARGE,
                        "part %u was made for %u bags, %u do not fit", part, p->bag_count_max,
                        bag_count);
-    TRY(refuse_in_flight(batch));
+    TRY(batch_refuse_in_flight(batch));
     if (batch->ticket != 0 && batch->kind == BATCH_OF_PREFETCH)
         return err_set(&batch->server->message, EMBTIER_INVALID,
                        "the batch has a prefetch of the ids it had: release it first");
@@ -327,7 +326,7 @@ enum embtier_err embtier_batch_set_bags(struct embtier_batch *batch, uint32_t pa
 enum embtier_err embtier_batch_set_skipped(struct embtier_batch *batch, uint32_t part, int skipped)
 {
     TRY(check_part(batch, part));
-    TRY(refuse_in_flight(batch));
+    TRY(batch_refuse_in_flight(batch));
     if (batch->ticket == 0 || batch->kind != BATCH_OF_BAGS)
         return err_set(&batch->server->message, EMBTIER_INVALID,
                        "the batch has no ticket; parts are skipped in a push by ticket");
@@ -345,7 +344,7 @@ enum embtier_err embtier_batch_set_group(struct embtier_batch *batch, struct emb
     if (group && step > STEP_MAX)
         return err_set(msg, EMBTIER_INVALID, "step is %" PRIu64 ", allowed: 0 to %" PRIu64, step,
                        STEP_MAX);
-    TRY(refuse_in_flight(batch));
+    TRY(batch_refuse_in_flight(batch));
     group_hold(group);
     group_release(batch->group);
     batch->group = group;

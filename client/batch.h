@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "base/err.h"
 #include "client/arena_alloc.h"
 #include "client/embtier.h"
 
@@ -77,6 +78,8 @@ struct embtier_batch {
 };
 
 const char *batch_table_name(const struct embtier_batch *batch, uint32_t part);
+/* BUSY: the server may still read and write what the batch has. */
+MUST_CHECK enum embtier_err batch_refuse_in_flight(struct embtier_batch *batch);
 void batches_free(struct embtier *server); /* all of them, in whatever state */
 
 /* Requests, see request.c. Keeps the answer if it has come; whether the batch is still SUBMITTED.

@@ -282,6 +282,15 @@ embtier_batch_new_prefetch(struct embtier *server, const struct embtier_part *pa
  * batch made for a push by rows, bag_count x dim numbers of a batch of bags, where it is the memory
  * of the bags; NULL for other batches. */
 EMBTIER_PUBLIC float *embtier_batch_gradients(struct embtier_batch *batch, uint32_t part);
+/* Of a batch made by embtier_batch_new_push(): adds up the gradients of equal ids, in their order,
+ * over all parts of a table; afterwards each id stands once, in the part that had it first, ids
+ * ascend and counts are lower. embtier_batch_set_count() may raise them again. It is optional: the
+ * server does the same to a push that has an id several times, and ends up with the same bytes;
+ * this way the trainer does it, and less is sent to the server (the local half of local and global
+ * gradient coalescing). NONFINITE then says where in the sums a number is not finite. NO_MEMORY;
+ * BUSY in flight; INVALID for other batches. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_batch_coalesce(struct embtier_batch *batch);
 
 EMBTIER_PUBLIC uint32_t embtier_batch_part_count(const struct embtier_batch *batch);
 EMBTIER_PUBLIC uint32_t embtier_batch_count(const struct embtier_batch *batch, uint32_t part);

@@ -26,7 +26,7 @@ LAYERS = {
     "store": {"base", "tiers", "kernels"},
     "placement": {"base"},
     "daemon": {"base", "kernels", "proto", "tiers", "store", "placement"},
-    "client": {"base", "proto"},
+    "client": {"base", "kernels", "proto"},
     "tools": {"base", "proto", "placement", "client"},
     "docs": {"base", "daemon"},  # the generator of man pages reads their tables
     "examples": {"client"},
