@@ -227,6 +227,29 @@ static void answer_status(struct client *client, uint32_t id)
     send_reply(client, &reply, false);
 }
 
+static void answer_join(struct client *client, uint32_t id, const Embtier__GroupJoin *join)
+{
+    struct fake_server *server = client->server;
+    Embtier__GroupInfo info = EMBTIER__GROUP_INFO__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+
+    if (server->join_err) {
+        reply_error(client, id, (enum embtier_err)server->join_err,
+                    "the fake server lets nobody in");
+        return;
+    }
+    server->join_size = join->size;
+    server->join_member = join->member;
+    info.handle = FAKE_GROUP + server->joined++;
+    info.step = join->step;
+    info.joined = 1;
+    reply.id = id;
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_GROUP;
+    reply.group = &info;
+    send_reply(client, &reply, false);
+}
+
 static void answer_control(struct client *client, const Embtier__Request *request)
 {
     switch (request->body_case) {
@@ -238,6 +261,9 @@ static void answer_control(struct client *client, const Embtier__Request *reques
         break;
     case EMBTIER__REQUEST__BODY_TABLE_CREATE:
         answer_create(client, request->id, request->table_create->spec);
+        break;
+    case EMBTIER__REQUEST__BODY_GROUP_JOIN:
+        answer_join(client, request->id, request->group_join);
         break;
     case EMBTIER__REQUEST__BODY_STATUS:
         answer_status(client, request->id);

@@ -4,7 +4,8 @@
  * elsewhere.
  *
  * It knows the table "users" (8 rows of 4 f32) and, unless it is gone, "words" (unbounded, 2 f16).
- * It says that it made any table that it is asked for, as it was asked.
+ * It says that it made any table that it is asked for, as it was asked, and lets anybody join any
+ * group: its handle is FAKE_GROUP and how many were joined before, and it is at the step given.
  * GET fills every byte of a row with the low byte of its id; a pooled lookup fills bag b with b +
  * 1, and its ticket, as that of a prefetch, is FAKE_TICKET and the request's number; a push answers
  * with FAKE_WEIGHT in the place of the first weight. One client at a time. */
@@ -20,6 +21,7 @@
 
 #define FAKE_TICKET   700
 #define FAKE_WEIGHT   42.0f
+#define FAKE_GROUP    800
 #define FAKE_SEGMENTS 4 /* of a push or prefetch, that are kept */
 
 struct fake_server {
@@ -35,6 +37,7 @@ struct fake_server {
     atomic_bool words_gone;      /* no table "words" */
     atomic_uint users_dim;       /* of table "users" */
     atomic_uint words_optimizer; /* of table "words" */
+    atomic_uint join_err;        /* of every group that is to be joined */
     atomic_uint farewell;        /* an error with which the session ends now */
     atomic_bool drop_client;     /* closes the connection now */
     atomic_uint err;             /* of every answer, with the figures below */
@@ -46,6 +49,9 @@ struct fake_server {
     atomic_uint taken;     /* requests, in this session */
     atomic_uint doorbells; /* rung */
     atomic_uint sessions;
+    atomic_uint joined;      /* groups */
+    atomic_uint join_size;   /* of the last … */
+    atomic_uint join_member; /* … and the number asked for */
     /* Of the last request that it answered; good until the next one. */
     struct shm_submission submission;
     struct shm_push_segment pushed[FAKE_SEGMENTS];
