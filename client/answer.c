@@ -2,10 +2,12 @@
 #include "client/answer.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "client/batch.h"
 #include "client/connection.h"
 #include "client/group.h"
+#include "client/table.h"
 
 /* What tickets are called that are about @batch's last request. */
 static const char *ticket_word(const struct embtier_batch *batch)
@@ -26,12 +28,42 @@ static const char *ticket_maker(const struct embtier_batch *batch)
     }
 }
 
+struct table_words {
+    char text[EMBTIER_TABLE_NAME_MAX + 10];
+};
+
+/* Of the table with this number, which may be one that only other members have pushed to. */
+static const char *name_table(const struct embtier_batch *batch, uint64_t table_id,
+                              struct table_words *words)
+{
+    snprintf(words->text, sizeof(words->text), "a table");
+    for (uint32_t i = 0; i < batch->part_count; i++)
+        if (batch->parts[i].table->description.info.table_id == table_id)
+            snprintf(words->text, sizeof(words->text), "table '%s'", batch_table_name(batch, i));
+    return words->text;
+}
+
+/* What the member that ended the group did, by the error that ended it. */
+static const char *what_broke(uint64_t err)
+{
+    switch (err) {
+    case EMBTIER_TIMEOUT:
+        return "did not push in time (lanes.group_seconds)";
+    case 0:
+    case EMBTIER_GROUP_BROKEN:
+        return "has gone";
+    default:
+        return "led a step that failed when a part of it was applied";
+    }
+}
+
 /* What a request is refused for that names a group; their numbers are members or steps. */
 static enum embtier_err tell_group_error(const struct embtier_batch *batch)
 {
     const struct batch_result *const result = &batch->result;
     struct err_msg *const msg = &batch->server->message;
     const char *const group = batch->asked_group->name;
+    struct table_words name;
 
     switch (result->err) {
     case EMBTIER_NO_GROUP:
@@ -52,19 +84,20 @@ static enum embtier_err tell_group_error(const struct embtier_batch *batch)
                        err_text((enum embtier_err)result->limit));
     case EMBTIER_GROUP_BROKEN:
         return err_set(msg, result->err,
-                       "member %" PRIu64 " of group '%s' has gone; nothing was applied, and all "
-                       "join anew",
-                       result->value, group);
+                       "group '%s' is over: member %" PRIu64 " %s; nothing was %s, and all join "
+                       "anew",
+                       group, result->value, what_broke(result->limit),
+                       batch->op == EMBTIER_PUSH ? "applied" : "done");
     case EMBTIER_TIMEOUT:
         return err_set(msg, result->err,
-                       "member %" PRIu64 " of group '%s' has not pushed step %" PRIu64
+                       "group '%s' is over: member %" PRIu64 " has not pushed step %" PRIu64
                        " in time (lanes.group_seconds); nothing was applied, and all join anew",
-                       result->value, group, batch->asked_step);
+                       group, result->value, batch->asked_step);
     default:
         return err_set(msg, result->err,
-                       "the members of group '%s' gave a table different learning rates; nothing "
-                       "was applied",
-                       group);
+                       "the members of group '%s' gave %s different learning rates; nothing was "
+                       "applied",
+                       group, name_table(batch, result->value, &name));
     }
 }
 
@@ -76,8 +109,9 @@ static bool is_about_group(const struct embtier_batch *batch)
     case EMBTIER_GROUP_REFUSED:
     case EMBTIER_GROUP_BROKEN:
     case EMBTIER_TIMEOUT:
-    case EMBTIER_MISMATCH:
         return batch->asked_group != NULL;
+    case EMBTIER_MISMATCH: /* of a part: its table is not that of the ticket */
+        return batch->asked_group && batch->result.segment >= batch->part_count;
     default:
         return false;
     }

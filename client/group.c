@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/table_spec.h"
 #include "client/batch.h"
 #include "client/connection.h"
 
@@ -68,15 +69,12 @@ enum embtier_err group_check(const struct embtier *server, const struct embtier_
 static enum embtier_err check_options(struct embtier *server,
                                       const struct embtier_group_options *options)
 {
-    static const char allowed[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
     const char *const name = options->name;
     struct err_msg *const msg = &server->message;
 
     if (!name)
         return err_set(msg, EMBTIER_INVALID, "group name is missing");
-    if (name[0] == '\0' || strlen(name) > EMBTIER_GROUP_NAME_MAX || name[0] == '.' ||
-        name[0] == '-' || name[strspn(name, allowed)] != '\0')
+    if (!table_name_is_valid(name))
         return err_set(
             msg, EMBTIER_INVALID,
             "group name must be 1 to %d of A-Z a-z 0-9 _ . - and start with neither . nor -",

@@ -208,7 +208,8 @@ static void test_a_group_that_is_freed_lives_on_for_its_batches(void **state)
     assert_int_equal(embtier_submit_push(batch, &options), EMBTIER_OK);
     embtier_group_free(NULL);
     embtier_group_free(groups[1]);
-    assert_told(fixture, embtier_wait(batch, 1000), EMBTIER_GROUP_BROKEN, "group 'b' has gone");
+    assert_told(fixture, embtier_wait(batch, 1000), EMBTIER_GROUP_BROKEN,
+                "group 'b' is over: member 0 has gone");
     assert_int_equal(embtier_batch_free(batch), EMBTIER_OK);
     fixture->fake.err = 0;
     assert_int_equal(embtier_get(rows), EMBTIER_OK);
@@ -298,10 +299,17 @@ static void test_a_refusal_is_told_with_who_it_is_about(void **state)
           "member 3's push of step 5 of group 'g' was refused (NONFINITE: a gradient is not "
           "finite); nothing was applied" },
         { EMBTIER_GROUP_BROKEN, 0, 3, EMBTIER_OK,
-          "member 3 of group 'g' has gone; nothing was applied, and all join anew" },
+          "group 'g' is over: member 3 has gone; nothing was applied, and all join anew" },
         { EMBTIER_TIMEOUT, 0, 3, EMBTIER_OK,
-          "member 3 of group 'g' has not pushed step 5 in time (lanes.group_seconds); nothing was "
+          "group 'g' is over: member 3 has not pushed step 5 in time (lanes.group_seconds); "
+          "nothing "
+          "was applied, and all join anew" },
+        { EMBTIER_GROUP_BROKEN, EMBTIER_TIMEOUT, 3, EMBTIER_OK,
+          "group 'g' is over: member 3 did not push in time (lanes.group_seconds); nothing was "
           "applied, and all join anew" },
+        { EMBTIER_GROUP_BROKEN, EMBTIER_IO, 3, EMBTIER_OK,
+          "group 'g' is over: member 3 led a step that failed when a part of it was applied; "
+          "nothing was applied, and all join anew" },
         { EMBTIER_GROUP_STEP, 8, UINT32_MAX, EMBTIER_OK,
           "step 3 of group 'g': the next one is 8; nothing was applied" },
         { EMBTIER_NO_GROUP, 0, UINT32_MAX, EMBTIER_OK,
@@ -362,8 +370,9 @@ static void test_a_push_that_waited_too_long_is_done_and_a_wait_is_not(void **st
     fixture->fake.err_value = 1;
     fixture->fake.err = EMBTIER_TIMEOUT;
     fixture->fake.hold = false;
-    assert_told(fixture, embtier_wait(batch, 1000), EMBTIER_TIMEOUT, "member 1 of group 'g'");
-    assert_told(fixture, embtier_poll(batch), EMBTIER_TIMEOUT, "member 1 of group 'g'");
+    assert_told(fixture, embtier_wait(batch, 1000), EMBTIER_TIMEOUT,
+                "group 'g' is over: member 1 has");
+    assert_told(fixture, embtier_poll(batch), EMBTIER_TIMEOUT, "group 'g' is over: member 1 has");
     assert_int_equal(embtier_batch_blamed_member(batch), 1);
 }
 
