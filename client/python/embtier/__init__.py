@@ -16,13 +16,15 @@
 
 To train in the server, a table has an optimizer, a lookup a ticket, and by it goes a push: see
 :class:`BagBatch`, and :class:`PushBatch` for gradients by row. Rows of batches to come can be brought
-into DRAM ahead of them: :class:`PrefetchBatch`.
+into DRAM ahead of them: :class:`PrefetchBatch`. Trainers that train one model together are a
+:class:`Group`.
 
 :mod:`embtier.torch` has stand-ins for torch.nn.EmbeddingBag. It is imported by itself only: nothing
 here needs torch.
 """
 
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
+from ._group import Group
 from ._library import lib as _lib
 from ._server import Server, Table, connect
 from ._types import TableSpec
@@ -31,5 +33,5 @@ from .errors import __all__ as _errors
 
 __version__ = _lib.embtier_version().decode()
 __all__ = [
-    "BagBatch", "Bags", "Batch", "PrefetchBatch", "PushBatch", "Server", "Table", "TableSpec", "connect", *_errors,
+    "BagBatch", "Bags", "Batch", "Group", "PrefetchBatch", "PushBatch", "Server", "Table", "TableSpec", "connect", *_errors,
 ]  # fmt: skip

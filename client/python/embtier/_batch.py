@@ -15,6 +15,7 @@ import numpy as np
 
 from . import errors
 from ._connection import Connection
+from ._group import Group, handle_of
 from ._ids import IdArray
 from ._library import BagPart, Part, PushOptions, lib
 from ._types import POOL_NUMBERS, number_of
@@ -26,6 +27,7 @@ _GET, _SET, _GET_POOLED, _PUSH, _RELEASE, _GET_POOLED_TICKET, _PREFETCH = 1, 2, 
 _AGAIN = errors.code_of("AGAIN")
 _BUSY = errors.code_of("BUSY")
 _TIMEOUT = errors.code_of("TIMEOUT")
+_NOBODY = 2**32 - 1
 _SLICE_MS = 100  # how long a wait may keep Ctrl-C waiting
 _SLOT_WAIT_S = 50e-6
 
@@ -58,33 +60,6 @@ class _Region:
         self.__array_interface__ = {
             "version": 3, "data": (address, False), "shape": shape, "typestr": dtype.str, "strides": strides,
         }  # fmt: skip
-
-
-def _push_options(
-    lr: float | Sequence[float],
-    step: int,
-    part_count: int,
-    prefetch: PrefetchBatch | None,
-    weight_gradients: bool = False,
-) -> PushOptions:
-    step = operator.index(step)
-    if not 1 <= step < 2**53:
-        raise ValueError(f"step must be 1 to 2**53 - 1, not {step}")
-    options = PushOptions(struct_bytes=sizeof(PushOptions), step=step, weight_gradients=weight_gradients)
-    rates = np.asarray(lr, np.float64)
-    if rates.ndim == 0:
-        options.learning_rate = float(rates)
-    elif rates.shape == (part_count,):
-        options.learning_rates = (c_double * part_count)(*rates)
-    else:
-        raise ValueError(f"lr must be a number or one for each of the {part_count} parts")
-    if prefetch is not None:
-        if not isinstance(prefetch, PrefetchBatch):
-            raise TypeError(f"prefetch must be a PrefetchBatch, not a {type(prefetch).__name__}")
-        if prefetch._in_flight:
-            raise errors.make(_BUSY, "the prefetch is in flight: wait for it first")
-        options.prefetch = prefetch._pointer()
-    return options
 
 
 def _check_part(connection: Connection, table: Table, count: int) -> None:
@@ -125,6 +100,8 @@ class Batch:
         self._connection = connection
         self._tables = tables
         self._in_flight = False
+        self._group: Group | None = None  # that lookups and SETs name
+        self._pushed_to: Group | None = None  # by the last request
 
     def __enter__(self) -> Batch:
         return self
@@ -206,25 +183,53 @@ class Batch:
         """Rows of the last finished request that were served from the server's cache."""
         return lib.embtier_batch_hit_rows(self._pointer())
 
-    def get(self, timeout: float | None = None) -> Batch:
-        """Fills the rows, and the state if the batch has it. Raises IdRangeError, DroppedError, TooLargeError, DisconnectedError, …"""
+    def get(
+        self, timeout: float | None = None, *, group: Group | None = None, step: int | None = None
+    ) -> Batch:
+        """Fills the rows, and the state if the batch has it. Raises IdRangeError, DroppedError, TooLargeError, DisconnectedError, …
+
+        @group, @step: the rows are to be those of @step of a group of trainers: GroupStepError if this
+        member has not pushed the step before."""
+        self._be_of(group, step)
         self._submit_and_wait(_GET, timeout)
         return self
 
-    def set(self, timeout: float | None = None) -> Batch:
+    def set(
+        self, timeout: float | None = None, *, group: Group | None = None, step: int | None = None
+    ) -> Batch:
         """Stores the rows; the same id twice: the last one wins. NaN and Inf are stored as given.
-        The optimizer's state stays, unless the batch has it: then that is stored too."""
+        The optimizer's state stays, unless the batch has it: then that is stored too. @group, @step: as
+        for :meth:`get`."""
+        self._be_of(group, step)
         self._submit_and_wait(_SET, timeout)
         return self
 
+    def _be_of(self, group: Group | None, step: int | None) -> None:
+        """The next request, if it is no push, names @group."""
+        if (group is None) != (step is None):
+            raise ValueError("group and step are given together")
+        if group is self._group is None:
+            return
+        step = 0 if step is None else operator.index(step)
+        if not 0 <= step < 2**53:
+            raise ValueError(f"step must be 0 to 2**53 - 1, not {step}")
+        handle = None if group is None else handle_of(group, self._connection)
+        with self._connection:
+            self._connection.check(lib.embtier_batch_set_group(self._pointer(), handle, step))
+        self._group = group
+
     def _submit_and_wait(
-        self, operation: int, timeout: float | None, options: PushOptions | None = None
+        self,
+        operation: int,
+        timeout: float | None,
+        options: PushOptions | None = None,
+        group: Group | None = None,
     ) -> None:
         """First for a free slot, if other batches are in flight; then for the result."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
-                self._submit(operation, options)
+                self._submit(operation, options, group)
                 break
             except errors.BusyError:  # type: ignore[attr-defined]
                 if self._in_flight or (deadline is not None and time.monotonic() >= deadline):
@@ -232,17 +237,50 @@ class Batch:
                 time.sleep(_SLOT_WAIT_S)
         self.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
-    def submit_get(self) -> None:
+    def _push_options(
+        self,
+        lr: float | Sequence[float],
+        step: int,
+        prefetch: PrefetchBatch | None,
+        group: Group | None,
+        weight_gradients: bool = False,
+    ) -> PushOptions:
+        step = operator.index(step)
+        if not 1 <= step < 2**53:
+            raise ValueError(f"step must be 1 to 2**53 - 1, not {step}")
+        options = PushOptions(struct_bytes=sizeof(PushOptions), step=step, weight_gradients=weight_gradients)
+        rates = np.asarray(lr, np.float64)
+        if rates.ndim == 0:
+            options.learning_rate = float(rates)
+        elif rates.shape == (len(self),):
+            options.learning_rates = (c_double * len(self))(*rates)
+        else:
+            raise ValueError(f"lr must be a number or one for each of the {len(self)} parts")
+        if prefetch is not None:
+            if not isinstance(prefetch, PrefetchBatch):
+                raise TypeError(f"prefetch must be a PrefetchBatch, not a {type(prefetch).__name__}")
+            if prefetch._in_flight:
+                raise errors.make(_BUSY, "the prefetch is in flight: wait for it first")
+            options.prefetch = prefetch._pointer()
+        if group is not None:
+            options.group = handle_of(group, self._connection)
+        return options
+
+    def submit_get(self, *, group: Group | None = None, step: int | None = None) -> None:
         """Starts a GET and returns. BusyError when this batch, or max_in_flight others, are in
         flight."""
+        self._be_of(group, step)
         self._submit(_GET)
 
-    def submit_set(self) -> None:
+    def submit_set(self, *, group: Group | None = None, step: int | None = None) -> None:
         """Starts a SET and returns."""
+        self._be_of(group, step)
         self._submit(_SET)
 
-    def _submit(self, operation: int, options: PushOptions | None = None) -> None:
-        """@options: of a push, else None."""
+    def _submit(
+        self, operation: int, options: PushOptions | None = None, group: Group | None = None
+    ) -> None:
+        """@options: of a push, else None; @group: that it names."""
         connection = self._connection
         with connection:
             if options is None:
@@ -251,6 +289,7 @@ class Batch:
                 code = lib.embtier_submit_push(self._pointer(), byref(options))
             connection.check(code)
             self._in_flight = True
+            self._pushed_to = group
             if operation in (_SET, _PUSH):
                 connection.writes.update(table.name for table in self._tables)
 
@@ -258,7 +297,7 @@ class Batch:
         """True once the request is done, False while it is in flight; raises its error. Never
         waits."""
         with self._connection:
-            return self._result(lib.embtier_poll(self._pointer()), _AGAIN)
+            return self._result(lib.embtier_poll(self._pointer()))
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits for the request at most @timeout seconds (None: for ever) and raises its error;
@@ -270,19 +309,35 @@ class Batch:
                 left_ms = min(left_ms, max(0, round((deadline - time.monotonic()) * 1000)))
             with self._connection:
                 code = lib.embtier_wait(self._pointer(), left_ms)
-                if self._result(code, _TIMEOUT):
+                if code == _TIMEOUT:  # of the waiting; or the result of a push of a group
+                    code = lib.embtier_poll(self._pointer())
+                if self._result(code):
                     return
             if deadline is not None and time.monotonic() >= deadline:
                 raise errors.make(
                     _TIMEOUT, f"no answer within {timeout:g} seconds; the request goes on"
                 )
 
-    def _result(self, code: int, not_done: int) -> bool:
-        if code and code == not_done:
+    def _result(self, code: int) -> bool:
+        if code == _AGAIN:
             return False
         self._in_flight = False
-        self._connection.check(code)
+        try:
+            self._connection.check(code)
+        except errors.Error as error:
+            self._blame(error)
+            raise
+        if self._pushed_to is not None:
+            self._pushed_to._read_step()
         return True
+
+    def _blame(self, error: Any) -> None:
+        """Says in @error which member of a group it is about."""
+        member = lib.embtier_batch_blamed_member(self._pointer())
+        if member != _NOBODY:
+            error.member = member
+        if why := lib.embtier_batch_blamed_err(self._pointer()):
+            error.err = errors.name_of(why)
 
     def free(self) -> None:
         """Gives the batch's room back, when the last view of it is gone. BusyError while the
@@ -383,18 +438,30 @@ class BagBatch(Batch):
         address = lib.embtier_batch_bags(self._pointer(), part)
         return self._view(address, (self._bag_counts[part], self._tables[part].dim), np.dtype("<f4"))
 
-    def lookup(self, timeout: float | None = None, *, ticket: bool = False) -> BagBatch:
+    def lookup(
+        self,
+        timeout: float | None = None,
+        *,
+        ticket: bool = False,
+        group: Group | None = None,
+        step: int | None = None,
+    ) -> BagBatch:
         """Fills the bags. Raises BagRangeError for offsets that decrease or do not end with the ids,
         IdRangeError, DroppedError, TooLargeError, DisconnectedError, …
 
         @ticket: the batch has a ticket afterwards, for one :meth:`push`. TicketsFullError when the
         server has no memory for it until others have been used; UnsupportedError if of the parts of
-        one table some have mode "max" and others not."""
+        one table some have mode "max" and others not.
+        @group, @step: as for :meth:`Batch.get`."""
+        self._be_of(group, step)
         self._submit_and_wait(_GET_POOLED_TICKET if ticket else _GET_POOLED, timeout)
         return self
 
-    def submit_lookup(self, *, ticket: bool = False) -> None:
+    def submit_lookup(
+        self, *, ticket: bool = False, group: Group | None = None, step: int | None = None
+    ) -> None:
         """Starts a lookup and returns; then :meth:`poll` or :meth:`wait`."""
+        self._be_of(group, step)
         self._submit(_GET_POOLED_TICKET if ticket else _GET_POOLED)
 
     @property
@@ -424,6 +491,7 @@ class BagBatch(Batch):
         timeout: float | None = None,
         *,
         prefetch: PrefetchBatch | None = None,
+        group: Group | None = None,
     ) -> BagBatch:
         """Pushes the gradients by the batch's ticket: each row gets what its bags' modes and weights
         make of them, added up, and the optimizer of its table runs once for it.
@@ -436,11 +504,14 @@ class BagBatch(Batch):
         what NoTicketError, TicketUsedError and TicketExpiredError are about: then it has no number any
         more, this batch still has its ticket, and the push can be made without it. InvalidError if it
         has none, BusyError if it is in flight.
+        @group: of trainers: the push is this member's part of @step, ``group.step + 1`` (GroupStepError for
+        another), and is done when all members have pushed it. GroupRefusedError, GroupBrokenError,
+        TimeoutError, MismatchError, NoGroupError: see :class:`Group`.
         Raises InvalidError (no ticket; lr not finite), UnsupportedError (a table without an
         optimizer), NonfiniteError (NaN or infinity, for a table without ``allow_nonfinite``),
         TicketExpiredError, TicketUsedError, NoTicketError, ShapeError, and those of :meth:`Batch.set`."""
-        options = _push_options(lr, step, len(self), prefetch, weight_gradients)
-        self._submit_and_wait(_PUSH, timeout, options)
+        options = self._push_options(lr, step, prefetch, group, weight_gradients)
+        self._submit_and_wait(_PUSH, timeout, options, group)
         return self
 
     def submit_push(
@@ -450,9 +521,10 @@ class BagBatch(Batch):
         weight_gradients: bool = False,
         *,
         prefetch: PrefetchBatch | None = None,
+        group: Group | None = None,
     ) -> None:
         """Starts a push and returns; then :meth:`poll` or :meth:`wait`."""
-        self._submit(_PUSH, _push_options(lr, step, len(self), prefetch, weight_gradients))
+        self._submit(_PUSH, self._push_options(lr, step, prefetch, group, weight_gradients), group)
 
     def release(self, timeout: float | None = None) -> None:
         """Gives the ticket back: no push will follow. Fine without a ticket."""
@@ -490,23 +562,39 @@ class PushBatch(Batch):
         timeout: float | None = None,
         *,
         prefetch: PrefetchBatch | None = None,
+        group: Group | None = None,
     ) -> PushBatch:
         """Pushes the gradients: those of an id are added up, and the optimizer of its table runs once
         for it.
 
         @lr: learning rate, or one for each part, the same for all parts of a table. @step: of the
-        training, from 1. @prefetch: as for :meth:`BagBatch.push`.
+        training, from 1. @prefetch, @group: as for :meth:`BagBatch.push`.
         Raises UnsupportedError (a table without an optimizer), NonfiniteError (NaN or infinity, for a
         table without ``allow_nonfinite``), InvalidError (lr not finite), TicketsFullError (no memory
         for it beside the tickets), and those of :meth:`Batch.set`."""
-        self._submit_and_wait(_PUSH, timeout, _push_options(lr, step, len(self), prefetch))
+        self._submit_and_wait(_PUSH, timeout, self._push_options(lr, step, prefetch, group), group)
         return self
 
     def submit_push(
-        self, lr: float | Sequence[float], step: int, *, prefetch: PrefetchBatch | None = None
+        self,
+        lr: float | Sequence[float],
+        step: int,
+        *,
+        prefetch: PrefetchBatch | None = None,
+        group: Group | None = None,
     ) -> None:
         """Starts a push and returns; then :meth:`poll` or :meth:`wait`."""
-        self._submit(_PUSH, _push_options(lr, step, len(self), prefetch))
+        self._submit(_PUSH, self._push_options(lr, step, prefetch, group), group)
+
+    def coalesce(self) -> PushBatch:
+        """Adds up the gradients of equal ids, in their order, over all parts of a table: afterwards each
+        id stands once, in the part that had it first, ids ascend, and counts are lower. :meth:`set_count`
+        may raise them again. It is optional: the server does the same to a push that has an id several
+        times, and ends up with the same bytes; this way the trainer does it. BusyError in flight."""
+        with self._connection:
+            self._connection.check(lib.embtier_batch_coalesce(self._pointer()))
+            self._counts = [lib.embtier_batch_count(self._pointer(), i) for i in range(len(self))]
+        return self
 
     def rows(self, part: int) -> np.ndarray:
         raise TypeError("a PushBatch has gradients(), no rows")

@@ -102,6 +102,17 @@ class PushOptions(Structure):
         ("step", c_uint64),
         ("weight_gradients", c_int),
         ("prefetch", c_void_p),
+        ("group", c_void_p),
+    ]
+
+
+class GroupOptions(Structure):
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("name", c_char_p),
+        ("size", c_uint32),
+        ("member", c_uint32),
+        ("step", c_uint64),
     ]
 
 
@@ -154,6 +165,14 @@ _PROTOTYPES = {
     "embtier_batch_new_push": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
     "embtier_batch_new_prefetch": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
     "embtier_batch_gradients": (c_void_p, [c_void_p, c_uint32]),
+    "embtier_batch_coalesce": (c_int, [c_void_p]),
+    "embtier_batch_count": (c_uint32, [c_void_p, c_uint32]),
+    "embtier_batch_set_group": (c_int, [c_void_p, c_void_p, c_uint64]),
+    "embtier_batch_blamed_member": (c_uint32, [c_void_p]),
+    "embtier_batch_blamed_err": (c_int, [c_void_p]),
+    "embtier_group_join": (c_int, [c_void_p, POINTER(GroupOptions), _HANDLE_OUT]),
+    "embtier_group_free": (None, [c_void_p]),
+    "embtier_group_step": (c_uint64, [c_void_p]),
     "embtier_batch_hit_rows": (c_uint64, [c_void_p]),
     "embtier_submit": (c_int, [c_void_p, c_int]),
     "embtier_submit_push": (c_int, [c_void_p, POINTER(PushOptions)]),

@@ -13,6 +13,7 @@ import numpy as np
 from . import _types, errors
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._connection import Connection
+from ._group import Group
 from ._ids import as_ids
 from ._library import ConnectOptions, ProgressFunction, TableInfo, TableOptions, lib
 from ._types import TableSpec
@@ -81,7 +82,7 @@ class Server:
     def reconnect(self) -> None:
         """Makes a new session after DisconnectedError. Tables are opened again by name; batches keep
         their ids and rows and can be submitted again; requests that were in flight have failed, and
-        tickets are gone. MismatchError when a table has come back with another dim or dtype."""
+        tickets and memberships of groups are gone. MismatchError when a table has come back with another dim or dtype."""
         connection = self._connection
         with connection as handle:
             connection.check(lib.embtier_reconnect(handle))
@@ -213,6 +214,16 @@ class Server:
         """As :meth:`batch`, for ids whose rows the server is to have at hand: see
         :class:`PrefetchBatch`."""
         return PrefetchBatch(self._connection, parts)
+
+    def join(self, name: str, size: int, member: int, step: int = 0) -> Group:
+        """Becomes a member of a group of trainers, until the session ends: see :class:`Group`.
+
+        @name: made as a table's is. @size: members in all, 1 to 256. @member: which this is, from 0.
+        @step: the last that is done, the same for all members; 0: none.
+        Does not wait for the others: pushes do. InvalidError; MismatchError: the group is of another size,
+        or at another step; ExistsError: the number is taken, or this session is a member already;
+        GroupFullError: all members are there; TooLargeError: this session has joined too many."""
+        return Group(self._connection, name, size, member, step)
 
     def status(self) -> dict[str, Any]:
         """What the server says of itself::

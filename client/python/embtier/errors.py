@@ -2,7 +2,8 @@
 """Exceptions, one class per error of embtier_err.h, made from the library's own table.
 
 ``NO_TABLE`` is :class:`NoTableError`, and so on; all derive from :class:`Error`. Those that Python
-has a word for derive from that too: :class:`IdRangeError` is an IndexError.
+has a word for derive from that too: :class:`IdRangeError` is an IndexError. What another member of a
+group of trainers is to blame for has its number as ``member``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ _ALSO = {
     "PERMISSION": builtins.PermissionError,
 }
 
+# What some have besides, where it is known: see :class:`embtier.Group`.
+_BESIDES: dict[str, dict[str, int | str | None]] = {
+    "TIMEOUT": {"member": None},
+    "GROUP_REFUSED": {"member": None, "err": None},
+    "GROUP_BROKEN": {"member": None},
+}
+
 
 def _class_name(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_")) + "Error"
@@ -46,6 +54,7 @@ def _make_classes() -> dict[int, type[Error]]:
         bases = (Error, _ALSO[name]) if name in _ALSO else (Error,)
         text = lib.embtier_err_text(code).decode()
         body = {"code": code, "name": name, "__doc__": f"{name}: {text}.", "__module__": __name__}
+        body |= _BESIDES.get(name, {})
         classes[code] = type(_class_name(name), bases, body)
         code += 1
     return classes
@@ -60,6 +69,11 @@ for _class in _CLASSES.values():
 def code_of(name: str) -> int:
     """The number of an error by its name in embtier_err.h."""
     return next(code for code, found in _CLASSES.items() if found.name == name)
+
+
+def name_of(code: int) -> str:
+    """The name of an error in embtier_err.h by its number."""
+    return lib.embtier_err_name(code).decode()
 
 
 def make(code: int, message: str) -> Error:

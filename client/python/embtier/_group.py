@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memberships of groups of trainers."""
+
+from __future__ import annotations
+
+import operator
+from ctypes import byref, c_void_p, sizeof
+from typing import Any
+
+from ._connection import Connection
+from ._library import GroupOptions, lib
+
+
+class Group:
+    """This connection's membership of a group of trainers, made by :meth:`Server.join`. Trainers of one
+    model, each with its own part of every batch, push to it together::
+
+        group = server.join("model", size=4, member=rank)
+        while group.step < steps:
+            ...
+            batch.push(lr, group.step + 1, group=group)  # returns when all members have pushed it
+
+    What is a step for one trainer alone is one push of each member: each is reduced to one gradient for
+    each of its rows, these are added up in the order of the members' numbers, and the optimizer of their
+    table runs once for each row. The same pushes give the same bytes, whoever comes first. Lookups made
+    after a push see what all members have pushed.
+
+    The learning rate of a table must be the same for all members (MismatchError for all); tables need not
+    be the same. A member that has nothing to push in a step pushes a batch of no ids. Of several groups,
+    all members push to them in the same order, else they wait for each other.
+
+    A push that the server refuses, for whatever reason, is that member's part of the step: nothing is
+    applied, the others get GroupRefusedError, with ``member`` and ``err`` (the name of the error of that
+    member: "NONFINITE"), batches keep their tickets, and all push that step again, be it with
+    other gradients. What is refused before it is sent (ValueError, InvalidError for a batch that is
+    not ready) does not reach the group: the others wait.
+
+    The membership ends with the session. When a member has gone the pushes of the others raise
+    GroupBrokenError, with its number as ``member``, those that wait do so at once; when one has not pushed
+    for too long (``lanes.group_seconds`` of the server's configuration), TimeoutError with ``member``. Then
+    all join anew, at the step that each has as :attr:`step`. After :meth:`Server.reconnect` requests that
+    name the group raise NoGroupError: join again.
+    """
+
+    def __init__(self, connection: Connection, name: str, size: int, member: int, step: int) -> None:
+        numbers = [operator.index(number) for number in (size, member, step)]
+        if min(numbers) < 0 or max(numbers[:2]) >= 2**32 or step >= 2**53:
+            raise ValueError(f"size, member and step must be counts, not {size}, {member} and {step}")
+        options = GroupOptions(sizeof(GroupOptions), name.encode(), *numbers)
+        pointer = c_void_p()
+        with connection as handle:
+            connection.check(lib.embtier_group_join(handle, byref(options), byref(pointer)))
+        self._connection = connection
+        self._pointer = pointer
+        self._name, self._size, self._member = name, size, member
+        self._read_step()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_pointer"):
+            self._connection.discard(lib.embtier_group_free, self._pointer)
+
+    def __repr__(self) -> str:
+        return f"<embtier.Group {self.name!r} member {self.member} of {self.size}, step {self.step}>"
+
+    def _read_step(self) -> None:
+        self._step = lib.embtier_group_step(self._pointer)
+
+    def _handle(self, connection: Connection) -> c_void_p:
+        if connection is not self._connection:
+            raise ValueError(f"group {self.name!r} was joined by another connection")
+        return self._pointer
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def size(self) -> int:
+        """How many members it has in all."""
+        return self._size
+
+    @property
+    def member(self) -> int:
+        """The number of this one, from 0."""
+        return self._member
+
+    @property
+    def step(self) -> int:
+        """The last that is known here to be done: that of the joining, then that of this member's last
+        push that has succeeded. Kept when the membership has ended."""
+        return self._step
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Group is a membership of a connection of this process: join from there")
+
+
+def handle_of(group: Any, connection: Connection) -> c_void_p:
+    if not isinstance(group, Group):
+        raise TypeError(f"group must be a Group, not a {type(group).__name__}")
+    return group._handle(connection)
