@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import operator
+import weakref
 from ctypes import byref, c_void_p, sizeof
 from typing import Any
 
@@ -35,7 +36,8 @@ class Group:
     other gradients. What is refused before it is sent (ValueError, InvalidError for a batch that is
     not ready) does not reach the group: the others wait.
 
-    The membership ends with the session. When a member has gone the pushes of the others raise
+    The membership ends with the session, and so when the connection is closed and the last batch and view
+    of it are gone: see :meth:`Server.close`. When a member has gone the pushes of the others raise
     GroupBrokenError, with its number as ``member``, those that wait do so at once; when one has not pushed
     for too long (``lanes.group_seconds`` of the server's configuration), TimeoutError with ``member``. Then
     all join anew, at the step that each has as :attr:`step`. After :meth:`Server.reconnect` requests that
@@ -53,6 +55,7 @@ class Group:
         self._connection = connection
         self._pointer = pointer
         self._name, self._size, self._member = name, size, member
+        self._owner: weakref.ref | None = None  # the module of embtier.torch that steps with it
         self._read_step()
 
     def __del__(self) -> None:

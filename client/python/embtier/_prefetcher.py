@@ -13,6 +13,7 @@ import torch
 
 from . import errors
 from ._batch import PrefetchBatch
+from ._group import Group
 
 if TYPE_CHECKING:
     from ._server import Server, Table
@@ -89,8 +90,15 @@ class Ahead:
         rooms.give(room)
 
 
-def push_with(ahead: Ahead | None, batch: Any, *arguments: Any, **options: Any) -> None:
+def push_with(
+    ahead: Ahead | None, batch: Any, *arguments: Any, group: Group | None = None, **options: Any
+) -> None:
     """Pushes @batch, and releases what @ahead has."""
+    if group is not None:  # which a prefetch that has expired would cost its step
+        batch.push(*arguments, group=group, **options)
+        if ahead is not None:
+            ahead.release()
+        return
     prefetch = ahead.look(waits=True) if ahead is not None else None
     try:
         batch.push(*arguments, prefetch=prefetch, **options)

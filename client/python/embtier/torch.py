@@ -60,6 +60,35 @@ Weights of samples (per_sample_weights)
 Rows that are read ahead
     :class:`Prefetcher` goes over a data loader and has the server bring the rows of its next batches into
     DRAM.
+Groups of trainers
+    Processes that each train a copy of the model with a part of every batch, data parallel, give each of
+    its modules a group: ``group=server.join("model/items", size=world, member=rank)``. A push is then the
+    member's part of a step: it returns when those of all have come, gradients are added up over all, in the
+    order of the members, and each row is changed once. They are summed, not averaged: divide losses by
+    the number of members for a mean, as with sums over a larger batch. The rest of the model is for
+    torch.nn.parallel.DistributedDataParallel, or the like, to which this module has no parameters.
+
+    * ``steps`` is the group's. A training that goes on joins with ``step=`` what was saved; load_state_dict()
+      raises ValueError if the group is at another step.
+    * Every member pushes every step: each backward pass through the module with ``update="backward"``, each
+      step() with ``update="step"``. A member without ids, or without gradients, takes part with a push
+      of nothing, but a backward pass that does not come to the module at all pushes nothing, and
+      the others wait for it (``lanes.group_seconds`` of the server's configuration), as they do for one that
+      has more batches than they have. To add up the gradients of several backward passes in one step,
+      or of several forward passes, use ``update="step"``; with ``update="backward"`` each pass is a step,
+      which is fine only if all members make the same number of them.
+    * Each module has a group of its own (ValueError), with the same settings and learning rates on all
+      members (MismatchError). Several on one connection push in the order of the backward pass, which is the
+      same for the same model; if control flow depends on the data it may differ, and then members wait for
+      each other until the time is over.
+    * NaN or infinity in one member's gradients keep the step from all: all skip it, count it in
+      ``skipped_pushes`` and go on with their next batches. A GradScaler's step(module.optimizer) with
+      ``update="step"`` calls step() then too, to let the others know; the members' scales may
+      differ after it, which does no harm. Tables made with ``allow_nonfinite`` take such gradients, with
+      a scaler too. Other refusals raise GroupRefusedError on the others.
+    * GroupBrokenError, TimeoutError: a member has gone, nothing was applied. All join anew, with
+      ``step=module.steps``, and assign ``module.group``.
+    * Prefetches are released after the push, by a request of their own.
 parameters()
     One of no elements, ``anchor``: it ties the module into the graph, and freezes it with the rest of
     a model. Optimizers may have it; its gradient is None.
@@ -92,6 +121,7 @@ import torch
 
 from . import errors
 from ._batch import BagBatch, Bags, Batch
+from ._group import Group
 from ._ids import as_ids
 from ._optimizer import Optimizer
 from ._prefetcher import Ahead, IdRoom, Prefetcher
@@ -413,6 +443,7 @@ class EmbeddingBagCollection(torch.nn.Module):
     tables belong to one connection; a table may be in several bags.
     @lr: learning rate; @update: "backward" or "step", see the module's text.
     @frozen: made with requires_grad_(False); tables need no optimizer.
+    @group: of trainers, this module's own: see "Groups of trainers" in the module's text.
     """
 
     def __init__(
@@ -422,6 +453,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         lr: float = 0.01,
         update: str = "backward",
         frozen: bool = False,
+        group: Group | None = None,
     ) -> None:
         super().__init__()
         if not bags:
@@ -437,7 +469,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         if not frozen:
             self._check_trainable()
         self._rooms = _Rooms(tables[0].server)
-        self.optimizer = Optimizer(tables, self._rooms, lr)
+        self.optimizer = Optimizer(tables, self._rooms, lr, gathers=update == "step")
+        self.group = group
         self.grad_scale: float | Callable[[], float] = 1.0
         self._ahead: Ahead | None = None  # for the next forward pass that takes a ticket
         self.anchor = torch.nn.Parameter(torch.empty(0), requires_grad=not frozen)
@@ -525,6 +558,8 @@ class EmbeddingBagCollection(torch.nn.Module):
             finally:
                 self._rooms.abandon(room)
         found = self._weight_gradients(given, gradients, wanted)
+        if trains and self.update == "backward" and self.group is not None:
+            self.optimizer.push_nothing()
         if trains and self.update == "step":
             self._gather(given, gradients)
         return found
@@ -538,7 +573,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         wanted: list[bool],
     ) -> list[torch.Tensor | None]:
         found: list[torch.Tensor | None] = [None] * len(given)
-        if all(gradient is None for gradient in gradients):
+        if self.group is None and all(gradient is None for gradient in gradients):
             return found
         scale = self._scale()
         for i, gradient in enumerate(gradients):
@@ -612,13 +647,23 @@ class EmbeddingBagCollection(torch.nn.Module):
         self.optimizer.steps = steps
 
     @property
+    def group(self) -> Group | None:
+        """Of trainers, whose steps this module makes together; may be assigned, such as one that was
+        joined anew, with ``step=module.steps``."""
+        return self.optimizer.group
+
+    @group.setter
+    def group(self, group: Group | None) -> None:
+        self.optimizer.group = group
+
+    @property
     def skipped_pushes(self) -> int:
-        """How many pushes the server refused for NaN or infinity."""
+        """How many pushes the server refused for NaN or infinity, this member's of a group or another's."""
         return self.optimizer.skipped_pushes
 
     def step(self) -> None:
-        """Applies the gradients gathered with ``update="step"``: one push for all tables. Does nothing
-        if there are none. If it fails, the gradients are forgotten."""
+        """Applies the gradients gathered with ``update="step"``: one push for all tables. If there are
+        none it does nothing, but for a group, whose other members wait for a push. If it fails, the gradients are forgotten."""
         self.optimizer.step()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -654,7 +699,8 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     def extra_repr(self) -> str:
         lines = [f"{k}: {bag.table!r}, {bag.mode}" for k, bag in self.bags.items()]
-        return "\n".join([*lines, f"lr={self.lr}, update={self.update}"])
+        group = f", {self.group!r}" if self.group is not None else ""
+        return "\n".join([*lines, f"lr={self.lr}, update={self.update}{group}"])
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
@@ -681,9 +727,10 @@ class EmbeddingBag(EmbeddingBagCollection):
         lr: float = 0.01,
         update: str = "backward",
         frozen: bool = False,
+        group: Group | None = None,
     ) -> None:
         bag = Bag(table, mode, include_last_offset, padding_idx, unsigned_ids)
-        super().__init__({"bag": bag}, lr=lr, update=update, frozen=frozen)
+        super().__init__({"bag": bag}, lr=lr, update=update, frozen=frozen, group=group)
 
     def forward(  # type: ignore[override]
         self,
