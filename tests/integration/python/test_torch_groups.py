@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do copies of a model, each trained with a part of every batch, train as one whose gradients are added up?"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from conftest import TREE
+from prefetching import await_pinned
+
+import embtier
+
+torch = pytest.importorskip("torch")
+
+import embtier.torch as et  # noqa: E402
+
+DIM = 6
+ROWS = 40
+LR = 0.5
+LIMIT_S = 60
+BOTH = range(2)
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed():
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+
+
+def make_table(server: embtier.Server, name: str, **options) -> embtier.Table:
+    options = {"optimizer": "sgd", "init": ("normal", 0, 1), "seed": 5} | options
+    return server.create_table(name, DIM, ROWS, **options)
+
+
+def all_rows(table: embtier.Table) -> np.ndarray:
+    return table.get(np.arange(table.rows))
+
+
+@pytest.fixture
+def members(daemon, name) -> Iterator[Callable[..., list[et.EmbeddingBag]]]:
+    """Makes modules of one table, with groups and connections of their own."""
+    servers: list[embtier.Server] = []
+
+    def make(table: str = name, count: int = 2, step: int = 0, **options) -> list[et.EmbeddingBag]:
+        some = []
+        for member in range(count):
+            servers.append(daemon.connect())
+            group = servers[-1].join(table, count, member, step)
+            options = {"lr": LR, "mode": "sum"} | options
+            some.append(et.EmbeddingBag(servers[-1].open_table(table), group=group, **options))
+        return some
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+def together(train: Callable[[int], object], count: int = 2) -> list:
+    """@train of each member, in a thread of its own."""
+    with ThreadPoolExecutor(count) as pool:
+        return [one.result(LIMIT_S) for one in [pool.submit(train, member) for member in range(count)]]
+
+
+def some_ids(step: int, member: int) -> torch.Tensor:
+    return torch.randint(0, ROWS, (4, 5), generator=torch.Generator().manual_seed(step * 10 + member))
+
+
+def loss_of(out: torch.Tensor) -> torch.Tensor:
+    return (out * torch.linspace(-1, 1, out.numel()).view(out.shape)).sum() + out.square().sum() / 4
+
+
+def reference(table: embtier.Table, steps: int) -> None:
+    """The same by one trainer with all parts: sums of the members added up in their order, and SGD, by hand."""
+    bag = et.EmbeddingBag(table, mode="sum", frozen=True)
+    for step in range(steps):
+        total = np.zeros((ROWS, DIM), np.float32)
+        for member in BOTH:
+            ids = some_ids(step, member)
+            out = bag(ids).requires_grad_()
+            loss_of(out).backward()
+            of_member = np.zeros_like(total)
+            for one, gradient in zip(ids.numpy(), out.grad.numpy()):
+                for row in one:
+                    of_member[row] += gradient
+            total += of_member
+        table.set(np.arange(ROWS), all_rows(table) - np.float32(LR) * total)
+
+
+# ---- Training ----
+
+
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_copies_train_to_the_bytes_of_a_reference(server, members, name, update):
+    table, expected = make_table(server, name), make_table(server, f"{name}_reference")
+    bags = members(update=update)
+
+    def train(member: int) -> list[float]:
+        losses = []
+        for step in range(8):
+            loss = loss_of(bags[member](some_ids(step, member)))
+            loss.backward()
+            bags[member].step()
+            assert bags[member].steps == step + 1
+            losses.append(loss.item())
+        return losses
+
+    losses = together(train)
+    assert losses[0] != losses[1]
+    reference(expected, 8)
+    np.testing.assert_array_equal(all_rows(table).view(np.uint32), all_rows(expected).view(np.uint32))
+
+
+_TRAINS = """\
+import sys
+sys.path.insert(0, sys.argv[3])
+import torch, embtier, embtier.torch, test_torch_groups as t
+torch.set_num_threads(1)
+with embtier.connect(sys.argv[1]) as server:
+    group = server.join(sys.argv[2], 2, 1)
+    bag = embtier.torch.EmbeddingBag(server.open_table(sys.argv[2]), mode="sum", lr=t.LR, group=group)
+    for step in range(5):
+        t.loss_of(bag(t.some_ids(step, 1))).backward()
+    print(bag.steps)
+"""
+
+
+def test_copies_in_processes_of_their_own_train_the_same(server, daemon, name):
+    table, expected = make_table(server, name), make_table(server, f"{name}_reference")
+    folder = str(TREE / "tests/integration/python")
+    environment = os.environ | {"PYTHONPATH": str(TREE / "client/python")}
+    command = [sys.executable, "-c", _TRAINS, daemon.socket, name, folder]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as other:
+        bag = et.EmbeddingBag(table, mode="sum", lr=LR, group=server.join(name, 2, 0))
+        for step in range(5):
+            loss_of(bag(some_ids(step, 0))).backward()
+        assert other.communicate(timeout=LIMIT_S)[0] == "5\n"
+    assert bag.steps == bag.group.step == 5
+    reference(expected, 5)
+    np.testing.assert_array_equal(all_rows(table), all_rows(expected))
+
+
+def test_each_module_of_a_model_has_its_group(daemon, server, name):
+    tables = {k: make_table(server, f"{name}_{k}") for k in "abc"}
+    before = {k: all_rows(table) for k, table in tables.items()}
+
+    def train(member: int) -> None:
+        with daemon.connect() as own:
+            mine = {k: own.open_table(table.name) for k, table in tables.items()}
+            groups = [own.join(f"{name}_{i}", 2, member) for i in range(2)]
+            first = et.EmbeddingBagCollection({k: et.Bag(mine[k], "sum") for k in "ab"}, lr=LR, group=groups[0])
+            second = et.EmbeddingBag(mine["c"], mode="sum", lr=LR, group=groups[1])
+            for step in range(3):
+                out = first({k: torch.tensor([[member], [2]]) for k in "ab"})
+                (out["a"] + out["b"] + second(torch.tensor([[member], [2]]))).sum().backward()
+                assert first.steps == second.steps == step + 1
+
+    together(train)
+    for k, table in tables.items():
+        before[k][[0, 1]] -= np.float32(LR)
+        before[k][2] -= np.float32(2 * LR)
+        for _ in range(2):
+            before[k][[0, 1]] -= np.float32(LR)
+            before[k][2] -= np.float32(2 * LR)
+        np.testing.assert_array_equal(all_rows(table), before[k])
+
+
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_a_member_without_ids_or_gradients_takes_part(server, members, name, update):
+    table = make_table(server, name, init="zeros")
+    bags = members(update=update)
+    none = torch.empty(2, 0, dtype=torch.int64)
+    given = {0: [torch.tensor([[1]]), none, none], 1: [none, torch.tensor([[2]]), none]}
+
+    def train(member: int) -> None:
+        for ids in given[member]:
+            bags[member](ids).sum().backward()
+            bags[member].step()
+
+    together(train)
+    assert all_rows(table)[:4, 0].tolist() == [0, -LR, -LR, 0]
+    assert [bag.steps for bag in bags] == [3, 3]
+    if update == "step":
+        together(lambda member: bags[member].step())
+        assert [bag.steps for bag in bags] == [4, 4]
+
+
+def test_gradients_of_several_passes_are_one_step_with_update_step(server, members, name):
+    table = make_table(server, name, init="zeros")
+    bags = members(update="step")
+
+    def train(member: int) -> None:
+        for _ in range(1 + member):
+            bags[member](torch.tensor([[1]])).sum().backward()
+        bags[member].step()
+
+    together(train)
+    assert all_rows(table)[1, 0] == -3 * LR and [bag.steps for bag in bags] == [1, 1]
+
+
+def test_gradients_of_weights_come_with_the_push(server, members, name):
+    table = make_table(server, name)
+    rows, bags = all_rows(table), members()
+
+    def train(member: int) -> torch.Tensor:
+        weights = torch.ones(1, 2, requires_grad=True)
+        bags[member](torch.tensor([[1, 2 + member]]), per_sample_weights=weights).sum().backward()
+        return weights.grad
+
+    for member, found in enumerate(together(train)):
+        np.testing.assert_allclose(found.numpy()[0], rows[[1, 2 + member]].sum(axis=1), rtol=1e-5)
+
+
+def test_prefetches_are_released_after_the_push(server, members, name):
+    table = make_table(server, name)
+    bags = members()
+
+    def train(member: int) -> None:
+        loader = [some_ids(step, member) for step in range(6)]
+        prefetcher = et.Prefetcher(loader, bags[member], lambda ids: ids, ahead=2)
+        for ids in prefetcher:
+            loss_of(bags[member](ids)).backward()
+        assert prefetcher.skipped_prefetches == 0
+
+    together(train)
+    await_pinned(server, 0)
+    expected = make_table(server, f"{name}_reference")
+    reference(expected, 6)
+    np.testing.assert_array_equal(all_rows(table), all_rows(expected))
+
+
+# ---- Gradients that are not finite ----
+
+
+@pytest.mark.parametrize("late", BOTH)
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_one_member_s_infinity_is_skipped_by_all(server, members, name, update, late):
+    table = make_table(server, name)
+    before, bags = all_rows(table), members(update=update)
+    grads: dict[int, torch.Tensor] = {}
+
+    def train(member: int, factor: float) -> None:
+        weights = torch.ones(1, 1, requires_grad=True)
+        out = bags[member](torch.tensor([[1]]), per_sample_weights=weights)
+        (out * (factor if member == late else 1)).sum().backward()
+        bags[member].step()
+        grads[member] = weights.grad
+
+    with pytest.warns(UserWarning, match="skipped a push.*skipped_pushes") as told:
+        together(lambda member: train(member, float("inf")))
+    assert len(told) == 2
+    blamed = [f"member {late}'s push" in str(one.message) for one in told]
+    assert sorted(blamed) == [False, True]
+    np.testing.assert_array_equal(all_rows(table), before)
+    if update == "backward":
+        assert all(gradient.isnan().all() for gradient in grads.values())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        together(lambda member: train(member, float("nan")))
+        together(lambda member: train(member, 1))
+    assert [(bag.steps, bag.skipped_pushes) for bag in bags] == [(1, 2)] * 2
+    np.testing.assert_array_equal(all_rows(table)[1], before[1] - np.float32(2 * LR))
+
+
+class OldScaler:
+    """As far as torch.cuda.amp.GradScaler before torch 2.0 comes to a step()."""
+
+    def __init__(self, scale: float, optimizer: torch.optim.Optimizer, unscaled: bool) -> None:
+        self.scale = scale
+        stage = torch.cuda.amp.grad_scaler.OptState.UNSCALED if unscaled else torch.cuda.amp.grad_scaler.OptState.READY
+        self._per_optimizer_states = {id(optimizer): {"stage": stage}}
+
+    def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(1 / self.scale)
+
+
+@pytest.mark.parametrize("protocol", ["argument", "argument, unscaled", "attribute", "attribute, unscaled"])
+def test_a_scaler_s_skip_of_one_member_is_one_of_all(server, members, name, protocol):
+    """By hand what a GradScaler does with an optimizer that asks for it: this torch's needs a GPU."""
+    table = make_table(server, name)
+    before, bags = all_rows(table), members(update="step")
+    unscaled = protocol.endswith("unscaled")
+
+    def train(member: int, bad: int, scale: float) -> None:
+        optimizer = bags[member].optimizer
+        assert optimizer._step_supports_amp_scaling
+        out = bags[member](torch.tensor([[1]]))
+        (out * (float("inf") if member == bad else scale)).sum().backward()
+        scaler = OldScaler(scale, optimizer, unscaled)
+        if unscaled:
+            scaler.unscale_(optimizer)
+        if protocol.startswith("argument"):
+            optimizer.step(grad_scaler=scaler)
+        else:
+            optimizer.grad_scale = None if unscaled else torch.tensor([scale])
+            optimizer.found_inf = torch.tensor([float(member == bad)])
+            optimizer.step()
+            del optimizer.grad_scale, optimizer.found_inf
+
+    with pytest.warns(UserWarning, match="skipped a push"):
+        together(lambda member: train(member, 1, 1024.0))
+    np.testing.assert_array_equal(all_rows(table), before)
+    together(lambda member: train(member, -1, 512.0 * (1 + member)))  # scales may differ
+    assert [(bag.steps, bag.skipped_pushes) for bag in bags] == [(1, 1)] * 2
+    np.testing.assert_array_equal(all_rows(table)[1], before[1] - np.float32(2 * LR))
+    alone = et.EmbeddingBag(table, update="step")
+    assert not alone.optimizer._step_supports_amp_scaling
+
+
+def test_refusals_for_other_reasons_are_raised(server, members, name):
+    table = make_table(server, name)
+    before, bags = all_rows(table), members()
+    bags[1].lr = LR / 2
+    outs = [bag(torch.tensor([[1]])).sum() for bag in bags]
+
+    def train(member: int) -> None:
+        with pytest.raises(embtier.MismatchError, match="different learning rates"):
+            outs[member].backward()
+
+    together(train)
+    bags[1].lr = LR
+    assert [(bag.steps, bag.skipped_pushes) for bag in bags] == [(0, 0)] * 2
+    np.testing.assert_array_equal(all_rows(table), before)
+    together(lambda member: bags[member](torch.tensor([[1]])).sum().backward())
+    np.testing.assert_array_equal(all_rows(table)[1], before[1] - np.float32(2 * LR))
+
+
+# ---- Groups and modules ----
+
+
+def test_a_group_is_one_module_s(server, daemon, name):
+    table, other = make_table(server, name), make_table(server, f"{name}_other")
+    group = server.join(name, 1, 0)
+    bag = et.EmbeddingBag(table, group=group)
+    assert bag.group is group and repr(group) in repr(bag)
+    with pytest.raises(ValueError, match=f"group '{name}' is another module's.*one for each module"):
+        et.EmbeddingBag(other, group=group)
+    with pytest.raises(TypeError, match="must be an embtier.Group, not a str"):
+        et.EmbeddingBag(other, group=name)
+    with daemon.connect() as elsewhere:
+        with pytest.raises(ValueError, match="joined by another connection"):
+            et.EmbeddingBag(elsewhere.open_table(name), group=group)
+    bag.group = group
+    del bag
+    assert et.EmbeddingBag(other, group=group).group is group
+
+
+def test_steps_are_the_group_s_and_a_training_goes_on_from_them(server, name):
+    table = make_table(server, name, init="zeros")
+    bag = et.EmbeddingBag(table, lr=LR, mode="sum", group=server.join(name, 1, 0))
+    for _ in range(3):
+        bag(torch.tensor([[1]])).sum().backward()
+    assert bag.steps == bag.group.step == 3
+    saved = pickle.loads(pickle.dumps(bag.state_dict()))
+    for step in (0, 4):
+        wrong = et.EmbeddingBag(table, mode="sum", group=server.join(f"{name}_{step}", 1, 0, step))
+        with pytest.raises(ValueError, match=f"at step {step}: to go on from 3, its members join with step=3"):
+            wrong.load_state_dict(saved)
+        with pytest.raises(ValueError, match="join with step=7"):
+            wrong.steps = 7
+    again = et.EmbeddingBag(table, lr=LR, mode="sum", group=server.join(f"{name}_again", 1, 0, 3))
+    again.load_state_dict(saved)
+    again(torch.tensor([[1]])).sum().backward()
+    assert again.steps == 4 and all_rows(table)[1, 0] == -4 * LR
+    alone = et.EmbeddingBag(table, lr=LR, mode="sum")
+    alone(torch.tensor([[1]])).sum().backward()
+    with pytest.raises(ValueError, match="has made 1 steps, and group .* 0: join it with step=1"):
+        alone.group = server.join(f"{name}_late", 1, 0)
+    alone.group = server.join(f"{name}_right", 1, 0, step=alone.steps)
+    alone(torch.tensor([[1]])).sum().backward()
+    assert alone.steps == 2
+    alone.group = None
+    alone(torch.tensor([[1]])).sum().backward()
+    assert alone.steps == 3
+
+
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_a_member_that_goes_is_told_and_training_goes_on_when_all_have_joined_anew(
+    server, members, name, daemon, update
+):
+    table = make_table(server, name)
+    bags = members(update=update)
+
+    def train(member: int) -> None:
+        bags[member](torch.tensor([[1]])).sum().backward()
+        bags[member].step()
+
+    together(train)
+    before = all_rows(table)
+    out = bags[0](torch.tensor([[1]])).sum()
+    bags[1]._rooms.server.close()
+    bags[1] = None  # with its batches, which keep the session
+    gc.collect()
+    with pytest.raises(embtier.GroupBrokenError, match="member 1 has gone; nothing was applied"):
+        out.backward()
+        bags[0].step()
+    np.testing.assert_array_equal(all_rows(table), before)
+    assert bags[0].steps == 1
+    with daemon.connect() as own:
+        bags[0].group = bags[0]._rooms.server.join(name, 2, 0, step=bags[0].steps)
+        group = own.join(name, 2, 1, step=1)
+        bags[1] = et.EmbeddingBag(own.open_table(name), lr=LR, mode="sum", update=update, group=group)
+        together(train)
+        assert [bag.steps for bag in bags] == [2, 2]
+    np.testing.assert_array_equal(all_rows(table)[1], before[1] - np.float32(2 * LR))
