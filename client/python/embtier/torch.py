@@ -62,7 +62,7 @@ Rows that are read ahead
     DRAM.
 Groups of trainers
     Processes that each train a copy of the model with a part of every batch, data parallel, give each of
-    its modules a group: ``group=server.join("model/items", size=world, member=rank)``. A push is then the
+    its modules a group: ``group=server.join("model.items", size=world, member=rank)``. A push is then the
     member's part of a step: it returns when those of all have come, gradients are added up over all, in the
     order of the members, and each row is changed once. They are summed, not averaged: divide losses by
     the number of members for a mean, as with sums over a larger batch. The rest of the model is for
