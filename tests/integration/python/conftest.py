@@ -37,6 +37,7 @@ data:
   shards_per_directory: 8
 lanes:
   count: {lanes}
+  group_seconds: 60
   readers_per_lane: 2
   request_bytes: 64MiB
   write_queue_bytes: 16MiB

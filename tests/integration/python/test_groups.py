@@ -423,7 +423,7 @@ def test_a_member_that_is_killed_is_missed_at_once(server, daemon, name):
 def test_a_member_that_does_not_come_in_time_ends_the_group(own_daemon, name):
     own_daemon.stop()
     config = own_daemon.folder / "embtierd.yaml"
-    config.write_text(config.read_text().replace("lanes:\n", "lanes:\n  group_seconds: 1\n"))
+    config.write_text(config.read_text().replace("group_seconds: 60", "group_seconds: 1"))
     own_daemon.start()
     first, second = (Trainer(own_daemon, name, 2, member) for member in range(2))
     table = make_table(first.server, name)
