@@ -292,6 +292,9 @@ static enum embtier_err check_join(const struct group_join *join, struct err_msg
     if (join->size == 0 || join->size > EMBTIER_GROUP_MEMBERS_MAX)
         return err_set(msg, EMBTIER_INVALID, "a group of %u members, allowed: 1 to %d", join->size,
                        EMBTIER_GROUP_MEMBERS_MAX);
+    if (join->step >= OPTIMIZER_STEP_MAX)
+        return err_set(msg, EMBTIER_INVALID, "step is %" PRIu64 ", allowed: 0 to %" PRIu64,
+                       join->step, OPTIMIZER_STEP_MAX - 1);
     return EMBTIER_OK;
 }
 

@@ -537,6 +537,7 @@ static void test_a_group_is_its_members_only(void **state)
     assert_int_equal(join_as(t, &guest, "i", 0, 0, 0, &handle), EMBTIER_INVALID);
     assert_int_equal(join_as(t, &guest, "i", 257, 0, 0, &handle), EMBTIER_INVALID);
     assert_int_equal(join_as(t, &guest, "a b", 2, 0, 0, &handle), EMBTIER_INVALID);
+    assert_int_equal(join_as(t, &guest, "i", 2, 0, UINT64_MAX, &handle), EMBTIER_INVALID);
     for (uint32_t i = 0; i < SESSION_GROUPS_MAX; i++) {
         char name[16];
 
