@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/group.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -143,10 +144,10 @@ static void refuse_round(struct groups *groups, struct group *group, const struc
     for (uint32_t i = 0; i < group->size; i++) {
         struct group_member *const member = group->members[i];
 
-        if (member->refused == 0)
-            send_back(TAKE(member->push), &refusal, false, 0);
-        else
+        if (member->refused > 0)
             member->refused--;
+        else if (member->push)
+            send_back(TAKE(member->push), &refusal, false, 0);
         group->arrived += member->refused > 0 || member->push;
     }
 }
@@ -163,6 +164,7 @@ static void count_arrival(struct groups *groups, struct group *group)
         if (!why) {
             struct push *const leader = group->members[0]->push;
 
+            assert(leader);
             group->applying = true;
             leader->message.kind = MESSAGE_LEAD;
             lane_send(leader->ticket->home, &leader->message);

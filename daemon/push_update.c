@@ -57,6 +57,11 @@ static enum embtier_err collect_sources(const struct push *leader, struct ticket
     return EMBTIER_OK;
 }
 
+static bool is_other_rate(const struct push_group *a, const struct push_group *b)
+{
+    return a->learning_rate < b->learning_rate || a->learning_rate > b->learning_rate;
+}
+
 /* One optimizer runs for all. */
 static enum embtier_err check_rates(const struct request_rules *rules,
                                     const struct ticket_source *sources, uint32_t count,
@@ -71,9 +76,7 @@ static enum embtier_err check_rates(const struct request_rules *rules,
         if (*first == 0)
             *first = s + 1;
         else if (IS_BAD(CHECK_STEP_SAME_RATE,
-                        memcmp(&group->learning_rate,
-                               &source_group(&sources[*first - 1])->learning_rate,
-                               sizeof(group->learning_rate)) != 0))
+                        is_other_rate(group, source_group(&sources[*first - 1]))))
             err = EMBTIER_MISMATCH;
         if (err != EMBTIER_OK) {
             refuse(refusal, err, UINT32_MAX, group->table->table_id, 0);

@@ -70,10 +70,11 @@ def draw_ids(setting: Setting, random: np.random.Generator) -> np.ndarray:
 
 
 @contextmanager
-def server(setting: Setting) -> Iterator[embtier.Server]:
+def server(setting: Setting, cache_bytes: int = 0) -> Iterator[embtier.Server]:
+    """@cache_bytes: 0: as much as all rows need."""
     with tempfile.TemporaryDirectory(prefix="embtier-bench.") as directory:
         os.mkdir(f"{directory}/rows")
-        cache = int(setting.tables * setting.rows * DIM * 4 * 1.35) + (64 << 20)
+        cache = cache_bytes or int(setting.tables * setting.rows * DIM * 4 * 1.35) + (64 << 20)
         config = {
             "data": {"directories": [f"{directory}/rows"]},
             "lanes": {"count": THREADS, "ticket_bytes": "768MiB"},
@@ -123,6 +124,11 @@ class Sides:
         self.batch = connection.bag_batch(parts)
         self.gradient = torch.randn(setting.bags, DIM) * 1e-3
         self.step = 0
+        width = DIM * setting.tables
+        self.mlp = torch.nn.Sequential(
+            *(torch.nn.Linear(width, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256), torch.nn.ReLU()),
+            torch.nn.Linear(256, 1),
+        )
 
     def copy_rows(self, connection: embtier.Server, table: embtier.Table, to: torch.Tensor) -> None:
         """Brings them into the cache as well."""
@@ -170,6 +176,25 @@ class Sides:
         self.optimizer.zero_grad(set_to_none=True)
         return ours, theirs
 
+    def cast(self, turn: int) -> tuple[float, float, float]:
+        """Seconds of the push: after the trainer's forward pass, at once, and when all is cast."""
+        return tuple(self.push_after(turn, pause) for pause in (self.dense, lambda: None, wait_for_casters))
+
+    def push_after(self, turn: int, pause: Callable[[], object]) -> float:
+        self.lay_out(turn)
+        self.step += 1
+        self.batch.lookup(ticket=True)
+        for i in range(len(self.tables)):
+            self.batch.gradients(i)[:] = self.gradient.numpy()
+        pause()
+        return seconds(lambda: self.batch.push(LEARNING_RATE, self.step))
+
+    def dense(self) -> torch.Tensor:
+        """The part of the model that is not embeddings: its pass over the batch, forward and backward."""
+        loss = self.mlp(torch.cat([self.gradient] * len(self.tables), dim=1)).square().mean()
+        loss.backward()
+        return loss
+
     def check(self) -> None:
         """Both have the same rows still, and more than that was hit."""
         self.lay_out(0)
@@ -216,6 +241,38 @@ def report(name: str, setting: Setting, pairs: list[tuple[float, float]], bar: f
     )
 
 
+def wait_for_casters() -> None:
+    time.sleep(1)
+
+
+def report_hidden(setting: Setting, turns: list[tuple[float, float, float]]) -> None:
+    """How much of what the push would have to wait for the casters, it does not wait after the trainer's
+    pass over its dense layers."""
+    shares = [1 - max(after - cast, 0) / max(at_once - cast, after - cast, 1e-9) for after, at_once, cast in turns]
+    at_once, cast = (statistics.median(turn[i] for turn in turns) for i in (1, 2))
+    print(
+        json.dumps(
+            {
+                "name": f"cast-hidden-{setting.model}-{setting.draw}",
+                "unit": " of the casting",
+                "better": "higher",
+                "ours": statistics.median(shares),
+                "reference": 1.0,
+                "reference_name": "all of it hidden",
+                "reference_options": f"casting is {at_once - cast:.3f} s of a push of {at_once:.3f} s; "
+                f"{os.cpu_count()} cores for trainer, lanes and casters",
+                "ratio": statistics.median(shares),
+                "bar": 0.9,
+                "met": statistics.median(shares) >= 0.9,
+                "ratio_quartiles": np.quantile(shares, [0.25, 0.75]).tolist(),
+                "n": len(turns),
+                "limit": "a core for the casters",
+            }
+        ),
+        flush=True,
+    )
+
+
 def report_bytes(setting: Setting, sides: Sides) -> None:
     """What crosses shared memory in a step: ids and distinct rows twice, or ids and bags twice."""
     distinct = sum(len(np.unique(ids)) for ids in sides.draws[0])
@@ -244,12 +301,12 @@ def report_bytes(setting: Setting, sides: Sides) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="pooled, cast-push, pooled-bytes")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="pooled, cast-push, cast-hidden, pooled-bytes")
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--seconds", type=float, help="not used: a turn is one batch")
     parser.add_argument("--scale", type=float, default=1)
     given = parser.parse_args()
-    names = given.names or ["pooled", "cast-push", "pooled-bytes"]
+    names = given.names or ["pooled", "cast-push", "cast-hidden", "pooled-bytes"]
     torch.set_num_threads(THREADS)
     for setting in settings(given.scale):
         print(f"bench_training: {setting}", file=sys.stderr)
@@ -263,6 +320,8 @@ def main() -> None:
                     bar = 0.7 if setting.draw == "uniform" else 1.0
                 report(name, setting, pairs, bar, "memory bandwidth and latency of one core a thread")
             sides.check()
+            if "cast-hidden" in names:
+                report_hidden(setting, [sides.cast(n) for n in range(given.turns + 1)][1:])
             if "pooled-bytes" in names:
                 report_bytes(setting, sides)
 

@@ -225,7 +225,7 @@ static void step_to_shadows(struct training *t)
 
 static void take_step(struct training *t, uint32_t rows, uint32_t bag_count)
 {
-    uint32_t numbers[MEMBERS];
+    uint32_t numbers[MEMBERS] = { 0 };
     uint32_t order[MEMBERS] = { 0, 1, 2 };
 
     lay_bags_push_out(t, rows, bag_count);
@@ -282,7 +282,7 @@ static void assert_refused_to_all(struct training *t, uint32_t m, enum embtier_e
 
 static void again(struct training *t, const struct shm_submission *first)
 {
-    uint32_t numbers[MEMBERS];
+    uint32_t numbers[MEMBERS] = { 0 };
 
     *submission_of(&t->p.p.client, t->p.p.client.submitted) = *first;
     for (uint32_t m = 1; m < MEMBERS; m++)
@@ -317,7 +317,7 @@ static void test_a_push_that_is_refused_is_refused_to_all(void **state)
 {
     struct shm_submission first;
     struct training *const t = begin(state, &first);
-    uint32_t numbers[MEMBERS];
+    uint32_t numbers[MEMBERS] = { 0 };
 
     for (uint32_t at = 0; at < 2; at++) { /* before the others, and after them */
         struct shm_push_segment *segments;
@@ -347,7 +347,7 @@ static void test_refusals_are_rounds(void **state)
 {
     struct shm_submission first;
     struct training *const t = begin(state, &first);
-    uint32_t numbers[MEMBERS];
+    uint32_t numbers[MEMBERS] = { 0 };
 
     for (uint32_t i = 0; i < 3; i++) {
         lay_rows_out(t, 2, 50)->dim = DIM + 1;
@@ -379,7 +379,7 @@ static void test_members_who_disagree_are_refused(void **state)
 {
     struct shm_submission first;
     struct training *const t = begin(state, &first);
-    uint32_t numbers[MEMBERS];
+    uint32_t numbers[MEMBERS] = { 0 };
 
     /* On the step: one that is too late, one that is too early. */
     for (uint32_t i = 0; i < 2; i++) {
@@ -409,7 +409,7 @@ static void test_a_member_that_goes_breaks_the_group(void **state)
 {
     struct shm_submission first;
     struct training *const t = begin(state, &first);
-    uint32_t numbers[MEMBERS];
+    uint32_t numbers[MEMBERS] = { 0 };
 
     lay_rows_out(t, 2, 50);
     numbers[0] = send(t, 0);
@@ -436,7 +436,7 @@ static void test_a_member_that_goes_while_it_waits(void **state)
 {
     struct shm_submission first;
     struct training *const t = begin(state, &first);
-    uint32_t numbers[MEMBERS];
+    uint32_t numbers[MEMBERS] = { 0 };
 
     lay_rows_out(t, 1, 50);
     lay_rows_out(t, 2, 50);
@@ -454,7 +454,7 @@ static void test_a_member_that_does_not_come_in_time_breaks_the_group(void **sta
 {
     struct shm_submission first;
     struct training *const t = begin(state, &first);
-    uint32_t numbers[MEMBERS];
+    uint32_t numbers[MEMBERS] = { 0 };
 
     lay_rows_out(t, 1, 50);
     numbers[0] = send(t, 0);
@@ -482,7 +482,7 @@ static void test_a_lookup_of_the_next_step_waits_for_this_one(void **state)
     struct training *const t = begin(state, &first);
     struct client *const client = &t->others[1];
     const struct shadow *const shadow = &t->p.tables[1];
-    uint32_t numbers[MEMBERS], get;
+    uint32_t numbers[MEMBERS] = { 0 }, get;
 
     lay_rows_out(t, 1, 50);
     numbers[1] = send(t, 1);
@@ -555,7 +555,7 @@ static void test_empty_pushes(void **state)
 {
     struct shm_submission first;
     struct training *const t = begin(state, &first);
-    uint32_t numbers[MEMBERS];
+    uint32_t numbers[MEMBERS] = { 0 };
 
     for (uint32_t m = 0; m < MEMBERS; m++) {
         const struct client *const client = member_client(t, m);
