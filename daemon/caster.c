@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "daemon/inbox.h"
 #include "daemon/lane.h"
 #include "daemon/reserved.h"
@@ -20,6 +21,7 @@ struct caster {
     pthread_t thread;
     bool has_thread;
     _Atomic bool stopping;
+    _Atomic uint64_t busy_ns;
     _Alignas(CACHE_LINE) struct inbox inbox;
 };
 
@@ -30,6 +32,7 @@ static void *caster_main(void *context)
 
     for (;;) {
         struct ticket_group *group;
+        uint64_t begin_ns;
 
         while (sem_wait(&caster->sent) != 0 && errno == EINTR)
             continue;
@@ -39,7 +42,10 @@ static void *caster_main(void *context)
             message = inbox_take_all(&caster->inbox);
         group = CONTAINER_OF(message, struct ticket_group, message);
         message = message->next; /* the group's message is the lane's afterwards */
+        begin_ns = clock_now_ns(&clock_monotonic);
         ticket_cast(group, caster->scratch);
+        atomic_fetch_add_explicit(&caster->busy_ns, clock_now_ns(&clock_monotonic) - begin_ns,
+                                  memory_order_relaxed);
         lane_send(group->ticket->home, &group->message);
     }
 }
@@ -89,4 +95,9 @@ void caster_send(struct caster *caster, struct ticket_group *group)
 {
     inbox_push(&caster->inbox, &group->message);
     sem_post(&caster->sent);
+}
+
+uint64_t caster_busy_ns(const struct caster *caster)
+{
+    return atomic_load_explicit(&caster->busy_ns, memory_order_relaxed);
 }

@@ -21,5 +21,7 @@ DEFINE_CLEANUP(struct caster, caster_free)
 
 /* Any thread. The group comes back to its ticket's home lane as MESSAGE_CAST. */
 void caster_send(struct caster *caster, struct ticket_group *group);
+/* Any thread: time spent casting. */
+uint64_t caster_busy_ns(const struct caster *caster);
 
 #endif

@@ -862,6 +862,7 @@ static void call_stats(struct lane *lane, void *argument)
     struct lane_stats *const stats = argument;
 
     *stats = lane->stats;
+    stats->casting_ns = caster_busy_ns(lane->caster);
     stats->reading_rows = miss_table_count(lane->misses);
     row_cache_stats(lane->cache, &stats->cache);
     stats->cache.misses -= lane->second_looks;

@@ -93,6 +93,7 @@ struct lane_stats {
     uint64_t pushed_rows; /* updated by optimizers */
     uint64_t prefetched_rows;
     uint64_t expired_tickets;
+    uint64_t casting_ns; /* of its caster */
     /* Lookups the cache did not serve, by what did; those it did are in `cache`. */
     uint64_t queued_get_rows;
     uint64_t stored_get_rows;

@@ -45,6 +45,7 @@ static void add_lane(struct lane_stats *sum, const struct lane_stats *lane)
     sum->pushed_rows += lane->pushed_rows;
     sum->prefetched_rows += lane->prefetched_rows;
     sum->expired_tickets += lane->expired_tickets;
+    sum->casting_ns += lane->casting_ns;
     sum->queued_get_rows += lane->queued_get_rows;
     sum->stored_get_rows += lane->stored_get_rows;
     sum->initial_get_rows += lane->initial_get_rows;
@@ -107,6 +108,7 @@ static void sink_lanes(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_lookup_rows, "ssd", (double)sum.stored_get_rows);
     sink(context, METRIC_lookup_rows, "initial", (double)sum.initial_get_rows);
     sink(context, METRIC_expired_tickets, "", (double)sum.expired_tickets);
+    sink(context, METRIC_casting_seconds, "", (double)sum.casting_ns / 1e9);
     sink(context, METRIC_failed_rows, "", (double)sum.failed_rows);
     sink(context, METRIC_abandoned_rows, "", (double)sum.abandoned_rows);
     sink(context, METRIC_shared_reads, "", (double)sum.shared_reads);

@@ -20,6 +20,7 @@ struct server_parts;
     METRIC(request_rows, COUNTER, "Rows asked for, by operation", "op")                            \
     METRIC(lookup_rows, COUNTER, "Rows of GET by where they were served from", "source")           \
     METRIC(expired_tickets, COUNTER, "Lookups whose push did not come in time", "")                \
+    METRIC(casting_seconds, COUNTER, "Time spent sorting gradients' rows, beside the lanes", "")   \
     METRIC(groups, GAUGE, "Groups of trainers", "")                                                \
     METRIC(group_steps, COUNTER, "Steps of groups, by how they ended", "end")                      \
     METRIC(failed_rows, COUNTER, "Rows that could not be read", "")                                \
