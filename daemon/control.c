@@ -398,6 +398,17 @@ static void on_mail(struct control *control)
     }
 }
 
+static void tell_broken_groups(struct control *control)
+{
+    struct group_news news;
+
+    groups_take_news(control->parts->groups, &news);
+    if (news.count > 0 && control_may_warn(control))
+        log_warn("group broken", "group=%s member=%u step=%" PRIu64 " why=%s others=%u",
+                 LOG_QUOTED(news.name), news.member, news.step, LOG_QUOTED(err_text(news.why)),
+                 news.count - 1);
+}
+
 static void on_tick(struct control *control)
 {
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
@@ -407,6 +418,7 @@ static void on_tick(struct control *control)
         busy |= lane_take_pressure(control->parts->lanes[i]);
     store_set_busy(control->parts->store, busy);
     groups_expire(control->parts->groups);
+    tell_broken_groups(control);
     tell_warnings(control);
     if (control->listen_paused && control->listen_fd >= 0) {
         struct epoll_event event = { .events = EPOLLIN, .data.ptr = &control->listen_fd };
@@ -434,6 +446,7 @@ static void begin_stop(struct control *control)
     control->listen_fd = -1;
     unlink(control->parts->config->socket.path);
     tables_stop(control->parts->tables);
+    groups_stop(control->parts->groups);
     for (struct connection *c = control->connections; c; c = c->next)
         connection_close(control, c, EMBTIER_SHUTDOWN, "");
 }

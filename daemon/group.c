@@ -8,11 +8,14 @@
 #include <string.h>
 
 #include "base/embtier_types.h"
-#include "base/log.h"
 #include "base/table_spec.h"
 #include "daemon/lane.h"
 #include "daemon/push.h"
 #include "daemon/session.h"
+
+/* Of a user's clients; and members of all, those of broken ones included. */
+#define USER_GROUPS_MAX    256
+#define GROUPS_MEMBERS_MAX 16384
 
 struct group {
     struct group *next;
@@ -29,19 +32,23 @@ struct group {
     enum embtier_err broken_why; /* … and this */
     _Atomic uint64_t step;
     _Atomic bool broken;
-    struct group_member *members[]; /* size; NULL: not joined, or gone */
+    struct group_member *members[]; /* size; NULL: not joined, or freed: then the group is broken */
 };
 
 struct groups {
     pthread_mutex_t lock;
     const struct clock *clock;
     uint64_t wait_ns;
-    struct group *first; /* those that are not broken */
+    struct group *first;   /* those that are not broken */
+    uint32_t member_count; /* of all that are not freed */
+    uint64_t waiting_bytes_max;
+    uint64_t waiting_bytes; /* of pushes that have arrived */
     struct group_stats stats;
+    struct group_news news;
 };
 
-enum embtier_err groups_new(uint64_t wait_ns, const struct clock *clock, struct groups **ret_groups,
-                            struct err_msg *msg)
+enum embtier_err groups_new(uint64_t wait_ns, uint64_t waiting_bytes_max, const struct clock *clock,
+                            struct groups **ret_groups, struct err_msg *msg)
 {
     struct groups *const groups = calloc(1, sizeof(*groups));
 
@@ -50,6 +57,7 @@ enum embtier_err groups_new(uint64_t wait_ns, const struct clock *clock, struct 
     pthread_mutex_init(&groups->lock, NULL);
     groups->clock = clock;
     groups->wait_ns = wait_ns;
+    groups->waiting_bytes_max = waiting_bytes_max;
     *ret_groups = groups;
     return EMBTIER_OK;
 }
@@ -69,12 +77,21 @@ void groups_stats(struct groups *groups, struct group_stats *ret_stats)
     pthread_mutex_unlock(&groups->lock);
 }
 
+void groups_take_news(struct groups *groups, struct group_news *ret_news)
+{
+    pthread_mutex_lock(&groups->lock);
+    *ret_news = groups->news;
+    groups->news.count = 0;
+    pthread_mutex_unlock(&groups->lock);
+}
+
 /* ---- Rounds; all under the lock ---- */
 
 /* The push is its home lane's again, with its answer. */
-static void send_back(struct push *push, const struct refusal *refusal, bool is_applied,
-                      uint64_t hit_rows)
+static void send_back(struct groups *groups, struct push *push, const struct refusal *refusal,
+                      bool is_applied, uint64_t hit_rows)
 {
+    groups->waiting_bytes -= push->block_bytes;
     push->refusal = *refusal;
     push->hit_rows = hit_rows;
     push->is_applied = is_applied;
@@ -90,17 +107,15 @@ static void unlink_group(struct groups *groups, struct group *group)
     groups->stats.groups--;
 }
 
-/* The end of a training, or of a step that others wait in. */
-static void log_end(const struct group *group)
+/* Not logged here: a lane is not to wait for who reads the log, and clients are not to fill it. */
+static void note_broken(struct groups *groups, const struct group *group)
 {
-    const uint64_t step = atomic_load_explicit(&group->step, memory_order_relaxed);
-
-    if (group->arrived == 0)
-        log_info("group over", "group=%s steps=%" PRIu64, LOG_QUOTED(group->name), step);
-    else
-        log_warn("group broken", "group=%s member=%u step=%" PRIu64 " why=%s",
-                 LOG_QUOTED(group->name), group->broken_by, step + 1,
-                 LOG_QUOTED(err_text(group->broken_why)));
+    groups->stats.broken_groups++;
+    groups->news.count++;
+    groups->news.member = group->broken_by;
+    groups->news.step = atomic_load_explicit(&group->step, memory_order_relaxed) + 1;
+    groups->news.why = group->broken_why;
+    memcpy(groups->news.name, group->name, sizeof(group->name));
 }
 
 /* What waits is sent back with @refusal, which names the member that is missing. */
@@ -112,13 +127,13 @@ static void break_group(struct groups *groups, struct group *group, const struct
     group->broken_why = refusal->err;
     atomic_store_explicit(&group->broken, true, memory_order_release);
     unlink_group(groups, group);
-    log_end(group);
-    groups->stats.broken_groups += group->arrived > 0;
     if (group->applying)
         return; /* that is finished */
+    if (group->arrived > 0)
+        note_broken(groups, group);
     for (uint32_t i = 0; i < group->size; i++)
         if (group->members[i] && group->members[i]->push)
-            send_back(TAKE(group->members[i]->push), refusal, false, 0);
+            send_back(groups, TAKE(group->members[i]->push), refusal, false, 0);
 }
 
 static const struct group_member *refused_member(const struct group *group)
@@ -147,7 +162,7 @@ static void refuse_round(struct groups *groups, struct group *group, const struc
         if (member->refused > 0)
             member->refused--;
         else if (member->push)
-            send_back(TAKE(member->push), &refusal, false, 0);
+            send_back(groups, TAKE(member->push), &refusal, false, 0);
         group->arrived += member->refused > 0 || member->push;
     }
 }
@@ -186,18 +201,26 @@ static enum embtier_err refuse_broken(const struct group *group, struct refusal 
 enum embtier_err group_arrive(struct group_member *member, struct push *push,
                               struct refusal *ret_refusal)
 {
+    struct groups *const groups = member->groups;
     struct group *const group = member->group;
     enum embtier_err err = EMBTIER_OK;
 
-    pthread_mutex_lock(&member->groups->lock);
+    pthread_mutex_lock(&groups->lock);
     if (atomic_load_explicit(&group->broken, memory_order_relaxed)) {
         err = refuse_broken(group, ret_refusal);
+    } else if (groups->waiting_bytes + push->block_bytes > groups->waiting_bytes_max) {
+        err = EMBTIER_BUSY;
+        *ret_refusal = (struct refusal){ .err = err,
+                                         .segment = UINT32_MAX,
+                                         .value = groups->waiting_bytes + push->block_bytes,
+                                         .limit = groups->waiting_bytes_max };
     } else {
+        groups->waiting_bytes += push->block_bytes;
         member->push = push;
         if (member->refused == 0)
-            count_arrival(member->groups, group);
+            count_arrival(groups, group);
     }
-    pthread_mutex_unlock(&member->groups->lock);
+    pthread_mutex_unlock(&groups->lock);
     return err;
 }
 
@@ -210,6 +233,12 @@ void group_refuse(struct group_member *member, enum embtier_err err)
         member->last = err;
         if (member->refused++ == 0)
             count_arrival(member->groups, group);
+        if (member->refused > SHM_SLOTS_MAX) /* nobody is so far ahead of the others */
+            break_group(member->groups, group,
+                        &(struct refusal){ .err = EMBTIER_GROUP_BROKEN,
+                                           .segment = UINT32_MAX,
+                                           .value = member->number,
+                                           .limit = (uint64_t)err });
     }
     pthread_mutex_unlock(&member->groups->lock);
 }
@@ -224,18 +253,22 @@ void group_end_step(struct group_member *leader, const struct refusal *refusal, 
     if (refusal->err == EMBTIER_OK) {
         atomic_fetch_add_explicit(&group->step, 1, memory_order_release);
         groups->stats.steps++;
+    } else if (!is_begun) {
+        groups->stats.refused_steps++;
     }
+    groups->waiting_bytes -= leader->push->block_bytes;
+    leader->push = NULL;
     for (uint32_t i = 0; i < group->size; i++) {
         struct push *const push = TAKE(group->members[i]->push);
 
-        if (group->members[i] != leader)
-            send_back(push, refusal, is_begun, hit_rows);
+        if (push)
+            send_back(groups, push, refusal, is_begun, hit_rows);
     }
+    group->applying = false;
     if (refusal->err != EMBTIER_OK && is_begun)
         break_group(groups, group,
                     &(struct refusal){ .err = refusal->err, .value = leader->number });
     group->arrived = 0;
-    group->applying = false;
     pthread_mutex_unlock(&groups->lock);
 }
 
@@ -266,10 +299,11 @@ static uint32_t missing_member(const struct group *group)
 
 void groups_expire(struct groups *groups)
 {
-    const uint64_t now_ns = clock_now_ns(groups->clock);
     struct group *next;
+    uint64_t now_ns;
 
     pthread_mutex_lock(&groups->lock);
+    now_ns = clock_now_ns(groups->clock); /* not before some group's first push arrives */
     for (struct group *group = groups->first; group; group = next) {
         next = group->next;
         if (group->arrived > 0 && !group->applying && now_ns - group->since_ns > groups->wait_ns)
@@ -279,6 +313,16 @@ void groups_expire(struct groups *groups)
                                            .value = missing_member(group),
                                            .limit = groups->wait_ns / 1000000 });
     }
+    pthread_mutex_unlock(&groups->lock);
+}
+
+void groups_stop(struct groups *groups)
+{
+    pthread_mutex_lock(&groups->lock);
+    while (groups->first)
+        break_group(groups, groups->first,
+                    &(struct refusal){ .err = EMBTIER_SHUTDOWN, .segment = UINT32_MAX });
+    groups->news.count = 0;
     pthread_mutex_unlock(&groups->lock);
 }
 
@@ -300,12 +344,17 @@ static enum embtier_err check_join(const struct group_join *join, struct err_msg
     return EMBTIER_OK;
 }
 
-static struct group *find_group(const struct groups *groups, const struct group_join *join)
+/* *@ret_count: groups of the user that were looked at. */
+static struct group *find_group(const struct groups *groups, const struct group_join *join,
+                                uint32_t *ret_count)
 {
     struct group *group = groups->first;
 
-    while (group && (group->uid != join->uid || strcmp(group->name, join->name) != 0))
+    *ret_count = 0;
+    while (group && (group->uid != join->uid || strcmp(group->name, join->name) != 0)) {
+        *ret_count += group->uid == join->uid;
         group = group->next;
+    }
     return group;
 }
 
@@ -354,6 +403,18 @@ static enum embtier_err check_fits(const struct group *group, const struct sessi
     return EMBTIER_OK;
 }
 
+/* For one more; so few that it takes no time to look at all of them. */
+static enum embtier_err check_room(const struct groups *groups, uint32_t count, struct err_msg *msg)
+{
+    if (count >= USER_GROUPS_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE, "your user's clients have %u groups, allowed: %d",
+                       count, USER_GROUPS_MAX);
+    if (groups->member_count >= GROUPS_MEMBERS_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE, "all groups have %u members, allowed: %d",
+                       groups->member_count, GROUPS_MEMBERS_MAX);
+    return EMBTIER_OK;
+}
+
 static enum embtier_err check_member(const struct group *group, const struct group_join *join,
                                      struct err_msg *msg)
 {
@@ -382,6 +443,7 @@ static void add_member(struct session *session, struct group *group, struct grou
     group->members[member->number] = member;
     group->joined++;
     group->member_count++;
+    member->groups->member_count++;
     /* The home lane finds it from the moment the client knows the handle, not before. */
     member->next = before;
     atomic_store_explicit(&session->groups, member, memory_order_release);
@@ -394,6 +456,7 @@ enum embtier_err groups_join(struct groups *groups, struct session *session,
     const uint32_t number = count_memberships(session) + 1;
     struct group_member *member;
     struct group *group;
+    uint32_t count;
     enum embtier_err err;
 
     TRY(check_join(join, msg));
@@ -409,8 +472,8 @@ enum embtier_err groups_join(struct groups *groups, struct session *session,
     member->number = join->member;
     member->handle = session->id << 32 | number;
     pthread_mutex_lock(&groups->lock);
-    group = find_group(groups, join);
-    err = group ? check_fits(group, session, join, msg) : EMBTIER_OK;
+    group = find_group(groups, join, &count);
+    err = group ? check_fits(group, session, join, msg) : check_room(groups, count, msg);
     if (err == EMBTIER_OK)
         err = check_member(group, join, msg);
     if (err == EMBTIER_OK && !group)
@@ -439,7 +502,9 @@ void groups_forget(struct session *session)
 
         next = member->next;
         pthread_mutex_lock(&groups->lock);
+        groups->member_count--;
         is_last = --group->member_count == 0;
+        group->members[member->number] = NULL;
         pthread_mutex_unlock(&groups->lock);
         if (is_last)
             free(group); /* broken, by its leaving */

@@ -19,7 +19,10 @@
  * what comes after, and the name is free for the group to be joined anew. If that is while a step
  * is applied the step is finished first.
  *
- * Thread: any; one lock for all groups, which is taken a few times a step and never waited in. A
+ * A push that waits has little that others need: its own small block, its ticket, no wave, and no
+ * table, which can be dropped meanwhile: the step is then refused.
+ *
+ * Thread: any; one lock for all groups, which is taken a few times a step and never slept in. A
  * push that has arrived is the group's until it is sent back to its home lane (MESSAGE_LEAD,
  * MESSAGE_STEP_DONE). */
 #ifndef EMBTIER_DAEMON_GROUP_H
@@ -31,6 +34,7 @@
 #include <sys/types.h>
 
 #include "base/clock.h"
+#include "base/embtier_types.h"
 #include "base/err.h"
 #include "daemon/request.h"
 
@@ -59,9 +63,21 @@ struct group_stats {
     uint64_t broken_groups; /* in a step */
 };
 
-/* @wait_ns: how long a push waits for those of the others. */
-MUST_CHECK enum embtier_err groups_new(uint64_t wait_ns, const struct clock *clock,
-                                       struct groups **ret_groups, struct err_msg *msg);
+/* What is to be logged of groups that broke while members waited: how many, and the last of them.
+ */
+struct group_news {
+    uint32_t count;
+    uint32_t member; /* by which, and why */
+    enum embtier_err why;
+    uint64_t step;
+    char name[EMBTIER_GROUP_NAME_MAX + 1];
+};
+
+/* @wait_ns: how long a push waits for those of the others. @waiting_bytes_max: how much of request
+ * memory those that wait may have, all together. */
+MUST_CHECK enum embtier_err groups_new(uint64_t wait_ns, uint64_t waiting_bytes_max,
+                                       const struct clock *clock, struct groups **ret_groups,
+                                       struct err_msg *msg);
 /* When no session is left. */
 void groups_free(struct groups *groups);
 DEFINE_CLEANUP(struct groups, groups_free)
@@ -86,6 +102,9 @@ MUST_CHECK enum embtier_err groups_join(struct groups *groups, struct session *s
 void groups_forget(struct session *session);
 /* The control thread, now and then: breaks groups whose pushes have waited too long. */
 void groups_expire(struct groups *groups);
+void groups_take_news(struct groups *groups, struct group_news *ret_news);
+/* The server stops: nobody waits any more. */
+void groups_stop(struct groups *groups);
 void groups_stats(struct groups *groups, struct group_stats *ret_stats);
 
 /* ---- The session's home lane ---- */
@@ -96,7 +115,8 @@ MUST_CHECK enum embtier_err group_find(const struct session *session, uint64_t h
                                        struct refusal *ret_refusal);
 /* The last that is done. It does not change before the member's next push has arrived. */
 uint64_t group_step(const struct group_member *member);
-/* The push is ready, and the group's from now on; GROUP_BROKEN: it is not. */
+/* The push is ready, and the group's from now on. GROUP_BROKEN, BUSY (too much waits already): it
+ * is not. *@ret_refusal is written in that case only, and may be the push's own. */
 MUST_CHECK enum embtier_err group_arrive(struct group_member *member, struct push *push,
                                          struct refusal *ret_refusal);
 /* A push of the member was refused before it arrived. */

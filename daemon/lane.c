@@ -224,12 +224,14 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
 /* Takes what the client has submitted, a few requests at a time. True if there was something. */
 static bool session_look(struct lane *lane, struct session *session, uint64_t now_ns)
 {
-    const uint32_t tail = shm_read_tail(session->arena);
     uint64_t id_count = lane->opts.take_ids;
     bool found = false;
+    uint32_t tail;
 
-    if (session->broken || session->detaching || session->taking.kind != TAKING_NOTHING ||
-        tail == session->consumed)
+    if (session->broken || session->detaching || session->taking.kind != TAKING_NOTHING)
+        return false;
+    tail = shm_read_tail(session->arena);
+    if (tail == session->consumed)
         return false;
     if (session->memory_short && now_ns < session->memory_retry_ns) {
         lane->memory_short = true;

@@ -8,6 +8,7 @@
 static void arrive(struct push *push)
 {
     push->stage = PUSH_ARRIVED; /* before: it may be sent back at once */
+    push_leave_tables(push);
     if (group_arrive(push->member, push, &push->refusal) == EMBTIER_OK)
         return;
     push->stage = PUSH_SETTLING;

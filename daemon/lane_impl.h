@@ -189,7 +189,8 @@ uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t 
 
 /* Goes on with what the session's request stalled for. */
 void lane_unstall(struct lane *lane, struct session *session);
-/* Says goodbye when nothing of the session is under way any more. */
+/* To be called whenever in_flight has become less: a push of a group may have waited for that; and
+ * says goodbye when nothing of the session is under way any more. */
 void lane_session_maybe_gone(struct lane *lane, struct session *session);
 
 /* Hands a request that has been taken to the lanes. */

@@ -175,6 +175,8 @@ static void end_or_give_back(struct lane *lane, struct ticket *ticket, const str
     if (ticket->is_issued && push->stage != PUSH_UPDATING && err != EMBTIER_OK &&
         err != EMBTIER_DISCONNECTED) {
         ticket->is_lent = false;
+        if (push->member) /* it may have waited for longer than it has */
+            ticket->issued_ns = clock_now_ns(lane->opts.clock);
         list_add(lane, ticket);
         return;
     }
@@ -241,8 +243,9 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
                                              : TAKE_TURN_MORE;
     if (!push->is_taken) {
         wave = push_free_wave(&lane->rules, push);
-        if (!wave)
-            return TAKE_TURN_STALLED;
+        if (!wave) /* without any, it looks again until others are done, who all end by themselves
+                    */
+            return push->under_way > 0 ? TAKE_TURN_STALLED : TAKE_TURN_MORE;
         push_take_wave(&lane->rules, push, wave);
         wave->is_under_way = true;
         push->under_way++;

@@ -269,11 +269,12 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
 
     for (uint32_t g = 0; g < ticket->group_count; g++)
         ids += ticket->groups[g].id_count;
-    if (!b->member) { /* else it may lead for others, who have more */
+    bytes = wave_at; /* in a group nobody has a wave while it waits, and who leads has large ones */
+    if (!b->member) {
         slices = MIN(slices, ticket->group_count);
         rows = (uint32_t)MIN((uint64_t)rows, ids);
+        bytes += wave_bytes(rules, slices, rows);
     }
-    bytes = wave_at + wave_bytes(rules, slices, rows);
     if (bytes > request_memory_largest(rules->memory))
         return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, ids, 0);
     push = request_memory_take(rules->memory, &b->session->memory_share, bytes);
@@ -294,9 +295,13 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
     push->wave_rows = rows;
     push->wave_slices = slices;
     push->refusal.segment = UINT32_MAX;
-    push->waves[0] = (struct push_wave *)((uint8_t *)push + wave_at);
-    push->waves[0]->is_under_way = false;
-    push->wave_count = 1;
+    push->block_bytes = bytes;
+    push->has_tables = true;
+    if (!b->member) {
+        push->waves[0] = (struct push_wave *)((uint8_t *)push + wave_at);
+        push->waves[0]->is_under_way = false;
+        push->wave_count = push->own_waves = 1;
+    }
     err = fill_in(b, push);
     if (err != EMBTIER_OK)
         request_memory_give(rules->memory, push);
@@ -338,11 +343,18 @@ enum embtier_err push_begin(const struct request_rules *rules, struct session *s
     return EMBTIER_OK;
 }
 
-void push_free(const struct request_rules *rules, struct push *push)
+void push_leave_tables(struct push *push)
 {
     for (uint32_t s = 0; s < push->segment_count; s++)
         table_leave(push->segments[s].table);
-    for (uint32_t i = 1; i < push->wave_count; i++)
+    push->has_tables = false;
+}
+
+void push_free(const struct request_rules *rules, struct push *push)
+{
+    if (push->has_tables)
+        push_leave_tables(push);
+    for (uint32_t i = push->own_waves; i < push->wave_count; i++)
         request_memory_give(rules->memory, push->waves[i]);
     if (push->refusal.err != EMBTIER_DISCONNECTED)
         request_answer(push->session, push->number, &push->refusal, push->hit_rows,
@@ -487,7 +499,7 @@ void push_end_wave(const struct request_rules *rules, struct push *push, struct 
     push->hit_rows += atomic_load_explicit(&wave->request.hit_rows, memory_order_relaxed);
     push->under_way--;
     wave->is_under_way = false;
-    for (uint32_t i = 1; push->is_taken && i < push->wave_count; i++) {
+    for (uint32_t i = push->own_waves; push->is_taken && i < push->wave_count; i++) {
         if (push->waves[i] != wave)
             continue;
         push->waves[i] = push->waves[--push->wave_count];

@@ -15,7 +15,8 @@
  *   PUSH_ARRIVED in a group (group.h), until the others have come and the step is applied …
  *   PUSH_UPDATING waves; in a group, those of the leader, which are of all members' runs
  *
- *   struct push | segments[] | groups[] | its first wave: struct push_wave | … as in request.h
+ *   struct push | segments[] | groups[] | its first wave: struct push_wave | … as in request.h;
+ *   in a group, no wave
  *
  * A prefetch is a push that changes nothing: its rows are brought in and pinned, and the ticket
  * that it makes of its ids stays, to say which.
@@ -98,6 +99,8 @@ struct push {
     struct message message;      /* MESSAGE_LEAD, MESSAGE_STEP_DONE */
     struct ticket *joint;        /* of the leader: the step's, with what all members change */
     bool is_applied;             /* the step, or a part of it */
+    bool has_tables;             /* entered; not while it waits for others */
+    uint64_t block_bytes;        /* of request memory */
 
     /* Where the stage stands. */
     uint32_t segment;
@@ -107,7 +110,8 @@ struct push {
     uint32_t run;     /* of that group */
     bool is_taken;    /* nothing is left to be taken, or will be */
 
-    struct push_wave *waves[PUSH_WAVES_MAX]; /* [0] lies in this block */
+    struct push_wave *waves[PUSH_WAVES_MAX]; /* the first own_waves lie in this block */
+    uint32_t own_waves;                      /* 1, or in a group 0 */
     uint32_t wave_count;
     uint32_t wave_rows; /* how large they are */
     uint32_t wave_slices;
@@ -129,8 +133,11 @@ MUST_CHECK enum embtier_err push_take_ids(struct push *push, uint64_t id_count,
 MUST_CHECK enum embtier_err push_check_numbers(struct push *push, struct refusal *ret_refusal);
 /* Before the first wave, when all is cast. */
 void push_prepare(struct push *push);
-/* Of the leader, when all members' pushes have arrived: makes the step's ticket, which is to be
- * cast. MISMATCH: members give a table different learning rates. TICKETS_FULL, TOO_LARGE. */
+/* It is to wait for others, and tables may be dropped meanwhile. */
+void push_leave_tables(struct push *push);
+/* Of the leader, when all members' pushes have arrived: enters all tables again, and makes the
+ * step's ticket, which is to be cast. MISMATCH: members give a table different learning rates.
+ * DROPPED, NO_TABLE, TICKETS_FULL, TOO_LARGE. */
 MUST_CHECK enum embtier_err push_join(const struct request_rules *rules, struct push *leader,
                                       struct refusal *ret_refusal);
 /* A wave that is free, or NULL: there is none now. */

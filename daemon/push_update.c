@@ -7,6 +7,7 @@
 #include "daemon/push.h"
 #include "daemon/request_impl.h"
 #include "daemon/table.h"
+#include "daemon/tables.h"
 #include "kernels/reduce.h"
 
 /* Of bags whose segment has no gradients, beside others of the same table that have. */
@@ -98,12 +99,32 @@ static struct ticket_part part_of(const void *context, uint32_t s)
                                  .source = *source };
 }
 
+static enum embtier_err enter_tables(const struct request_rules *rules, struct push *push,
+                                     struct refusal *refusal)
+{
+    for (uint32_t s = 0; s < push->segment_count; s++) {
+        const uint64_t handle = ticket_group_of(push->ticket, s)->table;
+        uint32_t state = TABLE_FREE;
+
+        if (tables_enter(rules->tables, handle, &state))
+            continue;
+        while (s-- > 0)
+            table_leave(push->segments[s].table);
+        return refuse(refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE,
+                      UINT32_MAX, handle >> 32, 0);
+    }
+    push->has_tables = true;
+    return EMBTIER_OK;
+}
+
 enum embtier_err push_join(const struct request_rules *rules, struct push *leader,
                            struct refusal *ret_refusal)
 {
     struct ticket_source *const sources = (struct ticket_source *)rules->scratch;
     uint32_t count;
 
+    for (uint32_t m = 0; m < group_size(leader->member); m++)
+        TRY(enter_tables(rules, group_push(leader->member, m), ret_refusal));
     TRY(collect_sources(leader, sources, &count, ret_refusal));
     TRY(check_rates(rules, sources, count, ret_refusal));
     return ticket_new(rules, leader->session, TICKET_OF_STEP, count, part_of, sources,

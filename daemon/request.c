@@ -438,8 +438,8 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
         ret_taking->kind = TAKING_PUSH;
         return begin_push(rules, session, number, &submission, &ret_taking->push, ret_refusal);
     }
-    TRY(check_group(session, &submission, &member, ret_refusal));
     if (submission.op == SHM_OP_POOL) {
+        TRY(check_group(session, &submission, &member, ret_refusal));
         ret_taking->kind = TAKING_POOLED;
         return pooled_begin(rules, session, number, &submission, &ret_taking->pooled, ret_refusal);
     }
@@ -450,6 +450,7 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
     }
     if (submission.op == SHM_OP_RELEASE)
         return release_begin(rules, session, &submission, ret_taking, ret_refusal);
+    TRY(check_group(session, &submission, &member, ret_refusal));
     TRY(copy_segments(rules, session, number, &submission, &id_count, ret_refusal));
     TRY(request_new(rules, session, number, &submission, id_count, &request, ret_refusal));
     err = check_segments(rules, request, &submission, ret_refusal);

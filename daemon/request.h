@@ -126,7 +126,7 @@ struct taking {
 
 /* Begins to take request @number of @session. AGAIN: no memory now, or the session has its share of
  * it; nothing has changed, try later. Any other error: the request is refused, *@ret_refusal says
- * why. */
+ * why; of a push, its group has been told. */
 MUST_CHECK enum embtier_err request_begin(const struct request_rules *rules,
                                           struct session *session, uint32_t number,
                                           struct taking *ret_taking, struct refusal *ret_refusal);

@@ -159,8 +159,8 @@ enum embtier_err server_new(const struct config *config, struct server **ret_ser
     TRY(request_memory_new(config->lanes.request_bytes, &clock_monotonic, &server->parts.memory,
                            msg));
     TRY(ticket_memory_new(config->lanes.ticket_bytes, &server->parts.ticket_memory, msg));
-    TRY(groups_new(config->lanes.group_seconds * UINT64_C(1000000000), &clock_monotonic,
-                   &server->parts.groups, msg));
+    TRY(groups_new(config->lanes.group_seconds * UINT64_C(1000000000),
+                   config->lanes.request_bytes / 4, &clock_monotonic, &server->parts.groups, msg));
     TRY(make_arenas(server, msg));
     TRY(tables_new(server->parts.store, &server->parts.tables, msg));
     TRY(make_lanes(server, msg));

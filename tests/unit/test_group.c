@@ -13,6 +13,7 @@
 struct training {
     struct pushing p;
     struct groups *groups;
+    uint64_t waiting_bytes_max; /* 0: some */
     struct clock clock;
     _Atomic uint64_t clock_ns;
     struct client others[MEMBERS];
@@ -64,7 +65,9 @@ static void training_start(struct training *t, struct store_fixture *f,
     pushing_start(&t->p, f, shape);
     t->clock_ns = 1;
     t->clock = (struct clock){ .now_ns = clock_of, .context = &t->clock_ns };
-    must(groups_new(1000, &t->clock, &t->groups, &msg), &msg);
+    must(groups_new(1000, t->waiting_bytes_max ? t->waiting_bytes_max : 1 * MIB, &t->clock,
+                    &t->groups, &msg),
+         &msg);
     for (uint32_t m = 0; m < MEMBERS; m++) {
         if (m > 0)
             t->others[m] = client_attach(&t->p.p.x, UINT64_C(1) << 20);
@@ -576,6 +579,68 @@ static void test_empty_pushes(void **state)
     end(t);
 }
 
+/* A push that waits keeps no table from being dropped, and the step is refused then. */
+static void test_a_table_is_dropped_while_a_push_waits(void **state)
+{
+    struct shm_submission first;
+    struct training *const t = begin(state, &first);
+    struct err_msg msg = { { 0 } };
+    struct table_info info;
+    uint32_t numbers[MEMBERS] = { 0 };
+
+    for (uint32_t i = 0; i < 2; i++) {
+        if (i == 0)
+            numbers[0] = send(t, 0);
+        else
+            lay_rows_out(t, 0, 50);
+        submission_of(&t->p.p.client, t->p.p.client.submitted)->segment_count = 1;
+        for (uint32_t m = 1; m < MEMBERS; m++) {
+            lay_rows_out(t, m, 50);
+            submission_of(&t->others[m], t->others[m].submitted)->segment_count = 1;
+        }
+        if (i == 0) { /* when its push has arrived, or this waits for it */
+            usleep(20000);
+            must(tables_drop(t->p.p.x.tables, t->p.tables[1].spec.name, NULL, &info, &msg), &msg);
+        } else {
+            numbers[0] = send(t, 0);
+        }
+        for (uint32_t m = 1; m < MEMBERS; m++)
+            numbers[m] = send(t, m);
+        for (uint32_t m = 0; m < MEMBERS; m++)
+            assert_int_equal(answer(t, m, numbers[m])->err, i ? EMBTIER_OK : EMBTIER_NO_TABLE);
+    }
+    training_stop(t);
+    free(t);
+}
+
+static void test_no_more_waits_than_there_is_room_for(void **state)
+{
+    struct training *const t = calloc(1, sizeof(*t));
+    uint32_t number;
+
+    assert_non_null(t);
+    t->waiting_bytes_max = 1;
+    training_start(t, *state, &shapes[0]);
+    t->p.step = 1;
+    lay_rows_out(t, 1, 50);
+    number = send(t, 1);
+    assert_int_equal(answer(t, 1, number)->err, EMBTIER_BUSY);
+    training_stop(t);
+    free(t);
+}
+
+static void test_nobody_waits_when_the_server_stops(void **state)
+{
+    struct shm_submission first;
+    struct training *const t = begin(state, &first);
+    const uint32_t number = send(t, 0);
+
+    usleep(20000);
+    groups_stop(t->groups);
+    assert_int_not_equal(answer(t, 0, number)->err, EMBTIER_OK);
+    end(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -590,6 +655,9 @@ int main(void)
         T(test_a_lookup_of_the_next_step_waits_for_this_one),
         T(test_a_group_is_its_members_only),
         T(test_empty_pushes),
+        T(test_a_table_is_dropped_while_a_push_waits),
+        T(test_no_more_waits_than_there_is_room_for),
+        T(test_nobody_waits_when_the_server_stops),
 #undef T
     };
 
