@@ -71,8 +71,8 @@ static uint64_t look_at(struct pushing *t, uint64_t table, uint64_t first, uint3
     return done->hit_rows;
 }
 
-/* More rows than both tiers of all lanes hold, as long as those of the tables, none of them seen
- * before. */
+/* Ten times the rows that both tiers of all lanes hold, as long as those of the tables, none of
+ * them seen before. */
 static void press(struct pushing *t)
 {
     enum { BATCH = 2000 };
@@ -84,7 +84,7 @@ static void press(struct pushing *t)
     const uint64_t slabs = (uint64_t)t->p.x.lane_count * t->p.x.tier_count * 2;
     const uint64_t row_bytes = (3 + 2) * DIM * sizeof(float); /* both */
 
-    for (uint64_t rows = 0; rows * row_bytes < 2 * slabs * ARENA_SLAB_BYTES;
+    for (uint64_t rows = 0; rows * row_bytes < 10 * slabs * ARENA_SLAB_BYTES;
          rows += BATCH, next += BATCH)
         for (uint32_t n = 0; n < 2; n++)
             look_at(t, tables[n], next, BATCH);
