@@ -93,6 +93,17 @@ static enum embtier_err tell_group_error(const struct embtier_batch *batch)
                        "group '%s' is over: member %" PRIu64 " has not pushed step %" PRIu64
                        " in time (lanes.group_seconds); nothing was applied, and all join anew",
                        group, result->value, batch->asked_step);
+    case EMBTIER_NO_TABLE:
+    case EMBTIER_DROPPED:
+        return err_set(msg, result->err,
+                       "%s was dropped before all members of group '%s' had pushed step %" PRIu64
+                       "; nothing was applied",
+                       name_table(batch, result->value, &name), group, batch->asked_step);
+    case EMBTIER_BUSY:
+        return err_set(msg, result->err,
+                       "pushes that wait for their groups have all the memory they may have, "
+                       "%" PRIu64 " bytes (a quarter of lanes.request_bytes); nothing was applied",
+                       result->limit);
     default:
         return err_set(msg, result->err,
                        "the members of group '%s' gave %s different learning rates; nothing was "
@@ -110,7 +121,10 @@ static bool is_about_group(const struct embtier_batch *batch)
     case EMBTIER_GROUP_BROKEN:
     case EMBTIER_TIMEOUT:
         return batch->asked_group != NULL;
-    case EMBTIER_MISMATCH: /* of a part: its table is not that of the ticket */
+    case EMBTIER_MISMATCH: /* of a part: its table is not that of the ticket, or not there */
+    case EMBTIER_NO_TABLE:
+    case EMBTIER_DROPPED:
+    case EMBTIER_BUSY:
         return batch->asked_group && batch->result.segment >= batch->part_count;
     default:
         return false;

@@ -316,6 +316,12 @@ static void test_a_refusal_is_told_with_who_it_is_about(void **state)
           "the server does not know this client as a member of group 'g'; join it" },
         { EMBTIER_MISMATCH, 0, UINT32_MAX, EMBTIER_OK,
           "the members of group 'g' gave a table different learning rates; nothing was applied" },
+        { EMBTIER_NO_TABLE, 0, UINT32_MAX, EMBTIER_OK,
+          "a table was dropped before all members of group 'g' had pushed step 5; nothing was "
+          "applied" },
+        { EMBTIER_BUSY, 64, UINT32_MAX, EMBTIER_OK,
+          "pushes that wait for their groups have all the memory they may have, 64 bytes (a "
+          "quarter of lanes.request_bytes); nothing was applied" },
     };
 
     fixture->fake.err_segment = UINT32_MAX;
