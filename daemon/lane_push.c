@@ -120,6 +120,8 @@ void lane_ticket_on_unpinned(struct lane *lane, struct ticket_lane *part)
 
     if (--ticket->lanes_left > 0)
         return;
+    if (ticket->answers)
+        request_answer(session, ticket->request, &ticket->refusal, 0, 0);
     ticket_free(&lane->rules, ticket);
     session->in_flight--;
     lane_session_maybe_gone(lane, session);
@@ -185,6 +187,19 @@ static void end_or_give_back(struct lane *lane, struct ticket *ticket, const str
     lane_ticket_end(lane, ticket);
 }
 
+/* A prefetch that was refused has pinned nothing, as far as its client can see: that is told when
+ * the pins are back that it had, so that one of fewer rows finds room. */
+static void answer_unpinned(struct push *push)
+{
+    struct ticket *const ticket = push->ticket;
+
+    if (!ticket->has_pins || push->refusal.err == EMBTIER_DISCONNECTED)
+        return;
+    ticket->answers = push->is_answered = true;
+    ticket->request = push->number;
+    ticket->refusal = push->refusal;
+}
+
 void lane_push_end(struct lane *lane, struct push *push)
 {
     struct session *const session = push->session;
@@ -194,6 +209,8 @@ void lane_push_end(struct lane *lane, struct push *push)
         push->refusal.err = lane_ticket_issue(lane, ticket);
         push->refusal.value = TICKETS_MAX;
     }
+    if (push->is_prefetch && push->refusal.err != EMBTIER_OK)
+        answer_unpinned(push);
     if (push->member)
         lane_step_end(lane, push);
     if (push->prefetch)

@@ -356,7 +356,7 @@ void push_free(const struct request_rules *rules, struct push *push)
         push_leave_tables(push);
     for (uint32_t i = push->own_waves; i < push->wave_count; i++)
         request_memory_give(rules->memory, push->waves[i]);
-    if (push->refusal.err != EMBTIER_DISCONNECTED)
+    if (push->refusal.err != EMBTIER_DISCONNECTED && !push->is_answered)
         request_answer(push->session, push->number, &push->refusal, push->hit_rows,
                        push->is_prefetch && push->refusal.err == EMBTIER_OK ? push->ticket->number
                                                                             : 0);

@@ -99,6 +99,7 @@ struct push {
     struct message message;      /* MESSAGE_LEAD, MESSAGE_STEP_DONE */
     struct ticket *joint;        /* of the leader: the step's, with what all members change */
     bool is_applied;             /* the step, or a part of it */
+    bool is_answered;            /* or will be, by its ticket */
     bool has_tables;             /* entered; not while it waits for others */
     uint64_t block_bytes;        /* of request memory */
 

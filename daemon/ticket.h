@@ -100,12 +100,15 @@ struct ticket {
     uint32_t segment_count;
     uint32_t group_count;
     uint32_t segments_taken;
-    uint32_t casts_left; /* groups that are with a caster */
-    uint32_t lanes_left; /* that are unpinning rows */
-    bool is_issued;      /* in the session's slot, and in the lane's list unless it is … */
-    bool is_lent;        /* … with a push */
-    bool has_pins;       /* of a prefetch: its lanes may have pinned rows of it */
-    bool is_ended;       /* freed as soon as no caster and no lane has any of it */
+    uint32_t casts_left;    /* groups that are with a caster */
+    uint32_t lanes_left;    /* that are unpinning rows */
+    bool is_issued;         /* in the session's slot, and in the lane's list unless it is … */
+    bool is_lent;           /* … with a push */
+    bool has_pins;          /* of a prefetch: its lanes may have pinned rows of it */
+    bool is_ended;          /* freed as soon as no caster and no lane has any of it */
+    bool answers;           /* a prefetch that was refused, when it has no pins any more … */
+    uint32_t request;       /* … its request … */
+    struct refusal refusal; /* … with this */
     struct ticket_segment *segments;
     struct ticket_group *groups;
     struct ticket_lane *lanes;     /* of a prefetch, one for each lane; else NULL */
