@@ -71,9 +71,9 @@ static uint64_t look_at(struct pushing *t, uint64_t table, uint64_t first, uint3
     return done->hit_rows;
 }
 
-/* Ten times the rows that both tiers of all lanes hold, as long as those of the tables, none of
+/* As many times the rows that both tiers of all lanes hold, as long as those of the tables, none of
  * them seen before. */
-static void press(struct pushing *t)
+static void press(struct pushing *t, uint32_t times)
 {
     enum { BATCH = 2000 };
     static uint64_t next;
@@ -84,7 +84,7 @@ static void press(struct pushing *t)
     const uint64_t slabs = (uint64_t)t->p.x.lane_count * t->p.x.tier_count * 2;
     const uint64_t row_bytes = (3 + 2) * DIM * sizeof(float); /* both */
 
-    for (uint64_t rows = 0; rows * row_bytes < 10 * slabs * ARENA_SLAB_BYTES;
+    for (uint64_t rows = 0; rows * row_bytes < times * slabs * ARENA_SLAB_BYTES;
          rows += BATCH, next += BATCH)
         for (uint32_t n = 0; n < 2; n++)
             look_at(t, tables[n], next, BATCH);
@@ -97,23 +97,23 @@ static void test_prefetched_rows_stay_until_they_are_released(void **state)
         uint64_t first, second;
 
         pushing_start(&t, *state, &shapes[s]);
-        press(&t);
+        press(&t, 2);
         first = prefetch(&t, 0, AHEAD)->ticket;
         second = prefetch(&t, AHEAD / 2, AHEAD)->ticket; /* half of them again */
         assert_true(first != 0 && second != 0 && first != second);
         assert_int_equal(pinned_rows(&t), TABLES * (AHEAD + AHEAD / 2));
-        press(&t);
+        press(&t, 10);
         for (uint32_t n = 0; n < TABLES; n++)
             assert_int_equal(look_at(&t, t.tables[n].handle, 0, AHEAD + AHEAD / 2),
                              AHEAD + AHEAD / 2);
         release(&t, first);
         await_pinned(&t, TABLES * AHEAD);
-        press(&t);
+        press(&t, 2);
         for (uint32_t n = 0; n < TABLES; n++)
             assert_int_equal(look_at(&t, t.tables[n].handle, AHEAD / 2, AHEAD), AHEAD);
         release(&t, second);
         await_pinned(&t, 0);
-        press(&t);
+        press(&t, 2);
         assert_true(look_at(&t, t.tables[0].handle, 0, AHEAD) < AHEAD / 2);
         pushing_stop(&t);
     }
@@ -132,7 +132,7 @@ static void test_a_push_releases_the_prefetch_it_names(void **state)
 
             make_bags(&t, &t.p.bags[0], 0, false, 500, 200);
             make_bags(&t, &t.p.bags[1], 1, false, 500, 200);
-            press(&t);
+            press(&t, 2);
             ticket = look_up(&t, t.p.bags, &segments);
             memcpy(looked_up, segments, sizeof(looked_up));
             lay_push_out(&t, t.p.bags, looked_up, ticket);
@@ -168,7 +168,7 @@ static void test_pins_of_the_dead_the_late_and_the_greedy_come_back(void **state
         assert_int_equal(done->err, EMBTIER_PINS_FULL);
         assert_int_equal(done->ticket, 0);
         assert_int_equal(pinned_rows(&t), 0);
-        press(&t); /* and all goes on */
+        press(&t, 2); /* and all goes on */
         assert_int_equal(prefetch(&t, 100, AHEAD)->err, EMBTIER_OK);
         assert_rows(&t);
         pushing_stop(&t);
