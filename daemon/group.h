@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* group.h: trainers of one model, each with its own part of every batch (data parallel): the
  * gradients of a step are added up over all members, in the order of their numbers, and each row is
- * changed once. What the SmartNIC system for DLRM calls local and global reduction (Guo et al.,
- * "A SmartNIC System for DLRM"): each push is reduced to one gradient per row by itself, by the
+ * changed once. What the SmartNIC paper on DLRM has its hardware do, local
+ * and global gradient reduction: each push is reduced to one gradient per row by itself, by the
  * casting of its ticket, then these are added up.
  *
  * A group has a name and a number of members, which sessions become by a control message. It goes

@@ -9,7 +9,6 @@ JSON object on a line, as tests/bench/bench.h has it."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -19,7 +18,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from bench_training import DIM, GATHERS, LEARNING_RATE, THREADS, Setting, draw_ids, server
+from bench_training import DIM, GATHERS, LEARNING_RATE, THREADS, Setting, draw_ids, options, server
 
 import embtier
 
@@ -114,12 +113,7 @@ def report(setting: Setting, pairs: list[tuple[float, float]], reads: float) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="step")
-    parser.add_argument("--turns", type=int, default=9)
-    parser.add_argument("--seconds", type=float, help="not used: a turn is some steps")
-    parser.add_argument("--scale", type=float, default=1)
-    given = parser.parse_args()
+    given = options(__doc__, ["step"], 9)
     torch.set_num_threads(THREADS)
     for model, tables, rows in (("rm1", 10, 1_000_000), ("rm2", 40, 250_000)):
         tables = max(1, round(tables * given.scale))

@@ -350,14 +350,21 @@ def report_bytes(setting: Setting, sides: Sides) -> None:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="pooled, cast-push, cast-hidden, pooled-bytes")
-    parser.add_argument("--turns", type=int, default=15)
-    parser.add_argument("--seconds", type=float, help="not used: a turn is one batch")
+def options(description: str, figures: list[str], turns: int) -> argparse.Namespace:
+    """What tools/bench may give; `names` are all figures if it names none."""
+    parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(figures))
+    parser.add_argument("--turns", type=int, default=turns)
+    parser.add_argument("--seconds", type=float, help="not used: a turn is as long as its batches take")
     parser.add_argument("--scale", type=float, default=1)
     given = parser.parse_args()
-    names = given.names or ["pooled", "cast-push", "cast-hidden", "pooled-bytes"]
+    given.names = given.names or figures
+    return given
+
+
+def main() -> None:
+    given = options(__doc__, ["pooled", "cast-push", "cast-hidden", "pooled-bytes"], 15)
+    names = given.names
     torch.set_num_threads(THREADS)
     for setting in settings(given.scale):
         print(f"bench_training: {setting}", file=sys.stderr)

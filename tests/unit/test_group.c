@@ -142,6 +142,17 @@ static const struct shm_completion *answer(struct training *t, uint32_t m, uint3
     return client_wait(member_client(t, m), number);
 }
 
+/* Sends what all members have laid out; each is answered with @err. */
+static void push_all(struct training *t, enum embtier_err err)
+{
+    uint32_t numbers[MEMBERS] = { 0 };
+
+    for (uint32_t m = 0; m < MEMBERS; m++)
+        numbers[m] = send(t, m);
+    for (uint32_t m = 0; m < MEMBERS; m++)
+        assert_int_equal(answer(t, m, numbers[m])->err, err);
+}
+
 /* Member 0's push of bags, laid out for step @t->p.step + 1, which it makes that. */
 static struct shm_push_segment *lay_bags_push_out(struct training *t, uint32_t rows,
                                                   uint32_t bag_count)
@@ -285,15 +296,10 @@ static void assert_refused_to_all(struct training *t, uint32_t m, enum embtier_e
 
 static void again(struct training *t, const struct shm_submission *first)
 {
-    uint32_t numbers[MEMBERS] = { 0 };
-
     *submission_of(&t->p.p.client, t->p.p.client.submitted) = *first;
     for (uint32_t m = 1; m < MEMBERS; m++)
         lay_rows_out(t, m, 50);
-    for (uint32_t m = 0; m < MEMBERS; m++)
-        numbers[m] = send(t, m);
-    for (uint32_t m = 0; m < MEMBERS; m++)
-        assert_int_equal(answer(t, m, numbers[m])->err, EMBTIER_OK);
+    push_all(t, EMBTIER_OK);
     step_to_shadows(t);
 }
 
@@ -378,6 +384,25 @@ static void test_refusals_are_rounds(void **state)
     end(t);
 }
 
+/* One that is refused for ever, while the others do not come, is given up. */
+static void test_a_member_far_ahead_of_the_others_breaks_the_group(void **state)
+{
+    struct shm_submission first;
+    struct training *const t = begin(state, &first);
+    const uint32_t waiting = send(t, 0);
+
+    for (uint32_t i = 0; i < SHM_SLOTS_MAX; i++) {
+        lay_rows_out(t, 2, 50)->dim = DIM + 1;
+        assert_int_equal(answer(t, 2, send(t, 2))->err, EMBTIER_SHAPE);
+    }
+    assert_false(client_is_done(&t->p.p.client, waiting));
+    lay_rows_out(t, 2, 50)->dim = DIM + 1;
+    assert_int_equal(answer(t, 2, send(t, 2))->err, EMBTIER_SHAPE);
+    assert_int_equal(answer(t, 0, waiting)->err, EMBTIER_GROUP_BROKEN);
+    assert_int_equal(answer(t, 0, waiting)->value, 2);
+    end(t);
+}
+
 static void test_members_who_disagree_are_refused(void **state)
 {
     struct shm_submission first;
@@ -399,10 +424,7 @@ static void test_members_who_disagree_are_refused(void **state)
     *submission_of(&t->p.p.client, t->p.p.client.submitted) = first;
     lay_rows_out(t, 1, 50)[1].learning_rate = 0.02;
     lay_rows_out(t, 2, 50);
-    for (uint32_t m = 0; m < MEMBERS; m++)
-        numbers[m] = send(t, m);
-    for (uint32_t m = 0; m < MEMBERS; m++)
-        assert_int_equal(answer(t, m, numbers[m])->err, EMBTIER_MISMATCH);
+    push_all(t, EMBTIER_MISMATCH);
     assert_rows(&t->p);
     again(t, &first);
     end(t);
@@ -558,7 +580,6 @@ static void test_empty_pushes(void **state)
 {
     struct shm_submission first;
     struct training *const t = begin(state, &first);
-    uint32_t numbers[MEMBERS] = { 0 };
 
     for (uint32_t m = 0; m < MEMBERS; m++) {
         const struct client *const client = member_client(t, m);
@@ -569,10 +590,8 @@ static void test_empty_pushes(void **state)
             .step = t->p.step,
             .group = t->handles[m]
         };
-        numbers[m] = send(t, m);
     }
-    for (uint32_t m = 0; m < MEMBERS; m++)
-        assert_int_equal(answer(t, m, numbers[m])->err, EMBTIER_OK);
+    push_all(t, EMBTIER_OK);
     assert_rows(&t->p);
     first.step = ++t->p.step;
     again(t, &first);
@@ -648,6 +667,7 @@ int main(void)
         T(test_a_step_is_the_sum_of_its_members_reduced_one_by_one),
         T(test_a_push_that_is_refused_is_refused_to_all),
         T(test_refusals_are_rounds),
+        T(test_a_member_far_ahead_of_the_others_breaks_the_group),
         T(test_members_who_disagree_are_refused),
         T(test_a_member_that_goes_breaks_the_group),
         T(test_a_member_that_goes_while_it_waits),
