@@ -54,6 +54,7 @@ struct config {
     struct {
         struct tier_spec tiers[TIERS_MAX]; /* fastest first; the first is DRAM */
         uint32_t tier_count;
+        uint32_t map_percent; /* of the first tier */
     } cache;
 
     struct {

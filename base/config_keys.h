@@ -38,7 +38,9 @@ struct cyaml_schema_value;
 
 #define CONFIG_CACHE_KEYS(K)                                                                       \
     K(cache, tiers, TIERS, "(one of DRAM, the lesser of 1GiB and a quarter of memory)", 1,         \
-      TIERS_MAX, "memory of the row cache, fastest first; the first is DRAM")
+      TIERS_MAX, "memory of the row cache, fastest first; the first is DRAM")                      \
+    K(cache, map_percent, U32, "3", 0, 25,                                                         \
+      "part of the first tier that says where rows of small tables lie, by id; 0: none")
 
 #define CONFIG_ROCKSDB_KEYS(K)                                                                     \
     K(rocksdb, memtable_bytes, BYTES, "128MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                      \

@@ -645,6 +645,7 @@ static enum embtier_err cache_new(struct lane *lane, struct err_msg *msg)
 
     memcpy(opts.arena_first_slab, lane->opts.arena_first_slab, sizeof(opts.arena_first_slab));
     memcpy(opts.arena_slab_count, lane->opts.arena_slab_count, sizeof(opts.arena_slab_count));
+    opts.map_slabs = lane->opts.map_slabs;
     return row_cache_new(&opts, &lane->cache, msg);
 }
 
@@ -772,7 +773,8 @@ static void call_add_table(struct lane *lane, void *argument)
 {
     struct add_table *const add = argument;
 
-    add->err = row_cache_add_table(lane->cache, add->table->index, add->table->row_bytes);
+    add->err = row_cache_add_table(lane->cache, add->table->index, add->table->row_bytes,
+                                   add->table->spec.rows);
 }
 
 enum embtier_err lane_add_table(struct lane *lane, const struct table *table)

@@ -49,6 +49,7 @@ struct lane_opts {
     uint32_t arena_count;
     uint32_t arena_first_slab[TIERS_MAX];
     uint32_t arena_slab_count[TIERS_MAX];
+    uint32_t map_slabs; /* of the first arena's */
     uint32_t reader_count;
     uint64_t write_queue_bytes;
     uint32_t max_batch_rows;

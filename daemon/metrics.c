@@ -58,6 +58,7 @@ static void add_lane(struct lane_stats *sum, const struct lane_stats *lane)
     sum->cache.misses += lane->cache.misses;
     sum->cache.not_cached += lane->cache.not_cached;
     sum->cache.index_bytes += lane->cache.index_bytes;
+    sum->cache.map_bytes += lane->cache.map_bytes;
     sum->cache.slab_moves += lane->cache.slab_moves;
     sum->cache.pinned_rows += lane->cache.pinned_rows;
     sum->write_queue.rows += lane->write_queue.rows;
@@ -116,6 +117,7 @@ static void sink_lanes(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_cache_miss_rows, "", (double)sum.cache.misses);
     sink(context, METRIC_cache_refused_rows, "", (double)sum.cache.not_cached);
     sink(context, METRIC_cache_index_bytes, "", (double)sum.cache.index_bytes);
+    sink(context, METRIC_cache_map_bytes, "", (double)sum.cache.map_bytes);
     sink(context, METRIC_cache_slab_moves, "", (double)sum.cache.slab_moves);
     sink(context, METRIC_cache_pinned_rows, "", (double)sum.cache.pinned_rows);
     sink(context, METRIC_write_queue_rows, "", (double)sum.write_queue.rows);

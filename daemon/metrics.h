@@ -39,6 +39,7 @@ struct server_parts;
     METRIC(cache_miss_rows, COUNTER, "Rows that no tier had", "")                                  \
     METRIC(cache_refused_rows, COUNTER, "Rows for which no place could be had", "")                \
     METRIC(cache_index_bytes, GAUGE, "Bytes of the first tier taken by the index", "")             \
+    METRIC(cache_map_bytes, GAUGE, "Bytes of the first tier that map rows of small tables", "")    \
     METRIC(cache_slab_moves, COUNTER, "Slabs given from one row length to another", "")            \
     METRIC(cache_pinned_rows, GAUGE, "Rows that may not leave the cache", "")                      \
     METRIC(write_queue_rows, GAUGE, "Rows on their way to SSD", "")                                \

@@ -109,6 +109,7 @@ static enum embtier_err make_lane(struct server *server, uint32_t index, struct 
         opts.arena_slab_count[t] = (uint32_t)(slabs / server->parts.lane_count);
         opts.arena_first_slab[t] = opts.arena_slab_count[t] * index;
     }
+    opts.map_slabs = opts.arena_slab_count[0] * config->cache.map_percent / 100;
     return lane_new(&opts, &server->parts.lanes[index], msg);
 }
 

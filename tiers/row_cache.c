@@ -17,7 +17,11 @@
  * Groups were measured against single refs going through all stages per turn, which is half again
  * as slow: within a group the loop of a stage has no dependency from ref to ref, so that a line
  * that is late holds up nobody. What is left is the cost of three places in memory per row where an
- * array has one. */
+ * array has one.
+ *
+ * Rows of a table that has a map (row_map.h) take a shorter way, run_mapped(): the row's word of
+ * the map, then the row. What that word does not say (a row in a slower tier, one that is not dirty
+ * yet) is looked up in the index. */
 #include "tiers/row_cache.h"
 
 #include <assert.h>
@@ -29,7 +33,10 @@
 #define GROUP       16
 #define GROUPS      4 /* in the pipeline */
 #define LINES_AHEAD 16
-#define PINNED_PART 2 /* one of so many parts of tier 0 may be pinned */
+#define SPOTS_AHEAD 56 /* refs whose word of the map is on its way, */
+#define ROWS_AHEAD  32 /* whose row is, and their set if the index is needed, */
+#define ENTRY_AHEAD 16 /* and then their entry */
+#define PINNED_PART 2  /* one of so many parts of tier 0 may be pinned */
 
 /* tests/unit builds this file once so that pins hold nothing, to see that it is missed. */
 #ifndef WITHOUT_PINS
@@ -137,17 +144,22 @@ check_entries(const struct row_cache *c, const struct request *request, const st
             const uint8_t *row = address(c, p->sets[i]->entries[way].slot, &tier);
 
             for (uint32_t line = 0; line < lines; line++)
-                __builtin_prefetch(row + (uint64_t)line * CACHE_LINE);
+                __builtin_prefetch(row + (uint64_t)line * CACHE_LINE, 0, 2);
         }
     }
 }
 
 static void mark_dirty(struct row_cache *c, struct row_place place, uint32_t tier)
 {
+    struct row_spot *spot;
+
     if (place.set->dirty >> place.way & 1)
         return;
     place.set->dirty |= (uint16_t)(1u << place.way);
     c->stats.tiers[tier].dirty_rows++;
+    spot = row_cache_spot(c, place_entry(place));
+    if (spot)
+        spot->dirty = 1;
 }
 
 static inline __attribute__((always_inline)) void touch(struct row_cache *c, struct row_place place)
@@ -218,40 +230,55 @@ static void unpin(struct row_cache *c, struct row_place place)
     }
 }
 
+/* Ref @at of the request, with its place, or none. */
+static inline __attribute__((always_inline)) void
+use_row(struct row_cache *c, struct request *request, uint32_t at, struct row_place place)
+{
+    if (UNLIKELY(place.way == ROW_WAY_NONE)) {
+        if (request->missed)
+            request->missed[request->missed_count] = at;
+        else if (request->use == USE_FIND || request->use == USE_CHANGE)
+            request->rows[at] = NULL;
+        request->missed_count++;
+    } else if (request->use == USE_FIND || request->use == USE_CHANGE) {
+        uint32_t tier;
+
+        touch(c, place);
+        request->rows[at] = address(c, place_entry(place)->slot, &tier);
+        if (request->use == USE_CHANGE) {
+            mark_dirty(c, place, tier);
+            c->stats.tiers[tier].hits++;
+        }
+    } else if (request->use == USE_PIN) {
+        if (pin(c, place))
+            request->found[at / 64] |= UINT64_C(1) << at % 64;
+    } else if (request->use == USE_UNPIN) {
+        unpin(c, place);
+    } else {
+        copy_hit(c, request, place, request->refs[at].position);
+    }
+}
+
+static struct row_place look_up(const struct row_cache *c, const struct request *request,
+                                uint32_t at)
+{
+    const struct row_ref *const ref = &request->refs[at];
+    struct row_place place;
+
+    place.way = row_index_find(&c->index, request->table, ref->hash, ref->id, &place.set);
+    return place;
+}
+
 static inline __attribute__((always_inline)) void use_rows(struct row_cache *c,
                                                            struct request *request, uint32_t first,
                                                            uint32_t count, const struct probes *p)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct row_place place = { p->sets[i], p->ways[i] };
-        uint32_t at = first + i;
 
         if (UNLIKELY(c->departures != request->departures))
-            place.way = row_index_find(&c->index, request->table, request->refs[at].hash,
-                                       request->refs[at].id, &place.set);
-        if (UNLIKELY(place.way == ROW_WAY_NONE)) {
-            if (request->missed)
-                request->missed[request->missed_count] = at;
-            else if (request->use == USE_FIND || request->use == USE_CHANGE)
-                request->rows[at] = NULL;
-            request->missed_count++;
-        } else if (request->use == USE_FIND || request->use == USE_CHANGE) {
-            uint32_t tier;
-
-            touch(c, place);
-            request->rows[at] = address(c, place_entry(place)->slot, &tier);
-            if (request->use == USE_CHANGE) {
-                mark_dirty(c, place, tier);
-                c->stats.tiers[tier].hits++;
-            }
-        } else if (request->use == USE_PIN) {
-            if (pin(c, place))
-                request->found[at / 64] |= UINT64_C(1) << at % 64;
-        } else if (request->use == USE_UNPIN) {
-            unpin(c, place);
-        } else {
-            copy_hit(c, request, place, request->refs[at].position);
-        }
+            place = look_up(c, request, first + i);
+        use_row(c, request, first + i, place);
     }
 }
 
@@ -269,10 +296,106 @@ static inline __attribute__((always_inline)) bool group_at(const struct request 
     return true;
 }
 
+/* Of a row that lies in tier 0, and is dirty if it is to be, the map says all there is to know; of
+ * others that are cached the index says more. */
+static inline bool says_all(const struct row_cache *c, const struct row_spot *spot, bool changes)
+{
+    return spot->slot_and_1 - 1 < c->tier0_end && (!changes || spot->dirty);
+}
+
+/* Asks for the row, and for its set if the index will be needed. */
+static inline __attribute__((always_inline)) void ask_for_spot(const struct row_cache *c,
+                                                               const struct row_spot *spot,
+                                                               uint64_t hash, bool changes,
+                                                               uint32_t lines)
+{
+    const uint32_t slot = spot->slot_and_1 - 1;
+
+    if (LIKELY(slot < c->tier0_end))
+        for (uint32_t line = 0; line < lines; line++)
+            __builtin_prefetch(slab_pool_address(&c->pools[0], slot) + line * CACHE_LINE, 0, 2);
+    if (UNLIKELY(!says_all(c, spot, changes)))
+        __builtin_prefetch(row_index_first_set(&c->index, hash));
+}
+
+static inline __attribute__((always_inline)) void
+ask_for_entry(const struct row_cache *c, const struct row_spot *spot, uint64_t hash, bool changes)
+{
+    const struct row_set *set;
+    uint32_t mask;
+
+    if (LIKELY(says_all(c, spot, changes)) || spot->slot_and_1 == 0)
+        return;
+    set = row_index_first_set(&c->index, hash);
+    mask = row_set_match(set, row_index_tag(hash));
+    if (mask)
+        __builtin_prefetch(&set->entries[__builtin_ctz(mask)]);
+}
+
+static inline __attribute__((always_inline)) void
+use_spot(struct row_cache *c, const struct request *request, uint32_t at, struct row_spot *spot)
+{
+    uint8_t *const row = slab_pool_address(&c->pools[0], spot->slot_and_1 - 1);
+    const uint32_t position = request->refs[at].position;
+
+    if (spot->stamp != c->now)
+        spot->stamp = c->now;
+    if (request->use == USE_GET)
+        memcpy(request->dest + position * request->stride, row, request->bytes);
+    else if (request->use == USE_SET)
+        memcpy(row, request->src + position * request->stride, request->bytes);
+    else
+        request->rows[at] = row;
+}
+
+/* The same for rows of a table that has a map. */
+static inline __attribute__((always_inline)) void
+run_mapped(struct row_cache *c, struct request *request, struct row_spot *spots, uint32_t lines)
+{
+    const struct row_ref *const refs = request->refs;
+    const uint32_t count = request->count;
+    const bool changes = request->use == USE_SET || request->use == USE_CHANGE;
+    const uint32_t ahead = MIN(count, (uint32_t)ROWS_AHEAD);
+    const uint32_t entry_behind = MIN(ahead / 2, (uint32_t)ROWS_AHEAD - ENTRY_AHEAD);
+    uint32_t hits = 0;
+
+    for (uint32_t i = 0; i < MIN(count, (uint32_t)SPOTS_AHEAD); i++)
+        __builtin_prefetch(&spots[refs[i].id]);
+    for (uint32_t i = 0; i < count + ahead; i++) {
+        if (i + SPOTS_AHEAD < count)
+            __builtin_prefetch(&spots[refs[i + SPOTS_AHEAD].id]);
+        if (i < count)
+            ask_for_spot(c, &spots[refs[i].id], refs[i].hash, changes, lines);
+        if (i >= entry_behind && i - entry_behind < count) {
+            const struct row_ref *const ref = &refs[i - entry_behind];
+
+            ask_for_entry(c, &spots[ref->id], ref->hash, changes);
+        }
+        if (i >= ahead) {
+            const uint32_t at = i - ahead;
+            struct row_spot *const spot = &spots[refs[at].id];
+
+            if (LIKELY(says_all(c, spot, changes))) {
+                use_spot(c, request, at, spot);
+                hits++;
+            } else if (spot->slot_and_1 == 0) {
+                use_row(c, request, at, (struct row_place){ NULL, ROW_WAY_NONE });
+            } else {
+                use_row(c, request, at, look_up(c, request, at));
+            }
+        }
+    }
+    if (request->use != USE_FIND)
+        c->stats.tiers[0].hits += hits;
+    if (request->use == USE_GET)
+        c->stats.tiers[0].get_hits += hits;
+}
+
 /* Runs all refs through the pipeline. @use is a constant wherever this is inlined. */
 static inline __attribute__((always_inline)) void run(struct row_cache *c, struct request *request,
                                                       enum use use)
 {
+    const uint16_t map = c->tables[request->table].map;
     struct probes probes[GROUPS];
     uint32_t steps = (uint32_t)div_round_up(request->count, GROUP) + GROUPS - 1;
     const struct row_ref *refs = request->refs;
@@ -283,6 +406,10 @@ static inline __attribute__((always_inline)) void run(struct row_cache *c, struc
     request->departures = c->departures;
     if (use == USE_GET || use == USE_SET || use == USE_FIND || use == USE_CHANGE)
         lines = (uint32_t)MIN(div_round_up(request->bytes, CACHE_LINE), (uint64_t)LINES_AHEAD);
+    if (map != ROW_MAP_NONE && lines) {
+        run_mapped(c, request, row_maps_spots(&c->maps, map), lines);
+        return;
+    }
     for (uint32_t step = 0; step < steps; step++) {
         if (group_at(request, step, 3, &at, &n))
             use_rows(c, request, at, n, &probes[(step - 3) % GROUPS]);
@@ -407,6 +534,30 @@ void row_cache_used(struct row_cache *c, uint16_t table, const struct row_ref *r
     row_upkeep_end(c);
 }
 
+bool row_cache_spots(const struct row_cache *c, uint16_t table, struct row_spots *ret_spots)
+{
+    const uint16_t map = c->tables[table].map;
+
+    if (map == ROW_MAP_NONE)
+        return false;
+    *ret_spots = (struct row_spots){
+        .spots = row_maps_spots(&c->maps, map),
+        .base = c->pools[0].base,
+        .slot_end = c->tier0_end,
+        .slot_shift = c->granule_shift,
+        .now = c->now,
+    };
+    return true;
+}
+
+void row_cache_used_spots(struct row_cache *c, uint32_t count)
+{
+    row_upkeep(c, count);
+    c->stats.tiers[0].hits += count;
+    c->stats.tiers[0].get_hits += count;
+    row_upkeep_end(c);
+}
+
 void row_cache_changed(struct row_cache *c, uint16_t table, const struct row_ref *refs,
                        uint32_t count, void *const *rows)
 {
@@ -487,6 +638,7 @@ static bool insert_row(struct row_cache *c, uint16_t table_number, const struct 
 {
     struct cached_table *table = &c->tables[table_number];
     struct row_place place;
+    struct row_spot *spot;
     uint32_t slot, tier;
     struct row_set *first;
     uint8_t *dest;
@@ -514,6 +666,9 @@ static bool insert_row(struct row_cache *c, uint16_t table_number, const struct 
     *slab_pool_owner(&c->pools[tier], slot) = row_index_number(&c->index, place.set, place.way);
     row_moves_account(c, tier, table->row_bytes, false, 1);
     table->rows++;
+    spot = row_cache_spot(c, place_entry(place));
+    if (spot)
+        *spot = (struct row_spot){ .slot_and_1 = slot + 1, .stamp = c->now };
     if (dirty)
         mark_dirty(c, place, tier);
     return true;
@@ -585,6 +740,10 @@ bool row_cache_purge_table(struct row_cache *c, uint16_t table_number, uint32_t 
         return false;
     c->table_slot_bytes -= length_class_bytes(table->length_class, c->granule_shift);
     c->table_count--;
+    if (table->map != ROW_MAP_NONE) {
+        row_maps_remove(&c->maps, table->map);
+        c->stats.map_bytes = row_maps_bytes(&c->maps);
+    }
     withdraw_wish(c, table->length_class);
     *table = (struct cached_table){ 0 };
     return true;
@@ -596,6 +755,7 @@ static bool write_back_set(struct row_cache *c, struct row_set *set, uint32_t mo
     for (uint32_t dirty = set->dirty; dirty; dirty &= dirty - 1) {
         struct row_place place = { set, (uint32_t)__builtin_ctz(dirty) };
         const struct row_entry *entry = place_entry(place);
+        struct row_spot *spot;
         uint32_t tier;
         const uint8_t *row = address(c, entry->slot, &tier);
 
@@ -603,6 +763,9 @@ static bool write_back_set(struct row_cache *c, struct row_set *set, uint32_t mo
                                         entry->id, row, c->tables[entry->table].row_bytes))
             return false;
         set->dirty &= (uint16_t) ~(1u << place.way);
+        spot = row_cache_spot(c, entry);
+        if (spot)
+            spot->dirty = 0;
         c->stats.tiers[tier].dirty_rows--;
         ++*count;
     }

@@ -2,12 +2,13 @@
 /* row_cache.h: the rows of one lane in DRAM and slower memory, each in one tier only (MTrainS,
  * section 5: exclusive hierarchy of row granularity).
  *
- * Shape. The first tier's arena is cut in two: the index grows from its front, slabs fill the rest;
- * the other tiers are all slabs. The index is an array of 15-way sets, five cache lines each: one
- * line of tags, ages, dirty and pinned bits, four of entries (id, slot, table, pins, flags); a row
- * lives in its first set or, if that was full, in its second. A slab is 2 MiB of slots of one class
- * of row lengths; each slot knows its entry. A hit touches the tag line, one entry line and the
- * row.
+ * Shape. The first tier's arena is cut in three: the index grows from its front, its last slabs are
+ * for maps of small tables (row_map.h), slabs of rows fill the rest; the other tiers are all slabs.
+ * The index is an array of 15-way sets, five cache lines each: one line of tags, ages, dirty and
+ * pinned bits, four of entries (id, slot, table, pins, flags); a row lives in its first set or, if
+ * that was full, in its second. A slab is 2 MiB of slots of one class of row lengths; each slot
+ * knows its entry. A hit touches the tag line, one entry line and the row; of a table that has a
+ * map, a word of that and the row.
  *
  * Rows leave a tier by age: the oldest of a sample of slots of the same class goes one tier down,
  * from the last tier it leaves the cache, through @evict first if it is dirty. Slabs move to the
@@ -18,7 +19,7 @@
  * Thread: the owning lane only. Memory: all of it, index and slot tables included, lies inside the
  * arenas; nothing is allocated, not even by row_cache_new(). Of tier 0, 1.1 MiB per lane are for
  * the table numbers and one row on its way. Metadata: at most 32 bytes per cached row, in a cache
- * that is full (25 in the index, 4 with the slot). */
+ * that is full (25 in the index, 4 with the slot), and the slabs for maps. */
 #ifndef EMBTIER_TIERS_ROW_CACHE_H
 #define EMBTIER_TIERS_ROW_CACHE_H
 
@@ -30,6 +31,7 @@
 
 struct arena;
 struct row_cache;
+struct row_spots;
 
 /* A lane's cache knows tables by a small number that the daemon gives out; it may be used again
  * once row_cache_purge_table() is done with it. */
@@ -52,6 +54,7 @@ struct row_cache_opts {
     uint32_t arena_first_slab[TIERS_MAX]; /* this cache's part of each arena, in slabs of
                                              ARENA_SLAB_BYTES */
     uint32_t arena_slab_count[TIERS_MAX]; /* tier 0 needs 2 or more */
+    uint32_t map_slabs; /* of tier 0's, for maps of small tables; at most a quarter */
 
     /* row_hash() of a row, as in row_ref.hash. Entries do not keep it (that would be 8 bytes more
      * per row), so it is asked for when a row leaves or moves within the index; never on a hit. */
@@ -83,6 +86,7 @@ struct row_cache_stats {
     uint64_t misses;
     uint64_t not_cached; /* rows for which no place could be had */
     uint64_t index_bytes;
+    uint64_t map_bytes;  /* of tables that have a map */
     uint64_t slab_moves; /* slabs that went from one class to another */
     uint64_t pinned_rows;
     uint64_t pinned_bytes;
@@ -93,11 +97,12 @@ MUST_CHECK enum embtier_err row_cache_new(const struct row_cache_opts *opts,
 void row_cache_free(struct row_cache *cache);
 DEFINE_CLEANUP(struct row_cache, row_cache_free)
 
-/* Makes table number @table known: rows of @row_bytes (weights and state together, 1 to 102,400).
- * May enlarge the index, a little at a time, by the work of later calls. Fails with NO_SPACE if
- * tier 0 cannot hold a single row of it. */
+/* Makes table number @table known: rows of @row_bytes (weights and state together, 1 to 102,400),
+ * whose ids are below @rows (0: any), which nobody checks later on. Its rows get a map if there is
+ * room for one. May
+ * enlarge the index, a little at a time, by the work of later calls. */
 MUST_CHECK enum embtier_err row_cache_add_table(struct row_cache *cache, uint16_t table,
-                                                uint32_t row_bytes);
+                                                uint32_t row_bytes, uint64_t rows);
 
 /* Forgets rows of @table, dirty or not, @step sets of the index further per call; true when all are
  * gone and the number is free. No request of the table is under way. */
@@ -123,10 +128,18 @@ MUST_CHECK uint32_t row_cache_change(struct row_cache *cache, uint16_t table,
 /* They have been changed: moves those to tier 0 that were found (not NULL). */
 void row_cache_changed(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
                        uint32_t count, void *const *rows);
-/* The rows that row_cache_find() found were used, and are no more: counts hits, and moves rows to
- * tier 0. */
+/* The rows that row_cache_find() found, all of them, were used and are no more: counts hits, and
+ * moves rows to tier 0. */
 void row_cache_used(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
                     uint32_t count, const void *const *rows);
+
+/* Where the rows of @table lie that are in tier 0, for who follows that by itself (kernels/pool.h):
+ * a row that is used is stamped with the clock. Good as long as places of row_cache_find() are, and
+ * as long as no call counts rows. False: the table has no map. */
+MUST_CHECK bool row_cache_spots(const struct row_cache *cache, uint16_t table,
+                                struct row_spots *ret_spots);
+/* @count rows were used in this way: counts hits. */
+void row_cache_used_spots(struct row_cache *cache, uint32_t count);
 
 /* Overwrites the first @bytes of the rows of @table that are cached from @src + position * @stride,
  * keeps what is behind these, marks them dirty, moves them to tier 0. Misses as in row_cache_get().

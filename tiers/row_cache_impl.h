@@ -10,6 +10,7 @@
 #include "tiers/arena.h"
 #include "tiers/row_cache.h"
 #include "tiers/row_index.h"
+#include "tiers/row_map.h"
 #include "tiers/slab_pool.h"
 
 enum cached_table_state { TABLE_UNKNOWN, TABLE_IN_USE, TABLE_PURGING };
@@ -20,12 +21,13 @@ struct cached_table {
     uint32_t rows;
     uint8_t length_class;
     uint8_t state;
-    uint16_t spare;
+    uint16_t map; /* its number, or ROW_MAP_NONE */
 };
 _Static_assert(sizeof(struct cached_table) == 16, "1 MiB of them per lane");
 
 struct row_cache {
     struct row_index index;
+    struct row_maps maps;
     uint16_t now;       /* stamps are of this clock */
     bool evict_refused; /* in this call: no use asking again */
     uint8_t granule_shift;
@@ -49,6 +51,7 @@ struct row_cache {
     uint32_t table_count;
     uint32_t wanted_sets; /* the index grows until it has as many */
     uint32_t index_slabs; /* at the front of tier 0, fixed parts included */
+    uint32_t map_slabs;   /* at its end */
     uint64_t fixed_bytes; /* before the index */
 
     uint64_t tick_rows; /* accesses per tick */
@@ -99,10 +102,31 @@ static inline uint64_t row_cache_hash(const struct row_cache *c, const struct ro
     return c->hash(c->context, entry->table, entry->id);
 }
 
-static inline uint16_t row_cache_age(const struct row_cache *c, const struct row_set *set,
-                                     uint32_t way)
+/* What the map says of the row, if its table has one. */
+static inline struct row_spot *row_cache_spot(const struct row_cache *c,
+                                              const struct row_entry *entry)
 {
-    return (uint16_t)(c->now - set->stamps[way]);
+    const uint16_t map = c->tables[entry->table].map;
+
+    return map == ROW_MAP_NONE ? NULL : &row_maps_spots(&c->maps, map)[entry->id];
+}
+
+/* When the row was used last, through the map or without; the index knows that from now on. */
+static inline uint16_t row_cache_stamp(const struct row_cache *c, struct row_set *set, uint32_t way)
+{
+    const struct row_spot *spot;
+
+    if (c->maps.map_count == 0)
+        return set->stamps[way];
+    spot = row_cache_spot(c, &set->entries[way]);
+    if (spot && (uint16_t)(c->now - spot->stamp) < (uint16_t)(c->now - set->stamps[way]))
+        set->stamps[way] = spot->stamp;
+    return set->stamps[way];
+}
+
+static inline uint16_t row_cache_age(const struct row_cache *c, struct row_set *set, uint32_t way)
+{
+    return (uint16_t)(c->now - row_cache_stamp(c, set, way));
 }
 
 /* row_victims.c: the next row of a class to leave a tier; false: none can. @clean_only: none that

@@ -37,6 +37,9 @@ static enum embtier_err check_opts(const struct row_cache_opts *opts, uint64_t *
                            i, opts->arena_slab_count[i], i ? 1 : 2);
         slabs += opts->arena_slab_count[i];
     }
+    if (opts->map_slabs > opts->arena_slab_count[0] / 4)
+        return err_set(msg, EMBTIER_INVALID, "maps of %" PRIu32 " of tier 0's %" PRIu32 " slabs",
+                       opts->map_slabs, opts->arena_slab_count[0]);
     *ret_slabs = slabs;
     return EMBTIER_OK;
 }
@@ -58,7 +61,12 @@ static void set_up_pools(struct row_cache *c, const struct row_cache_opts *opts)
     }
     c->tier0_end = c->tier_count > 1 ? c->pools[1].first_slot : UINT32_MAX;
     for (uint32_t i = 0; i < c->index_slabs; i++)
-        slab_pool_give_to_index(&c->pools[0], i);
+        slab_pool_take_away(&c->pools[0], i);
+    for (uint32_t i = 0; i < opts->map_slabs; i++)
+        slab_pool_take_away(&c->pools[0], opts->arena_slab_count[0] - 1 - i);
+    row_maps_init(&c->maps,
+                  slab_pool_slab_base(&c->pools[0], opts->arena_slab_count[0] - opts->map_slabs),
+                  opts->map_slabs * ARENA_SLAB_BYTES);
 }
 
 static void set_tick(struct row_cache *c)
@@ -104,6 +112,7 @@ enum embtier_err row_cache_new(const struct row_cache_opts *opts, struct row_cac
     c->evict = opts->evict;
     c->hash = opts->hash;
     c->context = opts->context;
+    c->map_slabs = opts->map_slabs;
     c->index_slabs = (uint32_t)div_round_up(fixed + sizeof(struct row_set), ARENA_SLAB_BYTES);
     set_up_pools(c, opts);
     c->wanted_sets =
@@ -122,7 +131,14 @@ void row_cache_free(struct row_cache *c)
     (void)c;
 }
 
-enum embtier_err row_cache_add_table(struct row_cache *c, uint16_t table_number, uint32_t row_bytes)
+/* No table takes more than half of the room that all have. */
+static uint64_t most_mapped_rows(const struct row_cache *c)
+{
+    return (uint64_t)c->maps.page_count * ROW_MAP_PAGE_BYTES / sizeof(struct row_spot) / 2;
+}
+
+enum embtier_err row_cache_add_table(struct row_cache *c, uint16_t table_number, uint32_t row_bytes,
+                                     uint64_t rows)
 {
     struct cached_table *table = &c->tables[table_number];
 
@@ -134,7 +150,9 @@ enum embtier_err row_cache_add_table(struct row_cache *c, uint16_t table_number,
         .row_bytes = row_bytes,
         .length_class = (uint8_t)length_class_of(row_bytes, c->granule_shift),
         .state = TABLE_IN_USE,
+        .map = rows <= most_mapped_rows(c) ? row_maps_add(&c->maps, rows) : ROW_MAP_NONE,
     };
+    c->stats.map_bytes = row_maps_bytes(&c->maps);
     c->table_count++;
     c->table_slot_bytes += length_class_bytes(table->length_class, c->granule_shift);
     row_growth_want(c, row_growth_fitting_sets(c));
@@ -147,6 +165,7 @@ struct counts {
     struct row_cache_tier_stats tiers[TIERS_MAX];
     uint64_t pinned;
     uint64_t pinned_bytes;
+    uint64_t mapped;
 };
 
 static const char *validate_entry(const struct row_cache *c, struct row_set *set, uint32_t way,
@@ -157,6 +176,7 @@ static const char *validate_entry(const struct row_cache *c, struct row_set *set
     uint32_t tier = row_cache_tier_of(c, entry->slot);
     const struct slab_pool *pool = &c->pools[tier];
     uint64_t hash = row_cache_hash(c, entry);
+    const struct row_spot *spot;
     struct row_set *found;
     const struct slab *slab;
 
@@ -180,6 +200,10 @@ static const char *validate_entry(const struct row_cache *c, struct row_set *set
         return "a row is longer than its slot";
     if (*slab_pool_owner(pool, entry->slot) != row_index_number(&c->index, set, way))
         return "a slot's owner is not the row that lies in it";
+    spot = row_cache_spot(c, entry);
+    if (spot && (spot->slot_and_1 != entry->slot + 1 || spot->dirty != (set->dirty >> way & 1)))
+        return "a map and the index disagree";
+    counts->mapped += spot != NULL;
     counts->tiers[tier].rows++;
     counts->tiers[tier].used_bytes += table->row_bytes;
     counts->tiers[tier].dirty_rows += set->dirty >> way & 1;
@@ -249,5 +273,7 @@ const char *row_cache_validate(const struct row_cache *c)
         return "sets miscount their rows that live elsewhere";
     if (counts.pinned != c->stats.pinned_rows || counts.pinned_bytes != c->stats.pinned_bytes)
         return "the count of pinned rows is wrong";
+    if (row_maps_count_rows(&c->maps) != counts.mapped)
+        return "a map has rows that are not cached";
     return validate_pools(c, &counts);
 }

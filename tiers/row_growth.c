@@ -30,7 +30,7 @@ uint64_t row_growth_fitting_sets(const struct row_cache *c)
         bytes += c->pools[tier].slab_count * ARENA_SLAB_BYTES;
     if (!c->table_count)
         return 0;
-    bytes -= c->fixed_bytes;
+    bytes -= c->fixed_bytes + (uint64_t)c->map_slabs * ARENA_SLAB_BYTES;
     per_set = (c->table_slot_bytes / c->table_count + 4) * ROWS_PER_SET_X100 / 100 +
               sizeof(struct row_set);
     return bytes / per_set;
@@ -63,7 +63,7 @@ static bool take_slabs(struct row_cache *c)
         enum slab_state state = pool->slabs[i].state;
 
         if (state == SLAB_FREE) {
-            slab_pool_give_to_index(pool, i);
+            slab_pool_take_away(pool, i);
         } else if (state != SLAB_INDEX) {
             all = false;
             if (state == SLAB_DRAINING)

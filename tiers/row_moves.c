@@ -50,9 +50,12 @@ static void copy_into(struct row_cache *c, uint32_t slot, const void *row, uint3
 static void settle(struct row_cache *c, struct row_place place, uint32_t slot)
 {
     struct slab_pool *pool = &c->pools[row_cache_tier_of(c, slot)];
+    struct row_spot *spot = row_cache_spot(c, place_entry(place));
 
     place_entry(place)->slot = slot;
     *slab_pool_owner(pool, slot) = row_index_number(&c->index, place.set, place.way);
+    if (spot)
+        spot->slot_and_1 = slot + 1;
 }
 
 void row_moves_move(struct row_cache *c, struct row_place place, uint32_t slot)
@@ -75,7 +78,10 @@ void row_moves_forget(struct row_cache *c, struct row_place place)
     struct cached_table *table = &c->tables[entry->table];
     uint32_t tier = row_cache_tier_of(c, entry->slot);
     uint64_t hash = (entry->flags & ROW_ENTRY_SECOND) ? row_cache_hash(c, entry) : 0;
+    struct row_spot *spot = row_cache_spot(c, entry);
 
+    if (spot)
+        *spot = (struct row_spot){ 0 };
     row_moves_account(c, tier, table->row_bytes, is_dirty(place), -1);
     table->rows--;
     c->departures++;
@@ -240,15 +246,16 @@ bool row_moves_promote(struct row_cache *c, struct row_place place)
 static uint32_t oldest_way(const struct row_cache *c, struct row_ways these, bool clean_only,
                            uint32_t *ret_age)
 {
-    const struct row_set *set = these.set;
+    struct row_set *set = these.set;
     uint32_t busy = set->pinned | (clean_only ? set->dirty : 0) | ~these.ways;
     uint32_t oldest = ROW_WAY_NONE;
 
     for (uint32_t way = 0; way < ROW_SET_WAYS; way++) {
-        uint32_t age = row_cache_age(c, set, way);
+        uint32_t age;
 
         if (busy >> way & 1 || !set->tags[way])
             continue;
+        age = row_cache_age(c, set, way);
         if (oldest == ROW_WAY_NONE || age > *ret_age) {
             oldest = way;
             *ret_age = age;

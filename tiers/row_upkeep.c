@@ -3,8 +3,8 @@
  * drain, slabs that change class.
  *
  * The clock. A tick is 1/256 of the accesses that fill the cache; stamps are its low 16 bits. A
- * sweep goes round the index once in 16,384 ticks and makes what is older than 32,768 that old, so
- * that no age ever wraps.
+ * sweep goes round the index and the maps once in 16,384 ticks and makes what is older than 32,768
+ * that old, so that no age ever wraps.
  *
  * Slabs. Ages at which rows leave say who needs memory more: one LRU over all bytes would let rows
  * of every class leave at the same age. Every so often the class whose rows left youngest is
@@ -34,6 +34,7 @@ static void sweep(struct row_cache *c, uint32_t ticks)
     uint64_t sets = (uint64_t)c->index.grown_count * ticks / SWEEP_TICKS + 1;
     uint32_t end = (uint32_t)MIN(c->swept_set + sets, (uint64_t)c->index.grown_count);
 
+    row_maps_sweep(&c->maps, ticks, SWEEP_TICKS, c->now);
     row_index_clamp_stamps(&c->index, c->swept_set, end, c->now);
     c->swept_set = end == c->index.grown_count ? 0 : end;
 }
@@ -50,6 +51,8 @@ static void advance_clock(struct row_cache *c, uint64_t rows)
     ticks = MIN(1 + rows / c->tick_rows, UINT64_C(32768));
     c->tick_left = c->tick_rows - rows % c->tick_rows;
     while (ticks) {
+        /* Few enough that none that a sweep has made 32,768 old gets past 65,535 before the next.
+         */
         uint32_t step = (uint32_t)MIN(ticks, UINT64_C(4096));
 
         c->now = (uint16_t)(c->now + step);

@@ -25,8 +25,11 @@ static void prefetch_next(struct row_cache *c, uint32_t tier, uint32_t class_ind
         struct slab_run run = slab_pool_turn_hand(pool, class_index, &hand);
 
         for (uint32_t j = 0; j < run.count; j++)
-            if (!(run.owners[j] & SLOT_FREE))
+            if (!(run.owners[j] & SLOT_FREE)) {
                 __builtin_prefetch(row_index_set_of(&c->index, run.owners[j]));
+                if (c->maps.map_count > 0)
+                    __builtin_prefetch(place_entry(place_of(c, run.owners[j])));
+            }
     }
     for (uint32_t i = 0; i < RUNS; i++)
         __builtin_prefetch(slab_pool_turn_hand(pool, class_index, &hand).owners);
@@ -72,7 +75,7 @@ static void look_at_run(struct row_cache *c, struct slab_class *class, const str
             continue;
         queue_victim(class, c->now,
                      (struct victim){ .slot = run->first_slot + i * granules,
-                                      .stamp = place.set->stamps[place.way] });
+                                      .stamp = row_cache_stamp(c, place.set, place.way) });
     }
 }
 
@@ -105,7 +108,8 @@ static bool take_queued(struct row_cache *c, uint32_t tier, uint32_t class_index
         if (owner & SLOT_FREE)
             continue;
         place = place_of(c, owner);
-        if ((place.set->pinned >> place.way & 1) || place.set->stamps[place.way] != victim.stamp)
+        if ((place.set->pinned >> place.way & 1) ||
+            row_cache_stamp(c, place.set, place.way) != victim.stamp)
             continue;
         if (clean_only && (place.set->dirty >> place.way & 1))
             continue;

@@ -223,7 +223,7 @@ void slab_pool_finish_drain(struct slab_pool *pool)
     }
 }
 
-void slab_pool_give_to_index(struct slab_pool *pool, uint32_t slab)
+void slab_pool_take_away(struct slab_pool *pool, uint32_t slab)
 {
     remove_free_slab(pool, slab);
     pool->slabs[slab].state = SLAB_INDEX;

@@ -10,8 +10,8 @@
  * granules, so that it fits 32 bits and its address is one shift and one addition.
  *
  * A slab is free, in use by a class, draining (rows leave, none come; its heir is known), or part
- * of the index (tier 0 only). Slabs are given out from the tier's end, so that the index can grow
- * from its front. Thread: the lane. */
+ * of the index or of maps (tier 0 only). Slabs are given out from the tier's end, so that the index
+ * can grow from its front. Thread: the lane. */
 #ifndef EMBTIER_TIERS_SLAB_POOL_H
 #define EMBTIER_TIERS_SLAB_POOL_H
 
@@ -110,8 +110,8 @@ void slab_pool_release_if_empty(struct slab_pool *pool, uint32_t slot);
 void slab_pool_drain(struct slab_pool *pool, uint32_t slab, uint32_t heir);
 /* The draining slab is empty: its heir gets it. */
 void slab_pool_finish_drain(struct slab_pool *pool);
-/* Makes free slab @slab part of the index. */
-void slab_pool_give_to_index(struct slab_pool *pool, uint32_t slab);
+/* Takes free slab @slab out of the pool, for the index or for maps. */
+void slab_pool_take_away(struct slab_pool *pool, uint32_t slab);
 
 /* Where a class's next victims are looked for: a run of neighbouring slots. */
 struct slab_run {

@@ -94,7 +94,7 @@ static void set_up(struct bench *b, uint64_t bytes)
         memset(array + i * b->row_bytes, (int)(i * 7), b->row_bytes);
     opts.arena_slab_count[0] = (uint32_t)(arena_bytes(b->tier) / ARENA_SLAB_BYTES);
     must(row_cache_new(&opts, &b->cache, &msg), &msg);
-    must(row_cache_add_table(b->cache, 1, (uint32_t)b->row_bytes), &msg);
+    must(row_cache_add_table(b->cache, 1, (uint32_t)b->row_bytes, 0), &msg);
     b->refs = calloc((uint64_t)BATCH * BATCHES, sizeof(*b->refs));
     b->missed = calloc(BATCH, sizeof(*b->missed));
     b->dest = aligned_alloc(CACHE_LINE, align_up(BATCH * b->row_bytes, CACHE_LINE));

@@ -155,7 +155,7 @@ double trace_row_cache(const struct trace *trace, uint32_t tier_count, uint64_t 
         opts.arena_slab_count[t] = (uint32_t)(arena_bytes(arenas[t]) / ARENA_SLAB_BYTES);
     }
     if (row_cache_new(&opts, &cache, &msg) != EMBTIER_OK ||
-        row_cache_add_table(cache, 1, row_bytes) != EMBTIER_OK)
+        row_cache_add_table(cache, 1, row_bytes, 0) != EMBTIER_OK)
         bench_die("the cache cannot be made: %s", msg.text);
     for (uint32_t i = 0; i < trace->count; i += TRACE_BATCH) {
         const uint32_t found = access_batch(cache, &hasher, trace->draws + i, rows, row_bytes);

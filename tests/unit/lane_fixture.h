@@ -36,6 +36,8 @@ struct lanes_fixture {
     uint32_t tier_count;
     struct lane *lanes[LANES_MOST];
     uint32_t lane_count;
+    uint32_t slabs_per_lane;
+    uint32_t map_slabs;
     uint16_t shard_lanes[8];
     struct tables *tables;
     struct inbox mail; /* what the control thread would get */
@@ -45,6 +47,7 @@ struct lanes_fixture {
 struct lanes_shape {
     uint32_t lane_count;
     uint32_t slabs_per_lane; /* of tier 0; tier 1 has as many */
+    uint32_t map_slabs;      /* of tier 0's */
     uint32_t readers;
     uint64_t write_queue_bytes;
     uint64_t spin_ns;
@@ -76,6 +79,8 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     must(request_memory_new(16 * MIB, &clock_monotonic, &x->memory, &msg), &msg);
     must(ticket_memory_new(16 * MIB, &x->ticket_memory, &msg), &msg);
     x->lane_count = shape->lane_count;
+    x->slabs_per_lane = shape->slabs_per_lane;
+    x->map_slabs = shape->map_slabs;
     x->tier_count = 2;
     for (uint32_t t = 0; t < x->tier_count; t++) {
         const struct tier_spec spec = { .name = "test", .kind = TIER_KIND_DRAM };
@@ -112,6 +117,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
             opts.arena_slab_count[t] = shape->slabs_per_lane;
             opts.arena_first_slab[t] = shape->slabs_per_lane * i;
         }
+        opts.map_slabs = shape->map_slabs;
         must(lane_new(&opts, &x->lanes[i], &msg), &msg);
     }
     for (uint32_t i = 0; i < x->lane_count; i++)

@@ -35,9 +35,20 @@ struct pooling {
     struct bags *bags;
 };
 
+/* Without maps of rows and with; the last two have more memory because that is what maps take. */
 static const struct lanes_shape shapes[] = {
     { .lane_count = 1, .slabs_per_lane = 2, .readers = 2, .write_queue_bytes = 1 * MIB },
     { .lane_count = 3, .slabs_per_lane = 2, .readers = 1, .write_queue_bytes = 1 * MIB },
+    { .lane_count = 1,
+      .slabs_per_lane = 4,
+      .map_slabs = 1,
+      .readers = 2,
+      .write_queue_bytes = 1 * MIB },
+    { .lane_count = 3,
+      .slabs_per_lane = 4,
+      .map_slabs = 1,
+      .readers = 1,
+      .write_queue_bytes = 1 * MIB },
 };
 
 static inline void pooling_start(struct pooling *p, struct store_fixture *f,
@@ -50,7 +61,8 @@ static inline void pooling_start(struct pooling *p, struct store_fixture *f,
     p->seed = now_ns();
     p->bags = calloc(2, sizeof(*p->bags));
     assert_non_null(p->bags);
-    print_message("seed %llu, %u lanes\n", (unsigned long long)p->seed, shape->lane_count);
+    print_message("seed %llu, %u lanes%s\n", (unsigned long long)p->seed, shape->lane_count,
+                  shape->map_slabs > 0 ? ", maps" : "");
 }
 
 static inline void pooling_stop(struct pooling *p)

@@ -68,7 +68,8 @@ static inline void shadow_new(struct pushing *t, struct shadow *shadow, const ch
                                         .beta1 = EMBTIER_DEFAULT,
                                         .beta2 = EMBTIER_DEFAULT };
     /* What an earlier start of the lanes has left on SSD is not this one's. */
-    snprintf(shadow->spec.name, sizeof(shadow->spec.name), "%s-%u", name, t->p.x.lane_count);
+    snprintf(shadow->spec.name, sizeof(shadow->spec.name), "%s-%u-%u", name, t->p.x.lane_count,
+             t->p.x.map_slabs);
     table_spec_fill_defaults(&shadow->spec);
     must(tables_create(t->p.x.tables, &shadow->spec, true, NULL, &info, &msg), &msg);
     shadow->spec = info.spec;

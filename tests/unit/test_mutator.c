@@ -22,8 +22,16 @@
 
 /* Room for all rows: none leaves, so what is cached can be counted. */
 static const struct lanes_shape shapes[] = {
-    { .lane_count = 1, .slabs_per_lane = 4, .readers = 1, .write_queue_bytes = MIB },
-    { .lane_count = 3, .slabs_per_lane = 4, .readers = 1, .write_queue_bytes = MIB },
+    { .lane_count = 1,
+      .slabs_per_lane = 4,
+      .map_slabs = 1,
+      .readers = 1,
+      .write_queue_bytes = MIB },
+    { .lane_count = 3,
+      .slabs_per_lane = 4,
+      .map_slabs = 1,
+      .readers = 1,
+      .write_queue_bytes = MIB },
 };
 
 /* What is asked for. */

@@ -81,7 +81,7 @@ static void press(struct pushing *t, uint32_t times)
         fixture_table(&t->p.x, "long", EMBTIER_UNBOUNDED, DIM, EMBTIER_OPTIMIZER_ADAM),
         fixture_table(&t->p.x, "short", EMBTIER_UNBOUNDED, DIM, EMBTIER_OPTIMIZER_ADAGRAD),
     };
-    const uint64_t slabs = (uint64_t)t->p.x.lane_count * t->p.x.tier_count * 2;
+    const uint64_t slabs = (uint64_t)t->p.x.lane_count * t->p.x.tier_count * t->p.x.slabs_per_lane;
     const uint64_t row_bytes = (3 + 2) * DIM * sizeof(float); /* both */
 
     for (uint64_t rows = 0; rows * row_bytes < times * slabs * ARENA_SLAB_BYTES;

@@ -26,7 +26,7 @@ static bool count_eviction(void *context, uint16_t table, uint64_t hash, uint64_
 
 static void add_table(struct fixture *f, uint16_t table, uint32_t bytes)
 {
-    assert_int_equal(row_cache_add_table(f->cache, table, bytes), EMBTIER_OK);
+    assert_int_equal(row_cache_add_table(f->cache, table, bytes, 0), EMBTIER_OK);
 }
 
 /* Every 8 bytes of the row say whose it is. */
@@ -409,7 +409,7 @@ static void test_purge_forgets_a_table_and_only_that(void **state)
     fixture_open(&f, 2, (const uint32_t[]){ 4, 2 }, NULL, NULL);
     add_table(&f, 1, 512);
     add_table(&f, 2, 600);
-    assert_int_equal(row_cache_add_table(f.cache, 2, 600), EMBTIER_EXISTS);
+    assert_int_equal(row_cache_add_table(f.cache, 2, 600, 0), EMBTIER_EXISTS);
     insert_many(&f, 1, 0, 3000, 512, true);
     insert_many(&f, 2, 0, 3000, 600, true);
     assert_true(fixture_pin(&f, 1, 7));
@@ -454,8 +454,8 @@ static void test_rows_of_2_bytes_and_of_100_kib_live_side_by_side(void **state)
     fixture_open(&f, 2, (const uint32_t[]){ 4, 4 }, NULL, NULL);
     add_table(&f, 1, 2);
     add_table(&f, 2, 102400);
-    assert_int_equal(row_cache_add_table(f.cache, 3, 102401), EMBTIER_INVALID);
-    assert_int_equal(row_cache_add_table(f.cache, 3, 0), EMBTIER_INVALID);
+    assert_int_equal(row_cache_add_table(f.cache, 3, 102401, 0), EMBTIER_INVALID);
+    assert_int_equal(row_cache_add_table(f.cache, 3, 0, 0), EMBTIER_INVALID);
     assert_int_equal(insert_many(&f, 2, 0, 60, 102400, true), 60);
     assert_int_equal(insert_many(&f, 1, 0, 5000, 2, true), 5000);
     assert_int_equal(count_found(&f, 2, 0, 60, 102400), 60);

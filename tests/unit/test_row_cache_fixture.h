@@ -67,12 +67,15 @@ static inline bool fixture_evict_all(void *context, uint16_t table, uint64_t has
     return true;
 }
 
-static inline void fixture_open_kinds(struct fixture *f, uint32_t tier_count, const uint32_t *slabs,
-                                      const enum tier_kind *kinds, fixture_evict evict,
-                                      void *context)
+/* @map_slabs: of the first tier's, for maps. */
+static inline void fixture_open_mapped_kinds(struct fixture *f, uint32_t tier_count,
+                                             const uint32_t *slabs, uint32_t map_slabs,
+                                             const enum tier_kind *kinds, fixture_evict evict,
+                                             void *context)
 {
     struct row_cache_opts opts = { .arenas = f->arenas,
                                    .arena_count = tier_count,
+                                   .map_slabs = map_slabs,
                                    .hash = fixture_hash,
                                    .evict = evict ? evict : fixture_evict_all,
                                    .context = context };
@@ -99,12 +102,26 @@ static inline void fixture_open_kinds(struct fixture *f, uint32_t tier_count, co
         fail_msg("%s", msg.text);
 }
 
-static inline void fixture_open(struct fixture *f, uint32_t tier_count, const uint32_t *slabs,
-                                fixture_evict evict, void *context)
+static inline void fixture_open_kinds(struct fixture *f, uint32_t tier_count, const uint32_t *slabs,
+                                      const enum tier_kind *kinds, fixture_evict evict,
+                                      void *context)
+{
+    fixture_open_mapped_kinds(f, tier_count, slabs, 0, kinds, evict, context);
+}
+
+static inline void fixture_open_mapped(struct fixture *f, uint32_t tier_count,
+                                       const uint32_t *slabs, uint32_t map_slabs,
+                                       fixture_evict evict, void *context)
 {
     static const enum tier_kind dram[TIERS_MAX] = { TIER_KIND_DRAM };
 
-    fixture_open_kinds(f, tier_count, slabs, dram, evict, context);
+    fixture_open_mapped_kinds(f, tier_count, slabs, map_slabs, dram, evict, context);
+}
+
+static inline void fixture_open(struct fixture *f, uint32_t tier_count, const uint32_t *slabs,
+                                fixture_evict evict, void *context)
+{
+    fixture_open_mapped(f, tier_count, slabs, 0, evict, context);
 }
 
 static inline void fixture_close(struct fixture *f)

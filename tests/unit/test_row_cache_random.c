@@ -4,6 +4,7 @@
  * A model knows for each row what SSD has, what the latest value is, and how often it is pinned.
  * The cache may forget clean rows at any time and hand over dirty ones; it may never show an old
  * value, lose a dirty or a pinned row. EMBTIER_TEST_SEED replays a run. */
+#include "base/row_spot.h"
 #include "test_row_cache_fixture.h"
 
 #define TABLES     4 /* in a shape */
@@ -18,6 +19,8 @@ struct shape {
     uint32_t row_lengths[TABLES_END];
     uint32_t weight_lengths[TABLES_END];
     uint32_t id_counts[TABLES_END]; /* 0: not one of its tables */
+    uint64_t bounds[TABLES_END];    /* of ids; 0: any */
+    uint32_t map_slabs;
 };
 
 /* The shortest rows are so many that the index is full of them. */
@@ -25,6 +28,24 @@ static const struct shape usual = {
     .row_lengths = { 1500, 512, 130, 2 },
     .weight_lengths = { 700, 512, 64, 2 },
     .id_counts = { 6000, 6000, 6000, IDS },
+};
+
+/* Some tables have a map, one has none, and for one there is no room. */
+static const struct shape mapped = {
+    .row_lengths = { 1500, 512, 130, 2 },
+    .weight_lengths = { 700, 512, 64, 2 },
+    .id_counts = { 6000, 6000, 6000, IDS },
+    .bounds = { 6000, 0, UINT64_C(1) << 20, IDS + 1000 },
+    .map_slabs = 1,
+};
+
+/* All have. */
+static const struct shape long_mapped = {
+    .row_lengths = { ROW_MAX, 30000, 16000, 512 },
+    .weight_lengths = { 64, 64, 64, 512 },
+    .id_counts = { 150, 300, 600, 6000 },
+    .bounds = { 150, 300, 600, 6000 },
+    .map_slabs = 1,
 };
 
 /* So few to a slab that a row which must leave is often one of the same batch. */
@@ -41,6 +62,8 @@ static const struct shape twins = {
     .row_lengths = { [FIXTURE_TWIN_TABLES] = 250, 200, 150, 100 },
     .weight_lengths = { [FIXTURE_TWIN_TABLES] = 250, 100, 150, 100 },
     .id_counts = { [FIXTURE_TWIN_TABLES] = IDS, 5000, 5000, 5000 },
+    .bounds = { [FIXTURE_TWIN_TABLES] = IDS, 5000, 0, 5000 },
+    .map_slabs = 1,
 };
 
 struct model_row {
@@ -182,6 +205,86 @@ static void do_set(struct model *m, uint16_t table)
     }
 }
 
+/* What the map says of a row is what the index says. */
+static void check_spot(const struct model *m, const struct row_spots *spots, uint16_t table,
+                       uint64_t id, const void *row)
+{
+    const struct row_spot *spot = &spots->spots[id];
+    const uint32_t slot = spot->slot_and_1 - 1;
+
+    assert_int_equal(spot->slot_and_1 != 0, row != NULL);
+    if (row == NULL)
+        return;
+    assert_int_equal(spot->dirty, m->rows[table][id].dirty);
+    if (slot < spots->slot_end)
+        assert_ptr_equal(row, spots->base + ((uint64_t)slot << spots->slot_shift));
+}
+
+/* Rows are read where they lie, by their places or by the map. */
+static void do_find(struct model *m, uint16_t table)
+{
+    struct row_ref refs[BATCH];
+    const void *rows[BATCH];
+    struct row_spots spots = { 0 };
+    uint32_t count = draw_refs(m, table, refs);
+    uint32_t bytes = draw_bytes(m, table);
+    uint32_t misses = row_cache_find(m->f.cache, table, refs, count, bytes, rows);
+    const bool has_map = row_cache_spots(m->f.cache, table, &spots);
+    const bool by_map = has_map && fixture_random(&m->random) % 2;
+    uint32_t found = 0, stamped = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct model_row *r = &m->rows[table][refs[i].id];
+
+        if (has_map)
+            check_spot(m, &spots, table, refs[i].id, rows[i]);
+        if (rows[i] == NULL) {
+            expect_may_miss(m, table, refs[i].id);
+            continue;
+        }
+        check(rows[i], table, refs[i].id, r->version, 0, m->shape->weight_lengths[table]);
+        check(rows[i], table, refs[i].id, r->state, m->shape->weight_lengths[table], bytes);
+        if (by_map && spots.spots[refs[i].id].slot_and_1 - 1 < spots.slot_end) {
+            spots.spots[refs[i].id].stamp = spots.now;
+            stamped++;
+            continue;
+        }
+        rows[found] = rows[i];
+        refs[found++] = refs[i];
+    }
+    assert_int_equal(found + stamped, count - misses);
+    row_cache_used(m->f.cache, table, refs, found, rows);
+    if (by_map)
+        row_cache_used_spots(m->f.cache, stamped);
+}
+
+/* Rows are changed where they lie. */
+static void do_change(struct model *m, uint16_t table)
+{
+    struct row_ref refs[BATCH];
+    void *rows[BATCH];
+    uint32_t count = draw_refs(m, table, refs);
+    uint32_t bytes = draw_bytes(m, table);
+    uint32_t misses = row_cache_change(m->f.cache, table, refs, count, rows);
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct model_row *r = &m->rows[table][refs[i].id];
+
+        if (rows[i] == NULL) {
+            expect_may_miss(m, table, refs[i].id);
+            misses--;
+            continue;
+        }
+        r->version = (uint32_t)fixture_random(&m->random);
+        if (bytes == m->shape->row_lengths[table])
+            r->state = r->version;
+        r->dirty = true;
+        fill(rows[i], table, refs[i].id, r->version, 0, bytes);
+    }
+    assert_int_equal(misses, 0);
+    row_cache_changed(m->f.cache, table, refs, count, rows);
+}
+
 /* As the daemon does: rows that miss are read from SSD and inserted. */
 static void do_insert(struct model *m, uint16_t table)
 {
@@ -262,7 +365,8 @@ static void do_unpin(struct model *m)
 
 static void add_table(struct model *m, uint16_t table)
 {
-    assert_int_equal(row_cache_add_table(m->f.cache, table, m->shape->row_lengths[table]),
+    assert_int_equal(row_cache_add_table(m->f.cache, table, m->shape->row_lengths[table],
+                                         m->shape->bounds[table]),
                      EMBTIER_OK);
 }
 
@@ -337,7 +441,7 @@ static void run_model(const struct shape *shape, uint64_t seed, uint32_t tier_co
     printf("seed %#llx, %u tiers\n", (unsigned long long)seed, tier_count);
     m->shape = shape;
     m->random = seed;
-    fixture_open(&m->f, tier_count, slabs, take_over, m);
+    fixture_open_mapped(&m->f, tier_count, slabs, shape->map_slabs, take_over, m);
     for (uint32_t round = 0; round < rounds; round++) {
         uint16_t table;
         uint32_t what = (uint32_t)(fixture_random(&m->random) % 1000);
@@ -354,10 +458,14 @@ static void run_model(const struct shape *shape, uint64_t seed, uint32_t tier_co
                        (fixture_random(&m->random) % 4 ? round / 100 : fixture_random(&m->random)) %
                            tables);
         m->refuse_percent = round / 100 % 4 == 3 ? 100 : round / 100 % 4 == 2 ? 30 : 0;
-        if (what < 300)
+        if (what < 200)
             do_get(m, table);
-        else if (what < 500)
+        else if (what < 300)
+            do_find(m, table);
+        else if (what < 400)
             do_set(m, table);
+        else if (what < 500)
+            do_change(m, table);
         else if (what < 900)
             do_insert(m, table);
         else if (what < 950)
@@ -416,10 +524,21 @@ static void test_a_growing_index_agrees_with_the_model(void **state)
 static void test_long_rows_agree_with_the_model(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 8; i++) {
+    for (uint64_t i = 0; i < 6; i++) {
         run_model(&long_rows, first_seed() + i, 2, (const uint32_t[]){ 5, 5 }, ROUNDS / 4);
         run_model(&long_rows, first_seed() + i, 3, (const uint32_t[]){ 4, 3, 3 }, ROUNDS / 4);
     }
+}
+
+static void test_tables_with_maps_agree_with_the_model(void **state)
+{
+    (void)state;
+    run_model(&mapped, first_seed(), 1, (const uint32_t[]){ 6 }, ROUNDS / 2);
+    run_model(&mapped, first_seed() + 1, 2, (const uint32_t[]){ 5, 3 }, ROUNDS / 2);
+    run_model(&mapped, first_seed() + 2, 3, (const uint32_t[]){ 4, 2, 3 }, ROUNDS / 2);
+    run_model(&mapped, first_seed() + 3, 2, (const uint32_t[]){ 30, 4 }, ROUNDS / 2);
+    run_model(&long_mapped, first_seed(), 2, (const uint32_t[]){ 5, 5 }, ROUNDS / 4);
+    run_model(&long_mapped, first_seed() + 1, 3, (const uint32_t[]){ 4, 3, 3 }, ROUNDS / 4);
 }
 
 static void check_tables(struct model *m, uint16_t first, uint16_t end)
@@ -450,7 +569,7 @@ static void run_full_model(uint64_t seed, uint32_t tier_count, const uint32_t *s
     printf("seed %#llx, %u tiers\n", (unsigned long long)seed, tier_count);
     m->shape = &twins;
     m->random = seed;
-    fixture_open(&m->f, tier_count, slabs, take_over, m);
+    fixture_open_mapped(&m->f, tier_count, slabs, twins.map_slabs, take_over, m);
     for (uint16_t tables = 1; tables <= TABLES; tables++) {
         add_table(m, twins.first_table + tables - 1);
         for (uint32_t round = 0; round < (tables == 1 ? ROUNDS / 4 : ROUNDS / 16); round++) {
@@ -497,6 +616,7 @@ int main(void)
         cmocka_unit_test(test_the_smallest_cache_agrees_with_the_model),
         cmocka_unit_test(test_a_growing_index_agrees_with_the_model),
         cmocka_unit_test(test_long_rows_agree_with_the_model),
+        cmocka_unit_test(test_tables_with_maps_agree_with_the_model),
         cmocka_unit_test(test_a_growing_index_loses_no_rows_that_share_a_home),
     };
 
