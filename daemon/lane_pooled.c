@@ -31,14 +31,67 @@ static void note_error(struct pooled *pooled, const struct wave *wave)
 /* With one lane, nothing can happen to rows between here and the end: if all are cached they are
  * added up where they lie. Not when an earlier request of the session is still to be looked up, nor
  * before an earlier wave that has rows of the same bag and waits for some to be read. */
+static bool may_add_up(const struct lane *lane, const struct pooled *pooled,
+                       const struct wave *wave)
+{
+    return lane->rules.lane_count == 1 && !pooled->session->lanes[0].first &&
+           !pooled_must_wait(pooled, wave);
+}
+
+static void count_hits(struct lane *lane, struct pooled *pooled, const struct slice *slice)
+{
+    lane->stats.get_rows += slice->id_count;
+    pooled->hit_rows += slice->id_count;
+}
+
+static bool has_map(const struct lane *lane, const struct pooled *pooled, uint32_t segment,
+                    struct row_spots *ret_spots)
+{
+    return row_cache_spots(lane->cache, pooled->segments[segment].table->index, ret_spots);
+}
+
+/* Adds up rows of small tables, which are found meanwhile (row_map.h). If some are not there, the
+ * next waves are not tried: as often as that fails, work is done twice. */
+static bool search(struct lane *lane, struct pooled *pooled, struct wave *wave)
+{
+    struct row_spots where;
+
+    for (uint32_t i = 0; i < wave->slice_count; i++)
+        if (!has_map(lane, pooled, wave->slices[i].segment, &where))
+            return false;
+    if (!pooled_copy_ids(pooled, wave))
+        return false;
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        (void)!has_map(lane, pooled, wave->slices[i].segment, &where);
+        if (!pooled_search(pooled, wave, i, &where)) {
+            pooled->search_from = wave->number + WAVE_SEARCH_PAUSE;
+            return false;
+        }
+    }
+    pooled_searched(pooled, wave);
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        row_cache_used_spots(lane->cache, wave->slices[i].id_count);
+        count_hits(lane, pooled, &wave->slices[i]);
+    }
+    return true;
+}
+
+/* Whether the next wave should be one that is searched. */
+static bool should_search(const struct lane *lane, const struct pooled *pooled)
+{
+    struct row_spots where;
+
+    return pooled->is_hot && pooled->next_number >= pooled->search_from &&
+           pooled->segment < pooled->segment_count &&
+           has_map(lane, pooled, pooled->segment, &where);
+}
+
+/* Adds up rows that all have been found first. */
 static bool add_up_in_place(struct lane *lane, struct pooled *pooled, struct wave *wave)
 {
     const struct request *const request = &wave->request;
     const struct part *const part = &request->parts[0];
 
-    if (request->lane_count > 1 || pooled->session->lanes[0].first ||
-        pooled_must_wait(pooled, wave))
-        return false;
     for (uint32_t i = 0; i < wave->slice_count; i++)
         if (row_cache_find(lane->cache, request->segments[i].table->index,
                            part->refs + part->starts[i], wave->slices[i].id_count,
@@ -50,8 +103,7 @@ static bool add_up_in_place(struct lane *lane, struct pooled *pooled, struct wav
 
         row_cache_used(lane->cache, request->segments[i].table->index, part->refs + part->starts[i],
                        slice->id_count, wave->rows + slice->first);
-        lane->stats.get_rows += slice->id_count;
-        pooled->hit_rows += slice->id_count;
+        count_hits(lane, pooled, slice);
     }
     return true;
 }
@@ -79,12 +131,12 @@ void lane_pool_end(struct lane *lane, struct pooled *pooled)
     session->in_flight--;
 }
 
-static uint64_t bytes_of(const struct wave *wave)
+static uint64_t bytes_of(const struct pooled *pooled, const struct wave *wave)
 {
     uint64_t bytes = 1024; /* for what there is to do beside */
 
     for (uint32_t i = 0; i < wave->slice_count; i++) {
-        const struct table *const table = wave->request.segments[i].table;
+        const struct table *const table = pooled->segments[wave->slices[i].segment].table;
 
         bytes += (uint64_t)wave->slices[i].id_count * (table->weight_bytes + CACHE_LINE) +
                  (uint64_t)wave->slices[i].bag_count * table->spec.dim * sizeof(float);
@@ -94,13 +146,24 @@ static uint64_t bytes_of(const struct wave *wave)
 
 static void take_wave(struct lane *lane, struct pooled *pooled, struct wave *wave)
 {
-    if (pooled_take(&lane->rules, pooled, wave, &pooled->refusal) != EMBTIER_OK) {
+    enum embtier_err err;
+    bool is_done = false;
+
+    pooled->searches = should_search(lane, pooled);
+    err = pooled_take(pooled, wave, &pooled->refusal);
+    if (err == EMBTIER_OK) {
+        is_done = pooled->searches && may_add_up(lane, pooled, wave) && search(lane, pooled, wave);
+        if (!is_done)
+            err = pooled_take_ids(&lane->rules, pooled, wave, &pooled->refusal);
+    }
+    if (err != EMBTIER_OK) {
         pooled->is_taken = true;
         return;
     }
     if (pooled->ticket)
         lane_ticket_cast(lane, pooled->ticket, pooled->segment);
-    pooled->is_hot = add_up_in_place(lane, pooled, wave);
+    pooled->is_hot =
+        is_done || (may_add_up(lane, pooled, wave) && add_up_in_place(lane, pooled, wave));
     if (pooled->is_hot)
         return;
     wave->state = WAVE_LOOKED_UP;
@@ -124,7 +187,7 @@ enum take_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
             return TAKE_TURN_STALLED;
         take_wave(lane, pooled, wave);
         if (pooled->is_hot && !pooled->is_taken)
-            bytes += bytes_of(wave);
+            bytes += bytes_of(pooled, wave);
     } while (pooled->is_hot && bytes < LANE_HOT_BYTES);
     if (!pooled->is_taken)
         return TAKE_TURN_MORE;

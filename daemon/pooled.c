@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/pooled.h"
 
+#include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "daemon/request_impl.h"
@@ -23,9 +25,17 @@ static uint64_t rows_place(const struct request_rules *rules, const struct wave_
     return align_up(slices_place(rules, shape) + shape->slices * sizeof(struct slice), CACHE_LINE);
 }
 
-static uint64_t weights_place(const struct request_rules *rules, const struct wave_shape *shape)
+static uint64_t ids_place(const struct request_rules *rules, const struct wave_shape *shape)
 {
     return rows_place(rules, shape) + shape->ids * sizeof(void *);
+}
+
+static uint64_t weights_place(const struct request_rules *rules, const struct wave_shape *shape)
+{
+    /* Searches are for one lane. */
+    const uint32_t ids = rules->lane_count == 1 ? MIN(shape->ids, (uint32_t)WAVE_SEARCH_IDS) : 0;
+
+    return ids_place(rules, shape) + ids * sizeof(uint64_t);
 }
 
 static uint64_t offsets_place(const struct request_rules *rules, const struct wave_shape *shape)
@@ -54,6 +64,7 @@ static struct wave *wave_lay_out(const struct request_rules *rules, const struct
     memset(wave, 0, sizeof(*wave));
     wave->slices = (struct slice *)(block + slices_place(rules, shape));
     wave->rows = (const void **)(block + rows_place(rules, shape));
+    wave->ids = (uint64_t *)(block + ids_place(rules, shape));
     wave->weights = shape->weights ? (float *)(block + weights_place(rules, shape)) : NULL;
     wave->offsets = (uint32_t *)(block + offsets_place(rules, shape));
     wave->staging = block + staging_place(rules, shape);
@@ -349,6 +360,65 @@ void pooled_free(const struct request_rules *rules, struct pooled *pooled)
     request_memory_give(rules->memory, pooled);
 }
 
+/* ---- Adding up a slice ---- */
+
+/* Divides those bags of a mean that are complete. */
+static void divide(const struct slice *slice, uint32_t dim, float *bags)
+{
+    const uint32_t complete = slice->bag_count - slice->goes_on;
+    uint32_t counts[256];
+
+    for (uint32_t first = 0; first < complete; first += ARRAY_LEN(counts)) {
+        const uint32_t n = MIN(complete - first, (uint32_t)ARRAY_LEN(counts));
+
+        for (uint32_t i = 0; i < n; i++)
+            counts[i] = slice->offsets[first + i + 1] - slice->offsets[first + i];
+        if (first == 0)
+            counts[0] += slice->begun;
+        pool_divide(bags + (uint64_t)first * dim, dim, counts, n);
+    }
+}
+
+/* Where the ticket keeps which rows won a maximum; NULL: nobody wants to know. */
+static uint32_t *winners_of(const struct pooled *pooled, const struct slice *slice)
+{
+    const struct ticket_group *group;
+
+    if (!pooled->ticket)
+        return NULL;
+    group = ticket_group_of(pooled->ticket, slice->segment);
+    if (!group->winners)
+        return NULL;
+    return group->winners +
+           ((uint64_t)pooled->ticket->segments[slice->segment].first_bag + slice->first_bag) *
+               group->dim;
+}
+
+/* @search: how its rows are found, or NULL: they have been. */
+static void add_up_slice(const struct pooled *pooled, const struct wave *wave,
+                         const struct slice *slice, struct pool_search *search)
+{
+    const struct pooled_segment *const segment = &pooled->segments[slice->segment];
+    const uint32_t dim = segment->table->spec.dim;
+    const struct pool_batch batch = {
+        .dtype = segment->table->spec.dtype,
+        .dim = dim,
+        .mode = segment->mode,
+        .rows = wave->rows + slice->first,
+        .weights = segment->weights_offset != 0 ? wave->weights + slice->first : NULL,
+        .offsets = slice->offsets,
+        .bag_count = slice->bag_count,
+        .begun = slice->begun,
+        .search = search,
+        .bags = segment->bags + (uint64_t)slice->first_bag * dim,
+        .winners = winners_of(pooled, slice),
+    };
+
+    pool_rows(&batch);
+    if (segment->mode == EMBTIER_POOL_MEAN)
+        divide(slice, dim, batch.bags);
+}
+
 /* ---- Taking ids ---- */
 
 /* An offset of a bag. The caller checks what it got. */
@@ -387,6 +457,13 @@ struct room {
     uint32_t bag_bytes;
 };
 
+/* A wave that is to be searched ends with a bag, unless that is longer than a wave. */
+static bool keeps_whole(const struct pooled *pooled, const struct room *room,
+                        const struct slice *slice)
+{
+    return pooled->searches && pooled->begun == 0 && room->first + slice->id_count > 0;
+}
+
 /* Takes bags of the segment at the cursor, as many as there is room for, into the next slice of the
  * wave. False in *@ret_more: the wave is full. */
 static enum embtier_err take_slice(struct pooled *pooled, struct wave *wave, struct room *room,
@@ -418,7 +495,8 @@ static enum embtier_err take_slice(struct pooled *pooled, struct wave *wave, str
         }
         TRY(bag_end(pooled, refusal));
         taken = MIN(pooled->bag_end - pooled->id, id_room);
-        if (taken == 0 && pooled->id < pooled->bag_end) {
+        if (pooled->id + taken < pooled->bag_end &&
+            (taken == 0 || keeps_whole(pooled, room, slice))) {
             *ret_more = false;
             break;
         }
@@ -476,7 +554,10 @@ static enum embtier_err take_slices(struct pooled *pooled, struct wave *wave,
                          .bag_bytes = WAVE_BAG_BYTES };
     bool more = true;
 
-    if (pooled->is_hot) {
+    if (pooled->searches) {
+        room.ids = MIN(room.ids, (uint32_t)WAVE_SEARCH_IDS);
+        room.bytes = MIN(room.bytes, WAVE_SEARCH_BYTES);
+    } else if (pooled->is_hot) {
         room.ids = MIN(room.ids, (uint32_t)WAVE_HOT_IDS);
         room.bytes = MIN(room.bytes, WAVE_HOT_BYTES);
     }
@@ -552,32 +633,94 @@ static enum embtier_err take_ids(const struct request_rules *rules, struct poole
     return err;
 }
 
-/* What the wave has for the ticket. */
-static void note_pairs(const struct pooled *pooled, const struct wave *wave)
+/* What the wave has for the ticket, if there is one. */
+static void note_pairs(const struct pooled *pooled, const struct wave *wave, const uint64_t *ids,
+                       uint32_t id_stride)
 {
-    for (uint32_t i = 0; i < wave->slice_count; i++) {
+    for (uint32_t i = 0; pooled->ticket && i < wave->slice_count; i++) {
         const struct slice *const slice = &wave->slices[i];
         const struct pooled_segment *const segment = &pooled->segments[slice->segment];
+        const struct ticket_bags bags = {
+            .segment = slice->segment,
+            .bag = slice->first_bag,
+            .bag_count = slice->bag_count,
+            .begun = slice->begun,
+            .offsets = slice->offsets,
+            .first_id = first_id_of(segment, slice),
+            .ids = ids + (size_t)slice->first * id_stride,
+            .id_stride = id_stride,
+            .weights = segment->weights_offset ? wave->weights + slice->first : NULL,
+        };
 
-        ticket_note(pooled->ticket, slice->segment, slice->first_bag, slice->bag_count,
-                    slice->begun, slice->offsets, first_id_of(segment, slice),
-                    wave->request.ids + slice->first,
-                    segment->weights_offset ? wave->weights + slice->first : NULL);
+        ticket_note(pooled->ticket, &bags);
     }
 }
 
-enum embtier_err pooled_take(const struct request_rules *rules, struct pooled *pooled,
-                             struct wave *wave, struct refusal *ret_refusal)
+enum embtier_err pooled_take(struct pooled *pooled, struct wave *wave, struct refusal *ret_refusal)
 {
     TRY(take_slices(pooled, wave, ret_refusal));
     wave->number = pooled->next_number++;
-    TRY(take_ids(rules, pooled, wave, ret_refusal));
-    if (pooled->ticket)
-        note_pairs(pooled, wave);
     return EMBTIER_OK;
 }
 
-/* ---- Adding up ---- */
+_Static_assert(sizeof(struct row_ref) % sizeof(uint64_t) == 0, "ids are a number of words apart");
+
+enum embtier_err pooled_take_ids(const struct request_rules *rules, struct pooled *pooled,
+                                 struct wave *wave, struct refusal *ret_refusal)
+{
+    TRY(take_ids(rules, pooled, wave, ret_refusal));
+    note_pairs(pooled, wave, &wave->request.ids[0].id, sizeof(struct row_ref) / sizeof(uint64_t));
+    return EMBTIER_OK;
+}
+
+/* False: not all are ids of the table. */
+static bool copy_slice_ids(const struct pooled *pooled, const struct wave *wave,
+                           const struct slice *slice)
+{
+    const uint64_t last = pooled->segments[slice->segment].table->spec.rows - 1;
+    const uint64_t bytes = slice->id_count * sizeof(uint64_t);
+    const uint8_t *const from = (const uint8_t *)pooled->session->arena + slice->ids_offset;
+    uint64_t *const ids = wave->ids + slice->first;
+    uint64_t wrong = 0; /* its top bit, as a table with a map has fewer rows than that */
+
+    assert(slice->first + slice->id_count <= WAVE_SEARCH_IDS);
+    /* However often that reads them: what is checked and used is the copy. */
+    memcpy(ids, from, bytes);
+    atomic_signal_fence(memory_order_seq_cst);                  /* no look back at the original */
+    for (uint64_t at = bytes; at < 2 * bytes; at += CACHE_LINE) /* the next wave's, if any */
+        __builtin_prefetch((const void *)((uintptr_t)from + at), 0, 2);
+    for (uint32_t i = 0; i < slice->id_count; i++)
+        wrong |= ids[i] | (last - ids[i]);
+    return !IS_BAD(CHECK_POOL_SEARCHED_ID, wrong >> 63 != 0);
+}
+
+bool pooled_copy_ids(const struct pooled *pooled, struct wave *wave)
+{
+    for (uint32_t i = 0; i < wave->slice_count; i++)
+        if (wave->slices[i].begun > 0 || !copy_slice_ids(pooled, wave, &wave->slices[i]))
+            return false;
+    return true;
+}
+
+bool pooled_search(struct pooled *pooled, struct wave *wave, uint32_t index,
+                   const struct row_spots *where)
+{
+    const struct slice *const slice = &wave->slices[index];
+    struct pool_search search = { .where = *where,
+                                  .ids = wave->ids + slice->first,
+                                  .rows = wave->rows + slice->first };
+
+    copy_weights(pooled, wave, slice);
+    add_up_slice(pooled, wave, slice, &search);
+    return search.missed == 0;
+}
+
+void pooled_searched(struct pooled *pooled, const struct wave *wave)
+{
+    note_pairs(pooled, wave, wave->ids, 1);
+}
+
+/* ---- Adding up waves ---- */
 
 void wave_use_staging(struct wave *wave)
 {
@@ -590,61 +733,8 @@ void wave_use_staging(struct wave *wave)
     }
 }
 
-/* Divides those bags of a mean that are complete. */
-static void divide(const struct slice *slice, uint32_t dim, float *bags)
-{
-    const uint32_t complete = slice->bag_count - slice->goes_on;
-    uint32_t counts[256];
-
-    for (uint32_t first = 0; first < complete; first += ARRAY_LEN(counts)) {
-        const uint32_t n = MIN(complete - first, (uint32_t)ARRAY_LEN(counts));
-
-        for (uint32_t i = 0; i < n; i++)
-            counts[i] = slice->offsets[first + i + 1] - slice->offsets[first + i];
-        if (first == 0)
-            counts[0] += slice->begun;
-        pool_divide(bags + (uint64_t)first * dim, dim, counts, n);
-    }
-}
-
-/* Where the ticket keeps which rows won a maximum; NULL: nobody wants to know. */
-static uint32_t *winners_of(const struct pooled *pooled, const struct slice *slice)
-{
-    const struct ticket_group *group;
-
-    if (!pooled->ticket)
-        return NULL;
-    group = ticket_group_of(pooled->ticket, slice->segment);
-    if (!group->winners)
-        return NULL;
-    return group->winners +
-           ((uint64_t)pooled->ticket->segments[slice->segment].first_bag + slice->first_bag) *
-               group->dim;
-}
-
 void wave_add_up(struct wave *wave)
 {
-    const struct pooled *const pooled = wave->request.pooled;
-
-    for (uint32_t i = 0; i < wave->slice_count; i++) {
-        const struct slice *const slice = &wave->slices[i];
-        const struct pooled_segment *const segment = &pooled->segments[slice->segment];
-        const uint32_t dim = segment->table->spec.dim;
-        const struct pool_batch batch = {
-            .dtype = segment->table->spec.dtype,
-            .dim = dim,
-            .mode = segment->mode,
-            .rows = wave->rows + slice->first,
-            .weights = segment->weights_offset != 0 ? wave->weights + slice->first : NULL,
-            .offsets = slice->offsets,
-            .bag_count = slice->bag_count,
-            .begun = slice->begun,
-            .bags = segment->bags + (uint64_t)slice->first_bag * dim,
-            .winners = winners_of(pooled, slice),
-        };
-
-        pool_rows(&batch);
-        if (segment->mode == EMBTIER_POOL_MEAN)
-            divide(slice, dim, batch.bags);
-    }
+    for (uint32_t i = 0; i < wave->slice_count; i++)
+        add_up_slice(wave->request.pooled, wave, &wave->slices[i], NULL);
 }

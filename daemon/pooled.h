@@ -18,7 +18,7 @@
  * yet. Which of the lanes adds up changes from wave to wave.
  *
  *   struct pooled | segments[] | its first wave: struct wave | … as in request.h | slices[] |
- * rows[] | weights[] | offsets[] | staging
+ * rows[] | ids[] | weights[] | offsets[] | staging
  *
  * The first wave lies in the same block of request memory as the lookup, so it can always go on;
  * more waves are taken when there is memory. The life of a wave:
@@ -37,6 +37,7 @@
 #include <stdint.h>
 
 #include "base/embtier_types.h"
+#include "base/row_spot.h"
 #include "daemon/request.h"
 
 /* Of one wave, at most. */
@@ -47,6 +48,11 @@
 /* Of one that is likely to be added up where its rows lie. */
 #define WAVE_HOT_IDS   512
 #define WAVE_HOT_BYTES (UINT32_C(128) << 10)
+/* And of one whose rows are found meanwhile. */
+#define WAVE_SEARCH_IDS   2048
+#define WAVE_SEARCH_BYTES (UINT32_C(512) << 10)
+/* Waves until the next search, when one has not found all rows. */
+#define WAVE_SEARCH_PAUSE 16
 /* … and of bags, which may be many and empty; segments looked at, which may have none. */
 #define WAVE_BAG_BYTES (UINT32_C(2) << 20)
 #define WAVE_SEGMENTS  256
@@ -87,7 +93,9 @@ struct wave {
     uint32_t slice_count;
     struct slice *slices;
     const void **rows; /* by id of the wave */
-    float *weights;    /* the same; or NULL: the lookup has none */
+    uint64_t *ids;     /* of a wave that is searched, WAVE_SEARCH_IDS at most; the others have them
+                          in the request */
+    float *weights;    /* by id; or NULL: the lookup has none */
     uint32_t *offsets;
     uint8_t *staging;
 };
@@ -111,12 +119,14 @@ struct pooled {
 
     /* Where taking ids stands. */
     uint32_t segment;
-    uint32_t bag;     /* of that segment */
-    uint32_t id;      /* the next; of that segment */
-    uint32_t begun;   /* rows of that bag that were taken */
-    uint32_t bag_end; /* where that bag ends, if begun > 0 */
-    bool is_taken;    /* nothing is left to be taken, or will be */
-    bool is_hot;      /* the last wave was added up where its rows lie */
+    uint32_t bag;         /* of that segment */
+    uint32_t id;          /* the next; of that segment */
+    uint32_t begun;       /* rows of that bag that were taken */
+    uint32_t bag_end;     /* where that bag ends, if begun > 0 */
+    bool is_taken;        /* nothing is left to be taken, or will be */
+    bool is_hot;          /* the last wave was added up where its rows lie */
+    bool searches;        /* the next one is to be searched, it seems; set by the lane */
+    uint64_t search_from; /* the number of the first wave that may be */
 
     struct wave *waves[WAVES_MAX]; /* [0] lies in this block */
     uint32_t wave_count;
@@ -135,10 +145,24 @@ MUST_CHECK enum embtier_err pooled_begin(const struct request_rules *rules, stru
 struct wave *pooled_free_wave(const struct request_rules *rules, struct pooled *pooled);
 /* The wave is done with: free, or given back if no more are to come. */
 void pooled_end_wave(const struct request_rules *rules, struct pooled *pooled, struct wave *wave);
-/* Takes the next ids into a free wave. Any error: the lookup is refused. Sets is_taken with the
- * last ids; a wave without ids and bags is possible then. */
-MUST_CHECK enum embtier_err pooled_take(const struct request_rules *rules, struct pooled *pooled,
-                                        struct wave *wave, struct refusal *ret_refusal);
+/* Takes the next bags into a free wave, but for their ids. Any error: the lookup is refused. Sets
+ * is_taken with the last ids; a wave without ids and bags is possible then. */
+MUST_CHECK enum embtier_err pooled_take(struct pooled *pooled, struct wave *wave,
+                                        struct refusal *ret_refusal);
+/* Makes a request of the wave that looks its rows up. Any error: as above. */
+MUST_CHECK enum embtier_err pooled_take_ids(const struct request_rules *rules,
+                                            struct pooled *pooled, struct wave *wave,
+                                            struct refusal *ret_refusal);
+/* Or, first, copies and checks all its ids; false: one is none of its table's, or the wave's first
+ * bag began in an earlier one. */
+MUST_CHECK bool pooled_copy_ids(const struct pooled *pooled, struct wave *wave);
+/* And adds up the rows of slice @index while they are found by @where; false: not all are there.
+ * Its bags, and winners, are then of no use and are written again: that is why none began before.
+ */
+MUST_CHECK bool pooled_search(struct pooled *pooled, struct wave *wave, uint32_t index,
+                              const struct row_spots *where);
+/* All slices were, so the ticket is told of them. */
+void pooled_searched(struct pooled *pooled, const struct wave *wave);
 /* Whether @wave goes on with a bag that one before it has not added up yet. */
 bool pooled_must_wait(const struct pooled *pooled, const struct wave *wave);
 /* Answers the client, unless it is gone, and frees the lookup, but not its ticket; no wave is under

@@ -274,25 +274,28 @@ uint32_t ticket_segment_of(const struct ticket_group *group, uint32_t bag)
     return group->order[low];
 }
 
-void ticket_note(struct ticket *ticket, uint32_t segment, uint32_t bag, uint32_t bag_count,
-                 uint32_t begun, const uint32_t *offsets, uint32_t first_id,
-                 const struct row_ref *refs, const float *weights)
+void ticket_note(struct ticket *ticket, const struct ticket_bags *bags)
 {
-    const struct ticket_segment *const of = &ticket->segments[segment];
+    const struct ticket_segment *const of = &ticket->segments[bags->segment];
     struct ticket_group *const group = &ticket->groups[of->group];
-    const uint32_t first = of->first_position + first_id;
+    const uint32_t *const offsets = bags->offsets;
+    const float *const weights = bags->weights;
+    const uint32_t first = of->first_position + bags->first_id;
+    const uint32_t count = offsets[bags->bag_count];
 
-    bag += of->first_bag;
-    for (uint32_t b = 0; b < bag_count; b++, bag++) {
-        if (b > 0 || begun == 0)
+    for (uint32_t b = 0; b < bags->bag_count; b++) {
+        const uint32_t bag = of->first_bag + bags->bag + b;
+
+        if (b > 0 || bags->begun == 0)
             group->offsets[bag] = first + offsets[b];
         for (uint32_t i = offsets[b]; i < offsets[b + 1]; i++)
-            group->pairs[first + i] = (struct cast_pair){ refs[i].id, bag, first + i };
+            group->pairs[first + i] =
+                (struct cast_pair){ bags->ids[(size_t)i * bags->id_stride], bag, first + i };
     }
-    for (uint32_t i = 0; group->scales && i < offsets[bag_count]; i++)
+    for (uint32_t i = 0; group->scales && i < count; i++)
         group->scales[first + i] = weights ? weights[i] : 1.0f;
-    if (weights && !reduce_all_finite(weights, offsets[bag_count]))
-        ticket->segments[segment].has_nonfinite = true;
+    if (weights && !reduce_all_finite(weights, count))
+        ticket->segments[bags->segment].has_nonfinite = true;
 }
 
 /* Divides the scales of a mean by the number of rows of their bag. */

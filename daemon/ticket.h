@@ -153,13 +153,20 @@ static inline struct ticket_group *ticket_group_of(struct ticket *ticket, uint32
 /* The segment of its group that @bag lies in. */
 uint32_t ticket_segment_of(const struct ticket_group *group, uint32_t bag);
 
-/* Writes down bags of a segment: @bag_count of them from @bag on, of ids @refs; bag b has those
- * from
- * @offsets[b] up to @offsets[b + 1]. @begun ids of the first bag were written down before.
- * @first_id: the first one's place in the segment. @weights by id, or NULL. */
-void ticket_note(struct ticket *ticket, uint32_t segment, uint32_t bag, uint32_t bag_count,
-                 uint32_t begun, const uint32_t *offsets, uint32_t first_id,
-                 const struct row_ref *refs, const float *weights);
+/* Bags of a segment: @bag_count of them from @bag on; bag b has the ids from @offsets[b] up to
+ * @offsets[b + 1]. */
+struct ticket_bags {
+    uint32_t segment;
+    uint32_t bag;
+    uint32_t bag_count;
+    uint32_t begun; /* ids of the first bag that were written down before */
+    const uint32_t *offsets;
+    uint32_t first_id; /* the first one's place in the segment */
+    const uint64_t *ids;
+    uint32_t id_stride;   /* from one to the next, in words */
+    const float *weights; /* by id, or NULL */
+};
+void ticket_note(struct ticket *ticket, const struct ticket_bags *bags);
 
 /* Sorts a group and finds its runs: the caster's work. @scratch: id_count pairs. */
 void ticket_cast(struct ticket_group *group, struct cast_pair *scratch);

@@ -36,7 +36,7 @@ bool kernels_isa_is_there(enum kernels_isa isa)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && kernels_isa_is_there(KERNELS_ISA_avx2);
     case KERNELS_ISA_avx2:
-        return __builtin_cpu_supports("avx2") && has_f16c();
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && has_f16c();
 #endif
     case KERNELS_ISA_baseline:
         return true;

@@ -6,12 +6,14 @@
  *
  *   (((0 + w0 x0) + w1 x1) + w2 x2) …        every product and every addition rounded on its own
  *
- * whatever the instruction set, so the same ids give the same bits. A mean is that sum divided by
+ * whatever the instruction set, so the same ids give the same bits (but for the payload of a NaN,
+ * where two meet). A mean is that sum divided by
  * the number of rows. A maximum starts with the first row, and a later number wins if it is
  * greater: the first of equals wins, and a NaN wins only if it comes first. A bag without rows is
  * zeros.
  *
- * Rows are used where they lie; they may be of one cache or of many. Thread: any. */
+ * Rows are used where they lie; they may be of one cache or of many. Thread: any, unless rows are
+ * searched for. */
 #ifndef EMBTIER_KERNELS_POOL_H
 #define EMBTIER_KERNELS_POOL_H
 
@@ -19,7 +21,19 @@
 #include <stdint.h>
 
 #include "base/embtier_types.h"
+#include "base/row_spot.h"
 #include "kernels/isa.h"
+
+/* Rows that are found by their ids while they are added up: what is waited for then, the word that
+ * says where a row lies, or the row, is waited for once. Thread: the one that @where belongs to,
+ * since rows are stamped. */
+struct pool_search {
+    struct row_spots where;
+    const uint64_t *ids; /* one per row, all of them the table's: nobody checks that here */
+    const void **rows;   /* room for as many places, which are written; also the batch's @rows */
+    uint32_t missed; /* the caller's 0, and one for each row that is not there: what was added up
+                        is of no use then */
+};
 
 /* Some bags of one table; or a piece of a long one: a first bag may go on that earlier calls have
  * begun, and the last one may end in a later call. */
@@ -33,8 +47,9 @@ struct pool_batch {
     const uint32_t *offsets; /* bag_count + 1, the first is 0: bag b has the rows from offsets[b]
                                 up to, and without, offsets[b + 1] */
     uint32_t bag_count;
-    uint32_t begun;    /* rows of the first bag that earlier calls have had; 0: it begins here */
-    float *bags;       /* bag_count x dim, written; read if the first bag had begun */
+    uint32_t begun; /* rows of the first bag that earlier calls have had; 0: it begins here */
+    struct pool_search *search; /* or NULL; else @rows are its rows. Not on GPUs */
+    float *bags;                /* bag_count x dim, written; read if the first bag had begun */
     uint32_t *winners; /* MAX, or NULL: bag_count x dim, which row of its bag each number is of,
                           counted from the bag's first row; bags without rows have UINT32_MAX */
 };

@@ -7,6 +7,9 @@
 #include "kernels/isa.h"
 #include "kernels/pool.h"
 
+/* In the place of a row that is not there: zeros, as what is added up for nothing may be seen. */
+extern const float pool_no_row[EMBTIER_DIM_MAX];
+
 struct pool_loops {
     void (*pool)(const struct pool_batch *batch);
     void (*divide)(float *bags, uint32_t dim, const uint32_t *counts, uint32_t bag_count);

@@ -171,12 +171,33 @@ KERNEL_INLINE uint32_t vector_rows_ahead(uint32_t row_bytes)
     return MIN(MAX(8192 / row_bytes, 2u), 24u);
 }
 
-/* Asks for the lines that a row lies in. */
+/* Asks for the lines that a row lies in: for the first-level cache or, where many rows are asked
+ * for (an L1 cache has few lines on their way at a time), for the second. */
+enum vector_level { VECTOR_L1, VECTOR_L2 };
+
+KERNEL_INLINE void vector_ask_for_in(enum vector_level level, const void *row, uint32_t row_bytes)
+{
+    const char *line = (const char *)row;
+    uint32_t lines = row_bytes / CACHE_LINE;
+
+#define ASK(line)                                                                                  \
+    (level == VECTOR_L1 ? __builtin_prefetch(line, 0, 3) : __builtin_prefetch(line, 0, 2))
+    for (; lines >= 4; lines -= 4, line += 4 * CACHE_LINE) {
+        ASK(line);
+        ASK(line + CACHE_LINE);
+        ASK(line + 2 * CACHE_LINE);
+        ASK(line + 3 * CACHE_LINE);
+    }
+    for (; lines > 0; lines--, line += CACHE_LINE)
+        ASK(line);
+    if ((uintptr_t)row % CACHE_LINE != 0 || row_bytes % CACHE_LINE != 0)
+        ASK((const char *)row + row_bytes - 1);
+#undef ASK
+}
+
 KERNEL_INLINE void vector_ask_for(const void *row, uint32_t row_bytes)
 {
-    for (uint32_t at = 0; at < row_bytes; at += CACHE_LINE)
-        __builtin_prefetch((const char *)row + at);
-    __builtin_prefetch((const char *)row + row_bytes - 1);
+    vector_ask_for_in(VECTOR_L1, row, row_bytes);
 }
 
 #endif

@@ -107,6 +107,33 @@ static void test_offsets_that_are_none_are_refused(void **state)
     }
 }
 
+/* Maps of tables lie one behind the other: an id that is none of a table's may be a place in the
+ * next one's map. */
+static void test_an_id_of_the_next_map_is_refused(void **state)
+{
+    const uint64_t rows_per_page = 4096 / sizeof(struct row_spot);
+    struct pooling p;
+    uint64_t next;
+
+    pooling_start(&p, *state, &shapes[2]);
+    next = fixture_table(&p.x, "next", 1000, DIM, EMBTIER_OPTIMIZER_NONE);
+    p.bags[0] = (struct bags){
+        .table = next, .mode = EMBTIER_POOL_SUM, .id_count = 1, .bag_count = 1, .offsets = { 0, 1 }
+    };
+    for (uint32_t i = 0; i < 2; i++) {
+        lay_bags_out(&p, p.bags, 1);
+        assert_refused(&p, EMBTIER_OK, UINT32_MAX);
+    }
+    p.bags[0].table = p.table;
+    p.bags[0].ids[0] = align_up(ROWS, rows_per_page);
+    lay_bags_out(&p, p.bags, 1);
+    assert_refused(&p, EMBTIER_ID_RANGE, 0);
+    p.bags[0].ids[0] = UINT64_MAX / 8 + 1; /* eight times that is 0 */
+    lay_bags_out(&p, p.bags, 1);
+    assert_refused(&p, EMBTIER_ID_RANGE, 0);
+    pooling_stop(&p);
+}
+
 static void test_nothing_at_all_is_answered(void **state)
 {
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
@@ -133,6 +160,7 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_what_is_out_of_place_is_refused),
         T(test_offsets_that_are_none_are_refused),
+        T(test_an_id_of_the_next_map_is_refused),
         T(test_nothing_at_all_is_answered),
 #undef T
     };
