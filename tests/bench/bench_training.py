@@ -246,10 +246,11 @@ class Sides:
         return loss
 
     def check(self) -> None:
-        """Both have the same rows still, and more than that was hit."""
+        """Both have the same rows still, and almost all were hit: 1 in 1,000 left while the index grew, if
+        no lookup before has brought them back."""
         self.lay_out(0)
         self.batch.lookup()
-        if self.batch.hit_rows < 0.999 * self.setting.ids * len(self.tables):
+        if self.batch.hit_rows < 0.998 * self.setting.ids * len(self.tables):
             sys.exit("bench_training: rows are not in DRAM")
         ids, offsets = torch.from_numpy(self.draws[0][0]), torch.from_numpy(self.offsets[:-1])
         with torch.no_grad():
