@@ -61,13 +61,12 @@ static bool search(struct lane *lane, struct pooled *pooled, struct wave *wave)
             return false;
     if (!pooled_copy_ids(pooled, wave))
         return false;
-    for (uint32_t i = 0; i < wave->slice_count; i++) {
-        (void)!has_map(lane, pooled, wave->slices[i].segment, &where);
-        if (!pooled_search(pooled, wave, i, &where)) {
+    for (uint32_t i = 0; i < wave->slice_count; i++)
+        if (!has_map(lane, pooled, wave->slices[i].segment, &where) ||
+            !pooled_search(pooled, wave, i, &where)) {
             pooled->search_from = wave->number + WAVE_SEARCH_PAUSE;
             return false;
         }
-    }
     pooled_searched(pooled, wave);
     for (uint32_t i = 0; i < wave->slice_count; i++) {
         row_cache_used_spots(lane->cache, wave->slices[i].id_count);
@@ -147,12 +146,14 @@ static uint64_t bytes_of(const struct pooled *pooled, const struct wave *wave)
 static void take_wave(struct lane *lane, struct pooled *pooled, struct wave *wave)
 {
     enum embtier_err err;
+    bool may = false;
     bool is_done = false;
 
     pooled->searches = should_search(lane, pooled);
     err = pooled_take(pooled, wave, &pooled->refusal);
     if (err == EMBTIER_OK) {
-        is_done = pooled->searches && may_add_up(lane, pooled, wave) && search(lane, pooled, wave);
+        may = may_add_up(lane, pooled, wave);
+        is_done = may && pooled->searches && search(lane, pooled, wave);
         if (!is_done)
             err = pooled_take_ids(&lane->rules, pooled, wave, &pooled->refusal);
     }
@@ -162,8 +163,7 @@ static void take_wave(struct lane *lane, struct pooled *pooled, struct wave *wav
     }
     if (pooled->ticket)
         lane_ticket_cast(lane, pooled->ticket, pooled->segment);
-    pooled->is_hot =
-        is_done || (may_add_up(lane, pooled, wave) && add_up_in_place(lane, pooled, wave));
+    pooled->is_hot = is_done || (may && add_up_in_place(lane, pooled, wave));
     if (pooled->is_hot)
         return;
     wave->state = WAVE_LOOKED_UP;

@@ -34,8 +34,7 @@
 #define GROUPS      4 /* in the pipeline */
 #define LINES_AHEAD 16
 #define SPOTS_AHEAD 56 /* refs whose word of the map is on its way, */
-#define ROWS_AHEAD  32 /* whose row is, and their set if the index is needed, */
-#define ENTRY_AHEAD 16 /* and then their entry */
+#define ROWS_AHEAD  32 /* and whose row is, or their set and, half as far, entry of the index */
 #define PINNED_PART 2  /* one of so many parts of tier 0 may be pinned */
 
 /* tests/unit builds this file once so that pins hold nothing, to see that it is missed. */
@@ -332,6 +331,7 @@ ask_for_entry(const struct row_cache *c, const struct row_spot *spot, uint64_t h
         __builtin_prefetch(&set->entries[__builtin_ctz(mask)]);
 }
 
+/* What to do with a row of which the map says all. */
 static inline __attribute__((always_inline)) void
 use_spot(struct row_cache *c, const struct request *request, uint32_t at, struct row_spot *spot)
 {
@@ -348,7 +348,7 @@ use_spot(struct row_cache *c, const struct request *request, uint32_t at, struct
         request->rows[at] = row;
 }
 
-/* The same for rows of a table that has a map. */
+/* Runs all refs past the map of their table. */
 static inline __attribute__((always_inline)) void
 run_mapped(struct row_cache *c, struct request *request, struct row_spot *spots, uint32_t lines)
 {
@@ -356,7 +356,6 @@ run_mapped(struct row_cache *c, struct request *request, struct row_spot *spots,
     const uint32_t count = request->count;
     const bool changes = request->use == USE_SET || request->use == USE_CHANGE;
     const uint32_t ahead = MIN(count, (uint32_t)ROWS_AHEAD);
-    const uint32_t entry_behind = MIN(ahead / 2, (uint32_t)ROWS_AHEAD - ENTRY_AHEAD);
     uint32_t hits = 0;
 
     for (uint32_t i = 0; i < MIN(count, (uint32_t)SPOTS_AHEAD); i++)
@@ -366,8 +365,8 @@ run_mapped(struct row_cache *c, struct request *request, struct row_spot *spots,
             __builtin_prefetch(&spots[refs[i + SPOTS_AHEAD].id]);
         if (i < count)
             ask_for_spot(c, &spots[refs[i].id], refs[i].hash, changes, lines);
-        if (i >= entry_behind && i - entry_behind < count) {
-            const struct row_ref *const ref = &refs[i - entry_behind];
+        if (i >= ahead / 2 && i - ahead / 2 < count) {
+            const struct row_ref *const ref = &refs[i - ahead / 2];
 
             ask_for_entry(c, &spots[ref->id], ref->hash, changes);
         }

@@ -116,7 +116,7 @@ static inline uint16_t row_cache_stamp(const struct row_cache *c, struct row_set
 {
     const struct row_spot *spot;
 
-    if (c->maps.map_count == 0)
+    if (c->maps.used_pages == 0)
         return set->stamps[way];
     spot = row_cache_spot(c, &set->entries[way]);
     if (spot && (uint16_t)(c->now - spot->stamp) < (uint16_t)(c->now - set->stamps[way]))

@@ -59,15 +59,15 @@ uint16_t row_maps_add(struct row_maps *maps, uint64_t rows)
         return ROW_MAP_NONE;
     maps->maps[number] = (struct row_map){ .first_page = first, .page_count = (uint32_t)pages };
     mark_pages(maps, &maps->maps[number], 1);
-    maps->map_count++;
+    maps->used_pages += (uint32_t)pages;
     return (uint16_t)number;
 }
 
 void row_maps_remove(struct row_maps *maps, uint16_t number)
 {
     mark_pages(maps, &maps->maps[number], 0);
+    maps->used_pages -= maps->maps[number].page_count;
     maps->maps[number] = (struct row_map){ 0 };
-    maps->map_count--;
 }
 
 void row_maps_sweep(struct row_maps *maps, uint32_t ticks, uint32_t round_ticks, uint16_t now)
@@ -76,22 +76,13 @@ void row_maps_sweep(struct row_maps *maps, uint32_t ticks, uint32_t round_ticks,
     const uint64_t count = maps->page_count * PAGE_SPOTS;
     const uint64_t end = MIN(maps->swept_spot + count * ticks / round_ticks + 1, count);
 
-    if (maps->map_count == 0)
+    if (maps->used_pages == 0)
         return;
     for (uint64_t i = maps->swept_spot; i < end; i++)
         if (maps->page_used[i / PAGE_SPOTS] && spots[i].slot_and_1 != 0 &&
             (uint16_t)(now - spots[i].stamp) > 0x8000)
             spots[i].stamp = (uint16_t)(now - 0x8000);
     maps->swept_spot = end == count ? 0 : end;
-}
-
-uint64_t row_maps_bytes(const struct row_maps *maps)
-{
-    uint64_t pages = 0;
-
-    for (uint32_t number = 1; maps->map_count > 0 && number <= maps->page_count; number++)
-        pages += maps->maps[number].page_count;
-    return pages * ROW_MAP_PAGE_BYTES;
 }
 
 uint64_t row_maps_count_rows(const struct row_maps *maps)

@@ -40,7 +40,7 @@ struct row_maps {
     uint8_t *page_used;
     uint8_t *pages;
     uint32_t page_count;
-    uint32_t map_count;  /* in use */
+    uint32_t used_pages; /* 0: there is no map */
     uint64_t swept_spot; /* of all pages */
 };
 
@@ -56,7 +56,10 @@ void row_maps_remove(struct row_maps *maps, uint16_t number);
  * old. */
 void row_maps_sweep(struct row_maps *maps, uint32_t ticks, uint32_t round_ticks, uint16_t now);
 /* The bytes of all maps. */
-uint64_t row_maps_bytes(const struct row_maps *maps);
+static inline uint64_t row_maps_bytes(const struct row_maps *maps)
+{
+    return (uint64_t)maps->used_pages * ROW_MAP_PAGE_BYTES;
+}
 /* Rows of all maps that are cached, counted. */
 uint64_t row_maps_count_rows(const struct row_maps *maps);
 

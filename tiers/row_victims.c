@@ -27,7 +27,7 @@ static void prefetch_next(struct row_cache *c, uint32_t tier, uint32_t class_ind
         for (uint32_t j = 0; j < run.count; j++)
             if (!(run.owners[j] & SLOT_FREE)) {
                 __builtin_prefetch(row_index_set_of(&c->index, run.owners[j]));
-                if (c->maps.map_count > 0)
+                if (c->maps.used_pages > 0)
                     __builtin_prefetch(place_entry(place_of(c, run.owners[j])));
             }
     }

@@ -19,7 +19,7 @@ static float weight_of(uint64_t id, uint32_t c)
     return (float)((int64_t)((id * 2654435761u + c * 40503u) % 20011) - 10005) * 1.37e-3f;
 }
 
-static void set_rows(struct pooling *p)
+static void set_rows(struct pooling *p, uint64_t table)
 {
     enum { BATCH = 2000 };
 
@@ -39,7 +39,7 @@ static void set_rows(struct pooling *p)
         /* Rows lie behind as many ids as there are. */
         memmove(client_rows(&p->client, number, count), rows, (size_t)count * DIM * sizeof(float));
         assert_int_equal(
-            client_wait(&p->client, client_submit(&p->client, SHM_OP_SET, p->table, count))->err,
+            client_wait(&p->client, client_submit(&p->client, SHM_OP_SET, table, count))->err,
             EMBTIER_OK);
     }
 }
@@ -100,9 +100,13 @@ static void test_bags_are_pooled_in_the_order_of_their_ids(void **state)
 {
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
         struct pooling p;
+        uint64_t unbounded; /* never has a map */
 
         pooling_start(&p, *state, &shapes[s]);
-        set_rows(&p);
+        unbounded =
+            fixture_table(&p.x, "unbounded", EMBTIER_UNBOUNDED, DIM, EMBTIER_OPTIMIZER_NONE);
+        set_rows(&p, p.table);
+        set_rows(&p, unbounded);
         for (uint32_t i = 0; i < 40; i++) {
             /* Few rows: all cached. Many: most are on SSD. */
             const uint64_t rows = i % 2 ? ROWS : 500;
@@ -111,6 +115,7 @@ static void test_bags_are_pooled_in_the_order_of_their_ids(void **state)
 
             make_bags(&p, &p.bags[0], rows, i % 4 ? 1 + i * 10 : BAGS_MOST);
             make_bags(&p, &p.bags[1], rows, i % 5);
+            p.bags[1].table = i % 3 ? unbounded : p.table;
             segments = lay_bags_out(&p, p.bags, 2);
             done = client_wait(&p.client, submit(&p));
             assert_int_equal(done->err, EMBTIER_OK);
@@ -134,7 +139,7 @@ static void test_waves_that_share_a_bag_are_added_up_in_their_order(void **state
         struct pooling p, other;
 
         pooling_start(&p, *state, &shapes[s]);
-        set_rows(&p);
+        set_rows(&p, p.table);
         other = p;
         other.client = client_attach(&p.x, SLOT_BYTES);
         p.bags[1] = (struct bags){ .mode = EMBTIER_POOL_MAX, .id_count = IDS_MOST, .bag_count = 1 };
@@ -171,7 +176,7 @@ static void test_a_lookup_sees_what_its_session_has_set_before(void **state)
         struct pooling p;
 
         pooling_start(&p, *state, &shapes[s]);
-        set_rows(&p);
+        set_rows(&p, p.table);
         for (uint32_t round = 1; round <= 200; round++) {
             const uint64_t id = next_random(&p.seed) % ROWS;
             const uint32_t set = p.client.submitted;
@@ -221,7 +226,7 @@ static void test_rows_that_change_meanwhile_are_whole(void **state)
         uint32_t done;
 
         pooling_start(&p, *state, &shapes[s]);
-        set_rows(&p);
+        set_rows(&p, p.table);
         writer = client_attach(&p.x, 1 * MIB);
         for (uint32_t id = 0; id < HOT; id++)
             assert_int_equal(client_set_one(&writer, p.table, id, DIM, 0), EMBTIER_OK);
@@ -258,7 +263,7 @@ static void test_many_lookups_in_flight_and_a_client_that_leaves(void **state)
         struct pooling p;
 
         pooling_start(&p, *state, &shapes[s]);
-        set_rows(&p);
+        set_rows(&p, p.table);
         make_bags(&p, &p.bags[0], ROWS, BAGS_MOST);
         for (uint32_t round = 0; round < 4; round++) {
             struct client client = client_attach(&p.x, SLOT_BYTES);
