@@ -161,8 +161,9 @@ static inline struct ticket *push_runs(const struct push *push)
 /* The row of a prefetch's ref is pinned. */
 void push_note_pin(const struct request *request, uint32_t segment, uint32_t position);
 
-/* Pairs of the run that a ref of a wave is of. */
-uint32_t push_pair_count(const struct request *request, uint32_t segment, uint32_t position);
+/* Pairs of @count neighbouring runs, from the one on that a ref of a wave is of. */
+uint64_t push_pair_count(const struct request *request, uint32_t segment, uint32_t position,
+                         uint32_t count);
 /* Updates @count rows, whole, of the wave's slice @segment: @rows[i] is that of @refs[i], NULL if
  * it is not there. @scratch: PUSH_SCRATCH_BYTES. */
 void push_update(const struct request *request, uint32_t segment, const struct row_ref *refs,

@@ -138,23 +138,25 @@ static const struct push_slice *slice_of(const struct request *request, uint32_t
     return &CONTAINER_OF(request, struct push_wave, request)->slices[segment];
 }
 
-uint32_t push_pair_count(const struct request *request, uint32_t segment, uint32_t position)
+uint64_t push_pair_count(const struct request *request, uint32_t segment, uint32_t position,
+                         uint32_t count)
 {
     const struct push_slice *const slice = slice_of(request, segment);
     const struct ticket *const runs = push_runs(request->push);
     const struct ticket_group *const group = &runs->groups[slice->group];
-    const uint32_t run = slice->first_run + position;
-    uint32_t count = 0;
+    const uint32_t first = group->starts[slice->first_run + position];
+    const uint32_t end = group->starts[slice->first_run + position + count];
+    uint64_t pairs = 0;
 
     if (!runs->sources)
-        return group->starts[run + 1] - group->starts[run];
-    for (uint32_t p = group->starts[run]; p < group->starts[run + 1]; p++) {
+        return end - first;
+    for (uint32_t p = first; p < end; p++) {
         const struct cast_pair *const pair = &group->pairs[p];
         const uint32_t *const starts = runs->sources[pair->position].group->starts;
 
-        count += starts[pair->bag + 1] - starts[pair->bag];
+        pairs += starts[pair->bag + 1] - starts[pair->bag];
     }
-    return count;
+    return pairs;
 }
 
 void push_note_pin(const struct request *request, uint32_t segment, uint32_t position)
@@ -165,7 +167,7 @@ void push_note_pin(const struct request *request, uint32_t segment, uint32_t pos
 }
 
 /* Rows that are there, of those a lane was asked for. */
-#define FOUND_MAX 256
+#define FOUND_MAX 512
 struct found {
     uint32_t runs[FOUND_MAX];
     uint64_t ids[FOUND_MAX];
@@ -212,12 +214,14 @@ static void weights_add(const struct push *push, const struct ticket_group *of,
     w->dest[w->count++] = dest + (pair->position - segment->first_position);
 }
 
-/* Gradients of the samples' weights, by the rows as they were. */
+/* Gradients of the samples' weights, where they are asked for, by the rows as they were. */
 static void give_weight_gradients(const struct push *push, const struct push_group *group,
                                   const struct ticket_group *of, const struct found *found)
 {
     struct weights w = { .count = 0 };
 
+    if (!group->has_weight_gradients)
+        return;
     for (uint32_t i = 0; i < found->count; i++) {
         for (uint32_t p = of->starts[found->runs[i]]; p < of->starts[found->runs[i] + 1]; p++) {
             weights_add(push, of, &of->pairs[p], found->rows[i], &w);
@@ -228,23 +232,21 @@ static void give_weight_gradients(const struct push *push, const struct push_gro
     weights_flush(group, &w);
 }
 
-/* One gradient for each row, of those of one push. */
-static void reduce_found(const struct push *push, const struct push_group *group,
-                         const struct ticket_group *of, const struct found *found, float *dest)
+/* How the rows' gradients are made, of those of one push. @dest: where to. */
+static struct reduce_batch batch_of(const struct push *push, const struct ticket_group *of,
+                                    const struct found *found, float *dest)
 {
-    if (group->has_weight_gradients)
-        give_weight_gradients(push, group, of, found);
-    reduce_runs(&(struct reduce_batch){ .dim = of->dim,
-                                        .bags = push->segments[of->order[0]].gradients,
-                                        .bag_places = (const float *const *)of->bag_places,
-                                        .pairs = of->pairs,
-                                        .scales = of->scales,
-                                        .winners = of->winners,
-                                        .offsets = of->offsets,
-                                        .starts = of->starts,
-                                        .runs = found->runs,
-                                        .run_count = found->count,
-                                        .rows = dest });
+    return (struct reduce_batch){ .dim = of->dim,
+                                  .bags = push->segments[of->order[0]].gradients,
+                                  .bag_places = (const float *const *)of->bag_places,
+                                  .pairs = of->pairs,
+                                  .scales = of->scales,
+                                  .winners = of->winners,
+                                  .offsets = of->offsets,
+                                  .starts = of->starts,
+                                  .runs = found->runs,
+                                  .run_count = found->count,
+                                  .rows = dest };
 }
 
 /* Those of the rows that a member has gradients of. */
@@ -285,9 +287,12 @@ static void reduce_members(const struct push *leader, const struct ticket_group 
     memset(sums, 0, (size_t)found->count * of->dim * sizeof(*sums));
     for (uint32_t i = 0; i < of->segment_count; i++) {
         const struct ticket_source *const source = &leader->joint->sources[of->order[i]];
+        struct reduce_batch batch;
 
         take_share(of, of->order[i], found, next, &share);
-        reduce_found(source->push, source_group(source), source->group, &share.found, more);
+        give_weight_gradients(source->push, source_group(source), source->group, &share.found);
+        batch = batch_of(source->push, source->group, &share.found, more);
+        reduce_runs(&batch);
         for (uint32_t r = 0; r < share.found.count; r++)
             reduce_add(sums + (size_t)share.places[r] * of->dim, more + (size_t)r * of->dim,
                        of->dim);
@@ -299,13 +304,17 @@ static void update_found(const struct push *push, uint32_t group_number, const s
 {
     const struct push_group *const group = push_group_of(push, group_number);
     const struct ticket_group *const of = &push_runs(push)->groups[group_number];
+    struct reduce_batch batch;
 
-    if (push->joint)
+    if (push->joint) {
         reduce_members(push, of, found, scratch,
                        scratch + PUSH_SCRATCH_BYTES / 2 / sizeof(*scratch));
-    else
-        reduce_found(push, group, of, found, scratch);
-    optimizer_update(&group->optimizer, found->ids, found->rows, scratch, found->count);
+        optimizer_update(&group->optimizer, found->ids, found->rows, scratch, found->count);
+        return;
+    }
+    give_weight_gradients(push, group, of, found);
+    batch = batch_of(push, of, found, scratch);
+    optimizer_update_runs(&group->optimizer, found->ids, found->rows, &batch);
 }
 
 void push_update(const struct request *request, uint32_t segment, const struct row_ref *refs,
@@ -313,8 +322,11 @@ void push_update(const struct request *request, uint32_t segment, const struct r
 {
     const struct push_slice *const slice = slice_of(request, segment);
     const uint32_t dim = push_runs(request->push)->groups[slice->group].dim;
-    const uint32_t bytes = request->push->joint ? PUSH_SCRATCH_BYTES / 2 : PUSH_SCRATCH_BYTES;
-    const uint32_t most = MIN((uint32_t)FOUND_MAX, bytes / (dim * (uint32_t)sizeof(float)));
+    /* Of a step's all gradients are kept, of others one. */
+    const uint32_t most =
+        request->push->joint
+            ? MIN((uint32_t)FOUND_MAX, PUSH_SCRATCH_BYTES / 2 / (dim * (uint32_t)sizeof(float)))
+            : FOUND_MAX;
     struct found found = { .count = 0 };
 
     for (uint32_t i = 0; i < count; i++) {

@@ -70,11 +70,28 @@ void optimizer_update_with(enum kernels_isa isa, const struct optimizer_push *pu
                            const uint64_t *row_ids, void *const *rows, float *gradients,
                            uint32_t count)
 {
-    loops_by_isa[isa]->update(push, row_ids, rows, gradients, count);
+    loops_by_isa[isa]->update(push, row_ids, rows, count,
+                              (struct optimizer_gradients){ .numbers = gradients });
 }
 
 void optimizer_update(const struct optimizer_push *push, const uint64_t *row_ids, void *const *rows,
                       float *gradients, uint32_t count)
 {
     optimizer_update_with(kernels_isa_best(), push, row_ids, rows, gradients, count);
+}
+
+void optimizer_update_runs_with(enum kernels_isa isa, const struct optimizer_push *push,
+                                const uint64_t *row_ids, void *const *rows,
+                                const struct reduce_batch *batch)
+{
+    assert(batch->dim == push->dim);
+    loops_by_isa[isa]->update(
+        push, row_ids, rows, batch->run_count,
+        (struct optimizer_gradients){ .numbers = batch->rows, .runs = batch });
+}
+
+void optimizer_update_runs(const struct optimizer_push *push, const uint64_t *row_ids,
+                           void *const *rows, const struct reduce_batch *batch)
+{
+    optimizer_update_runs_with(kernels_isa_best(), push, row_ids, rows, batch);
 }

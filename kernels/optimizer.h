@@ -25,6 +25,7 @@
 
 #include "base/table_spec.h"
 #include "kernels/isa.h"
+#include "kernels/reduce.h"
 
 #define OPTIMIZER_STEP_MAX ((UINT64_C(1) << 53) - 1)
 
@@ -58,12 +59,22 @@ struct optimizer_push {
 void optimizer_prepare(const struct table_spec *spec, double learning_rate, uint64_t step,
                        struct optimizer_push *ret_push);
 
-/* Updates @count different rows: row i, whole (weights, then state), at @rows[i], aligned to 2
- * bytes; its gradient at @gradients + i * dim, which is used up: its content is lost. */
+/* Updates @count different rows: row i, whole (weights, then state), at @rows[i], aligned to its
+ * numbers (2 or 4 bytes); its gradient at @gradients + i * dim, which is used up: its content is
+ * lost. */
 void optimizer_update(const struct optimizer_push *push, const uint64_t *row_ids, void *const *rows,
                       float *gradients, uint32_t count);
 void optimizer_update_with(enum kernels_isa isa, const struct optimizer_push *push,
                            const uint64_t *row_ids, void *const *rows, float *gradients,
                            uint32_t count);
+
+/* The same with the gradients of @batch's runs: row i's is that of run i of those asked for, made
+ * right before it is used (reduce.h), so that of all gradients only one is in the cache.
+ * @batch->rows has room for one. */
+void optimizer_update_runs(const struct optimizer_push *push, const uint64_t *row_ids,
+                           void *const *rows, const struct reduce_batch *batch);
+void optimizer_update_runs_with(enum kernels_isa isa, const struct optimizer_push *push,
+                                const uint64_t *row_ids, void *const *rows,
+                                const struct reduce_batch *batch);
 
 #endif

@@ -2,15 +2,17 @@
 /* The inner loops of optimizers, compiled once per instruction set (isa.h): one for each optimizer
  * and dtype, all from update_rows(), in which both are constants.
  *
- * Weights of 2 bytes may put the state behind them at odd multiples of 2, so columns are copied to
- * aligned arrays, a chunk at a time, worked on there by plain C that the compiler vectorises, and
- * copied back. The arrays do not leave the first-level cache: it is the rows that take time. */
+ * Columns of f32 are worked on where they lie, by plain C that the compiler vectorises. Weights of
+ * 2 bytes may put the state behind them at odd multiples of 2, so their columns are copied to
+ * aligned arrays, a chunk at a time, worked on there and copied back; so are the last columns of
+ * f32, which do not fill a group. */
 #include "kernels/optimizer_loops.h"
 
 #include <assert.h>
 
 #include "kernels/optimizer_values.h"
 #include "kernels/philox_vector.h"
+#include "kernels/reduce_loops.h"
 #include "kernels/vector.h"
 
 #define CHUNK        64                                /* columns */
@@ -18,6 +20,10 @@
 /* Columns are worked on in groups of as many as a vector of any processor holds; what a last group
  * lacks is computed from what was there before, and not kept. */
 #define GROUP 16
+/* Bytes of rows to ask for ahead, and rows at most. Fewer than vector_rows_ahead(): the work on a
+ * row takes longer than adding it up. */
+#define AHEAD_BYTES 3072
+#define AHEAD_MAX   12u
 /* Partial sums of squares, see optimizer.h. */
 #define PARTS 8
 
@@ -178,19 +184,25 @@ KERNEL_INLINE float update_row_state(char *place, const float *gradient, uint32_
     return row_state;
 }
 
-KERNEL_INLINE void update_numbers(struct chunk *chunk, struct kind kind,
-                                  const struct optimizer_numbers *numbers, float row_state,
-                                  uint32_t count)
+/* @count: a multiple of GROUP. A weight's states are @stride numbers apart. */
+KERNEL_INLINE void update_numbers(const struct optimizer_numbers *push_numbers, struct kind kind,
+                                  float *restrict weights, float *restrict states, size_t stride,
+                                  const float *restrict gradients, float row_state, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        float state[OPTIMIZER_STATES_MAX] = { 0 };
+    const struct optimizer_numbers numbers = *push_numbers;
 
-        for (uint32_t s = 0; s < kind.per_weight; s++)
-            state[s] = chunk->states[s][i];
-        chunk->weights[i] = optimizer_value(kind.optimizer, numbers, chunk->weights[i],
-                                            chunk->gradients[i], state, row_state);
-        for (uint32_t s = 0; s < kind.per_weight; s++)
-            chunk->states[s][i] = state[s];
+    for (uint32_t first = 0; first < count; first += GROUP) {
+#pragma GCC ivdep /* the states do not overlap */
+        for (uint32_t i = first; i < first + GROUP; i++) {
+            float state[OPTIMIZER_STATES_MAX] = { 0 };
+
+            for (uint32_t s = 0; s < kind.per_weight; s++)
+                state[s] = states[s * stride + i];
+            weights[i] = optimizer_value(kind.optimizer, &numbers, weights[i], gradients[i], state,
+                                         row_state);
+            for (uint32_t s = 0; s < kind.per_weight; s++)
+                states[s * stride + i] = state[s];
+        }
     }
 }
 
@@ -199,7 +211,6 @@ KERNEL_INLINE void update_chunk(struct chunk *chunk, const struct optimizer_push
                                 char *row, const float *gradient, float row_state, uint32_t column,
                                 uint32_t count)
 {
-    const struct optimizer_numbers numbers = push->numbers;
     char *const weights = row + column * vector_dtype_bytes(dtype);
     char *const states = row + push->weight_bytes + column * sizeof(float);
     const size_t state_bytes = push->dim * sizeof(float);
@@ -208,7 +219,8 @@ KERNEL_INLINE void update_chunk(struct chunk *chunk, const struct optimizer_push
     memcpy(chunk->gradients, gradient + column, count * sizeof(float));
     for (uint32_t s = 0; s < kind.per_weight; s++)
         memcpy(chunk->states[s], states + s * state_bytes, count * sizeof(float));
-    update_numbers(chunk, kind, &numbers, row_state, (count + GROUP - 1) / GROUP * GROUP);
+    update_numbers(&push->numbers, kind, chunk->weights, (float *)chunk->states, CHUNK,
+                   chunk->gradients, row_state, (count + GROUP - 1) / GROUP * GROUP);
     for (uint32_t s = 0; s < kind.per_weight; s++)
         memcpy(states + s * state_bytes, chunk->states[s], count * sizeof(float));
     store_weights(chunk, dtype, push, row_id, column, weights, count);
@@ -230,6 +242,11 @@ KERNEL_INLINE void update_row(struct chunk *chunk, const struct optimizer_push *
         row_state = update_row_state(row + push->weight_bytes +
                                          (size_t)kind.per_weight * dim * sizeof(float),
                                      gradient, dim);
+    if (dtype == EMBTIER_DTYPE_F32) {
+        column = dim / GROUP * GROUP;
+        update_numbers(&push->numbers, kind, (float *)row, (float *)(row + push->weight_bytes), dim,
+                       gradient, row_state, column);
+    }
     for (; column + CHUNK <= dim; column += CHUNK)
         update_chunk(chunk, push, kind, dtype, row_id, row, gradient, row_state, column, CHUNK);
     if (column < dim)
@@ -237,26 +254,37 @@ KERNEL_INLINE void update_row(struct chunk *chunk, const struct optimizer_push *
                      dim - column);
 }
 
+KERNEL_INLINE float *gradient_of(struct optimizer_gradients gradients, uint32_t i, uint32_t dim)
+{
+    const struct reduce_batch *const batch = gradients.runs;
+
+    if (!batch)
+        return gradients.numbers + (size_t)i * dim;
+    KERNELS_ISA_SYMBOL(reduce_run)(batch, batch->runs ? batch->runs[i] : i, gradients.numbers);
+    return gradients.numbers;
+}
+
 KERNEL_INLINE void update_rows(const struct optimizer_push *push, struct kind kind,
                                enum embtier_dtype dtype, const uint64_t *row_ids, void *const *rows,
-                               float *gradients, uint32_t count)
+                               uint32_t count, struct optimizer_gradients gradients)
 {
     const uint32_t row_bytes =
         push->weight_bytes + (uint32_t)sizeof(float) * (kind.per_weight * push->dim + kind.per_row);
-    const uint32_t ahead = vector_rows_ahead(row_bytes);
+    const uint32_t ahead = MIN(MAX((uint32_t)AHEAD_BYTES / row_bytes, 2u), AHEAD_MAX);
     struct chunk chunk = { 0 };
 
     for (uint32_t i = 0; i < count; i++) {
         if (i + ahead < count)
-            vector_ask_for(rows[i + ahead], row_bytes);
+            vector_ask_for_in(VECTOR_L2, rows[i + ahead], row_bytes);
         update_row(&chunk, push, kind, dtype, row_ids[i], rows[i],
-                   gradients + (size_t)i * push->dim);
+                   gradient_of(gradients, i, push->dim));
     }
 }
 
 #define X(name, number, word, per_weight_, per_row_, hyperparameters, eps, text)                   \
     static void update_##name(const struct optimizer_push *push, const uint64_t *row_ids,          \
-                              void *const *rows, float *gradients, uint32_t count)                 \
+                              void *const *rows, uint32_t count,                                   \
+                              struct optimizer_gradients gradients)                                \
     {                                                                                              \
         const struct kind kind = { EMBTIER_OPTIMIZER_##name, per_weight_, per_row_ };              \
                                                                                                    \
@@ -266,19 +294,19 @@ KERNEL_INLINE void update_rows(const struct optimizer_push *push, struct kind ki
     }
 #define Y(name, number, word, bytes)                                                               \
     case EMBTIER_DTYPE_##name:                                                                     \
-        update_rows(push, kind, EMBTIER_DTYPE_##name, row_ids, rows, gradients, count);            \
+        update_rows(push, kind, EMBTIER_DTYPE_##name, row_ids, rows, count, gradients);            \
         return;
 EMBTIER_OPTIMIZER_TABLE(X)
 #undef Y
 #undef X
 
 static void update(const struct optimizer_push *push, const uint64_t *row_ids, void *const *rows,
-                   float *gradients, uint32_t count)
+                   uint32_t count, struct optimizer_gradients gradients)
 {
     switch (push->optimizer) {
 #define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
     case EMBTIER_OPTIMIZER_##name:                                                                 \
-        update_##name(push, row_ids, rows, gradients, count);                                      \
+        update_##name(push, row_ids, rows, count, gradients);                                      \
         return;
         EMBTIER_OPTIMIZER_TABLE(X)
 #undef X

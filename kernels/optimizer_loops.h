@@ -7,9 +7,15 @@
 #include "kernels/isa.h"
 #include "kernels/optimizer.h"
 
+/* The rows' gradients: all of them, or how each is made. */
+struct optimizer_gradients {
+    float *numbers;                  /* of all rows; with runs: of one, to be written */
+    const struct reduce_batch *runs; /* or NULL */
+};
+
 struct optimizer_loops {
     void (*update)(const struct optimizer_push *push, const uint64_t *row_ids, void *const *rows,
-                   float *gradients, uint32_t count);
+                   uint32_t count, struct optimizer_gradients gradients);
 };
 
 #define X(isa) extern const struct optimizer_loops optimizer_loops_##isa;

@@ -1,37 +1,109 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops of reduce.h, compiled once per instruction set (isa.h). The first two are plain C
- * that the compiler vectorises. */
+/* The inner loops of reduce.h, compiled once per instruction set (isa.h). */
 #include "kernels/reduce_loops.h"
 
 #include "kernels/vector.h"
 
-/* @scale times those of a bag's numbers that its row @number has won, added to @row. */
-static void add_won(float *restrict row, const float *restrict bag,
+/* ---- A run's gradient ---- */
+
+/* Columns that are added up in registers at a time. */
+#define SUM_VECTORS 4
+#define SUM_COLUMNS (SUM_VECTORS * VECTOR_LANES)
+
+KERNEL_INLINE const float *bag_of(const struct reduce_batch *batch, const struct cast_pair *pair)
+{
+    return batch->bag_places ? batch->bag_places[pair->bag]
+                             : batch->bags + (size_t)pair->bag * batch->dim;
+}
+
+KERNEL_INLINE float scale_of(const struct reduce_batch *batch, const struct cast_pair *pair)
+{
+    return batch->scales ? batch->scales[pair->position] : 1.0f;
+}
+
+/* @vectors vectors of columns, from @column on. */
+KERNEL_INLINE void add_up_vectors(const struct reduce_batch *batch, uint32_t run, uint32_t column,
+                                  uint32_t vectors, float *gradient)
+{
+    const struct cast_pair *const end = batch->pairs + batch->starts[run + 1];
+    vector_f32 sums[SUM_VECTORS] = { 0 };
+
+    for (const struct cast_pair *pair = batch->pairs + batch->starts[run]; pair < end; pair++) {
+        const float *const bag = bag_of(batch, pair) + column;
+        const float scale = scale_of(batch, pair);
+
+#pragma GCC unroll 4
+        for (uint32_t v = 0; v < vectors; v++)
+            sums[v] += scale * vector_load(EMBTIER_DTYPE_F32, bag + v * VECTOR_LANES);
+    }
+    memcpy(gradient + column, sums, vectors * sizeof(sums[0]));
+}
+
+/* Fewer columns than a vector has: the last ones, from @column on. */
+static void add_up_few(const struct reduce_batch *batch, uint32_t run, uint32_t column,
+                       float *gradient)
+{
+    const uint32_t count = batch->dim - column;
+    const struct cast_pair *const end = batch->pairs + batch->starts[run + 1];
+    vector_f32 sums = { 0 };
+
+    for (const struct cast_pair *pair = batch->pairs + batch->starts[run]; pair < end; pair++)
+        sums += scale_of(batch, pair) *
+                vector_load_few(EMBTIER_DTYPE_F32, bag_of(batch, pair) + column, count);
+    memcpy(gradient + column, &sums, count * sizeof(float));
+}
+
+static void add_up(const struct reduce_batch *batch, uint32_t run, float *gradient)
+{
+    const uint32_t dim = batch->dim;
+    uint32_t column = 0;
+
+    for (; column + SUM_COLUMNS <= dim; column += SUM_COLUMNS)
+        add_up_vectors(batch, run, column, SUM_VECTORS, gradient);
+    for (; column + VECTOR_LANES <= dim; column += VECTOR_LANES)
+        add_up_vectors(batch, run, column, 1, gradient);
+    if (column < dim)
+        add_up_few(batch, run, column, gradient);
+}
+
+/* @scale times those of a bag's numbers that its row @number has won, added to @gradient. Plain C
+ * that the compiler vectorises. */
+static void add_won(float *restrict gradient, const float *restrict bag,
                     const uint32_t *restrict winners, uint32_t number, float scale, uint32_t dim)
 {
     /* Adding 0 where nothing is won changes no bit: a sum that begins with 0 is never -0. */
     for (uint32_t c = 0; c < dim; c++)
-        row[c] += winners[c] == number ? scale * bag[c] : 0.0f;
+        gradient[c] += winners[c] == number ? scale * bag[c] : 0.0f;
 }
 
-static void won(const struct reduce_batch *batch)
+static void add_up_won(const struct reduce_batch *batch, uint32_t run, float *gradient)
 {
-    const uint32_t dim = batch->dim;
+    const struct cast_pair *const end = batch->pairs + batch->starts[run + 1];
 
-    for (uint32_t r = 0; r < batch->run_count; r++) {
-        const uint32_t run = batch->runs ? batch->runs[r] : r;
-        float *const row = batch->rows + (size_t)r * dim;
+    memset(gradient, 0, batch->dim * sizeof(*gradient));
+    for (const struct cast_pair *pair = batch->pairs + batch->starts[run]; pair < end; pair++)
+        add_won(gradient, bag_of(batch, pair), batch->winners + (size_t)pair->bag * batch->dim,
+                pair->position - batch->offsets[pair->bag], scale_of(batch, pair), batch->dim);
+}
 
-        memset(row, 0, dim * sizeof(*row));
-        for (uint32_t i = batch->starts[run]; i < batch->starts[run + 1]; i++) {
-            const struct cast_pair pair = batch->pairs[i];
-            const size_t place = (size_t)pair.bag * dim;
+static void add_up_run(const struct reduce_batch *batch, uint32_t run, float *gradient)
+{
+    if (batch->winners)
+        add_up_won(batch, run, gradient);
+    else
+        add_up(batch, run, gradient);
+}
 
-            add_won(row, batch->bag_places ? batch->bag_places[pair.bag] : batch->bags + place,
-                    batch->winners + place, pair.position - batch->offsets[pair.bag],
-                    batch->scales ? batch->scales[pair.position] : 1.0f, dim);
-        }
-    }
+void KERNELS_ISA_SYMBOL(reduce_run)(const struct reduce_batch *batch, uint32_t run,
+                                    float *ret_gradient)
+{
+    add_up_run(batch, run, ret_gradient);
+}
+
+static void add_up_runs(const struct reduce_batch *batch)
+{
+    for (uint32_t r = 0; r < batch->run_count; r++)
+        add_up_run(batch, batch->runs ? batch->runs[r] : r, batch->rows + (size_t)r * batch->dim);
 }
 
 static bool all_finite(const float *numbers, uint64_t count)
@@ -125,7 +197,7 @@ static void weight_gradients(enum embtier_dtype dtype, uint32_t dim, const void 
 }
 
 const struct reduce_loops KERNELS_ISA_SYMBOL(reduce_loops) = {
-    .won = won,
+    .runs = add_up_runs,
     .all_finite = all_finite,
     .weight_gradients = weight_gradients,
 };

@@ -8,15 +8,18 @@
 #include "kernels/reduce.h"
 
 struct reduce_loops {
-    /* reduce_runs() of a maximum: with winners. */
-    void (*won)(const struct reduce_batch *batch);
+    void (*runs)(const struct reduce_batch *batch);
     bool (*all_finite)(const float *numbers, uint64_t count);
     void (*weight_gradients)(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
                              const float *const *bags, const float *divisors, uint32_t count,
                              float *ret_gradients);
 };
 
-#define X(isa) extern const struct reduce_loops reduce_loops_##isa;
+/* reduce_run_avx2() and so on: one run's gradient, batch->dim numbers; for loops that use it up
+ * while it is at hand. */
+#define X(isa)                                                                                     \
+    extern const struct reduce_loops reduce_loops_##isa;                                           \
+    void reduce_run_##isa(const struct reduce_batch *batch, uint32_t run, float *ret_gradient);
 KERNELS_ISA_TABLE(X)
 #undef X
 

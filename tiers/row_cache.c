@@ -403,9 +403,9 @@ static inline __attribute__((always_inline)) void run(struct row_cache *c, struc
 
     request->use = use;
     request->departures = c->departures;
-    if (use == USE_GET || use == USE_SET || use == USE_FIND || use == USE_CHANGE)
+    if (use == USE_GET || use == USE_SET || use == USE_FIND)
         lines = (uint32_t)MIN(div_round_up(request->bytes, CACHE_LINE), (uint64_t)LINES_AHEAD);
-    if (map != ROW_MAP_NONE && lines) {
+    if (map != ROW_MAP_NONE && use != USE_PIN && use != USE_UNPIN) {
         run_mapped(c, request, row_maps_spots(&c->maps, map), lines);
         return;
     }

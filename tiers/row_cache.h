@@ -122,7 +122,8 @@ MUST_CHECK uint32_t row_cache_get(struct row_cache *cache, uint16_t table,
 MUST_CHECK uint32_t row_cache_find(struct row_cache *cache, uint16_t table,
                                    const struct row_ref *refs, uint32_t count, uint32_t bytes,
                                    const void **ret_rows);
-/* The same of rows that are to be changed: they are dirty now, and counted as hits. */
+/* The same of rows that are to be changed: they are dirty now, and counted as hits. The processor
+ * is not asked for them: optimizers ask while they work (kernels/optimizer.h), which hides more. */
 MUST_CHECK uint32_t row_cache_change(struct row_cache *cache, uint16_t table,
                                      const struct row_ref *refs, uint32_t count, void **ret_rows);
 /* They have been changed: moves those to tier 0 that were found (not NULL). */

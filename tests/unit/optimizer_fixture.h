@@ -51,7 +51,7 @@ static inline uint32_t states_per_weight(enum embtier_optimizer optimizer)
     return 0;
 }
 
-/* Rows between guards, all at odd multiples of 2. */
+/* Rows between guards, all at odd multiples of what they must be aligned to. */
 struct table {
     struct table_spec spec;
     uint32_t count;
@@ -76,10 +76,12 @@ static inline struct table empty_table(const struct table_spec *spec, uint32_t c
                            .ids = fixture_alloc(count, sizeof(uint64_t)) };
     const size_t bytes = count * table_stride(&table) + GUARD_BYTES;
 
+    const uint32_t align = spec->dtype == EMBTIER_DTYPE_F32 ? 4 : 2;
+
     table.memory = fixture_alloc(bytes, 1);
     memset(table.memory, GUARD, bytes);
     for (uint32_t i = 0; i < count; i++)
-        table.rows[i] = table.memory + GUARD_BYTES / 2 + 2 + i * table_stride(&table);
+        table.rows[i] = table.memory + GUARD_BYTES / 2 + align + i * table_stride(&table);
     return table;
 }
 

@@ -345,6 +345,112 @@ static void test_all_instruction_sets_give_the_same_bits(void **state)
     }
 }
 
+/* ---- Gradients that are made on the way ---- */
+
+#define RUNS 20
+#define BAGS 8
+
+/* Of some bags' gradients, to random runs of which every third is left out. */
+struct casted {
+    float *bags;
+    const float *places[BAGS];
+    struct cast_pair pairs[RUNS * 4];
+    float scales[RUNS * 4];
+    uint32_t *winners;
+    uint32_t offsets[BAGS];
+    uint32_t starts[RUNS + 1];
+    uint32_t runs[RUNS];
+    uint32_t run_count;
+};
+
+static struct casted make_casted(uint32_t dim, uint64_t *random)
+{
+    struct casted casted = { .bags = fixture_alloc(BAGS * (size_t)dim, sizeof(float)),
+                             .winners = fixture_alloc(BAGS * (size_t)dim, sizeof(uint32_t)) };
+    uint32_t pair = 0;
+
+    for (size_t i = 0; i < BAGS * (size_t)dim; i++) {
+        casted.bags[i] = fixture_float(random);
+        casted.winners[i] = fixture_below(random, 4);
+    }
+    for (uint32_t bag = 0; bag < BAGS; bag++)
+        casted.places[bag] = casted.bags + (size_t)bag * dim;
+    for (uint32_t run = 0; run < RUNS; run++) {
+        if (run % 3)
+            casted.runs[casted.run_count++] = run;
+        for (uint32_t n = 1 + fixture_below(random, 4); n > 0; n--, pair++) {
+            casted.pairs[pair] =
+                (struct cast_pair){ run, fixture_below(random, BAGS), fixture_below(random, 4) };
+            casted.scales[pair] = fixture_float(random);
+        }
+        casted.starts[run + 1] = pair;
+    }
+    return casted;
+}
+
+static struct reduce_batch batch_of(const struct casted *casted, uint32_t dim, uint32_t n)
+{
+    return (struct reduce_batch){ .dim = dim,
+                                  .bags = casted->bags,
+                                  .bag_places = n % 2 ? casted->places : NULL,
+                                  .pairs = casted->pairs,
+                                  .scales = n / 2 % 2 ? casted->scales : NULL,
+                                  .winners = n / 4 % 2 ? casted->winners : NULL,
+                                  .offsets = casted->offsets,
+                                  .starts = casted->starts,
+                                  .runs = casted->runs,
+                                  .run_count = casted->run_count };
+}
+
+static void check_on_the_way(enum kernels_isa isa, const struct table *table,
+                             struct reduce_batch batch, float *gradients)
+{
+    struct table expected = copy_table(table), got = copy_table(table);
+    struct optimizer_push push;
+
+    optimizer_prepare(&table->spec, 0.1, 3, &push);
+    batch.rows = gradients;
+    reduce_runs_with(isa, &batch);
+    optimizer_update_with(isa, &push, expected.ids, expected.rows, gradients, batch.run_count);
+    batch.rows = fixture_alloc(batch.dim, sizeof(float)); /* of one */
+    optimizer_update_runs_with(isa, &push, got.ids, got.rows, &batch);
+    for (uint32_t i = 0; i < got.count; i++) {
+        if (memcmp(got.rows[i], expected.rows[i], got.row_bytes) != 0)
+            fail_msg("%s: %s, %s, dim %u, row %u", kernels_isa_name(isa),
+                     optimizer_word((int)table->spec.optimizer), dtype_word((int)table->spec.dtype),
+                     batch.dim, i);
+        if (i >= batch.run_count)
+            assert_memory_equal(got.rows[i], table->rows[i], got.row_bytes);
+    }
+    free(batch.rows);
+    free_table(&expected);
+    free_table(&got);
+}
+
+static void test_gradients_made_on_the_way_are_those_made_before(void **state)
+{
+    static const uint32_t dims[] = { 1, 7, 16, 17, 64, 100, 8192 };
+    uint64_t random = fixture_seed(__func__);
+
+    (void)state;
+    for (uint32_t n = 0; n < ARRAY_LEN(dims) * 5 * 3 * 8; n++) {
+        struct table_spec spec =
+            spec_of(1 + n / 8 % 5, 1 + n / 40 % 3, dims[n / 120], n % 3 * 0.5, n % 5 * 0.01);
+        struct casted casted = make_casted(spec.dim, &random);
+        struct table table;
+        float *const gradients = fixture_alloc((size_t)RUNS * spec.dim, sizeof(float));
+
+        spec.rounds_to_nearest = false;
+        table = make_table(&spec, RUNS, &random);
+        FOR_EACH_ISA(isa)
+        check_on_the_way(isa, &table, batch_of(&casted, spec.dim, n), gradients);
+        free(gradients);
+        free_table(&table);
+        free(casted.bags);
+        free(casted.winners);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -357,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_constants_stay_finite),
         cmocka_unit_test(test_rows_without_a_gradient_stay),
         cmocka_unit_test(test_all_instruction_sets_give_the_same_bits),
+        cmocka_unit_test(test_gradients_made_on_the_way_are_those_made_before),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

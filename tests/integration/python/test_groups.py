@@ -150,6 +150,27 @@ def test_each_row_is_updated_once_a_step(server, trainers, name):
     assert state.tolist() == [[64, 64], [(3 + 3 + 8) ** 2] * 2, [0, 0]]
 
 
+def test_members_get_the_gradients_of_their_own_weights(server, trainers, name):
+    """By the rows as they were before the step, whoever changes them in it."""
+    table = make_table(server, name)
+    before, some, batches = all_rows(table), trainers(3), []
+    parts = some_parts(3, seed=5)
+    for trainer, (ids, offsets, gradients) in zip(some, parts):
+        bags = embtier.Bags(trainer.table(name), len(ids), len(offsets) - 1, weighted=True)
+        batches.append(trainer.server.bag_batch([bags]))
+        batches[-1].ids(0)[:] = ids
+        batches[-1].offsets(0)[:] = offsets
+        batches[-1].weights(0)[:] = 0.5
+        batches[-1].lookup(ticket=True)
+        batches[-1].gradients(0)[:] = gradients
+    for trainer, batch, asks in zip(some, batches, (True, False, True)):
+        batch.submit_push(LR, 1, weight_gradients=asks, group=trainer.group)
+    for batch, (ids, offsets, gradients), asks in zip(batches, parts, (True, False, True)):
+        batch.wait(LIMIT_S)
+        wanted = (before[ids] * expanded(offsets, gradients)).sum(axis=1) if asks else 0.5
+        np.testing.assert_allclose(batch.weights(0), wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_members_may_push_to_different_tables_or_to_none(server, trainers, name):
     tables = [make_table(server, f"{name}_{i}") for i in range(3)]
     before = [all_rows(table) for table in tables]
