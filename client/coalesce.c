@@ -144,6 +144,7 @@ static void coalesce_table(struct coalescer *c, const struct table_parts *table)
     sorted = cast_sort(c->pairs, c->scratch, table->id_count);
     reduce = (struct reduce_batch){ .dim = table->dim,
                                     .bag_places = c->places,
+                                    .bag_count = table->id_count,
                                     .pairs = sorted,
                                     .starts = c->starts,
                                     .run_count = cast_runs(sorted, table->id_count, c->starts),

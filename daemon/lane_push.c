@@ -318,35 +318,28 @@ static uint64_t gradient_cost(const struct part *part, uint32_t segment)
                         LANE_TURN_BYTES / LANE_TURN_ROWS);
 }
 
-/* Of @count neighbouring runs, from @position on. */
-static uint64_t cost_of_runs(const struct part *part, uint32_t segment, uint32_t position,
-                             uint32_t count)
-{
-    return gradient_cost(part, segment) * push_pair_count(part->request, segment, position, count);
-}
-
 uint64_t lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
                        const struct row_ref *ref, void *row)
 {
     push_update(part->request, segment, ref, &row, 1, lane->gradients);
-    return cost_of_runs(part, segment, ref->position, 1);
+    return gradient_cost(part, segment) * push_pair_count(part->request, segment, ref->position, 1);
 }
 
-/* How many of @count rows fit into @most; at least one. */
+/* How many of @count rows have @most pairs together; at least one. */
 static uint32_t rows_that_fit(const struct part *part, const struct row_ref *refs, uint32_t count,
-                              uint64_t most, uint64_t *ret_cost)
+                              uint64_t most, uint64_t *ret_pairs)
 {
-    uint64_t sum = cost_of_runs(part, part->segment, refs[0].position, 1);
+    uint64_t sum = push_pair_count(part->request, part->segment, refs[0].position, 1);
     uint32_t rows = 1;
 
     for (; rows < count; rows++) {
-        const uint64_t more = cost_of_runs(part, part->segment, refs[rows].position, 1);
+        const uint64_t more = push_pair_count(part->request, part->segment, refs[rows].position, 1);
 
         if (sum + more > most)
             break;
         sum += more;
     }
-    *ret_cost = sum;
+    *ret_pairs = sum;
     return rows;
 }
 
@@ -354,15 +347,16 @@ uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t 
                               uint32_t *work)
 {
     const struct row_ref *const refs = part->refs + part->next_ref;
-    /* As with one lane, whose rows are all. */
+    const uint64_t cost = gradient_cost(part, part->segment);
+    /* Positions ascend; with one lane, whose rows are all, by 1. */
     const bool are_neighbours = refs[count - 1].position - refs[0].position == count - 1;
-    uint64_t cost = 0;
+    uint64_t pairs = 0;
 
     if (are_neighbours)
-        cost = cost_of_runs(part, part->segment, refs[0].position, count);
-    if (!are_neighbours || cost > most)
-        count = rows_that_fit(part, refs, count, most, &cost);
-    *work = (uint32_t)MIN(MAX((uint64_t)*work, cost), (uint64_t)UINT32_MAX);
+        pairs = push_pair_count(part->request, part->segment, refs[0].position, count);
+    if (!are_neighbours || pairs * cost > most)
+        count = rows_that_fit(part, refs, count, most / cost, &pairs);
+    *work = (uint32_t)MIN(MAX((uint64_t)*work, pairs * cost), (uint64_t)UINT32_MAX);
     return count;
 }
 

@@ -39,8 +39,8 @@
 #define PUSH_WAVES_MAX   8
 /* Gradients that are looked through in a turn. */
 #define PUSH_TURN_BYTES (UINT64_C(1) << 20)
-/* Of rows' gradients that a lane adds up at a time: they stay in the processor's cache. In a group
- * one half is for what a member adds. */
+/* For rows' gradients: one at a time, or in a group as many as one half holds, which stay in the
+ * processor's cache; the other half is for what a member adds. */
 #define PUSH_SCRATCH_BYTES (UINT32_C(256) << 10)
 
 struct group_member;

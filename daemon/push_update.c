@@ -218,10 +218,11 @@ static void weights_add(const struct push *push, const struct ticket_group *of,
 static void give_weight_gradients(const struct push *push, const struct push_group *group,
                                   const struct ticket_group *of, const struct found *found)
 {
-    struct weights w = { .count = 0 };
+    struct weights w; /* large: not to be cleared */
 
     if (!group->has_weight_gradients)
         return;
+    w.count = 0;
     for (uint32_t i = 0; i < found->count; i++) {
         for (uint32_t p = of->starts[found->runs[i]]; p < of->starts[found->runs[i] + 1]; p++) {
             weights_add(push, of, &of->pairs[p], found->rows[i], &w);
@@ -239,6 +240,7 @@ static struct reduce_batch batch_of(const struct push *push, const struct ticket
     return (struct reduce_batch){ .dim = of->dim,
                                   .bags = push->segments[of->order[0]].gradients,
                                   .bag_places = (const float *const *)of->bag_places,
+                                  .bag_count = of->bag_count,
                                   .pairs = of->pairs,
                                   .scales = of->scales,
                                   .winners = of->winners,
@@ -322,13 +324,14 @@ void push_update(const struct request *request, uint32_t segment, const struct r
 {
     const struct push_slice *const slice = slice_of(request, segment);
     const uint32_t dim = push_runs(request->push)->groups[slice->group].dim;
-    /* Of a step's all gradients are kept, of others one. */
+    /* In a step the gradients of all are made first, else one at a time. */
     const uint32_t most =
         request->push->joint
             ? MIN((uint32_t)FOUND_MAX, PUSH_SCRATCH_BYTES / 2 / (dim * (uint32_t)sizeof(float)))
             : FOUND_MAX;
-    struct found found = { .count = 0 };
+    struct found found; /* large: not to be cleared */
 
+    found.count = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (!rows[i])
             continue;

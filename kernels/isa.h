@@ -3,11 +3,11 @@
  *
  * A file NAME_loops.c holds the inner loops of one noun, in plain C or GNU vector types;
  * meson.build compiles it once per instruction set, with KERNELS_ISA set to the set's name, and
- * each time it defines one struct of functions, KERNELS_ISA_SYMBOL(NAME_loops). NAME_loops.h
- * declares them all, and NAME.c has an array of them by number, both made from KERNELS_ISA_TABLE,
- * and calls those of the best set of this processor. Results are the same bits with all of them:
- * the order of additions is part of each function's contract, and nothing is contracted to a fused
- * multiply-add. Thread: any. */
+ * each time it defines one struct of functions, KERNELS_ISA_SYMBOL(NAME_loops), and maybe a
+ * function that other loops of the same set call. NAME_loops.h declares them all, and NAME.c has an
+ * array of the structs by number, both made from KERNELS_ISA_TABLE, and calls those of the best set
+ * of this processor. Results are the same bits with all of them: the order of additions is part of
+ * each function's contract, and nothing is contracted to a fused multiply-add. Thread: any. */
 #ifndef EMBTIER_KERNELS_ISA_H
 #define EMBTIER_KERNELS_ISA_H
 
@@ -35,7 +35,7 @@ enum kernels_isa kernels_isa_best(void);
 
 #define KERNELS_PASTE_(a, b) a##_##b
 #define KERNELS_PASTE(a, b)  KERNELS_PASTE_(a, b)
-/* The struct that a NAME_loops.c defines: NAME_loops_avx2 and so on. */
+/* What a NAME_loops.c defines: NAME_loops_avx2 and so on. */
 #define KERNELS_ISA_SYMBOL(name) KERNELS_PASTE(name, KERNELS_ISA)
 
 #endif

@@ -23,6 +23,7 @@ struct reduce_batch {
     uint32_t dim;
     const float *bags;              /* gradients; bag b at bags + b * dim, or … */
     const float *const *bag_places; /* … at bag_places[b], if that is not NULL */
+    uint32_t bag_count;             /* all there are: many are asked for ahead */
     const struct cast_pair *pairs;  /* sorted */
     const float *scales;            /* by pair->position, or NULL: 1 */
     const uint32_t *winners;        /* a maximum's: by bag and column, the position of the winner

@@ -6,9 +6,19 @@
 
 /* ---- A run's gradient ---- */
 
+/* Not pool_loops.c's way, though pooling adds up rows just so: there a bag has dozens of rows that
+ * lie anywhere, here most runs have one pair or a few, and bags are mostly at hand. What pooling
+ * does before its first addition takes longer than all there is to do for such a run. */
+
+/* Bytes of bags that a long run is walked by: what the first-level cache keeps until the last block
+ * of columns has been added up. */
+#define PIECE_BYTES (16 * 1024)
 /* Columns that are added up in registers at a time. */
 #define SUM_VECTORS 4
 #define SUM_COLUMNS (SUM_VECTORS * VECTOR_LANES)
+/* Bags of more bytes are asked for ahead. Fewer are in the second-level cache: all of them have
+ * just been looked at (reduce_all_finite()). */
+#define BAGS_AT_HAND (1024 * 1024)
 
 KERNEL_INLINE const float *bag_of(const struct reduce_batch *batch, const struct cast_pair *pair)
 {
@@ -21,18 +31,22 @@ KERNEL_INLINE float scale_of(const struct reduce_batch *batch, const struct cast
     return batch->scales ? batch->scales[pair->position] : 1.0f;
 }
 
-/* @vectors vectors of columns, from @column on. */
-KERNEL_INLINE void add_up_vectors(const struct reduce_batch *batch, uint32_t run, uint32_t column,
-                                  uint32_t vectors, float *gradient)
+/* @vectors vectors of columns, from @column on, of @count pairs. @goes_on: they are added to what
+ * is there of the gradient. */
+KERNEL_INLINE void add_up_vectors(const struct reduce_batch *batch, const struct cast_pair *pair,
+                                  uint32_t count, uint32_t column, const uint32_t vectors,
+                                  const bool goes_on, float *gradient)
 {
-    const struct cast_pair *const end = batch->pairs + batch->starts[run + 1];
+    const struct cast_pair *const end = pair + count;
     vector_f32 sums[SUM_VECTORS] = { 0 };
 
-    for (const struct cast_pair *pair = batch->pairs + batch->starts[run]; pair < end; pair++) {
+    if (goes_on)
+        memcpy(sums, gradient + column, vectors * sizeof(sums[0]));
+    for (; pair < end; pair++) {
         const float *const bag = bag_of(batch, pair) + column;
         const float scale = scale_of(batch, pair);
 
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (uint32_t v = 0; v < vectors; v++)
             sums[v] += scale * vector_load(EMBTIER_DTYPE_F32, bag + v * VECTOR_LANES);
     }
@@ -40,30 +54,83 @@ KERNEL_INLINE void add_up_vectors(const struct reduce_batch *batch, uint32_t run
 }
 
 /* Fewer columns than a vector has: the last ones, from @column on. */
-static void add_up_few(const struct reduce_batch *batch, uint32_t run, uint32_t column,
-                       float *gradient)
+static void add_up_few(const struct reduce_batch *batch, const struct cast_pair *pair,
+                       uint32_t count, uint32_t column, bool goes_on, float *gradient)
 {
-    const uint32_t count = batch->dim - column;
-    const struct cast_pair *const end = batch->pairs + batch->starts[run + 1];
+    const struct cast_pair *const end = pair + count;
+    const uint32_t left = batch->dim - column;
     vector_f32 sums = { 0 };
 
-    for (const struct cast_pair *pair = batch->pairs + batch->starts[run]; pair < end; pair++)
+    if (goes_on)
+        memcpy(&sums, gradient + column, left * sizeof(float));
+    for (; pair < end; pair++)
         sums += scale_of(batch, pair) *
-                vector_load_few(EMBTIER_DTYPE_F32, bag_of(batch, pair) + column, count);
-    memcpy(gradient + column, &sums, count * sizeof(float));
+                vector_load_few(EMBTIER_DTYPE_F32, bag_of(batch, pair) + column, left);
+    memcpy(gradient + column, &sums, left * sizeof(float));
 }
 
-static void add_up(const struct reduce_batch *batch, uint32_t run, float *gradient)
+KERNEL_INLINE void add_up_pairs(const struct reduce_batch *batch, const struct cast_pair *pair,
+                                uint32_t count, const bool goes_on, float *gradient)
 {
     const uint32_t dim = batch->dim;
     uint32_t column = 0;
 
     for (; column + SUM_COLUMNS <= dim; column += SUM_COLUMNS)
-        add_up_vectors(batch, run, column, SUM_VECTORS, gradient);
+        add_up_vectors(batch, pair, count, column, SUM_VECTORS, goes_on, gradient);
     for (; column + VECTOR_LANES <= dim; column += VECTOR_LANES)
-        add_up_vectors(batch, run, column, 1, gradient);
+        add_up_vectors(batch, pair, count, column, 1, goes_on, gradient);
     if (column < dim)
-        add_up_few(batch, run, column, gradient);
+        add_up_few(batch, pair, count, column, goes_on, gradient);
+}
+
+/* Asks for the bags that come some pairs after these, be they this run's or later ones' (of which
+ * some may not be wanted: few). */
+static __attribute__((noinline)) void ask_for_bags(const struct reduce_batch *batch,
+                                                   const struct cast_pair *pair, uint32_t count)
+{
+    const uint32_t last = batch->runs ? batch->runs[batch->run_count - 1] : batch->run_count - 1;
+    const struct cast_pair *const end = batch->pairs + batch->starts[last + 1];
+    const uint32_t bag_bytes = batch->dim * (uint32_t)sizeof(float);
+    const uint32_t ahead = vector_rows_ahead(bag_bytes);
+
+    for (uint32_t i = 0; i < count && ahead < end - pair; i++, pair++)
+        vector_ask_for_in(VECTOR_L2, bag_of(batch, pair + ahead), bag_bytes);
+}
+
+/* A run of more pairs than a piece has: piece by piece. */
+static __attribute__((noinline)) void add_up_long(const struct reduce_batch *batch,
+                                                  const struct cast_pair *pair, uint32_t count,
+                                                  uint32_t piece, bool asks, float *gradient)
+{
+    for (bool goes_on = false; count > 0; goes_on = true) {
+        const uint32_t some = MIN(count, piece);
+
+        if (asks)
+            ask_for_bags(batch, pair, some);
+        if (goes_on)
+            add_up_pairs(batch, pair, some, true, gradient);
+        else
+            add_up_pairs(batch, pair, some, false, gradient);
+        pair += some;
+        count -= some;
+    }
+}
+
+static void add_up(const struct reduce_batch *batch, uint32_t run, float *gradient)
+{
+    const struct cast_pair *const pair = batch->pairs + batch->starts[run];
+    const uint32_t count = batch->starts[run + 1] - batch->starts[run];
+    const uint64_t bag_bytes = batch->dim * sizeof(float);
+    const bool asks = batch->bag_count * bag_bytes > BAGS_AT_HAND;
+
+    if (UNLIKELY(count * bag_bytes > PIECE_BYTES)) {
+        add_up_long(batch, pair, count, (uint32_t)MAX(PIECE_BYTES / bag_bytes, UINT64_C(1)), asks,
+                    gradient);
+        return;
+    }
+    if (asks)
+        ask_for_bags(batch, pair, count);
+    add_up_pairs(batch, pair, count, false, gradient);
 }
 
 /* @scale times those of a bag's numbers that its row @number has won, added to @gradient. Plain C
@@ -86,7 +153,7 @@ static void add_up_won(const struct reduce_batch *batch, uint32_t run, float *gr
                 pair->position - batch->offsets[pair->bag], scale_of(batch, pair), batch->dim);
 }
 
-static void add_up_run(const struct reduce_batch *batch, uint32_t run, float *gradient)
+void KERNELS_ISA_SYMBOL(reduce_run)(const struct reduce_batch *batch, uint32_t run, float *gradient)
 {
     if (batch->winners)
         add_up_won(batch, run, gradient);
@@ -94,16 +161,11 @@ static void add_up_run(const struct reduce_batch *batch, uint32_t run, float *gr
         add_up(batch, run, gradient);
 }
 
-void KERNELS_ISA_SYMBOL(reduce_run)(const struct reduce_batch *batch, uint32_t run,
-                                    float *ret_gradient)
-{
-    add_up_run(batch, run, ret_gradient);
-}
-
 static void add_up_runs(const struct reduce_batch *batch)
 {
     for (uint32_t r = 0; r < batch->run_count; r++)
-        add_up_run(batch, batch->runs ? batch->runs[r] : r, batch->rows + (size_t)r * batch->dim);
+        KERNELS_ISA_SYMBOL(reduce_run)
+    (batch, batch->runs ? batch->runs[r] : r, batch->rows + (size_t)r * batch->dim);
 }
 
 static bool all_finite(const float *numbers, uint64_t count)

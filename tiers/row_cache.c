@@ -460,11 +460,9 @@ uint32_t row_cache_find(struct row_cache *c, uint16_t table, const struct row_re
 uint32_t row_cache_change(struct row_cache *c, uint16_t table, const struct row_ref *refs,
                           uint32_t count, void **ret_rows)
 {
-    struct request request = { .table = table,
-                               .refs = refs,
-                               .count = count,
-                               .bytes = c->tables[table].row_bytes,
-                               .rows = (const void **)ret_rows };
+    struct request request = {
+        .table = table, .refs = refs, .count = count, .rows = (const void **)ret_rows
+    };
 
     assert(c->tables[table].state == TABLE_IN_USE);
     run(c, &request, USE_CHANGE);

@@ -123,7 +123,7 @@ MUST_CHECK uint32_t row_cache_find(struct row_cache *cache, uint16_t table,
                                    const struct row_ref *refs, uint32_t count, uint32_t bytes,
                                    const void **ret_rows);
 /* The same of rows that are to be changed: they are dirty now, and counted as hits. The processor
- * is not asked for them: optimizers ask while they work (kernels/optimizer.h), which hides more. */
+ * is not asked for them: who works on them asks for some while it works on others. */
 MUST_CHECK uint32_t row_cache_change(struct row_cache *cache, uint16_t table,
                                      const struct row_ref *refs, uint32_t count, void **ret_rows);
 /* They have been changed: moves those to tier 0 that were found (not NULL). */

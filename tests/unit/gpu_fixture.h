@@ -169,7 +169,7 @@ static inline float *random_numbers(struct gpu_test *t, uint64_t count)
 
 /* ---- Rows ---- */
 
-/* Rows with guards between them, every other one at an odd multiple of 2. */
+/* Rows with guards between them, every other one at an odd multiple of @align. */
 struct rows {
     unsigned char *memory;
     void **here;
@@ -177,9 +177,10 @@ struct rows {
     uint32_t count;
 };
 
-static inline struct rows rows_new(struct gpu_test *t, uint32_t row_bytes, uint32_t count)
+static inline struct rows rows_new(struct gpu_test *t, uint32_t row_bytes, uint32_t align,
+                                   uint32_t count)
 {
-    const uint64_t stride = align_up(row_bytes, 4) + 6;
+    const uint64_t stride = align_up(row_bytes, 2 * align) + 3 * align;
     struct rows rows = { place_new(t, count * stride), place_new(t, count * sizeof(void *)),
                          place_new(t, count * sizeof(void *)), count };
 
@@ -193,7 +194,7 @@ static inline struct rows rows_new(struct gpu_test *t, uint32_t row_bytes, uint3
 static inline struct rows random_rows(struct gpu_test *t, enum embtier_dtype dtype, uint32_t dim,
                                       uint32_t count)
 {
-    const struct rows rows = rows_new(t, dim * dtype_bytes(dtype), count);
+    const struct rows rows = rows_new(t, dim * dtype_bytes(dtype), dtype_bytes(dtype), count);
 
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t c = 0; c < dim; c++)

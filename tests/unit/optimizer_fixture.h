@@ -75,7 +75,6 @@ static inline struct table empty_table(const struct table_spec *spec, uint32_t c
                            .rows = fixture_alloc(count, sizeof(void *)),
                            .ids = fixture_alloc(count, sizeof(uint64_t)) };
     const size_t bytes = count * table_stride(&table) + GUARD_BYTES;
-
     const uint32_t align = spec->dtype == EMBTIER_DTYPE_F32 ? 4 : 2;
 
     table.memory = fixture_alloc(bytes, 1);

@@ -18,7 +18,7 @@ static void check_init_rows(struct gpu_test *t, const struct table_spec *spec)
 {
     const uint32_t count = 40;
     const uint32_t row_bytes = table_spec_weight_bytes(spec) + table_spec_state_bytes(spec);
-    const struct rows rows = rows_new(t, row_bytes, count);
+    const struct rows rows = rows_new(t, row_bytes, 2, count);
     uint64_t *const ids = place_new(t, count * sizeof(*ids));
 
     for (uint32_t i = 0; i < count; i++)
@@ -416,7 +416,8 @@ static void check_optimizer(struct gpu_test *t, const struct table_spec *spec)
     const uint32_t count = 61;
     const uint32_t weight_bytes = table_spec_weight_bytes(spec);
     const uint32_t state_bytes = table_spec_state_bytes(spec);
-    const struct rows rows = rows_new(t, weight_bytes + state_bytes, count);
+    const struct rows rows =
+        rows_new(t, weight_bytes + state_bytes, dtype_bytes(spec->dtype), count);
     uint64_t *const ids = place_new(t, count * sizeof(*ids));
     float *const gradients = place_new(t, (uint64_t)count * spec->dim * sizeof(float));
 

@@ -347,15 +347,18 @@ static void test_all_instruction_sets_give_the_same_bits(void **state)
 
 /* ---- Gradients that are made on the way ---- */
 
-#define RUNS 20
-#define BAGS 8
+#define RUNS      20
+#define BAGS      8
+#define POSITIONS 4
+#define LONG_RUN  300 /* pairs of the last one; others have up to 4 */
+#define PAIRS_MAX (RUNS * 4 + LONG_RUN)
 
-/* Of some bags' gradients, to random runs of which every third is left out. */
+/* Of some bags' gradients, to random runs. */
 struct casted {
     float *bags;
     const float *places[BAGS];
-    struct cast_pair pairs[RUNS * 4];
-    float scales[RUNS * 4];
+    struct cast_pair pairs[PAIRS_MAX];
+    float scales[POSITIONS];
     uint32_t *winners;
     uint32_t offsets[BAGS];
     uint32_t starts[RUNS + 1];
@@ -373,23 +376,28 @@ static struct casted make_casted(uint32_t dim, uint64_t *random)
         casted.bags[i] = fixture_float(random);
         casted.winners[i] = fixture_below(random, 4);
     }
+    for (uint32_t position = 0; position < POSITIONS; position++)
+        casted.scales[position] = fixture_float(random);
     for (uint32_t bag = 0; bag < BAGS; bag++)
         casted.places[bag] = casted.bags + (size_t)bag * dim;
     for (uint32_t run = 0; run < RUNS; run++) {
         if (run % 3)
             casted.runs[casted.run_count++] = run;
-        for (uint32_t n = 1 + fixture_below(random, 4); n > 0; n--, pair++) {
-            casted.pairs[pair] =
-                (struct cast_pair){ run, fixture_below(random, BAGS), fixture_below(random, 4) };
-            casted.scales[pair] = fixture_float(random);
+        for (uint32_t n = run == RUNS - 1 ? LONG_RUN : 1 + fixture_below(random, 4); n > 0;
+             n--, pair++) {
+            casted.pairs[pair] = (struct cast_pair){ run, fixture_below(random, BAGS),
+                                                     fixture_below(random, POSITIONS) };
         }
         casted.starts[run + 1] = pair;
     }
     return casted;
 }
 
+/* All runs, or without every third one. */
 static struct reduce_batch batch_of(const struct casted *casted, uint32_t dim, uint32_t n)
 {
+    const bool all = n % 7 == 0;
+
     return (struct reduce_batch){ .dim = dim,
                                   .bags = casted->bags,
                                   .bag_places = n % 2 ? casted->places : NULL,
@@ -398,8 +406,9 @@ static struct reduce_batch batch_of(const struct casted *casted, uint32_t dim, u
                                   .winners = n / 4 % 2 ? casted->winners : NULL,
                                   .offsets = casted->offsets,
                                   .starts = casted->starts,
-                                  .runs = casted->runs,
-                                  .run_count = casted->run_count };
+                                  .bag_count = n % 2 ? UINT32_MAX : BAGS,
+                                  .runs = all ? NULL : casted->runs,
+                                  .run_count = all ? RUNS : casted->run_count };
 }
 
 static void check_on_the_way(enum kernels_isa isa, const struct table *table,

@@ -164,8 +164,10 @@ static void check_reduced(const struct batch *b, const struct casted *casted, bo
                           const uint64_t *expected_ids, const float *expected, const char *what)
 {
     const size_t count = (size_t)casted->run_count * b->dim;
+    /* Few bags are not asked for ahead; what is asked for must be theirs. */
     const struct reduce_batch batch = { .dim = b->dim,
                                         .bags = b->bags,
+                                        .bag_count = scaled ? b->bag_count : UINT32_MAX,
                                         .pairs = casted->sorted,
                                         .scales = scaled ? b->scales : NULL,
                                         .winners = won ? b->winners : NULL,
@@ -201,6 +203,7 @@ static void check_some_reduced(const struct batch *b, const struct casted *caste
     uint32_t *const runs = fixture_alloc(casted->run_count + 1, sizeof(*runs));
     struct reduce_batch some = { .dim = b->dim,
                                  .bag_places = places,
+                                 .bag_count = UINT32_MAX,
                                  .pairs = casted->sorted,
                                  .scales = b->scales,
                                  .winners = b->winners,
