@@ -99,10 +99,11 @@ static const struct cast_pair *sort_table(struct setting *s, uint32_t table, boo
 }
 
 static void add_up(struct setting *s, const struct cast_pair *sorted, uint32_t run_count,
-                   const float *gradients)
+                   const float *gradients, uint32_t gradient_count)
 {
     reduce_runs(&(struct reduce_batch){ .dim = DIM,
                                         .bags = gradients,
+                                        .bag_count = gradient_count,
                                         .pairs = sorted,
                                         .starts = s->starts,
                                         .run_count = run_count,
@@ -116,7 +117,7 @@ static uint32_t cast_and_reduce(struct setting *s, uint32_t table)
     const struct cast_pair *const sorted = sort_table(s, table, false, &run_count);
     const double casted = bench_now();
 
-    add_up(s, sorted, run_count, s->bags);
+    add_up(s, sorted, run_count, s->bags, s->bag_count);
     s->cast_seconds += casted - start;
     s->reduce_seconds += bench_now() - casted;
     return run_count;
@@ -131,7 +132,7 @@ static uint32_t expand_and_coalesce(struct setting *s, uint32_t table)
         memcpy(s->expanded + (uint64_t)i * DIM, s->bags + (uint64_t)(i / GATHERS) * DIM,
                DIM * sizeof(float));
     sorted = sort_table(s, table, true, &run_count);
-    add_up(s, sorted, run_count, s->expanded);
+    add_up(s, sorted, run_count, s->expanded, s->pair_count);
     return run_count;
 }
 
