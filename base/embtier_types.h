@@ -54,6 +54,12 @@ extern "C" {
     X(UNIFORM, 2, "uniform", "low", "high", "uniform in [low, high)")                              \
     X(NORMAL, 3, "normal", "mean", "stddev", "normal distribution")
 
+/* X(name, number, word, what an acknowledged update survives) */
+#define EMBTIER_DURABILITY_TABLE(X)                                                                \
+    X(REPLAY, 0, "replay", "a clean stop of the server")                                           \
+    X(ASYNC, 1, "async", "the death of the server's process")                                      \
+    X(SYNC, 2, "sync", "loss of power")
+
 enum embtier_dtype {
 #define X(name, number, word, bytes) EMBTIER_DTYPE_##name = number,
     EMBTIER_DTYPE_TABLE(X)
@@ -82,6 +88,12 @@ enum embtier_pool {
 enum embtier_init {
 #define X(name, number, word, first, second, text) EMBTIER_INIT_##name = number,
     EMBTIER_INIT_TABLE(X)
+#undef X
+};
+
+enum embtier_durability {
+#define X(name, number, word, text) EMBTIER_DURABILITY_##name = number,
+    EMBTIER_DURABILITY_TABLE(X)
 #undef X
 };
 

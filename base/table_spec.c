@@ -29,6 +29,18 @@ static const struct word init_words[] = {
 #undef X
 };
 
+static const struct word durability_words[] = {
+#define X(name, number, word, text) { number, word },
+    EMBTIER_DURABILITY_TABLE(X)
+#undef X
+};
+
+static const struct word durability_texts[] = {
+#define X(name, number, word, text) { number, text },
+    EMBTIER_DURABILITY_TABLE(X)
+#undef X
+};
+
 static const struct {
     const char *word;
     double lowest;
@@ -73,6 +85,11 @@ int init_parse(const char *word)
     return word_parse(init_words, ARRAY_LEN(init_words), word);
 }
 
+int durability_parse(const char *word)
+{
+    return word_parse(durability_words, ARRAY_LEN(durability_words), word);
+}
+
 const char *dtype_word(int dtype)
 {
     return word_text(dtype_words, ARRAY_LEN(dtype_words), dtype);
@@ -86,6 +103,16 @@ const char *optimizer_word(int optimizer)
 const char *init_word(int init)
 {
     return word_text(init_words, ARRAY_LEN(init_words), init);
+}
+
+const char *durability_word(int durability)
+{
+    return word_text(durability_words, ARRAY_LEN(durability_words), durability);
+}
+
+const char *durability_text(int durability)
+{
+    return word_text(durability_texts, ARRAY_LEN(durability_texts), durability);
 }
 
 const char *init_param_name(int init, unsigned index)
@@ -324,6 +351,8 @@ enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg 
     if (!optimizer_word(spec->optimizer))
         return err_set(msg, EMBTIER_INVALID, "optimizer %d is not known", (int)spec->optimizer);
     TRY(hyperparameters_check(spec, msg));
+    if (!durability_word(spec->durability))
+        return err_set(msg, EMBTIER_INVALID, "durability %d is not known", (int)spec->durability);
     if (spec->eager && spec->rows == EMBTIER_UNBOUNDED)
         return err_set(msg, EMBTIER_INVALID, "an unbounded table cannot be initialised eagerly");
     return init_check(spec, msg);

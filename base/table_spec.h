@@ -27,6 +27,7 @@ struct table_spec {
 #undef X
     bool rounds_to_nearest; /* f16 and bf16 weights after an update; else stochastically */
     bool allows_nonfinite;  /* gradients with NaN or infinity; else a push of them is refused */
+    enum embtier_durability durability;
     uint64_t seed;
     bool eager;            /* all rows are written when the table is created; needs a row count */
     uint32_t init_version; /* of the generator, kernels/init_rows.h; 0: the newest */
@@ -60,9 +61,13 @@ uint32_t table_spec_state_bytes(const struct table_spec *spec);
 int dtype_parse(const char *word);
 int optimizer_parse(const char *word);
 int init_parse(const char *word);
+int durability_parse(const char *word);
 const char *dtype_word(int dtype);
 const char *optimizer_word(int optimizer);
 const char *init_word(int init);
+const char *durability_word(int durability);
+/* What an acknowledged update survives. */
+const char *durability_text(int durability);
 /* Name of parameter 0 or 1 of a distribution, "" if it has none. */
 const char *init_param_name(int init, unsigned index);
 const char *hyperparameter_word(int hyperparameter);

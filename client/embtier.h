@@ -127,13 +127,14 @@ struct embtier_table_options {
     int rounds_to_nearest; /* nonzero: f16 and bf16 weights after an update; else stochastically */
     int allows_nonfinite;  /* nonzero: gradients may have NaN and infinity; else a push of them is
                               refused */
+    enum embtier_durability durability; /* of updates; the default is EMBTIER_DURABILITY_REPLAY */
 };
 #define EMBTIER_TABLE_OPTIONS_INIT                                                                 \
     {                                                                                              \
         sizeof(struct embtier_table_options), NULL, EMBTIER_UNBOUNDED, 0, EMBTIER_DTYPE_F32,       \
             EMBTIER_OPTIMIZER_NONE, EMBTIER_INIT_ZEROS, 0, 0, 0, 0, 0, NULL, NULL,                 \
             EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT,   \
-            EMBTIER_DEFAULT, 0, 0                                                                  \
+            EMBTIER_DEFAULT, 0, 0, EMBTIER_DURABILITY_REPLAY                                       \
     }
 
 /* A table's description; strings are borrowed from the handle or list it came from. */
@@ -165,6 +166,7 @@ struct embtier_table_info {
     double clip_norm;
     int rounds_to_nearest;
     int allows_nonfinite;
+    enum embtier_durability durability;
 };
 
 /* EXISTS, INVALID (with the reason in the message). */

@@ -36,6 +36,7 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
         .compaction_bytes = wire->compaction_bytes,
         .rounds_to_nearest = spec->rounds_to_nearest,
         .allows_nonfinite = spec->allows_nonfinite,
+        .durability = spec->durability,
     };
 #define X(name, field, lowest, highest, standard, text) description->info.field = spec->field;
     EMBTIER_HYPERPARAMETER_TABLE(X)
@@ -154,6 +155,7 @@ static enum embtier_err options_to_spec(struct embtier *server,
         .eager = options->eager != 0,
         .rounds_to_nearest = options->rounds_to_nearest != 0,
         .allows_nonfinite = options->allows_nonfinite != 0,
+        .durability = options->durability,
     };
 
 #define X(name, field, lowest, highest, standard, text) spec.field = options->field;

@@ -49,6 +49,8 @@ void lane_part_finished(struct lane *lane, struct part *part)
     struct request *const request = part->request;
     struct lane *const home = lane->opts.lanes[request->session->home];
 
+    if (lane_log_holds(lane, part))
+        return;
     if (request_part_done(part))
         lane_send(home, &request->message);
 }

@@ -92,6 +92,7 @@ struct lane_stats {
     uint64_t get_rows; /* looked up */
     uint64_t set_rows;
     uint64_t pushed_rows; /* updated by optimizers */
+    uint64_t logged_rows; /* changed in tables whose updates are logged */
     uint64_t prefetched_rows;
     uint64_t expired_tickets;
     uint64_t casting_ns; /* of its caster */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane_impl.h: the inside of a lane, shared by lane.c (loop, sessions, messages), lane_rows.c (the
- * row work), lane_pooled.c (pooled lookups), lane_push.c (tickets and pushes) and lane_group.c
- * (pushes of groups). */
+ * row work), lane_log.c (logged tables), lane_pooled.c (pooled lookups), lane_push.c (tickets and
+ * pushes) and lane_group.c (pushes of groups). */
 #ifndef EMBTIER_DAEMON_LANE_IMPL_H
 #define EMBTIER_DAEMON_LANE_IMPL_H
 
@@ -44,6 +44,8 @@ struct lane {
     struct session_queue runnable;
     struct session_queue blocked; /* wait for a free miss entry or for room in the write queue */
     struct miss_list parked;
+    struct part *logging; /* wait for their rows to be logged, in the write queue's order */
+    struct part *last_logging;
     struct message *read_done; /* read jobs that have come back, oldest first */
     struct message *last_read_done;
     uint8_t *scratch_row; /* a row put together from new weights and queued state */
@@ -90,6 +92,13 @@ struct lane {
 void lane_add_part(struct lane *lane, struct part *part);
 /* One turn of the session at the front of the run queue. False if there is none. */
 bool lane_run_turn(struct lane *lane);
+/* As row_cache_change(), and of a logged table row_cache_change_through(). */
+uint32_t lane_rows_change(struct lane *lane, const struct table *table, const struct row_ref *refs,
+                          uint32_t count, void **ret_rows);
+/* Has those rows of a logged table written (not NULL) that a part has changed, for which there was
+ * room. */
+void lane_rows_log(struct lane *lane, struct part *part, struct table *table,
+                   const struct row_ref *refs, void *const *rows, uint32_t count);
 /* Fills free read jobs with the rows that wait for one. True: that was a turn's work, and there may
  * be more. */
 bool lane_dispatch_reads(struct lane *lane);
@@ -100,6 +109,21 @@ void lane_on_read_done(struct lane *lane, struct read_job *job);
 bool lane_serve_read(struct lane *lane);
 /* The write queue has more room, or will have none: parked rows and blocked sessions go on. */
 void lane_on_written(struct lane *lane);
+
+/* ---- lane_log.c ---- */
+
+/* How many rows of a logged table may be changed now; or why none will be for some time. */
+enum embtier_err lane_log_room(const struct lane *lane, const struct table *table,
+                               uint32_t *ret_rows);
+/* Has a changed row written. False: no room, which does not happen to those there was room for. */
+MUST_CHECK bool lane_log_row(struct lane *lane, struct table *table, uint64_t hash, uint64_t id,
+                             const void *row);
+/* The part ends when all rows are written that have been logged so far. */
+void lane_log_note(const struct lane *lane, struct part *part);
+/* Whether a part that is over but for that has to wait; then it ends later by itself. */
+bool lane_log_holds(struct lane *lane, struct part *part);
+/* Rows have been written, or cannot be. */
+void lane_log_on_written(struct lane *lane);
 
 /* ---- lane_pooled.c: on the home lane ---- */
 

@@ -298,16 +298,17 @@ uint32_t lane_push_chunk(struct lane *lane, struct part *part, const struct row_
                          uint32_t count)
 {
     const struct request *const request = part->request;
-    const uint16_t table = request->segments[part->segment].table->index;
-    const uint32_t missed_count =
-        row_cache_change(lane->cache, table, refs, count, lane->chunk_rows);
+    struct table *const table = request->segments[part->segment].table;
+    const uint32_t missed_count = lane_rows_change(lane, table, refs, count, lane->chunk_rows);
     uint32_t missed = 0;
 
     push_update(request, part->segment, refs, lane->chunk_rows, count, lane->gradients);
+    if (table->logged)
+        lane_rows_log(lane, part, table, refs, lane->chunk_rows, count);
     for (uint32_t i = 0; missed < missed_count; i++)
         if (!lane->chunk_rows[i])
             lane->chunk_missed[missed++] = i;
-    row_cache_changed(lane->cache, table, refs, count, lane->chunk_rows);
+    row_cache_changed(lane->cache, table->index, refs, count, lane->chunk_rows);
     return missed_count;
 }
 

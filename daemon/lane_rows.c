@@ -25,6 +25,7 @@
  * which was for other rows or behind the retried ref. */
 #include "daemon/lane_impl.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,6 +112,20 @@ static bool ref_read(struct lane *lane, struct part *part, struct table *table, 
 
 /* ---- Places for rows that changed ---- */
 
+/* Has a row of a logged table written that is not cached, and puts it into the cache if there is
+ * room. False: no room in the write queue. */
+static bool place_logged(struct lane *lane, struct table *table, uint64_t hash, uint64_t id,
+                         const void *row)
+{
+    const struct row_ref ref = { .hash = hash, .id = id };
+    const void *const rows[] = { row };
+    uint32_t refused;
+
+    /* Whether it gets a place in the cache is all the same. */
+    return lane_log_row(lane, table, hash, id, row) &&
+           row_cache_insert(lane->cache, table->index, &ref, 1, rows, NULL, &refused) <= 1;
+}
+
 /* Puts a dirty row that is not cached into the cache, or failing that into the write queue. False:
  * neither has room. */
 static bool place_dirty(struct lane *lane, struct table *table, uint64_t hash, uint64_t id,
@@ -160,6 +175,49 @@ static bool get_missed(struct lane *lane, struct part *part, uint32_t segment, s
 
 /* ---- SET and push ---- */
 
+uint32_t lane_rows_change(struct lane *lane, const struct table *table, const struct row_ref *refs,
+                          uint32_t count, void **ret_rows)
+{
+    return table->logged
+               ? row_cache_change_through(lane->cache, table->index, refs, count, ret_rows)
+               : row_cache_change(lane->cache, table->index, refs, count, ret_rows);
+}
+
+void lane_rows_log(struct lane *lane, struct part *part, struct table *table,
+                   const struct row_ref *refs, void *const *rows, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        bool logged;
+
+        if (!rows[i])
+            continue;
+        logged = lane_log_row(lane, table, refs[i].hash, refs[i].id, rows[i]);
+        assert(logged);
+        (void)logged;
+        lane_log_note(lane, part);
+    }
+}
+
+/* Whether a row may be changed now. False: it must be tried again later. *@ret_refused: nor then.
+ */
+static bool may_change(struct lane *lane, struct part *part, uint32_t segment, uint64_t id,
+                       bool *ret_refused)
+{
+    struct table *const table = part->request->segments[segment].table;
+    enum embtier_err err;
+    uint32_t room;
+
+    *ret_refused = false;
+    if (!table->logged || !request_changes(part->request))
+        return true;
+    err = lane_log_room(lane, table, &room);
+    if (err == EMBTIER_OK)
+        return room > 0;
+    ref_fail(lane, part, segment, id, err);
+    *ret_refused = true;
+    return true;
+}
+
 /* Finds a place for the row in lane->scratch_row. False: it must be tried again later. */
 static bool set_place(struct lane *lane, struct part *part, uint32_t segment,
                       const struct row_ref *ref)
@@ -167,6 +225,12 @@ static bool set_place(struct lane *lane, struct part *part, uint32_t segment,
     struct table *const table = part->request->segments[segment].table;
     enum embtier_err err;
 
+    if (table->logged) {
+        if (!place_logged(lane, table, ref->hash, ref->id, lane->scratch_row))
+            return false;
+        lane_log_note(lane, part);
+        return true;
+    }
     if (place_dirty(lane, table, ref->hash, ref->id, lane->scratch_row))
         return true;
     err = write_queue_refusal(lane->write_queue, table);
@@ -191,6 +255,21 @@ static bool change_read(struct lane *lane, struct part *part, uint32_t segment, 
     return true;
 }
 
+/* A row of a logged table that may have come into the cache meanwhile. Returns whether it has. */
+static bool set_cached_logged(struct lane *lane, struct part *part, uint32_t segment,
+                              const struct row_ref *ref)
+{
+    const struct request_segment *const from = &part->request->segments[segment];
+    void *row;
+
+    if (row_cache_change_through(lane->cache, from->table->index, ref, 1, &row) > 0)
+        return false;
+    memcpy(row, from->rows + (uint64_t)ref->position * from->row_bytes, from->row_bytes);
+    lane_rows_log(lane, part, from->table, ref, &row, 1);
+    row_cache_changed(lane->cache, from->table->index, ref, 1, &row);
+    return true;
+}
+
 /* A ref the cache had not when its chunk was looked up. False: it must be tried again later. */
 static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, struct row_ref *ref)
 {
@@ -202,8 +281,9 @@ static bool set_missed(struct lane *lane, struct part *part, uint32_t segment, s
     uint32_t missed;
 
     /* An earlier ref of the chunk may have brought the row in. */
-    if (row_cache_set(lane->cache, table->index, ref, 1, from->rows, from->row_bytes,
-                      from->row_bytes, &missed) == 0)
+    if (table->logged ? set_cached_logged(lane, part, segment, ref)
+                      : row_cache_set(lane->cache, table->index, ref, 1, from->rows,
+                                      from->row_bytes, from->row_bytes, &missed) == 0)
         return true;
     lane->second_looks++;
     miss = miss_table_find(lane->misses, table, ref->hash, ref->id);
@@ -237,8 +317,10 @@ static bool push_missed(struct lane *lane, struct part *part, uint32_t segment, 
     const void *queued;
     void *row;
 
-    if (row_cache_change(lane->cache, table->index, ref, 1, &row) == 0) { /* come meanwhile */
+    if (lane_rows_change(lane, table, ref, 1, &row) == 0) { /* come meanwhile */
         lane_push_row(lane, part, segment, ref, row);
+        if (table->logged)
+            lane_rows_log(lane, part, table, ref, &row, 1);
         row_cache_changed(lane->cache, table->index, ref, 1, &row);
         return true;
     }
@@ -294,6 +376,12 @@ static void part_retry_later(struct part *part, uint32_t index)
 
 static bool ref_missed(struct lane *lane, struct part *part, uint32_t segment, struct row_ref *ref)
 {
+    bool refused;
+
+    if (!may_change(lane, part, segment, ref->id, &refused))
+        return false;
+    if (refused)
+        return true;
     switch (part->request->op) {
     case SHM_OP_GET:
         return get_missed(lane, part, segment, ref);
@@ -337,6 +425,27 @@ static bool part_retry(struct lane *lane, struct part *part)
     return true;
 }
 
+/* As row_cache_set(), of a logged table: rows that are there are changed and written. */
+static uint32_t set_logged(struct lane *lane, struct part *part, const struct row_ref *refs,
+                           uint32_t count)
+{
+    const struct request_segment *const from = &part->request->segments[part->segment];
+    void **const rows = lane->chunk_rows;
+    uint32_t missed = 0;
+
+    (void)lane_rows_change(lane, from->table, refs, count, rows);
+    for (uint32_t i = 0; i < count; i++) {
+        if (rows[i])
+            memcpy(rows[i], from->rows + (uint64_t)refs[i].position * from->row_bytes,
+                   from->row_bytes);
+        else
+            lane->chunk_missed[missed++] = i;
+    }
+    lane_rows_log(lane, part, from->table, refs, rows, count);
+    row_cache_changed(lane->cache, from->table->index, refs, count, rows);
+    return missed;
+}
+
 /* One call of the cache. Refs of the chunk that must be tried again go to the retry list. */
 static void part_chunk(struct lane *lane, struct part *part, uint32_t count)
 {
@@ -351,8 +460,10 @@ static void part_chunk(struct lane *lane, struct part *part, uint32_t count)
                                bytes, bytes, lane->chunk_missed);
         lane->stats.get_rows += count;
     } else if (op == SHM_OP_SET) {
-        missed = row_cache_set(lane->cache, segment->table->index, refs, count, segment->rows,
-                               bytes, bytes, lane->chunk_missed);
+        missed = segment->table->logged
+                     ? set_logged(lane, part, refs, count)
+                     : row_cache_set(lane->cache, segment->table->index, refs, count, segment->rows,
+                                     bytes, bytes, lane->chunk_missed);
         lane->stats.set_rows += count;
     } else if (op == SHM_OP_PUSH) {
         missed = lane_push_chunk(lane, part, refs, count);
@@ -382,6 +493,23 @@ static bool part_is_looked_up(const struct part *part)
     return part->segment == part->request->segment_count && !part->retry_first;
 }
 
+/* How many of the next @count rows, all of the part's segment, may be changed now; 0: try later. If
+ * the store takes none, the segment's are refused, and passed over. */
+static uint32_t rows_to_change(struct lane *lane, struct part *part, uint32_t count)
+{
+    const uint32_t end = part->starts[part->segment + 1];
+    enum embtier_err err;
+    uint32_t room;
+
+    err = lane_log_room(lane, part->request->segments[part->segment].table, &room);
+    if (err == EMBTIER_OK)
+        return MIN(count, room);
+    request_fail(part->request, err, part->segment, part->refs[part->next_ref].id);
+    lane->stats.failed_rows += end - part->next_ref;
+    part->next_ref = end;
+    return 0;
+}
+
 /* Looks up rows of @part, at most LANE_TURN_ROWS, and fewer if they are long. */
 static enum turn part_turn(struct lane *lane, struct part *part)
 {
@@ -409,6 +537,14 @@ static enum turn part_turn(struct lane *lane, struct part *part)
                                       LANE_TURN_BYTES / LANE_TURN_ROWS);
         count = MIN(part->starts[part->segment + 1] - part->next_ref, MAX(budget / cost, 1u));
         count = MIN(count, (uint32_t)LANE_CHUNK_ROWS);
+        if (request_changes(part->request) &&
+            part->request->segments[part->segment].table->logged) {
+            count = rows_to_change(lane, part, count);
+            if (count == 0 && part->next_ref < part->starts[part->segment + 1])
+                return TURN_BLOCKED;
+            if (count == 0)
+                continue;
+        }
         work = count * cost;
         if (part->request->op == SHM_OP_PUSH)
             count = lane_push_chunk_rows(part, count, budget, &work);
@@ -571,6 +707,8 @@ static bool answer_waiters(struct lane *lane, struct miss *miss, const struct st
             waiter_append(lane, miss, ref);
             continue;
         }
+        if (is_set && set_err == EMBTIER_OK && miss->table->logged)
+            lane_log_note(lane, part);
         if (is_set && set_err != EMBTIER_OK)
             ref_fail(lane, part, part_segment_of(part, (uint32_t)(ref - part->refs)), row->id,
                      set_err);
@@ -720,6 +858,30 @@ static enum embtier_err place_refused(struct lane *lane, const struct miss *miss
     return err == EMBTIER_OK ? EMBTIER_AGAIN : err;
 }
 
+/* The same for a row of a logged table. */
+static enum embtier_err place_read(struct lane *lane, struct table *table, const struct miss *miss,
+                                   const void *bytes)
+{
+    uint32_t room;
+
+    TRY(lane_log_room(lane, table, &room));
+    return place_logged(lane, table, miss->hash, miss->id, bytes) ? EMBTIER_OK : EMBTIER_AGAIN;
+}
+
+/* A row has, or has not, found a place. */
+static void end_miss(struct lane *lane, struct miss *miss, const struct store_row *row,
+                     enum embtier_err err)
+{
+    if (!answer_waiters(lane, miss, row, err)) {
+        miss_table_remove(lane->misses, miss);
+    } else if (err == EMBTIER_AGAIN) {
+        miss->state = MISS_PARKED;
+        miss_list_append(lane->misses, &lane->parked, miss);
+    } else {
+        miss_read(lane, miss);
+    }
+}
+
 /* Finds places for a run of rows and answers those who wait for them. */
 static void insert_run(struct lane *lane, struct table *table, struct insert_run *run)
 {
@@ -728,21 +890,13 @@ static void insert_run(struct lane *lane, struct table *table, struct insert_run
     uint32_t next_refused = 0;
 
     for (uint32_t i = 0; i < run->count; i++) {
-        struct miss *const miss = run->misses[i];
         enum embtier_err err = EMBTIER_OK;
 
         if (next_refused < refused && run->refused[next_refused] == i) {
             next_refused++;
-            err = place_refused(lane, miss, run->bytes[i], bit_is_set(run->dirty, i));
+            err = place_refused(lane, run->misses[i], run->bytes[i], bit_is_set(run->dirty, i));
         }
-        if (!answer_waiters(lane, miss, run->rows[i], err)) {
-            miss_table_remove(lane->misses, miss);
-        } else if (err == EMBTIER_AGAIN) {
-            miss->state = MISS_PARKED;
-            miss_list_append(lane->misses, &lane->parked, miss);
-        } else {
-            miss_read(lane, miss);
-        }
+        end_miss(lane, run->misses[i], run->rows[i], err);
     }
     memset(run->dirty, 0, sizeof(run->dirty));
     run->count = 0;
@@ -779,6 +933,7 @@ static void serve_rows(struct lane *lane, struct read_job *job)
         const uint32_t i = job->served++;
         const struct store_row *const row = &job->rows[i];
         struct miss *const miss = miss_table_at(lane->misses, job->owners[i]);
+        bool changed;
 
         work++;
         if (row->err != EMBTIER_OK) {
@@ -790,9 +945,13 @@ static void serve_rows(struct lane *lane, struct read_job *job)
             run.bytes[run.count] = row->bytes;
             run.rows[run.count] = row;
             run.misses[run.count] = miss;
-            if (apply_waiters(lane, miss, row, &work))
-                run.dirty[run.count / 64] |= UINT64_C(1) << (run.count % 64);
-            run.count++;
+            changed = apply_waiters(lane, miss, row, &work);
+            if (changed && miss->table->logged) {
+                end_miss(lane, miss, row, place_read(lane, miss->table, miss, row->bytes));
+            } else {
+                run.dirty[run.count / 64] |= (uint64_t)changed << (run.count % 64);
+                run.count++;
+            }
         }
         if (run.count > 0 && (job->served == job->count || work >= LANE_TURN_ROWS ||
                               job->tables[i + 1] != job->tables[i]))
@@ -832,5 +991,6 @@ static void unpark(struct lane *lane, uint64_t rows)
 void lane_on_written(struct lane *lane)
 {
     unpark(lane, write_queue_reap(lane->write_queue));
+    lane_log_on_written(lane);
     unblock_all(lane);
 }

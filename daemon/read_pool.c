@@ -208,6 +208,7 @@ void read_job_add(struct read_job *job, struct table *table, uint64_t id, uint32
         .table_id = atomic_load_explicit(&table->table_id, memory_order_relaxed),
         .weight_bytes = table->weight_bytes,
         .state_bytes = table->state_bytes,
+        .logged = table->logged,
         .id = id,
         .bytes = job->bytes + job->bytes_used,
     };

@@ -57,6 +57,8 @@ struct part {
         retry_first; /* refs that found no room to wait in, chained by link: index + 1, 0 is none */
     uint32_t retry_last;
     uint32_t hit_rows;
+    uint64_t log_mark; /* of the write queue: where rows of logged tables are that it changed; 0:
+                          nowhere */
 };
 
 struct request {

@@ -31,6 +31,7 @@ struct table {
     uint32_t weight_bytes;
     uint32_t state_bytes;
     uint32_t row_bytes; /* both */
+    bool logged;        /* updates are in the log before they are answered */
     struct table_spec spec;
 
     /* Counters, for the metrics; relaxed. */

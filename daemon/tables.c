@@ -126,6 +126,7 @@ static void fill_struct(struct table *table, uint32_t table_id, const struct tab
     table->weight_bytes = table_spec_weight_bytes(spec);
     table->state_bytes = table_spec_state_bytes(spec);
     table->row_bytes = table->weight_bytes + table->state_bytes;
+    table->logged = spec->durability != EMBTIER_DURABILITY_REPLAY;
     atomic_store(&table->updated_rows, 0);
     atomic_store(&table->rows_initialised, 0);
     atomic_store(&table->table_id, table_id);
@@ -217,15 +218,17 @@ static enum embtier_err drop_cached_rows(struct tables *tables, struct table *ta
     return EMBTIER_OK;
 }
 
-static enum embtier_err drop_stored_rows(struct tables *tables, const char *name, uint32_t table_id,
-                                         const struct progress_sink *sink, struct err_msg *msg)
+static enum embtier_err drop_stored_rows(struct tables *tables, const struct table_spec *spec,
+                                         uint32_t table_id, const struct progress_sink *sink,
+                                         struct err_msg *msg)
 {
     struct shard_progress progress = { .sink = sink };
     struct err_msg why = { { 0 } };
-    const enum embtier_err err = store_drop_table(tables->store, table_id, report_shards, &progress,
-                                                  &tables->stopping, &why);
+    const enum embtier_err err =
+        store_drop_table(tables->store, table_id, spec->durability != EMBTIER_DURABILITY_REPLAY,
+                         report_shards, &progress, &tables->stopping, &why);
 
-    return err == EMBTIER_OK ? EMBTIER_OK : rows_stay(name, err, why.text, msg);
+    return err == EMBTIER_OK ? EMBTIER_OK : rows_stay(spec->name, err, why.text, msg);
 }
 
 /* The table takes no new requests any more. Not locked: this takes as long as it takes. */
@@ -236,7 +239,7 @@ static enum embtier_err drop_rows(struct tables *tables, struct table *table,
     const struct table_info info = info_of(table);
 
     TRY(drop_cached_rows(tables, table, msg));
-    return drop_stored_rows(tables, info.spec.name, info.table_id, sink, msg);
+    return drop_stored_rows(tables, &info.spec, info.table_id, sink, msg);
 }
 
 static enum embtier_err drop_finish(struct tables *tables, uint32_t table_id, struct err_msg *msg)
@@ -377,7 +380,8 @@ static enum embtier_err eager_flush(struct eager *eager, uint32_t shard, struct 
     free(ids);
     free(pointers);
     TRY(err);
-    while ((err = store_write(eager->tables->store, shard, rows, count, msg)) == EMBTIER_BUSY) {
+    while ((err = store_write(eager->tables->store, shard, rows, count, false, msg)) ==
+           EMBTIER_BUSY) {
         if (atomic_load(&eager->tables->stopping))
             return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
         nanosleep(&(struct timespec){ .tv_nsec = 2000000L }, NULL);
@@ -402,6 +406,7 @@ static enum embtier_err eager_run(struct eager *eager, const struct progress_sin
             .table_id = table_id,
             .weight_bytes = table->weight_bytes,
             .state_bytes = table->state_bytes,
+            .logged = table->logged,
             .id = id,
             .bytes = eager->bytes + at * table->row_bytes,
         };
@@ -464,7 +469,8 @@ static bool same_spec(const struct table_spec *a, const struct table_spec *b)
     return a->rows == b->rows && a->dim == b->dim && a->dtype == b->dtype &&
            a->optimizer == b->optimizer && a->init == b->init &&
            a->init_params[0] == b->init_params[0] && a->init_params[1] == b->init_params[1] &&
-           a->seed == b->seed && a->eager == b->eager && same_update(a, b);
+           a->seed == b->seed && a->eager == b->eager && a->durability == b->durability &&
+           same_update(a, b);
 }
 
 static enum embtier_err is_another(const struct table_spec *spec, struct err_msg *msg)
@@ -474,12 +480,12 @@ static enum embtier_err is_another(const struct table_spec *spec, struct err_msg
     table_spec_hyperparameters(spec, &hyperparameters);
     return err_set(msg, EMBTIER_MISMATCH,
                    "table '%s' exists and is another: dim %u, %s, rows %s, optimizer %s%s%s%s, "
-                   "rounding %s, %snonfinite gradients, init %s, seed %" PRIu64,
+                   "rounding %s, %snonfinite gradients, init %s, seed %" PRIu64 ", durability %s",
                    spec->name, spec->dim, dtype_word(spec->dtype), ROWS_TEXT(spec),
                    optimizer_word(spec->optimizer), hyperparameters.text[0] ? " (" : "",
                    hyperparameters.text, hyperparameters.text[0] ? ")" : "",
                    rounding_word(spec->rounds_to_nearest), spec->allows_nonfinite ? "" : "no ",
-                   init_word(spec->init), spec->seed);
+                   init_word(spec->init), spec->seed, durability_word(spec->durability));
 }
 
 /* Locked. Finds an equal table (*@ret_found), or makes catalog entry and struct in state CREATING.
@@ -582,11 +588,12 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
         log_info("table created",
                  "table=%s id=%" PRIu32 " rows=%s dim=%u dtype=%s optimizer=%s "
                  "hyperparameters=%s rounding=%s init=%s "
-                 "durability=replay after_crash=\"updates since the last clean stop may be lost\"",
+                 "durability=%s acknowledged_updates_survive=%s",
                  spec->name, atomic_load(&table->table_id), ROWS_TEXT(spec), spec->dim,
                  dtype_word(spec->dtype), optimizer_word(spec->optimizer),
                  LOG_QUOTED(table_spec_hyperparameters(spec, &hyperparameters)),
-                 rounding_word(spec->rounds_to_nearest), init_word(spec->init));
+                 rounding_word(spec->rounds_to_nearest), init_word(spec->init),
+                 durability_word(spec->durability), LOG_QUOTED(durability_text(spec->durability)));
     }
     *ret_info = info_of(table);
     return EMBTIER_OK;
@@ -690,7 +697,7 @@ static enum embtier_err drop_left_over(struct tables *tables, const struct catal
 {
     if (entry->state == CATALOG_CREATING)
         TRY(catalog_set_state(tables->catalog, entry->table_id, CATALOG_DROPPING, msg));
-    TRY(drop_stored_rows(tables, entry->spec.name, entry->table_id, NULL, msg));
+    TRY(drop_stored_rows(tables, &entry->spec, entry->table_id, NULL, msg));
     return catalog_remove(tables->catalog, entry->table_id, msg);
 }
 

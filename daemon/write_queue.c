@@ -40,6 +40,7 @@ struct entry {
 struct write_batch {
     struct store_row rows[BATCH_ROWS_MAX];
     uint32_t shards[BATCH_ROWS_MAX];
+    bool synced[BATCH_ROWS_MAX]; /* the row's table is */
     struct store_row sorted[BATCH_ROWS_MAX];
     uint32_t count;
 };
@@ -101,10 +102,12 @@ static uint64_t batch_collect(struct write_queue *queue, struct write_batch *bat
 
         if (entry->table) {
             batch->shards[batch->count] = row_hash_shard(entry->hash, shard_count);
+            batch->synced[batch->count] = entry->table->spec.durability == EMBTIER_DURABILITY_SYNC;
             batch->rows[batch->count++] = (struct store_row){
                 .table_id = atomic_load_explicit(&entry->table->table_id, memory_order_relaxed),
                 .weight_bytes = entry->table->weight_bytes,
                 .state_bytes = entry->table->state_bytes,
+                .logged = entry->table->logged,
                 .id = entry->id,
                 .bytes = entry + 1,
             };
@@ -134,14 +137,14 @@ static void tell_lane(struct write_queue *queue)
 
 /* Until the store takes them, or the daemon ends. */
 static bool write_shard(struct write_queue *queue, uint32_t shard, const struct store_row *rows,
-                        uint32_t count)
+                        uint32_t count, bool synced)
 {
     long pause_ns = RETRY_FIRST_NS;
     uint32_t logged = EMBTIER_OK;
 
     for (;;) {
         struct err_msg msg = { { 0 } };
-        enum embtier_err err = store_write(queue->store, shard, rows, count, &msg);
+        enum embtier_err err = store_write(queue->store, shard, rows, count, synced, &msg);
 
         if (err == EMBTIER_OK) {
             if (logged)
@@ -167,24 +170,27 @@ static bool write_shard(struct write_queue *queue, uint32_t shard, const struct 
     }
 }
 
-/* One store_write() per shard, rows of a shard in the order they were queued. */
+/* One store_write() per shard and database, rows in the order they were queued. */
 static bool batch_write(struct write_queue *queue, struct write_batch *batch)
 {
     bool done[BATCH_ROWS_MAX] = { false };
 
     for (uint32_t first = 0; first < batch->count; first++) {
         const uint32_t shard = batch->shards[first];
+        const bool logged = batch->rows[first].logged;
         uint32_t count = 0;
+        bool synced = false;
 
         if (done[first])
             continue;
         for (uint32_t i = first; i < batch->count; i++) {
-            if (done[i] || batch->shards[i] != shard)
+            if (done[i] || batch->shards[i] != shard || batch->rows[i].logged != logged)
                 continue;
+            synced |= batch->synced[i];
             batch->sorted[count++] = batch->rows[i];
             done[i] = true;
         }
-        if (!write_shard(queue, shard, batch->sorted, count))
+        if (!write_shard(queue, shard, batch->sorted, count, synced))
             return false;
     }
     return true;
@@ -343,6 +349,23 @@ enum embtier_err write_queue_refusal(const struct write_queue *queue, const stru
 
     if (has_room(queue, entry_bytes(table), &filler))
         return EMBTIER_OK;
+    return (enum embtier_err)atomic_load_explicit(&queue->err, memory_order_relaxed);
+}
+
+uint32_t write_queue_room(const struct write_queue *queue, const struct table *table)
+{
+    const uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    const uint64_t free_bytes = queue->ring_bytes - (tail - queue->head);
+    const uint64_t to_end = queue->ring_bytes - (tail & (queue->ring_bytes - 1));
+    const uint64_t bytes = entry_bytes(table);
+    const uint64_t rows =
+        free_bytes <= to_end ? free_bytes / bytes : to_end / bytes + (free_bytes - to_end) / bytes;
+
+    return (uint32_t)MIN(rows, (uint64_t)UINT32_MAX);
+}
+
+enum embtier_err write_queue_failure(const struct write_queue *queue)
+{
     return (enum embtier_err)atomic_load_explicit(&queue->err, memory_order_relaxed);
 }
 

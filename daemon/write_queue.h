@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write_queue.h: dirty rows of one lane on their way from the cache to SSD.
+/* write_queue.h: rows of one lane on their way to SSD: dirty ones that leave the cache, and those
+ * of logged tables as soon as they have changed.
  *
  * A ring of bytes. The lane puts copies of rows in at the tail; the lane's writer thread takes them
  * from the front in order, many at a time, gives them to the store, and tells the lane, which then
@@ -44,6 +45,11 @@ bool write_queue_put(struct write_queue *queue, struct table *table, uint64_t ha
 /* Why write_queue_put() would refuse a row of @table and go on doing so: the store's error. OK if
  * there is room, or will be as soon as the writer has come that far. */
 enum embtier_err write_queue_refusal(const struct write_queue *queue, const struct table *table);
+
+/* How many rows of @table there is room for. */
+uint32_t write_queue_room(const struct write_queue *queue, const struct table *table);
+/* The failure the writer is in: it tries again and again. Rows that were put may be written. */
+enum embtier_err write_queue_failure(const struct write_queue *queue);
 
 /* The newest queued version of a row, borrowed until the next call, or NULL. */
 const void *write_queue_find(const struct write_queue *queue, uint16_t table, uint64_t hash,

@@ -199,6 +199,7 @@ enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
         .init_version = wire->init_version,
         .rounds_to_nearest = wire->rounds_to_nearest,
         .allows_nonfinite = wire->allows_nonfinite,
+        .durability = (enum embtier_durability)wire->durability,
     };
     const size_t name_bytes = strnlen(wire->name, sizeof(spec.name));
 
@@ -242,5 +243,6 @@ void table_spec_to_wire(const struct table_spec *spec, struct Embtier__TableSpec
 #undef X
     wire.rounds_to_nearest = spec->rounds_to_nearest;
     wire.allows_nonfinite = spec->allows_nonfinite;
+    wire.durability = spec->durability;
     *ret_wire = wire;
 }

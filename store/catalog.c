@@ -12,7 +12,9 @@
 #include "store/store_identity.h"
 
 #define CATALOG_FILE   "catalog.json"
-#define FORMAT_VERSION 2 /* since there are hyperparameters: who does not know them loses them */
+/* 2 since there are hyperparameters, 3 since there is a durability: who does not know them loses
+ * them. */
+#define FORMAT_VERSION 3
 
 struct catalog {
     char *directory;
@@ -82,7 +84,7 @@ static json_t *table_to_json(const struct catalog_table *table)
     const struct table_spec *spec = &table->spec;
 
     return json_pack("{s:I, s:s, s:s, s:o, s:I, s:s, s:s, s:s, s:[f, f], s:o, s:b, s:I, s:o, "
-                     "s:b, s:b}",
+                     "s:b, s:b, s:s}",
                      "table_id", (json_int_t)table->table_id, "state", state_words[table->state],
                      "name", spec->name, "rows", json_from_u64(spec->rows), "dim",
                      (json_int_t)spec->dim, "dtype", dtype_word(spec->dtype), "optimizer",
@@ -90,7 +92,8 @@ static json_t *table_to_json(const struct catalog_table *table)
                      spec->init_params[0], spec->init_params[1], "seed", json_from_u64(spec->seed),
                      "eager", (int)spec->eager, "init_version", (json_int_t)spec->init_version,
                      "hyperparameters", hyperparameters_to_json(spec), "rounds_to_nearest",
-                     (int)spec->rounds_to_nearest, "allows_nonfinite", (int)spec->allows_nonfinite);
+                     (int)spec->rounds_to_nearest, "allows_nonfinite", (int)spec->allows_nonfinite,
+                     "durability", durability_word(spec->durability));
 }
 
 static bool words_from_json(const json_t *json, struct catalog_table *table)
@@ -140,6 +143,19 @@ static bool update_from_json(const json_t *json, uint32_t version, struct table_
     return known == json_object_size(given); /* none has a name that is not known */
 }
 
+/* Before version 3 every table was `replay`. */
+static bool durability_from_json(const json_t *json, uint32_t version, struct table_spec *spec)
+{
+    const char *const word = json_string_value(json_object_get(json, "durability"));
+
+    spec->durability = EMBTIER_DURABILITY_REPLAY;
+    if (version < 3)
+        return true;
+    if (word)
+        spec->durability = (enum embtier_durability)durability_parse(word);
+    return word != NULL; /* a wrong word is -1, which table_spec_check() refuses */
+}
+
 static bool table_from_json(const json_t *json, uint32_t version, struct catalog_table *ret_table)
 {
     struct catalog_table table = { 0 };
@@ -163,7 +179,7 @@ static bool table_from_json(const json_t *json, uint32_t version, struct catalog
         !json_to_u32(json_object_get(json, "init_version"), &spec->init_version) ||
         !json_to_u64(json_object_get(json, "rows"), &spec->rows) ||
         !json_to_u64(json_object_get(json, "seed"), &spec->seed) ||
-        !words_from_json(json, &table) ||
+        !words_from_json(json, &table) || !durability_from_json(json, version, spec) ||
         !update_from_json(json, version, spec)) /* after the word of the optimizer */
         return false;
     *ret_table = table;

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every PERIOD_MS the thread looks at all shards. A shard goes through three states:
+/* Every PERIOD_MS the thread looks at all databases. A database goes through three states:
  *
  *   OFF --(a slot is free, it needs one most)--> ON --(done, or others need it more)--> DRAINING
  *    ^---------------------------(no compaction is running any more)---------------------'
  *
  * DRAINING holds its slot, since compactions that were begun go on. In it no new one can begin:
  * RocksDB looks at `disable_auto_compactions` when it picks a compaction, under the same lock that
- * setting the option takes. What could go wrong: a shard that RocksDB calls due but finds nothing
- * to compact in would keep its slot for ever; after STUCK_NS it loses it and waits its turn.
+ * setting the option takes. What could go wrong: a database that RocksDB calls due but finds
+ * nothing to compact in would keep its slot for ever; after STUCK_NS it loses it and waits its
+ * turn.
  *
- * And a shard may refuse to be turned off: that writes to its disk, which may be full. Its slot
+ * And a database may refuse to be turned off: that writes to its disk, which may be full. Its slot
  * must not stay with it, since the others, on disks that are well, need it. So it goes on to
- * DRAINING and OFF like any other, and "off" is owed: it is tried again and again, and the shard
+ * DRAINING and OFF like any other, and "off" is owed: it is tried again and again, and the database
  * gets no new slot before. Should it compact while off is owed, it takes a slot though none may be
- * free, and is DRAINING again. So two shards compact at once only if a shard on a disk that fails
- * begins to compact while another has the slot, and then until the first of the two is done. */
+ * free, and is DRAINING again. So two databases compact at once only if a database on a disk that
+ * fails begins to compact while another has the slot, and then until the first of the two is done.
+ */
 #include "store/compaction_scheduler.h"
 
 #include <inttypes.h>
@@ -33,8 +35,8 @@
 #define RETRY_NS_MAX        (UINT64_C(2) * 1000000000)
 #define STOP_PATIENCE_S     60
 #define LOG_NS              (UINT64_C(60) * 1000000000)
-#define URGENT_LEVEL0_FILES (SHARD_LEVEL0_FILES_MAX * 2 / 3)
-#define URGENT_BYTES        (SHARD_PENDING_BYTES_MAX / 2)
+#define URGENT_LEVEL0_FILES (DATABASE_LEVEL0_FILES_MAX * 2 / 3)
+#define URGENT_BYTES        (DATABASE_PENDING_BYTES_MAX / 2)
 
 enum slot_state { SLOT_OFF, SLOT_ON, SLOT_DRAINING };
 
@@ -45,11 +47,11 @@ struct retry {
     uint64_t wait_ns;
 };
 
-/* The scheduler thread's view of a shard. */
+/* The scheduler thread's view of a database. */
 struct entry {
-    struct shard *shard;
+    struct database *database;
     enum slot_state state;
-    struct shard_debt debt;
+    struct database_debt debt;
     uint64_t idle_since_ns; /* ON and due with nothing running, since; 0: not so */
     uint64_t sits_out_until_ns;
     struct retry resume; /* while it is failed */
@@ -70,7 +72,7 @@ struct compaction_scheduler {
     pthread_cond_t changed;
     /* Under the mutex. */
     bool stop;
-    uint32_t slots_used; /* by shards ON or DRAINING and by holders; may exceed @parallel */
+    uint32_t slots_used; /* by databases ON or DRAINING and by holders; may exceed @parallel */
     uint32_t waiting;    /* callers of compaction_scheduler_hold() without a slot */
 };
 
@@ -87,11 +89,11 @@ static bool is_urgent(const struct entry *entry)
            entry->debt.pending_bytes >= URGENT_BYTES;
 }
 
-/* How near its limits a shard is: 1 at the limit. */
+/* How near its limits a database is: 1 at the limit. */
 static double debt_weight(const struct entry *entry)
 {
-    const double files = (double)entry->debt.level0_files / SHARD_LEVEL0_FILES_MAX;
-    const double bytes = (double)entry->debt.pending_bytes / (double)SHARD_PENDING_BYTES_MAX;
+    const double files = (double)entry->debt.level0_files / DATABASE_LEVEL0_FILES_MAX;
+    const double bytes = (double)entry->debt.pending_bytes / (double)DATABASE_PENDING_BYTES_MAX;
 
     return MAX(files, bytes);
 }
@@ -108,7 +110,7 @@ static bool slot_take(struct compaction_scheduler *scheduler)
     return taken;
 }
 
-/* For a shard that compacts without having been let. */
+/* For a database that compacts without having been let. */
 static void slot_seize(struct compaction_scheduler *scheduler)
 {
     pthread_mutex_lock(&scheduler->mutex);
@@ -125,13 +127,13 @@ static void slot_give(struct compaction_scheduler *scheduler)
 }
 
 /* Whether somebody waits for a slot and none is free. */
-static bool slots_are_wanted(struct compaction_scheduler *scheduler, bool urgent_shard_waits)
+static bool slots_are_wanted(struct compaction_scheduler *scheduler, bool urgent_database_waits)
 {
     bool wanted;
 
     pthread_mutex_lock(&scheduler->mutex);
     wanted = scheduler->slots_used >= scheduler->parallel &&
-             (scheduler->waiting > 0 || urgent_shard_waits);
+             (scheduler->waiting > 0 || urgent_database_waits);
     pthread_mutex_unlock(&scheduler->mutex);
     return wanted;
 }
@@ -142,10 +144,10 @@ static bool entry_set_compacting(struct entry *entry, bool on, uint64_t now_ns)
 {
     struct err_msg msg = { { 0 } };
 
-    if (shard_set_compacting(entry->shard, on, &msg) == EMBTIER_OK) {
+    if (database_set_compacting(entry->database, on, &msg) == EMBTIER_OK) {
         if (entry->trouble_logged)
             log_info("compaction of a shard can be turned on and off again", "shard=%s",
-                     LOG_QUOTED(shard_path(entry->shard)));
+                     LOG_QUOTED(database_path(entry->database)));
         entry->trouble_logged = false;
         return true;
     }
@@ -179,7 +181,8 @@ static bool entry_is_stuck(struct entry *entry, uint64_t now_ns)
     return now_ns - entry->idle_since_ns >= STUCK_NS;
 }
 
-/* Tries again to turn off the shards that could not be, and counts those that compact meanwhile. */
+/* Tries again to turn off the databases that could not be, and counts those that compact meanwhile.
+ */
 static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < scheduler->count; i++) {
@@ -189,7 +192,7 @@ static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t
             continue;
         if (now_ns >= entry->off.at_ns)
             entry_turn_off(entry, now_ns);
-        shard_poll_debt(entry->shard, &entry->debt);
+        database_poll_debt(entry->database, &entry->debt);
         if (entry->state == SLOT_OFF && entry->debt.running > 0) {
             slot_seize(scheduler);
             entry->state = SLOT_DRAINING;
@@ -197,8 +200,8 @@ static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t
     }
 }
 
-/* Takes slots back: from shards that are done, from stuck and failed ones, and from one that is not
- * urgent when somebody else's need is. */
+/* Takes slots back: from databases that are done, from stuck and failed ones, and from one that is
+ * not urgent when somebody else's need is. */
 static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
     const bool busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed);
@@ -220,7 +223,7 @@ static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now
             if (done || stuck ||
                 (!is_urgent(entry) && (busy || slots_are_wanted(scheduler, urgent_waits)))) {
                 entry_turn_off(entry, now_ns);
-                shard_poll_debt(entry->shard, &entry->debt);
+                database_poll_debt(entry->database, &entry->debt);
             }
         }
         if (entry->state == SLOT_DRAINING && entry->debt.running == 0) {
@@ -264,13 +267,13 @@ static void round_give_out(struct compaction_scheduler *scheduler, uint64_t now_
 
 static void entry_try_resume(struct entry *entry, uint64_t now_ns)
 {
-    if (!shard_is_failed(entry->shard)) {
+    if (!database_is_failed(entry->database)) {
         entry->resume.at_ns = 0;
         return;
     }
     if (entry->resume.at_ns == 0)
         retry_later(&entry->resume, now_ns);
-    else if (now_ns >= entry->resume.at_ns && shard_resume(entry->shard, NULL) == EMBTIER_OK)
+    else if (now_ns >= entry->resume.at_ns && database_resume(entry->database, NULL) == EMBTIER_OK)
         entry->resume.at_ns = 0;
     else if (now_ns >= entry->resume.at_ns)
         retry_later(&entry->resume, now_ns);
@@ -282,7 +285,7 @@ static void scheduler_round(struct compaction_scheduler *scheduler)
 
     for (uint32_t i = 0; i < scheduler->count; i++) {
         entry_try_resume(&scheduler->entries[i], now_ns);
-        shard_poll_debt(scheduler->entries[i].shard, &scheduler->entries[i].debt);
+        database_poll_debt(scheduler->entries[i].database, &scheduler->entries[i].debt);
     }
     round_turn_off_owed(scheduler, now_ns);
     round_take_back(scheduler, now_ns);
@@ -338,7 +341,7 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
 
     if (!scheduler)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    scheduler->count = opts->shard_count;
+    scheduler->count = opts->database_count;
     scheduler->parallel = MAX(opts->parallel, 1u);
     scheduler->hold_patience_ns = opts->hold_patience_ms * UINT64_C(1000000);
     pthread_mutex_init(&scheduler->mutex, NULL);
@@ -346,13 +349,13 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&scheduler->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    scheduler->entries = calloc(MAX(opts->shard_count, 1u), sizeof(*scheduler->entries));
+    scheduler->entries = calloc(MAX(opts->database_count, 1u), sizeof(*scheduler->entries));
     if (!scheduler->entries) {
         compaction_scheduler_free(scheduler);
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     }
-    for (uint32_t i = 0; i < opts->shard_count; i++)
-        scheduler->entries[i].shard = opts->shards[i];
+    for (uint32_t i = 0; i < opts->database_count; i++)
+        scheduler->entries[i].database = opts->databases[i];
     errnum = pthread_create(&scheduler->thread, NULL, scheduler_main, scheduler);
     if (errnum != 0) {
         compaction_scheduler_free(scheduler);
@@ -364,8 +367,8 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
     return EMBTIER_OK;
 }
 
-/* RocksDB's recovery from an error may wait for ever; then the shard is closed without what is in
- * its write buffers, which shard_close() reports. */
+/* RocksDB's recovery from an error may wait for ever; then the database is closed without what is
+ * in its write buffers, which database_close() reports. */
 static void join_thread(struct compaction_scheduler *scheduler)
 {
     struct timespec until;
@@ -375,11 +378,11 @@ static void join_thread(struct compaction_scheduler *scheduler)
     if (pthread_timedjoin_np(scheduler->thread, NULL, &until) == 0)
         return;
     for (uint32_t i = 0; i < scheduler->count; i++) {
-        if (!shard_is_failed(scheduler->entries[i].shard))
+        if (!database_is_failed(scheduler->entries[i].database))
             continue;
         log_error("recovery of a shard from an error does not end, it is given up", "shard=%s",
-                  LOG_QUOTED(shard_path(scheduler->entries[i].shard)));
-        shard_give_up(scheduler->entries[i].shard);
+                  LOG_QUOTED(database_path(scheduler->entries[i].database)));
+        database_give_up(scheduler->entries[i].database);
     }
     pthread_join(scheduler->thread, NULL);
 }

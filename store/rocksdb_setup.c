@@ -92,7 +92,7 @@ void rocksdb_table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *ca
 static enum embtier_err write_buffers_apply(rocksdb_options_t *options, const struct config *config,
                                             uint32_t shard_count, struct err_msg *msg)
 {
-    const uint64_t buffers = (uint64_t)shard_count * SHARD_WRITE_BUFFERS;
+    const uint64_t buffers = (uint64_t)shard_count * DATABASE_WRITE_BUFFERS;
     const uint64_t total = config->rocksdb.memtable_bytes;
 
     if (total / buffers < WRITE_BUFFER_BYTES_MIN)
@@ -110,10 +110,10 @@ static void compaction_apply(rocksdb_options_t *options)
     rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1);
     rocksdb_options_set_level0_file_num_compaction_trigger(options, LEVEL0_FILES_TRIGGER);
     /* Writes never wait, so slowing them down would be the same as stopping them. */
-    rocksdb_options_set_level0_slowdown_writes_trigger(options, SHARD_LEVEL0_FILES_MAX);
-    rocksdb_options_set_level0_stop_writes_trigger(options, SHARD_LEVEL0_FILES_MAX);
-    rocksdb_options_set_soft_pending_compaction_bytes_limit(options, SHARD_PENDING_BYTES_MAX);
-    rocksdb_options_set_hard_pending_compaction_bytes_limit(options, SHARD_PENDING_BYTES_MAX);
+    rocksdb_options_set_level0_slowdown_writes_trigger(options, DATABASE_LEVEL0_FILES_MAX);
+    rocksdb_options_set_level0_stop_writes_trigger(options, DATABASE_LEVEL0_FILES_MAX);
+    rocksdb_options_set_soft_pending_compaction_bytes_limit(options, DATABASE_PENDING_BYTES_MAX);
+    rocksdb_options_set_hard_pending_compaction_bytes_limit(options, DATABASE_PENDING_BYTES_MAX);
 }
 
 static void quiet_apply(rocksdb_options_t *options)
@@ -123,9 +123,9 @@ static void quiet_apply(rocksdb_options_t *options)
     rocksdb_options_set_max_manifest_file_size(options, MANIFEST_BYTES_MAX);
 }
 
-/* The user's own option string. It may not touch what the store's promises stand on. */
-static enum embtier_err user_options_apply(struct rocksdb_setup *setup, const char *text,
-                                           struct err_msg *msg)
+/* An option string. */
+static enum embtier_err text_apply(struct rocksdb_setup *setup, const char *text,
+                                   struct err_msg *msg)
 {
     rocksdb_options_t *changed = rocksdb_options_create();
     char *error = NULL;
@@ -169,6 +169,16 @@ static void threads_apply(struct rocksdb_setup *setup, uint32_t threads)
     rocksdb_options_set_max_background_compactions(setup->options, compacting);
 }
 
+static rocksdb_writeoptions_t *write_options(bool logged, bool synced, bool never_waits)
+{
+    rocksdb_writeoptions_t *const options = rocksdb_writeoptions_create();
+
+    rocksdb_writeoptions_disable_WAL(options, !logged);
+    rocksdb_writeoptions_set_sync(options, synced);
+    rocksdb_writeoptions_set_no_slowdown(options, never_waits);
+    return options;
+}
+
 enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_count,
                                    struct rocksdb_setup **ret_setup, struct err_msg *msg)
 {
@@ -193,21 +203,26 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     TRY(file_system_apply(setup, config->rocksdb.io_uring, msg));
     rocksdb_ext_note_tables(setup->options);
     if (config->rocksdb.options)
-        TRY(user_options_apply(setup, config->rocksdb.options, msg));
-    /* shard_write() counts write buffers itself: where RocksDB stops writes, it refuses flushes too
-     * that do not wait, and the others may wait for ever on a disk that fails. */
+        TRY(text_apply(setup, config->rocksdb.options, msg));
+    /* What comes after the user's options is what the store's promises stand on. A log that is
+     * missing as a whole is noticed. */
+    TRY(text_apply(setup, "track_and_verify_wals_in_manifest=true", msg));
+    /* database_write() counts write buffers itself: where RocksDB stops writes, it refuses flushes
+     * too that do not wait, and the others may wait for ever on a disk that fails. */
     rocksdb_options_set_max_write_buffer_number(setup->options, WRITE_BUFFERS_NO_LIMIT);
     rocksdb_options_set_min_write_buffer_number_to_merge(setup->options, 1);
     rocksdb_options_set_disable_auto_compactions(setup->options, 1);
     rocksdb_options_set_paranoid_checks(setup->options, 1);
+    rocksdb_options_set_wal_recovery_mode(setup->options,
+                                          rocksdb_tolerate_corrupted_tail_records_recovery);
 
     setup->read = rocksdb_readoptions_create();
     rocksdb_readoptions_set_verify_checksums(setup->read, 1);
-    setup->write = rocksdb_writeoptions_create();
-    rocksdb_writeoptions_disable_WAL(setup->write, 1);
-    rocksdb_writeoptions_set_no_slowdown(setup->write, 1);
-    setup->write_patient = rocksdb_writeoptions_create();
-    rocksdb_writeoptions_disable_WAL(setup->write_patient, 1);
+    setup->write = write_options(false, false, true);
+    setup->write_patient = write_options(false, false, false);
+    setup->log = write_options(true, false, true);
+    setup->log_sync = write_options(true, true, true);
+    setup->log_patient = write_options(true, true, false);
     *ret_setup = TAKE(setup);
     return EMBTIER_OK;
 }
@@ -216,6 +231,12 @@ void rocksdb_setup_free(struct rocksdb_setup *setup)
 {
     if (!setup)
         return;
+    if (setup->log_patient)
+        rocksdb_writeoptions_destroy(setup->log_patient);
+    if (setup->log_sync)
+        rocksdb_writeoptions_destroy(setup->log_sync);
+    if (setup->log)
+        rocksdb_writeoptions_destroy(setup->log);
     if (setup->write_patient)
         rocksdb_writeoptions_destroy(setup->write_patient);
     if (setup->write)

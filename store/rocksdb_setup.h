@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rocksdb_setup.h: how RocksDB is set up for embedding rows, the same for all shards of a store.
+/* rocksdb_setup.h: how RocksDB is set up for embedding rows, the same for all databases of a store.
  *
- * No compression (weights do not compress), no log (durability `replay`), data blocks uncached and
- * read with direct I/O (the row cache is above), index and filters partitioned, in one cache of
- * rocksdb.metadata_cache_bytes. Write buffers fit their budget even when each shard fills one while
- * it writes the other. Automatic compactions are off: compaction_scheduler.h turns them on.
+ * No compression (weights do not compress), data blocks uncached and read with direct I/O (the row
+ * cache is above), index and filters partitioned, in one cache of rocksdb.metadata_cache_bytes.
+ * Write buffers have one budget, which each shard's share of fits even when it fills one while it
+ * writes the other. Automatic compactions are off: compaction_scheduler.h turns them on. A database
+ * with a log recovers all of it; what may be missing is the end of the last file, cut anywhere:
+ * what nobody was told is safe.
  * Thread: any; nothing changes after new. */
 #ifndef EMBTIER_STORE_ROCKSDB_SETUP_H
 #define EMBTIER_STORE_ROCKSDB_SETUP_H
@@ -17,22 +19,25 @@
 #include "base/config.h"
 #include "base/err.h"
 
-/* Of each shard: one that fills, one that is written. When more are to be written it takes no more
- * writes. */
-#define SHARD_WRITE_BUFFERS 2
-/* Level-0 files at which a shard takes no more writes. */
-#define SHARD_LEVEL0_FILES_MAX 36
-/* Bytes that compaction is behind at which a shard takes no more writes. */
-#define SHARD_PENDING_BYTES_MAX (256 * GIB)
+/* Of each database: one that fills, one that is written. When more are to be written it takes no
+ * more writes. */
+#define DATABASE_WRITE_BUFFERS 2
+/* Level-0 files at which a database takes no more writes. */
+#define DATABASE_LEVEL0_FILES_MAX 36
+/* Bytes that compaction is behind at which a database takes no more writes. */
+#define DATABASE_PENDING_BYTES_MAX (256 * GIB)
 
 struct rocksdb_setup {
     rocksdb_env_t *env;
     rocksdb_cache_t *metadata_cache;
-    rocksdb_options_t *options; /* shards open with copies of it */
+    rocksdb_options_t *options; /* databases open with copies of it */
     rocksdb_readoptions_t *read;
-    rocksdb_writeoptions_t *write; /* no log, never waits */
+    rocksdb_writeoptions_t *write;         /* never waits; no log */
+    rocksdb_writeoptions_t *write_patient; /* waits when RocksDB wants to; no log */
+    rocksdb_writeoptions_t *log;           /* never waits; in the log … */
+    rocksdb_writeoptions_t *log_sync;      /* … and that on disk */
+    rocksdb_writeoptions_t *log_patient;   /* waits; in the log, and that on disk */
     bool io_uring;
-    rocksdb_writeoptions_t *write_patient; /* no log, waits when RocksDB wants to */
 };
 
 MUST_CHECK enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_count,

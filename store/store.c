@@ -9,10 +9,10 @@
 
 #include "store/catalog.h"
 #include "store/compaction_scheduler.h"
+#include "store/database.h"
 #include "store/durable_file.h"
 #include "store/rocksdb_ext.h"
 #include "store/rocksdb_setup.h"
-#include "store/shard.h"
 #include "store/store_identity.h"
 
 /* What an urgent shard (compaction_scheduler.c) may need to catch up; only a disk that hangs needs
@@ -29,29 +29,52 @@ struct store {
     uint64_t capacity_bytes;
     uint32_t shards_per_directory;
     uint32_t shard_count;
-    struct shard **shards; /* NULL from the first one that could not be opened */
+    struct database **databases; /* see database_of(); NULL from the first that was not opened */
+    uint32_t database_count;
 };
 
-static enum embtier_err store_open_shard(struct store *store, uint32_t index, bool direct_io,
-                                         struct err_msg *msg)
+/* Two a shard. */
+enum database_kind { DATABASE_REPLAY, DATABASE_LOGGED, DATABASE_KINDS };
+static const char *const database_names[] = { "replay", "logged" };
+
+static struct database *database_of(const struct store *store, uint32_t shard, bool logged)
+{
+    return store->databases[shard * DATABASE_KINDS + (logged ? DATABASE_LOGGED : DATABASE_REPLAY)];
+}
+
+static enum embtier_err open_database(struct store *store, const char *folder, uint32_t index,
+                                      bool direct_io, struct err_msg *msg)
+{
+    const enum database_kind kind = index % DATABASE_KINDS;
+    _cleanup_(freep) char *path = path_join(folder, database_names[kind]);
+
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", folder);
+    return database_open(&(struct database_opts){ .setup = store->setup,
+                                                  .activity = store->activity,
+                                                  .path = path,
+                                                  .make = store_identity_is_making(store->identity),
+                                                  .logged = kind == DATABASE_LOGGED,
+                                                  .direct_io = direct_io },
+                         &store->databases[index], msg);
+}
+
+static enum embtier_err open_shard(struct store *store, uint32_t shard, bool direct_io,
+                                   struct err_msg *msg)
 {
     const bool make = store_identity_is_making(store->identity);
     const char *directory =
-        store_identity_directory(store->identity, index / store->shards_per_directory);
+        store_identity_directory(store->identity, shard / store->shards_per_directory);
     _cleanup_(freep) char *folder = NULL;
-    _cleanup_(freep) char *path = NULL;
 
-    if (asprintf(&folder, "%s/shard-%04u", directory, index) < 0 ||
-        !(path = path_join(folder, "replay")))
+    if (asprintf(&folder, "%s/shard-%04u", directory, shard) < 0) {
+        folder = NULL;
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
+    }
     if (make && mkdir(folder, 0700) != 0 && errno != EEXIST)
         return err_set_errno(msg, errno, "%s", folder);
-    TRY(shard_open(&(struct shard_opts){ .setup = store->setup,
-                                         .activity = store->activity,
-                                         .path = path,
-                                         .make = make,
-                                         .direct_io = direct_io },
-                   &store->shards[index], msg));
+    for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++)
+        TRY(open_database(store, folder, shard * DATABASE_KINDS + kind, direct_io, msg));
     if (make) {
         TRY(directory_sync(folder, msg));
         TRY(directory_sync(directory, msg));
@@ -73,7 +96,7 @@ static enum embtier_err store_open_shards(struct store *store, const struct conf
                             &direct_io, msg));
         store->direct_io = store->direct_io && direct_io;
         for (uint32_t s = first; s < first + store->shards_per_directory; s++)
-            TRY(store_open_shard(store, s, direct_io, msg));
+            TRY(open_shard(store, s, direct_io, msg));
     }
     return EMBTIER_OK;
 }
@@ -126,17 +149,18 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     row_hasher_init(&store->hasher, store_identity_hash_key(store->identity));
     store->shards_per_directory = config->data.shards_per_directory;
     store->shard_count = config->data.directory_count * config->data.shards_per_directory;
-    store->shards = calloc(store->shard_count, sizeof(struct shard *));
+    store->database_count = store->shard_count * DATABASE_KINDS;
+    store->databases = calloc(store->database_count, sizeof(struct database *));
     store->activity = rocksdb_ext_activity_new();
-    if (!store->shards || !store->activity)
+    if (!store->databases || !store->activity)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     TRY(rocksdb_setup_new(config, store->shard_count, &store->setup, msg));
     TRY(store_open_shards(store, config, msg));
     store->capacity_bytes = capacity_bytes(store);
     TRY(store_finish_making(store, msg));
     TRY(compaction_scheduler_new(
-        &(struct compaction_scheduler_opts){ .shards = store->shards,
-                                             .shard_count = store->shard_count,
+        &(struct compaction_scheduler_opts){ .databases = store->databases,
+                                             .database_count = store->database_count,
                                              .parallel = config->rocksdb.compaction_parallel,
                                              .hold_patience_ms = HOLD_PATIENCE_MS },
         &store->scheduler, msg));
@@ -151,16 +175,16 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
     if (!store)
         return EMBTIER_OK;
     compaction_scheduler_free(store->scheduler);
-    for (uint32_t s = 0; store->shards && s < store->shard_count; s++) {
+    for (uint32_t i = 0; store->databases && i < store->database_count; i++) {
         enum embtier_err err;
 
-        if (!store->shards[s])
+        if (!store->databases[i])
             continue;
-        err = shard_close(store->shards[s], complete, first == EMBTIER_OK ? msg : NULL);
+        err = database_close(store->databases[i], complete, first == EMBTIER_OK ? msg : NULL);
         if (first == EMBTIER_OK)
             first = err;
     }
-    free(store->shards);
+    free(store->databases);
     rocksdb_setup_free(store->setup);
     rocksdb_ext_activity_free(store->activity);
     store_identity_free(store->identity);
@@ -174,8 +198,8 @@ void store_free(struct store *store)
 
     if (!store)
         return;
-    for (uint32_t s = 0; store->shards && s < store->shard_count; s++)
-        clean = clean && (!store->shards[s] || shard_was_clean(store->shards[s]));
+    for (uint32_t i = 0; store->databases && i < store->database_count; i++)
+        clean = clean && (!store->databases[i] || database_was_clean(store->databases[i]));
     (void)store_close(store, clean, NULL);
 }
 
@@ -200,35 +224,61 @@ void store_reader_begin(struct store *store)
         rocksdb_ext_io_uring_begin();
 }
 
+/* How many rows from the first on are of its database: tables are sorted. */
+static uint32_t rows_of_one(const struct store_row *rows, uint32_t count)
+{
+    uint32_t i = 1;
+
+    while (i < count && rows[i].logged == rows[0].logged)
+        i++;
+    return i;
+}
+
 enum embtier_err store_read(struct store *store, uint32_t shard, struct store_row *rows,
                             uint32_t count, struct err_msg *msg)
 {
-    return shard_read(store->shards[shard], rows, count, msg);
+    enum embtier_err first = EMBTIER_OK;
+
+    for (uint32_t done = 0; done < count;) {
+        const uint32_t some = rows_of_one(rows + done, count - done);
+        const enum embtier_err err =
+            database_read(database_of(store, shard, rows[done].logged), rows + done, some,
+                          first == EMBTIER_OK ? msg : NULL);
+
+        if (first == EMBTIER_OK)
+            first = err;
+        done += some;
+    }
+    return first;
 }
 
 enum embtier_err store_write(struct store *store, uint32_t shard, const struct store_row *rows,
-                             uint32_t count, struct err_msg *msg)
+                             uint32_t count, bool synced, struct err_msg *msg)
 {
-    return shard_write(store->shards[shard], rows, count, msg);
+    if (count == 0)
+        return EMBTIER_OK;
+    return database_write(database_of(store, shard, rows[0].logged), rows, count, synced, msg);
 }
 
 enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg *msg)
 {
-    return shard_flush(store->shards[shard], msg);
+    TRY(database_flush(database_of(store, shard, false), msg));
+    return database_flush(database_of(store, shard, true), msg);
 }
 
-enum embtier_err store_drop_table(struct store *store, uint32_t table_id,
+enum embtier_err store_drop_table(struct store *store, uint32_t table_id, bool logged,
                                   void (*progress)(void *, uint32_t, uint32_t), void *context,
                                   const _Atomic bool *give_up, struct err_msg *msg)
 {
     if (table_id == STORE_ALL_TABLES)
         return err_set(msg, EMBTIER_INVALID, "no table has the id %u", table_id);
     for (uint32_t s = 0; s < store->shard_count; s++) {
+        struct database *const database = database_of(store, s, logged);
         enum embtier_err err;
 
-        TRY(shard_delete_table(store->shards[s], table_id, msg));
+        TRY(database_delete_table(database, table_id, msg));
         TRY(compaction_scheduler_hold(store->scheduler, give_up, msg));
-        err = shard_compact_table(store->shards[s], table_id, msg);
+        err = database_compact_table(database, table_id, msg);
         compaction_scheduler_release(store->scheduler);
         TRY(err);
         if (progress)
@@ -264,8 +314,8 @@ void store_stats(struct store *store, struct store_stats *ret_stats)
                                  .io_uring = store->setup->io_uring };
     uint64_t read_bytes, compaction_read_bytes;
 
-    for (uint32_t s = 0; s < store->shard_count; s++)
-        shard_add_stats(store->shards[s], &stats);
+    for (uint32_t i = 0; i < store->database_count; i++)
+        database_add_stats(store->databases[i], &stats);
     store_written(store, STORE_ALL_TABLES, &stats.written);
     read_bytes = rocksdb_ext_ticker(options, ROCKSDB_EXT_LAST_LEVEL_READ_BYTES) +
                  rocksdb_ext_ticker(options, ROCKSDB_EXT_NON_LAST_LEVEL_READ_BYTES);

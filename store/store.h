@@ -6,9 +6,9 @@
  *                        hash key, format version (store_identity.h)
  *   LOCK                 held while a daemon has the store open
  *   catalog.json         the tables; in the first directory only (catalog.h)
- *   shard-0007/replay/   RocksDB without a log, for tables of durability `replay`. Shards are
- *                        numbered over all directories; `logged/` will lie beside it for the other
- *                        durability modes
+ *   shard-0007/replay/   RocksDB without a log, for tables of durability `replay`
+ *   shard-0007/logged/   RocksDB with its write-ahead log, for tables of the other modes. Shards
+ *                        are numbered over all directories
  * A key is table id, then row id, both big-endian: 12 bytes under RocksDB's bytewise comparator, so
  * that `ldb` and `sst_dump` work. A value is struct stored_row_head, then weights, then optimizer
  * state (row_format.h).
@@ -58,6 +58,7 @@ struct store_row {
     uint32_t table_id;
     uint32_t weight_bytes; /* as the table says; a stored row of other lengths is CORRUPT */
     uint32_t state_bytes;
+    bool logged; /* its table's durability is not `replay` */
     uint64_t id;
     void *bytes;          /* weights, then state; of the caller */
     bool found;           /* set by store_read() */
@@ -72,21 +73,22 @@ void store_reader_begin(struct store *store);
 MUST_CHECK enum embtier_err store_read(struct store *store, uint32_t shard, struct store_row *rows,
                                        uint32_t count, struct err_msg *msg);
 
-/* Writes @count rows of one shard, all or none, without waiting when RocksDB would: BUSY then, and
- * the caller tries again. Safe from a crash after store_flush(). */
+/* Writes @count rows of one shard, all logged or none, all or none of them, without waiting when
+ * RocksDB would: BUSY then, and the caller tries again. Logged ones are safe from the death of the
+ * process, and if @synced from loss of power as well; others after store_flush(). */
 MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t shard,
-                                        const struct store_row *rows, uint32_t count,
+                                        const struct store_row *rows, uint32_t count, bool synced,
                                         struct err_msg *msg);
 
 /* Writes the shard's write buffers out and waits. */
 MUST_CHECK enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg *msg);
 
-/* Removes all rows of a table from all shards: range delete, flush, compaction of the range.
- * Blocks; calls
+/* Removes all rows of a table, which is @logged or not, from all shards: range delete, flush,
+ * compaction of the range. Blocks; calls
  * @progress(context, done, total) per shard. No one reads or writes the table meanwhile. SHUTDOWN
  * between two shards when @give_up (may be NULL) is true, TIMEOUT when other shards compact without
  * end: then, as after any error, rows of the table may be left, and the call may be made again. */
-MUST_CHECK enum embtier_err store_drop_table(struct store *store, uint32_t table_id,
+MUST_CHECK enum embtier_err store_drop_table(struct store *store, uint32_t table_id, bool logged,
                                              void (*progress)(void *, uint32_t, uint32_t),
                                              void *context, const _Atomic bool *give_up,
                                              struct err_msg *msg);
@@ -126,6 +128,8 @@ struct store_stats {
     uint32_t shards_compacting;
     uint32_t shards_compacting_peak;
     uint32_t shards_unclean; /* whose last close was none: a crash, power loss, a failed stop */
+    uint64_t recovered_log_bytes; /* of logs, when the store was opened after that … */
+    uint64_t log_recovery_ns;     /* … and the time it took */
     bool io_uring;
     bool direct_io; /* in all directories; false when one cannot, or the config says so */
 };

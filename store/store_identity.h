@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "base/row_hash.h"
 
-#define STORE_FORMAT_VERSION 1
+#define STORE_FORMAT_VERSION 2 /* since each shard has two databases */
 #define STORE_UUID_CHARS     32
 
 struct store_identity;

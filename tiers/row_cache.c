@@ -51,7 +51,13 @@ struct probes {
 };
 
 /* What the last stage does with a row. */
-enum use { USE_GET, USE_SET, USE_FIND, USE_CHANGE, USE_PIN, USE_UNPIN };
+enum use { USE_GET, USE_SET, USE_FIND, USE_CHANGE, USE_CHANGE_THROUGH, USE_PIN, USE_UNPIN };
+
+/* Whether places are asked for. */
+static inline bool finds(enum use use)
+{
+    return use == USE_FIND || use == USE_CHANGE || use == USE_CHANGE_THROUGH;
+}
 
 struct request {
     enum use use;
@@ -236,18 +242,17 @@ use_row(struct row_cache *c, struct request *request, uint32_t at, struct row_pl
     if (UNLIKELY(place.way == ROW_WAY_NONE)) {
         if (request->missed)
             request->missed[request->missed_count] = at;
-        else if (request->use == USE_FIND || request->use == USE_CHANGE)
+        else if (finds(request->use))
             request->rows[at] = NULL;
         request->missed_count++;
-    } else if (request->use == USE_FIND || request->use == USE_CHANGE) {
+    } else if (finds(request->use)) {
         uint32_t tier;
 
         touch(c, place);
         request->rows[at] = address(c, place_entry(place)->slot, &tier);
-        if (request->use == USE_CHANGE) {
+        if (request->use == USE_CHANGE)
             mark_dirty(c, place, tier);
-            c->stats.tiers[tier].hits++;
-        }
+        c->stats.tiers[tier].hits += request->use != USE_FIND;
     } else if (request->use == USE_PIN) {
         if (pin(c, place))
             request->found[at / 64] |= UINT64_C(1) << at % 64;
@@ -466,6 +471,19 @@ uint32_t row_cache_change(struct row_cache *c, uint16_t table, const struct row_
 
     assert(c->tables[table].state == TABLE_IN_USE);
     run(c, &request, USE_CHANGE);
+    c->stats.misses += request.missed_count;
+    return request.missed_count;
+}
+
+uint32_t row_cache_change_through(struct row_cache *c, uint16_t table, const struct row_ref *refs,
+                                  uint32_t count, void **ret_rows)
+{
+    struct request request = {
+        .table = table, .refs = refs, .count = count, .rows = (const void **)ret_rows
+    };
+
+    assert(c->tables[table].state == TABLE_IN_USE);
+    run(c, &request, USE_CHANGE_THROUGH);
     c->stats.misses += request.missed_count;
     return request.missed_count;
 }

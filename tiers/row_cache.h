@@ -126,6 +126,11 @@ MUST_CHECK uint32_t row_cache_find(struct row_cache *cache, uint16_t table,
  * is not asked for them: who works on them asks for some while it works on others. */
 MUST_CHECK uint32_t row_cache_change(struct row_cache *cache, uint16_t table,
                                      const struct row_ref *refs, uint32_t count, void **ret_rows);
+/* The same of rows that the caller has written to SSD as soon as they have changed: clean ones stay
+ * so. */
+MUST_CHECK uint32_t row_cache_change_through(struct row_cache *cache, uint16_t table,
+                                             const struct row_ref *refs, uint32_t count,
+                                             void **ret_rows);
 /* They have been changed: moves those to tier 0 that were found (not NULL). */
 void row_cache_changed(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
                        uint32_t count, void *const *rows);

@@ -54,7 +54,10 @@ const struct command commands[] = {
       "      --if-not-exists     a table of that name and the same kind is fine\n"
       "      --rounding ROUNDING of f16 and bf16 weights after an update: stochastic (default),\n"
       "                          nearest\n"
-      "      --allow-nonfinite   take gradients with NaN or infinity, which are else refused\n",
+      "      --allow-nonfinite   take gradients with NaN or infinity, which are else refused\n"
+      "      --durability MODE   what an acknowledged update survives: replay (default), a clean\n"
+      "                          stop of the server; async, the death of its process; sync, loss\n"
+      "                          of power\n",
       "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
       "  embtier table create words --rows unbounded --dim 128 --dtype bf16 \\\n"
       "          --optimizer adagrad --eps 1e-8 --init normal:0,0.01 --seed 7\n",

@@ -66,6 +66,7 @@ enum {
     OPTION_EXISTS,
     OPTION_ROUNDING,
     OPTION_NONFINITE,
+    OPTION_DURABILITY,
     OPTION_HYPERPARAMETER, /* and on, one for each */
 };
 
@@ -183,6 +184,12 @@ static int create_option(const struct cli *cli, int option, struct embtier_table
     case OPTION_NONFINITE:
         options->allows_nonfinite = 1;
         return -1;
+    case OPTION_DURABILITY:
+        word = durability_parse(optarg);
+        if (word < 0)
+            return cli_usage(cli, "--durability %s: allowed: replay, async, sync", optarg);
+        options->durability = (enum embtier_durability)word;
+        return -1;
     default:
         if (option >= OPTION_HYPERPARAMETER)
             return hyperparameter_option(cli, option - OPTION_HYPERPARAMETER, options);
@@ -206,6 +213,7 @@ static int parse_create(struct cli *cli, int argc, char **argv,
         { "if-not-exists", no_argument, NULL, OPTION_EXISTS },
         { "rounding", required_argument, NULL, OPTION_ROUNDING },
         { "allow-nonfinite", no_argument, NULL, OPTION_NONFINITE },
+        { "durability", required_argument, NULL, OPTION_DURABILITY },
 #define X(id, field, lowest, highest, standard, text)                                              \
     { option_name(&names[EMBTIER_##id], EMBTIER_##id), required_argument, NULL,                    \
       OPTION_HYPERPARAMETER + EMBTIER_##id },
@@ -278,14 +286,15 @@ static bool hyperparameters_to_json(const struct embtier_table_info *info, json_
 static json_t *table_to_json(const struct embtier_table_info *info)
 {
     json_t *value = json_pack(
-        "{s:s, s:i, s:o, s:i, s:s, s:s, s:s, s:o, s:b, s:i, s:i, s:s, s:s, s:b}", "name",
+        "{s:s, s:i, s:o, s:i, s:s, s:s, s:s, s:o, s:b, s:i, s:i, s:s, s:s, s:b, s:s}", "name",
         info->name, "table_id", (int)info->table_id, "rows",
         info->rows == EMBTIER_UNBOUNDED ? json_string("unbounded") : json_u64(info->rows), "dim",
         (int)info->dim, "dtype", dtype_word(info->dtype), "optimizer",
         optimizer_word(info->optimizer), "init", init_word(info->init), "seed",
         json_u64(info->seed), "eager", info->eager, "weight_bytes", (int)info->weight_bytes,
         "state_bytes", (int)info->state_bytes, "state", info->state, "rounding",
-        rounding_word(info->rounds_to_nearest), "allow_nonfinite", info->allows_nonfinite);
+        rounding_word(info->rounds_to_nearest), "allow_nonfinite", info->allows_nonfinite,
+        "durability", durability_word(info->durability));
 
     if (value && init_to_json(info, value) && hyperparameters_to_json(info, value))
         return value;
@@ -349,6 +358,7 @@ static int print_table(const struct cli *cli, const struct embtier_table_info *i
     printf("seed       %" PRIu64 "\n", info->seed);
     printf("eager      %s\n", info->eager ? "yes" : "no");
     printf("row bytes  %u weights, %u optimizer state\n", info->weight_bytes, info->state_bytes);
+    printf("durability %s\n", durability_word(info->durability));
     printf("state      %s\n", info->state);
     return EXIT_DONE;
 }

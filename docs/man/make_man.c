@@ -152,6 +152,13 @@ static void print_pools(void)
 #undef X
 }
 
+static void print_durabilities(void)
+{
+#define X(name, number, word, text) print_item("Cm", word, text);
+    EMBTIER_DURABILITY_TABLE(X)
+#undef X
+}
+
 static void print_inits(void)
 {
     static const struct {
@@ -262,6 +269,7 @@ static const struct {
     { "HYPERPARAMETERS", print_hyperparameters },
     { "INITS", print_inits },
     { "POOLS", print_pools },
+    { "DURABILITIES", print_durabilities },
     { "ERRORS", print_errors },
     { "METRICS", print_metrics },
     { "COMMANDS", print_commands },

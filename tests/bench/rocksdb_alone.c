@@ -53,7 +53,7 @@ void rocksdb_alone_open(struct rocksdb_alone *alone, const struct rocksdb_alone_
     rocksdb_options_set_use_direct_reads(alone->options, 1);
     rocksdb_options_set_use_direct_io_for_flush_and_compaction(alone->options, 1);
     rocksdb_options_set_disable_auto_compactions(alone->options, 0);
-    rocksdb_options_set_max_write_buffer_number(alone->options, SHARD_WRITE_BUFFERS);
+    rocksdb_options_set_max_write_buffer_number(alone->options, DATABASE_WRITE_BUFFERS);
     if (opts->cache_bytes) { /* which keeps data blocks too */
         alone->cache = rocksdb_cache_create_lru(opts->cache_bytes);
         rocksdb_table_options_apply(alone->options, alone->cache, alone->config);

@@ -74,7 +74,8 @@ void walk_connect(struct walk *walk, struct walk_session *session)
 static bool same_update(const struct embtier_table_info *info, const struct table_spec *spec)
 {
     bool same = info->rounds_to_nearest == spec->rounds_to_nearest &&
-                info->allows_nonfinite == spec->allows_nonfinite;
+                info->allows_nonfinite == spec->allows_nonfinite &&
+                info->durability == spec->durability;
 
 #define X(name, field, lowest, highest, standard, text) same = same && info->field == spec->field;
     EMBTIER_HYPERPARAMETER_TABLE(X)
@@ -120,6 +121,7 @@ struct embtier_table_options walk_table_options(const struct table_spec *spec)
 #undef X
     options.rounds_to_nearest = spec->rounds_to_nearest;
     options.allows_nonfinite = spec->allows_nonfinite;
+    options.durability = spec->durability;
     return options;
 }
 

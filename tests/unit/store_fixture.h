@@ -174,6 +174,10 @@ static inline void fixture_row_bytes(uint32_t table, uint64_t id, uint32_t versi
     }
 }
 
+/* Tables from these numbers on are logged, and that on disk when store_write() returns. */
+#define FIXTURE_LOGGED 100
+#define FIXTURE_SYNCED 200
+
 /* Fills @batch with those rows of [first, end) that lie in @shard, in order; returns the id to go
  * on with. */
 static inline uint64_t fixture_gather(const struct store_fixture *f, uint32_t shard, uint32_t table,
@@ -186,6 +190,7 @@ static inline uint64_t fixture_gather(const struct store_fixture *f, uint32_t sh
         if (row_hash_shard(row_hash(store_hasher(f->store), table, first), shards) != shard)
             continue;
         batch->rows[batch->count] = (struct store_row){ .table_id = table,
+                                                        .logged = table >= FIXTURE_LOGGED,
                                                         .id = first,
                                                         .weight_bytes = FIXTURE_WEIGHT_BYTES,
                                                         .state_bytes = FIXTURE_STATE_BYTES,
@@ -209,8 +214,8 @@ static inline void fixture_write_all(struct store_fixture *f, uint32_t table, ui
             id = fixture_gather(f, shard, table, id, end, batch);
             for (uint32_t i = 0; i < batch->count; i++)
                 fixture_row_bytes(table, batch->rows[i].id, version, batch->rows[i].bytes);
-            while ((err = store_write(f->store, shard, batch->rows, batch->count, &msg)) ==
-                   EMBTIER_BUSY)
+            while ((err = store_write(f->store, shard, batch->rows, batch->count,
+                                      table >= FIXTURE_SYNCED, &msg)) == EMBTIER_BUSY)
                 usleep(1000);
             must(err, &msg);
         }
@@ -268,6 +273,17 @@ static inline uint64_t fixture_count_found(struct store_fixture *f, uint32_t tab
 
     fixture_read_all(f, table, first, end, 0, &found, &right);
     return found;
+}
+
+static inline off_t fixture_file_bytes(const struct store_fixture *f, unsigned index,
+                                       const char *name)
+{
+    char path[400];
+    struct stat info;
+
+    snprintf(path, sizeof(path), "%s/%s", f->made[index], name);
+    assert_int_equal(stat(path, &info), 0);
+    return info.st_size;
 }
 
 static inline void fixture_truncate(struct store_fixture *f, unsigned index, const char *name,

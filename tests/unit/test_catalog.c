@@ -33,6 +33,7 @@ static struct table_spec spec_make(const char *name)
                                .eps = 1.0 / 3e7,
                                .weight_decay = 0.1,
                                .rounds_to_nearest = true,
+                               .durability = EMBTIER_DURABILITY_SYNC,
                                .allows_nonfinite = true,
                                .seed = UINT64_MAX - 1,
                                .init_version = 1 };
@@ -184,7 +185,7 @@ static void test_damaged_catalog_is_refused_with_its_name(void **state)
         enum embtier_err err;
         const char *words;
     } damages[] = {
-        { "\"format_version\": 2", "\"format_version\": 9", EMBTIER_VERSION, "version 9" },
+        { "\"format_version\": 3", "\"format_version\": 9", EMBTIER_VERSION, "version 9" },
         { "\"tables\"", "\"cables\"", EMBTIER_CORRUPT, "catalog.json: not a catalog" },
         { "\"dim\": 64", "\"dim\": 0", EMBTIER_CORRUPT, "dim 0 is out of range" },
         { "\"dim\": 64", "\"dim\": \"64\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
@@ -204,6 +205,8 @@ static void test_damaged_catalog_is_refused_with_its_name(void **state)
         { "\"rounds_to_nearest\": true", "\"rounds_to_nearest\": 1", EMBTIER_CORRUPT,
           "entry 0 of tables is damaged" },
         { "\"allows_nonfinite\"", "\"allows\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
+        { "\"durability\"", "\"endurance\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
+        { "\"sync\"", "\"sink\"", EMBTIER_CORRUPT, "durability -1 is not known" },
     };
     struct store_fixture *f = *state;
 
@@ -219,7 +222,7 @@ static void test_damaged_catalog_is_refused_with_its_name(void **state)
     }
 }
 
-/* As version 1 had it, before there were hyperparameters. */
+/* As version 1 had it, before there were hyperparameters and a durability. */
 static void test_older_catalog_s_tables_have_the_defaults(void **state)
 {
     struct store_fixture *f = *state;
@@ -228,7 +231,7 @@ static void test_older_catalog_s_tables_have_the_defaults(void **state)
 
     catalog_must_add(catalog, "a", CATALOG_LIVE);
     catalog_free(catalog);
-    fixture_replace_text(f, 0, "catalog.json", "\"format_version\": 2", "\"format_version\": 1");
+    fixture_replace_text(f, 0, "catalog.json", "\"format_version\": 3", "\"format_version\": 1");
     fixture_replace_text(f, 0, "catalog.json", "\"hyperparameters\"", "\"unknown\"");
     fixture_replace_text(f, 0, "catalog.json", "\"rounds_to_nearest\"", "\"and\"");
     fixture_replace_text(f, 0, "catalog.json", "\"allows_nonfinite\"", "\"ignored\"");
@@ -237,6 +240,7 @@ static void test_older_catalog_s_tables_have_the_defaults(void **state)
     assert_true(spec->eps == 1e-10 && spec->weight_decay == 0 && spec->clip_norm == 0);
     assert_true(spec->alpha == 0 && spec->beta1 == 0 && spec->beta2 == 0);
     assert_false(spec->rounds_to_nearest || spec->allows_nonfinite);
+    assert_int_equal(spec->durability, EMBTIER_DURABILITY_REPLAY);
     catalog_must_add(catalog, "b", CATALOG_LIVE); /* and it is written anew */
     catalog_free(catalog);
     catalog = catalog_must_open(f);

@@ -124,7 +124,7 @@ static void test_dropped_table_gives_its_space_back_and_others_stay(void **state
     fixture_write_all(f, 3, 0, 2000, 1);
     fixture_flush_all(f);
     with = stats_of(f).stored_bytes;
-    must(store_drop_table(f->store, 2, count_progress, &calls, NULL, &msg), &msg);
+    must(store_drop_table(f->store, 2, false, count_progress, &calls, NULL, &msg), &msg);
     without = stats_of(f).stored_bytes;
     assert_int_equal(calls, 4);
     assert_in_range(without, 0, with / 3);
@@ -143,7 +143,7 @@ static void *drop_table(void *context)
     struct store_fixture *f = context;
     struct err_msg msg = { { 0 } };
 
-    return store_drop_table(f->store, 2, NULL, NULL, NULL, &msg) == EMBTIER_OK ? f : NULL;
+    return store_drop_table(f->store, 2, false, NULL, NULL, NULL, &msg) == EMBTIER_OK ? f : NULL;
 }
 
 static void test_drop_and_automatic_compactions_take_turns(void **state)
@@ -226,7 +226,7 @@ static void load_one_shard(struct store_fixture *f, uint32_t shard)
             id = fixture_gather(f, shard, 1, id, ROWS, batch);
             for (uint32_t i = 0; i < batch->count; i++)
                 fixture_row_bytes(1, batch->rows[i].id, version, batch->rows[i].bytes);
-            must(store_write(f->store, shard, batch->rows, batch->count, &msg), &msg);
+            must(store_write(f->store, shard, batch->rows, batch->count, false, &msg), &msg);
         }
         must(store_flush(f->store, shard, &msg), &msg);
     }
@@ -253,7 +253,7 @@ static void *drop_seven(void *context)
     struct drop *const drop = context;
     struct err_msg msg = { { 0 } };
 
-    drop->err = store_drop_table(drop->store, 7, count_shards, drop, NULL, &msg);
+    drop->err = store_drop_table(drop->store, 7, false, count_shards, drop, NULL, &msg);
     atomic_store(&drop->ended, true);
     return NULL;
 }

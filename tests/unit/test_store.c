@@ -79,7 +79,7 @@ static void test_longest_row_is_stored(void **state)
     fixture_open(f);
     for (uint32_t i = 0; i < STORED_ROW_BYTES_MAX; i++)
         in[i] = (unsigned char)(i * 7);
-    must(store_write(f->store, 0, &row, 1, &msg), &msg);
+    must(store_write(f->store, 0, &row, 1, false, &msg), &msg);
     must(store_flush(f->store, 0, &msg), &msg);
     row.bytes = out;
     must(store_read(f->store, 0, &row, 1, &msg), &msg);
@@ -189,8 +189,8 @@ static void test_store_refuses_newer_format(void **state)
 
     fixture_open(f);
     fixture_close(f);
-    fixture_replace_text(f, 0, "embtier.json", "\"format_version\": 1", "\"format_version\": 2");
-    fixture_refused(f, EMBTIER_VERSION, "format version 2, this program reads up to 1");
+    fixture_replace_text(f, 0, "embtier.json", "\"format_version\": 2", "\"format_version\": 3");
+    fixture_refused(f, EMBTIER_VERSION, "format version 3, this program reads 2");
 }
 
 static void test_store_refuses_damaged_identity(void **state)

@@ -9,17 +9,16 @@
 
 #include "store_fixture.h"
 
-#define SHARD_FOLDER "shard-0000/replay"
 #define EXIT_SKIPPED 77
 
-/* The first file of shard 0 that @pattern names, relative to data directory 0. */
-static void find_file(const struct store_fixture *f, const char *pattern, char *ret_name,
-                      size_t capacity)
+/* The largest file of shard 0's @database that @pattern names, relative to data directory 0. */
+static void find_file(const struct store_fixture *f, const char *database, const char *pattern,
+                      char *ret_name, size_t capacity)
 {
     char path[300];
 
-    assert_true(fixture_shell(path, sizeof(path), "cd %s && ls %s/%s | head -1", f->made[0],
-                              SHARD_FOLDER, pattern) > 0);
+    assert_true(fixture_shell(path, sizeof(path), "cd %s && ls -S shard-0000/%s/%s | head -1",
+                              f->made[0], database, pattern) > 0);
     path[strcspn(path, "\n")] = '\0';
     snprintf(ret_name, capacity, "%s", path);
 }
@@ -28,19 +27,22 @@ static void make_closed_store(struct store_fixture *f)
 {
     fixture_open(f);
     fixture_write_all(f, 1, 0, 5000, 1);
+    fixture_write_all(f, FIXTURE_LOGGED, 0, 5000, 1);
     fixture_close(f);
 }
+
+static const char *const databases[] = { "replay", "logged" };
 
 static void test_missing_files_stop_the_start_and_are_named(void **state)
 {
     static const char *const patterns[] = { "*.sst", "MANIFEST-*", "CURRENT" };
     char name[300];
 
-    for (size_t i = 0; i < ARRAY_LEN(patterns); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(patterns) * 2; i++) {
         struct store_fixture *own = fixture_new();
 
         make_closed_store(own);
-        find_file(own, patterns[i], name, sizeof(name));
+        find_file(own, databases[i % 2], patterns[i / 2], name, sizeof(name));
         fixture_remove(own, 0, name);
         fixture_refused(own, EMBTIER_CORRUPT, strrchr(name, '/') + 1);
         fixture_destroy(own);
@@ -62,12 +64,13 @@ static void test_truncated_files_stop_the_start_and_are_named(void **state)
     static const char *const patterns[] = { "*.sst", "MANIFEST-*", "CURRENT" };
     char name[300];
 
-    for (size_t i = 0; i < ARRAY_LEN(patterns); i++) {
-        for (off_t bytes = 0; bytes < (i == 2 ? 16 : 200); bytes += 10) {
+    for (size_t i = 0; i < ARRAY_LEN(patterns) * 2; i++) {
+        for (off_t bytes = 0; bytes < (i / 2 == 2 ? 16 : 180); bytes += 20) {
             struct store_fixture *own = fixture_new();
 
             make_closed_store(own);
-            find_file(own, patterns[i], name, sizeof(name));
+            find_file(own, databases[i % 2], patterns[i / 2], name, sizeof(name));
+            assert_true(fixture_file_bytes(own, 0, name) > bytes);
             fixture_truncate(own, 0, name, bytes);
             fixture_refused(own, EMBTIER_CORRUPT, strrchr(name, '/') + 1);
             fixture_destroy(own);
@@ -87,7 +90,7 @@ static void test_bit_flip_in_a_row_is_found_and_not_served(void **state)
     f->config.data.directory_count = 1;
     f->config.data.shards_per_directory = 1;
     make_closed_store(f);
-    find_file(f, "*.sst", name, sizeof(name));
+    find_file(f, "replay", "*.sst", name, sizeof(name));
     snprintf(path, sizeof(path), "%s/%s", f->made[0], name);
     fd = open(path, O_WRONLY);
     assert_true(fd >= 0);
@@ -165,6 +168,126 @@ static void test_after_sigkill_every_row_has_a_value_it_had(void **state)
     }
 }
 
+/* ---- Logs ---- */
+
+/* What the child of the next test does until it is killed: a version is told when all its rows have
+ * been acknowledged. */
+static void log_until_killed(struct store_fixture *f)
+{
+    fixture_open(f);
+    for (uint32_t version = 2;; version++) {
+        fixture_write_all(f, FIXTURE_LOGGED, 0, 2000, version);
+        if (version % 5 == 0)
+            fixture_flush_all(f);
+        if (write(STDOUT_FILENO, &version, sizeof(version)) != sizeof(version))
+            _exit(1);
+    }
+}
+
+static void test_after_sigkill_logged_rows_are_those_acknowledged(void **state)
+{
+    struct store_fixture *f = *state;
+
+    fixture_open(f);
+    fixture_write_all(f, FIXTURE_LOGGED, 0, 2000, 1);
+    fixture_close(f);
+    for (unsigned run = 0; run < 8; run++) {
+        uint32_t version = 1;
+        struct store_stats stats;
+        int progress[2];
+        pid_t child;
+
+        assert_int_equal(pipe2(progress, O_CLOEXEC), 0);
+        child = run_part(f, "log_until_killed", progress[1]);
+        close(progress[1]);
+        while (version < 3 + run * 2)
+            assert_int_equal(read(progress[0], &version, sizeof(version)), sizeof(version));
+        usleep(run * 700);
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        while (read(progress[0], &version, sizeof(version)) == sizeof(version))
+            ;
+        close(progress[0]);
+        fixture_open(f);
+        store_stats(f->store, &stats);
+        assert_int_equal(stats.shards_unclean, store_shard_count(f->store));
+        assert_true(version % 5 == 0 || stats.recovered_log_bytes > 0);
+        assert_int_equal(fixture_count_right(f, FIXTURE_LOGGED, 0, 2000, version) +
+                             fixture_count_right(f, FIXTURE_LOGGED, 0, 2000, version + 1),
+                         2000);
+        fixture_write_all(f, FIXTURE_LOGGED, 0, 2000, 1);
+        fixture_close(f);
+    }
+}
+
+/* Versions 2 to 4, one after the other, each its own record of the log, and then death. */
+static void log_and_die(struct store_fixture *f)
+{
+    fixture_open(f);
+    fixture_write_all(f, FIXTURE_SYNCED, 0, 100, 1);
+    fixture_flush_all(f); /* after which there is one log only */
+    for (uint32_t version = 2; version <= 4; version++)
+        fixture_write_all(f, FIXTURE_SYNCED, 0, 100, version);
+    raise(SIGKILL);
+}
+
+static void die_with_a_log(struct store_fixture *f, char *ret_name, size_t capacity)
+{
+    pid_t child;
+
+    fixture_open(f);
+    fixture_close(f);
+    child = run_part(f, "log_and_die", STDOUT_FILENO);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    find_file(f, "logged", "*.log", ret_name, capacity);
+}
+
+/* Power was lost while the last record was on its way: cut short anywhere it never was. */
+static void test_torn_end_of_a_log_is_no_record(void **state)
+{
+    char name[300];
+
+    (void)state;
+    for (off_t lost = 1; lost < 1000; lost += 83) {
+        struct store_fixture *const f = fixture_new();
+        struct fixture_batch *const batch = malloc(sizeof(*batch));
+
+        die_with_a_log(f, name, sizeof(name));
+        fixture_truncate(f, 0, name, fixture_file_bytes(f, 0, name) - lost);
+        fixture_open(f);
+        (void)fixture_gather(f, 0, FIXTURE_SYNCED, 0, 100, batch); /* those of the log */
+        assert_int_equal(fixture_count_right(f, FIXTURE_SYNCED, 0, 100, 3), batch->count);
+        assert_int_equal(fixture_count_right(f, FIXTURE_SYNCED, 0, 100, 4), 100 - batch->count);
+        free(batch);
+        fixture_destroy(f);
+    }
+}
+
+static void test_damaged_or_missing_log_stops_the_start_and_is_named(void **state)
+{
+    char name[300], path[600];
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct store_fixture *const f = fixture_new();
+
+        die_with_a_log(f, name, sizeof(name));
+        if (i == 0) {
+            fixture_remove(f, 0, name);
+        } else {
+            int fd;
+
+            snprintf(path, sizeof(path), "%s/%s", f->made[0], name);
+            fd = open(path, O_WRONLY);
+            assert_true(fd >= 0);
+            assert_int_equal(pwrite(fd, "oops", 4, 1000), 4); /* of the first record */
+            assert_int_equal(close(fd), 0);
+        }
+        fixture_refused(f, EMBTIER_CORRUPT, "shard-0000/logged");
+        fixture_destroy(f);
+    }
+}
+
 /* Writes versions of rows until that fails; the last version that was taken as a whole, and how it
  * failed, come back. */
 static enum embtier_err write_until_refused(struct store_fixture *f, uint32_t shard,
@@ -178,7 +301,7 @@ static enum embtier_err write_until_refused(struct store_fixture *f, uint32_t sh
         for (uint32_t i = 0; i < batch->count; i++)
             fixture_row_bytes(1, batch->rows[i].id, version, batch->rows[i].bytes);
         for (unsigned tries = 0; tries < 5000; tries++) {
-            err = store_write(f->store, shard, batch->rows, batch->count, msg);
+            err = store_write(f->store, shard, batch->rows, batch->count, false, msg);
             if (err != EMBTIER_BUSY)
                 break;
             usleep(1000);
@@ -200,7 +323,7 @@ static void heals(struct store_fixture *f, uint32_t shard)
     for (uint32_t i = 0; i < batch->count; i++)
         fixture_row_bytes(1, batch->rows[i].id, 9999, batch->rows[i].bytes);
     for (unsigned tries = 0; tries < 1000; tries++) {
-        err = store_write(f->store, shard, batch->rows, batch->count, &msg);
+        err = store_write(f->store, shard, batch->rows, batch->count, false, &msg);
         if (err == EMBTIER_OK)
             break;
         usleep(10000);
@@ -341,6 +464,10 @@ static int part_main(const char *part, const char *root)
     setenv("CMOCKA_TEST_ABORT", "1", 1); /* a failed assert ends the process */
     if (strcmp(part, "write_until_killed") == 0)
         write_until_killed(f);
+    else if (strcmp(part, "log_until_killed") == 0)
+        log_until_killed(f);
+    else if (strcmp(part, "log_and_die") == 0)
+        log_and_die(f);
     else if (strcmp(part, "io_error") == 0)
         io_error(f);
     else if (small_disk_mount(f->made[0]))
@@ -362,6 +489,10 @@ int main(int argc, char **argv)
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_after_sigkill_every_row_has_a_value_it_had,
                                         fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_after_sigkill_logged_rows_are_those_acknowledged,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test(test_torn_end_of_a_log_is_no_record),
+        cmocka_unit_test(test_damaged_or_missing_log_stops_the_start_and_is_named),
         cmocka_unit_test_setup_teardown(test_full_disk_refuses_writes_serves_reads_and_heals,
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_io_error_refuses_writes_serves_reads_and_heals,

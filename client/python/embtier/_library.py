@@ -52,6 +52,7 @@ class TableOptions(Structure):
         *((name, c_double) for name in HYPERPARAMETERS),
         ("rounds_to_nearest", c_int),
         ("allows_nonfinite", c_int),
+        ("durability", c_int),
     ]
 
 
@@ -77,6 +78,7 @@ class TableInfo(Structure):
         *((name, c_double) for name in HYPERPARAMETERS),
         ("rounds_to_nearest", c_int),
         ("allows_nonfinite", c_int),
+        ("durability", c_int),
     ]
 
 

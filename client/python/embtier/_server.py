@@ -113,6 +113,7 @@ class Server:
         clip_norm: float | None = None,
         rounding: str = "stochastic",
         allow_nonfinite: bool = False,
+        durability: str = "replay",
     ) -> Table:
         """Makes a table of @rows x @dim numbers.
 
@@ -128,6 +129,8 @@ class Server:
         One that it does not have is an InvalidError that names those it has.
         @rounding: of f16 and bf16 weights after an update: "stochastic" or "nearest".
         @allow_nonfinite: take gradients with NaN or infinity, which are else refused.
+        @durability: what an acknowledged update survives: "replay": a clean stop of the server, "async":
+        the death of its process, "sync": loss of power.
         Raises ExistsError, MismatchError, InvalidError.
         """
         if rows is not None and rows < 1:
@@ -154,6 +157,7 @@ class Server:
             **{k: _types.DEFAULT if v is None else v for k, v in hyperparameters.items()},
             rounds_to_nearest=_types.number_of("rounding", _types.ROUNDING_NUMBERS, rounding),
             allows_nonfinite=allow_nonfinite,
+            durability=_types.number_of("durability", _types.DURABILITY_NUMBERS, durability),
         )
         pointer = c_void_p()
         with self._connection as handle:
@@ -381,6 +385,7 @@ def _spec(info: TableInfo) -> TableSpec:
         **{k: getattr(info, k) if k in has else None for k in _types.HYPERPARAMETERS},
         rounding=_types.word_of(_types.ROUNDING_NUMBERS, info.rounds_to_nearest),
         allow_nonfinite=bool(info.allows_nonfinite),
+        durability=_types.word_of(_types.DURABILITY_NUMBERS, info.durability),
         table_id=info.table_id,
         state=info.state.decode(),
         state_numbers=info.state_bytes // 4,

@@ -23,6 +23,7 @@ OPTIMIZER_HYPERPARAMETERS = {
 }
 DEFAULT = -1e300  # EMBTIER_DEFAULT
 ROUNDING_NUMBERS = {"stochastic": 0, "nearest": 1}
+DURABILITY_NUMBERS = {"replay": 0, "async": 1, "sync": 2}
 POOL_NUMBERS = {"sum": 1, "mean": 2, "max": 3}
 INIT_NUMBERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3}
 INIT_PARAMETERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 2}
@@ -55,6 +56,7 @@ class TableSpec:
     clip_norm: float | None
     rounding: str
     allow_nonfinite: bool
+    durability: str
     table_id: int
     state: str
     state_numbers: int

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/shard_seal.h"
+#include "store/database_seal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -121,7 +121,7 @@ static enum embtier_err seal_break(const char *path, const struct seal *seal, bo
     return EMBTIER_OK;
 }
 
-enum embtier_err shard_seal_break(const char *path, bool *ret_sealed, struct err_msg *msg)
+enum embtier_err database_seal_break(const char *path, bool *ret_sealed, struct err_msg *msg)
 {
     struct seal seal = { 0 };
     enum embtier_err err = seal_init(path, &seal, msg);
@@ -149,7 +149,7 @@ static enum embtier_err seal_write(const char *path, const struct seal *seal, st
     return durable_file_write(seal->folder, seal->name, text, msg);
 }
 
-enum embtier_err shard_seal_write(const char *path, struct err_msg *msg)
+enum embtier_err database_seal_write(const char *path, struct err_msg *msg)
 {
     struct seal seal = { 0 };
     enum embtier_err err = seal_init(path, &seal, msg);

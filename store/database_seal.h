@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_seal.h: notices what a database lost while it was closed.
+/* database_seal.h: notices what a database lost while it was closed.
  *
  * RocksDB must take a MANIFEST that ends in the middle of a record for one that a crash cut off; so
  * a MANIFEST cut short by anything else would silently take back whole flushes. A seal, written
  * after a clean close beside the database (replay.seal beside replay/), says which MANIFEST it had
  * and how long that was. It is broken before the database is opened again: after a crash there is
  * no seal, and RocksDB's rule holds. Thread: the one that opens and closes. */
-#ifndef EMBTIER_STORE_SHARD_SEAL_H
-#define EMBTIER_STORE_SHARD_SEAL_H
+#ifndef EMBTIER_STORE_DATABASE_SEAL_H
+#define EMBTIER_STORE_DATABASE_SEAL_H
 
 #include <stdbool.h>
 
@@ -15,8 +15,8 @@
 
 /* @path is the database's; *@ret_sealed: there was a seal, so the last close was a clean one.
  * CORRUPT, and the seal stays, when it does not fit. */
-MUST_CHECK enum embtier_err shard_seal_break(const char *path, bool *ret_sealed,
-                                             struct err_msg *msg);
-MUST_CHECK enum embtier_err shard_seal_write(const char *path, struct err_msg *msg);
+MUST_CHECK enum embtier_err database_seal_break(const char *path, bool *ret_sealed,
+                                                struct err_msg *msg);
+MUST_CHECK enum embtier_err database_seal_write(const char *path, struct err_msg *msg);
 
 #endif

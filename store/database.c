@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/database.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "store/database_seal.h"
+#include "store/durable_file.h"
+#include "store/rocksdb_err.h"
+#include "store/row_format.h"
+
+/* Rows of one MultiGet: enough to share index and filter blocks, few enough for the stack. */
+#define READ_CHUNK_ROWS 128
+/* Beside RocksDB's files, which it leaves alone; gone again when the question is answered. */
+#define PROBE_FILE  "embtier-probe"
+#define PROBE_SLACK (4 * MIB)
+
+struct database {
+    char *path;
+    bool was_clean; /* new, or closed cleanly before it was opened */
+    bool logged;
+    uint64_t recovered_bytes; /* of its log, when it was opened */
+    uint64_t recovery_ns;
+    const struct rocksdb_setup *setup;
+    struct rocksdb_ext_watch *watch;
+    rocksdb_t *db;
+    rocksdb_column_family_handle_t *family;
+    /* What database_poll_debt() saw last; RocksDB itself has no limits while automatic compactions
+     * are off. */
+    _Atomic uint32_t level0_files;
+    _Atomic uint64_t pending_bytes;
+    _Atomic uint64_t rows_read;
+    _Atomic uint64_t rows_absent;
+    _Atomic uint64_t rows_written;
+    _Atomic uint64_t row_bytes_written;
+};
+
+/* For counters that order nothing. */
+static void count_add(_Atomic uint64_t *counter, uint64_t value)
+{
+    atomic_fetch_add_explicit(counter, value, memory_order_relaxed);
+}
+
+static uint64_t count_get(_Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* RocksDB would take a database without CURRENT for a new one, or for none. */
+static enum embtier_err database_check_there(const char *path, bool *ret_sealed,
+                                             struct err_msg *msg)
+{
+    _cleanup_(freep) char *current = path_join(path, "CURRENT");
+
+    if (!current)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+    if (access(current, F_OK) == 0)
+        return database_seal_break(path, ret_sealed, msg);
+    return errno == ENOENT ? err_set(msg, EMBTIER_CORRUPT, "%s: missing", current)
+                           : err_set_errno(msg, errno, "%s", current);
+}
+
+/* Bytes of all log files, before it is opened: what is to be recovered. A database that was open
+ * has at least one, of which RocksDB notices only when an older one is missing. */
+static enum embtier_err count_log_bytes(const char *path, uint64_t *ret_bytes, struct err_msg *msg)
+{
+    DIR *const folder = opendir(path);
+    const struct dirent *file;
+    bool found = false;
+    uint64_t bytes = 0;
+
+    if (!folder)
+        return err_set_errno(msg, errno, "%s", path);
+    while ((file = readdir(folder))) {
+        const char *const end = strrchr(file->d_name, '.');
+        struct stat info;
+
+        if (end && strcmp(end, ".log") == 0 &&
+            fstatat(dirfd(folder), file->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0) {
+            bytes += (uint64_t)info.st_size;
+            found = true;
+        }
+    }
+    closedir(folder);
+    if (!found)
+        return err_set(msg, EMBTIER_CORRUPT, "%s: its log is missing", path);
+    *ret_bytes = bytes;
+    return EMBTIER_OK;
+}
+
+/* RocksDB looks for a missing 000008.sst under its LevelDB name at last, and then names that one.
+ */
+static void rename_leveldb_files(char *error)
+{
+    for (char *at = error; at && (at = strstr(at, ".ldb"));)
+        at[1] = 's', at[2] = 's', at[3] = 't';
+}
+
+enum embtier_err database_open(const struct database_opts *opts, struct database **ret_database,
+                               struct err_msg *msg)
+{
+    _cleanup_(database_freep) struct database *database = calloc(1, sizeof(*database));
+    const char *names[] = { "default" };
+    const rocksdb_options_t *family_options[1];
+    rocksdb_options_t *options;
+    char *error = NULL;
+    enum embtier_err err;
+
+    if (!database || !(database->path = strdup(opts->path)))
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", opts->path);
+    database->was_clean = true;
+    if (!opts->make)
+        TRY(database_check_there(opts->path, &database->was_clean, msg));
+    if (opts->logged && !database->was_clean)
+        TRY(count_log_bytes(opts->path, &database->recovered_bytes, msg));
+    database->setup = opts->setup;
+    database->logged = opts->logged;
+    options = rocksdb_options_create_copy(opts->setup->options);
+    database->watch = rocksdb_ext_watch_new(opts->activity, options);
+    rocksdb_ext_log_to(options, opts->path);
+    rocksdb_options_set_create_if_missing(options, opts->make);
+    rocksdb_options_set_use_direct_reads(options, opts->direct_io);
+    rocksdb_options_set_use_direct_io_for_flush_and_compaction(options, opts->direct_io);
+    family_options[0] = options;
+    database->recovery_ns = clock_now_ns(&clock_monotonic);
+    database->db = rocksdb_open_column_families(options, opts->path, 1, names, family_options,
+                                                &database->family, &error);
+    rocksdb_options_destroy(options);
+    rename_leveldb_files(error);
+    err = rocksdb_err_take(error, opts->path, msg);
+    /* An argument that RocksDB refuses here can only be the user's. */
+    if (err == EMBTIER_INVALID)
+        err = EMBTIER_CONFIG;
+    TRY(err);
+    database->recovery_ns = clock_now_ns(&clock_monotonic) - database->recovery_ns;
+    rocksdb_ext_watch_opened(database->watch, database->db);
+    *ret_database = TAKE(database);
+    return EMBTIER_OK;
+}
+
+static void close_rocksdb(struct database *database)
+{
+    if (database->family)
+        rocksdb_column_family_handle_destroy(TAKE(database->family));
+    if (database->db)
+        rocksdb_close(TAKE(database->db));
+}
+
+enum embtier_err database_close(struct database *database, bool complete, struct err_msg *msg)
+{
+    enum embtier_err err = database_flush(database, msg);
+
+    if (err != EMBTIER_OK) /* it may have heard of a flush that failed before this one */
+        err = database_flush(database, msg);
+    close_rocksdb(database);
+    if (err == EMBTIER_OK && complete)
+        err = database_seal_write(database->path, msg);
+    database_free(database);
+    return err;
+}
+
+void database_free(struct database *database)
+{
+    if (!database)
+        return;
+    close_rocksdb(database);
+    rocksdb_ext_watch_free(database->watch);
+    free(database->path);
+    free(database);
+}
+
+bool database_was_clean(const struct database *database)
+{
+    return database->was_clean;
+}
+
+const char *database_path(const struct database *database)
+{
+    return database->path;
+}
+
+/* Copies a stored value to its row after checking every byte of its head. */
+static enum embtier_err row_unpack(const struct database *database, struct store_row *row,
+                                   const char *value, size_t value_bytes, struct err_msg *msg)
+{
+    struct stored_row_head head;
+
+    if (value_bytes < sizeof(head))
+        return err_set(msg, EMBTIER_CORRUPT,
+                       "%s: table %" PRIu32 " row %" PRIu64 ": stored in %zu bytes", database->path,
+                       row->table_id, row->id, value_bytes);
+    memcpy(&head, value, sizeof(head));
+    if (head.version != STORED_ROW_VERSION)
+        return err_set(msg, EMBTIER_CORRUPT,
+                       "%s: table %" PRIu32 " row %" PRIu64 ": stored in format %u", database->path,
+                       row->table_id, row->id, head.version);
+    if (le32toh(head.weight_bytes_le) != row->weight_bytes ||
+        le32toh(head.state_bytes_le) != row->state_bytes ||
+        value_bytes != sizeof(head) + (size_t)row->weight_bytes + row->state_bytes)
+        return err_set(msg, EMBTIER_CORRUPT,
+                       "%s: table %" PRIu32 " row %" PRIu64 ": stored with %" PRIu32 " + %" PRIu32
+                       " bytes, the table's rows have %" PRIu32 " + %" PRIu32,
+                       database->path, row->table_id, row->id, le32toh(head.weight_bytes_le),
+                       le32toh(head.state_bytes_le), row->weight_bytes, row->state_bytes);
+    memcpy(row->bytes, value + sizeof(head), value_bytes - sizeof(head));
+    row->found = true;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err read_chunk(struct database *database, struct store_row *rows,
+                                   uint32_t count, uint64_t *absent, struct err_msg *msg)
+{
+    struct row_key keys[READ_CHUNK_ROWS];
+    const char *key_list[READ_CHUNK_ROWS];
+    size_t key_bytes[READ_CHUNK_ROWS];
+    rocksdb_pinnableslice_t *values[READ_CHUNK_ROWS];
+    char *errors[READ_CHUNK_ROWS];
+    enum embtier_err first = EMBTIER_OK;
+
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] = row_key_make(rows[i].table_id, rows[i].id);
+        key_list[i] = (const char *)keys[i].bytes;
+        key_bytes[i] = ROW_KEY_BYTES;
+    }
+    rocksdb_batched_multi_get_cf(database->db, database->setup->read, database->family, count,
+                                 key_list, key_bytes, values, errors, true);
+    for (uint32_t i = 0; i < count; i++) {
+        struct err_msg *row_msg = first == EMBTIER_OK ? msg : NULL;
+        struct store_row *row = &rows[i];
+
+        row->found = false;
+        row->err = rocksdb_err_take(errors[i], database->path, row_msg);
+        if (row->err == EMBTIER_OK && values[i]) {
+            size_t value_bytes;
+            const char *value = rocksdb_pinnableslice_value(values[i], &value_bytes);
+
+            row->err = row_unpack(database, row, value, value_bytes, row_msg);
+        } else if (row->err == EMBTIER_OK) {
+            *absent += 1;
+        }
+        if (values[i])
+            rocksdb_pinnableslice_destroy(values[i]);
+        if (first == EMBTIER_OK)
+            first = row->err;
+    }
+    return first;
+}
+
+enum embtier_err database_read(struct database *database, struct store_row *rows, uint32_t count,
+                               struct err_msg *msg)
+{
+    enum embtier_err first = EMBTIER_OK;
+    uint64_t absent = 0;
+
+    for (uint32_t done = 0; done < count;) {
+        const uint32_t chunk = MIN(count - done, (uint32_t)READ_CHUNK_ROWS);
+        const enum embtier_err err =
+            read_chunk(database, rows + done, chunk, &absent, first == EMBTIER_OK ? msg : NULL);
+
+        if (first == EMBTIER_OK)
+            first = err;
+        done += chunk;
+    }
+    count_add(&database->rows_read, count);
+    count_add(&database->rows_absent, absent);
+    return first;
+}
+
+/* A write that would have had to wait says "busy". When the reason is that flushes or compactions
+ * fail, that is no answer: trying again does not help before they do not. */
+static enum embtier_err database_why_busy(struct database *database, struct err_msg *msg)
+{
+    char *error = rocksdb_ext_watch_error(database->watch);
+
+    if (error)
+        return rocksdb_err_take(error, database->path, msg);
+    return err_set(msg, EMBTIER_BUSY, "%s: write buffers are full, flush or compaction is behind",
+                   database->path);
+}
+
+static uint64_t database_property(struct database *database, const char *name)
+{
+    uint64_t value = 0;
+
+    return rocksdb_property_int(database->db, name, &value) == 0 ? value : 0;
+}
+
+static bool database_is_behind(struct database *database)
+{
+    return database_property(database, "rocksdb.num-immutable-mem-table") >=
+               DATABASE_WRITE_BUFFERS ||
+           atomic_load_explicit(&database->level0_files, memory_order_relaxed) >=
+               DATABASE_LEVEL0_FILES_MAX ||
+           count_get(&database->pending_bytes) >= DATABASE_PENDING_BYTES_MAX;
+}
+
+static uint64_t batch_fill(rocksdb_writebatch_t *batch, const struct store_row *rows,
+                           uint32_t count)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct row_key key = row_key_make(rows[i].table_id, rows[i].id);
+        const struct stored_row_head head =
+            stored_row_head_make(rows[i].weight_bytes, rows[i].state_bytes);
+        const char *const key_parts[] = { (const char *)key.bytes };
+        const size_t key_part_bytes[] = { sizeof(key) };
+        const char *const value_parts[] = { (const char *)&head, rows[i].bytes };
+        const size_t value_part_bytes[] = { sizeof(head),
+                                            (size_t)rows[i].weight_bytes + rows[i].state_bytes };
+
+        rocksdb_writebatch_putv(batch, ARRAY_LEN(key_parts), key_parts, key_part_bytes,
+                                ARRAY_LEN(value_parts), value_parts, value_part_bytes);
+        bytes += sizeof(key) + value_part_bytes[0] + value_part_bytes[1];
+    }
+    return bytes;
+}
+
+enum embtier_err database_write(struct database *database, const struct store_row *rows,
+                                uint32_t count, bool synced, struct err_msg *msg)
+{
+    const struct rocksdb_setup *const setup = database->setup;
+    rocksdb_writebatch_t *batch;
+    char *error = NULL;
+    enum embtier_err err;
+    uint64_t bytes;
+
+    if (count == 0)
+        return EMBTIER_OK;
+    if (database_is_behind(database))
+        return database_why_busy(database, msg);
+    batch = rocksdb_writebatch_create();
+    bytes = batch_fill(batch, rows, count);
+    rocksdb_write(database->db,
+                  !database->logged ? setup->write
+                  : synced          ? setup->log_sync
+                                    : setup->log,
+                  batch, &error);
+    rocksdb_writebatch_destroy(batch);
+    err = rocksdb_err_take(error, database->path, msg);
+    if (err == EMBTIER_BUSY)
+        return database_why_busy(database, msg);
+    TRY(err);
+    count_add(&database->rows_written, count);
+    count_add(&database->row_bytes_written, bytes);
+    return EMBTIER_OK;
+}
+
+enum embtier_err database_flush(struct database *database, struct err_msg *msg)
+{
+    return rocksdb_err_take(rocksdb_ext_flush(database->db, database->watch), database->path, msg);
+}
+
+/* The keys of table @table_id are [start, end). The last table id is never given out. */
+static void table_range(uint32_t table_id, struct row_key *ret_start, struct row_key *ret_end)
+{
+    *ret_start = row_key_make(table_id, 0);
+    *ret_end = row_key_make(table_id + 1, 0);
+}
+
+enum embtier_err database_delete_table(struct database *database, uint32_t table_id,
+                                       struct err_msg *msg)
+{
+    struct row_key start, end;
+    char *error = NULL;
+
+    if (database_is_behind(database) && database_is_failed(database))
+        return database_why_busy(database, msg);
+    table_range(table_id, &start, &end);
+    rocksdb_delete_range_cf(database->db,
+                            database->logged ? database->setup->log_patient
+                                             : database->setup->write_patient,
+                            database->family, (const char *)start.bytes, sizeof(start),
+                            (const char *)end.bytes, sizeof(end), &error);
+    TRY(rocksdb_err_take(error, database->path, msg));
+    return database_flush(database, msg);
+}
+
+enum embtier_err database_compact_table(struct database *database, uint32_t table_id,
+                                        struct err_msg *msg)
+{
+    struct row_key start, end;
+    char *error;
+
+    table_range(table_id, &start, &end);
+    rocksdb_compact_range(database->db, (const char *)start.bytes, sizeof(start),
+                          (const char *)end.bytes, sizeof(end));
+    /* It says nothing of how it went. */
+    error = rocksdb_ext_watch_error(database->watch);
+    return rocksdb_err_take(error, database->path, msg);
+}
+
+static uint32_t database_level0_files(struct database *database)
+{
+    char *text = rocksdb_property_value(database->db, "rocksdb.num-files-at-level0");
+    const uint32_t files = text ? (uint32_t)strtoul(text, NULL, 10) : 0;
+
+    rocksdb_free(text);
+    return files;
+}
+
+void database_poll_debt(struct database *database, struct database_debt *ret_debt)
+{
+    /* Running last: what is due and not running now was not running when it was found due, or has
+     * ended since; either way asking again finds it out. */
+    ret_debt->due = database_property(database, "rocksdb.compaction-pending") != 0;
+    ret_debt->level0_files = database_level0_files(database);
+    ret_debt->pending_bytes =
+        database_property(database, "rocksdb.estimate-pending-compaction-bytes");
+    ret_debt->running = (uint32_t)database_property(database, "rocksdb.num-running-compactions");
+    atomic_store_explicit(&database->level0_files, ret_debt->level0_files, memory_order_relaxed);
+    atomic_store_explicit(&database->pending_bytes, ret_debt->pending_bytes, memory_order_relaxed);
+}
+
+enum embtier_err database_set_compacting(struct database *database, bool on, struct err_msg *msg)
+{
+    const char *const keys[] = { "disable_auto_compactions" };
+    const char *const values[] = { on ? "false" : "true" };
+    char *error = NULL;
+
+    rocksdb_set_options(database->db, ARRAY_LEN(keys), keys, values, &error);
+    return rocksdb_err_take(error, database->path, msg);
+}
+
+bool database_is_failed(struct database *database)
+{
+    char *error = rocksdb_ext_watch_error(database->watch);
+    const bool failed = error != NULL;
+
+    free(error);
+    return failed;
+}
+
+/* What is written first when a database is resumed is its write buffers: it is not begun before
+ * there is reason to think that the disk takes as much. */
+static enum embtier_err database_probe(struct database *database, struct err_msg *msg)
+{
+    const uint64_t buffers = database_property(database, "rocksdb.cur-size-all-mem-tables");
+    const uint64_t bytes = buffers + buffers / 4 + PROBE_SLACK;
+    _cleanup_(freep) char *path = path_join(database->path, PROBE_FILE);
+    _cleanup_(closep) int fd = -1;
+    enum embtier_err err = EMBTIER_OK;
+    struct statvfs room;
+
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", database->path);
+    if (statvfs(database->path, &room) == 0 && room.f_bavail * room.f_frsize < bytes)
+        return err_set(msg, EMBTIER_NO_SPACE, "%s: room for less than %" PRIu64 " bytes",
+                       database->path, bytes);
+    fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_set_errno(msg, errno, "%s", path);
+    if (pwrite(fd, path, 1, (off_t)bytes) != 1 || fsync(fd) != 0) /* a hole, which takes no room */
+        err = err_set_errno(msg, errno, "%s", path);
+    unlink(path);
+    return err;
+}
+
+enum embtier_err database_resume(struct database *database, struct err_msg *msg)
+{
+    TRY(database_probe(database, msg));
+    return rocksdb_err_take(rocksdb_ext_resume(database->db, database->watch), database->path, msg);
+}
+
+void database_give_up(struct database *database)
+{
+    rocksdb_cancel_all_background_work(database->db, 0);
+}
+
+void database_add_stats(struct database *database, struct store_stats *stats)
+{
+    stats->shards_unclean += !database->logged && !database->was_clean;
+    stats->recovered_log_bytes += database->recovered_bytes;
+    stats->log_recovery_ns += database->recovered_bytes > 0 ? database->recovery_ns : 0;
+    stats->rows_read += count_get(&database->rows_read);
+    stats->rows_absent += count_get(&database->rows_absent);
+    stats->rows_written += count_get(&database->rows_written);
+    stats->row_bytes_written += count_get(&database->row_bytes_written);
+    stats->stored_bytes += database_property(database, "rocksdb.live-sst-files-size");
+    stats->pending_compaction_bytes +=
+        database_property(database, "rocksdb.estimate-pending-compaction-bytes");
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* database.h: one RocksDB database of rows, of which each shard has two (store.h). Thread: any,
+ * except open and close. */
+#ifndef EMBTIER_STORE_DATABASE_H
+#define EMBTIER_STORE_DATABASE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "store/rocksdb_ext.h"
+#include "store/rocksdb_setup.h"
+#include "store/store.h"
+
+struct database;
+
+struct database_opts {
+    const struct rocksdb_setup *setup; /* outlives the database */
+    struct rocksdb_ext_activity *activity;
+    const char *path; /* of the database, such as /data/shard-0007/replay; copied */
+    bool make;        /* else it has to be there */
+    bool logged;      /* writes go through a log, which is recovered when it is opened */
+    bool direct_io;
+};
+
+MUST_CHECK enum embtier_err database_open(const struct database_opts *opts,
+                                          struct database **ret_database, struct err_msg *msg);
+/* Flushes, and seals (database_seal.h) if @complete. The database is closed and freed whatever
+ * fails. */
+MUST_CHECK enum embtier_err database_close(struct database *database, bool complete,
+                                           struct err_msg *msg);
+bool database_was_clean(const struct database *database);
+/* Does not flush: what is in the write buffers may be lost. */
+void database_free(struct database *database);
+DEFINE_CLEANUP(struct database, database_free)
+
+const char *database_path(const struct database *database);
+
+/* As store_read(), store_write() and store_flush(). @synced: of a logged one. */
+MUST_CHECK enum embtier_err database_read(struct database *database, struct store_row *rows,
+                                          uint32_t count, struct err_msg *msg);
+MUST_CHECK enum embtier_err database_write(struct database *database, const struct store_row *rows,
+                                           uint32_t count, bool synced, struct err_msg *msg);
+MUST_CHECK enum embtier_err database_flush(struct database *database, struct err_msg *msg);
+
+/* Marks all rows of a table as gone, on disk. Their space is given back by
+ * database_compact_table(), which compacts whether or not automatic compactions are on. */
+MUST_CHECK enum embtier_err database_delete_table(struct database *database, uint32_t table_id,
+                                                  struct err_msg *msg);
+MUST_CHECK enum embtier_err database_compact_table(struct database *database, uint32_t table_id,
+                                                   struct err_msg *msg);
+
+/* What compaction has to do in a database. */
+struct database_debt {
+    bool due;         /* RocksDB would compact if it was allowed to */
+    uint32_t running; /* compactions at work */
+    uint32_t level0_files;
+    uint64_t pending_bytes; /* estimate */
+};
+/* Also tells database_write() how near its limit the database is. */
+void database_poll_debt(struct database *database, struct database_debt *ret_debt);
+MUST_CHECK enum embtier_err database_set_compacting(struct database *database, bool on,
+                                                    struct err_msg *msg);
+
+/* Whether flushes or compactions fail. */
+bool database_is_failed(struct database *database);
+/* Tries to go on after such an error; blocks. */
+MUST_CHECK enum embtier_err database_resume(struct database *database, struct err_msg *msg);
+
+/* Ends whoever waits for RocksDB's background work, which ends too: only closing is left. */
+void database_give_up(struct database *database);
+
+/* Adds what the database counts to @stats. */
+void database_add_stats(struct database *database, struct store_stats *stats);
+
+#endif
