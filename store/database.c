@@ -126,7 +126,7 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     database->setup = opts->setup;
     database->logged = opts->logged;
     options = rocksdb_options_create_copy(opts->setup->options);
-    database->watch = rocksdb_ext_watch_new(opts->activity, options);
+    database->watch = rocksdb_ext_watch_new(opts->activity, options, opts->path);
     rocksdb_ext_log_to(options, opts->path);
     rocksdb_options_set_create_if_missing(options, opts->make);
     rocksdb_options_set_use_direct_reads(options, opts->direct_io);
@@ -326,6 +326,14 @@ static uint64_t batch_fill(rocksdb_writebatch_t *batch, const struct store_row *
     return bytes;
 }
 
+/* Whether what has been written is in the log, and more may be. */
+static enum embtier_err log_check(const struct database *database, struct err_msg *msg)
+{
+    return database->logged
+               ? rocksdb_err_take(rocksdb_ext_watch_log_error(database->watch), database->path, msg)
+               : EMBTIER_OK;
+}
+
 enum embtier_err database_write(struct database *database, const struct store_row *rows,
                                 uint32_t count, bool synced, struct err_msg *msg)
 {
@@ -339,6 +347,7 @@ enum embtier_err database_write(struct database *database, const struct store_ro
         return EMBTIER_OK;
     if (database_is_behind(database))
         return database_why_busy(database, msg);
+    TRY(log_check(database, msg));
     batch = rocksdb_writebatch_create();
     bytes = batch_fill(batch, rows, count);
     rocksdb_write(database->db,
@@ -351,6 +360,7 @@ enum embtier_err database_write(struct database *database, const struct store_ro
     if (err == EMBTIER_BUSY)
         return database_why_busy(database, msg);
     TRY(err);
+    TRY(log_check(database, msg));
     count_add(&database->rows_written, count);
     count_add(&database->row_bytes_written, bytes);
     return EMBTIER_OK;
@@ -383,7 +393,7 @@ enum embtier_err database_delete_table(struct database *database, uint32_t table
                             database->family, (const char *)start.bytes, sizeof(start),
                             (const char *)end.bytes, sizeof(end), &error);
     TRY(rocksdb_err_take(error, database->path, msg));
-    return database_flush(database, msg);
+    return database_flush(database, msg); /* after which it need not be in the log */
 }
 
 enum embtier_err database_compact_table(struct database *database, uint32_t table_id,

@@ -491,6 +491,28 @@ class Watch final : public rocksdb::EventListener
             *error = Status::OK();
     }
 
+    // What the log lacks is in the write buffers, so it is safe, and the log out of use, when they
+    // have been flushed: as after a flush that failed.
+    void OnLogFailed(const Status &error)
+    {
+        std::lock_guard<std::mutex> lock(error_mutex_);
+        log_error_ = Status(error, Status::Severity::kSoftError);
+        if (error_.severity() <= Status::Severity::kSoftError)
+            error_ = log_error_;
+        errors_++;
+        flush_failed_ = log_failed_ = true;
+        changed_.notify_all();
+    }
+
+    // OK, or why the log takes no more.
+    Status LogError()
+    {
+        if (!log_failed_)
+            return Status::OK();
+        std::lock_guard<std::mutex> lock(error_mutex_);
+        return log_error_;
+    }
+
     void OnFlushCompleted(rocksdb::DB *, const rocksdb::FlushJobInfo &info) override
     {
         SetFlushed(info.largest_seqno);
@@ -537,8 +559,8 @@ class Watch final : public rocksdb::EventListener
         std::lock_guard<std::mutex> lock(error_mutex_);
         if (errors_ != errors)
             return;
-        error_ = Status::OK();
-        flush_failed_ = false;
+        error_ = log_error_ = Status::OK();
+        flush_failed_ = log_failed_ = false;
     }
 
     bool FlushFailed()
@@ -566,6 +588,8 @@ class Watch final : public rocksdb::EventListener
     Status error_;
     uint64_t errors_ = 0; // so far
     bool flush_failed_ = false;
+    Status log_error_;
+    std::atomic<bool> log_failed_{ false };
     rocksdb::SequenceNumber flushed_ = 0;
 };
 
@@ -776,6 +800,100 @@ class CountedFile final : public rocksdb::FSWritableFileOwnerWrapper
     uint64_t dirty_end_ = 0; // pages before this have been counted since the last sync
 };
 
+// A write-ahead log. RocksDB, as Debian builds it, aborts the process when it writes to a log after
+// a failed write, which its own recovery leads to if nothing is in the write buffers. So it does
+// not hear of failures: what it wrote is in the write buffers then, and its caller asks the watch,
+// acknowledges nothing, and writes no more before they have been flushed, which begins a new log.
+class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
+{
+  public:
+    LogFile(std::unique_ptr<rocksdb::FSWritableFile> &&file, std::shared_ptr<Watch> watch)
+        : FSWritableFileOwnerWrapper(std::move(file)), watch_(std::move(watch))
+    {
+    }
+
+    rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
+                             rocksdb::IODebugContext *dbg) override
+    {
+        return Try([&] { return target()->Append(data, options, dbg); });
+    }
+
+    rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
+                             const rocksdb::DataVerificationInfo &verification,
+                             rocksdb::IODebugContext *dbg) override
+    {
+        return Try([&] { return target()->Append(data, options, verification, dbg); });
+    }
+
+    rocksdb::IOStatus Flush(const rocksdb::IOOptions &options,
+                            rocksdb::IODebugContext *dbg) override
+    {
+        return Try([&] { return target()->Flush(options, dbg); });
+    }
+
+    rocksdb::IOStatus Sync(const rocksdb::IOOptions &options, rocksdb::IODebugContext *dbg) override
+    {
+        return Try([&] { return target()->Sync(options, dbg); });
+    }
+
+    rocksdb::IOStatus Fsync(const rocksdb::IOOptions &options,
+                            rocksdb::IODebugContext *dbg) override
+    {
+        return Try([&] { return target()->Fsync(options, dbg); });
+    }
+
+    rocksdb::IOStatus Close(const rocksdb::IOOptions &options,
+                            rocksdb::IODebugContext *dbg) override
+    {
+        const rocksdb::IOStatus status = target()->Close(options, dbg);
+
+        return failed_ ? rocksdb::IOStatus::OK() : status;
+    }
+
+  private:
+    template <typename Call> rocksdb::IOStatus Try(Call call)
+    {
+        if (failed_) // a record behind one that is cut short could not be read
+            return rocksdb::IOStatus::OK();
+        const rocksdb::IOStatus status = call();
+        if (!status.ok()) {
+            failed_ = true;
+            watch_->OnLogFailed(status);
+        }
+        return rocksdb::IOStatus::OK();
+    }
+
+    const std::shared_ptr<Watch> watch_;
+    std::atomic<bool> failed_{ false };
+};
+
+// Who is to hear of logs in a directory.
+struct LogWatches {
+    std::mutex mutex;
+    std::map<std::string, std::weak_ptr<Watch>> by_directory;
+
+    void Add(const std::string &directory, const std::shared_ptr<Watch> &watch)
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        by_directory[directory] = watch;
+    }
+
+    std::shared_ptr<Watch> Of(const std::string &file)
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        const auto found = by_directory.find(file.substr(0, file.rfind('/')));
+        return found == by_directory.end() ? nullptr : found->second.lock();
+    }
+
+    void RemoveGone()
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        for (auto at = by_directory.begin(); at != by_directory.end();)
+            at = at->second.expired() ? by_directory.erase(at) : std::next(at);
+    }
+};
+LogWatches log_watches;
+
 // Table files are appended to in large pieces, and each page goes to SSD once.
 class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
 {
@@ -859,11 +977,14 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper
 
         if (!status.ok())
             return status;
+        const bool is_log = HasSuffix(name, ".log");
         if (HasSuffix(name, ".sst"))
             file->reset(new TableFile(std::move(*file), table_files.Begin(name)));
         else
-            file->reset(new CountedFile(std::move(*file),
-                                        HasSuffix(name, ".log") ? &log_bytes : &other_bytes));
+            file->reset(new CountedFile(std::move(*file), is_log ? &log_bytes : &other_bytes));
+        const auto watch = is_log ? log_watches.Of(name) : nullptr;
+        if (watch)
+            file->reset(new LogFile(std::move(*file), watch));
         return status;
     }
 
@@ -998,10 +1119,12 @@ void rocksdb_ext_note_tables(rocksdb_options_t *options)
 }
 
 struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *activity,
-                                                rocksdb_options_t *options)
+                                                rocksdb_options_t *options, const char *path)
 {
     auto watch = std::make_shared<Watch>(activity->rep);
 
+    log_watches.RemoveGone();
+    log_watches.Add(path, watch);
     options->rep.listeners.push_back(watch);
     options->rep.max_bgerror_resume_count = 0; // who watches also resumes
     // Who closes has flushed; RocksDB's own flush would wait for ever on a disk that fails.
@@ -1017,6 +1140,11 @@ void rocksdb_ext_watch_free(struct rocksdb_ext_watch *watch)
 char *rocksdb_ext_watch_error(const struct rocksdb_ext_watch *watch)
 {
     return TextOf(watch->rep->Error());
+}
+
+char *rocksdb_ext_watch_log_error(const struct rocksdb_ext_watch *watch)
+{
+    return TextOf(watch->rep->LogError());
 }
 
 void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db)

@@ -88,18 +88,23 @@ void rocksdb_ext_activity_written(const struct rocksdb_ext_activity *activity, u
  * above. */
 void rocksdb_ext_note_tables(rocksdb_options_t *options);
 
-/* Listens to one database: compactions, table files and background errors. @options are that
- * database's own. It lives until freed here and until the database is closed, whichever is later;
- * so does @activity. */
+/* Listens to one database, which will lie at @path: compactions, table files, background errors and
+ * errors of its log. @options are that database's own. It lives until freed here and until the
+ * database is closed, whichever is later; so does @activity. */
 struct rocksdb_ext_watch;
 struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *activity,
-                                                rocksdb_options_t *options);
+                                                rocksdb_options_t *options, const char *path);
 void rocksdb_ext_watch_free(struct rocksdb_ext_watch *watch);
 /* To be called when the database is open, before the first write. */
 void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db);
 /* The error of the database's background work that has not been got over, malloced, or NULL when
  * all is well. */
 char *rocksdb_ext_watch_error(const struct rocksdb_ext_watch *watch);
+
+/* Why the database's log takes no more, malloced, or NULL. To be asked after each logged write,
+ * which says nothing of it: what it wrote is in the write buffers, but not safe. And before: no
+ * more is to be written until rocksdb_ext_resume() has got over it. Cheap. */
+char *rocksdb_ext_watch_log_error(const struct rocksdb_ext_watch *watch);
 
 /* Writes out all that was in the write buffers at the call, and returns when it is in the MANIFEST,
  * or with the error, as RocksDB's C API does. While writes are stopped for want of compaction no

@@ -78,6 +78,7 @@ void model_random_spec(uint64_t *random, const char *name, uint64_t bytes,
     row_bytes = table_spec_weight_bytes(&spec) + table_spec_state_bytes(&spec);
     row_count = (uint32_t)MIN(MAX(bytes / row_bytes, UINT64_C(10)), (uint64_t)MODEL_ROWS_MAX);
     spec.rows = bounded ? row_count : EMBTIER_UNBOUNDED;
+    spec.durability = (enum embtier_durability)model_pick(random, 3);
     spec.eager = bounded && model_pick(random, 8) == 0;
     *ret_spec = spec;
     *ret_row_count = row_count;

@@ -220,13 +220,11 @@ static void test_after_sigkill_logged_rows_are_those_acknowledged(void **state)
     }
 }
 
-/* Versions 2 to 4, one after the other, each its own record of the log, and then death. */
+/* Versions 1 to 4, one after the other, each its own record of the log, and then death. */
 static void log_and_die(struct store_fixture *f)
 {
     fixture_open(f);
-    fixture_write_all(f, FIXTURE_SYNCED, 0, 100, 1);
-    fixture_flush_all(f); /* after which there is one log only */
-    for (uint32_t version = 2; version <= 4; version++)
+    for (uint32_t version = 1; version <= 4; version++)
         fixture_write_all(f, FIXTURE_SYNCED, 0, 100, version);
     raise(SIGKILL);
 }
@@ -273,7 +271,7 @@ static void test_damaged_or_missing_log_stops_the_start_and_is_named(void **stat
 
         die_with_a_log(f, name, sizeof(name));
         if (i == 0) {
-            fixture_remove(f, 0, name);
+            (void)fixture_shell(path, sizeof(path), "rm %s/shard-0000/logged/*.log", f->made[0]);
         } else {
             int fd;
 
@@ -290,18 +288,19 @@ static void test_damaged_or_missing_log_stops_the_start_and_is_named(void **stat
 
 /* Writes versions of rows until that fails; the last version that was taken as a whole, and how it
  * failed, come back. */
-static enum embtier_err write_until_refused(struct store_fixture *f, uint32_t shard,
+static enum embtier_err write_until_refused(struct store_fixture *f, uint32_t table, uint32_t shard,
                                             uint32_t *ret_version, struct err_msg *msg)
 {
     struct fixture_batch *batch = malloc(sizeof(*batch));
     enum embtier_err err = EMBTIER_OK;
 
-    fixture_gather(f, shard, 1, 0, 1000, batch);
+    fixture_gather(f, shard, table, 0, 1000, batch);
     for (uint32_t version = 2; err == EMBTIER_OK; version++) {
         for (uint32_t i = 0; i < batch->count; i++)
-            fixture_row_bytes(1, batch->rows[i].id, version, batch->rows[i].bytes);
+            fixture_row_bytes(table, batch->rows[i].id, version, batch->rows[i].bytes);
         for (unsigned tries = 0; tries < 5000; tries++) {
-            err = store_write(f->store, shard, batch->rows, batch->count, false, msg);
+            err = store_write(f->store, shard, batch->rows, batch->count, table >= FIXTURE_SYNCED,
+                              msg);
             if (err != EMBTIER_BUSY)
                 break;
             usleep(1000);
@@ -313,17 +312,29 @@ static enum embtier_err write_until_refused(struct store_fixture *f, uint32_t sh
     return err;
 }
 
-static void heals(struct store_fixture *f, uint32_t shard)
+/* Reads go on, and see the last version that was taken (the gather takes half of the 1000), or of a
+ * logged table the one that was refused. */
+static void check_taken(struct store_fixture *f, uint32_t table, uint32_t version)
+{
+    uint64_t right = fixture_count_right(f, table, 0, FIXTURE_BATCH_ROWS, version);
+
+    if (table >= FIXTURE_LOGGED)
+        right += fixture_count_right(f, table, 0, FIXTURE_BATCH_ROWS, version + 1);
+    assert_int_equal(right, FIXTURE_BATCH_ROWS);
+}
+
+static void heals(struct store_fixture *f, uint32_t table, uint32_t shard)
 {
     struct fixture_batch *batch = malloc(sizeof(*batch));
     struct err_msg msg = { { 0 } };
     enum embtier_err err = EMBTIER_OK;
 
-    fixture_gather(f, shard, 1, 0, 1000, batch);
+    fixture_gather(f, shard, table, 0, 1000, batch);
     for (uint32_t i = 0; i < batch->count; i++)
-        fixture_row_bytes(1, batch->rows[i].id, 9999, batch->rows[i].bytes);
+        fixture_row_bytes(table, batch->rows[i].id, 9999, batch->rows[i].bytes);
     for (unsigned tries = 0; tries < 1000; tries++) {
-        err = store_write(f->store, shard, batch->rows, batch->count, false, &msg);
+        err =
+            store_write(f->store, shard, batch->rows, batch->count, table >= FIXTURE_SYNCED, &msg);
         if (err == EMBTIER_OK)
             break;
         usleep(10000);
@@ -364,47 +375,63 @@ static void fill_disk(const char *path)
     assert_int_equal(close(fd), 0);
 }
 
-static void full_disk(struct store_fixture *f)
+static void full_disk(struct store_fixture *f, uint32_t table)
 {
     struct err_msg msg = { { 0 } };
-    uint32_t version = 0;
+    enum embtier_err err;
+    uint32_t version = 1; /* the last one that was taken */
     char ballast[400];
 
     f->config.data.directory_count = 1;
     f->config.data.shards_per_directory = 1;
     f->config.rocksdb.memtable_bytes = MIB;
     fixture_open(f);
-    fixture_write_all(f, 1, 0, 1000, 1);
+    fixture_write_all(f, table, 0, 1000, 1);
     fixture_flush_all(f);
     snprintf(ballast, sizeof(ballast), "%s/ballast", f->made[0]);
     fill_disk(ballast);
-    assert_int_equal(write_until_refused(f, 0, &version, &msg), EMBTIER_NO_SPACE);
-    /* Reads go on, and see what was taken before (the gather takes half of the 1000). */
-    assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, version), FIXTURE_BATCH_ROWS);
-    assert_int_equal(store_flush(f->store, 0, &msg), EMBTIER_NO_SPACE);
+    assert_int_equal(write_until_refused(f, table, 0, &version, &msg), EMBTIER_NO_SPACE);
+    check_taken(f, table, version);
+    if (table < FIXTURE_LOGGED) /* else nothing need be in the write buffers */
+        assert_int_equal(store_flush(f->store, 0, &msg), EMBTIER_NO_SPACE);
     assert_int_equal(unlink(ballast), 0);
-    heals(f, 0);
+    heals(f, table, 0);
     fixture_close(f);
     fixture_open(f);
-    assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, 9999), FIXTURE_BATCH_ROWS);
+    assert_int_equal(fixture_count_right(f, table, 0, FIXTURE_BATCH_ROWS, 9999),
+                     FIXTURE_BATCH_ROWS);
     /* Closing on a full disk says so, and ends. */
-    fixture_write_all(f, 1, 0, 1000, 3);
+    fixture_write_all(f, table, 0, 1000, 3);
     fill_disk(ballast);
-    assert_int_equal(store_close(TAKE(f->store), true, &msg), EMBTIER_NO_SPACE);
+    err = store_close(TAKE(f->store), true, &msg);
+    if (table < FIXTURE_LOGGED || err != EMBTIER_OK) /* a log gives back room that it had taken */
+        assert_int_equal(err, EMBTIER_NO_SPACE);
     assert_int_equal(unlink(ballast), 0);
     fixture_open(f);
-    assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, 9999), FIXTURE_BATCH_ROWS);
+    assert_int_equal(
+        fixture_count_right(f, table, 0, FIXTURE_BATCH_ROWS, table < FIXTURE_LOGGED ? 9999 : 3),
+        FIXTURE_BATCH_ROWS);
 }
 
-static void test_full_disk_refuses_writes_serves_reads_and_heals(void **state)
+static void check_full_disk(struct store_fixture *f, const char *part)
 {
-    const pid_t child = run_part(*state, "full_disk", STDERR_FILENO);
+    const pid_t child = run_part(f, part, STDERR_FILENO);
     int status;
 
     assert_int_equal(waitpid(child, &status, 0), child);
     if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIPPED)
         skip();
     assert_int_equal(status, 0);
+}
+
+static void test_full_disk_refuses_writes_serves_reads_and_heals(void **state)
+{
+    check_full_disk(*state, "full_disk");
+}
+
+static void test_full_disk_of_a_log_refuses_writes_serves_reads_and_heals(void **state)
+{
+    check_full_disk(*state, "full_disk_logged");
 }
 
 /* A limit on the length of files makes writes fail with an error other than "no space". */
@@ -415,10 +442,10 @@ static void limit_files(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-static void io_error(struct store_fixture *f)
+static void io_error(struct store_fixture *f, uint32_t table)
 {
     struct err_msg msg = { { 0 } };
-    uint32_t version = 0;
+    uint32_t version = 1; /* the last one that was taken */
 
     char options[] = "max_write_buffer_number=2;min_write_buffer_number_to_merge=3";
     struct store_stats stats;
@@ -429,31 +456,44 @@ static void io_error(struct store_fixture *f)
     f->config.rocksdb.memtable_bytes = MIB;
     f->config.rocksdb.options = options; /* which the store may not be caught in */
     fixture_open(f);
-    fixture_write_all(f, 1, 0, 1000, 1);
+    fixture_write_all(f, table, 0, 1000, 1);
     fixture_flush_all(f);
     limit_files(4096);
-    assert_int_equal(write_until_refused(f, 0, &version, &msg), EMBTIER_IO);
-    assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, version), FIXTURE_BATCH_ROWS);
-    assert_int_equal(store_flush(f->store, 0, &msg), EMBTIER_IO);
+    assert_int_equal(write_until_refused(f, table, 0, &version, &msg), EMBTIER_IO);
+    check_taken(f, table, version);
+    if (table < FIXTURE_LOGGED)
+        assert_int_equal(store_flush(f->store, 0, &msg), EMBTIER_IO);
     store_stats(f->store, &stats);
     assert_true(stats.memtable_bytes <= 2 * MIB);
     assert_true(stats.written.flush_bytes > 0);
     limit_files(RLIM_INFINITY);
-    heals(f, 0);
-    assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, 9999), FIXTURE_BATCH_ROWS);
+    heals(f, table, 0);
+    assert_int_equal(fixture_count_right(f, table, 0, FIXTURE_BATCH_ROWS, 9999),
+                     FIXTURE_BATCH_ROWS);
     fixture_close(f);
     fixture_open(f);
-    assert_int_equal(fixture_count_right(f, 1, 0, FIXTURE_BATCH_ROWS, 9999), FIXTURE_BATCH_ROWS);
+    assert_int_equal(fixture_count_right(f, table, 0, FIXTURE_BATCH_ROWS, 9999),
+                     FIXTURE_BATCH_ROWS);
     fixture_close(f);
 }
 
-static void test_io_error_refuses_writes_serves_reads_and_heals(void **state)
+static void check_io_error(struct store_fixture *f, const char *part)
 {
-    const pid_t child = run_part(*state, "io_error", STDERR_FILENO);
+    const pid_t child = run_part(f, part, STDERR_FILENO);
     int status;
 
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
+}
+
+static void test_io_error_refuses_writes_serves_reads_and_heals(void **state)
+{
+    check_io_error(*state, "io_error");
+}
+
+static void test_io_error_of_a_log_refuses_writes_serves_reads_and_heals(void **state)
+{
+    check_io_error(*state, "io_error_logged");
 }
 
 static int part_main(const char *part, const char *root)
@@ -469,9 +509,11 @@ static int part_main(const char *part, const char *root)
     else if (strcmp(part, "log_and_die") == 0)
         log_and_die(f);
     else if (strcmp(part, "io_error") == 0)
-        io_error(f);
+        io_error(f, 1);
+    else if (strcmp(part, "io_error_logged") == 0)
+        io_error(f, FIXTURE_SYNCED);
     else if (small_disk_mount(f->made[0]))
-        full_disk(f);
+        full_disk(f, strcmp(part, "full_disk") == 0 ? 1 : FIXTURE_SYNCED);
     else
         exit_code = EXIT_SKIPPED;
     fixture_free(f);
@@ -495,6 +537,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_damaged_or_missing_log_stops_the_start_and_is_named),
         cmocka_unit_test_setup_teardown(test_full_disk_refuses_writes_serves_reads_and_heals,
                                         fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_full_disk_of_a_log_refuses_writes_serves_reads_and_heals, fixture_setup,
+            fixture_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_io_error_of_a_log_refuses_writes_serves_reads_and_heals, fixture_setup,
+            fixture_teardown),
         cmocka_unit_test_setup_teardown(test_io_error_refuses_writes_serves_reads_and_heals,
                                         fixture_setup, fixture_teardown),
     };
