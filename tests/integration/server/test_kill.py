@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from daemons import LONG
+from daemons import LONG, SANITIZED
 
 import embtier
 
@@ -79,6 +79,108 @@ def test_after_sigkill_under_load_every_row_holds_a_value_it_had(make_daemon, rn
     assert len(daemon.logged("the last run did not end cleanly")) == KILLS
     for name in TABLES:
         assert (check(daemon, name, versions[name]) == last[name]).all()
+
+
+# ---- Logged tables ----
+
+LOGGED_KILLS = 1000 if LONG else 12 if SANITIZED else 50
+
+# name: (dim, optimizer, durability); rows as above, of push_* the number of their pushes
+LOGGED_TABLES = {
+    "set_async": (5, "none", "async"),
+    "set_sync": (64, "none", "sync"),
+    "kept_async": (300, "adam", "async"),  # SETs that keep the optimizer's state
+    "push_async": (16, "sgd", "async"),
+    "push_sync": (3, "sgd", "sync"),
+}
+
+
+class Oracle:
+    """What has been sent of each row, and what of that was acknowledged."""
+
+    def __init__(self) -> None:
+        self.sent = np.zeros(ROWS, dtype=np.int64)
+        self.acknowledged = np.zeros(ROWS, dtype=np.int64)
+
+
+def update_until_it_dies(daemon, name, seed, oracle):
+    rng = np.random.default_rng(seed)
+    try:
+        with daemon.connect() as server:
+            table = server.open_table(name)
+            if name.startswith("push"):
+                with server.push_batch([(table, 500)]) as batch:
+                    while True:
+                        ids = rng.permutation(ROWS)[:500]
+                        oracle.sent[ids] += 1
+                        batch.ids(0)[:] = ids
+                        batch.gradients(0)[:] = -1
+                        batch.push(1.0, 1)
+                        oracle.acknowledged[ids] += 1
+            with server.batch([(table, 500)]) as batch:
+                while True:
+                    ids = rng.permutation(ROWS)[:500]
+                    oracle.sent[ids] += 1
+                    batch.ids(0)[:] = ids
+                    batch.rows(0)[:] = oracle.sent[ids][:, None]
+                    batch.set()
+                    oracle.acknowledged[ids] = oracle.sent[ids]
+    except (embtier.DisconnectedError, embtier.UnreachableError):
+        pass
+
+
+def check_logged(daemon, name, oracle):
+    """Nothing that was acknowledged is lost, and nothing is there that was not sent. Goes on from there."""
+    with daemon.connect() as server:
+        got = server.open_table(name).get(np.arange(ROWS))
+    assert (got == got[:, :1]).all(), f"{name}: rows torn: {np.flatnonzero((got != got[:, :1]).any(1))[:9]}"
+    lost = np.flatnonzero(got[:, 0] < oracle.acknowledged)
+    assert lost.size == 0, f"{name}: rows {lost[:9]} are {got[lost[:9], 0]}, not {oracle.acknowledged[lost[:9]]}"
+    assert (got[:, 0] <= oracle.sent).all(), name
+    oracle.sent[:] = oracle.acknowledged[:] = got[:, 0]
+
+
+def random_options(daemon, rng):
+    lanes = rng.randint(1, 3)
+    return {
+        "lanes": {"count": lanes, "write_queue_bytes": rng.choice(["1MiB", "8MiB"])},
+        "cache": {
+            "map_percent": rng.choice([0, 20]),
+            "tiers": [daemon.dram(lanes, rng.choice([4, 16])), daemon.pmem(lanes)],
+        },
+        "rocksdb": {"memtable_bytes": rng.choice(["2MiB", "16MiB"])},
+    }
+
+
+def test_after_sigkill_logged_tables_have_all_that_was_acknowledged(make_daemon, rng):
+    daemon = make_daemon()
+    daemon.configure(random_options(daemon, rng))
+    daemon.start()
+    oracles = {name: Oracle() for name in LOGGED_TABLES}
+    with daemon.connect() as server:
+        for name, (dim, optimizer, durability) in LOGGED_TABLES.items():
+            server.create_table(name, dim, ROWS, optimizer=optimizer, durability=durability)
+    for _ in range(LOGGED_KILLS):
+        threads = [
+            threading.Thread(
+                target=update_until_it_dies, args=(daemon, name, rng.randrange(2**32), oracles[name])
+            )
+            for name in LOGGED_TABLES
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(rng.uniform(0, 0.4))
+        daemon.kill()
+        for thread in threads:
+            thread.join()
+        daemon.configure(random_options(daemon, rng))
+        daemon.start()
+        for name in LOGGED_TABLES:
+            check_logged(daemon, name, oracles[name])
+    assert sum(oracle.acknowledged.sum() for oracle in oracles.values()) > 0
+    daemon.restart()
+    for name in LOGGED_TABLES:
+        check_logged(daemon, name, oracles[name])
 
 
 def test_sigkill_during_start_and_stop_harms_nothing(make_daemon, rng):
