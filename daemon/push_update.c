@@ -214,15 +214,13 @@ static void weights_add(const struct push *push, const struct ticket_group *of,
     w->dest[w->count++] = dest + (pair->position - segment->first_position);
 }
 
-/* Gradients of the samples' weights, where they are asked for, by the rows as they were. */
+/* Gradients of the samples' weights, of those segments that ask for them, by the rows as they were.
+ */
 static void give_weight_gradients(const struct push *push, const struct push_group *group,
                                   const struct ticket_group *of, const struct found *found)
 {
-    struct weights w; /* large: not to be cleared */
+    struct weights w = { .count = 0 };
 
-    if (!group->has_weight_gradients)
-        return;
-    w.count = 0;
     for (uint32_t i = 0; i < found->count; i++) {
         for (uint32_t p = of->starts[found->runs[i]]; p < of->starts[found->runs[i] + 1]; p++) {
             weights_add(push, of, &of->pairs[p], found->rows[i], &w);
@@ -292,7 +290,8 @@ static void reduce_members(const struct push *leader, const struct ticket_group 
         struct reduce_batch batch;
 
         take_share(of, of->order[i], found, next, &share);
-        give_weight_gradients(source->push, source_group(source), source->group, &share.found);
+        if (source_group(source)->has_weight_gradients)
+            give_weight_gradients(source->push, source_group(source), source->group, &share.found);
         batch = batch_of(source->push, source->group, &share.found, more);
         reduce_runs(&batch);
         for (uint32_t r = 0; r < share.found.count; r++)
@@ -314,7 +313,8 @@ static void update_found(const struct push *push, uint32_t group_number, const s
         optimizer_update(&group->optimizer, found->ids, found->rows, scratch, found->count);
         return;
     }
-    give_weight_gradients(push, group, of, found);
+    if (group->has_weight_gradients)
+        give_weight_gradients(push, group, of, found);
     batch = batch_of(push, of, found, scratch);
     optimizer_update_runs(&group->optimizer, found->ids, found->rows, &batch);
 }

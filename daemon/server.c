@@ -46,9 +46,12 @@ static enum embtier_err open_store(struct server *server, struct err_msg *msg)
             "directories=%u", config->data.directory_count);
     if (stats.shards_unclean > 0)
         log_warn(
-            "the last run did not end cleanly: rows have the values of the last write of theirs "
-            "that reached SSD, later updates are lost",
-            "shards=%u of=%u", stats.shards_unclean, store_shard_count(server->parts.store));
+            "the last run did not end cleanly: rows of replay tables have the values of the last "
+            "write of theirs that reached SSD, later updates are lost; logs of the other tables "
+            "have been recovered",
+            "shards=%u of=%u log_bytes=%" PRIu64 " log_ms=%" PRIu64, stats.shards_unclean,
+            store_shard_count(server->parts.store), stats.recovered_log_bytes,
+            stats.log_recovery_ns / 1000000);
     log_info("store open",
              "directories=%u shards=%u stored_bytes=%" PRIu64 " direct_io=%s io_uring=%s",
              config->data.directory_count, store_shard_count(server->parts.store),
@@ -179,10 +182,12 @@ enum embtier_err server_run(struct server *server, struct err_msg *msg)
              LOG_QUOTED(server->parts.config->socket.path), server->parts.lane_count,
              tables_count(server->parts.tables),
              (clock_now_ns(&clock_monotonic) - server->parts.started_ns) / 1000000);
-    log_info(
-        "durability is replay for all tables: a crash or power loss may lose the updates since "
-        "the last clean stop, a clean stop loses nothing",
-        "tables=%u", tables_count(server->parts.tables));
+    log_info("what a crash would cost: replay tables the updates since the last clean stop; async "
+             "tables none if the process dies, sync tables none if power fails",
+             "replay=%u async=%u sync=%u",
+             tables_count_of(server->parts.tables, EMBTIER_DURABILITY_REPLAY),
+             tables_count_of(server->parts.tables, EMBTIER_DURABILITY_ASYNC),
+             tables_count_of(server->parts.tables, EMBTIER_DURABILITY_SYNC));
     notify_ready();
     return control_run(server->control, server->signal_fd, msg);
 }

@@ -643,14 +643,27 @@ enum embtier_err tables_list(struct tables *tables, struct table_info **ret_info
     return EMBTIER_OK;
 }
 
-uint32_t tables_count(struct tables *tables)
+uint32_t tables_count_of(struct tables *tables, enum embtier_durability durability)
 {
     uint32_t count = 0;
 
     pthread_mutex_lock(&tables->lock);
-    for (uint32_t i = 0; i < catalog_count(tables->catalog); i++)
-        count += catalog_at(tables->catalog, i)->state != CATALOG_DROPPING;
+    for (uint32_t i = 0; i < catalog_count(tables->catalog); i++) {
+        const struct catalog_table *const entry = catalog_at(tables->catalog, i);
+
+        count += entry->state != CATALOG_DROPPING && entry->spec.durability == durability;
+    }
     pthread_mutex_unlock(&tables->lock);
+    return count;
+}
+
+uint32_t tables_count(struct tables *tables)
+{
+    uint32_t count = 0;
+
+#define X(name, number, word, text) count += tables_count_of(tables, EMBTIER_DURABILITY_##name);
+    EMBTIER_DURABILITY_TABLE(X)
+#undef X
     return count;
 }
 

@@ -76,6 +76,8 @@ struct tables_totals {
 };
 struct tables_totals tables_totals(struct tables *tables);
 uint32_t tables_count(struct tables *tables);
+/* Of one durability. */
+uint32_t tables_count_of(struct tables *tables, enum embtier_durability durability);
 /* Long work under way gives up as soon as it can: the daemon stops. The next start drops what it
  * leaves half made. */
 void tables_stop(struct tables *tables);

@@ -11,7 +11,7 @@
 #include "store/durable_file.h"
 #include "store/store_identity.h"
 
-#define CATALOG_FILE   "catalog.json"
+#define CATALOG_FILE "catalog.json"
 /* 2 since there are hyperparameters, 3 since there is a durability: who does not know them loses
  * them. */
 #define FORMAT_VERSION 3

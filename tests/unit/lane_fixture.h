@@ -154,13 +154,16 @@ static inline void lanes_stop(struct lanes_fixture *x)
     fixture_close(x->f);
 }
 
-static inline uint64_t fixture_table(struct lanes_fixture *x, const char *name, uint64_t rows,
-                                     uint32_t dim, enum embtier_optimizer optimizer)
+static inline uint64_t fixture_durable_table(struct lanes_fixture *x, const char *name,
+                                             uint64_t rows, uint32_t dim,
+                                             enum embtier_optimizer optimizer,
+                                             enum embtier_durability durability)
 {
     struct table_spec spec = { .rows = rows,
                                .dim = dim,
                                .dtype = EMBTIER_DTYPE_F32,
                                .optimizer = optimizer,
+                               .durability = durability,
                                .init = EMBTIER_INIT_CONSTANT,
                                .init_params = { 0.5, 0 } };
     struct table_info info;
@@ -169,6 +172,12 @@ static inline uint64_t fixture_table(struct lanes_fixture *x, const char *name, 
     snprintf(spec.name, sizeof(spec.name), "%s", name);
     must(tables_create(x->tables, &spec, true, NULL, &info, &msg), &msg);
     return info.handle;
+}
+
+static inline uint64_t fixture_table(struct lanes_fixture *x, const char *name, uint64_t rows,
+                                     uint32_t dim, enum embtier_optimizer optimizer)
+{
+    return fixture_durable_table(x, name, rows, dim, optimizer, EMBTIER_DURABILITY_REPLAY);
 }
 
 static inline struct lane_stats fixture_stats(struct lanes_fixture *x)

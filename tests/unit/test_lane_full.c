@@ -52,7 +52,8 @@ static void check_rows(struct client *client, uint64_t table, const float *value
     }
 }
 
-static void full_disk(struct store_fixture *f, enum embtier_optimizer optimizer)
+static void full_disk(struct store_fixture *f, enum embtier_optimizer optimizer,
+                      enum embtier_durability durability)
 {
     float *const values = calloc(ROW_COUNT, sizeof(*values));
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
@@ -63,7 +64,7 @@ static void full_disk(struct store_fixture *f, enum embtier_optimizer optimizer)
 
     signal(SIGXFSZ, SIG_IGN);
     lanes_start(&x, f, &one_lane);
-    table = fixture_table(&x, "t", ROW_COUNT, DIM, optimizer);
+    table = fixture_durable_table(&x, "t", ROW_COUNT, DIM, optimizer, durability);
     client = client_attach(&x, SLOT_BYTES);
     other = client_attach(&x, SLOT_BYTES);
     limit_files(64 * KIB);
@@ -82,7 +83,7 @@ static void full_disk(struct store_fixture *f, enum embtier_optimizer optimizer)
     lanes_stop(&x);
 
     lanes_start(&x, f, &one_lane);
-    table = fixture_table(&x, "t", ROW_COUNT, DIM, optimizer);
+    table = fixture_durable_table(&x, "t", ROW_COUNT, DIM, optimizer, durability);
     client = client_attach(&x, SLOT_BYTES);
     check_rows(&client, table, values);
     client_detach(&client);
@@ -92,13 +93,24 @@ static void full_disk(struct store_fixture *f, enum embtier_optimizer optimizer)
 
 static void test_full_disk_refuses_sets_serves_gets_and_heals(void **state)
 {
-    full_disk(*state, EMBTIER_OPTIMIZER_NONE);
+    full_disk(*state, EMBTIER_OPTIMIZER_NONE, EMBTIER_DURABILITY_REPLAY);
 }
 
 /* SETs of rows with state read first: they have no place when they come. */
 static void test_the_same_with_rows_that_have_state(void **state)
 {
-    full_disk(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD);
+    full_disk(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, EMBTIER_DURABILITY_REPLAY);
+}
+
+/* The log takes no more: what was acknowledged is in it. */
+static void test_the_same_with_rows_that_are_logged(void **state)
+{
+    full_disk(*state, EMBTIER_OPTIMIZER_NONE, EMBTIER_DURABILITY_ASYNC);
+}
+
+static void test_the_same_with_rows_that_have_state_and_are_logged(void **state)
+{
+    full_disk(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, EMBTIER_DURABILITY_SYNC);
 }
 
 /* Its rows cannot leave the queue: the drop says so instead of waiting, and the next start ends it.
@@ -309,6 +321,8 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_full_disk_refuses_sets_serves_gets_and_heals),
         T(test_the_same_with_rows_that_have_state),
+        T(test_the_same_with_rows_that_are_logged),
+        T(test_the_same_with_rows_that_have_state_and_are_logged),
         T(test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start),
         T(test_start_on_a_full_disk_serves_all_but_the_half_dropped),
         T(test_start_serves_all_tables_when_the_catalog_cannot_be_written),
