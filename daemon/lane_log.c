@@ -7,9 +7,10 @@
  * ends when the queue has passed the last of them, on this lane; the request when all its parts
  * have. Parts wait in one list, in the order of their places in the queue.
  *
- * No row is changed before there is room for it in the queue: an optimizer cannot run twice. While
- * the store takes no writes, parts that wait are refused with its error, and so are new ones; the
- * rows they have changed stay in the queue and are written when it does. */
+ * No cached row is changed before there is room for it in the queue, so that an optimizer does not
+ * run twice for it; what is computed from a row that was read, and finds no room, is thrown away.
+ * While the store takes no writes, parts that wait are refused with its error, and so are new ones;
+ * the rows they have changed stay in the queue and are written when it does. */
 #include "daemon/lane_impl.h"
 
 enum embtier_err lane_log_room(const struct lane *lane, const struct table *table,

@@ -8,12 +8,12 @@
  * for a read are chained to the miss entry, oldest first, GET and SET alike, and take effect in
  * that order when the row arrives: this is what keeps a session's requests for one row in order.
  *
- * A SET is answered when its row has a place. One that waited for a read may find none: then the
- * row is forgotten again, its miss entry keeps the SET and all behind it, and it is read once more
- * when the write queue has room (parked). While rows are parked no read is begun for a SET. When
- * the store refuses rows for good (disk full, I/O error) and no place is left, SETs fail with its
- * error instead of waiting. So sessions, drops and the end of the server never hang on a broken
- * disk, and no row without a place takes a read job away from GETs.
+ * A SET is answered when its row has a place, or is logged (lane_log.c). One that waited for a read
+ * may find none: then the row is forgotten again, its miss entry keeps the SET and all behind it,
+ * and it is read once more when the write queue has room (parked). While rows are parked no read is
+ * begun for a SET. When the store refuses rows for good (disk full, I/O error) and no place is
+ * left, SETs fail with its error instead of waiting. So sessions, drops and the end of the server
+ * never hang on a broken disk, and no row without a place takes a read job away from GETs.
  *
  * A waiting ref no longer needs its hash (the miss entry has it), so that field then holds the part
  * it belongs to: see ref_wait().
@@ -121,9 +121,11 @@ static bool place_logged(struct lane *lane, struct table *table, uint64_t hash, 
     const void *const rows[] = { row };
     uint32_t refused;
 
-    /* Whether it gets a place in the cache is all the same. */
-    return lane_log_row(lane, table, hash, id, row) &&
-           row_cache_insert(lane->cache, table->index, &ref, 1, rows, NULL, &refused) <= 1;
+    if (!lane_log_row(lane, table, hash, id, row))
+        return false;
+    /* No place in the cache is no harm. */
+    refused = row_cache_insert(lane->cache, table->index, &ref, 1, rows, NULL, &refused);
+    return true;
 }
 
 /* Puts a dirty row that is not cached into the cache, or failing that into the write queue. False:
@@ -187,13 +189,10 @@ void lane_rows_log(struct lane *lane, struct part *part, struct table *table,
                    const struct row_ref *refs, void *const *rows, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        bool logged;
-
-        if (!rows[i])
-            continue;
-        logged = lane_log_row(lane, table, refs[i].hash, refs[i].id, rows[i]);
-        assert(logged);
-        (void)logged;
+        if (rows[i] && !lane_log_row(lane, table, refs[i].hash, refs[i].id, rows[i])) {
+            assert(!"there was room");
+            request_fail(part->request, EMBTIER_BUSY, UINT32_MAX, refs[i].id);
+        }
         lane_log_note(lane, part);
     }
 }

@@ -51,6 +51,7 @@ static void add_lane(struct lane_stats *sum, const struct lane_stats *lane)
     sum->initial_get_rows += lane->initial_get_rows;
     sum->failed_rows += lane->failed_rows;
     sum->abandoned_rows += lane->abandoned_rows;
+    sum->logged_rows += lane->logged_rows;
     sum->shared_reads += lane->shared_reads;
     sum->reading_rows += lane->reading_rows;
     for (uint32_t t = 0; t < TIERS_MAX; t++)
@@ -112,6 +113,7 @@ static void sink_lanes(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_casting_seconds, "", (double)sum.casting_ns / 1e9);
     sink(context, METRIC_failed_rows, "", (double)sum.failed_rows);
     sink(context, METRIC_abandoned_rows, "", (double)sum.abandoned_rows);
+    sink(context, METRIC_logged_rows, "", (double)sum.logged_rows);
     sink(context, METRIC_shared_reads, "", (double)sum.shared_reads);
     sink(context, METRIC_reading_rows, "", (double)sum.reading_rows);
     sink(context, METRIC_cache_miss_rows, "", (double)sum.cache.misses);

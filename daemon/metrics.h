@@ -25,6 +25,7 @@ struct server_parts;
     METRIC(group_steps, COUNTER, "Steps of groups, by how they ended", "end")                      \
     METRIC(failed_rows, COUNTER, "Rows that could not be read", "")                                \
     METRIC(abandoned_rows, COUNTER, "Rows left out since their client was gone", "")               \
+    METRIC(logged_rows, COUNTER, "Rows of async and sync tables changed, and so written", "")      \
     METRIC(shared_reads, COUNTER, "Lookups that joined a read already under way", "")              \
     METRIC(reading_rows, GAUGE, "Distinct rows being read from SSD", "")                           \
     METRIC(cache_capacity_bytes, GAUGE, "Size of a tier", "tier")                                  \

@@ -380,8 +380,7 @@ static enum embtier_err eager_flush(struct eager *eager, uint32_t shard, struct 
     free(ids);
     free(pointers);
     TRY(err);
-    while ((err = store_write(eager->tables->store, shard, rows, count, false, msg)) ==
-           EMBTIER_BUSY) {
+    while ((err = store_write(eager->tables->store, shard, rows, count, msg)) == EMBTIER_BUSY) {
         if (atomic_load(&eager->tables->stopping))
             return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
         nanosleep(&(struct timespec){ .tv_nsec = 2000000L }, NULL);

@@ -42,6 +42,7 @@ struct write_batch {
     uint32_t shards[BATCH_ROWS_MAX];
     bool synced[BATCH_ROWS_MAX]; /* the row's table is */
     struct store_row sorted[BATCH_ROWS_MAX];
+    uint32_t to_sync[BATCH_ROWS_MAX]; /* shards */
     uint32_t count;
 };
 
@@ -135,27 +136,40 @@ static void tell_lane(struct write_queue *queue)
         lane_send(queue->lane, &queue->message);
 }
 
-/* Until the store takes them, or the daemon ends. */
-static bool write_shard(struct write_queue *queue, uint32_t shard, const struct store_row *rows,
-                        uint32_t count, bool synced)
+/* Rows of one shard to be written, or logs of shards to be synced. */
+struct task {
+    const uint32_t *shards;
+    const struct store_row *rows; /* NULL: sync */
+    uint32_t count;               /* of rows, or of shards */
+};
+
+static enum embtier_err attempt(struct write_queue *queue, const struct task *task,
+                                struct err_msg *msg)
+{
+    return task->rows ? store_write(queue->store, task->shards[0], task->rows, task->count, msg)
+                      : store_sync_logs(queue->store, task->shards, task->count, msg);
+}
+
+/* Until the store does it, or the daemon ends. */
+static bool carry_out(struct write_queue *queue, const struct task *task)
 {
     long pause_ns = RETRY_FIRST_NS;
     uint32_t logged = EMBTIER_OK;
 
     for (;;) {
         struct err_msg msg = { { 0 } };
-        enum embtier_err err = store_write(queue->store, shard, rows, count, synced, &msg);
+        enum embtier_err err = attempt(queue, task, &msg);
 
         if (err == EMBTIER_OK) {
             if (logged)
-                log_info("writes go on", "shard=%u", shard);
+                log_info("writes go on", "shard=%u", task->shards[0]);
             atomic_store_explicit(&queue->err, EMBTIER_OK, memory_order_relaxed);
-            atomic_fetch_add_explicit(&queue->rows_written, count, memory_order_relaxed);
             return true;
         }
         if (err != EMBTIER_BUSY && err != logged) {
             log_error("rows cannot be written, they are kept and tried again",
-                      "shard=%u err=%s why=%s", shard, err_name(err), LOG_QUOTED(msg.text));
+                      "shard=%u err=%s why=%s", task->shards[0], err_name(err),
+                      LOG_QUOTED(msg.text));
             logged = err;
         }
         /* A stalled store may have a disk that is full: only a write that succeeds takes the error
@@ -170,10 +184,12 @@ static bool write_shard(struct write_queue *queue, uint32_t shard, const struct 
     }
 }
 
-/* One store_write() per shard and database, rows in the order they were queued. */
+/* One store_write() per shard and database, rows in the order they were queued; then all logs that
+ * have rows of synced tables are synced at once. */
 static bool batch_write(struct write_queue *queue, struct write_batch *batch)
 {
     bool done[BATCH_ROWS_MAX] = { false };
+    uint32_t sync_count = 0;
 
     for (uint32_t first = 0; first < batch->count; first++) {
         const uint32_t shard = batch->shards[first];
@@ -190,10 +206,13 @@ static bool batch_write(struct write_queue *queue, struct write_batch *batch)
             batch->sorted[count++] = batch->rows[i];
             done[i] = true;
         }
-        if (!write_shard(queue, shard, batch->sorted, count, synced))
+        if (!carry_out(queue, &(struct task){ &shard, batch->sorted, count }))
             return false;
+        atomic_fetch_add_explicit(&queue->rows_written, count, memory_order_relaxed);
+        if (synced)
+            batch->to_sync[sync_count++] = shard;
     }
-    return true;
+    return sync_count == 0 || carry_out(queue, &(struct task){ batch->to_sync, NULL, sync_count });
 }
 
 static void *writer_main(void *context)

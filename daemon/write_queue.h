@@ -10,7 +10,8 @@
  *
  * When the store refuses (stalled, disk full, I/O error) the writer tries again, less and less
  * often, for as long as the daemon lives: a row in the queue is never given up. The queue then
- * fills, write_queue_put() refuses, and dirty rows stay in the cache.
+ * fills, write_queue_put() refuses, dirty rows stay in the cache, and rows of logged tables as they
+ * were.
  *
  * Thread: the lane, but for what the writer does inside. The ring is shared without a lock: the
  * lane only writes behind `tail`, the writer only reads before it. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/database.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -106,6 +107,18 @@ static void rename_leveldb_files(char *error)
         at[1] = 's', at[2] = 's', at[3] = 't';
 }
 
+/* A page that never came to the disk, inside of what was being written when power failed, looks the
+ * same as one that has rotted: which it is, and so whether rows are lost that were acknowledged, is
+ * for a person to say. */
+static void add_hint(struct err_msg *msg)
+{
+    const size_t used = strlen(msg->text);
+
+    snprintf(msg->text + used, sizeof(msg->text) - used,
+             " (if power failed while it was written, \"rocksdb.options: "
+             "wal_recovery_mode=kPointInTimeRecovery\" takes what lies before the damage)");
+}
+
 enum embtier_err database_open(const struct database_opts *opts, struct database **ret_database,
                                struct err_msg *msg)
 {
@@ -141,6 +154,8 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     /* An argument that RocksDB refuses here can only be the user's. */
     if (err == EMBTIER_INVALID)
         err = EMBTIER_CONFIG;
+    if (err == EMBTIER_CORRUPT && database->recovered_bytes > 0 && msg)
+        add_hint(msg);
     TRY(err);
     database->recovery_ns = clock_now_ns(&clock_monotonic) - database->recovery_ns;
     rocksdb_ext_watch_opened(database->watch, database->db);
@@ -326,18 +341,27 @@ static uint64_t batch_fill(rocksdb_writebatch_t *batch, const struct store_row *
     return bytes;
 }
 
-/* Whether what has been written is in the log, and more may be. */
-static enum embtier_err log_check(const struct database *database, struct err_msg *msg)
+static uint64_t log_failures(const struct database *database)
 {
-    return database->logged
-               ? rocksdb_err_take(rocksdb_ext_watch_log_error(database->watch), database->path, msg)
-               : EMBTIER_OK;
+    return rocksdb_ext_watch_log_failures(database->watch);
+}
+
+/* Whether more may be written, and all that has been written since log_failures() said @failures is
+ * in the log. */
+static enum embtier_err log_check(const struct database *database, uint64_t failures,
+                                  struct err_msg *msg)
+{
+    if (!database->logged)
+        return EMBTIER_OK;
+    return rocksdb_err_take(rocksdb_ext_watch_log_error(database->watch, failures), database->path,
+                            msg);
 }
 
 enum embtier_err database_write(struct database *database, const struct store_row *rows,
-                                uint32_t count, bool synced, struct err_msg *msg)
+                                uint32_t count, struct err_msg *msg)
 {
     const struct rocksdb_setup *const setup = database->setup;
+    const uint64_t failures = log_failures(database);
     rocksdb_writebatch_t *batch;
     char *error = NULL;
     enum embtier_err err;
@@ -347,22 +371,35 @@ enum embtier_err database_write(struct database *database, const struct store_ro
         return EMBTIER_OK;
     if (database_is_behind(database))
         return database_why_busy(database, msg);
-    TRY(log_check(database, msg));
+    TRY(log_check(database, failures, msg));
     batch = rocksdb_writebatch_create();
     bytes = batch_fill(batch, rows, count);
-    rocksdb_write(database->db,
-                  !database->logged ? setup->write
-                  : synced          ? setup->log_sync
-                                    : setup->log,
-                  batch, &error);
+    rocksdb_write(database->db, database->logged ? setup->log : setup->write, batch, &error);
     rocksdb_writebatch_destroy(batch);
     err = rocksdb_err_take(error, database->path, msg);
     if (err == EMBTIER_BUSY)
         return database_why_busy(database, msg);
     TRY(err);
-    TRY(log_check(database, msg));
+    TRY(log_check(database, failures, msg));
     count_add(&database->rows_written, count);
     count_add(&database->row_bytes_written, bytes);
+    return EMBTIER_OK;
+}
+
+enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t count,
+                                     struct err_msg *msg)
+{
+    struct rocksdb_ext_watch *watches[DATABASES_SYNC_MAX] = { NULL };
+    uint64_t failures[DATABASES_SYNC_MAX];
+
+    assert(count <= DATABASES_SYNC_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        watches[i] = databases[i]->watch;
+        failures[i] = log_failures(databases[i]);
+    }
+    rocksdb_ext_sync_logs(watches, count, databases[0]->setup->io_uring);
+    for (uint32_t i = 0; i < count; i++)
+        TRY(log_check(databases[i], failures[i], msg));
     return EMBTIER_OK;
 }
 
@@ -386,6 +423,7 @@ enum embtier_err database_delete_table(struct database *database, uint32_t table
 
     if (database_is_behind(database) && database_is_failed(database))
         return database_why_busy(database, msg);
+    TRY(log_check(database, log_failures(database), msg));
     table_range(table_id, &start, &end);
     rocksdb_delete_range_cf(database->db,
                             database->logged ? database->setup->log_patient

@@ -14,6 +14,8 @@
 
 struct database;
 
+#define DATABASES_SYNC_MAX 128
+
 struct database_opts {
     const struct rocksdb_setup *setup; /* outlives the database */
     struct rocksdb_ext_activity *activity;
@@ -36,11 +38,14 @@ DEFINE_CLEANUP(struct database, database_free)
 
 const char *database_path(const struct database *database);
 
-/* As store_read(), store_write() and store_flush(). @synced: of a logged one. */
+/* As store_read(), store_write() and store_flush(). */
 MUST_CHECK enum embtier_err database_read(struct database *database, struct store_row *rows,
                                           uint32_t count, struct err_msg *msg);
 MUST_CHECK enum embtier_err database_write(struct database *database, const struct store_row *rows,
-                                           uint32_t count, bool synced, struct err_msg *msg);
+                                           uint32_t count, struct err_msg *msg);
+/* As store_sync_logs(). All are logged, and at most DATABASES_SYNC_MAX. */
+MUST_CHECK enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t count,
+                                                struct err_msg *msg);
 MUST_CHECK enum embtier_err database_flush(struct database *database, struct err_msg *msg);
 
 /* Marks all rows of a table as gone, on disk. Their space is given back by

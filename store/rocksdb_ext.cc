@@ -16,6 +16,7 @@
 
 #include <fcntl.h>
 #include <liburing.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -419,6 +420,67 @@ struct Activity {
     }
 };
 
+// A write-ahead log, for who syncs it: by a descriptor of its own, which also outlives its being
+// written to.
+class LogState
+{
+  public:
+    explicit LogState(const std::string &name)
+        : file_(open(name.c_str(), O_WRONLY | O_CLOEXEC)),
+          directory_(name.substr(0, name.rfind('/')))
+    {
+    }
+    ~LogState()
+    {
+        if (file_ >= 0)
+            close(file_);
+    }
+    LogState(const LogState &) = delete;
+    LogState &operator=(const LogState &) = delete;
+
+    int File() const
+    {
+        return file_;
+    }
+
+    // RocksDB has removed it: all that was in it has been flushed.
+    bool IsGone() const
+    {
+        struct stat info;
+
+        return file_ >= 0 && fstat(file_, &info) == 0 && info.st_nlink == 0;
+    }
+
+    // Has the file's name on disk, too. 0 or an error number.
+    int SyncName()
+    {
+        if (name_is_synced_)
+            return 0;
+        const int directory = open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        const int error = directory >= 0 && fsync(directory) == 0 ? 0 : errno;
+        if (directory >= 0)
+            close(directory);
+        name_is_synced_ = error == 0;
+        return error;
+    }
+
+    void SetSynced(uint64_t bytes)
+    {
+        uint64_t before = synced;
+
+        while (before < bytes && !synced.compare_exchange_weak(before, bytes))
+            ;
+    }
+
+    std::atomic<uint64_t> written{ 0 }; // bytes
+    std::atomic<uint64_t> synced{ 0 };  // of these
+
+  private:
+    const int file_; // -1: syncing it fails
+    const std::string directory_;
+    std::atomic<bool> name_is_synced_{ false };
+};
+
 class Watch final : public rocksdb::EventListener
 {
   public:
@@ -491,6 +553,27 @@ class Watch final : public rocksdb::EventListener
             *error = Status::OK();
     }
 
+    void AddLog(const std::shared_ptr<LogState> &log)
+    {
+        std::lock_guard<std::mutex> lock(logs_mutex_);
+        logs_.erase(
+            std::remove_if(logs_.begin(), logs_.end(),
+                           [](const std::shared_ptr<LogState> &old) { return old->IsGone(); }),
+            logs_.end());
+        logs_.push_back(log);
+    }
+
+    // Those that are not on disk as far as they have been written.
+    std::vector<std::shared_ptr<LogState>> UnsyncedLogs()
+    {
+        std::vector<std::shared_ptr<LogState>> logs;
+        std::lock_guard<std::mutex> lock(logs_mutex_);
+        for (const auto &log : logs_)
+            if (log->written > log->synced)
+                logs.push_back(log);
+        return logs;
+    }
+
     // What the log lacks is in the write buffers, so it is safe, and the log out of use, when they
     // have been flushed: as after a flush that failed.
     void OnLogFailed(const Status &error)
@@ -501,16 +584,27 @@ class Watch final : public rocksdb::EventListener
             error_ = log_error_;
         errors_++;
         flush_failed_ = log_failed_ = true;
+        log_failures_++;
         changed_.notify_all();
     }
 
-    // OK, or why the log takes no more.
-    Status LogError()
+    uint64_t LogFailures() const
     {
-        if (!log_failed_)
+        return log_failures_;
+    }
+
+    // OK, or why the log takes no more, or why it failed after LogFailures() said @failures.
+    Status LogError(uint64_t failures)
+    {
+        if (!log_failed_ && log_failures_ == failures)
             return Status::OK();
         std::lock_guard<std::mutex> lock(error_mutex_);
         return log_error_;
+    }
+
+    bool LogFailed() const
+    {
+        return log_failed_;
     }
 
     void OnFlushCompleted(rocksdb::DB *, const rocksdb::FlushJobInfo &info) override
@@ -559,7 +653,7 @@ class Watch final : public rocksdb::EventListener
         std::lock_guard<std::mutex> lock(error_mutex_);
         if (errors_ != errors)
             return;
-        error_ = log_error_ = Status::OK();
+        error_ = Status::OK();
         flush_failed_ = log_failed_ = false;
     }
 
@@ -589,7 +683,10 @@ class Watch final : public rocksdb::EventListener
     uint64_t errors_ = 0; // so far
     bool flush_failed_ = false;
     Status log_error_;
+    std::mutex logs_mutex_;
+    std::vector<std::shared_ptr<LogState>> logs_;
     std::atomic<bool> log_failed_{ false };
+    std::atomic<uint64_t> log_failures_{ 0 };
     rocksdb::SequenceNumber flushed_ = 0;
 };
 
@@ -646,6 +743,26 @@ class Ring
                 } else {
                     Prepare(fd, requests, i); // there is room: its own entry is free again
                 }
+            }
+        }
+    }
+
+    // Has the data of all files on disk, at the same time; results[i] is 0 or an error number.
+    void Sync(const std::vector<int> &files, std::vector<int> &results)
+    {
+        size_t next = 0, in_flight = 0, done = 0;
+
+        while (done < files.size()) {
+            for (; next < files.size() && in_flight < DEPTH; next++, in_flight++) {
+                io_uring_sqe *const sqe = io_uring_get_sqe(&ring_);
+
+                io_uring_prep_fsync(sqe, files[next], IORING_FSYNC_DATASYNC);
+                io_uring_sqe_set_data64(sqe, next);
+            }
+            Submit();
+            for (io_uring_cqe *cqe; io_uring_peek_cqe(&ring_, &cqe) == 0; in_flight--, done++) {
+                results[io_uring_cqe_get_data64(cqe)] = -cqe->res;
+                io_uring_cqe_seen(&ring_, cqe);
             }
         }
     }
@@ -807,22 +924,30 @@ class CountedFile final : public rocksdb::FSWritableFileOwnerWrapper
 class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
 {
   public:
-    LogFile(std::unique_ptr<rocksdb::FSWritableFile> &&file, std::shared_ptr<Watch> watch)
-        : FSWritableFileOwnerWrapper(std::move(file)), watch_(std::move(watch))
+    LogFile(std::unique_ptr<rocksdb::FSWritableFile> &&file, std::shared_ptr<Watch> watch,
+            std::shared_ptr<LogState> state)
+        : FSWritableFileOwnerWrapper(std::move(file)), watch_(std::move(watch)),
+          state_(std::move(state))
     {
     }
 
     rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
                              rocksdb::IODebugContext *dbg) override
     {
-        return Try([&] { return target()->Append(data, options, dbg); });
+        const auto status = Try([&] { return target()->Append(data, options, dbg); });
+
+        state_->written += data.size();
+        return status;
     }
 
     rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
                              const rocksdb::DataVerificationInfo &verification,
                              rocksdb::IODebugContext *dbg) override
     {
-        return Try([&] { return target()->Append(data, options, verification, dbg); });
+        const auto status = Try([&] { return target()->Append(data, options, verification, dbg); });
+
+        state_->written += data.size();
+        return status;
     }
 
     rocksdb::IOStatus Flush(const rocksdb::IOOptions &options,
@@ -853,17 +978,23 @@ class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
   private:
     template <typename Call> rocksdb::IOStatus Try(Call call)
     {
-        if (failed_) // a record behind one that is cut short could not be read
-            return rocksdb::IOStatus::OK();
-        const rocksdb::IOStatus status = call();
-        if (!status.ok()) {
+        // Nothing more goes into a log that has failed: a record behind one that is cut short could
+        // not be read. Each try is told: this log may be in use still when all has been flushed.
+        if (!failed_) {
+            const rocksdb::IOStatus status = call();
+
+            if (status.ok())
+                return status;
+            error_ = status;
             failed_ = true;
-            watch_->OnLogFailed(status);
         }
+        watch_->OnLogFailed(error_);
         return rocksdb::IOStatus::OK();
     }
 
     const std::shared_ptr<Watch> watch_;
+    const std::shared_ptr<LogState> state_;
+    rocksdb::IOStatus error_; // written once, before …
     std::atomic<bool> failed_{ false };
 };
 
@@ -983,8 +1114,12 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper
         else
             file->reset(new CountedFile(std::move(*file), is_log ? &log_bytes : &other_bytes));
         const auto watch = is_log ? log_watches.Of(name) : nullptr;
-        if (watch)
-            file->reset(new LogFile(std::move(*file), watch));
+        if (watch) {
+            const auto state = std::make_shared<LogState>(name);
+
+            watch->AddLog(state);
+            file->reset(new LogFile(std::move(*file), watch, state));
+        }
         return status;
     }
 
@@ -1142,9 +1277,46 @@ char *rocksdb_ext_watch_error(const struct rocksdb_ext_watch *watch)
     return TextOf(watch->rep->Error());
 }
 
-char *rocksdb_ext_watch_log_error(const struct rocksdb_ext_watch *watch)
+uint64_t rocksdb_ext_watch_log_failures(const struct rocksdb_ext_watch *watch)
 {
-    return TextOf(watch->rep->LogError());
+    return watch->rep->LogFailures();
+}
+
+char *rocksdb_ext_watch_log_error(const struct rocksdb_ext_watch *watch, uint64_t failures)
+{
+    return TextOf(watch->rep->LogError(failures));
+}
+
+void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t count, bool io_uring)
+{
+    std::vector<std::shared_ptr<LogState>> logs;
+    std::vector<Watch *> watch_of;
+    std::vector<uint64_t> written;
+    std::vector<int> files;
+
+    for (uint32_t i = 0; i < count; i++) {
+        for (const auto &log : watches[i]->rep->UnsyncedLogs()) {
+            logs.push_back(log);
+            watch_of.push_back(watches[i]->rep.get());
+            written.push_back(log->written);
+            files.push_back(log->File());
+        }
+    }
+    std::vector<int> results(files.size(), 0);
+    Ring *const ring = io_uring && files.size() > 1 ? Ring::OfThread() : nullptr;
+    if (ring)
+        ring->Sync(files, results);
+    for (size_t i = 0; i < files.size() && !ring; i++)
+        results[i] = fdatasync(files[i]) == 0 ? 0 : errno;
+    for (size_t i = 0; i < files.size(); i++) {
+        if (results[i] == 0)
+            results[i] = logs[i]->SyncName();
+        if (results[i] == 0)
+            logs[i]->SetSynced(written[i]);
+        else
+            watch_of[i]->OnLogFailed(
+                rocksdb::IOStatus::IOError("While syncing log", strerror(results[i])));
+    }
 }
 
 void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db)
@@ -1183,7 +1355,7 @@ char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
     Status status = db->rep->Resume(); // which flushes if background work stood still
 
     // Nobody else tries a flush again that failed; until it is done, the error stands.
-    if (status.ok() && !stands_still && watch->rep->FlushFailed())
+    if (status.ok() && (watch->rep->LogFailed() || (!stands_still && watch->rep->FlushFailed())))
         status = Flush(db, watch, 1);
     if (status.ok())
         watch->rep->ClearError(errors);

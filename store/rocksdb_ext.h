@@ -101,10 +101,17 @@ void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db);
  * all is well. */
 char *rocksdb_ext_watch_error(const struct rocksdb_ext_watch *watch);
 
-/* Why the database's log takes no more, malloced, or NULL. To be asked after each logged write,
- * which says nothing of it: what it wrote is in the write buffers, but not safe. And before: no
- * more is to be written until rocksdb_ext_resume() has got over it. Cheap. */
-char *rocksdb_ext_watch_log_error(const struct rocksdb_ext_watch *watch);
+/* How often the database's log has failed so far. */
+uint64_t rocksdb_ext_watch_log_failures(const struct rocksdb_ext_watch *watch);
+/* Why the log takes no more, or has failed since it had failed @failures times; malloced, or NULL.
+ * To be asked after each logged write, which says nothing of it: what it wrote is in the write
+ * buffers, but not safe. And before: no more is to be written until rocksdb_ext_resume() has got
+ * over it. */
+char *rocksdb_ext_watch_log_error(const struct rocksdb_ext_watch *watch, uint64_t failures);
+
+/* Has all that was written to the logs of @count databases on disk, with @io_uring at the same
+ * time. Failures are those of rocksdb_ext_watch_log_error(). */
+void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t count, bool io_uring);
 
 /* Writes out all that was in the write buffers at the call, and returns when it is in the MANIFEST,
  * or with the error, as RocksDB's C API does. While writes are stopped for want of compaction no

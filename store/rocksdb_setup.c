@@ -92,7 +92,8 @@ void rocksdb_table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *ca
 static enum embtier_err write_buffers_apply(rocksdb_options_t *options, const struct config *config,
                                             uint32_t shard_count, struct err_msg *msg)
 {
-    const uint64_t buffers = (uint64_t)shard_count * DATABASE_WRITE_BUFFERS;
+    const uint64_t buffers =
+        (uint64_t)shard_count * STORE_DATABASES_PER_SHARD * DATABASE_WRITE_BUFFERS;
     const uint64_t total = config->rocksdb.memtable_bytes;
 
     if (total / buffers < WRITE_BUFFER_BYTES_MIN)
@@ -202,27 +203,30 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     /* Its env has the threads of the default one. */
     TRY(file_system_apply(setup, config->rocksdb.io_uring, msg));
     rocksdb_ext_note_tables(setup->options);
+    rocksdb_options_set_wal_recovery_mode(setup->options,
+                                          rocksdb_tolerate_corrupted_tail_records_recovery);
     if (config->rocksdb.options)
         TRY(text_apply(setup, config->rocksdb.options, msg));
     /* What comes after the user's options is what the store's promises stand on. A log that is
      * missing as a whole is noticed. */
-    TRY(text_apply(setup, "track_and_verify_wals_in_manifest=true", msg));
+    TRY(text_apply(setup,
+                   "track_and_verify_wals_in_manifest=true;manual_wal_flush=false;"
+                   "wal_bytes_per_sync=0;recycle_log_file_num=0;avoid_flush_during_recovery=false",
+                   msg));
+    rocksdb_options_set_wal_dir(setup->options, "");
     /* database_write() counts write buffers itself: where RocksDB stops writes, it refuses flushes
      * too that do not wait, and the others may wait for ever on a disk that fails. */
     rocksdb_options_set_max_write_buffer_number(setup->options, WRITE_BUFFERS_NO_LIMIT);
     rocksdb_options_set_min_write_buffer_number_to_merge(setup->options, 1);
     rocksdb_options_set_disable_auto_compactions(setup->options, 1);
     rocksdb_options_set_paranoid_checks(setup->options, 1);
-    rocksdb_options_set_wal_recovery_mode(setup->options,
-                                          rocksdb_tolerate_corrupted_tail_records_recovery);
 
     setup->read = rocksdb_readoptions_create();
     rocksdb_readoptions_set_verify_checksums(setup->read, 1);
     setup->write = write_options(false, false, true);
     setup->write_patient = write_options(false, false, false);
     setup->log = write_options(true, false, true);
-    setup->log_sync = write_options(true, true, true);
-    setup->log_patient = write_options(true, true, false);
+    setup->log_patient = write_options(true, false, false);
     *ret_setup = TAKE(setup);
     return EMBTIER_OK;
 }
@@ -233,8 +237,6 @@ void rocksdb_setup_free(struct rocksdb_setup *setup)
         return;
     if (setup->log_patient)
         rocksdb_writeoptions_destroy(setup->log_patient);
-    if (setup->log_sync)
-        rocksdb_writeoptions_destroy(setup->log_sync);
     if (setup->log)
         rocksdb_writeoptions_destroy(setup->log);
     if (setup->write_patient)

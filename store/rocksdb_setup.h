@@ -3,8 +3,8 @@
  *
  * No compression (weights do not compress), data blocks uncached and read with direct I/O (the row
  * cache is above), index and filters partitioned, in one cache of rocksdb.metadata_cache_bytes.
- * Write buffers have one budget, which each shard's share of fits even when it fills one while it
- * writes the other. Automatic compactions are off: compaction_scheduler.h turns them on. A database
+ * Write buffers fit their budget even when each database fills one while it writes the other.
+ * Automatic compactions are off: compaction_scheduler.h turns them on. A database
  * with a log recovers all of it; what may be missing is the end of the last file, cut anywhere:
  * what nobody was told is safe.
  * Thread: any; nothing changes after new. */
@@ -21,7 +21,8 @@
 
 /* Of each database: one that fills, one that is written. When more are to be written it takes no
  * more writes. */
-#define DATABASE_WRITE_BUFFERS 2
+#define DATABASE_WRITE_BUFFERS    2
+#define STORE_DATABASES_PER_SHARD 2
 /* Level-0 files at which a database takes no more writes. */
 #define DATABASE_LEVEL0_FILES_MAX 36
 /* Bytes that compaction is behind at which a database takes no more writes. */
@@ -34,9 +35,8 @@ struct rocksdb_setup {
     rocksdb_readoptions_t *read;
     rocksdb_writeoptions_t *write;         /* never waits; no log */
     rocksdb_writeoptions_t *write_patient; /* waits when RocksDB wants to; no log */
-    rocksdb_writeoptions_t *log;           /* never waits; in the log … */
-    rocksdb_writeoptions_t *log_sync;      /* … and that on disk */
-    rocksdb_writeoptions_t *log_patient;   /* waits; in the log, and that on disk */
+    rocksdb_writeoptions_t *log;           /* never waits; in the log */
+    rocksdb_writeoptions_t *log_patient;   /* waits; in the log */
     bool io_uring;
 };
 

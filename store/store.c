@@ -35,6 +35,7 @@ struct store {
 
 /* Two a shard. */
 enum database_kind { DATABASE_REPLAY, DATABASE_LOGGED, DATABASE_KINDS };
+_Static_assert(DATABASE_KINDS == STORE_DATABASES_PER_SHARD, "each has its write buffers");
 static const char *const database_names[] = { "replay", "logged" };
 
 static struct database *database_of(const struct store *store, uint32_t shard, bool logged)
@@ -253,11 +254,27 @@ enum embtier_err store_read(struct store *store, uint32_t shard, struct store_ro
 }
 
 enum embtier_err store_write(struct store *store, uint32_t shard, const struct store_row *rows,
-                             uint32_t count, bool synced, struct err_msg *msg)
+                             uint32_t count, struct err_msg *msg)
 {
     if (count == 0)
         return EMBTIER_OK;
-    return database_write(database_of(store, shard, rows[0].logged), rows, count, synced, msg);
+    return database_write(database_of(store, shard, rows[0].logged), rows, count, msg);
+}
+
+enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards, uint32_t count,
+                                 struct err_msg *msg)
+{
+    struct database *databases[DATABASES_SYNC_MAX];
+
+    for (uint32_t done = 0; done < count;) {
+        const uint32_t some = MIN(count - done, (uint32_t)DATABASES_SYNC_MAX);
+
+        for (uint32_t i = 0; i < some; i++)
+            databases[i] = database_of(store, shards[done + i], true);
+        TRY(databases_sync_logs(databases, some, msg));
+        done += some;
+    }
+    return EMBTIER_OK;
 }
 
 enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg *msg)

@@ -75,10 +75,14 @@ MUST_CHECK enum embtier_err store_read(struct store *store, uint32_t shard, stru
 
 /* Writes @count rows of one shard, all logged or none, all or none of them, without waiting when
  * RocksDB would: BUSY then, and the caller tries again. Logged ones are safe from the death of the
- * process, and if @synced from loss of power as well; others after store_flush(). */
+ * process; others after store_flush(). */
 MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t shard,
-                                        const struct store_row *rows, uint32_t count, bool synced,
+                                        const struct store_row *rows, uint32_t count,
                                         struct err_msg *msg);
+/* Makes logged rows of @count different shards that have been written safe from loss of power as
+ * well. After an error, none of those since the last call need be; the call is to be made again. */
+MUST_CHECK enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards,
+                                            uint32_t count, struct err_msg *msg);
 
 /* Writes the shard's write buffers out and waits. */
 MUST_CHECK enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg *msg);

@@ -174,7 +174,7 @@ static inline void fixture_row_bytes(uint32_t table, uint64_t id, uint32_t versi
     }
 }
 
-/* Tables from these numbers on are logged, and that on disk when store_write() returns. */
+/* Tables from these numbers on are logged, and the logs synced. */
 #define FIXTURE_LOGGED 100
 #define FIXTURE_SYNCED 200
 
@@ -200,6 +200,15 @@ static inline uint64_t fixture_gather(const struct store_fixture *f, uint32_t sh
     return first;
 }
 
+/* As store_write(), and of a synced table store_sync_logs(). */
+static inline enum embtier_err fixture_write_batch(struct store_fixture *f, uint32_t shard,
+                                                   uint32_t table, struct fixture_batch *batch,
+                                                   struct err_msg *msg)
+{
+    TRY(store_write(f->store, shard, batch->rows, batch->count, msg));
+    return table >= FIXTURE_SYNCED ? store_sync_logs(f->store, &shard, 1, msg) : EMBTIER_OK;
+}
+
 /* Writes rows [first, end), again and again where the store is busy. */
 static inline void fixture_write_all(struct store_fixture *f, uint32_t table, uint64_t first,
                                      uint64_t end, uint32_t version)
@@ -214,8 +223,7 @@ static inline void fixture_write_all(struct store_fixture *f, uint32_t table, ui
             id = fixture_gather(f, shard, table, id, end, batch);
             for (uint32_t i = 0; i < batch->count; i++)
                 fixture_row_bytes(table, batch->rows[i].id, version, batch->rows[i].bytes);
-            while ((err = store_write(f->store, shard, batch->rows, batch->count,
-                                      table >= FIXTURE_SYNCED, &msg)) == EMBTIER_BUSY)
+            while ((err = fixture_write_batch(f, shard, table, batch, &msg)) == EMBTIER_BUSY)
                 usleep(1000);
             must(err, &msg);
         }

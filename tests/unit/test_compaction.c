@@ -226,7 +226,7 @@ static void load_one_shard(struct store_fixture *f, uint32_t shard)
             id = fixture_gather(f, shard, 1, id, ROWS, batch);
             for (uint32_t i = 0; i < batch->count; i++)
                 fixture_row_bytes(1, batch->rows[i].id, version, batch->rows[i].bytes);
-            must(store_write(f->store, shard, batch->rows, batch->count, false, &msg), &msg);
+            must(store_write(f->store, shard, batch->rows, batch->count, &msg), &msg);
         }
         must(store_flush(f->store, shard, &msg), &msg);
     }

@@ -15,19 +15,19 @@
 static _Atomic uint32_t refuse; /* enum embtier_err, or OK */
 
 enum embtier_err __real_store_write(struct store *store, uint32_t shard,
-                                    const struct store_row *rows, uint32_t count, bool synced,
+                                    const struct store_row *rows, uint32_t count,
                                     struct err_msg *msg);
 enum embtier_err __wrap_store_write(struct store *store, uint32_t shard,
-                                    const struct store_row *rows, uint32_t count, bool synced,
+                                    const struct store_row *rows, uint32_t count,
                                     struct err_msg *msg);
 
 enum embtier_err __wrap_store_write(struct store *store, uint32_t shard,
-                                    const struct store_row *rows, uint32_t count, bool synced,
+                                    const struct store_row *rows, uint32_t count,
                                     struct err_msg *msg)
 {
     const enum embtier_err err = (enum embtier_err)atomic_load(&refuse);
 
-    return err == EMBTIER_OK ? __real_store_write(store, shard, rows, count, synced, msg)
+    return err == EMBTIER_OK ? __real_store_write(store, shard, rows, count, msg)
                              : err_set(msg, err, "refused by the test");
 }
 

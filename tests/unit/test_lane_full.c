@@ -3,6 +3,7 @@
  * limit on the size of files plays the full disk: RocksDB's flushes fail, and go on once it is
  * lifted. */
 #include "lane_fixture.h"
+#include "sync_counter.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -111,6 +112,36 @@ static void test_the_same_with_rows_that_are_logged(void **state)
 static void test_the_same_with_rows_that_have_state_and_are_logged(void **state)
 {
     full_disk(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, EMBTIER_DURABILITY_SYNC);
+}
+
+/* A SET of a sync table is answered when its log is on disk; others need not wait for that. */
+static void test_updates_of_sync_tables_are_synced_and_of_others_not(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct lanes_fixture x;
+    struct client client;
+
+    f->config.rocksdb.io_uring = SWITCH_OFF;
+    lanes_start(&x, f, &one_lane);
+    client = client_attach(&x, SLOT_BYTES);
+    for (int durability = EMBTIER_DURABILITY_REPLAY; durability <= EMBTIER_DURABILITY_SYNC;
+         durability++) {
+        const uint64_t table =
+            fixture_durable_table(&x, durability_word(durability), 100, DIM, EMBTIER_OPTIMIZER_NONE,
+                                  (enum embtier_durability)durability);
+        const unsigned before = atomic_load(&log_syncs);
+
+        for (uint64_t id = 0; id < 20; id++) {
+            assert_int_equal(client_set_one(&client, table, id, DIM, 1), EMBTIER_OK);
+            if (durability == EMBTIER_DURABILITY_SYNC)
+                assert_true(atomic_load(&log_syncs) >= before + id + 1);
+        }
+        if (durability != EMBTIER_DURABILITY_SYNC)
+            assert_int_equal(atomic_load(&log_syncs), before);
+    }
+    client_detach(&client);
+    lanes_write_back(&x);
+    lanes_stop(&x);
 }
 
 /* Its rows cannot leave the queue: the drop says so instead of waiting, and the next start ends it.
@@ -323,6 +354,7 @@ int main(void)
         T(test_the_same_with_rows_that_have_state),
         T(test_the_same_with_rows_that_are_logged),
         T(test_the_same_with_rows_that_have_state_and_are_logged),
+        T(test_updates_of_sync_tables_are_synced_and_of_others_not),
         T(test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start),
         T(test_start_on_a_full_disk_serves_all_but_the_half_dropped),
         T(test_start_serves_all_tables_when_the_catalog_cannot_be_written),

@@ -4,6 +4,7 @@
 
 #include "store/row_format.h"
 #include "store_fixture.h"
+#include "sync_counter.h"
 
 static void test_rows_come_back_as_written_even_after_reopening(void **state)
 {
@@ -79,7 +80,7 @@ static void test_longest_row_is_stored(void **state)
     fixture_open(f);
     for (uint32_t i = 0; i < STORED_ROW_BYTES_MAX; i++)
         in[i] = (unsigned char)(i * 7);
-    must(store_write(f->store, 0, &row, 1, false, &msg), &msg);
+    must(store_write(f->store, 0, &row, 1, &msg), &msg);
     must(store_flush(f->store, 0, &msg), &msg);
     row.bytes = out;
     must(store_read(f->store, 0, &row, 1, &msg), &msg);
@@ -344,6 +345,29 @@ static void test_close_that_was_not_complete_is_no_clean_end(void **state)
     fixture_close(f);
 }
 
+static void test_logs_of_synced_rows_are_on_disk(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+    uint32_t shards[4];
+    unsigned before;
+
+    f->config.rocksdb.io_uring = SWITCH_OFF;
+    fixture_open(f);
+    before = atomic_load(&log_syncs);
+    fixture_write_all(f, 1, 0, 100, 1);
+    fixture_write_all(f, FIXTURE_LOGGED, 0, 100, 1);
+    assert_int_equal(atomic_load(&log_syncs), before);
+    for (uint32_t i = 0; i < ARRAY_LEN(shards); i++)
+        shards[i] = i;
+    assert_int_equal(store_shard_count(f->store), ARRAY_LEN(shards));
+    must(store_sync_logs(f->store, shards, ARRAY_LEN(shards), &msg), &msg);
+    assert_int_equal(atomic_load(&log_syncs), before + ARRAY_LEN(shards));
+    must(store_sync_logs(f->store, shards, ARRAY_LEN(shards), &msg), &msg); /* nothing new */
+    assert_int_equal(atomic_load(&log_syncs), before + ARRAY_LEN(shards));
+    fixture_close(f);
+}
+
 #define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -371,6 +395,7 @@ int main(void)
         STORE_TEST(test_write_buffers_stay_within_their_budget),
         STORE_TEST(test_rows_can_be_read_with_and_without_direct_io),
         STORE_TEST(test_close_that_was_not_complete_is_no_clean_end),
+        STORE_TEST(test_logs_of_synced_rows_are_on_disk),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,6 +168,62 @@ static void test_after_sigkill_every_row_has_a_value_it_had(void **state)
     }
 }
 
+/* ---- Writes that fail ---- */
+
+/* Writes versions of rows until that fails; the last version that was taken as a whole, and how it
+ * failed, come back. */
+static enum embtier_err write_until_refused(struct store_fixture *f, uint32_t table, uint32_t shard,
+                                            uint32_t *ret_version, struct err_msg *msg)
+{
+    struct fixture_batch *batch = malloc(sizeof(*batch));
+    enum embtier_err err = EMBTIER_OK;
+
+    fixture_gather(f, shard, table, 0, 1000, batch);
+    for (uint32_t version = 2; err == EMBTIER_OK; version++) {
+        for (uint32_t i = 0; i < batch->count; i++)
+            fixture_row_bytes(table, batch->rows[i].id, version, batch->rows[i].bytes);
+        for (unsigned tries = 0; tries < 5000; tries++) {
+            err = fixture_write_batch(f, shard, table, batch, msg);
+            if (err != EMBTIER_BUSY)
+                break;
+            usleep(1000);
+        }
+        if (err == EMBTIER_OK)
+            *ret_version = version;
+    }
+    free(batch);
+    return err;
+}
+
+static void heals(struct store_fixture *f, uint32_t table, uint32_t shard, bool flush)
+{
+    struct fixture_batch *batch = malloc(sizeof(*batch));
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err = EMBTIER_OK;
+
+    fixture_gather(f, shard, table, 0, 1000, batch);
+    for (uint32_t i = 0; i < batch->count; i++)
+        fixture_row_bytes(table, batch->rows[i].id, 9999, batch->rows[i].bytes);
+    for (unsigned tries = 0; tries < 1000; tries++) {
+        err = fixture_write_batch(f, shard, table, batch, &msg);
+        if (err == EMBTIER_OK)
+            break;
+        usleep(10000);
+    }
+    must(err, &msg);
+    if (flush)
+        must(store_flush(f->store, shard, &msg), &msg);
+    free(batch);
+}
+
+/* A limit on the length of files makes writes fail with an error other than "no space". */
+static void limit_files(rlim_t bytes)
+{
+    const struct rlimit limit = { .rlim_cur = bytes, .rlim_max = RLIM_INFINITY };
+
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
 /* ---- Logs ---- */
 
 /* What the child of the next test does until it is killed: a version is told when all its rows have
@@ -229,6 +285,37 @@ static void log_and_die(struct store_fixture *f)
     raise(SIGKILL);
 }
 
+/* Its first record fails; then the disk is well again, and what is acknowledged must be in a log
+ * that works. */
+static void log_fails_then_die(struct store_fixture *f)
+{
+    uint32_t version;
+    struct err_msg msg = { { 0 } };
+
+    signal(SIGXFSZ, SIG_IGN);
+    fixture_open(f);
+    limit_files(16);
+    for (uint32_t shard = 0; shard < store_shard_count(f->store); shard++)
+        assert_int_equal(write_until_refused(f, FIXTURE_SYNCED, shard, &version, &msg), EMBTIER_IO);
+    limit_files(RLIM_INFINITY);
+    for (uint32_t shard = 0; shard < store_shard_count(f->store); shard++)
+        heals(f, FIXTURE_SYNCED, shard, false);
+    raise(SIGKILL);
+}
+
+static void test_what_is_acknowledged_after_a_log_has_failed_is_in_another(void **state)
+{
+    struct store_fixture *const f = *state;
+    pid_t child;
+
+    fixture_open(f);
+    fixture_close(f);
+    child = run_part(f, "log_fails_then_die", STDOUT_FILENO);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    fixture_open(f);
+    assert_int_equal(fixture_count_right(f, FIXTURE_SYNCED, 0, 1000, 9999), 1000);
+}
+
 static void die_with_a_log(struct store_fixture *f, char *ret_name, size_t capacity)
 {
     pid_t child;
@@ -286,32 +373,6 @@ static void test_damaged_or_missing_log_stops_the_start_and_is_named(void **stat
     }
 }
 
-/* Writes versions of rows until that fails; the last version that was taken as a whole, and how it
- * failed, come back. */
-static enum embtier_err write_until_refused(struct store_fixture *f, uint32_t table, uint32_t shard,
-                                            uint32_t *ret_version, struct err_msg *msg)
-{
-    struct fixture_batch *batch = malloc(sizeof(*batch));
-    enum embtier_err err = EMBTIER_OK;
-
-    fixture_gather(f, shard, table, 0, 1000, batch);
-    for (uint32_t version = 2; err == EMBTIER_OK; version++) {
-        for (uint32_t i = 0; i < batch->count; i++)
-            fixture_row_bytes(table, batch->rows[i].id, version, batch->rows[i].bytes);
-        for (unsigned tries = 0; tries < 5000; tries++) {
-            err = store_write(f->store, shard, batch->rows, batch->count, table >= FIXTURE_SYNCED,
-                              msg);
-            if (err != EMBTIER_BUSY)
-                break;
-            usleep(1000);
-        }
-        if (err == EMBTIER_OK)
-            *ret_version = version;
-    }
-    free(batch);
-    return err;
-}
-
 /* Reads go on, and see the last version that was taken (the gather takes half of the 1000), or of a
  * logged table the one that was refused. */
 static void check_taken(struct store_fixture *f, uint32_t table, uint32_t version)
@@ -321,27 +382,6 @@ static void check_taken(struct store_fixture *f, uint32_t table, uint32_t versio
     if (table >= FIXTURE_LOGGED)
         right += fixture_count_right(f, table, 0, FIXTURE_BATCH_ROWS, version + 1);
     assert_int_equal(right, FIXTURE_BATCH_ROWS);
-}
-
-static void heals(struct store_fixture *f, uint32_t table, uint32_t shard)
-{
-    struct fixture_batch *batch = malloc(sizeof(*batch));
-    struct err_msg msg = { { 0 } };
-    enum embtier_err err = EMBTIER_OK;
-
-    fixture_gather(f, shard, table, 0, 1000, batch);
-    for (uint32_t i = 0; i < batch->count; i++)
-        fixture_row_bytes(table, batch->rows[i].id, 9999, batch->rows[i].bytes);
-    for (unsigned tries = 0; tries < 1000; tries++) {
-        err =
-            store_write(f->store, shard, batch->rows, batch->count, table >= FIXTURE_SYNCED, &msg);
-        if (err == EMBTIER_OK)
-            break;
-        usleep(10000);
-    }
-    must(err, &msg);
-    must(store_flush(f->store, shard, &msg), &msg);
-    free(batch);
 }
 
 static bool put_text(const char *path, const char *text)
@@ -395,7 +435,7 @@ static void full_disk(struct store_fixture *f, uint32_t table)
     if (table < FIXTURE_LOGGED) /* else nothing need be in the write buffers */
         assert_int_equal(store_flush(f->store, 0, &msg), EMBTIER_NO_SPACE);
     assert_int_equal(unlink(ballast), 0);
-    heals(f, table, 0);
+    heals(f, table, 0, true);
     fixture_close(f);
     fixture_open(f);
     assert_int_equal(fixture_count_right(f, table, 0, FIXTURE_BATCH_ROWS, 9999),
@@ -434,14 +474,6 @@ static void test_full_disk_of_a_log_refuses_writes_serves_reads_and_heals(void *
     check_full_disk(*state, "full_disk_logged");
 }
 
-/* A limit on the length of files makes writes fail with an error other than "no space". */
-static void limit_files(rlim_t bytes)
-{
-    const struct rlimit limit = { .rlim_cur = bytes, .rlim_max = RLIM_INFINITY };
-
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-
 static void io_error(struct store_fixture *f, uint32_t table)
 {
     struct err_msg msg = { { 0 } };
@@ -467,7 +499,7 @@ static void io_error(struct store_fixture *f, uint32_t table)
     assert_true(stats.memtable_bytes <= 2 * MIB);
     assert_true(stats.written.flush_bytes > 0);
     limit_files(RLIM_INFINITY);
-    heals(f, table, 0);
+    heals(f, table, 0, true);
     assert_int_equal(fixture_count_right(f, table, 0, FIXTURE_BATCH_ROWS, 9999),
                      FIXTURE_BATCH_ROWS);
     fixture_close(f);
@@ -508,6 +540,8 @@ static int part_main(const char *part, const char *root)
         log_until_killed(f);
     else if (strcmp(part, "log_and_die") == 0)
         log_and_die(f);
+    else if (strcmp(part, "log_fails_then_die") == 0)
+        log_fails_then_die(f);
     else if (strcmp(part, "io_error") == 0)
         io_error(f, 1);
     else if (strcmp(part, "io_error_logged") == 0)
@@ -533,6 +567,9 @@ int main(int argc, char **argv)
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_after_sigkill_logged_rows_are_those_acknowledged,
                                         fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_what_is_acknowledged_after_a_log_has_failed_is_in_another, fixture_setup,
+            fixture_teardown),
         cmocka_unit_test(test_torn_end_of_a_log_is_no_record),
         cmocka_unit_test(test_damaged_or_missing_log_stops_the_start_and_is_named),
         cmocka_unit_test_setup_teardown(test_full_disk_refuses_writes_serves_reads_and_heals,
