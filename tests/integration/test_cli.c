@@ -81,6 +81,12 @@ static void test_hyperparameters_are_given_shown_and_compared(void **state)
     assert_says("sgd, weight_decay 0, clip_norm 2\n");
     assert_says("rounding   stochastic\n");
     assert_says("nonfinite  refused\n");
+    assert_says("durability replay\n");
+    assert_int_equal(embtier(state, "table create h3 --rows 10 --dim 2 --durability sync -o json"),
+                     0);
+    assert_says("\"durability\": \"sync\"");
+    assert_int_equal(embtier(state, "table create h4 --rows 10 --dim 2 --durability most"), 2);
+    assert_says("--durability most: allowed: replay, async, sync");
     assert_int_equal(embtier(state, "table show h1 -o json"), 0);
     assert_says("\"beta1\": 0.9");
     assert_says("\"rounding\": \"nearest\"");

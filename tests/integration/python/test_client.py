@@ -37,6 +37,7 @@ def test_words_are_those_of_the_c_headers():
     assert table("EMBTIER_OPTIMIZER_TABLE") == _types.OPTIMIZER_NUMBERS
     assert table("EMBTIER_INIT_TABLE") == _types.INIT_NUMBERS
     assert table("EMBTIER_POOL_TABLE") == _types.POOL_NUMBERS
+    assert table("EMBTIER_DURABILITY_TABLE") == _types.DURABILITY_NUMBERS
     assert float(re.search(r"#define EMBTIER_DEFAULT \((.*)\)", header)[1]) == _types.DEFAULT
 
     fields = dict(re.findall(r"X\((\w+), (\w+), ", text("EMBTIER_HYPERPARAMETER_TABLE")))
@@ -105,12 +106,13 @@ def test_hyperparameters_stay_with_their_table_also_over_a_restart(own_daemon):
             "rmsprop": server.create_table(
                 "rmsprop", 4, dtype="bf16", optimizer="rmsprop", alpha=1, rounding="nearest"
             ).spec,
-            "sgd": server.create_table("sgd", 4, optimizer="sgd", allow_nonfinite=True).spec,
+            "sgd": server.create_table("sgd", 4, optimizer="sgd", allow_nonfinite=True, durability="sync").spec,
         }
         assert hyperparameters(made["adam"]) == [1 / 3, None, 0, 0.1, 0.2, 0.3]
         assert hyperparameters(made["rmsprop"]) == [1e-8, 1, None, None, 0, 0]
         assert made["rmsprop"].rounding == "nearest" and not made["rmsprop"].allow_nonfinite
         assert made["sgd"].rounding == "stochastic" and made["sgd"].allow_nonfinite
+        assert [made[k].durability for k in ("adam", "sgd")] == ["replay", "sync"]
         assert {spec.name: spec for spec in server.tables()} == made
     own_daemon.stop()
     own_daemon.start()
@@ -133,6 +135,8 @@ def test_bad_hyperparameters_are_refused_with_the_reason(server, name):
     refused("optimizer none has no clip_norm; it has no hyperparameters$", "none", clip_norm=1)
     with pytest.raises(ValueError, match="rounding must be one of stochastic, nearest, not 'up'"):
         server.create_table(name, 4, rounding="up")
+    with pytest.raises(ValueError, match="durability must be one of replay, async, sync, not 'none'"):
+        server.create_table(name, 4, durability="none")
     assert name not in [spec.name for spec in server.tables()]
 
 
@@ -140,7 +144,8 @@ def test_a_table_that_is_there_is_fine_with_the_same_hyperparameters_only(server
     options = {"optimizer": "adam", "eps": 1e-6, "weight_decay": 0.1, "if_not_exists": True}
     made = server.create_table(name, 4, **options)
     assert server.create_table(name, 4, **options, beta1=0.9, alpha=0).spec == made.spec
-    for other in ({"beta1": 0.8}, {"clip_norm": 1}, {"rounding": "nearest"}, {"allow_nonfinite": True}):
+    others = {"beta1": 0.8, "clip_norm": 1, "rounding": "nearest", "allow_nonfinite": True, "durability": "async"}
+    for other in ({key: value} for key, value in others.items()):
         with pytest.raises(embtier.MismatchError, match=r"optimizer adam \(eps 1e-06, beta1 0.9, "):
             server.create_table(name, 4, **options, **other)
 
