@@ -45,13 +45,18 @@ static enum embtier_err open_store(struct server *server, struct err_msg *msg)
             "the file system has no direct I/O, SSD is read and written through the page cache",
             "directories=%u", config->data.directory_count);
     if (stats.shards_unclean > 0)
+        log_warn("the last run did not end cleanly: rows of replay tables have the values of the "
+                 "last write of theirs that reached SSD, later updates are lost",
+                 "shards=%u of=%u", stats.shards_unclean, store_shard_count(server->parts.store));
+    if (stats.recovered_log_bytes > 0)
+        log_info("logs of async and sync tables have been read",
+                 "bytes=%" PRIu64 " spent_ms=%" PRIu64, stats.recovered_log_bytes,
+                 stats.log_recovery_ns / 1000000);
+    if (config->rocksdb.options && strstr(config->rocksdb.options, "wal_recovery_mode"))
         log_warn(
-            "the last run did not end cleanly: rows of replay tables have the values of the last "
-            "write of theirs that reached SSD, later updates are lost; logs of the other tables "
-            "have been recovered",
-            "shards=%u of=%u log_bytes=%" PRIu64 " log_ms=%" PRIu64, stats.shards_unclean,
-            store_shard_count(server->parts.store), stats.recovered_log_bytes,
-            stats.log_recovery_ns / 1000000);
+            "rocksdb.options sets wal_recovery_mode: what lies behind damage in a log may have "
+            "been left out, although it was acknowledged; to be taken away again",
+            "options=%s", LOG_QUOTED(config->rocksdb.options));
     log_info("store open",
              "directories=%u shards=%u stored_bytes=%" PRIu64 " direct_io=%s io_uring=%s",
              config->data.directory_count, store_shard_count(server->parts.store),
@@ -182,9 +187,9 @@ enum embtier_err server_run(struct server *server, struct err_msg *msg)
              LOG_QUOTED(server->parts.config->socket.path), server->parts.lane_count,
              tables_count(server->parts.tables),
              (clock_now_ns(&clock_monotonic) - server->parts.started_ns) / 1000000);
-    log_info("what a crash would cost: replay tables the updates since the last clean stop; async "
-             "tables none if the process dies, sync tables none if power fails",
-             "replay=%u async=%u sync=%u",
+    log_info("a crash would cost replay tables the updates since the last clean stop, async tables "
+             "none, sync tables none even if power fails",
+             "replay_tables=%u async_tables=%u sync_tables=%u",
              tables_count_of(server->parts.tables, EMBTIER_DURABILITY_REPLAY),
              tables_count_of(server->parts.tables, EMBTIER_DURABILITY_ASYNC),
              tables_count_of(server->parts.tables, EMBTIER_DURABILITY_SYNC));

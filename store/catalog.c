@@ -143,14 +143,14 @@ static bool update_from_json(const json_t *json, uint32_t version, struct table_
     return known == json_object_size(given); /* none has a name that is not known */
 }
 
-/* Before version 3 every table was `replay`. */
+/* Before version 3 every table was `replay`, and none said so. */
 static bool durability_from_json(const json_t *json, uint32_t version, struct table_spec *spec)
 {
     const char *const word = json_string_value(json_object_get(json, "durability"));
 
     spec->durability = EMBTIER_DURABILITY_REPLAY;
     if (version < 3)
-        return true;
+        return !word;
     if (word)
         spec->durability = (enum embtier_durability)durability_parse(word);
     return word != NULL; /* a wrong word is -1, which table_spec_check() refuses */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "store/database_seal.h"
 #include "store/durable_file.h"
 #include "store/rocksdb_err.h"
@@ -156,6 +157,11 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
         err = EMBTIER_CONFIG;
     if (err == EMBTIER_CORRUPT && database->recovered_bytes > 0 && msg)
         add_hint(msg);
+    /* Nothing was lost by a start that failed. */
+    if (err != EMBTIER_OK && !opts->make && database->was_clean &&
+        database_seal_write(opts->path, NULL) != EMBTIER_OK)
+        log_warn("the next start will not know that the last end was clean", "database=%s",
+                 LOG_QUOTED(opts->path));
     TRY(err);
     database->recovery_ns = clock_now_ns(&clock_monotonic) - database->recovery_ns;
     rocksdb_ext_watch_opened(database->watch, database->db);

@@ -119,8 +119,11 @@ static enum embtier_err record_read(const char *path, struct record *ret_record,
         return err_set(msg, EMBTIER_CORRUPT, "%s/%s:%d: %s", path, IDENTITY_FILE, error.line,
                        error.text);
     if (u32_read(root, "format_version", &version) && version != STORE_FORMAT_VERSION)
-        return err_set(msg, EMBTIER_VERSION, "%s/%s: format version %u, this program reads %d",
-                       path, IDENTITY_FILE, version, STORE_FORMAT_VERSION);
+        return err_set(msg, EMBTIER_VERSION, "%s/%s: format version %u, this program reads %d: %s",
+                       path, IDENTITY_FILE, version, STORE_FORMAT_VERSION,
+                       version > STORE_FORMAT_VERSION
+                           ? "it was made by a newer one"
+                           : "it was made by an older one and cannot be converted");
     if (!u32_read(root, "format_version", &version) || !record_parse(root, ret_record))
         return err_set(msg, EMBTIER_CORRUPT, "%s/%s: damaged", path, IDENTITY_FILE);
     return EMBTIER_OK;

@@ -393,9 +393,9 @@ int command_table_create(struct cli *cli, int argc, char **argv)
 
 static int print_list(const struct cli *cli, const struct embtier_table_list *list)
 {
-    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrrlllrl");
-    static const char *const titles[] = { "NAME",      "ROWS", "DIM",  "DTYPE",
-                                          "OPTIMIZER", "INIT", "SEED", "STATE" };
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrrlllrll");
+    static const char *const titles[] = { "NAME", "ROWS", "DIM",        "DTYPE", "OPTIMIZER",
+                                          "INIT", "SEED", "DURABILITY", "STATE" };
     bool ok = text != NULL;
 
     for (size_t i = 0; ok && i < ARRAY_LEN(titles); i++)
@@ -412,6 +412,7 @@ static int print_list(const struct cli *cli, const struct embtier_table_list *li
              text_table_add(text, "%s", optimizer_word(info->optimizer)) &&
              text_table_add(text, "%s", init_text(info, init, sizeof(init))) &&
              text_table_add(text, "%" PRIu64, info->seed) &&
+             text_table_add(text, "%s", durability_word(info->durability)) &&
              text_table_add(text, "%s", info->state);
     }
     if (!ok)

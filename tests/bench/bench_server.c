@@ -42,6 +42,7 @@ static void configure(struct bench_server *server, const struct bench_server_sha
         shape->compaction_parallel ? shape->compaction_parallel : 1,
         shape->rocksdb_options ? shape->rocksdb_options : "null", harness->socket);
     harness_configure(harness, yaml);
+    server->durability = shape->durability;
 }
 
 static void connect_to(struct bench_server *server)
@@ -103,6 +104,7 @@ void bench_server_tables(struct bench_server *server, uint32_t count, uint64_t r
         options.init = EMBTIER_INIT_UNIFORM;
         options.init_first = -1;
         options.init_second = 1;
+        options.durability = server->durability;
         options.if_not_exists = 1;
         if (embtier_table_create(server->connection, &options, &server->tables[t]) != EMBTIER_OK)
             bench_die("%s", embtier_message(server->connection));

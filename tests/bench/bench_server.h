@@ -19,9 +19,10 @@ struct bench_server_shape {
     uint64_t write_queue_bytes;
     uint64_t memtable_bytes;
     uint64_t metadata_cache_bytes;
-    uint32_t background_threads;  /* [2] */
-    uint32_t compaction_parallel; /* [1] */
-    const char *rocksdb_options;  /* YAML, so quoted [null] */
+    uint32_t background_threads;        /* [2] */
+    uint32_t compaction_parallel;       /* [1] */
+    const char *rocksdb_options;        /* YAML, so quoted [null] */
+    enum embtier_durability durability; /* of tables [replay] */
 };
 
 struct bench_server {
@@ -31,6 +32,7 @@ struct bench_server {
     uint32_t table_count;
     uint64_t rows; /* per table */
     uint32_t dim;
+    enum embtier_durability durability;
 };
 
 void bench_server_start(struct bench_server *server, const struct bench_server_shape *shape);

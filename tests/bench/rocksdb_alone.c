@@ -22,7 +22,8 @@ static void open_shard(struct rocksdb_alone *alone, const struct rocksdb_alone_o
     char *error = NULL;
     char path[256];
 
-    snprintf(path, sizeof(path), "%s/shard-%04u/replay", opts->rows, shard);
+    snprintf(path, sizeof(path), "%s/shard-%04u/%s", opts->rows, shard,
+             opts->logged ? "logged" : "replay");
     alone->shards[shard] =
         opts->writes
             ? rocksdb_open_column_families(alone->options, path, 1, names, options,
@@ -59,7 +60,8 @@ void rocksdb_alone_open(struct rocksdb_alone *alone, const struct rocksdb_alone_
         rocksdb_table_options_apply(alone->options, alone->cache, alone->config);
     }
     alone->write = rocksdb_writeoptions_create();
-    rocksdb_writeoptions_disable_WAL(alone->write, 1);
+    rocksdb_writeoptions_disable_WAL(alone->write, !opts->logged);
+    rocksdb_writeoptions_set_sync(alone->write, opts->logged);
     for (uint32_t s = 0; s < opts->shard_count; s++)
         open_shard(alone, opts, s);
 }

@@ -46,6 +46,7 @@ struct rocksdb_alone_opts {
     uint32_t row_bytes;   /* weights; there is no state */
     uint64_t cache_bytes; /* a block cache for all blocks; 0: as the server's, none for data */
     bool writes;          /* else it is opened for reading */
+    bool logged;          /* of durability sync: each write is in the log, and that on disk */
 };
 
 void rocksdb_alone_open(struct rocksdb_alone *alone, const struct rocksdb_alone_opts *opts);
@@ -61,7 +62,7 @@ void rocksdb_alone_sort(const struct rocksdb_alone *alone, const uint64_t *ids, 
 /* Gets all rows, shard by shard, into @rows in the order of @batch. */
 void rocksdb_alone_get(struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,
                        char *rows);
-/* Writes them: one write per shard, no log. */
+/* Writes them: one write per shard. */
 void rocksdb_alone_set(const struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,
                        const char *rows);
 

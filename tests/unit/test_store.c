@@ -345,6 +345,23 @@ static void test_close_that_was_not_complete_is_no_clean_end(void **state)
     fixture_close(f);
 }
 
+static void test_start_that_is_refused_does_not_undo_a_clean_end(void **state)
+{
+    struct store_fixture *const f = *state;
+    char mistake[] = "keep_log_file_num=0", *const options = f->config.rocksdb.options;
+
+    fixture_open(f);
+    fixture_write_all(f, 1, 0, 1000, 1);
+    fixture_close(f);
+    f->config.rocksdb.options = mistake;
+    fixture_refused(f, EMBTIER_CONFIG, "shard-0000/replay");
+    f->config.rocksdb.options = options;
+    fixture_open(f);
+    assert_int_equal(shards_unclean(f), 0);
+    assert_int_equal(fixture_count_right(f, 1, 0, 1000, 1), 1000);
+    fixture_close(f);
+}
+
 static void test_logs_of_synced_rows_are_on_disk(void **state)
 {
     struct store_fixture *const f = *state;
@@ -395,6 +412,7 @@ int main(void)
         STORE_TEST(test_write_buffers_stay_within_their_budget),
         STORE_TEST(test_rows_can_be_read_with_and_without_direct_io),
         STORE_TEST(test_close_that_was_not_complete_is_no_clean_end),
+        STORE_TEST(test_start_that_is_refused_does_not_undo_a_clean_end),
         STORE_TEST(test_logs_of_synced_rows_are_on_disk),
     };
 

@@ -348,6 +348,31 @@ static void test_torn_end_of_a_log_is_no_record(void **state)
     }
 }
 
+/* A page of the last record never came to the disk. It may as well have rotted, so the start is
+ * refused; who knows better has it cut off. */
+static void test_hole_in_a_log_is_cut_off_only_if_that_is_asked_for(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct fixture_batch *const batch = malloc(sizeof(*batch));
+    char options[] = "wal_recovery_mode=kPointInTimeRecovery";
+    char name[300], path[600];
+    int fd;
+
+    die_with_a_log(f, name, sizeof(name));
+    snprintf(path, sizeof(path), "%s/%s", f->made[0], name);
+    fd = open(path, O_WRONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "\0\0\0\0", 4, fixture_file_bytes(f, 0, name) - 500), 4);
+    assert_int_equal(close(fd), 0);
+    fixture_refused(f, EMBTIER_CORRUPT, options);
+    f->config.rocksdb.options = options;
+    fixture_open(f);
+    (void)fixture_gather(f, 0, FIXTURE_SYNCED, 0, 100, batch);
+    assert_int_equal(fixture_count_right(f, FIXTURE_SYNCED, 0, 100, 3), batch->count);
+    assert_int_equal(fixture_count_right(f, FIXTURE_SYNCED, 0, 100, 4), 100 - batch->count);
+    free(batch);
+}
+
 static void test_damaged_or_missing_log_stops_the_start_and_is_named(void **state)
 {
     char name[300], path[600];
@@ -571,6 +596,8 @@ int main(int argc, char **argv)
             test_what_is_acknowledged_after_a_log_has_failed_is_in_another, fixture_setup,
             fixture_teardown),
         cmocka_unit_test(test_torn_end_of_a_log_is_no_record),
+        cmocka_unit_test_setup_teardown(test_hole_in_a_log_is_cut_off_only_if_that_is_asked_for,
+                                        fixture_setup, fixture_teardown),
         cmocka_unit_test(test_damaged_or_missing_log_stops_the_start_and_is_named),
         cmocka_unit_test_setup_teardown(test_full_disk_refuses_writes_serves_reads_and_heals,
                                         fixture_setup, fixture_teardown),
