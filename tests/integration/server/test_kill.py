@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -83,7 +84,8 @@ def test_after_sigkill_under_load_every_row_holds_a_value_it_had(make_daemon, rn
 
 # ---- Logged tables ----
 
-LOGGED_KILLS = 1000 if LONG else 6 if SANITIZED else 25  # of each run: with 1 lane, and with 8
+# EMBTIER_TEST_KILLS=1000 is the long form.
+LOGGED_KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 50 if LONG else 6 if SANITIZED else 12))
 
 # name: (dim, optimizer, durability); rows as above, of push_* the number of their pushes
 LOGGED_TABLES = {
