@@ -84,8 +84,8 @@ def test_after_sigkill_under_load_every_row_holds_a_value_it_had(make_daemon, rn
 
 # ---- Logged tables ----
 
-# EMBTIER_TEST_KILLS=1000 is the long form.
-LOGGED_KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 50 if LONG else 6 if SANITIZED else 12))
+# With 1 lane and with 8; EMBTIER_TEST_KILLS=1000 is the long form.
+LOGGED_KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 6 if SANITIZED else 25 if LONG else 12))
 
 # name: (dim, optimizer, durability); rows as above, of push_* the number of their pushes
 LOGGED_TABLES = {
