@@ -175,8 +175,8 @@ static inline void fixture_row_bytes(uint32_t table, uint64_t id, uint32_t versi
 }
 
 /* Tables from these numbers on are logged, and the logs synced. */
-#define FIXTURE_LOGGED 100
-#define FIXTURE_SYNCED 200
+#define FIXTURE_LOGGED UINT32_C(0xf0000000)
+#define FIXTURE_SYNCED UINT32_C(0xf8000000)
 
 /* Fills @batch with those rows of [first, end) that lie in @shard, in order; returns the id to go
  * on with. */
