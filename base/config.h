@@ -70,6 +70,11 @@ struct config {
     } rocksdb;
 
     struct {
+        uint32_t interval_seconds; /* between those the server makes itself; 0: it makes none */
+        uint32_t keep;             /* of its own, so many are kept */
+    } checkpoints;
+
+    struct {
         uint64_t capacity_bytes;      /* 0: that of the file systems */
         uint64_t rated_written_bytes; /* 0: not known */
         uint32_t rated_years;

@@ -59,6 +59,11 @@ struct cyaml_schema_value;
     K(rocksdb, options, TEXT, "(none)", 1, 4095,                                                   \
       "RocksDB's own option string, set last, for what has no key here")
 
+#define CONFIG_CHECKPOINTS_KEYS(K)                                                                 \
+    K(checkpoints, interval_seconds, U32, "600", 0, 31536000,                                      \
+      "time between those the server makes itself, which a crash goes back to; 0: none")           \
+    K(checkpoints, keep, U32, "2", 1, 1000, "of these, how many are kept")
+
 #define CONFIG_ENDURANCE_KEYS(K)                                                                   \
     K(endurance, capacity_bytes, BYTES, "(of the file systems of data.directories)", CONFIG_MIB,   \
       UINT64_C(1) << 60, "capacity of the drives, together; for `embtier endurance`")              \
@@ -101,6 +106,7 @@ struct cyaml_schema_value;
     S(lanes, CONFIG_LANES_KEYS)                                                                    \
     S(cache, CONFIG_CACHE_KEYS)                                                                    \
     S(rocksdb, CONFIG_ROCKSDB_KEYS)                                                                \
+    S(checkpoints, CONFIG_CHECKPOINTS_KEYS)                                                        \
     S(endurance, CONFIG_ENDURANCE_KEYS)                                                            \
     S(socket, CONFIG_SOCKET_KEYS)                                                                  \
     S(log, CONFIG_LOG_KEYS)

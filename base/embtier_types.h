@@ -106,6 +106,8 @@ enum embtier_durability {
 /* Of a group of trainers: bytes of its name, which is made as a table's is, and members. */
 #define EMBTIER_GROUP_NAME_MAX    127
 #define EMBTIER_GROUP_MEMBERS_MAX 256
+/* Bytes of what a user attaches to a checkpoint. */
+#define EMBTIER_METADATA_MAX 4096
 /* The row count of a table in which any 64-bit id is a row. */
 #define EMBTIER_UNBOUNDED 0
 

@@ -9,7 +9,7 @@
 struct row_spot {
     uint32_t slot_and_1; /* 0: not cached */
     uint16_t stamp;      /* of the cache's clock, when the row was used last */
-    uint16_t dirty;      /* 1: so says the index, too */
+    uint16_t dirty;      /* 0: clean; else in which epoch it became dirty: so says the index, too */
 };
 
 /* A table's, and what they mean. */

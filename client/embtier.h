@@ -198,6 +198,66 @@ EMBTIER_PUBLIC const struct embtier_table_info *
 embtier_table_list_at(const struct embtier_table_list *list, size_t index);
 EMBTIER_PUBLIC void embtier_table_list_free(struct embtier_table_list *list);
 
+/* ---- Checkpoints ---- */
+
+/* All tables of the server as they were at one point between two requests, optimizer state
+ * included. After a crash, tables of durability `replay` have the rows of the newest one. */
+struct embtier_checkpoint {
+    uint64_t id;         /* counts up */
+    uint64_t created_ms; /* since 1970 */
+    int automatic;       /* made by the server itself */
+    int has_step;
+    uint64_t step;        /* the trainer's, as given */
+    const char *metadata; /* JSON, as given; NULL: none */
+    uint32_t table_count;
+    const char *const *tables; /* their names; NULL in a list */
+    uint64_t bytes;            /* of its files on SSD */
+    uint64_t new_bytes;        /* of those that it does not share with the one before */
+    uint64_t pause_us;         /* no update was begun for so long */
+    uint64_t held_rows; /* updates that found no room while rows were written for it, and waited */
+    uint64_t spent_ms;
+};
+
+struct embtier_checkpoint_options {
+    int has_step;
+    uint64_t step; /* any number, by which the trainer finds it again */
+    const char
+        *metadata; /* JSON of at most EMBTIER_METADATA_MAX bytes without line breaks, or NULL */
+    uint32_t
+        keep; /* afterwards the oldest that users made are deleted, but for so many; 0: none is */
+};
+
+struct embtier_checkpoint_list;
+
+/* Returns when it is complete on disk; requests of all clients go on meanwhile. @options may be
+ * NULL. The list that comes back has one entry. INVALID (the metadata is no JSON), NO_SPACE, IO,
+ * SHUTDOWN, TIMEOUT (updates under way did not end): there is no new checkpoint then. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_create(
+    struct embtier *server, const struct embtier_checkpoint_options *options,
+    void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),
+    void *progress_context, struct embtier_checkpoint_list **ret_list);
+/* Oldest first. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_checkpoint_list(struct embtier *server, struct embtier_checkpoint_list **ret_list);
+/* One, with the names of its tables. NOT_FOUND. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_checkpoint_show(struct embtier *server, uint64_t id,
+                        struct embtier_checkpoint_list **ret_list);
+/* Reads every byte of its files and compares checksums. NOT_FOUND; CORRUPT: the message names the
+ * file. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_verify(
+    struct embtier *server, uint64_t id,
+    void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),
+    void *progress_context);
+/* NOT_FOUND; INVALID: it is the newest, to which a crash goes back; BUSY: it is being verified. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_delete(struct embtier *server,
+                                                                             uint64_t id);
+EMBTIER_PUBLIC size_t embtier_checkpoint_list_count(const struct embtier_checkpoint_list *list);
+/* Borrowed from the list. */
+EMBTIER_PUBLIC const struct embtier_checkpoint *
+embtier_checkpoint_list_at(const struct embtier_checkpoint_list *list, size_t index);
+EMBTIER_PUBLIC void embtier_checkpoint_list_free(struct embtier_checkpoint_list *list);
+
 /* ---- Batches ---- */
 
 struct embtier_part {

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/checkpoints.h"
 #include "daemon/connection.h"
 #include "daemon/control_impl.h"
 #include "daemon/group.h"
@@ -417,6 +418,8 @@ static void on_tick(struct control *control)
     for (uint32_t i = 0; i < control->parts->lane_count; i++)
         busy |= lane_take_pressure(control->parts->lanes[i]);
     store_set_busy(control->parts->store, busy);
+    if (!control->stopping && checkpoints_due(control->parts->checkpoints, now_ns))
+        control_checkpoint(control);
     groups_expire(control->parts->groups);
     tell_broken_groups(control);
     tell_warnings(control);
@@ -446,6 +449,7 @@ static void begin_stop(struct control *control)
     control->listen_fd = -1;
     unlink(control->parts->config->socket.path);
     tables_stop(control->parts->tables);
+    checkpoints_stop(control->parts->checkpoints);
     groups_stop(control->parts->groups);
     for (struct connection *c = control->connections; c; c = c->next)
         connection_close(control, c, EMBTIER_SHUTDOWN, "");
@@ -557,7 +561,8 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     control->mail_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (control->epoll_fd < 0 || control->mail_fd < 0)
         return err_set_errno(msg, errno, "control: event descriptors");
-    TRY(worker_new(parts->tables, send_mail, control, &control->worker, msg));
+    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, &control->worker, msg));
+    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, &control->reader, msg));
     TRY(listen_on(control, msg));
     event.data.ptr = &control->mail_fd;
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->mail_fd, &event) != 0)
@@ -574,6 +579,7 @@ void control_free(struct control *control)
     if (!control)
         return;
     worker_free(control->worker);
+    worker_free(control->reader);
     if (control->listen_fd >= 0) {
         unlink(control->parts->config->socket.path);
         closep(&control->listen_fd);

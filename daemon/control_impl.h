@@ -18,7 +18,8 @@ struct worker;
 
 struct control {
     const struct server_parts *parts;
-    struct worker *worker;
+    struct worker *worker; /* for what changes tables and checkpoints */
+    struct worker *reader; /* for what only reads them, which may take hours */
     void (*send)(void *control, struct message *message); /* any thread */
     struct inbox inbox;
     int epoll_fd;
@@ -59,6 +60,8 @@ void control_handle(struct control *control, struct connection *connection,
 /* How far the connection's job is, whether there is news or not. */
 void control_tell_progress(struct control *control, struct connection *connection);
 void control_job_progress(struct control *control, struct job *job);
+/* Has the server make a checkpoint of its own. */
+void control_checkpoint(struct control *control);
 /* Answers and frees the job; its connection has none afterwards. */
 void control_job_done(struct control *control, struct job *job);
 

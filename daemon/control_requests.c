@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/checkpoints.h"
 #include "daemon/connection.h"
 #include "daemon/control_impl.h"
 #include "daemon/group.h"
@@ -218,6 +219,62 @@ static void handle_list(struct control *control, struct connection *connection, 
     free(infos);
 }
 
+/* Borrows the texts of @info. */
+static void fill_checkpoint(struct checkpoint_info *info, struct checkpoint_tables *tables,
+                            Embtier__Checkpoint *ret_wire)
+{
+    embtier__checkpoint__init(ret_wire);
+    ret_wire->id = info->id;
+    ret_wire->created_ms = info->created_ms;
+    ret_wire->automatic = info->automatic;
+    if (info->has_step) {
+        ret_wire->step_given_case = EMBTIER__CHECKPOINT__STEP_GIVEN_STEP;
+        ret_wire->step = info->step;
+    }
+    ret_wire->metadata = info->metadata;
+    ret_wire->table_count = info->table_count;
+    ret_wire->bytes = info->bytes;
+    ret_wire->new_bytes = info->new_bytes;
+    ret_wire->pause_us = info->pause_us;
+    ret_wire->held_rows = info->held_rows;
+    ret_wire->spent_ms = info->spent_ms;
+    if (tables) {
+        ret_wire->tables = tables->names;
+        ret_wire->n_tables = tables->count;
+    }
+}
+
+static void reply_checkpoint(struct control *control, struct connection *connection, uint32_t id,
+                             struct checkpoint_info *info, struct checkpoint_tables *tables)
+{
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    Embtier__Checkpoint body;
+
+    fill_checkpoint(info, tables, &body);
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_CHECKPOINT;
+    message.checkpoint = &body;
+    control_reply(control, connection, &message);
+}
+
+/* Answers with all there is to know of a checkpoint. */
+static void show_checkpoint(struct control *control, struct connection *connection, uint32_t id,
+                            uint64_t checkpoint_id)
+{
+    struct checkpoint_tables tables;
+    struct err_msg msg = { { 0 } };
+    struct checkpoint_info info;
+    const enum embtier_err err =
+        checkpoints_show(control->parts->checkpoints, checkpoint_id, &info, &tables, &msg);
+
+    if (err != EMBTIER_OK)
+        control_reply_error(control, connection, id, err, &msg);
+    else
+        reply_checkpoint(control, connection, id, &info, &tables);
+    checkpoint_tables_clear(&tables);
+}
+
 /* ---- Jobs ---- */
 
 static void submit_job(struct control *control, struct connection *connection, uint32_t id,
@@ -227,9 +284,11 @@ static void submit_job(struct control *control, struct connection *connection, u
     job->progress_message.kind = MESSAGE_JOB_PROGRESS;
     job->owner = connection;
     job->request_id = id;
-    connection->job = job;
-    control_watch(control, connection);
-    worker_submit(control->worker, job);
+    if (connection) {
+        connection->job = job;
+        control_watch(control, connection);
+    }
+    worker_submit(job->kind == JOB_CHECKPOINT_VERIFY ? control->reader : control->worker, job);
 }
 
 static void handle_create(struct control *control, struct connection *connection, uint32_t id,
@@ -295,21 +354,119 @@ void control_tell_progress(struct control *control, struct connection *connectio
 void control_job_progress(struct control *control, struct job *job)
 {
     atomic_store(&job->told, false);
-    control_tell_progress(control, job->owner);
+    if (job->owner)
+        control_tell_progress(control, job->owner);
 }
 
 void control_job_done(struct control *control, struct job *job)
 {
     struct connection *const connection = job->owner;
 
+    if (!connection) {
+        if (job->err != EMBTIER_OK)
+            log_error("no checkpoint: a crash would go back to the one before", "err=%s why=%s",
+                      err_name(job->err), LOG_QUOTED(job->msg.text));
+        free(job);
+        return;
+    }
     if (connection->fd >= 0) {
         if (job->err != EMBTIER_OK)
             control_reply_error(control, connection, job->request_id, job->err, &job->msg);
-        else
+        else if (job->kind == JOB_TABLE_CREATE || job->kind == JOB_TABLE_DROP)
             reply_table(control, connection, job->request_id, &job->info);
+        else if (job->kind == JOB_CHECKPOINT_CREATE)
+            show_checkpoint(control, connection, job->request_id, job->checkpoint.id);
+        else
+            reply_checkpoint(control, connection, job->request_id, &job->checkpoint, NULL);
     }
     connection->job = NULL;
     free(job);
+}
+
+/* ---- Checkpoints ---- */
+
+void control_checkpoint(struct control *control)
+{
+    struct job *const job = calloc(1, sizeof(*job));
+
+    if (!job) {
+        log_error("no checkpoint: out of memory", "seconds=%u",
+                  control->parts->config->checkpoints.interval_seconds);
+        return;
+    }
+    job->kind = JOB_CHECKPOINT_CREATE;
+    job->order.automatic = true;
+    submit_job(control, NULL, 0, job);
+}
+
+static struct job *new_job(struct control *control, struct connection *connection, uint32_t id,
+                           enum job_kind kind)
+{
+    struct job *const job = calloc(1, sizeof(*job));
+
+    if (!job)
+        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
+    else
+        job->kind = kind;
+    return job;
+}
+
+static void handle_checkpoint_create(struct control *control, struct connection *connection,
+                                     uint32_t id, const Embtier__CheckpointCreate *wire)
+{
+    struct job *const job = new_job(control, connection, id, JOB_CHECKPOINT_CREATE);
+
+    if (!job)
+        return;
+    job->order.has_step = wire->step_given_case == EMBTIER__CHECKPOINT_CREATE__STEP_GIVEN_STEP;
+    job->order.step = job->order.has_step ? wire->step : 0;
+    job->order.keep = wire->keep;
+    strncpy(job->order.metadata, wire->metadata, sizeof(job->order.metadata) - 1);
+    submit_job(control, connection, id, job);
+}
+
+static void handle_checkpoint_job(struct control *control, struct connection *connection,
+                                  uint32_t id, enum job_kind kind, uint64_t checkpoint_id)
+{
+    struct job *const job = new_job(control, connection, id, kind);
+
+    if (!job)
+        return;
+    job->checkpoint_id = checkpoint_id;
+    submit_job(control, connection, id, job);
+}
+
+static void handle_checkpoint_list(struct control *control, struct connection *connection,
+                                   uint32_t id)
+{
+    Embtier__CheckpointListReply body = EMBTIER__CHECKPOINT_LIST_REPLY__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    struct checkpoint_info *infos = NULL;
+    struct err_msg msg = { { 0 } };
+    uint32_t count = 0;
+    enum embtier_err err = checkpoints_list(control->parts->checkpoints, &infos, &count, &msg);
+    Embtier__Checkpoint *const wires = calloc((size_t)count + 1, sizeof(*wires));
+    Embtier__Checkpoint **const pointers = calloc((size_t)count + 1, sizeof(*pointers));
+
+    if (err == EMBTIER_OK && (!wires || !pointers))
+        err = EMBTIER_NO_MEMORY;
+    for (uint32_t i = 0; err == EMBTIER_OK && i < count; i++) {
+        fill_checkpoint(&infos[i], NULL, &wires[i]);
+        pointers[i] = &wires[i];
+    }
+    body.n_checkpoints = count;
+    body.checkpoints = pointers;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_CHECKPOINT_LIST;
+    message.checkpoint_list = &body;
+    if (err == EMBTIER_OK)
+        control_reply(control, connection, &message);
+    else
+        control_reply_error(control, connection, id, err, &msg);
+    free(pointers);
+    free(wires);
+    free(infos);
 }
 
 /* ---- Groups ---- */
@@ -437,6 +594,23 @@ void control_handle(struct control *control, struct connection *connection,
         break;
     case EMBTIER__REQUEST__BODY_TABLE_DROP:
         handle_drop(control, connection, request->id, request->table_drop);
+        break;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_CREATE:
+        handle_checkpoint_create(control, connection, request->id, request->checkpoint_create);
+        break;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_LIST:
+        handle_checkpoint_list(control, connection, request->id);
+        break;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW:
+        show_checkpoint(control, connection, request->id, request->checkpoint_show->id);
+        break;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_VERIFY:
+        handle_checkpoint_job(control, connection, request->id, JOB_CHECKPOINT_VERIFY,
+                              request->checkpoint_verify->id);
+        break;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_DELETE:
+        handle_checkpoint_job(control, connection, request->id, JOB_CHECKPOINT_DELETE,
+                              request->checkpoint_delete->id);
         break;
     case EMBTIER__REQUEST__BODY_GROUP_JOIN:
         handle_join(control, connection, request->id, request->group_join);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embtierd: the embedding server's main program. */
+#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static const char usage[] =
-    "Usage: embtierd [--config FILE] [--log-level LEVEL]\n"
+    "Usage: embtierd [--config FILE] [--log-level LEVEL] [--restore ID]\n"
     "\n"
     "Serves embedding tables kept in RocksDB on SSD behind a row cache in DRAM and\n"
     "persistent memory. Runs in the foreground, logs to standard error, stops on SIGTERM\n"
@@ -23,6 +24,9 @@ static const char usage[] =
     "\n"
     "  -c, --config FILE      configuration (YAML); without it, the defaults\n"
     "  -l, --log-level LEVEL  error, warn, info or debug; instead of the configuration's\n"
+    "      --restore ID       put all tables, of every durability, back to this checkpoint\n"
+    "                         first; `embtier checkpoint list` shows them. What was changed\n"
+    "                         or made since is lost\n"
     "      --help-config      list the configuration's keys and their defaults\n"
     "  -h, --help             this\n"
     "  -V, --version          the version\n"
@@ -34,6 +38,7 @@ struct arguments {
     const char *config_path;
     bool has_level;
     enum log_level level;
+    uint64_t restore_id; /* 0: none */
 };
 
 /* RocksDB keeps all table files open, and we each a second time: as many descriptors as we may
@@ -48,13 +53,26 @@ static void raise_descriptor_limit(void)
     }
 }
 
+static bool parse_id(const char *text, uint64_t *ret_id)
+{
+    char *end;
+
+    errno = 0;
+    *ret_id = strtoull(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *ret_id > 0;
+}
+
 /* -1: go on; else the exit code. */
 static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 {
     static const struct option options[] = {
-        { "config", required_argument, NULL, 'c' }, { "log-level", required_argument, NULL, 'l' },
-        { "help-config", no_argument, NULL, 'k' },  { "help", no_argument, NULL, 'h' },
-        { "version", no_argument, NULL, 'V' },      { NULL, 0, NULL, 0 },
+        { "config", required_argument, NULL, 'c' },
+        { "log-level", required_argument, NULL, 'l' },
+        { "restore", required_argument, NULL, 'r' },
+        { "help-config", no_argument, NULL, 'k' },
+        { "help", no_argument, NULL, 'h' },
+        { "version", no_argument, NULL, 'V' },
+        { NULL, 0, NULL, 0 },
     };
     int option;
 
@@ -70,6 +88,13 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
                 return EXIT_USAGE;
             }
             arguments->has_level = true;
+            break;
+        case 'r':
+            if (!parse_id(optarg, &arguments->restore_id)) {
+                fprintf(stderr, "embtierd: --restore %s: the number of a checkpoint, from 1\n",
+                        optarg);
+                return EXIT_USAGE;
+            }
             break;
         case 'k':
             config_print_keys(stdout);
@@ -118,7 +143,7 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
     TRY(config_check_machine(config, msg));
     log_info("embtierd starts", "version=%s config=%s lanes=%u", EMBTIERD_VERSION,
              LOG_QUOTED(config->source ? config->source : "(defaults)"), config->lanes.count);
-    TRY(server_new(config, &server, msg));
+    TRY(server_new(config, arguments->restore_id, &server, msg));
     err = server_run(server, msg);
     stop_err = server_stop(server, &stop_msg);
     if (err == EMBTIER_OK && stop_err != EMBTIER_OK)

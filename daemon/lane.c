@@ -102,11 +102,17 @@ static bool take_request(struct lane *lane, struct request *request, uint64_t id
     struct session *const session = request->session;
     const uint32_t number = request->number;
     struct refusal refusal = { .segment = UINT32_MAX };
-    const enum embtier_err err = request_take(&lane->rules, request, id_count, &refusal);
+    enum embtier_err err;
 
+    /* It has its turns until the gate opens, which is soon. */
+    if (request_changes(request) && lane->gate)
+        return false;
+    err = request_take(&lane->rules, request, id_count, &refusal);
     if (err == EMBTIER_AGAIN)
         return false;
     if (err == EMBTIER_OK) {
+        if (request_changes(request))
+            lane_update_begin(lane);
         lane_start_request(lane, request);
     } else {
         request_discard(&lane->rules, request);
@@ -396,6 +402,8 @@ static void on_request_done(struct lane *lane, struct request *request)
         after_wave(lane, session, &taking);
         return;
     }
+    if (request_changes(request))
+        lane_update_end(lane);
     request_free(&lane->rules, request);
     session->memory_short = false;
     session->in_flight--;
@@ -861,6 +869,28 @@ bool lane_write_back_step(struct lane *lane, uint64_t *cursor)
 
     lane_call(lane, call_write_back, &step);
     return step.done;
+}
+
+struct clean_step {
+    uint64_t *cursor;
+    uint32_t most;
+    uint64_t count;
+};
+
+static void call_clean(struct lane *lane, void *argument)
+{
+    struct clean_step *const step = argument;
+    bool done;
+
+    step->count = row_cache_write_back(lane->cache, step->cursor, step->most, &done);
+}
+
+uint64_t lane_clean_some(struct lane *lane, uint64_t *cursor, uint32_t most)
+{
+    struct clean_step step = { .cursor = cursor, .most = most };
+
+    lane_call(lane, call_clean, &step);
+    return step.count;
 }
 
 static void call_stats(struct lane *lane, void *argument)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane_impl.h: the inside of a lane, shared by lane.c (loop, sessions, messages), lane_rows.c (the
- * row work), lane_log.c (logged tables), lane_pooled.c (pooled lookups), lane_push.c (tickets and
- * pushes) and lane_group.c (pushes of groups). */
+ * row work), lane_log.c (logged tables), lane_epoch.c (checkpoints), lane_pooled.c (pooled
+ * lookups), lane_push.c (tickets and pushes) and lane_group.c (pushes of groups). */
 #ifndef EMBTIER_DAEMON_LANE_IMPL_H
 #define EMBTIER_DAEMON_LANE_IMPL_H
 
@@ -67,6 +67,14 @@ struct lane {
     uint64_t ticket_end_ns; /* when the oldest expires, 0: there is none */
     uint64_t heard_ns;      /* doorbells were listened to */
 
+    /* Checkpoints; see lane_epoch.c. */
+    sem_t *gate; /* not NULL: closed, and posted when no update is under way */
+    bool gate_told;
+    uint32_t updates; /* requests of sessions whose home this is that change rows, under way */
+    bool in_epoch;
+    bool all_handed_over; /* the old rows: they are before this in the write queue */
+    uint64_t save_mark;
+
     /* Sleep and wake. */
     int epoll_fd;
     int wake_fd;
@@ -109,6 +117,8 @@ void lane_on_read_done(struct lane *lane, struct read_job *job);
 bool lane_serve_read(struct lane *lane);
 /* The write queue has more room, or will have none: parked rows and blocked sessions go on. */
 void lane_on_written(struct lane *lane);
+/* All that waits for room tries again. */
+void lane_rows_try_again(struct lane *lane);
 
 /* ---- lane_log.c ---- */
 
@@ -124,6 +134,13 @@ void lane_log_note(const struct lane *lane, struct part *part);
 bool lane_log_holds(struct lane *lane, struct part *part);
 /* Rows have been written, or cannot be. */
 void lane_log_on_written(struct lane *lane);
+
+/* ---- lane_epoch.c: on the home lane ---- */
+
+/* Before a request changes its first row; lane->gate is NULL. */
+void lane_update_begin(struct lane *lane);
+/* It has changed its last one, and that is answered. */
+void lane_update_end(struct lane *lane);
 
 /* ---- lane_pooled.c: on the home lane ---- */
 

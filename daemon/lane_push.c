@@ -217,6 +217,8 @@ void lane_push_end(struct lane *lane, struct push *push)
         end_or_give_back(lane, push->prefetch, push);
     if (!push->is_prefetch || push->refusal.err != EMBTIER_OK)
         end_or_give_back(lane, ticket, push);
+    if (push->is_update)
+        lane_update_end(lane);
     push_free(&lane->rules, push);
     session->in_flight--;
 }
@@ -258,6 +260,12 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
         return push->is_taken                ? TAKE_TURN_DONE
                : push->stage >= PUSH_CASTING ? TAKE_TURN_STALLED
                                              : TAKE_TURN_MORE;
+    if (!push->is_taken && !push->is_prefetch && !push->is_update) {
+        if (lane->gate)
+            return TAKE_TURN_MORE; /* until it opens, which is soon */
+        lane_update_begin(lane);
+        push->is_update = true;
+    }
     if (!push->is_taken) {
         wave = push_free_wave(&lane->rules, push);
         if (!wave) /* without any, it looks again until others are done, who all end by themselves

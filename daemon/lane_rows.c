@@ -140,6 +140,10 @@ static bool place_dirty(struct lane *lane, struct table *table, uint64_t hash, u
 
     if (row_cache_insert(lane->cache, table->index, &ref, 1, rows, &dirty, &refused) == 0)
         return true;
+    if (lane->in_epoch) { /* it is newer than what the queue may take */
+        lane->stats.held_rows++;
+        return false;
+    }
     return write_queue_put(lane->write_queue, table, hash, id, row);
 }
 
@@ -197,6 +201,20 @@ void lane_rows_log(struct lane *lane, struct part *part, struct table *table,
     }
 }
 
+/* How many rows of a table may be changed now; or why none will be for some time. */
+static enum embtier_err change_room(struct lane *lane, const struct table *table,
+                                    uint32_t *ret_rows)
+{
+    if (table->logged)
+        return lane_log_room(lane, table, ret_rows);
+    *ret_rows = UINT32_MAX;
+    if (!lane->in_epoch)
+        return EMBTIER_OK;
+    *ret_rows = write_queue_room(lane->write_queue, table); /* each may be an old one */
+    lane->stats.held_rows += *ret_rows == 0;
+    return EMBTIER_OK;
+}
+
 /* Whether a row may be changed now. False: it must be tried again later. *@ret_refused: nor then.
  */
 static bool may_change(struct lane *lane, struct part *part, uint32_t segment, uint64_t id,
@@ -207,9 +225,9 @@ static bool may_change(struct lane *lane, struct part *part, uint32_t segment, u
     uint32_t room;
 
     *ret_refused = false;
-    if (!table->logged || !request_changes(part->request))
+    if (!request_changes(part->request))
         return true;
-    err = lane_log_room(lane, table, &room);
+    err = change_room(lane, table, &room);
     if (err == EMBTIER_OK)
         return room > 0;
     ref_fail(lane, part, segment, id, err);
@@ -500,7 +518,7 @@ static uint32_t rows_to_change(struct lane *lane, struct part *part, uint32_t co
     enum embtier_err err;
     uint32_t room;
 
-    err = lane_log_room(lane, part->request->segments[part->segment].table, &room);
+    err = change_room(lane, part->request->segments[part->segment].table, &room);
     if (err == EMBTIER_OK)
         return MIN(count, room);
     request_fail(part->request, err, part->segment, part->refs[part->next_ref].id);
@@ -536,8 +554,7 @@ static enum turn part_turn(struct lane *lane, struct part *part)
                                       LANE_TURN_BYTES / LANE_TURN_ROWS);
         count = MIN(part->starts[part->segment + 1] - part->next_ref, MAX(budget / cost, 1u));
         count = MIN(count, (uint32_t)LANE_CHUNK_ROWS);
-        if (request_changes(part->request) &&
-            part->request->segments[part->segment].table->logged) {
+        if (request_changes(part->request)) {
             count = rows_to_change(lane, part, count);
             if (count == 0 && part->next_ref < part->starts[part->segment + 1])
                 return TURN_BLOCKED;
@@ -851,7 +868,13 @@ static enum embtier_err place_refused(struct lane *lane, const struct miss *miss
 {
     enum embtier_err err;
 
-    if (!dirty || write_queue_put(lane->write_queue, miss->table, miss->hash, miss->id, bytes))
+    if (!dirty)
+        return EMBTIER_OK;
+    if (lane->in_epoch) {
+        lane->stats.held_rows++;
+        return EMBTIER_AGAIN;
+    }
+    if (write_queue_put(lane->write_queue, miss->table, miss->hash, miss->id, bytes))
         return EMBTIER_OK;
     err = write_queue_refusal(lane->write_queue, miss->table);
     return err == EMBTIER_OK ? EMBTIER_AGAIN : err;
@@ -991,5 +1014,11 @@ void lane_on_written(struct lane *lane)
 {
     unpark(lane, write_queue_reap(lane->write_queue));
     lane_log_on_written(lane);
+    unblock_all(lane);
+}
+
+void lane_rows_try_again(struct lane *lane)
+{
+    unpark(lane, UINT64_MAX);
     unblock_all(lane);
 }

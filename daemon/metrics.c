@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "daemon/checkpoints.h"
 #include "daemon/group.h"
 #include "daemon/lane.h"
 #include "daemon/server.h"
@@ -52,6 +53,7 @@ static void add_lane(struct lane_stats *sum, const struct lane_stats *lane)
     sum->failed_rows += lane->failed_rows;
     sum->abandoned_rows += lane->abandoned_rows;
     sum->logged_rows += lane->logged_rows;
+    sum->held_rows += lane->held_rows;
     sum->shared_reads += lane->shared_reads;
     sum->reading_rows += lane->reading_rows;
     for (uint32_t t = 0; t < TIERS_MAX; t++)
@@ -113,6 +115,7 @@ static void sink_lanes(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_casting_seconds, "", (double)sum.casting_ns / 1e9);
     sink(context, METRIC_failed_rows, "", (double)sum.failed_rows);
     sink(context, METRIC_abandoned_rows, "", (double)sum.abandoned_rows);
+    sink(context, METRIC_checkpoint_held_rows, "", (double)sum.held_rows);
     sink(context, METRIC_logged_rows, "", (double)sum.logged_rows);
     sink(context, METRIC_shared_reads, "", (double)sum.shared_reads);
     sink(context, METRIC_reading_rows, "", (double)sum.reading_rows);
@@ -127,6 +130,19 @@ static void sink_lanes(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_write_queue_capacity_bytes, "", (double)sum.write_queue.capacity_bytes);
     sink(context, METRIC_write_retries, "", (double)sum.write_queue.retries);
     sink(context, METRIC_write_error, "", (double)sum.write_queue.err);
+}
+
+static void sink_checkpoints(const struct server_parts *parts, metric_sink sink, void *context)
+{
+    struct checkpoints_stats stats;
+
+    checkpoints_stats(parts->checkpoints, &stats);
+    sink(context, METRIC_checkpoints, "made", (double)stats.made);
+    sink(context, METRIC_checkpoints, "failed", (double)stats.failed);
+    sink(context, METRIC_checkpoint_newest_seconds, "", (double)stats.newest_ms / 1e3);
+    sink(context, METRIC_checkpoint_pause_seconds, "", (double)stats.pause_us / 1e6);
+    sink(context, METRIC_checkpoint_longest_pause_seconds, "",
+         (double)stats.longest_pause_us / 1e6);
 }
 
 static void sink_groups(const struct server_parts *parts, metric_sink sink, void *context)
@@ -200,6 +216,7 @@ void metrics_collect(const struct server_parts *parts,
     sink(context, METRIC_updated_bytes, "", (double)totals.updated_bytes);
     sink_lanes(parts, sink, context);
     sink_groups(parts, sink, context);
+    sink_checkpoints(parts, sink, context);
     sink_store(parts, sink, context);
     sink(context, METRIC_process_resident_bytes, "", resident_bytes());
 }

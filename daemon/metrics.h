@@ -26,6 +26,11 @@ struct server_parts;
     METRIC(failed_rows, COUNTER, "Rows that could not be read", "")                                \
     METRIC(abandoned_rows, COUNTER, "Rows left out since their client was gone", "")               \
     METRIC(logged_rows, COUNTER, "Rows of async and sync tables changed, and so written", "")      \
+    METRIC(checkpoints, COUNTER, "Checkpoints, by how they ended", "end")                          \
+    METRIC(checkpoint_newest_seconds, GAUGE, "When the newest was made, since 1970; 0: none", "")  \
+    METRIC(checkpoint_pause_seconds, GAUGE, "No update was begun for so long, at the newest", "")  \
+    METRIC(checkpoint_longest_pause_seconds, GAUGE, "The same, at any since the start", "")        \
+    METRIC(checkpoint_held_rows, COUNTER, "Updates that found no room during one, and waited", "") \
     METRIC(shared_reads, COUNTER, "Lookups that joined a read already under way", "")              \
     METRIC(reading_rows, GAUGE, "Distinct rows being read from SSD", "")                           \
     METRIC(cache_capacity_bytes, GAUGE, "Size of a tier", "tier")                                  \

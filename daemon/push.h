@@ -93,6 +93,7 @@ struct push {
     struct ticket *ticket;     /* lent to the push; or its own, of a push of rows or a prefetch */
     struct ticket *prefetch;   /* lent, to be released when the push is done; or NULL */
     bool is_prefetch;
+    bool is_update; /* its first wave has begun */
     enum push_stage stage;
 
     struct group_member *member; /* whose part of a step it is; or NULL */

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/checkpoints.h"
 #include "daemon/control.h"
 #include "daemon/group.h"
 #include "daemon/lane.h"
@@ -33,21 +34,46 @@ struct server {
 
 /* ---- Making ---- */
 
-static enum embtier_err open_store(struct server *server, struct err_msg *msg)
+/* What replay tables, or all, went back to. */
+static void log_recovery(const struct store *store)
+{
+    struct store_recovery recovery;
+    char step[24] = "none";
+
+    store_recovery(store, &recovery);
+    if (!recovery.happened)
+        return;
+    if (recovery.checkpoint_id == 0) {
+        log_warn("the last run did not end cleanly and there is no checkpoint: rows of replay "
+                 "tables have their initial values again",
+                 "spent_ms=%" PRIu64, recovery.spent_ns / 1000000);
+        return;
+    }
+    if (recovery.has_step)
+        snprintf(step, sizeof(step), "%" PRIu64, recovery.step);
+    log_warn(recovery.after_crash
+                 ? "the last run did not end cleanly: replay tables are as they were when the "
+                   "newest checkpoint was made, later updates are lost"
+                 : "all tables are as they were when the checkpoint was made, as was asked for",
+             "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRId64 " spent_ms=%" PRIu64,
+             recovery.checkpoint_id, step,
+             (int64_t)time(NULL) - (int64_t)(recovery.created_ms / 1000),
+             recovery.spent_ns / 1000000);
+}
+
+static enum embtier_err open_store(struct server *server, uint64_t restore_id, struct err_msg *msg)
 {
     const struct config *const config = server->parts.config;
     struct store_stats stats;
 
-    TRY(store_open(&(struct store_opts){ .config = config }, &server->parts.store, msg));
+    TRY(store_open(&(struct store_opts){ .config = config, .restore_id = restore_id },
+                   &server->parts.store, msg));
+    log_recovery(server->parts.store);
     store_stats(server->parts.store, &stats);
     if (!stats.direct_io && config->rocksdb.direct_io == SWITCH_AUTO)
         log_warn(
             "the file system has no direct I/O, SSD is read and written through the page cache",
             "directories=%u", config->data.directory_count);
-    if (stats.shards_unclean > 0)
-        log_warn("the last run did not end cleanly: rows of replay tables have the values of the "
-                 "last write of theirs that reached SSD, later updates are lost",
-                 "shards=%u of=%u", stats.shards_unclean, store_shard_count(server->parts.store));
     if (stats.recovered_log_bytes > 0)
         log_info("logs of async and sync tables have been read",
                  "bytes=%" PRIu64 " spent_ms=%" PRIu64, stats.recovered_log_bytes,
@@ -140,6 +166,24 @@ static enum embtier_err make_lanes(struct server *server, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
+static enum embtier_err make_checkpoints(struct server *server, struct err_msg *msg)
+{
+    struct server_parts *const parts = &server->parts;
+    const struct config *const config = parts->config;
+
+    TRY(checkpoints_new(
+        &(struct checkpoints_opts){ .store = parts->store,
+                                    .tables = parts->tables,
+                                    .lanes = parts->lanes,
+                                    .lane_count = parts->lane_count,
+                                    .interval_ns =
+                                        config->checkpoints.interval_seconds * UINT64_C(1000000000),
+                                    .keep = config->checkpoints.keep },
+        &parts->checkpoints, msg));
+    TRY(checkpoints_begin(parts->checkpoints, msg));
+    return store_serve(parts->store, msg);
+}
+
 static enum embtier_err watch_signals(struct server *server, struct err_msg *msg)
 {
     sigset_t signals;
@@ -153,8 +197,8 @@ static enum embtier_err watch_signals(struct server *server, struct err_msg *msg
     return EMBTIER_OK;
 }
 
-enum embtier_err server_new(const struct config *config, struct server **ret_server,
-                            struct err_msg *msg)
+enum embtier_err server_new(const struct config *config, uint64_t restore_id,
+                            struct server **ret_server, struct err_msg *msg)
 {
     _cleanup_(server_freep) struct server *server = calloc(1, sizeof(*server));
 
@@ -164,7 +208,7 @@ enum embtier_err server_new(const struct config *config, struct server **ret_ser
     server->parts.config = config;
     server->parts.started_ns = clock_now_ns(&clock_monotonic);
     TRY(watch_signals(server, msg));
-    TRY(open_store(server, msg));
+    TRY(open_store(server, restore_id, msg));
     TRY(request_memory_new(config->lanes.request_bytes, &clock_monotonic, &server->parts.memory,
                            msg));
     TRY(ticket_memory_new(config->lanes.ticket_bytes, &server->parts.ticket_memory, msg));
@@ -174,6 +218,7 @@ enum embtier_err server_new(const struct config *config, struct server **ret_ser
     TRY(tables_new(server->parts.store, &server->parts.tables, msg));
     TRY(make_lanes(server, msg));
     TRY(tables_load(server->parts.tables, server->parts.lanes, server->parts.lane_count, msg));
+    TRY(make_checkpoints(server, msg));
     TRY(control_new(&server->parts, &server->control, msg));
     *ret_server = TAKE(server);
     return EMBTIER_OK;
@@ -187,9 +232,10 @@ enum embtier_err server_run(struct server *server, struct err_msg *msg)
              LOG_QUOTED(server->parts.config->socket.path), server->parts.lane_count,
              tables_count(server->parts.tables),
              (clock_now_ns(&clock_monotonic) - server->parts.started_ns) / 1000000);
-    log_info("a crash would cost replay tables the updates since the last clean stop, async tables "
-             "none, sync tables none even if power fails",
-             "replay_tables=%u async_tables=%u sync_tables=%u",
+    log_info("a crash would cost replay tables the updates since the newest checkpoint, async "
+             "tables none, sync tables none even if power fails",
+             "checkpoint_seconds=%u replay_tables=%u async_tables=%u sync_tables=%u",
+             server->parts.config->checkpoints.interval_seconds,
              tables_count_of(server->parts.tables, EMBTIER_DURABILITY_REPLAY),
              tables_count_of(server->parts.tables, EMBTIER_DURABILITY_ASYNC),
              tables_count_of(server->parts.tables, EMBTIER_DURABILITY_SYNC));
@@ -319,6 +365,7 @@ void server_free(struct server *server)
     free_lanes(server);
     free(server->parts.lanes);
     free(server->shard_lanes);
+    checkpoints_free(server->parts.checkpoints);
     tables_free(server->parts.tables);
     for (uint32_t t = 0; t < TIERS_MAX; t++)
         arena_free(server->parts.arenas[t]);

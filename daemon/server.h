@@ -12,6 +12,7 @@
 #include "base/err.h"
 
 struct arena;
+struct checkpoints;
 struct groups;
 struct lane;
 struct request_memory;
@@ -28,14 +29,16 @@ struct server_parts {
     struct request_memory *memory;
     struct ticket_memory *ticket_memory;
     struct groups *groups;
+    struct checkpoints *checkpoints;
     struct arena *arenas[TIERS_MAX];
     struct lane **lanes;
     uint32_t lane_count;
     uint64_t started_ns;
 };
 
-MUST_CHECK enum embtier_err server_new(const struct config *config, struct server **ret_server,
-                                       struct err_msg *msg);
+/* @restore_id: all tables are put back to that checkpoint first; 0: to none. */
+MUST_CHECK enum embtier_err server_new(const struct config *config, uint64_t restore_id,
+                                       struct server **ret_server, struct err_msg *msg);
 /* Serves until SIGTERM or SIGINT, which the caller has blocked in all threads. */
 MUST_CHECK enum embtier_err server_run(struct server *server, struct err_msg *msg);
 /* Writes dirty rows back, with progress in the log, and closes the store. A second signal gives up

@@ -741,6 +741,11 @@ enum embtier_err tables_load(struct tables *tables, struct lane *const *lanes, u
     return EMBTIER_OK;
 }
 
+const struct catalog *tables_catalog(const struct tables *tables)
+{
+    return tables->catalog;
+}
+
 void tables_stop(struct tables *tables)
 {
     atomic_store(&tables->stopping, true);

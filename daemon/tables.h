@@ -15,6 +15,7 @@
 #include "base/table_spec.h"
 #include "store/store.h"
 
+struct catalog;
 struct lane;
 struct table;
 struct tables;
@@ -78,6 +79,9 @@ struct tables_totals tables_totals(struct tables *tables);
 uint32_t tables_count(struct tables *tables);
 /* Of one durability. */
 uint32_t tables_count_of(struct tables *tables, enum embtier_durability durability);
+/* For checkpoints; borrowed, and read by the thread that makes and drops tables, or before there is
+ * one. */
+const struct catalog *tables_catalog(const struct tables *tables);
 /* Long work under way gives up as soon as it can: the daemon stops. The next start drops what it
  * leaves half made. */
 void tables_stop(struct tables *tables);

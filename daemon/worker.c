@@ -10,6 +10,7 @@
 
 struct worker {
     struct tables *tables;
+    struct checkpoints *checkpoints;
     void (*send)(void *owner, struct message *message);
     void *owner;
     pthread_mutex_t lock; /* the queue */
@@ -48,6 +49,18 @@ static void job_run(struct worker *worker, struct job *job)
     case JOB_TABLE_DROP:
         job->err = tables_drop(worker->tables, job->spec.name, &progress, &job->info, &job->msg);
         break;
+    case JOB_CHECKPOINT_CREATE:
+        job->err = checkpoints_make(worker->checkpoints, &job->order, &progress, &job->checkpoint,
+                                    &job->msg);
+        break;
+    case JOB_CHECKPOINT_VERIFY:
+        job->err = checkpoints_verify(worker->checkpoints, job->checkpoint_id, &progress,
+                                      &job->checkpoint, &job->msg);
+        break;
+    case JOB_CHECKPOINT_DELETE:
+        job->err = checkpoints_delete(worker->checkpoints, job->checkpoint_id, &job->checkpoint,
+                                      &job->msg);
+        break;
     }
     worker->send(worker->owner, &job->done_message);
 }
@@ -77,7 +90,7 @@ static void *worker_main(void *context)
     return NULL;
 }
 
-enum embtier_err worker_new(struct tables *tables,
+enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoints,
                             void (*send)(void *owner, struct message *message), void *owner,
                             struct worker **ret_worker, struct err_msg *msg)
 {
@@ -87,6 +100,7 @@ enum embtier_err worker_new(struct tables *tables,
     if (!worker)
         return err_set(msg, EMBTIER_NO_MEMORY, "worker: out of memory");
     worker->tables = tables;
+    worker->checkpoints = checkpoints;
     worker->send = send;
     worker->owner = owner;
     pthread_mutex_init(&worker->lock, NULL);

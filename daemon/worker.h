@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker.h: one thread for what may take long (creating and dropping tables), so that the control
- * thread stays free. Jobs run one at a time in the order they came. */
+/* worker.h: a thread for what may take long, so that the control thread stays free. Jobs of one
+ * worker run one at a time in the order they came. There are two: one for what changes tables and
+ * checkpoints, one for what only reads them. */
 #ifndef EMBTIER_DAEMON_WORKER_H
 #define EMBTIER_DAEMON_WORKER_H
 
@@ -9,21 +10,30 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "daemon/checkpoints.h"
 #include "daemon/inbox.h"
 #include "daemon/tables.h"
 
 struct worker;
 
-enum job_kind { JOB_TABLE_CREATE, JOB_TABLE_DROP };
+enum job_kind {
+    JOB_TABLE_CREATE,
+    JOB_TABLE_DROP,
+    JOB_CHECKPOINT_CREATE,
+    JOB_CHECKPOINT_VERIFY,
+    JOB_CHECKPOINT_DELETE,
+};
 
 struct job {
     struct message done_message;     /* MESSAGE_JOB_DONE */
     struct message progress_message; /* MESSAGE_JOB_PROGRESS; in the inbox while `told` */
     struct job *next;
     enum job_kind kind;
-    struct table_spec spec; /* CREATE; DROP: the name */
+    struct table_spec spec; /* TABLE_CREATE; TABLE_DROP: the name */
     bool if_not_exists;
-    void *owner; /* the connection */
+    struct checkpoint_order order; /* CHECKPOINT_CREATE */
+    uint64_t checkpoint_id;        /* CHECKPOINT_VERIFY, CHECKPOINT_DELETE */
+    void *owner; /* the connection; NULL: the server's own, of which nobody is told */
     uint32_t request_id;
 
     /* Progress, any thread; `unit` is a constant. */
@@ -36,11 +46,12 @@ struct job {
     /* Result, once done. */
     enum embtier_err err;
     struct err_msg msg;
-    struct table_info info;
+    struct table_info info;            /* of a table, or */
+    struct checkpoint_info checkpoint; /* of a checkpoint */
     struct worker *worker;
 };
 
-MUST_CHECK enum embtier_err worker_new(struct tables *tables,
+MUST_CHECK enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoints,
                                        void (*send)(void *owner, struct message *message),
                                        void *owner, struct worker **ret_worker,
                                        struct err_msg *msg);

@@ -27,9 +27,12 @@ static const struct string_limit string_limits[] = {
     { &embtier__table_open__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
     { &embtier__table_drop__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
     { &embtier__group_join__descriptor, 1, EMBTIER_GROUP_NAME_MAX },
-    { &embtier__metric__descriptor, 1, 128 },                    /* name */
-    { &embtier__metric__descriptor, 2, 512 },                    /* help */
-    { &embtier__metric__descriptor, 5, EMBTIER_TABLE_NAME_MAX }, /* label_value */
+    { &embtier__checkpoint_create__descriptor, 2, EMBTIER_METADATA_MAX },
+    { &embtier__checkpoint__descriptor, 5, EMBTIER_METADATA_MAX },   /* metadata */
+    { &embtier__checkpoint__descriptor, 6, EMBTIER_TABLE_NAME_MAX }, /* tables */
+    { &embtier__metric__descriptor, 1, 128 },                        /* name */
+    { &embtier__metric__descriptor, 2, 512 },                        /* help */
+    { &embtier__metric__descriptor, 5, EMBTIER_TABLE_NAME_MAX },     /* label_value */
 };
 
 static uint32_t string_bytes_max(const ProtobufCMessageDescriptor *message, uint32_t tag)
@@ -208,7 +211,24 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         if (!request->group_join || request->group_join->name[0] == '\0')
             return missing(msg, "GroupJoin.name");
         return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_CREATE:
+        if (!request->checkpoint_create)
+            return missing(msg, "Request.checkpoint_create");
+        return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW:
+        if (!request->checkpoint_show || request->checkpoint_show->id == 0)
+            return missing(msg, "CheckpointShow.id");
+        return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_VERIFY:
+        if (!request->checkpoint_verify || request->checkpoint_verify->id == 0)
+            return missing(msg, "CheckpointVerify.id");
+        return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_DELETE:
+        if (!request->checkpoint_delete || request->checkpoint_delete->id == 0)
+            return missing(msg, "CheckpointDelete.id");
+        return EMBTIER_OK;
     case EMBTIER__REQUEST__BODY_TABLE_LIST:
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_LIST:
     case EMBTIER__REQUEST__BODY_STATUS:
         return EMBTIER_OK;
     default:
@@ -234,6 +254,11 @@ static enum embtier_err check_table_info(const Embtier__TableInfo *info, struct 
         return err_set(msg, EMBTIER_PROTOCOL, "TableInfo.state_bytes is %u, %u follow from spec",
                        info->state_bytes, table_spec_state_bytes(&spec));
     return EMBTIER_OK;
+}
+
+static enum embtier_err check_checkpoint(const Embtier__Checkpoint *checkpoint, struct err_msg *msg)
+{
+    return checkpoint && checkpoint->id > 0 ? EMBTIER_OK : missing(msg, "Checkpoint.id");
 }
 
 static enum embtier_err check_hello_reply(const Embtier__HelloReply *hello, struct err_msg *msg)
@@ -270,6 +295,14 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
             return missing(msg, "Reply.table_list");
         for (size_t i = 0; i < reply->table_list->n_tables; i++)
             TRY(check_table_info(reply->table_list->tables[i], msg));
+        return EMBTIER_OK;
+    case EMBTIER__REPLY__BODY_CHECKPOINT:
+        return check_checkpoint(reply->checkpoint, msg);
+    case EMBTIER__REPLY__BODY_CHECKPOINT_LIST:
+        if (!reply->checkpoint_list)
+            return missing(msg, "Reply.checkpoint_list");
+        for (size_t i = 0; i < reply->checkpoint_list->n_checkpoints; i++)
+            TRY(check_checkpoint(reply->checkpoint_list->checkpoints[i], msg));
         return EMBTIER_OK;
     case EMBTIER__REPLY__BODY_STATUS:
         if (!reply->status)

@@ -11,7 +11,6 @@
 #include "store/durable_file.h"
 #include "store/store_identity.h"
 
-#define CATALOG_FILE "catalog.json"
 /* 2 since there are hyperparameters, 3 since there is a durability: who does not know them loses
  * them. */
 #define FORMAT_VERSION 3
@@ -186,10 +185,9 @@ static bool table_from_json(const json_t *json, uint32_t version, struct catalog
     return true;
 }
 
-/* @tables replaces the catalog's only when it is safe on disk; taken in that case. */
-static enum embtier_err catalog_replace(struct catalog *catalog, uint32_t next_table_id,
-                                        struct catalog_table **tables, uint32_t count,
-                                        struct err_msg *msg)
+static enum embtier_err write_tables(const char *directory, uint32_t next_table_id,
+                                     const struct catalog_table *tables, uint32_t count,
+                                     struct err_msg *msg)
 {
     _cleanup_(json_decrefp) json_t *root = NULL;
     _cleanup_(freep) char *text = NULL;
@@ -197,14 +195,22 @@ static enum embtier_err catalog_replace(struct catalog *catalog, uint32_t next_t
     bool complete = list != NULL;
 
     for (uint32_t i = 0; complete && i < count; i++)
-        complete = json_array_append_new(list, table_to_json(&(*tables)[i])) == 0;
+        complete = json_array_append_new(list, table_to_json(&tables[i])) == 0;
     root = json_pack("{s:i, s:I, s:o}", "format_version", FORMAT_VERSION, "next_table_id",
                      (json_int_t)next_table_id, "tables", list);
     if (complete && root)
         text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     if (!text)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
-    TRY(durable_file_write(catalog->directory, CATALOG_FILE, text, msg));
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
+    return durable_file_write(directory, CATALOG_FILE, text, msg);
+}
+
+/* @tables replaces the catalog's only when it is safe on disk; taken in that case. */
+static enum embtier_err catalog_replace(struct catalog *catalog, uint32_t next_table_id,
+                                        struct catalog_table **tables, uint32_t count,
+                                        struct err_msg *msg)
+{
+    TRY(write_tables(catalog->directory, next_table_id, *tables, count, msg));
     free(catalog->tables);
     catalog->tables = TAKE(*tables);
     catalog->count = count;
@@ -388,4 +394,61 @@ enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id, stru
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
     memmove(&tables[index], &tables[index + 1], (catalog->count - index - 1) * sizeof(*tables));
     return catalog_replace(catalog, catalog->next_table_id, &tables, catalog->count - 1, msg);
+}
+
+enum embtier_err catalog_copy(const struct catalog *catalog, const char *directory,
+                              struct err_msg *msg)
+{
+    return write_tables(directory, catalog->next_table_id, catalog->tables, catalog->count, msg);
+}
+
+enum embtier_err catalog_take_over(struct catalog *catalog, const struct catalog *other,
+                                   struct err_msg *msg)
+{
+    _cleanup_(freep) struct catalog_table *tables = tables_copy(other);
+
+    if (!tables)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
+    return catalog_replace(catalog, MAX(catalog->next_table_id, other->next_table_id), &tables,
+                           other->count, msg);
+}
+
+static int compare_table_ids(const void *a, const void *b)
+{
+    const uint32_t left = ((const struct catalog_table *)a)->table_id;
+    const uint32_t right = ((const struct catalog_table *)b)->table_id;
+
+    return left < right ? -1 : left > right;
+}
+
+static bool has_id(const struct catalog *catalog, uint32_t table_id)
+{
+    for (uint32_t i = 0; i < catalog->count; i++)
+        if (catalog->tables[i].table_id == table_id)
+            return true;
+    return false;
+}
+
+enum embtier_err catalog_add_gone(struct catalog *catalog, const struct catalog *other,
+                                  struct err_msg *msg)
+{
+    _cleanup_(freep) struct catalog_table *tables =
+        calloc((size_t)catalog->count + other->count + 1, sizeof(*tables));
+    uint32_t count = catalog->count;
+
+    if (!tables)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
+    if (count > 0)
+        memcpy(tables, catalog->tables, count * sizeof(*tables));
+    for (uint32_t i = 0; i < other->count; i++) {
+        if (has_id(catalog, other->tables[i].table_id))
+            continue;
+        tables[count] = other->tables[i];
+        tables[count++].state = CATALOG_DROPPING;
+    }
+    if (count == catalog->count)
+        return EMBTIER_OK;
+    qsort(tables, count, sizeof(*tables), compare_table_ids);
+    return catalog_replace(catalog, MAX(catalog->next_table_id, other->next_table_id), &tables,
+                           count, msg);
 }

@@ -15,6 +15,8 @@
 
 struct catalog;
 
+#define CATALOG_FILE "catalog.json"
+
 enum catalog_state {
     CATALOG_CREATING, /* eager rows are being written; a start finds it so after a crash and drops
                          it */
@@ -47,5 +49,17 @@ MUST_CHECK enum embtier_err catalog_set_state(struct catalog *catalog, uint32_t 
                                               enum catalog_state state, struct err_msg *msg);
 MUST_CHECK enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id,
                                            struct err_msg *msg);
+
+/* Writes all of it to another directory. */
+MUST_CHECK enum embtier_err catalog_copy(const struct catalog *catalog, const char *directory,
+                                         struct err_msg *msg);
+/* Adds, in state DROPPING, those tables of another catalog whose ids are not in this one: their
+ * rows are there again. */
+MUST_CHECK enum embtier_err catalog_add_gone(struct catalog *catalog, const struct catalog *other,
+                                             struct err_msg *msg);
+/* Takes over all tables of another catalog, in the place of its own. Ids that have been given out
+ * are not given out again. */
+MUST_CHECK enum embtier_err catalog_take_over(struct catalog *catalog, const struct catalog *other,
+                                              struct err_msg *msg);
 
 #endif

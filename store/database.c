@@ -132,10 +132,10 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
 
     if (!database || !(database->path = strdup(opts->path)))
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", opts->path);
-    database->was_clean = true;
+    database->was_clean = !opts->put_back;
     if (!opts->make)
         TRY(database_check_there(opts->path, &database->was_clean, msg));
-    if (opts->logged && !database->was_clean)
+    if (opts->logged && !database->was_clean && !opts->put_back)
         TRY(count_log_bytes(opts->path, &database->recovered_bytes, msg));
     database->setup = opts->setup;
     database->logged = opts->logged;
@@ -203,6 +203,25 @@ void database_free(struct database *database)
 bool database_was_clean(const struct database *database)
 {
     return database->was_clean;
+}
+
+const char *database_name(bool logged)
+{
+    return logged ? "logged" : "replay";
+}
+
+enum embtier_err database_files(struct database *database, struct rocksdb_ext_files **ret_files,
+                                struct err_msg *msg)
+{
+    char *error = NULL;
+
+    *ret_files = rocksdb_ext_files_new(database->db, &error);
+    return rocksdb_err_take(error, database->path, msg);
+}
+
+uint64_t database_sequence(const struct database *database)
+{
+    return rocksdb_get_latest_sequence_number(database->db);
 }
 
 const char *database_path(const struct database *database)

@@ -21,6 +21,7 @@ struct database_opts {
     struct rocksdb_ext_activity *activity;
     const char *path; /* of the database, such as /data/shard-0007/replay; copied */
     bool make;        /* else it has to be there */
+    bool put_back;    /* it has just been put there (checkpoint.h) */
     bool logged;      /* writes go through a log, which is recovered when it is opened */
     bool direct_io;
 };
@@ -74,6 +75,16 @@ MUST_CHECK enum embtier_err database_resume(struct database *database, struct er
 
 /* Ends whoever waits for RocksDB's background work, which ends too: only closing is left. */
 void database_give_up(struct database *database);
+
+/* The name of its folder in the shard's. */
+const char *database_name(bool logged);
+/* The files it consists of now, its write buffers excepted; free with rocksdb_ext_files_free()
+ * before it is closed. */
+MUST_CHECK enum embtier_err database_files(struct database *database,
+                                           struct rocksdb_ext_files **ret_files,
+                                           struct err_msg *msg);
+/* RocksDB's number of the last write. */
+uint64_t database_sequence(const struct database *database);
 
 /* Adds what the database counts to @stats. */
 void database_add_stats(struct database *database, struct store_stats *stats);

@@ -132,6 +132,33 @@ enum embtier_err database_seal_break(const char *path, bool *ret_sealed, struct 
     return err;
 }
 
+enum embtier_err database_is_sealed(const char *path, bool *ret_sealed, struct err_msg *msg)
+{
+    struct seal seal = { 0 };
+    enum embtier_err err = seal_init(path, &seal, msg);
+
+    if (err == EMBTIER_OK) {
+        *ret_sealed = access(seal.path, F_OK) == 0;
+        if (!*ret_sealed && errno != ENOENT)
+            err = err_set_errno(msg, errno, "%s", seal.path);
+    }
+    seal_clear(&seal);
+    return err;
+}
+
+enum embtier_err database_seal_remove(const char *path, struct err_msg *msg)
+{
+    struct seal seal = { 0 };
+    enum embtier_err err = seal_init(path, &seal, msg);
+
+    if (err == EMBTIER_OK && unlink(seal.path) != 0 && errno != ENOENT)
+        err = err_set_errno(msg, errno, "%s", seal.path);
+    else if (err == EMBTIER_OK)
+        err = directory_sync(seal.folder, msg);
+    seal_clear(&seal);
+    return err;
+}
+
 static enum embtier_err seal_write(const char *path, const struct seal *seal, struct err_msg *msg)
 {
     _cleanup_(json_decrefp) json_t *root = NULL;

@@ -17,6 +17,11 @@
  * CORRUPT, and the seal stays, when it does not fit. */
 MUST_CHECK enum embtier_err database_seal_break(const char *path, bool *ret_sealed,
                                                 struct err_msg *msg);
+/* Whether there is one. */
+MUST_CHECK enum embtier_err database_is_sealed(const char *path, bool *ret_sealed,
+                                               struct err_msg *msg);
+/* The database is no more what it was when it was closed. */
+MUST_CHECK enum embtier_err database_seal_remove(const char *path, struct err_msg *msg);
 MUST_CHECK enum embtier_err database_seal_write(const char *path, struct err_msg *msg);
 
 #endif

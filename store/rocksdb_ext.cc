@@ -6,6 +6,7 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
+#include <rocksdb/file_checksum.h>
 #include <rocksdb/file_system.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/options.h>
@@ -1360,4 +1361,98 @@ char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
     if (status.ok())
         watch->rep->ClearError(errors);
     return TextOf(status);
+}
+
+void rocksdb_ext_sum_files(rocksdb_options_t *options)
+{
+    options->rep.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
+}
+
+struct rocksdb_ext_sum {
+    std::unique_ptr<rocksdb::FileChecksumGenerator> rep;
+};
+
+struct rocksdb_ext_sum *rocksdb_ext_sum_new(void)
+{
+    return new rocksdb_ext_sum{
+        rocksdb::GetFileChecksumGenCrc32cFactory()->CreateFileChecksumGenerator({})
+    };
+}
+
+void rocksdb_ext_sum_add(struct rocksdb_ext_sum *sum, const void *bytes, size_t count)
+{
+    sum->rep->Update(static_cast<const char *>(bytes), count);
+}
+
+// Four bytes, most significant first.
+static bool SumOf(const std::string &text, uint32_t *ret_sum)
+{
+    uint32_t sum = 0;
+
+    for (const char c : text)
+        sum = sum << 8 | static_cast<uint8_t>(c);
+    *ret_sum = sum;
+    return text.size() == sizeof(sum);
+}
+
+uint32_t rocksdb_ext_sum_end(struct rocksdb_ext_sum *sum)
+{
+    uint32_t value = 0;
+
+    sum->rep->Finalize();
+    (void)SumOf(sum->rep->GetChecksum(), &value);
+    delete sum;
+    return value;
+}
+
+struct rocksdb_ext_files {
+    rocksdb::DB *db;
+    std::vector<rocksdb::LiveFileStorageInfo> rep;
+};
+
+struct rocksdb_ext_files *rocksdb_ext_files_new(rocksdb_t *db, char **error)
+{
+    rocksdb::LiveFilesStorageInfoOptions options;
+    auto files = std::make_unique<rocksdb_ext_files>();
+
+    files->db = db->rep;
+    options.include_checksum_info = true;
+    options.wal_size_for_flush = UINT64_MAX; // never flush
+    Status status = db->rep->DisableFileDeletions();
+    if (status.ok()) {
+        status = db->rep->GetLiveFilesStorageInfo(options, &files->rep);
+        if (!status.ok())
+            (void)db->rep->EnableFileDeletions(false);
+    }
+    *error = TextOf(status);
+    return status.ok() ? files.release() : nullptr;
+}
+
+size_t rocksdb_ext_files_count(const struct rocksdb_ext_files *files)
+{
+    return files->rep.size();
+}
+
+void rocksdb_ext_files_at(const struct rocksdb_ext_files *files, size_t index,
+                          struct rocksdb_ext_file *ret_file)
+{
+    const rocksdb::LiveFileStorageInfo &file = files->rep[index];
+
+    *ret_file = {};
+    ret_file->name = file.relative_filename.c_str();
+    if (!file.replacement_contents.empty())
+        ret_file->contents = file.replacement_contents.c_str();
+    ret_file->bytes = file.size;
+    ret_file->is_table = file.file_type == rocksdb::kTableFile;
+    ret_file->has_sum = ret_file->is_table &&
+                        file.file_checksum_func_name == rocksdb::kStandardDbFileChecksumFuncName &&
+                        SumOf(file.file_checksum, &ret_file->sum);
+}
+
+void rocksdb_ext_files_free(struct rocksdb_ext_files *files)
+{
+    if (!files)
+        return;
+    (void)files->db->EnableFileDeletions(false);
+    delete files;
 }

@@ -122,6 +122,35 @@ char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch);
  * Returns the error if it could not, as RocksDB's C API does. */
 char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch);
 
+/* Table files are written with a checksum of the whole file, which the MANIFEST keeps. */
+void rocksdb_ext_sum_files(rocksdb_options_t *options);
+
+/* Such a checksum, of any bytes. */
+struct rocksdb_ext_sum;
+struct rocksdb_ext_sum *rocksdb_ext_sum_new(void);
+void rocksdb_ext_sum_add(struct rocksdb_ext_sum *sum, const void *bytes, size_t count);
+/* Ends and frees it. */
+uint32_t rocksdb_ext_sum_end(struct rocksdb_ext_sum *sum);
+
+/* The files that a database consists of at one moment. */
+struct rocksdb_ext_files;
+struct rocksdb_ext_file {
+    const char *name;     /* in the database's directory */
+    const char *contents; /* what the file is to hold, or NULL: what it does, */
+    uint64_t bytes;       /* up to here */
+    bool is_table;        /* never changes, so a second name is as good as a copy */
+    bool has_sum;
+    uint32_t sum; /* as rocksdb_ext_sum_end() */
+};
+/* None of them is deleted before rocksdb_ext_files_free(), however much RocksDB writes and compacts
+ * meanwhile. Write buffers are not among them: those of a database with a log are in that, those of
+ * another are to be flushed first. NULL with the error in *@error, as RocksDB's C API does. */
+struct rocksdb_ext_files *rocksdb_ext_files_new(rocksdb_t *db, char **error);
+size_t rocksdb_ext_files_count(const struct rocksdb_ext_files *files);
+void rocksdb_ext_files_at(const struct rocksdb_ext_files *files, size_t index,
+                          struct rocksdb_ext_file *ret_file);
+void rocksdb_ext_files_free(struct rocksdb_ext_files *files);
+
 #ifdef __cplusplus
 }
 #endif

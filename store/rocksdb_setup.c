@@ -193,6 +193,7 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     setup->options = rocksdb_options_create();
     setup->metadata_cache = rocksdb_ext_metadata_cache_new(config->rocksdb.metadata_cache_bytes);
     rocksdb_ext_enable_statistics(setup->options);
+    rocksdb_ext_sum_files(setup->options);
     rocksdb_options_set_compression(setup->options, rocksdb_no_compression);
     rocksdb_options_set_max_open_files(setup->options, -1);
     rocksdb_table_options_apply(setup->options, setup->metadata_cache, config);

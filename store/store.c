@@ -2,14 +2,24 @@
 #include "store/store.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "store/catalog.h"
+#include "store/checkpoint.h"
 #include "store/compaction_scheduler.h"
 #include "store/database.h"
+#include "store/database_seal.h"
 #include "store/durable_file.h"
 #include "store/rocksdb_ext.h"
 #include "store/rocksdb_setup.h"
@@ -19,8 +29,15 @@
  * longer. */
 #define HOLD_PATIENCE_MS (10 * 60 * 1000)
 
+#define RESTORE_FILE "restore.json"
+#define CLOSED_FILE  "closed.json"
+/* Of long work at the start, a line each. */
+#define PROGRESS_NS (UINT64_C(1000) * 1000 * 1000)
+
 struct store {
     struct store_identity *identity;
+    struct checkpoint_shelf shelf;
+    struct store_recovery recovery;
     struct rocksdb_setup *setup;
     struct rocksdb_ext_activity *activity;
     struct compaction_scheduler *scheduler;
@@ -31,33 +48,46 @@ struct store {
     uint32_t shard_count;
     struct database **databases; /* see database_of(); NULL from the first that was not opened */
     uint32_t database_count;
+    bool is_open;         /* to the end */
+    pthread_mutex_t lock; /* of the file that this is about: */
+    _Atomic bool
+        closed_file; /* no row of a `replay` table was written since the last clean close */
 };
 
 /* Two a shard. */
 enum database_kind { DATABASE_REPLAY, DATABASE_LOGGED, DATABASE_KINDS };
 _Static_assert(DATABASE_KINDS == STORE_DATABASES_PER_SHARD, "each has its write buffers");
-static const char *const database_names[] = { "replay", "logged" };
 
 static struct database *database_of(const struct store *store, uint32_t shard, bool logged)
 {
     return store->databases[shard * DATABASE_KINDS + (logged ? DATABASE_LOGGED : DATABASE_REPLAY)];
 }
 
+/* Whether a database has been put back to that, or emptied. */
+static bool is_put_back(const struct store *store, enum database_kind kind)
+{
+    return store->recovery.happened && (kind == DATABASE_REPLAY || !store->recovery.after_crash);
+}
+
 static enum embtier_err open_database(struct store *store, const char *folder, uint32_t index,
                                       bool direct_io, struct err_msg *msg)
 {
     const enum database_kind kind = index % DATABASE_KINDS;
-    _cleanup_(freep) char *path = path_join(folder, database_names[kind]);
+    const bool put_back = is_put_back(store, kind);
+    _cleanup_(freep) char *path = path_join(folder, database_name(kind == DATABASE_LOGGED));
 
     if (!path)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", folder);
-    return database_open(&(struct database_opts){ .setup = store->setup,
-                                                  .activity = store->activity,
-                                                  .path = path,
-                                                  .make = store_identity_is_making(store->identity),
-                                                  .logged = kind == DATABASE_LOGGED,
-                                                  .direct_io = direct_io },
-                         &store->databases[index], msg);
+    return database_open(
+        &(struct database_opts){ .setup = store->setup,
+                                 .activity = store->activity,
+                                 .path = path,
+                                 .make = store_identity_is_making(store->identity) ||
+                                         (put_back && store->recovery.checkpoint_id == 0),
+                                 .put_back = put_back,
+                                 .logged = kind == DATABASE_LOGGED,
+                                 .direct_io = direct_io },
+        &store->databases[index], msg);
 }
 
 static enum embtier_err open_shard(struct store *store, uint32_t shard, bool direct_io,
@@ -101,6 +131,270 @@ static enum embtier_err store_open_shards(struct store *store, const struct conf
     }
     return EMBTIER_OK;
 }
+
+/* ---- Putting back ---- */
+
+/* A malloced path; NULL when out of memory. */
+static char *database_path_of(const struct store *store, uint32_t shard, bool logged)
+{
+    char *path = NULL;
+
+    if (asprintf(&path, "%s/shard-%04u/%s",
+                 store_identity_directory(store->identity, shard / store->shards_per_directory),
+                 shard, database_name(logged)) < 0)
+        return NULL;
+    return path;
+}
+
+static enum embtier_err read_closed_file(struct store *store, struct err_msg *msg)
+{
+    _cleanup_(freep) char *path = path_join(store_first_directory(store), CLOSED_FILE);
+
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (access(path, F_OK) == 0)
+        atomic_store(&store->closed_file, true);
+    else if (errno != ENOENT)
+        return err_set_errno(msg, errno, "%s", path);
+    return EMBTIER_OK;
+}
+
+/* From here on, a crash goes back to a checkpoint. */
+static enum embtier_err remove_closed_file(struct store *store, struct err_msg *msg)
+{
+    const char *const directory = store_first_directory(store);
+    _cleanup_(freep) char *path = path_join(directory, CLOSED_FILE);
+
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (unlink(path) != 0 && errno != ENOENT)
+        return err_set_errno(msg, errno, "%s", path);
+    TRY(directory_sync(directory, msg));
+    atomic_store(&store->closed_file, false);
+    return EMBTIER_OK;
+}
+
+enum embtier_err store_serve(struct store *store, struct err_msg *msg)
+{
+    enum embtier_err err = EMBTIER_OK;
+
+    if (LIKELY(!atomic_load_explicit(&store->closed_file, memory_order_relaxed)))
+        return EMBTIER_OK;
+    pthread_mutex_lock(&store->lock);
+    if (atomic_load(&store->closed_file))
+        err = remove_closed_file(store, msg);
+    pthread_mutex_unlock(&store->lock);
+    return err;
+}
+
+/* Whether all databases without a log are as they were after a clean close. A start that was cut
+ * short has opened some of them, and changed none. */
+static enum embtier_err was_closed(const struct store *store, bool *ret_closed, struct err_msg *msg)
+{
+    *ret_closed = true;
+    if (atomic_load(&store->closed_file))
+        return EMBTIER_OK;
+    for (uint32_t s = 0; s < store->shard_count; s++) {
+        _cleanup_(freep) char *path = database_path_of(store, s, false);
+        bool sealed = false;
+
+        if (!path)
+            return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+        TRY(database_is_sealed(path, &sealed, msg));
+        *ret_closed = *ret_closed && sealed;
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err put_back_kind(const struct store *store,
+                                      const struct checkpoint_record *record, bool logged,
+                                      struct err_msg *msg)
+{
+    uint64_t told_ns = clock_now_ns(&clock_monotonic);
+
+    for (uint32_t s = 0; s < store->shard_count; s++) {
+        _cleanup_(freep) char *path = database_path_of(store, s, logged);
+
+        if (!path)
+            return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+        TRY(checkpoint_put_back(&store->shelf, record, s, logged, path, msg));
+        if (clock_now_ns(&clock_monotonic) - told_ns < PROGRESS_NS)
+            continue;
+        told_ns = clock_now_ns(&clock_monotonic);
+        log_info("putting shards back to the checkpoint", "done=%u of=%u", s + 1,
+                 store->shard_count);
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err put_back_catalog(const struct store *store,
+                                         const struct checkpoint_record *record,
+                                         struct err_msg *msg)
+{
+    _cleanup_(catalog_freep) struct catalog *catalog = NULL;
+    _cleanup_(catalog_freep) struct catalog *then = NULL;
+
+    TRY(catalog_open(store_first_directory(store), &catalog, msg));
+    TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
+    return catalog_take_over(catalog, then, msg);
+}
+
+/* The checkpoint that a user wants all to be put back to, now or at a start that was cut short; 0:
+ * none. */
+static enum embtier_err wanted_id(const struct store *store, uint64_t *ret_id, struct err_msg *msg)
+{
+    const char *const directory = store_first_directory(store);
+    _cleanup_(json_decrefp) json_t *root = NULL;
+    _cleanup_(freep) char *text = NULL;
+    const enum embtier_err err = durable_file_read(directory, RESTORE_FILE, &text, msg);
+
+    *ret_id = 0;
+    if (err == EMBTIER_NOT_FOUND)
+        return EMBTIER_OK;
+    TRY(err);
+    root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_integer(json_object_get(root, "checkpoint")))
+        return err_set(msg, EMBTIER_CORRUPT, "%s/" RESTORE_FILE ": damaged", directory);
+    *ret_id = (uint64_t)json_integer_value(json_object_get(root, "checkpoint"));
+    return EMBTIER_OK;
+}
+
+/* What is written down is done, even if this start does not come to its end. */
+static enum embtier_err write_down(const struct store *store, uint64_t id, struct err_msg *msg)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "{ \"checkpoint\": %" PRIu64 " }\n", id);
+    return durable_file_write(store_first_directory(store), RESTORE_FILE, text, msg);
+}
+
+static void note_recovery(struct store *store, const struct checkpoint_record *record,
+                          bool after_crash)
+{
+    store->recovery = (struct store_recovery){ .happened = true, .after_crash = after_crash };
+    if (!record)
+        return;
+    store->recovery.checkpoint_id = record->info.id;
+    store->recovery.has_step = record->info.has_step;
+    store->recovery.step = record->info.step;
+    store->recovery.created_ms = record->info.created_ms;
+}
+
+static enum embtier_err put_back_all(struct store *store, uint64_t id, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+    _cleanup_(catalog_freep) struct catalog *then = NULL;
+
+    /* All that can be wrong with it is found out first. */
+    TRY(checkpoint_read(&store->shelf, id, &record, msg));
+    TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
+    TRY(write_down(store, id, msg));
+    TRY(remove_closed_file(store, msg));
+    note_recovery(store, record, false);
+    TRY(put_back_kind(store, record, false, msg));
+    TRY(put_back_kind(store, record, true, msg));
+    return put_back_catalog(store, record, msg);
+}
+
+/* Tables that have been dropped since: their rows will be there again. */
+static enum embtier_err drop_again(const struct store *store,
+                                   const struct checkpoint_record *record, struct err_msg *msg)
+{
+    _cleanup_(catalog_freep) struct catalog *catalog = NULL;
+    _cleanup_(catalog_freep) struct catalog *then = NULL;
+
+    TRY(catalog_open(store_first_directory(store), &catalog, msg));
+    TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
+    return catalog_add_gone(catalog, then, msg);
+}
+
+static enum embtier_err put_back_after_crash(struct store *store, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+    bool closed = true;
+
+    TRY(was_closed(store, &closed, msg));
+    if (closed)
+        return EMBTIER_OK;
+    TRY(checkpoint_read_newest(&store->shelf, &record, msg));
+    note_recovery(store, record, true);
+    if (record)
+        TRY(drop_again(store, record, msg));
+    return put_back_kind(store, record, false, msg);
+}
+
+/* Before any database is opened. */
+static enum embtier_err store_put_back(struct store *store, uint64_t restore_id,
+                                       struct err_msg *msg)
+{
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+    uint64_t id = 0;
+
+    store->shelf = (struct checkpoint_shelf){ store->identity, store->shards_per_directory };
+    if (store_identity_is_making(store->identity))
+        return restore_id
+                   ? err_set(msg, EMBTIER_NOT_FOUND,
+                             "there is no checkpoint %" PRIu64 ": the store is new", restore_id)
+                   : EMBTIER_OK;
+    TRY(read_closed_file(store, msg));
+    TRY(wanted_id(store, &id, msg));
+    if (restore_id)
+        id = restore_id;
+    TRY(id ? put_back_all(store, id, msg) : put_back_after_crash(store, msg));
+    store->recovery.spent_ns = clock_now_ns(&clock_monotonic) - began_ns;
+    return checkpoint_sweep(&store->shelf, msg);
+}
+
+void store_recovery(const struct store *store, struct store_recovery *ret_recovery)
+{
+    *ret_recovery = store->recovery;
+}
+
+enum embtier_err store_restore_done(struct store *store, struct err_msg *msg)
+{
+    const char *const directory = store_first_directory(store);
+    _cleanup_(freep) char *path = path_join(directory, RESTORE_FILE);
+
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (unlink(path) != 0 && errno != ENOENT)
+        return err_set_errno(msg, errno, "%s", path);
+    return directory_sync(directory, msg);
+}
+
+/* ---- Checkpoints ---- */
+
+const struct checkpoint_shelf *store_shelf(const struct store *store)
+{
+    return &store->shelf;
+}
+
+enum embtier_err store_capture(struct store *store, struct checkpoint_draft *draft, bool logged,
+                               struct err_msg *msg)
+{
+    for (uint32_t s = 0; s < store->shard_count && !logged; s++)
+        TRY(database_flush(database_of(store, s, logged), msg));
+    for (uint32_t s = 0; s < store->shard_count; s++)
+        TRY(checkpoint_capture(draft, s, logged, database_of(store, s, logged), msg));
+    return EMBTIER_OK;
+}
+
+bool store_has_changed_since(const struct store *store, const struct checkpoint_record *record)
+{
+    for (uint32_t s = 0; !record && s < store->shard_count; s++)
+        if (database_sequence(database_of(store, s, false)) > 0)
+            return true;
+    for (uint32_t i = 0; record && i < record->database_count; i++) {
+        const struct checkpoint_database *const then = &record->databases[i];
+
+        if (!then->logged &&
+            database_sequence(database_of(store, then->shard, false)) != then->sequence)
+            return true;
+    }
+    return false;
+}
+
+/* ---- Opening and closing ---- */
 
 /* Every store has a catalog from the beginning, so that a lost one is noticed. */
 static enum embtier_err store_finish_making(struct store *store, struct err_msg *msg)
@@ -146,6 +440,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
 
     if (!store)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    pthread_mutex_init(&store->lock, NULL);
     TRY(store_identity_open(config, &store->identity, msg));
     row_hasher_init(&store->hasher, store_identity_hash_key(store->identity));
     store->shards_per_directory = config->data.shards_per_directory;
@@ -156,8 +451,10 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     if (!store->databases || !store->activity)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     TRY(rocksdb_setup_new(config, store->shard_count, &store->setup, msg));
+    TRY(store_put_back(store, opts->restore_id, msg));
     TRY(store_open_shards(store, config, msg));
     store->capacity_bytes = capacity_bytes(store);
+    store->is_open = true;
     TRY(store_finish_making(store, msg));
     TRY(compaction_scheduler_new(
         &(struct compaction_scheduler_opts){ .databases = store->databases,
@@ -175,6 +472,7 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
 
     if (!store)
         return EMBTIER_OK;
+    complete = complete && store->is_open;
     compaction_scheduler_free(store->scheduler);
     for (uint32_t i = 0; store->databases && i < store->database_count; i++) {
         enum embtier_err err;
@@ -185,6 +483,9 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
         if (first == EMBTIER_OK)
             first = err;
     }
+    if (first == EMBTIER_OK && complete && !atomic_load(&store->closed_file))
+        first = durable_file_write(store_first_directory(store), CLOSED_FILE, "{}\n", msg);
+    pthread_mutex_destroy(&store->lock);
     free(store->databases);
     rocksdb_setup_free(store->setup);
     rocksdb_ext_activity_free(store->activity);
@@ -258,6 +559,8 @@ enum embtier_err store_write(struct store *store, uint32_t shard, const struct s
 {
     if (count == 0)
         return EMBTIER_OK;
+    if (!rows[0].logged)
+        TRY(store_serve(store, msg));
     return database_write(database_of(store, shard, rows[0].logged), rows, count, msg);
 }
 

@@ -6,12 +6,14 @@
  *                        hash key, format version (store_identity.h)
  *   LOCK                 held while a daemon has the store open
  *   catalog.json         the tables; in the first directory only (catalog.h)
- *   shard-0007/replay/   RocksDB without a log, for tables of durability `replay`
- *   shard-0007/logged/   RocksDB with its write-ahead log, for tables of the other modes. Shards
- *                        are numbered over all directories
- * A key is table id, then row id, both big-endian: 12 bytes under RocksDB's bytewise comparator, so
- * that `ldb` and `sst_dump` work. A value is struct stored_row_head, then weights, then optimizer
- * state (row_format.h).
+ *   checkpoints/         see checkpoint.h
+ *   closed.json          in the first directory, from a clean close until rows of `replay` tables
+ * are written again restore.json         in the first directory, while the store is put back to a
+ * checkpoint that a user has named shard-0007/replay/   RocksDB without a log, for tables of
+ * durability `replay` shard-0007/logged/   RocksDB with its write-ahead log, for tables of the
+ * other modes. Shards are numbered over all directories A key is table id, then row id, both
+ * big-endian: 12 bytes under RocksDB's bytewise comparator, so that `ldb` and `sst_dump` work. A
+ * value is struct stored_row_head, then weights, then optimizer state (row_format.h).
  *
  * Everything here blocks: it is called by reader and writer threads, never by a lane. Thread: any,
  * at the same time, except open and close. RocksDB's errors become embtier's in one place
@@ -27,13 +29,19 @@
 #include "base/err.h"
 #include "base/row_hash.h"
 
+struct checkpoint_draft;
+struct checkpoint_record;
+struct checkpoint_shelf;
 struct store;
 
 struct store_opts {
     const struct config *config; /* data.* and rocksdb.*; borrowed until store_open() returns */
+    uint64_t restore_id;         /* all tables are put back to this checkpoint first; 0: to none */
 };
 
-/* Opens, or makes if the directories are empty, the whole store. The directories may be named in
+/* Opens, or makes if the directories are empty, the whole store. If it was not closed cleanly, the
+ * databases of `replay` tables are put back to the newest checkpoint first, or emptied if there is
+ * none (store_recovery()). The directories may be named in
  * any order. Refuses: directories of different
  * stores, in another number of shards or directories than when they were made (MISMATCH), held by
  * another process (LOCKED), of a newer format (VERSION), with a file missing or cut short (CORRUPT;
@@ -48,6 +56,33 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
  * before stays so. NULL is allowed. */
 void store_free(struct store *store);
 DEFINE_CLEANUP(struct store, store_free)
+
+/* What store_open() has put back. */
+struct store_recovery {
+    bool after_crash;       /* of `replay` tables, else of all: as store_opts.restore_id says */
+    uint64_t checkpoint_id; /* 0: there was none, the tables are as when they were made */
+    bool has_step;
+    uint64_t step;
+    uint64_t created_ms;
+    uint64_t spent_ns;
+    bool happened; /* else nothing of this holds */
+};
+void store_recovery(const struct store *store, struct store_recovery *ret_recovery);
+/* From here on there are updates, and a crash goes back to a checkpoint; before, it costs nothing,
+ * if the store was closed cleanly. The first store_write() calls it, if nobody has. */
+MUST_CHECK enum embtier_err store_serve(struct store *store, struct err_msg *msg);
+/* A checkpoint has been made of what store_opts.restore_id has put back. Before that, every
+ * store_open() does it again: a crash would go back to a newer checkpoint. */
+MUST_CHECK enum embtier_err store_restore_done(struct store *store, struct err_msg *msg);
+
+/* Where the checkpoints are; borrowed. */
+const struct checkpoint_shelf *store_shelf(const struct store *store);
+/* Captures all databases with, or without, a log for a checkpoint; those without are flushed first.
+ * Rows that are written later are not in it. */
+MUST_CHECK enum embtier_err store_capture(struct store *store, struct checkpoint_draft *draft,
+                                          bool logged, struct err_msg *msg);
+/* Whether rows of `replay` tables were written since that checkpoint was captured; NULL: ever. */
+bool store_has_changed_since(const struct store *store, const struct checkpoint_record *record);
 
 uint32_t store_shard_count(const struct store *store);
 const struct row_hasher *store_hasher(const struct store *store);

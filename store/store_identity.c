@@ -427,6 +427,11 @@ const char *store_identity_directory(const struct store_identity *identity, uint
     return identity->directories[index].path;
 }
 
+const char *store_identity_uuid(const struct store_identity *identity)
+{
+    return identity->directories[0].record.uuid;
+}
+
 const unsigned char *store_identity_hash_key(const struct store_identity *identity)
 {
     return identity->directories[0].record.hash_key;

@@ -39,6 +39,7 @@ MUST_CHECK enum embtier_err store_identity_commit(struct store_identity *identit
 uint32_t store_identity_directory_count(const struct store_identity *identity);
 /* @index is the place in the store; borrowed. */
 const char *store_identity_directory(const struct store_identity *identity, uint32_t index);
+const char *store_identity_uuid(const struct store_identity *identity); /* STORE_UUID_CHARS */
 const unsigned char *store_identity_hash_key(const struct store_identity *identity);
 
 /* Whether @directory is part of a store that was made to the end. */

@@ -154,17 +154,33 @@ check_entries(const struct row_cache *c, const struct request *request, const st
     }
 }
 
+static bool hand_over(struct row_cache *c, const struct row_entry *entry)
+{
+    uint32_t tier;
+    const uint8_t *const row = address(c, entry->slot, &tier);
+
+    return c->evict(c->context, entry->table, row_cache_hash(c, entry), entry->id, row,
+                    c->tables[entry->table].row_bytes);
+}
+
+/* The row is about to change. */
 static void mark_dirty(struct row_cache *c, struct row_place place, uint32_t tier)
 {
+    struct row_entry *const entry = place_entry(place);
     struct row_spot *spot;
 
-    if (place.set->dirty >> place.way & 1)
-        return;
-    place.set->dirty |= (uint16_t)(1u << place.way);
-    c->stats.tiers[tier].dirty_rows++;
-    spot = row_cache_spot(c, place_entry(place));
+    if (place.set->dirty >> place.way & 1) {
+        if (LIKELY(!row_cache_is_old(c, entry)))
+            return;
+        c->save_failed |= !hand_over(c, entry);
+    } else {
+        place.set->dirty |= (uint16_t)(1u << place.way);
+        c->stats.tiers[tier].dirty_rows++;
+    }
+    entry->flags = (uint8_t)((entry->flags & ~ROW_ENTRY_EPOCH) | c->epoch);
+    spot = row_cache_spot(c, entry);
     if (spot)
-        spot->dirty = 1;
+        spot->dirty = row_cache_dirty_mark(c->epoch);
 }
 
 static inline __attribute__((always_inline)) void touch(struct row_cache *c, struct row_place place)
@@ -300,11 +316,12 @@ static inline __attribute__((always_inline)) bool group_at(const struct request 
     return true;
 }
 
-/* Of a row that lies in tier 0, and is dirty if it is to be, the map says all there is to know; of
- * others that are cached the index says more. */
+/* Of a row that lies in tier 0, and is dirty and not old if it is to be changed, the map says all
+ * there is to know; of others that are cached the index says more. */
 static inline bool says_all(const struct row_cache *c, const struct row_spot *spot, bool changes)
 {
-    return spot->slot_and_1 - 1 < c->tier0_end && (!changes || spot->dirty);
+    return spot->slot_and_1 - 1 < c->tier0_end &&
+           (!changes || spot->dirty == row_cache_dirty_mark(c->epoch));
 }
 
 /* Asks for the row, and for its set if the index will be needed. */
@@ -771,17 +788,16 @@ static bool write_back_set(struct row_cache *c, struct row_set *set, uint32_t mo
         struct row_place place = { set, (uint32_t)__builtin_ctz(dirty) };
         const struct row_entry *entry = place_entry(place);
         struct row_spot *spot;
-        uint32_t tier;
-        const uint8_t *row = address(c, entry->slot, &tier);
 
-        if (*count == most || !c->evict(c->context, entry->table, row_cache_hash(c, entry),
-                                        entry->id, row, c->tables[entry->table].row_bytes))
+        if (c->in_epoch && !row_cache_is_old(c, entry))
+            continue;
+        if (*count == most || !hand_over(c, entry))
             return false;
         set->dirty &= (uint16_t) ~(1u << place.way);
         spot = row_cache_spot(c, entry);
         if (spot)
             spot->dirty = 0;
-        c->stats.tiers[tier].dirty_rows--;
+        c->stats.tiers[row_cache_tier_of(c, entry->slot)].dirty_rows--;
         ++*count;
     }
     return true;
@@ -801,6 +817,40 @@ uint32_t row_cache_write_back(struct row_cache *c, uint64_t *cursor, uint32_t mo
     *cursor = s;
     *ret_done = more;
     return count;
+}
+
+void row_cache_begin_epoch(struct row_cache *c)
+{
+    assert(!c->in_epoch);
+    c->epoch ^= ROW_ENTRY_EPOCH;
+    c->in_epoch = true;
+    c->save_failed = false;
+}
+
+bool row_cache_end_epoch(struct row_cache *c)
+{
+    c->in_epoch = false;
+    return !c->save_failed;
+}
+
+bool row_cache_forget_epoch(struct row_cache *c, uint64_t *cursor, uint32_t step)
+{
+    uint32_t s = (uint32_t)*cursor;
+
+    for (; step > 0 && row_index_next_set(&c->index, &s); step--, s++) {
+        struct row_set *const set = &c->index.sets[s];
+
+        for (uint32_t dirty = set->dirty; dirty; dirty &= dirty - 1) {
+            struct row_entry *const entry = &set->entries[__builtin_ctz(dirty)];
+            struct row_spot *const spot = row_cache_spot(c, entry);
+
+            entry->flags = (uint8_t)((entry->flags & ~ROW_ENTRY_EPOCH) | c->epoch);
+            if (spot)
+                spot->dirty = row_cache_dirty_mark(c->epoch);
+        }
+    }
+    *cursor = s;
+    return !row_index_next_set(&c->index, &s);
 }
 
 void row_cache_stats(const struct row_cache *c, struct row_cache_stats *ret_stats)

@@ -177,11 +177,28 @@ MUST_CHECK enum row_pin row_cache_pin_one(struct row_cache *cache, uint16_t tabl
 void row_cache_unpin(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
                      uint32_t count);
 
-/* Hands dirty rows to @evict, which then are clean, until it refuses, @most_rows are handed over or
- * the whole index has been seen. @cursor starts at 0 and is kept by the caller. Returns the number
- * handed over; *@ret_done is set when no row that was dirty when the cursor was 0 still is. */
+/* Hands dirty rows, in an epoch old ones only, to @evict, which then are clean, until it refuses,
+ * @most_rows are handed over or the whole index has been seen. @cursor starts at 0 and is kept by
+ * the caller. Returns the number handed over; *@ret_done is set when no row that was dirty when the
+ * cursor was 0 still is. */
 uint32_t row_cache_write_back(struct row_cache *cache, uint64_t *cursor, uint32_t most_rows,
                               bool *ret_done);
+
+/* ---- Epochs: the rows as they are at one moment, written while they change (checkpoints) ----
+ *
+ * Rows that are dirty when an epoch begins are old until they have been handed to evict(). The
+ * caller has row_cache_write_back() hand them over, a few at a time. Who changes an old row before
+ * has it handed over first, for which the caller has seen to it that evict() has room: one row for
+ * each that row_cache_set(), row_cache_change() are asked for. No other row is handed to evict()
+ * before the epoch has ended: rows that became dirty since stay in the cache. */
+void row_cache_begin_epoch(struct row_cache *cache);
+/* False: evict() had no room for one that was changed; what has been handed over is not the rows as
+ * they were. */
+MUST_CHECK bool row_cache_end_epoch(struct row_cache *cache);
+/* If the epoch is ended before all old rows have been handed over: takes those in @step more sets
+ * for dirty rows like others; true when that is done. @cursor as above. To be called to its end
+ * before the next epoch begins. */
+MUST_CHECK bool row_cache_forget_epoch(struct row_cache *cache, uint64_t *cursor, uint32_t step);
 
 void row_cache_stats(const struct row_cache *cache, struct row_cache_stats *ret_stats);
 

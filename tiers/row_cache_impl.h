@@ -30,6 +30,9 @@ struct row_cache {
     struct row_maps maps;
     uint16_t now;       /* stamps are of this clock */
     bool evict_refused; /* in this call: no use asking again */
+    bool in_epoch;      /* see row_cache_begin_epoch(): there may be old rows */
+    bool save_failed;
+    uint8_t epoch; /* its parity: 0 or ROW_ENTRY_EPOCH */
     uint8_t granule_shift;
     uint8_t tier_count;
     uint8_t none_clean; /* bit per tier, in this call: no use looking for clean rows again */
@@ -109,6 +112,18 @@ static inline struct row_spot *row_cache_spot(const struct row_cache *c,
     const uint16_t map = c->tables[entry->table].map;
 
     return map == ROW_MAP_NONE ? NULL : &row_maps_spots(&c->maps, map)[entry->id];
+}
+
+/* What the map says of a row that became dirty in an epoch of that parity. */
+static inline uint16_t row_cache_dirty_mark(uint8_t epoch)
+{
+    return 1 + (epoch != 0);
+}
+
+/* Whether a dirty row was so when the epoch began. */
+static inline bool row_cache_is_old(const struct row_cache *c, const struct row_entry *entry)
+{
+    return c->in_epoch && (entry->flags & ROW_ENTRY_EPOCH) != c->epoch;
 }
 
 /* When the row was used last, through the map or without; the index knows that from now on. */

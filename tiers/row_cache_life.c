@@ -201,7 +201,10 @@ static const char *validate_entry(const struct row_cache *c, struct row_set *set
     if (*slab_pool_owner(pool, entry->slot) != row_index_number(&c->index, set, way))
         return "a slot's owner is not the row that lies in it";
     spot = row_cache_spot(c, entry);
-    if (spot && (spot->slot_and_1 != entry->slot + 1 || spot->dirty != (set->dirty >> way & 1)))
+    if (spot &&
+        (spot->slot_and_1 != entry->slot + 1 ||
+         spot->dirty !=
+             (set->dirty >> way & 1 ? row_cache_dirty_mark(entry->flags & ROW_ENTRY_EPOCH) : 0)))
         return "a map and the index disagree";
     counts->mapped += spot != NULL;
     counts->tiers[tier].rows++;

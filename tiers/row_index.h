@@ -33,6 +33,7 @@
 
 /* In row_entry.flags. */
 #define ROW_ENTRY_SECOND 1 /* lives in the second of its sets */
+#define ROW_ENTRY_EPOCH  2 /* of a dirty row: the parity of the epoch in which it became so */
 
 struct row_entry {
     uint64_t id;

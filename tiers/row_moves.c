@@ -93,7 +93,8 @@ void row_moves_forget(struct row_cache *c, struct row_place place)
     row_index_clear(&c->index, place.set, place.way, hash);
 }
 
-/* Lets a row leave the cache; false: it is dirty, and evict() refuses it. */
+/* Lets a row leave the cache; false: it is dirty, and evict() refuses it, or an epoch has not
+ * ended. */
 static bool let_go(struct row_cache *c, struct row_place place)
 {
     struct row_entry *entry = place_entry(place);
@@ -101,7 +102,7 @@ static bool let_go(struct row_cache *c, struct row_place place)
 
     assert(entry->pins == 0); /* MTrainS, section 5.7 */
     if (is_dirty(place)) {
-        if (c->evict_refused ||
+        if (c->evict_refused || c->in_epoch ||
             !c->evict(c->context, entry->table, row_cache_hash(c, entry), entry->id,
                       slab_pool_address(&c->pools[tier], entry->slot),
                       c->tables[entry->table].row_bytes)) {

@@ -154,7 +154,7 @@ static void compare_classes(struct row_cache *c, uint32_t tier)
 
 void row_upkeep(struct row_cache *c, uint32_t rows)
 {
-    c->evict_refused = false;
+    c->evict_refused = c->in_epoch;
     c->none_clean = 0;
     advance_clock(c, rows);
     row_growth_step(c, GROWTH_SETS + 2 * rows);

@@ -2,6 +2,7 @@
 /* embtier: looks at an embedding server and changes its tables, from the command line. */
 #include "tools/embtier_cli.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
@@ -71,6 +72,38 @@ const struct command commands[] = {
     { "table drop", "NAME [--yes]", "delete a table and all its rows",
       "  -y, --yes  do not ask; without a terminal nothing is asked\n",
       "  embtier table drop users --yes\n", command_table_drop, NULL },
+    { "checkpoint create", "[--step N] [--metadata JSON] [--keep N]",
+      "save all tables as they are now",
+      "      --step N         the trainer's step, to find it by\n"
+      "      --metadata JSON  what else to know about it, at most 4096 bytes\n"
+      "      --keep N         afterwards the oldest that users made are deleted, but for N\n"
+      "\n"
+      "Returns when it is complete on disk; the server goes on serving. After a crash, tables\n"
+      "of durability replay have the rows of the newest checkpoint.\n"
+      "\n"
+      "With -o json: {id, created, made_by, step, metadata, table_count, tables, bytes,\n"
+      "new_bytes, pause_us, held_rows, spent_ms}; step and metadata may be null.\n",
+      "  embtier checkpoint create --step 2000 --metadata '{\"epoch\": 3}'\n"
+      "  embtier checkpoint create --keep 5\n",
+      command_checkpoint_create, NULL },
+    { "checkpoint list", "", "list the checkpoints, oldest first",
+      "NEW: bytes of files that it does not share with the one before.\n"
+      "\n"
+      "With -o json: as `embtier checkpoint create`, without the names of tables.\n",
+      "  embtier checkpoint list\n"
+      "  embtier -o json checkpoint list | jq '.[] | {id, step}'\n",
+      command_checkpoint_list, NULL },
+    { "checkpoint show", "ID", "describe one checkpoint",
+      "Held rows: updates that found no room while rows were written for it, and waited.\n",
+      "  embtier checkpoint show 7\n", command_checkpoint_show, NULL },
+    { "checkpoint verify", "ID", "read every byte of a checkpoint and compare checksums",
+      "Exit status 1: it is damaged, and a message names the file, or it could not be read.\n",
+      "  embtier checkpoint verify 7\n", command_checkpoint_verify, NULL },
+    { "checkpoint delete", "ID [--yes]", "delete a checkpoint",
+      "  -y, --yes  do not ask; without a terminal nothing is asked\n"
+      "\n"
+      "The newest, to which a crash goes back, cannot be deleted.\n",
+      "  embtier checkpoint delete 7 --yes\n", command_checkpoint_delete, NULL },
     { "get", "[--state] TABLE ID...", "print rows",
       "Prints ID=NUMBER,NUMBER,… lines, which `embtier set` reads. `-` reads ids from\n"
       "standard input, separated by spaces or lines.\n"
@@ -116,7 +149,7 @@ static void print_help(FILE *out)
 
     fputs("Usage: embtier [options] COMMAND [arguments]\n\nCommands:\n", out);
     for (const struct command *command = commands; command->words; command++)
-        fprintf(out, "  %-14s %s\n", command->words, command->summary);
+        fprintf(out, "  %-18s %s\n", command->words, command->summary);
     fprintf(out, "\n%s\n", common_help);
     fprintf(out,
             "The socket is %s unless --socket or EMBTIER_SOCKET says otherwise.\n"
@@ -180,6 +213,16 @@ json_t *cli_json_number(double value)
     if (isfinite(value) && value == floor(value) && fabs(value) < 9007199254740992.0)
         return json_integer((json_int_t)value);
     return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *cli_json_u64(uint64_t value)
+{
+    char text[32];
+
+    if (value <= INT64_MAX)
+        return json_integer((json_int_t)value);
+    snprintf(text, sizeof(text), "%" PRIu64, value);
+    return json_string(text);
 }
 
 int cli_print_json(struct json_t *value, int digits)
@@ -275,6 +318,30 @@ int cli_seconds_option(struct cli *cli, int argc, char **argv, const char *name,
     return -1;
 }
 
+int cli_yes_option(struct cli *cli, int argc, char **argv, const char *what, bool *ret_yes)
+{
+    static const struct option options[] = { { "yes", no_argument, NULL, 'y' }, CLI_LONG_OPTIONS };
+    int exit_code = EXIT_USAGE;
+    int option;
+
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == 'y')
+        *ret_yes = true;
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (option != CLI_OPTIONS_END)
+        return cli_usage(cli, "option -%c is not known here", option);
+    if (argc - optind != 1)
+        return cli_usage(cli, argc == optind ? "%s is missing" : "more than one %s", what);
+    return -1;
+}
+
+bool cli_answer_is_yes(void)
+{
+    char answer[16];
+
+    return fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
 int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max)
 {
     static const struct option options[] = { CLI_LONG_OPTIONS };
@@ -322,7 +389,7 @@ static int refuse_words(const struct cli *cli, int argc, char **argv)
         if (!known && argc > 1 && argv[1][0] != '-')
             fprintf(stderr, "embtier: '%s %s' is not a command\n", argv[0], argv[1]);
         known = true;
-        fprintf(stderr, "  embtier %-14s %s\n", command->words, command->summary);
+        fprintf(stderr, "  embtier %-18s %s\n", command->words, command->summary);
     }
     if (known)
         return argc > 1 && strcmp(argv[1], "--help") == 0 ? EXIT_DONE : EXIT_USAGE;

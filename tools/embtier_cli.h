@@ -46,6 +46,11 @@ void help_table_create(FILE *out);
 int command_table_list(struct cli *cli, int argc, char **argv);
 int command_table_show(struct cli *cli, int argc, char **argv);
 int command_table_drop(struct cli *cli, int argc, char **argv);
+int command_checkpoint_create(struct cli *cli, int argc, char **argv);
+int command_checkpoint_list(struct cli *cli, int argc, char **argv);
+int command_checkpoint_show(struct cli *cli, int argc, char **argv);
+int command_checkpoint_verify(struct cli *cli, int argc, char **argv);
+int command_checkpoint_delete(struct cli *cli, int argc, char **argv);
 int command_get(struct cli *cli, int argc, char **argv);
 int command_set(struct cli *cli, int argc, char **argv);
 int command_config_check(struct cli *cli, int argc, char **argv);
@@ -76,6 +81,12 @@ int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max);
 int cli_seconds_option(struct cli *cli, int argc, char **argv, const char *name, char letter,
                        double *ret_seconds);
 
+/* A command whose only option is --yes (-y), with one argument that is called @what. -1: go on, it
+ * stands at optind and *@ret_yes stays as it was without the option; else the exit code. */
+int cli_yes_option(struct cli *cli, int argc, char **argv, const char *what, bool *ret_yes);
+/* Of a question that was just asked. */
+bool cli_answer_is_yes(void);
+
 /* "embtier: …" on standard error; the exit code. */
 int cli_usage(const struct cli *cli, const char *format, ...) PRINTF_LIKE(2, 3);
 int cli_fail(enum embtier_err err, const char *message);
@@ -86,6 +97,9 @@ int cli_connect(struct cli *cli, uint64_t arena_bytes);
 
 /* An integer if it is one, null if it is infinite or none. */
 struct json_t *cli_json_number(double value);
+/* JSON has no unsigned 64-bit numbers: what is too large for a signed one is a string. */
+struct json_t *cli_json_u64(uint64_t value);
+#define JSON_DOUBLE_DIGITS 17
 /* Prints @value and frees it; real numbers with @digits. Returns an exit code. */
 int cli_print_json(struct json_t *value, int digits);
 

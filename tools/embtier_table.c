@@ -14,8 +14,6 @@
 #include "tools/progress_bar.h"
 #include "tools/text_table.h"
 
-#define JSON_DOUBLE_DIGITS 17
-
 /* "uniform:-0.1,0.1" and such. NULL, or what is wrong with it. */
 static const char *parse_init(const char *text, struct embtier_table_options *options)
 {
@@ -244,17 +242,6 @@ static int parse_create(struct cli *cli, int argc, char **argv,
 
 /* ---- table show, table list ---- */
 
-/* JSON has no unsigned 64-bit numbers: what is too large for a signed one is a string. */
-static json_t *json_u64(uint64_t value)
-{
-    char text[32];
-
-    if (value <= INT64_MAX)
-        return json_integer((json_int_t)value);
-    snprintf(text, sizeof(text), "%" PRIu64, value);
-    return json_string(text);
-}
-
 static bool init_to_json(const struct embtier_table_info *info, json_t *value)
 {
     const double params[2] = { info->init_first, info->init_second };
@@ -288,10 +275,10 @@ static json_t *table_to_json(const struct embtier_table_info *info)
     json_t *value = json_pack(
         "{s:s, s:i, s:o, s:i, s:s, s:s, s:s, s:o, s:b, s:i, s:i, s:s, s:s, s:b, s:s}", "name",
         info->name, "table_id", (int)info->table_id, "rows",
-        info->rows == EMBTIER_UNBOUNDED ? json_string("unbounded") : json_u64(info->rows), "dim",
-        (int)info->dim, "dtype", dtype_word(info->dtype), "optimizer",
+        info->rows == EMBTIER_UNBOUNDED ? json_string("unbounded") : cli_json_u64(info->rows),
+        "dim", (int)info->dim, "dtype", dtype_word(info->dtype), "optimizer",
         optimizer_word(info->optimizer), "init", init_word(info->init), "seed",
-        json_u64(info->seed), "eager", info->eager, "weight_bytes", (int)info->weight_bytes,
+        cli_json_u64(info->seed), "eager", info->eager, "weight_bytes", (int)info->weight_bytes,
         "state_bytes", (int)info->state_bytes, "state", info->state, "rounding",
         rounding_word(info->rounds_to_nearest), "allow_nonfinite", info->allows_nonfinite,
         "durability", durability_word(info->durability));
@@ -479,7 +466,6 @@ static bool confirm_drop(struct cli *cli, const char *name, enum embtier_err *re
 {
     struct embtier_table *table;
     struct number_text rows;
-    char answer[16];
 
     *ret_err = embtier_table_open(cli->server, name, &table);
     if (*ret_err)
@@ -488,31 +474,13 @@ static bool confirm_drop(struct cli *cli, const char *name, enum embtier_err *re
             name, rows_text(embtier_table_info(table), &rows), embtier_table_info(table)->dim,
             dtype_word(embtier_table_info(table)->dtype));
     embtier_table_close(table);
-    return fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y');
-}
-
-/* -1, or an exit code. */
-static int parse_drop(struct cli *cli, int argc, char **argv, bool *ret_yes)
-{
-    static const struct option options[] = { { "yes", no_argument, NULL, 'y' }, CLI_LONG_OPTIONS };
-    int exit_code = EXIT_USAGE;
-    int option;
-
-    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == 'y')
-        *ret_yes = true;
-    if (option == CLI_OPTIONS_EXIT)
-        return exit_code;
-    if (option != CLI_OPTIONS_END)
-        return cli_usage(cli, "option -%c is not known here", option);
-    if (argc - optind != 1)
-        return cli_usage(cli, argc == optind ? "NAME is missing" : "more than one NAME");
-    return -1;
+    return cli_answer_is_yes();
 }
 
 int command_table_drop(struct cli *cli, int argc, char **argv)
 {
     bool yes = !isatty(STDIN_FILENO);
-    int exit_code = parse_drop(cli, argc, argv, &yes);
+    int exit_code = cli_yes_option(cli, argc, argv, "NAME", &yes);
     enum embtier_err err = EMBTIER_OK;
     struct progress_bar bar;
     const char *name;

@@ -17,7 +17,8 @@
 static void on_interrupt(int signal_number)
 {
     static const char message[] =
-        "\nembtier: interrupted; the server goes on by itself (see `embtier table list`)\n";
+        "\nembtier: interrupted; the server goes on by itself (see `embtier table list`, "
+        "`embtier checkpoint list`)\n";
 
     (void)signal_number;
     if (write(STDERR_FILENO, message, sizeof(message) - 1) < 0)

@@ -172,6 +172,79 @@ static void test_long_input_goes_in_several_batches(void **state)
     assert_string_equal(output, "2999=3,2,2,2\n3000=2,2,2,2\n");
 }
 
+/* Of the checkpoint that was just made. */
+static unsigned long long created_id(void)
+{
+    unsigned long long id = 0;
+
+    assert_int_equal(sscanf(output, "created checkpoint %llu ", &id), 1);
+    return id;
+}
+
+static int embtier_checkpoint(void **state, const char *what, unsigned long long id)
+{
+    char arguments[100];
+
+    snprintf(arguments, sizeof(arguments), "checkpoint %s %llu", what, id);
+    return embtier(state, arguments);
+}
+
+static void test_a_checkpoint_lives_from_create_to_delete(void **state)
+{
+    unsigned long long first;
+    unsigned long long newest;
+    char line[64];
+
+    assert_int_equal(embtier(state, "table create kept --rows 1000 --dim 2 --optimizer sgd"), 0);
+    assert_int_equal(embtier(state, "set kept 7=1,2 9=3,4"), 0);
+    assert_int_equal(embtier(state, "checkpoint create --step 2000"
+                                    " --metadata '{\"epoch\": 3, \"note\": \"a b\"}'"),
+                     0);
+    first = created_id();
+    assert_int_equal(embtier(state, "checkpoint create"), 0);
+    newest = created_id();
+    assert_true(newest > first);
+
+    assert_int_equal(embtier(state, "checkpoint list"), 0);
+    assert_says("ID  CREATED ");
+    assert_says("  2000  ");
+    assert_says("  user\n");
+    assert_int_equal(embtier_checkpoint(state, "show", first), 0);
+    snprintf(line, sizeof(line), "id         %llu\n", first);
+    assert_says(line);
+    assert_says("made by    user\n");
+    assert_says("step       2000\n");
+    assert_says("metadata   {\"epoch\":3,\"note\":\"a b\"}\n");
+    assert_says("           kept\n");
+    assert_int_equal(embtier_checkpoint(state, "show -o json", first), 0);
+    snprintf(line, sizeof(line), "\"id\": %llu,", first);
+    assert_says(line);
+    assert_says("\"step\": 2000,");
+    assert_says("\"epoch\": 3,");
+    assert_says("\"made_by\": \"user\"");
+    assert_says("\"kept\"");
+    assert_int_equal(embtier_checkpoint(state, "show", newest), 0);
+    assert_says("step       -\n");
+    assert_says("metadata   -\n");
+    assert_int_equal(embtier(state, "-o json checkpoint list"), 0);
+    assert_says("\"step\": null,");
+    assert_null(strstr(output, "\"tables\""));
+
+    assert_int_equal(embtier_checkpoint(state, "verify", first), 0);
+    assert_says("is whole\n");
+    assert_int_equal(embtier_checkpoint(state, "delete --yes", newest), 1);
+    assert_int_equal(embtier_checkpoint(state, "delete --yes", first), 0);
+    snprintf(line, sizeof(line), "deleted checkpoint %llu\n", first);
+    assert_says(line);
+    assert_int_equal(embtier_checkpoint(state, "show", first), 1);
+    assert_int_equal(embtier_checkpoint(state, "verify", first), 1);
+    assert_int_equal(embtier_checkpoint(state, "delete --yes", first), 1);
+
+    assert_int_equal(embtier(state, "checkpoint create --keep 1"), 0);
+    assert_int_equal(embtier_checkpoint(state, "show", created_id()), 0);
+    assert_int_equal(embtier_checkpoint(state, "show", newest), 1);
+}
+
 static void test_status_shows_and_counts(void **state)
 {
     assert_int_equal(embtier(state, "status"), 0);
@@ -209,6 +282,20 @@ static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
           "--clip-norm inf: allowed: 0 to 1e30" },
         { "table create x --rows 1 --dim 1 --weight-decay=-1e-9", "--weight-decay -1e-9: allowed" },
         { "table create x --rows 1 --dim 1 --rounding up", "allowed: stochastic, nearest" },
+        { "checkpoint", "embtier checkpoint create" },
+        { "checkpoint create now", "unexpected argument 'now'" },
+        { "checkpoint create --step x", "--step x: allowed: 0 to 18446744073709551615" },
+        { "checkpoint create --keep 0", "--keep 0: allowed: 1 to 4294967295" },
+        { "checkpoint create --metadata '{epoch: 3}'", "--metadata: that is not JSON" },
+        { "checkpoint create --metadata ''", "--metadata: that is not JSON" },
+        { "checkpoint create --metadata \"\\\"$(seq -s, 2000)\\\"\"", "bytes, allowed: 4096" },
+        { "checkpoint list all", "unexpected argument" },
+        { "checkpoint show", "an argument is missing: ID" },
+        { "checkpoint show 0", "ID 0: allowed: a number from 1 on" },
+        { "checkpoint verify one", "ID one: allowed: a number from 1 on" },
+        { "checkpoint delete", "ID is missing" },
+        { "checkpoint delete 1 2", "more than one ID" },
+        { "checkpoint delete 0 --yes", "ID 0: allowed: a number from 1 on" },
         { "get", "an argument is missing" },
         { "get x", "an argument is missing" },
         { "get --state x", "an argument is missing" },
@@ -238,9 +325,21 @@ static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
 
 static void test_help_is_there_for_every_command(void **state)
 {
-    static const char *const words[] = { "status",       "endurance",  "table create", "table list",
-                                         "table show",   "table drop", "get",          "set",
-                                         "config check", "config keys" };
+    static const char *const words[] = { "status",
+                                         "endurance",
+                                         "table create",
+                                         "table list",
+                                         "table show",
+                                         "table drop",
+                                         "checkpoint create",
+                                         "checkpoint list",
+                                         "checkpoint show",
+                                         "checkpoint verify",
+                                         "checkpoint delete",
+                                         "get",
+                                         "set",
+                                         "config check",
+                                         "config keys" };
     char arguments[64];
 
     assert_int_equal(embtier(state, "--help"), 0);
@@ -289,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_what_get_prints_set_reads),
         cmocka_unit_test(test_state_is_got_and_set_with_its_rows),
         cmocka_unit_test(test_long_input_goes_in_several_batches),
+        cmocka_unit_test(test_a_checkpoint_lives_from_create_to_delete),
         cmocka_unit_test(test_status_shows_and_counts),
         cmocka_unit_test(test_wrong_usage_is_2_and_says_what_is_allowed),
         cmocka_unit_test(test_help_is_there_for_every_command),

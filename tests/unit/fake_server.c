@@ -185,19 +185,25 @@ static void answer_open(struct client *client, uint32_t id, const char *name)
         answer_table(client, id, words ? WORDS_HANDLE : USERS_HANDLE, &spec);
 }
 
-static void answer_create(struct client *client, uint32_t id, const Embtier__TableSpec *wire)
+static void reply_progress(struct client *client, uint32_t id, const char *unit)
 {
     Embtier__Progress progress = EMBTIER__PROGRESS__INIT;
     Embtier__Reply reply = EMBTIER__REPLY__INIT;
-    struct table_spec spec;
 
     progress.done = 4;
     progress.total = 8;
-    progress.unit = (char *)"rows";
+    progress.unit = (char *)unit;
     reply.id = id;
     reply.body_case = EMBTIER__REPLY__BODY_PROGRESS;
     reply.progress = &progress;
     send_reply(client, &reply, false);
+}
+
+static void answer_create(struct client *client, uint32_t id, const Embtier__TableSpec *wire)
+{
+    struct table_spec spec;
+
+    reply_progress(client, id, "rows");
     if (table_spec_from_wire(wire, &spec, NULL) != EMBTIER_OK)
         reply_error(client, id, EMBTIER_INVALID, "the fake server was sent a bad table");
     else
@@ -250,6 +256,102 @@ static void answer_join(struct client *client, uint32_t id, const Embtier__Group
     send_reply(client, &reply, false);
 }
 
+static void describe_checkpoint(const struct client *client, uint64_t number,
+                                Embtier__Checkpoint *ret_checkpoint)
+{
+    static char *tables[] = { (char *)"users", (char *)"words" };
+
+    embtier__checkpoint__init(ret_checkpoint);
+    ret_checkpoint->id = number;
+    ret_checkpoint->created_ms = 1000 * number + 1;
+    ret_checkpoint->automatic = number < FAKE_CHECKPOINT;
+    ret_checkpoint->table_count = 2;
+    ret_checkpoint->n_tables = client->server->unnamed_tables ? 0 : 2;
+    ret_checkpoint->tables = tables;
+    ret_checkpoint->bytes = 2000;
+    ret_checkpoint->new_bytes = 1000;
+    ret_checkpoint->pause_us = 250;
+    ret_checkpoint->held_rows = 3;
+    ret_checkpoint->spent_ms = 40;
+}
+
+static void answer_checkpoint(struct client *client, uint32_t id, uint64_t number,
+                              const Embtier__CheckpointCreate *create)
+{
+    Embtier__Checkpoint checkpoint;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+
+    if (number != FAKE_CHECKPOINT) {
+        reply_error(client, id, EMBTIER_NOT_FOUND, "there is no such checkpoint");
+        return;
+    }
+    describe_checkpoint(client, number, &checkpoint);
+    if (create) {
+        client->server->keep = create->keep;
+        checkpoint.metadata = create->metadata;
+        checkpoint.step = create->step;
+        if (create->step_given_case == EMBTIER__CHECKPOINT_CREATE__STEP_GIVEN_STEP)
+            checkpoint.step_given_case = EMBTIER__CHECKPOINT__STEP_GIVEN_STEP;
+    }
+    reply.id = id;
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_CHECKPOINT;
+    reply.checkpoint = &checkpoint;
+    send_reply(client, &reply, false);
+}
+
+static void answer_checkpoints(struct client *client, uint32_t id)
+{
+    Embtier__Checkpoint checkpoints[2];
+    Embtier__Checkpoint *pointers[] = { &checkpoints[0], &checkpoints[1] };
+    Embtier__CheckpointListReply list = EMBTIER__CHECKPOINT_LIST_REPLY__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+
+    for (uint32_t i = 0; i < ARRAY_LEN(checkpoints); i++) {
+        describe_checkpoint(client, FAKE_CHECKPOINT - 1 + i, &checkpoints[i]);
+        checkpoints[i].n_tables = 0;
+    }
+    list.n_checkpoints = ARRAY_LEN(checkpoints);
+    list.checkpoints = pointers;
+    reply.id = id;
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_CHECKPOINT_LIST;
+    reply.checkpoint_list = &list;
+    send_reply(client, &reply, false);
+}
+
+/* False if @request is not about checkpoints. */
+static bool answer_about_checkpoints(struct client *client, const Embtier__Request *request)
+{
+    if (request->body_case < EMBTIER__REQUEST__BODY_CHECKPOINT_CREATE ||
+        request->body_case > EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW)
+        return false;
+    if (client->server->wrong_reply) {
+        answer_status(client, request->id);
+        return true;
+    }
+    switch (request->body_case) {
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_CREATE:
+        reply_progress(client, request->id, "bytes");
+        answer_checkpoint(client, request->id, FAKE_CHECKPOINT, request->checkpoint_create);
+        break;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW:
+        answer_checkpoint(client, request->id, request->checkpoint_show->id, NULL);
+        break;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_VERIFY:
+        reply_progress(client, request->id, "bytes");
+        answer_checkpoint(client, request->id, request->checkpoint_verify->id, NULL);
+        break;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_DELETE:
+        client->server->deleted += request->checkpoint_delete->id == FAKE_CHECKPOINT;
+        answer_checkpoint(client, request->id, request->checkpoint_delete->id, NULL);
+        break;
+    default:
+        answer_checkpoints(client, request->id);
+    }
+    return true;
+}
+
 static void answer_control(struct client *client, const Embtier__Request *request)
 {
     switch (request->body_case) {
@@ -269,6 +371,8 @@ static void answer_control(struct client *client, const Embtier__Request *reques
         answer_status(client, request->id);
         break;
     default:
+        if (answer_about_checkpoints(client, request))
+            break;
         reply_error(client, request->id, EMBTIER_UNSUPPORTED, "the fake server cannot do that");
     }
 }

@@ -5,10 +5,12 @@
  *
  * It knows the table "users" (8 rows of 4 f32) and, unless it is gone, "words" (unbounded, 2 f16).
  * It says that it made any table that it is asked for, as it was asked, and lets anybody join any
- * group: its handle is FAKE_GROUP and how many were joined before, and it is at the step given.
- * GET fills every byte of a row with the low byte of its id; a pooled lookup fills bag b with b +
- * 1, and its ticket, as that of a prefetch, is FAKE_TICKET and the request's number; a push answers
- * with FAKE_WEIGHT in the place of the first weight. One client at a time. */
+ * group: its handle is FAKE_GROUP and how many were joined before, and it is at the step given. It
+ * has the checkpoints FAKE_CHECKPOINT - 1, made by itself, and FAKE_CHECKPOINT, made by whoever
+ * asks for one, with the step and metadata given, of the tables "users" and "words". GET fills
+ * every byte of a row with the low byte of its id; a pooled lookup fills bag b with b + 1, and its
+ * ticket, as that of a prefetch, is FAKE_TICKET and the request's number; a push answers with
+ * FAKE_WEIGHT in the place of the first weight. One client at a time. */
 #ifndef EMBTIER_TESTS_FAKE_SERVER_H
 #define EMBTIER_TESTS_FAKE_SERVER_H
 
@@ -19,10 +21,11 @@
 #include "base/embtier_err.h"
 #include "proto/shm_layout.h"
 
-#define FAKE_TICKET   700
-#define FAKE_WEIGHT   42.0f
-#define FAKE_GROUP    800
-#define FAKE_SEGMENTS 4 /* of a push or prefetch, that are kept */
+#define FAKE_TICKET     700
+#define FAKE_WEIGHT     42.0f
+#define FAKE_GROUP      800
+#define FAKE_CHECKPOINT 900
+#define FAKE_SEGMENTS   4 /* of a push or prefetch, that are kept */
 
 struct fake_server {
     char path[108];
@@ -37,6 +40,8 @@ struct fake_server {
     atomic_bool words_gone;      /* no table "words" */
     atomic_uint users_dim;       /* of table "users" */
     atomic_uint words_optimizer; /* of table "words" */
+    atomic_bool unnamed_tables;  /* checkpoints come without the names of their tables */
+    atomic_bool wrong_reply;     /* checkpoints are answered with the status */
     atomic_uint join_err;        /* of every group that is to be joined */
     atomic_uint farewell;        /* an error with which the session ends now */
     atomic_bool drop_client;     /* closes the connection now */
@@ -52,6 +57,8 @@ struct fake_server {
     atomic_uint joined;      /* groups */
     atomic_uint join_size;   /* of the last … */
     atomic_uint join_member; /* … and the number asked for */
+    atomic_uint keep;        /* of the last checkpoint asked for */
+    atomic_uint deleted;     /* checkpoints */
     /* Of the last request that it answered; good until the next one. */
     struct shm_submission submission;
     struct shm_push_segment pushed[FAKE_SEGMENTS];

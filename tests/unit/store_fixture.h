@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #include "base/macros.h"
+#include "store/catalog.h"
+#include "store/checkpoint.h"
 #include "store/store.h"
 
 #define FIXTURE_WEIGHT_BYTES 128
@@ -150,6 +152,24 @@ static inline void fixture_close(struct store_fixture *f)
     struct err_msg msg = { { 0 } };
 
     must(store_close(TAKE(f->store), true, &msg), &msg);
+}
+
+/* Of all that has been written. Returns its id. */
+static inline uint64_t fixture_checkpoint(struct store_fixture *f)
+{
+    struct checkpoint_draft *draft = NULL;
+    struct checkpoint_info info = { 0 };
+    struct catalog *catalog = NULL;
+    struct err_msg msg = { { 0 } };
+
+    must(catalog_open(store_first_directory(f->store), &catalog, &msg), &msg);
+    must(checkpoint_begin(store_shelf(f->store), &draft, &msg), &msg);
+    must(store_capture(f->store, draft, false, &msg), &msg);
+    must(store_capture(f->store, draft, true, &msg), &msg);
+    must(checkpoint_commit(draft, catalog, &info, NULL, NULL, &msg), &msg);
+    checkpoint_draft_free(draft);
+    catalog_free(catalog);
+    return info.id;
 }
 
 static inline void fixture_refused(struct store_fixture *f, enum embtier_err err, const char *words)

@@ -3,7 +3,8 @@
  *
  * A model knows for each row what SSD has, what the latest value is, and how often it is pinned.
  * The cache may forget clean rows at any time and hand over dirty ones; it may never show an old
- * value, lose a dirty or a pinned row. EMBTIER_TEST_SEED replays a run. */
+ * value, lose a dirty or a pinned row. In an epoch it hands over those rows only that were dirty
+ * when it began, as they were then. EMBTIER_TEST_SEED replays a run. */
 #include "base/row_spot.h"
 #include "test_row_cache_fixture.h"
 
@@ -73,6 +74,7 @@ struct model_row {
     uint8_t pins;
     bool dirty;
     bool due; /* dirty since before the write-back began */
+    bool old; /* since before the epoch began, and not handed over */
 };
 
 struct model {
@@ -81,6 +83,9 @@ struct model {
     uint64_t random;
     uint32_t refuse_percent;
     uint64_t handed_over;
+    bool in_epoch;
+    uint32_t epochs_saved; /* to the end */
+    uint32_t epochs_forgotten;
     struct model_row rows[TABLES_END][IDS];
     uint64_t write_back_cursor;
 };
@@ -117,6 +122,8 @@ static bool take_over(void *context, uint16_t table, uint64_t hash, uint64_t id,
     assert_int_equal(bytes, m->shape->row_lengths[table]);
     assert_int_equal(hash, fixture_hash(NULL, table, id));
     assert_true(r->dirty);
+    assert_true(!m->in_epoch || r->old);
+    r->old = false;
     check(row, table, id, r->version, 0, m->shape->weight_lengths[table]);
     check(row, table, id, r->state, m->shape->weight_lengths[table], bytes);
     r->ssd_version = r->version;
@@ -187,8 +194,9 @@ static void do_set(struct model *m, uint16_t table)
         versions[i] = (uint32_t)fixture_random(&m->random);
         fill(rows[i], table, refs[i].id, versions[i], 0, bytes);
     }
-    /* A promotion inside may hand over a row before its new value arrives. */
-    m->refuse_percent = 100;
+    /* A promotion inside may hand over a row before its new value arrives; in an epoch it does not,
+     * and there is room for old rows. */
+    m->refuse_percent = m->in_epoch ? 0 : 100;
     misses = row_cache_set(m->f.cache, table, refs, count, rows, sizeof(rows[0]), bytes, missed);
     for (uint32_t i = 0, next = 0; i < count; i++) {
         struct model_row *r = &m->rows[table][refs[i].id];
@@ -215,7 +223,7 @@ static void check_spot(const struct model *m, const struct row_spots *spots, uin
     assert_int_equal(spot->slot_and_1 != 0, row != NULL);
     if (row == NULL)
         return;
-    assert_int_equal(spot->dirty, m->rows[table][id].dirty);
+    assert_int_equal(spot->dirty != 0, m->rows[table][id].dirty);
     if (slot < spots->slot_end)
         assert_ptr_equal(row, spots->base + ((uint64_t)slot << spots->slot_shift));
 }
@@ -265,7 +273,11 @@ static void do_change(struct model *m, uint16_t table)
     void *rows[BATCH];
     uint32_t count = draw_refs(m, table, refs);
     uint32_t bytes = draw_bytes(m, table);
-    uint32_t misses = row_cache_change(m->f.cache, table, refs, count, rows);
+    uint32_t misses;
+
+    if (m->in_epoch)
+        m->refuse_percent = 0; /* there is room for old rows */
+    misses = row_cache_change(m->f.cache, table, refs, count, rows);
 
     for (uint32_t i = 0; i < count; i++) {
         struct model_row *r = &m->rows[table][refs[i].id];
@@ -396,7 +408,7 @@ static void do_purge(struct model *m, uint16_t table)
         struct model_row *r = &m->rows[table][id];
 
         r->pins = 0;
-        r->dirty = r->due = false;
+        r->dirty = r->due = r->old = false;
         r->version = r->ssd_version;
         r->state = r->ssd_state;
     }
@@ -413,15 +425,47 @@ static void do_write_back(struct model *m)
 
     for (uint16_t table = 0; start && table < TABLES_END; table++)
         for (uint64_t id = 0; id < m->shape->id_counts[table]; id++)
-            m->rows[table][id].due = m->rows[table][id].dirty;
+            m->rows[table][id].due =
+                m->in_epoch ? m->rows[table][id].old : m->rows[table][id].dirty;
     count = row_cache_write_back(m->f.cache, &m->write_back_cursor, 200, &done);
     assert_int_equal(m->handed_over - before, count);
     if (!done)
         return;
     for (uint16_t table = 0; table < TABLES_END; table++)
         for (uint64_t id = 0; id < m->shape->id_counts[table]; id++)
-            assert_false(m->rows[table][id].due);
+            assert_false(m->rows[table][id].due || (m->in_epoch && m->rows[table][id].old));
     m->write_back_cursor = 0;
+}
+
+static void begin_epoch(struct model *m)
+{
+    for (uint16_t table = 0; table < TABLES_END; table++)
+        for (uint64_t id = 0; id < m->shape->id_counts[table]; id++)
+            m->rows[table][id].old = m->rows[table][id].dirty;
+    row_cache_begin_epoch(m->f.cache);
+    m->in_epoch = true;
+    m->write_back_cursor = 0;
+}
+
+/* With old rows left, or without. */
+static void end_epoch(struct model *m)
+{
+    uint64_t left = 0, cursor = 0;
+
+    assert_true(row_cache_end_epoch(m->f.cache));
+    m->in_epoch = false;
+    m->write_back_cursor = 0;
+    for (uint16_t table = 0; table < TABLES_END; table++)
+        for (uint64_t id = 0; id < m->shape->id_counts[table]; id++) {
+            left += m->rows[table][id].old;
+            m->rows[table][id].old = false;
+        }
+    m->epochs_saved += left == 0;
+    m->epochs_forgotten += left > 0;
+    if (left > 0)
+        while (!row_cache_forget_epoch(m->f.cache, &cursor,
+                                       1 + (uint32_t)(fixture_random(&m->random) % 500)))
+            ;
 }
 
 static uint64_t first_seed(void)
@@ -472,18 +516,26 @@ static void run_model(const struct shape *shape, uint64_t seed, uint32_t tier_co
             do_pin(m, table, 1500);
         else if (what < 970)
             do_unpin(m);
-        else if (what < 998)
+        else if (what < 990)
             do_write_back(m);
+        else if (what < 998 && m->in_epoch)
+            end_epoch(m);
+        else if (what < 998)
+            begin_epoch(m);
         else
             do_purge(m, table);
+        if (m->in_epoch && round % 2 == 0)
+            do_write_back(m);
         if (round % 100 == 0)
             fixture_validate(&m->f);
     }
     fixture_validate(&m->f);
-    printf("  %u rows, %u handed over, %u refused, %u slab moves, %u promotions, "
-           "%u KiB of index\n",
-           (unsigned)fixture_rows(&m->f), (unsigned)m->handed_over,
-           (unsigned)fixture_stats(&m->f).not_cached, (unsigned)fixture_stats(&m->f).slab_moves,
+    assert_true(m->epochs_saved > 0);
+    printf("  %u epochs saved, %u not, %u rows, %u handed over, %u refused, %u slab moves, "
+           "%u promotions, %u KiB of index\n",
+           m->epochs_saved, m->epochs_forgotten, (unsigned)fixture_rows(&m->f),
+           (unsigned)m->handed_over, (unsigned)fixture_stats(&m->f).not_cached,
+           (unsigned)fixture_stats(&m->f).slab_moves,
            (unsigned)fixture_stats(&m->f).tiers[tier_count - 1].promotions,
            (unsigned)(fixture_stats(&m->f).index_bytes / 1024));
     fixture_close(&m->f);

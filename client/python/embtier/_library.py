@@ -82,6 +82,33 @@ class TableInfo(Structure):
     ]
 
 
+class CheckpointOptions(Structure):
+    _fields_ = [
+        ("has_step", c_int),
+        ("step", c_uint64),
+        ("metadata", c_char_p),
+        ("keep", c_uint32),
+    ]
+
+
+class CheckpointInfo(Structure):
+    _fields_ = [
+        ("id", c_uint64),
+        ("created_ms", c_uint64),
+        ("automatic", c_int),
+        ("has_step", c_int),
+        ("step", c_uint64),
+        ("metadata", c_char_p),
+        ("table_count", c_uint32),
+        ("tables", POINTER(c_char_p)),
+        ("bytes", c_uint64),
+        ("new_bytes", c_uint64),
+        ("pause_us", c_uint64),
+        ("held_rows", c_uint64),
+        ("spent_ms", c_uint64),
+    ]
+
+
 class Part(Structure):
     _fields_ = [("table", c_void_p), ("count", c_uint32)]
 
@@ -149,6 +176,17 @@ _PROTOTYPES = {
     "embtier_table_list_count": (c_size_t, [c_void_p]),
     "embtier_table_list_at": (POINTER(TableInfo), [c_void_p, c_size_t]),
     "embtier_table_list_free": (None, [c_void_p]),
+    "embtier_checkpoint_create": (
+        c_int,
+        [c_void_p, POINTER(CheckpointOptions), ProgressFunction, c_void_p, _HANDLE_OUT],
+    ),
+    "embtier_checkpoint_list": (c_int, [c_void_p, _HANDLE_OUT]),
+    "embtier_checkpoint_show": (c_int, [c_void_p, c_uint64, _HANDLE_OUT]),
+    "embtier_checkpoint_verify": (c_int, [c_void_p, c_uint64, ProgressFunction, c_void_p]),
+    "embtier_checkpoint_delete": (c_int, [c_void_p, c_uint64]),
+    "embtier_checkpoint_list_count": (c_size_t, [c_void_p]),
+    "embtier_checkpoint_list_at": (POINTER(CheckpointInfo), [c_void_p, c_size_t]),
+    "embtier_checkpoint_list_free": (None, [c_void_p]),
     "embtier_batch_new": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
     "embtier_batch_new_with_state": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
     "embtier_batch_row_bytes": (c_uint32, [c_void_p, c_uint32]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections and tables."""
+"""Connections, tables and checkpoints."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from . import _types, errors
+from . import _checkpoint, _types, errors
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
+from ._checkpoint import Checkpoint
 from ._connection import Connection
 from ._group import Group
 from ._ids import as_ids
@@ -194,6 +195,70 @@ class Server:
                 return [_spec(info) for info in infos]
             finally:
                 lib.embtier_table_list_free(pointer)
+
+    # ---- Checkpoints ----
+
+    def checkpoint(
+        self,
+        step: int | None = None,
+        metadata: Any = None,
+        keep: int = 0,
+        progress: Progress | None = None,
+    ) -> Checkpoint:
+        """Saves all tables as they are at one point between two requests, optimizer state included, and
+        returns when that is complete on disk. Requests of all clients go on meanwhile. After a crash,
+        tables of durability "replay" have the rows of the newest checkpoint.
+
+        @step: any number from 0 to 2**64 - 1 by which the trainer finds it again.
+        @metadata: what json.dumps() takes, at most 4,096 bytes of JSON in ASCII; read back as json.loads()
+        gives it. None: none.
+        @keep: afterwards the oldest that users made are deleted, but for so many; 0: none is.
+        @progress: called with (done, total, unit) now and then; makes no calls of its own.
+        Where it fails there is no new checkpoint: TypeError or ValueError for @metadata that is not JSON,
+        InvalidError for too much of it, NoSpaceError, IoError, ShutdownError; TimeoutError when updates
+        under way did not end. A TimeoutError is also raised when the server was silent for the connection's
+        timeout, and :meth:`checkpoints` then says what came of it.
+        """
+        options = _checkpoint.options_of(step, metadata, keep)
+        function = _progress_function(progress)
+        pointer = c_void_p()
+        with self._connection as handle:
+            code = lib.embtier_checkpoint_create(handle, byref(options), function, None, byref(pointer))
+            self._connection.check(code)
+            return _checkpoints(pointer)[0]
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """All checkpoints of the server, oldest first, without the names of their tables."""
+        pointer = c_void_p()
+        with self._connection as handle:
+            self._connection.check(lib.embtier_checkpoint_list(handle, byref(pointer)))
+            return _checkpoints(pointer)
+
+    def checkpoint_info(self, id: int) -> Checkpoint:
+        """One checkpoint, with the names of its tables. NotFoundError."""
+        id = _checkpoint.id_of(id)
+        pointer = c_void_p()
+        with self._connection as handle:
+            self._connection.check(lib.embtier_checkpoint_show(handle, id, byref(pointer)))
+            return _checkpoints(pointer)[0]
+
+    def verify_checkpoint(self, id: int, progress: Progress | None = None) -> None:
+        """Reads every byte of a checkpoint's files and compares checksums. NotFoundError; CorruptError,
+        whose message names the file.
+
+        @progress: called with (done, total, unit) now and then; makes no calls of its own."""
+        id = _checkpoint.id_of(id)
+        function = _progress_function(progress)
+        with self._connection as handle:
+            code = lib.embtier_checkpoint_verify(handle, id, function, None)
+            self._connection.check(code)
+
+    def delete_checkpoint(self, id: int) -> None:
+        """Deletes a checkpoint. NotFoundError; InvalidError: it is the newest, to which a crash goes back;
+        BusyError: it is being verified."""
+        id = _checkpoint.id_of(id)
+        with self._connection as handle:
+            self._connection.check(lib.embtier_checkpoint_delete(handle, id))
 
     # ---- Requests ----
 
@@ -390,6 +455,16 @@ def _spec(info: TableInfo) -> TableSpec:
         state=info.state.decode(),
         state_numbers=info.state_bytes // 4,
     )
+
+
+def _checkpoints(pointer: c_void_p) -> list[Checkpoint]:
+    """Reads a list of the library and frees it."""
+    try:
+        count = lib.embtier_checkpoint_list_count(pointer)
+        infos = [lib.embtier_checkpoint_list_at(pointer, i).contents for i in range(count)]
+        return [_checkpoint.checkpoint_of(info) for info in infos]
+    finally:
+        lib.embtier_checkpoint_list_free(pointer)
 
 
 def _progress_function(progress: Progress | None) -> Any:

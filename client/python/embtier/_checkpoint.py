@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints, as the server describes them."""
+
+from __future__ import annotations
+
+import json
+import operator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from ._library import CheckpointInfo, CheckpointOptions
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All tables of the server as they were at one point between two requests, optimizer state included:
+    see :meth:`Server.checkpoint`.
+
+    @id: counts up. @created: in UTC. @automatic: made by the server itself. @step, @metadata: the
+    trainer's, as given; None: none.
+    @tables: their names; None in a list. @table_count: how many.
+    @bytes: of its files on SSD. @new_bytes: of those that it does not share with the one before.
+    @pause: seconds for which no update was begun. @held_rows: updates that found no room while rows were
+    written for it, and waited. @spent: seconds it took.
+    """
+
+    id: int
+    created: datetime
+    automatic: bool
+    step: int | None
+    metadata: Any
+    tables: tuple[str, ...] | None
+    table_count: int
+    bytes: int
+    new_bytes: int
+    pause: float
+    held_rows: int
+    spent: float
+
+
+def checkpoint_of(info: CheckpointInfo) -> Checkpoint:
+    tables = None
+    if info.tables:
+        tables = tuple(info.tables[i].decode() for i in range(info.table_count))
+    return Checkpoint(
+        id=info.id,
+        created=_EPOCH + timedelta(milliseconds=info.created_ms),
+        automatic=bool(info.automatic),
+        step=info.step if info.has_step else None,
+        metadata=_read_metadata(info.metadata),
+        tables=tables,
+        table_count=info.table_count,
+        bytes=info.bytes,
+        new_bytes=info.new_bytes,
+        pause=info.pause_us / 1e6,
+        held_rows=info.held_rows,
+        spent=info.spent_ms / 1e3,
+    )
+
+
+def options_of(step: int | None, metadata: Any, keep: int) -> CheckpointOptions:
+    keep = operator.index(keep)
+    if not 0 <= keep < 2**32:
+        raise ValueError(f"keep must be from 0 to 2**32 - 1, not {keep}")
+    if step is not None and not 0 <= (step := operator.index(step)) < 2**64:
+        raise ValueError(f"step must be from 0 to 2**64 - 1, not {step}")
+    return CheckpointOptions(
+        has_step=step is not None, step=step or 0, metadata=_write_metadata(metadata), keep=keep
+    )
+
+
+def id_of(id: int) -> int:
+    """C would take the number's low bits for it."""
+    id = operator.index(id)
+    if not 0 <= id < 2**64:
+        raise ValueError(f"id must be from 1 to 2**64 - 1, not {id}")
+    return id
+
+
+def _write_metadata(metadata: Any) -> bytes | None:
+    if metadata is None:
+        return None
+    # ASCII; the one control character in it that json.dumps() leaves as it is, the protocol refuses.
+    text = json.dumps(metadata, separators=(",", ":"), allow_nan=False)
+    return text.replace("\x7f", "\\u007f").encode()
+
+
+def _read_metadata(text: bytes | None) -> Any:
+    """What another client gave and Python cannot read is the text itself."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return text.decode(errors="replace")

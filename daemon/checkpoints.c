@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/checkpoints.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "daemon/lane.h"
+#include "store/catalog.h"
+#include "store/checkpoint.h"
+#include "store/store.h"
+
+/* Updates under way end by themselves; those that wait for a disk that takes nothing may not. */
+#define DRAIN_SECONDS 10
+/* Of the dirty rows, as many are written before the epoch, so that others find clean ones to take
+ * the places of while it lasts. */
+#define CLEAN_PART      8
+#define CLEAN_STEP_ROWS 256
+#define PAUSE_NS        500000L
+
+struct checkpoints {
+    struct checkpoints_opts opts;
+    _Atomic bool stopping;
+
+    pthread_mutex_t lock;   /* all below */
+    uint64_t updated_bytes; /* of all tables when the newest was begun */
+    struct checkpoints_stats stats;
+    uint64_t verifying_id;
+    uint64_t tried_ns; /* when the last one ended, well or not */
+    bool is_due_told;
+};
+
+enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
+                                 struct checkpoints **ret_checkpoints, struct err_msg *msg)
+{
+    struct checkpoints *const checkpoints = calloc(1, sizeof(*checkpoints));
+
+    if (!checkpoints)
+        return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
+    checkpoints->opts = *opts;
+    checkpoints->tried_ns = clock_now_ns(&clock_monotonic);
+    pthread_mutex_init(&checkpoints->lock, NULL);
+    *ret_checkpoints = checkpoints;
+    return EMBTIER_OK;
+}
+
+void checkpoints_free(struct checkpoints *checkpoints)
+{
+    if (!checkpoints)
+        return;
+    pthread_mutex_destroy(&checkpoints->lock);
+    free(checkpoints);
+}
+
+void checkpoints_stop(struct checkpoints *checkpoints)
+{
+    atomic_store(&checkpoints->stopping, true);
+}
+
+static uint64_t since_1970_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void pause_ns(long ns)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
+}
+
+static void report(const struct progress_sink *progress, uint64_t done, uint64_t total,
+                   const char *unit)
+{
+    if (progress)
+        progress->report(progress->context, done, total, unit);
+}
+
+static enum embtier_err stopped(struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+}
+
+/* ---- Making ---- */
+
+/* One checkpoint on its way. */
+struct making {
+    struct checkpoints *checkpoints;
+    const struct progress_sink *progress;
+    struct checkpoint_draft *draft;
+    struct checkpoint_info info;
+    uint64_t dirty_rows;
+    uint64_t updated_bytes;
+    bool has_logged; /* tables; else those databases can be captured at any time */
+    bool in_epoch;
+    bool is_saved; /* all old rows */
+};
+
+struct rows {
+    uint64_t dirty;
+    uint64_t held;
+};
+
+static struct rows count_rows(const struct checkpoints *c)
+{
+    struct rows rows = { 0 };
+
+    for (uint32_t i = 0; i < c->opts.lane_count; i++) {
+        struct lane_stats stats;
+
+        lane_stats(c->opts.lanes[i], &stats);
+        for (uint32_t t = 0; t < TIERS_MAX; t++)
+            rows.dirty += stats.cache.tiers[t].dirty_rows;
+        rows.held += stats.held_rows;
+    }
+    return rows;
+}
+
+/* Writes some of the dirty rows before anything is held. */
+static enum embtier_err clean_some(struct making *making, struct err_msg *msg)
+{
+    struct checkpoints *const c = making->checkpoints;
+    uint64_t cursors[CONFIG_LANES_MAX] = { 0 };
+    uint64_t left = making->dirty_rows / CLEAN_PART;
+
+    while (left > 0) {
+        uint64_t cleaned = 0;
+
+        if (atomic_load(&c->stopping))
+            return stopped(msg);
+        for (uint32_t i = 0; i < c->opts.lane_count && left > cleaned; i++)
+            cleaned += lane_clean_some(c->opts.lanes[i], &cursors[i],
+                                       (uint32_t)MIN(left, (uint64_t)CLEAN_STEP_ROWS));
+        if (cleaned == 0) /* there are fewer by now, or the writers have enough to do */
+            break;
+        left -= MIN(left, cleaned);
+        pause_ns(PAUSE_NS);
+    }
+    return EMBTIER_OK;
+}
+
+static void open_gates(const struct checkpoints *c)
+{
+    for (uint32_t i = 0; i < c->opts.lane_count; i++)
+        lane_open_gate(c->opts.lanes[i]);
+}
+
+/* Until no update is under way. */
+static enum embtier_err close_gates(struct checkpoints *c, sem_t *drained, struct err_msg *msg)
+{
+    struct timespec until;
+
+    for (uint32_t i = 0; i < c->opts.lane_count; i++)
+        lane_close_gate(c->opts.lanes[i], drained);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += DRAIN_SECONDS;
+    for (uint32_t i = 0; i < c->opts.lane_count;) {
+        if (sem_timedwait(drained, &until) == 0)
+            i++;
+        else if (errno != EINTR)
+            return err_set(msg, EMBTIER_TIMEOUT,
+                           "no checkpoint: updates under way have not ended in %d seconds",
+                           DRAIN_SECONDS);
+    }
+    return EMBTIER_OK;
+}
+
+static bool has_logged_tables(const struct checkpoints *c)
+{
+    return tables_count_of(c->opts.tables, EMBTIER_DURABILITY_ASYNC) +
+               tables_count_of(c->opts.tables, EMBTIER_DURABILITY_SYNC) >
+           0;
+}
+
+/* The moment of which the checkpoint will be: no update is under way. */
+static enum embtier_err take_moment(struct making *making, sem_t *drained, struct err_msg *msg)
+{
+    struct checkpoints *const c = making->checkpoints;
+
+    TRY(close_gates(c, drained, msg));
+    /* What was acknowledged is in the log, what was not may be. */
+    if (making->has_logged)
+        TRY(store_capture(c->opts.store, making->draft, true, msg));
+    for (uint32_t i = 0; i < c->opts.lane_count; i++)
+        lane_begin_epoch(c->opts.lanes[i]);
+    making->in_epoch = true;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
+{
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+    enum embtier_err err;
+    sem_t drained;
+
+    sem_init(&drained, 0, 0);
+    err = take_moment(making, &drained, msg);
+    open_gates(making->checkpoints); /* after which no lane knows the semaphore */
+    sem_destroy(&drained);
+    making->info.pause_us = (clock_now_ns(&clock_monotonic) - began_ns) / 1000;
+    return err;
+}
+
+static enum embtier_err save_old_rows(struct making *making, struct err_msg *msg)
+{
+    struct checkpoints *const c = making->checkpoints;
+    uint64_t cursors[CONFIG_LANES_MAX] = { 0 };
+    uint64_t saved = 0;
+    bool done = false;
+
+    while (!done) {
+        uint64_t some = 0;
+
+        if (atomic_load(&c->stopping))
+            return stopped(msg);
+        done = true;
+        for (uint32_t i = 0; i < c->opts.lane_count; i++) {
+            const struct lane_saved step = lane_save_step(c->opts.lanes[i], &cursors[i]);
+
+            if (step.err != EMBTIER_OK)
+                return err_set(msg, step.err, "no checkpoint: rows cannot be written: %s",
+                               err_text(step.err));
+            done = done && step.done;
+            some += step.rows;
+        }
+        saved += some;
+        report(making->progress, MIN(saved, making->dirty_rows), making->dirty_rows, "rows");
+        if (!done && some == 0)
+            pause_ns(PAUSE_NS);
+    }
+    making->is_saved = true;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err end_epoch(struct making *making, struct err_msg *msg)
+{
+    struct checkpoints *const c = making->checkpoints;
+    bool complete = true;
+
+    for (uint32_t i = 0; i < c->opts.lane_count; i++)
+        complete &= lane_end_epoch(c->opts.lanes[i]);
+    making->in_epoch = false;
+    return complete ? EMBTIER_OK
+                    : err_set(msg, EMBTIER_INTERNAL,
+                              "no checkpoint: a row was changed before it was saved");
+}
+
+static void made_databases(void *context, uint64_t done, uint64_t total)
+{
+    report(context, done, total, "databases");
+}
+
+static uint32_t count_tables(const struct catalog *catalog)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < catalog_count(catalog); i++)
+        count += catalog_at(catalog, i)->state == CATALOG_LIVE;
+    return count;
+}
+
+static enum embtier_err make(struct making *making, struct err_msg *msg)
+{
+    struct checkpoints *const c = making->checkpoints;
+    const struct catalog *const catalog = tables_catalog(c->opts.tables);
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+    const struct rows before = count_rows(c);
+
+    TRY(checkpoint_sweep(store_shelf(c->opts.store), msg));
+    TRY(checkpoint_begin(store_shelf(c->opts.store), &making->draft, msg));
+    making->dirty_rows = before.dirty;
+    making->has_logged = has_logged_tables(c);
+    TRY(clean_some(making, msg));
+    making->updated_bytes = tables_totals(c->opts.tables).updated_bytes;
+    making->info.created_ms = since_1970_ms();
+    TRY(begin_epoch(making, msg));
+    TRY(save_old_rows(making, msg));
+    TRY(store_capture(c->opts.store, making->draft, false, msg));
+    TRY(end_epoch(making, msg));
+    if (!making->has_logged)
+        TRY(store_capture(c->opts.store, making->draft, true, msg));
+    making->info.held_rows = count_rows(c).held - before.held;
+    making->info.table_count = count_tables(catalog);
+    making->info.spent_ms = (clock_now_ns(&clock_monotonic) - began_ns) / 1000000;
+    return checkpoint_commit(making->draft, catalog, &making->info, made_databases,
+                             (void *)(uintptr_t)making->progress, msg);
+}
+
+/* Whatever went wrong, the lanes go on as before. */
+static void end_making(struct making *making)
+{
+    const struct checkpoints *const c = making->checkpoints;
+
+    if (making->in_epoch)
+        (void)!end_epoch(making, NULL);
+    for (uint32_t i = 0; i < c->opts.lane_count && !making->is_saved; i++)
+        lane_forget_epoch(c->opts.lanes[i]);
+    checkpoint_draft_free(making->draft);
+}
+
+static enum embtier_err check_metadata(const char *metadata, struct err_msg *msg)
+{
+    json_error_t error;
+    json_t *json;
+
+    if (metadata[0] == '\0')
+        return EMBTIER_OK;
+    json = json_loads(metadata, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
+    if (!json)
+        return err_set(msg, EMBTIER_INVALID, "a checkpoint's metadata is JSON: column %d: %s",
+                       error.column, error.text);
+    json_decref(json);
+    return EMBTIER_OK;
+}
+
+/* All but the newest @keep of one kind go; and the newest of all stays. */
+static void delete_oldest(struct checkpoints *c, bool automatic, uint32_t keep)
+{
+    _cleanup_(freep) struct checkpoint_info *infos = NULL;
+    struct err_msg msg = { { 0 } };
+    uint32_t count = 0;
+
+    if (checkpoints_list(c, &infos, &count, &msg) != EMBTIER_OK)
+        count = 0;
+    for (uint32_t i = count; i-- > 0;) {
+        struct checkpoint_info info;
+
+        if (infos[i].automatic != automatic)
+            continue;
+        if (keep > 0)
+            keep--;
+        else if (i + 1 < count && checkpoints_delete(c, infos[i].id, &info, &msg) != EMBTIER_OK)
+            log_warn("an old checkpoint stays", "id=%" PRIu64 " why=%s", infos[i].id,
+                     LOG_QUOTED(msg.text));
+    }
+}
+
+static void note_end(struct checkpoints *c, const struct checkpoint_info *info,
+                     uint64_t updated_bytes)
+{
+    pthread_mutex_lock(&c->lock);
+    c->stats.is_making = false;
+    c->stats.failed += info == NULL;
+    c->tried_ns = clock_now_ns(&clock_monotonic);
+    c->is_due_told = false;
+    if (info) {
+        c->updated_bytes = updated_bytes;
+        c->stats.made++;
+        c->stats.newest_ms = info->created_ms;
+        c->stats.pause_us = info->pause_us;
+        c->stats.longest_pause_us = MAX(c->stats.longest_pause_us, info->pause_us);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void note_begin(struct checkpoints *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->stats.is_making = true;
+    pthread_mutex_unlock(&c->lock);
+}
+
+enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint_order *order,
+                                  const struct progress_sink *progress,
+                                  struct checkpoint_info *ret_info, struct err_msg *msg)
+{
+    struct making making = {
+        .checkpoints = c,
+        .progress = progress,
+        .info = { .automatic = order->automatic, .has_step = order->has_step, .step = order->step },
+    };
+    enum embtier_err err;
+
+    TRY(check_metadata(order->metadata, msg));
+    memcpy(making.info.metadata, order->metadata, sizeof(making.info.metadata));
+    note_begin(c);
+    err = make(&making, msg);
+    end_making(&making);
+    note_end(c, err == EMBTIER_OK ? &making.info : NULL, making.updated_bytes);
+    TRY(err);
+    *ret_info = making.info;
+    log_info("checkpoint made",
+             "id=%" PRIu64 " by=%s bytes=%" PRIu64 " new_bytes=%" PRIu64 " pause_us=%" PRIu64
+             " held_rows=%" PRIu64 " spent_ms=%" PRIu64,
+             ret_info->id, order->automatic ? "server" : "user", ret_info->bytes,
+             ret_info->new_bytes, ret_info->pause_us, ret_info->held_rows, ret_info->spent_ms);
+    if (order->automatic)
+        delete_oldest(c, true, c->opts.keep);
+    else if (order->keep > 0)
+        delete_oldest(c, false, order->keep);
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *newest = NULL;
+    struct store_recovery recovery;
+    struct checkpoint_info info;
+    struct err_msg why = { { 0 } };
+
+    store_recovery(c->opts.store, &recovery);
+    if (recovery.happened && !recovery.after_crash) {
+        TRY(checkpoints_make(c, &(struct checkpoint_order){ .automatic = true }, NULL, &info, msg));
+        return store_restore_done(c->opts.store, msg);
+    }
+    /* Whatever is wrong with it, a new one is the better for it. */
+    if (checkpoint_read_newest(store_shelf(c->opts.store), &newest, &why) == EMBTIER_OK) {
+        if (newest)
+            c->stats.newest_ms = newest->info.created_ms;
+        if (!store_has_changed_since(c->opts.store, newest))
+            return EMBTIER_OK;
+    } else {
+        log_warn("the newest checkpoint cannot be read", "why=%s", LOG_QUOTED(why.text));
+    }
+    if (checkpoints_make(c, &(struct checkpoint_order){ .automatic = true }, NULL, &info, &why) !=
+        EMBTIER_OK)
+        log_warn("no checkpoint could be made at the start: a crash goes back to the one before",
+                 "why=%s", LOG_QUOTED(why.text));
+    return EMBTIER_OK;
+}
+
+bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
+{
+    uint64_t updated_bytes;
+    bool due;
+
+    if (c->opts.interval_ns == 0)
+        return false;
+    updated_bytes = tables_totals(c->opts.tables).updated_bytes;
+    pthread_mutex_lock(&c->lock);
+    due = !c->stats.is_making && !c->is_due_told && now_ns - c->tried_ns >= c->opts.interval_ns;
+    if (due && updated_bytes == c->updated_bytes) {
+        c->tried_ns = now_ns; /* nothing has changed */
+        due = false;
+    }
+    c->is_due_told |= due;
+    pthread_mutex_unlock(&c->lock);
+    return due;
+}
+
+/* ---- Using ---- */
+
+enum embtier_err checkpoints_list(struct checkpoints *c, struct checkpoint_info **ret_infos,
+                                  uint32_t *ret_count, struct err_msg *msg)
+{
+    _cleanup_(freep) uint64_t *ids = NULL;
+    struct checkpoint_info *infos;
+    uint32_t all = 0, count = 0;
+
+    TRY(checkpoint_list(store_shelf(c->opts.store), &ids, &all, msg));
+    infos = calloc((size_t)all + 1, sizeof(*infos));
+    if (!infos)
+        return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
+    for (uint32_t i = 0; i < all; i++) {
+        struct checkpoint_record *record = NULL;
+        struct err_msg why = { { 0 } };
+        const enum embtier_err err =
+            checkpoint_read(store_shelf(c->opts.store), ids[i], &record, &why);
+
+        if (err == EMBTIER_OK)
+            infos[count++] = record->info;
+        else if (err != EMBTIER_NOT_FOUND) /* just deleted */
+            log_warn("a checkpoint cannot be read", "id=%" PRIu64 " why=%s", ids[i],
+                     LOG_QUOTED(why.text));
+        checkpoint_record_free(record);
+    }
+    *ret_infos = infos;
+    *ret_count = count;
+    return EMBTIER_OK;
+}
+
+void checkpoint_tables_clear(struct checkpoint_tables *tables)
+{
+    for (uint32_t i = 0; i < tables->count; i++)
+        free(tables->names[i]);
+    free(tables->names);
+    *tables = (struct checkpoint_tables){ 0 };
+}
+
+static enum embtier_err copy_names(const struct catalog *catalog, struct checkpoint_tables *tables,
+                                   struct err_msg *msg)
+{
+    tables->names = calloc((size_t)catalog_count(catalog) + 1, sizeof(*tables->names));
+    for (uint32_t i = 0; tables->names && i < catalog_count(catalog); i++) {
+        const struct catalog_table *const table = catalog_at(catalog, i);
+
+        if (table->state != CATALOG_LIVE)
+            continue;
+        tables->names[tables->count] = strdup(table->spec.name);
+        if (!tables->names[tables->count++])
+            return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
+    }
+    return tables->names ? EMBTIER_OK
+                         : err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
+}
+
+enum embtier_err checkpoints_show(struct checkpoints *c, uint64_t id,
+                                  struct checkpoint_info *ret_info,
+                                  struct checkpoint_tables *ret_tables, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+    _cleanup_(catalog_freep) struct catalog *catalog = NULL;
+
+    *ret_tables = (struct checkpoint_tables){ 0 };
+    TRY(checkpoint_read(store_shelf(c->opts.store), id, &record, msg));
+    TRY(checkpoint_catalog(store_shelf(c->opts.store), record, &catalog, msg));
+    TRY(copy_names(catalog, ret_tables, msg));
+    *ret_info = record->info;
+    return EMBTIER_OK;
+}
+
+static void verified_bytes(void *context, uint64_t done, uint64_t total)
+{
+    report(context, done, total, "bytes");
+}
+
+static void set_verifying(struct checkpoints *c, uint64_t id)
+{
+    pthread_mutex_lock(&c->lock);
+    c->verifying_id = id;
+    pthread_mutex_unlock(&c->lock);
+}
+
+enum embtier_err checkpoints_verify(struct checkpoints *c, uint64_t id,
+                                    const struct progress_sink *progress,
+                                    struct checkpoint_info *ret_info, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+    enum embtier_err err;
+
+    set_verifying(c, id);
+    err = checkpoint_read(store_shelf(c->opts.store), id, &record, msg);
+    if (err == EMBTIER_OK)
+        err = checkpoint_verify(store_shelf(c->opts.store), record, verified_bytes,
+                                (void *)(uintptr_t)progress, &c->stopping, msg);
+    set_verifying(c, 0);
+    TRY(err);
+    *ret_info = record->info;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_deletable(struct checkpoints *c, uint64_t id, struct err_msg *msg)
+{
+    _cleanup_(freep) uint64_t *ids = NULL;
+    uint32_t count = 0;
+    bool verifying;
+
+    TRY(checkpoint_list(store_shelf(c->opts.store), &ids, &count, msg));
+    if (count > 0 && ids[count - 1] == id)
+        return err_set(msg, EMBTIER_INVALID,
+                       "checkpoint %" PRIu64
+                       " is the newest: a crash goes back to it; make another "
+                       "one first",
+                       id);
+    pthread_mutex_lock(&c->lock);
+    verifying = c->verifying_id == id;
+    pthread_mutex_unlock(&c->lock);
+    return verifying ? err_set(msg, EMBTIER_BUSY, "checkpoint %" PRIu64 " is being verified", id)
+                     : EMBTIER_OK;
+}
+
+enum embtier_err checkpoints_delete(struct checkpoints *c, uint64_t id,
+                                    struct checkpoint_info *ret_info, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+    const enum embtier_err read = checkpoint_read(store_shelf(c->opts.store), id, &record, msg);
+
+    if (read == EMBTIER_NOT_FOUND)
+        return read;
+    TRY(check_deletable(c, id, msg));
+    *ret_info = record ? record->info : (struct checkpoint_info){ .id = id }; /* it is damaged */
+    TRY(checkpoint_delete(store_shelf(c->opts.store), id, msg));
+    log_info("checkpoint deleted", "id=%" PRIu64, id);
+    return EMBTIER_OK;
+}
+
+void checkpoints_stats(struct checkpoints *c, struct checkpoints_stats *ret_stats)
+{
+    pthread_mutex_lock(&c->lock);
+    *ret_stats = c->stats;
+    pthread_mutex_unlock(&c->lock);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoints.h: makes checkpoints of all tables while they are used, and keeps count of them.
+ *
+ * In an instant between two updates (lane_epoch.c) logged databases are captured and every lane
+ * begins an epoch. Then updates go on, and the rows that were dirty in that instant are written.
+ * When the last of them is flushed the other databases are captured too, and the epoch is over;
+ * names, copies and the record are made after that, while nobody waits (store/checkpoint.h).
+ *
+ * Thread: that of the worker for making and deleting; any for the rest. */
+#ifndef EMBTIER_DAEMON_CHECKPOINTS_H
+#define EMBTIER_DAEMON_CHECKPOINTS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "daemon/tables.h"
+#include "store/checkpoint_record.h"
+
+struct checkpoints;
+struct lane;
+struct store;
+
+struct checkpoints_opts {
+    struct store *store;
+    struct tables *tables;
+    struct lane *const *lanes;
+    uint32_t lane_count;
+    uint64_t interval_ns; /* between those the server makes itself; 0: it makes none */
+    uint32_t keep;        /* as many of its own it keeps */
+};
+
+MUST_CHECK enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
+                                            struct checkpoints **ret_checkpoints,
+                                            struct err_msg *msg);
+void checkpoints_free(struct checkpoints *checkpoints);
+DEFINE_CLEANUP(struct checkpoints, checkpoints_free)
+
+struct checkpoint_order {
+    bool automatic;
+    bool has_step;
+    uint64_t step;
+    char metadata[EMBTIER_METADATA_MAX + 1]; /* JSON, or "" */
+    uint32_t keep; /* then the oldest made by users are deleted, but for so many; 0: none is */
+};
+
+/* Returns when it is complete on disk, or there is none. INVALID: the metadata is no JSON. */
+MUST_CHECK enum embtier_err checkpoints_make(struct checkpoints *checkpoints,
+                                             const struct checkpoint_order *order,
+                                             const struct progress_sink *progress,
+                                             struct checkpoint_info *ret_info, struct err_msg *msg);
+/* At the start, before there are updates: makes one if something was written since the newest, so
+ * that a crash does not go back to before the last clean stop; or of what a user has had put back.
+ */
+MUST_CHECK enum embtier_err checkpoints_begin(struct checkpoints *checkpoints, struct err_msg *msg);
+/* Whether it is time for the server to make one. True once, until that has been tried. */
+bool checkpoints_due(struct checkpoints *checkpoints, uint64_t now_ns);
+
+/* A malloced array, oldest first. One whose record cannot be read is left out, with a line in the
+ * log. */
+MUST_CHECK enum embtier_err checkpoints_list(struct checkpoints *checkpoints,
+                                             struct checkpoint_info **ret_infos,
+                                             uint32_t *ret_count, struct err_msg *msg);
+/* One, with the names of its tables: malloced, as is each of them. */
+struct checkpoint_tables {
+    char **names;
+    uint32_t count;
+};
+void checkpoint_tables_clear(struct checkpoint_tables *tables);
+MUST_CHECK enum embtier_err checkpoints_show(struct checkpoints *checkpoints, uint64_t id,
+                                             struct checkpoint_info *ret_info,
+                                             struct checkpoint_tables *ret_tables,
+                                             struct err_msg *msg);
+MUST_CHECK enum embtier_err checkpoints_verify(struct checkpoints *checkpoints, uint64_t id,
+                                               const struct progress_sink *progress,
+                                               struct checkpoint_info *ret_info,
+                                               struct err_msg *msg);
+/* INVALID: the newest. BUSY: it is being verified. */
+MUST_CHECK enum embtier_err checkpoints_delete(struct checkpoints *checkpoints, uint64_t id,
+                                               struct checkpoint_info *ret_info,
+                                               struct err_msg *msg);
+/* Whoever makes or verifies one gives up: the daemon stops. */
+void checkpoints_stop(struct checkpoints *checkpoints);
+
+struct checkpoints_stats {
+    uint64_t made; /* since the start, as those that failed */
+    uint64_t failed;
+    uint64_t newest_ms; /* when it was made, since 1970; 0: there is none */
+    uint64_t pause_us;  /* of the newest */
+    uint64_t longest_pause_us;
+    bool is_making;
+};
+void checkpoints_stats(struct checkpoints *checkpoints, struct checkpoints_stats *ret_stats);
+
+#endif

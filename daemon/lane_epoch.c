@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints, as a lane sees them (checkpoints.h): the gate, and the epoch.
+ *
+ * The gate is on home lanes. While it is closed no request that changes rows is begun; those under
+ * way go on to their end, so that there is a moment at which each has changed all of its rows, on
+ * all lanes, or none. What waits has changed nothing and holds nothing that others need: a SET
+ * before its ids are taken, a push or a group's step before its first wave.
+ *
+ * In that moment each lane begins an epoch (row_cache_begin_epoch()): rows that are dirty then are
+ * old. While they are written, here a few at a time and, before somebody changes one, at once, the
+ * write queue takes no rows of replay tables that are newer: such rows stay in the cache, and a row
+ * for which that has no room waits (held_rows). */
+#include "daemon/lane_impl.h"
+
+#define SAVE_STEP_ROWS   256
+#define FORGET_STEP_SETS 4096
+/* Updates of old rows find the rest of the queue free. */
+#define SAVE_QUEUE_PART 2
+
+/* ---- The gate ---- */
+
+static void tell_if_drained(struct lane *lane)
+{
+    if (lane->gate && lane->updates == 0 && !lane->gate_told) {
+        lane->gate_told = true;
+        sem_post(lane->gate);
+    }
+}
+
+void lane_update_begin(struct lane *lane)
+{
+    lane->updates++;
+}
+
+void lane_update_end(struct lane *lane)
+{
+    lane->updates--;
+    tell_if_drained(lane);
+}
+
+static void call_close_gate(struct lane *lane, void *argument)
+{
+    lane->gate = argument;
+    lane->gate_told = false;
+    tell_if_drained(lane);
+}
+
+void lane_close_gate(struct lane *lane, sem_t *drained)
+{
+    lane_call(lane, call_close_gate, drained);
+}
+
+static void call_open_gate(struct lane *lane, void *argument)
+{
+    (void)argument;
+    lane->gate = NULL;
+}
+
+void lane_open_gate(struct lane *lane)
+{
+    lane_call(lane, call_open_gate, NULL);
+}
+
+/* ---- The epoch ---- */
+
+static void call_begin_epoch(struct lane *lane, void *argument)
+{
+    (void)argument;
+    lane->in_epoch = true;
+    lane->all_handed_over = false;
+    row_cache_begin_epoch(lane->cache);
+}
+
+void lane_begin_epoch(struct lane *lane)
+{
+    lane_call(lane, call_begin_epoch, NULL);
+}
+
+struct save_step {
+    uint64_t *cursor;
+    struct lane_saved saved;
+};
+
+static void call_save(struct lane *lane, void *argument)
+{
+    struct save_step *const step = argument;
+    struct write_queue_stats queue;
+
+    write_queue_stats(lane->write_queue, &queue);
+    step->saved.err = (enum embtier_err)queue.err;
+    if (!lane->all_handed_over && queue.bytes <= queue.capacity_bytes / SAVE_QUEUE_PART) {
+        step->saved.rows =
+            row_cache_write_back(lane->cache, step->cursor, SAVE_STEP_ROWS, &lane->all_handed_over);
+        lane->save_mark = write_queue_mark(lane->write_queue);
+    }
+    step->saved.done =
+        lane->all_handed_over && write_queue_passed(lane->write_queue, lane->save_mark);
+}
+
+struct lane_saved lane_save_step(struct lane *lane, uint64_t *cursor)
+{
+    struct save_step step = { .cursor = cursor };
+
+    lane_call(lane, call_save, &step);
+    return step.saved;
+}
+
+static void call_end_epoch(struct lane *lane, void *argument)
+{
+    *(bool *)argument = row_cache_end_epoch(lane->cache);
+    lane->in_epoch = false;
+    lane_rows_try_again(lane); /* there is room in the queue */
+}
+
+bool lane_end_epoch(struct lane *lane)
+{
+    bool complete = false;
+
+    lane_call(lane, call_end_epoch, &complete);
+    return complete;
+}
+
+struct forget_step {
+    uint64_t cursor;
+    bool done;
+};
+
+static void call_forget(struct lane *lane, void *argument)
+{
+    struct forget_step *const step = argument;
+
+    step->done = row_cache_forget_epoch(lane->cache, &step->cursor, FORGET_STEP_SETS);
+}
+
+void lane_forget_epoch(struct lane *lane)
+{
+    struct forget_step step = { 0 };
+
+    while (!step.done)
+        lane_call(lane, call_forget, &step);
+}

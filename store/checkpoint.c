@@ -1,0 +1,663 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/catalog.h"
+#include "store/database.h"
+#include "store/database_seal.h"
+#include "store/durable_file.h"
+#include "store/file_tree.h"
+#include "store/rocksdb_ext.h"
+
+#define SHELF_FOLDER "checkpoints"
+#define NEW_SUFFIX   ".new"
+
+/* ---- Places ---- */
+
+static const char *directory_at(const struct checkpoint_shelf *shelf, uint32_t index)
+{
+    return store_identity_directory(shelf->identity, index);
+}
+
+static uint32_t directory_count(const struct checkpoint_shelf *shelf)
+{
+    return store_identity_directory_count(shelf->identity);
+}
+
+/* A malloced path of a checkpoint's folder in a data directory; NULL when out of memory. */
+static char *folder_of(const struct checkpoint_shelf *shelf, uint64_t id, uint32_t directory)
+{
+    char *path = NULL;
+
+    if (asprintf(&path, "%s/" SHELF_FOLDER "/%06" PRIu64, directory_at(shelf, directory), id) < 0)
+        return NULL;
+    return path;
+}
+
+/* Of the folder for a shard, and for one of its databases. */
+static char *shard_folder_of(const struct checkpoint_shelf *shelf, uint64_t id, uint32_t shard)
+{
+    char *path = NULL;
+
+    if (asprintf(&path, "%s/" SHELF_FOLDER "/%06" PRIu64 "/shard-%04" PRIu32,
+                 directory_at(shelf, shard / shelf->shards_per_directory), id, shard) < 0)
+        return NULL;
+    return path;
+}
+
+static char *database_folder_of(const struct checkpoint_shelf *shelf, uint64_t id, uint32_t shard,
+                                bool logged)
+{
+    _cleanup_(freep) char *folder = shard_folder_of(shelf, id, shard);
+
+    return folder ? path_join(folder, database_name(logged)) : NULL;
+}
+
+static enum embtier_err no_memory(struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
+}
+
+static bool parse_id(const char *name, uint64_t *ret_id)
+{
+    char *end;
+
+    if (name[0] < '0' || name[0] > '9')
+        return false;
+    errno = 0;
+    *ret_id = strtoull(name, &end, 10);
+    return *end == '\0' && errno == 0 && *ret_id > 0;
+}
+
+/* ---- Lists ---- */
+
+struct ids {
+    uint64_t *ids;
+    uint32_t count;
+};
+
+static enum embtier_err ids_add(struct ids *ids, uint64_t id, struct err_msg *msg)
+{
+    uint64_t *const more = realloc(ids->ids, (ids->count + 1) * sizeof(*more));
+
+    if (!more)
+        return no_memory(msg);
+    ids->ids = more;
+    ids->ids[ids->count++] = id;
+    return EMBTIER_OK;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const uint64_t left = *(const uint64_t *)a;
+    const uint64_t right = *(const uint64_t *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+/* Of all folders in a data directory, complete or not. */
+static enum embtier_err list_folders(const char *directory, struct ids *ids, struct err_msg *msg)
+{
+    _cleanup_(freep) char *path = path_join(directory, SHELF_FOLDER);
+    enum embtier_err err = EMBTIER_OK;
+    const struct dirent *entry;
+    DIR *folder;
+
+    if (!path)
+        return no_memory(msg);
+    folder = opendir(path);
+    if (!folder)
+        return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
+    while (err == EMBTIER_OK && (entry = readdir(folder))) {
+        uint64_t id;
+
+        if (parse_id(entry->d_name, &id))
+            err = ids_add(ids, id, msg);
+    }
+    closedir(folder);
+    if (ids->count > 0)
+        qsort(ids->ids, ids->count, sizeof(*ids->ids), compare_ids);
+    return err;
+}
+
+static enum embtier_err is_complete(const struct checkpoint_shelf *shelf, uint64_t id,
+                                    bool *ret_complete, struct err_msg *msg)
+{
+    _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
+    _cleanup_(freep) char *record = folder ? path_join(folder, CHECKPOINT_RECORD_FILE) : NULL;
+
+    if (!record)
+        return no_memory(msg);
+    *ret_complete = access(record, F_OK) == 0;
+    if (!*ret_complete && errno != ENOENT)
+        return err_set_errno(msg, errno, "%s", record);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err keep_complete(const struct checkpoint_shelf *shelf, struct ids *ids,
+                                      struct err_msg *msg)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < ids->count; i++) {
+        bool complete = false;
+
+        TRY(is_complete(shelf, ids->ids[i], &complete, msg));
+        if (complete)
+            ids->ids[kept++] = ids->ids[i];
+    }
+    ids->count = kept;
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_list(const struct checkpoint_shelf *shelf, uint64_t **ret_ids,
+                                 uint32_t *ret_count, struct err_msg *msg)
+{
+    struct ids ids = { 0 };
+    enum embtier_err err = list_folders(directory_at(shelf, 0), &ids, msg);
+
+    if (err == EMBTIER_OK)
+        err = keep_complete(shelf, &ids, msg);
+    if (err != EMBTIER_OK) {
+        free(ids.ids);
+        return err;
+    }
+    *ret_ids = ids.ids;
+    *ret_count = ids.count;
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t id,
+                                 struct checkpoint_record **ret_record, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+    _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
+    enum embtier_err err;
+
+    if (!folder)
+        return no_memory(msg);
+    err = checkpoint_record_read(folder, &record, msg);
+    if (err == EMBTIER_NOT_FOUND)
+        return err_set(msg, err, "there is no checkpoint %" PRIu64, id);
+    TRY(err);
+    if (strcmp(record->store_uuid, store_identity_uuid(shelf->identity)) != 0)
+        return err_set(msg, EMBTIER_MISMATCH, "%s: of another store", folder);
+    if (record->info.id != id ||
+        record->shard_count != directory_count(shelf) * shelf->shards_per_directory)
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "%s: of checkpoint %" PRIu64 " with %" PRIu32 " shards", folder,
+                       record->info.id, record->shard_count);
+    *ret_record = TAKE(record);
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_read_newest(const struct checkpoint_shelf *shelf,
+                                        struct checkpoint_record **ret_record, struct err_msg *msg)
+{
+    _cleanup_(freep) uint64_t *ids = NULL;
+    uint32_t count = 0;
+
+    *ret_record = NULL;
+    TRY(checkpoint_list(shelf, &ids, &count, msg));
+    return count > 0 ? checkpoint_read(shelf, ids[count - 1], ret_record, msg) : EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_catalog(const struct checkpoint_shelf *shelf,
+                                    const struct checkpoint_record *record,
+                                    struct catalog **ret_catalog, struct err_msg *msg)
+{
+    _cleanup_(freep) char *folder = folder_of(shelf, record->info.id, 0);
+    _cleanup_(freep) char *path = folder ? path_join(folder, CATALOG_FILE) : NULL;
+    uint32_t sum = 0;
+
+    if (!path)
+        return no_memory(msg);
+    TRY(file_sum(path, record->catalog_bytes, &sum, NULL, NULL, NULL, msg));
+    if (sum != record->catalog_sum)
+        return err_set(msg, EMBTIER_CORRUPT, "%s: damaged", path);
+    return catalog_open(folder, ret_catalog, msg);
+}
+
+/* Removes a checkpoint's folders everywhere; its record is gone. */
+static enum embtier_err remove_folders(const struct checkpoint_shelf *shelf, uint64_t id,
+                                       struct err_msg *msg)
+{
+    for (uint32_t d = directory_count(shelf); d-- > 0;) {
+        _cleanup_(freep) char *folder = folder_of(shelf, id, d);
+
+        if (!folder)
+            return no_memory(msg);
+        TRY(folder_remove(folder, msg));
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err sweep_directory(const struct checkpoint_shelf *shelf, uint32_t directory,
+                                        struct ids *ids, struct err_msg *msg)
+{
+    TRY(list_folders(directory_at(shelf, directory), ids, msg));
+    for (uint32_t i = 0; i < ids->count; i++) {
+        bool complete = false;
+
+        TRY(is_complete(shelf, ids->ids[i], &complete, msg));
+        if (!complete)
+            TRY(remove_folders(shelf, ids->ids[i], msg));
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_sweep(const struct checkpoint_shelf *shelf, struct err_msg *msg)
+{
+    enum embtier_err err = EMBTIER_OK;
+
+    for (uint32_t d = 0; d < directory_count(shelf) && err == EMBTIER_OK; d++) {
+        struct ids ids = { 0 };
+
+        err = sweep_directory(shelf, d, &ids, msg);
+        free(ids.ids);
+    }
+    return err;
+}
+
+/* ---- Making ---- */
+
+struct captured {
+    struct database *database;
+    struct rocksdb_ext_files *files;
+};
+
+struct checkpoint_draft {
+    struct checkpoint_shelf shelf;
+    struct checkpoint_record record;
+    struct captured *captured; /* beside record.databases */
+    uint32_t capacity;
+    struct checkpoint_record *before; /* or NULL */
+    bool is_complete;
+};
+
+/* Never that of another, complete or not. */
+static enum embtier_err next_id(const struct checkpoint_shelf *shelf, uint64_t *ret_id,
+                                struct err_msg *msg)
+{
+    struct ids ids = { 0 };
+    enum embtier_err err = EMBTIER_OK;
+
+    for (uint32_t d = 0; d < directory_count(shelf) && err == EMBTIER_OK; d++)
+        err = list_folders(directory_at(shelf, d), &ids, msg);
+    *ret_id = ids.count > 0 ? ids.ids[ids.count - 1] + 1 : 1;
+    free(ids.ids);
+    return err;
+}
+
+static enum embtier_err make_folders(const struct checkpoint_draft *draft, struct err_msg *msg)
+{
+    const struct checkpoint_shelf *const shelf = &draft->shelf;
+
+    for (uint32_t d = 0; d < directory_count(shelf); d++) {
+        _cleanup_(freep) char *all = path_join(directory_at(shelf, d), SHELF_FOLDER);
+        _cleanup_(freep) char *folder = folder_of(shelf, draft->record.info.id, d);
+
+        if (!all || !folder)
+            return no_memory(msg);
+        TRY(folder_make(all, msg));
+        TRY(folder_make(folder, msg));
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
+                                  struct checkpoint_draft **ret_draft, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_draft_freep) struct checkpoint_draft *draft = calloc(1, sizeof(*draft));
+    const uint32_t shards = directory_count(shelf) * shelf->shards_per_directory;
+
+    if (!draft)
+        return no_memory(msg);
+    draft->shelf = *shelf;
+    draft->is_complete = true; /* nothing to be removed yet */
+    draft->capacity = shards * 2;
+    draft->captured = calloc(draft->capacity, sizeof(*draft->captured));
+    draft->record.databases = calloc(draft->capacity, sizeof(*draft->record.databases));
+    if (!draft->captured || !draft->record.databases)
+        return no_memory(msg);
+    memcpy(draft->record.store_uuid, store_identity_uuid(shelf->identity), STORE_UUID_CHARS + 1);
+    draft->record.shard_count = shards;
+    TRY(next_id(shelf, &draft->record.info.id, msg));
+    /* Only to say what is new: a damaged one is no reason not to make another. */
+    if (checkpoint_read_newest(shelf, &draft->before, NULL) != EMBTIER_OK)
+        draft->before = NULL;
+    draft->is_complete = false;
+    TRY(make_folders(draft, msg));
+    *ret_draft = TAKE(draft);
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_capture(struct checkpoint_draft *draft, uint32_t shard, bool logged,
+                                    struct database *database, struct err_msg *msg)
+{
+    struct captured *const captured = &draft->captured[draft->record.database_count];
+
+    TRY(database_files(database, &captured->files, msg));
+    captured->database = database;
+    draft->record.databases[draft->record.database_count++] = (struct checkpoint_database){
+        .shard = shard, .logged = logged, .sequence = database_sequence(database)
+    };
+    return EMBTIER_OK;
+}
+
+/* Whether the checkpoint before has the same file under the same name. */
+static bool is_shared(const struct checkpoint_draft *draft,
+                      const struct checkpoint_database *database, const char *name,
+                      const char *path)
+{
+    _cleanup_(freep) char *folder = NULL;
+    _cleanup_(freep) char *other = NULL;
+    struct stat mine, others;
+
+    if (!draft->before)
+        return false;
+    folder = database_folder_of(&draft->shelf, draft->before->info.id, database->shard,
+                                database->logged);
+    other = folder ? path_join(folder, name) : NULL;
+    return other && stat(path, &mine) == 0 && stat(other, &others) == 0 &&
+           mine.st_dev == others.st_dev && mine.st_ino == others.st_ino;
+}
+
+/* Makes one file of a checkpoint. */
+static enum embtier_err keep_file(struct checkpoint_draft *draft,
+                                  struct checkpoint_database *database, const char *source,
+                                  const char *folder, const struct rocksdb_ext_file *from,
+                                  struct err_msg *msg)
+{
+    struct checkpoint_file *const file = &database->files[database->file_count];
+    _cleanup_(freep) char *path = path_join(source, from->name);
+    _cleanup_(freep) char *copy = path_join(folder, from->name);
+    bool linked = false;
+
+    if (!path || !copy)
+        return no_memory(msg);
+    if (strlen(from->name) >= sizeof(file->name))
+        return err_set(msg, EMBTIER_INTERNAL, "%s: its name is too long", path);
+    memcpy(file->name, from->name, strlen(from->name) + 1);
+    file->bytes = from->bytes;
+    file->is_table = from->is_table;
+    if (from->is_table)
+        TRY(file_link(path, copy, &linked, msg));
+    if (from->contents)
+        TRY(file_make(copy, from->contents, from->bytes, &file->sum, msg));
+    else if (!linked)
+        TRY(file_copy(path, copy, from->bytes, &file->sum, msg));
+    else if (!from->has_sum)
+        TRY(file_sum(copy, from->bytes, &file->sum, NULL, NULL, NULL, msg));
+    if (linked && from->has_sum)
+        file->sum = from->sum;
+    database->file_count++;
+    draft->record.info.bytes += file->bytes;
+    if (!linked || !is_shared(draft, database, file->name, copy))
+        draft->record.info.new_bytes += file->bytes;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err keep_database(struct checkpoint_draft *draft, uint32_t index,
+                                      struct err_msg *msg)
+{
+    struct checkpoint_database *const database = &draft->record.databases[index];
+    struct captured *const captured = &draft->captured[index];
+    const uint64_t id = draft->record.info.id;
+    const size_t count = rocksdb_ext_files_count(captured->files);
+    _cleanup_(freep) char *shard = shard_folder_of(&draft->shelf, id, database->shard);
+    _cleanup_(freep) char *folder =
+        database_folder_of(&draft->shelf, id, database->shard, database->logged);
+
+    database->files = calloc(count + 1, sizeof(*database->files));
+    if (!shard || !folder || !database->files)
+        return no_memory(msg);
+    TRY(folder_make(shard, msg));
+    TRY(folder_make(folder, msg));
+    for (size_t i = 0; i < count; i++) {
+        struct rocksdb_ext_file file;
+
+        rocksdb_ext_files_at(captured->files, i, &file);
+        TRY(keep_file(draft, database, database_path(captured->database), folder, &file, msg));
+    }
+    rocksdb_ext_files_free(TAKE(captured->files));
+    TRY(directory_sync(folder, msg));
+    return directory_sync(shard, msg);
+}
+
+static enum embtier_err sync_folders(const struct checkpoint_draft *draft, struct err_msg *msg)
+{
+    const struct checkpoint_shelf *const shelf = &draft->shelf;
+
+    for (uint32_t d = 0; d < directory_count(shelf); d++) {
+        _cleanup_(freep) char *all = path_join(directory_at(shelf, d), SHELF_FOLDER);
+        _cleanup_(freep) char *folder = folder_of(shelf, draft->record.info.id, d);
+
+        if (!all || !folder)
+            return no_memory(msg);
+        TRY(directory_sync(folder, msg));
+        TRY(directory_sync(all, msg));
+        TRY(directory_sync(directory_at(shelf, d), msg));
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err keep_catalog(struct checkpoint_draft *draft, const struct catalog *catalog,
+                                     const char *folder, struct err_msg *msg)
+{
+    _cleanup_(freep) char *path = path_join(folder, CATALOG_FILE);
+    struct stat info;
+
+    if (!path)
+        return no_memory(msg);
+    TRY(catalog_copy(catalog, folder, msg));
+    if (stat(path, &info) != 0)
+        return err_set_errno(msg, errno, "%s", path);
+    draft->record.catalog_bytes = (uint64_t)info.st_size;
+    return file_sum(path, draft->record.catalog_bytes, &draft->record.catalog_sum, NULL, NULL, NULL,
+                    msg);
+}
+
+enum embtier_err checkpoint_commit(struct checkpoint_draft *draft, const struct catalog *catalog,
+                                   struct checkpoint_info *info,
+                                   void (*progress)(void *context, uint64_t done, uint64_t total),
+                                   void *context, struct err_msg *msg)
+{
+    struct checkpoint_record *const record = &draft->record;
+    _cleanup_(freep) char *folder = folder_of(&draft->shelf, record->info.id, 0);
+
+    if (!folder)
+        return no_memory(msg);
+    for (uint32_t i = 0; i < record->database_count; i++) {
+        TRY(keep_database(draft, i, msg));
+        if (progress)
+            progress(context, i + 1, record->database_count);
+    }
+    TRY(keep_catalog(draft, catalog, folder, msg));
+    TRY(sync_folders(draft, msg));
+    info->id = record->info.id;
+    info->bytes = record->info.bytes;
+    info->new_bytes = record->info.new_bytes;
+    record->info = *info;
+    TRY(checkpoint_record_write(record, folder, msg));
+    draft->is_complete = true;
+    return EMBTIER_OK;
+}
+
+void checkpoint_draft_free(struct checkpoint_draft *draft)
+{
+    if (!draft)
+        return;
+    for (uint32_t i = 0; i < draft->record.database_count; i++) {
+        rocksdb_ext_files_free(draft->captured[i].files);
+        free(draft->record.databases[i].files);
+    }
+    /* What stays is swept away before the next is made. */
+    if (!draft->is_complete)
+        (void)remove_folders(&draft->shelf, draft->record.info.id, NULL);
+    free(draft->record.databases);
+    free(draft->captured);
+    checkpoint_record_free(draft->before);
+    free(draft);
+}
+
+/* ---- Using ---- */
+
+struct verifying {
+    void (*progress)(void *context, uint64_t done, uint64_t total);
+    void *context;
+    uint64_t done;
+    uint64_t total;
+};
+
+static void verified(void *context, uint64_t bytes)
+{
+    struct verifying *const verifying = context;
+
+    verifying->done += bytes;
+    if (verifying->progress)
+        verifying->progress(verifying->context, verifying->done, verifying->total);
+}
+
+static enum embtier_err verify_database(const struct checkpoint_shelf *shelf, uint64_t id,
+                                        const struct checkpoint_database *database,
+                                        struct verifying *verifying, const _Atomic bool *give_up,
+                                        struct err_msg *msg)
+{
+    _cleanup_(freep) char *folder =
+        database_folder_of(shelf, id, database->shard, database->logged);
+
+    if (!folder)
+        return no_memory(msg);
+    for (uint32_t i = 0; i < database->file_count; i++) {
+        const struct checkpoint_file *const file = &database->files[i];
+        _cleanup_(freep) char *path = path_join(folder, file->name);
+        uint32_t sum = 0;
+
+        if (!path)
+            return no_memory(msg);
+        TRY(file_sum(path, file->bytes, &sum, verified, verifying, give_up, msg));
+        if (sum != file->sum)
+            return err_set(msg, EMBTIER_CORRUPT,
+                           "%s: damaged: its checksum is %08" PRIx32 " instead of %08" PRIx32, path,
+                           sum, file->sum);
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_verify(const struct checkpoint_shelf *shelf,
+                                   const struct checkpoint_record *record,
+                                   void (*progress)(void *context, uint64_t done, uint64_t total),
+                                   void *context, const _Atomic bool *give_up, struct err_msg *msg)
+{
+    struct verifying verifying = { progress, context, 0, record->info.bytes };
+    _cleanup_(catalog_freep) struct catalog *catalog = NULL;
+
+    TRY(checkpoint_catalog(shelf, record, &catalog, msg));
+    if (record->database_count != record->shard_count * 2)
+        return err_set(msg, EMBTIER_CORRUPT,
+                       "checkpoint %" PRIu64 ": has %" PRIu32 " databases of %" PRIu32 " shards",
+                       record->info.id, record->database_count, record->shard_count);
+    for (uint32_t i = 0; i < record->database_count; i++)
+        TRY(verify_database(shelf, record->info.id, &record->databases[i], &verifying, give_up,
+                            msg));
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_delete(const struct checkpoint_shelf *shelf, uint64_t id,
+                                   struct err_msg *msg)
+{
+    _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
+    _cleanup_(freep) char *record = folder ? path_join(folder, CHECKPOINT_RECORD_FILE) : NULL;
+
+    if (!record)
+        return no_memory(msg);
+    if (unlink(record) != 0)
+        return errno == ENOENT
+                   ? err_set(msg, EMBTIER_NOT_FOUND, "there is no checkpoint %" PRIu64, id)
+                   : err_set_errno(msg, errno, "%s", record);
+    TRY(directory_sync(folder, msg));
+    return remove_folders(shelf, id, msg);
+}
+
+static const struct checkpoint_database *find_database(const struct checkpoint_record *record,
+                                                       uint32_t shard, bool logged)
+{
+    for (uint32_t i = 0; i < record->database_count; i++)
+        if (record->databases[i].shard == shard && record->databases[i].logged == logged)
+            return &record->databases[i];
+    return NULL;
+}
+
+/* RocksDB appends to some of its files, so only those that never change may have two names. */
+static enum embtier_err put_back_file(const struct checkpoint_file *file, const char *folder,
+                                      const char *to, struct err_msg *msg)
+{
+    _cleanup_(freep) char *from = path_join(folder, file->name);
+    _cleanup_(freep) char *path = path_join(to, file->name);
+    bool linked = false;
+    uint32_t sum = 0;
+    struct stat info;
+
+    if (!from || !path)
+        return no_memory(msg);
+    if (file->is_table)
+        TRY(file_link(from, path, &linked, msg));
+    if (!linked) {
+        TRY(file_copy(from, path, file->bytes, &sum, msg));
+        if (sum != file->sum)
+            return err_set(msg, EMBTIER_CORRUPT, "%s: damaged", from);
+    }
+    if (stat(path, &info) != 0)
+        return err_set_errno(msg, errno, "%s", path);
+    if ((uint64_t)info.st_size != file->bytes)
+        return err_set(msg, EMBTIER_CORRUPT, "%s: has %" PRIu64 " bytes instead of %" PRIu64, from,
+                       (uint64_t)info.st_size, file->bytes);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err fill_folder(const struct checkpoint_shelf *shelf,
+                                    const struct checkpoint_record *record, uint32_t shard,
+                                    bool logged, const char *to, struct err_msg *msg)
+{
+    const struct checkpoint_database *const database = find_database(record, shard, logged);
+    _cleanup_(freep) char *folder = database_folder_of(shelf, record->info.id, shard, logged);
+
+    if (!folder)
+        return no_memory(msg);
+    if (!database)
+        return err_set(msg, EMBTIER_CORRUPT, "%s: the record of the checkpoint lacks it", folder);
+    TRY(folder_make(to, msg));
+    for (uint32_t i = 0; i < database->file_count; i++)
+        TRY(put_back_file(&database->files[i], folder, to, msg));
+    return directory_sync(to, msg);
+}
+
+enum embtier_err checkpoint_put_back(const struct checkpoint_shelf *shelf,
+                                     const struct checkpoint_record *record, uint32_t shard,
+                                     bool logged, const char *path, struct err_msg *msg)
+{
+    _cleanup_(freep) char *beside = NULL;
+    _cleanup_(freep) char *parent = strndup(path, (size_t)(strrchr(path, '/') - path));
+
+    if (asprintf(&beside, "%s" NEW_SUFFIX, path) < 0)
+        beside = NULL;
+    if (!beside || !parent)
+        return no_memory(msg);
+    TRY(folder_remove(beside, msg));
+    if (record)
+        TRY(fill_folder(shelf, record, shard, logged, beside, msg));
+    TRY(database_seal_remove(path, msg)); /* from here on, a crash is one */
+    TRY(folder_remove(path, msg));
+    if (record && rename(beside, path) != 0)
+        return err_set_errno(msg, errno, "%s", path);
+    return directory_sync(parent, msg);
+}

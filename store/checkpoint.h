@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoint.h: the checkpoints of a store: making, checking, deleting them, and putting databases
+ * back to one.
+ *
+ * On disk, in each data directory:
+ *   checkpoints/000017/shard-0003/replay/   the files of that database: SSTs are second names
+ *                                           (hard links), the rest are copies
+ *   checkpoints/000017/shard-0003/logged/   the same, its log included
+ * and in the first one:
+ *   checkpoints/000017/catalog.json         the tables as they were
+ *   checkpoints/000017/checkpoint.json      the record (checkpoint_record.h), written last
+ *
+ * Thread: as told; at most one checkpoint is being made at a time. */
+#ifndef EMBTIER_STORE_CHECKPOINT_H
+#define EMBTIER_STORE_CHECKPOINT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "store/checkpoint_record.h"
+
+struct catalog;
+struct checkpoint_draft;
+struct database;
+
+/* Where the checkpoints of a store lie. */
+struct checkpoint_shelf {
+    const struct store_identity *identity; /* borrowed */
+    uint32_t shards_per_directory;
+};
+
+/* Ids of all that are complete, ascending; malloced. */
+MUST_CHECK enum embtier_err checkpoint_list(const struct checkpoint_shelf *shelf,
+                                            uint64_t **ret_ids, uint32_t *ret_count,
+                                            struct err_msg *msg);
+/* NOT_FOUND; MISMATCH: it is another store's; else as checkpoint_record_read(). */
+MUST_CHECK enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t id,
+                                            struct checkpoint_record **ret_record,
+                                            struct err_msg *msg);
+/* The newest, or NULL. */
+MUST_CHECK enum embtier_err checkpoint_read_newest(const struct checkpoint_shelf *shelf,
+                                                   struct checkpoint_record **ret_record,
+                                                   struct err_msg *msg);
+/* The tables as they were. CORRUPT. */
+MUST_CHECK enum embtier_err checkpoint_catalog(const struct checkpoint_shelf *shelf,
+                                               const struct checkpoint_record *record,
+                                               struct catalog **ret_catalog, struct err_msg *msg);
+/* Removes what is left of checkpoints that were not completed, or not quite deleted. When none is
+ * being made. */
+MUST_CHECK enum embtier_err checkpoint_sweep(const struct checkpoint_shelf *shelf,
+                                             struct err_msg *msg);
+
+/* ---- Making ---- */
+
+MUST_CHECK enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
+                                             struct checkpoint_draft **ret_draft,
+                                             struct err_msg *msg);
+/* Takes a database as it is now, its write buffers excepted. Quick: no data is read or written. The
+ * database must stay open until the draft is committed or freed. */
+MUST_CHECK enum embtier_err checkpoint_capture(struct checkpoint_draft *draft, uint32_t shard,
+                                               bool logged, struct database *database,
+                                               struct err_msg *msg);
+/* Makes the names and copies of all that has been captured, and then the record. @info has all but
+ * id, bytes and new_bytes, which it gets. The checkpoint is complete on disk, or is none. */
+MUST_CHECK enum embtier_err
+checkpoint_commit(struct checkpoint_draft *draft, const struct catalog *catalog,
+                  struct checkpoint_info *info,
+                  void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
+                  struct err_msg *msg);
+/* Removes it if it was not committed. */
+void checkpoint_draft_free(struct checkpoint_draft *draft);
+DEFINE_CLEANUP(struct checkpoint_draft, checkpoint_draft_free)
+
+/* ---- Using ---- */
+
+/* Reads every byte and compares. CORRUPT: the message names the file. */
+MUST_CHECK enum embtier_err
+checkpoint_verify(const struct checkpoint_shelf *shelf, const struct checkpoint_record *record,
+                  void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
+                  const _Atomic bool *give_up, struct err_msg *msg);
+/* From here on it is not there, even if removing its files fails. */
+MUST_CHECK enum embtier_err checkpoint_delete(const struct checkpoint_shelf *shelf, uint64_t id,
+                                              struct err_msg *msg);
+
+/* Puts a database, which is closed, into the place of what there is at @path, as @record has it;
+ * NULL: an empty one, for which database_open() has to make a new one. After a crash in between it
+ * is to be called again, whatever of the database is there. */
+MUST_CHECK enum embtier_err checkpoint_put_back(const struct checkpoint_shelf *shelf,
+                                                const struct checkpoint_record *record,
+                                                uint32_t shard, bool logged, const char *path,
+                                                struct err_msg *msg);
+
+#endif
