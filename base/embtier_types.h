@@ -56,7 +56,7 @@ extern "C" {
 
 /* X(name, number, word, what an acknowledged update survives) */
 #define EMBTIER_DURABILITY_TABLE(X)                                                                \
-    X(REPLAY, 0, "replay", "a clean stop of the server")                                           \
+    X(REPLAY, 0, "replay", "a clean stop of the server, a crash once a checkpoint has it")         \
     X(ASYNC, 1, "async", "the death of the server's process")                                      \
     X(SYNC, 2, "sync", "loss of power")
 

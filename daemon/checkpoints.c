@@ -19,12 +19,14 @@
 #include "store/store.h"
 
 /* Updates under way end by themselves; those that wait for a disk that takes nothing may not. */
-#define DRAIN_SECONDS 10
+#define DRAIN_SECONDS 5
 /* Of the dirty rows, as many are written before the epoch, so that others find clean ones to take
  * the places of while it lasts. */
 #define CLEAN_PART      8
 #define CLEAN_STEP_ROWS 256
 #define PAUSE_NS        500000L
+/* After one that failed the next is due in this part of the interval. */
+#define RETRY_PART 10
 
 struct checkpoints {
     struct checkpoints_opts opts;
@@ -36,6 +38,7 @@ struct checkpoints {
     uint64_t verifying_id;
     uint64_t tried_ns; /* when the last one ended, well or not */
     bool is_due_told;
+    bool has_failed; /* the last one: the next is due sooner */
 };
 
 enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
@@ -352,6 +355,7 @@ static void note_end(struct checkpoints *c, const struct checkpoint_info *info,
     c->stats.failed += info == NULL;
     c->tried_ns = clock_now_ns(&clock_monotonic);
     c->is_due_told = false;
+    c->has_failed = info == NULL;
     if (info) {
         c->updated_bytes = updated_bytes;
         c->stats.made++;
@@ -430,14 +434,15 @@ enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
 
 bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
 {
-    uint64_t updated_bytes;
+    uint64_t updated_bytes, wait_ns;
     bool due;
 
     if (c->opts.interval_ns == 0)
         return false;
     updated_bytes = tables_totals(c->opts.tables).updated_bytes;
     pthread_mutex_lock(&c->lock);
-    due = !c->stats.is_making && !c->is_due_told && now_ns - c->tried_ns >= c->opts.interval_ns;
+    wait_ns = c->has_failed ? c->opts.interval_ns / RETRY_PART : c->opts.interval_ns;
+    due = !c->stats.is_making && !c->is_due_told && now_ns - c->tried_ns >= wait_ns;
     if (due && updated_bytes == c->updated_bytes) {
         c->tried_ns = now_ns; /* nothing has changed */
         due = false;

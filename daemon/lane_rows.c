@@ -368,6 +368,10 @@ static bool prefetch_missed(struct lane *lane, struct part *part, uint32_t segme
         miss ? NULL : write_queue_find(lane->write_queue, table->index, ref->hash, ref->id);
     const enum row_pin pin = lane_prefetch_row(lane, part, segment, ref, queued);
 
+    if (pin == ROW_NOT_PINNED && lane->in_epoch) { /* there may be room when that is over */
+        lane->stats.held_rows++;
+        return false;
+    }
     if (pin == ROW_NOT_PINNED)
         ref_fail(lane, part, segment, ref->id, EMBTIER_PINS_FULL);
     if (pin != ROW_NOT_CACHED)
@@ -861,6 +865,15 @@ static bool bit_is_set(const uint64_t *bits, uint32_t i)
     return bits[i / 64] >> (i % 64) & 1;
 }
 
+/* Somebody wants the row to stay in the cache. */
+static bool waits_for_pin(const struct lane *lane, const struct miss *miss)
+{
+    for (uint32_t link = miss->first_waiter; link; link = waiter_at(lane, link)->link)
+        if (ref_part(waiter_at(lane, link))->request->op == SHM_OP_PREFETCH)
+            return true;
+    return false;
+}
+
 /* The cache refused a row. What a clean one was is on SSD; for a changed one the write queue is
  * left: returns whether that, too, has no room now (AGAIN), or never. */
 static enum embtier_err place_refused(struct lane *lane, const struct miss *miss, const void *bytes,
@@ -868,7 +881,7 @@ static enum embtier_err place_refused(struct lane *lane, const struct miss *miss
 {
     enum embtier_err err;
 
-    if (!dirty)
+    if (!dirty && !(lane->in_epoch && waits_for_pin(lane, miss)))
         return EMBTIER_OK;
     if (lane->in_epoch) {
         lane->stats.held_rows++;

@@ -35,11 +35,16 @@ enum embtier_err directory_sync(const char *directory, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
+void durable_file_count(uint64_t bytes)
+{
+    atomic_fetch_add(&written_bytes, align_up(bytes, PAGE_BYTES));
+}
+
 static enum embtier_err write_all(int fd, const char *path, const char *text, struct err_msg *msg)
 {
     size_t left = strlen(text);
 
-    atomic_fetch_add(&written_bytes, align_up(left, PAGE_BYTES));
+    durable_file_count(left);
     while (left > 0) {
         const ssize_t written = write(fd, text, left);
 

@@ -24,8 +24,10 @@ MUST_CHECK enum embtier_err directory_sync(const char *directory, struct err_msg
 /* Mode 0600. On failure the file is what it was. */
 MUST_CHECK enum embtier_err durable_file_write(const char *directory, const char *name,
                                                const char *text, struct err_msg *msg);
-/* Bytes that all of it has written in this process, in whole pages, as they go to SSD. */
+/* Bytes that all of it has written in this process, and file_tree.h, in whole pages, as they go to
+ * SSD. */
 uint64_t durable_file_written_bytes(void);
+void durable_file_count(uint64_t bytes);
 /* A malloced string. NOT_FOUND when there is no such file. */
 MUST_CHECK enum embtier_err durable_file_read(const char *directory, const char *name,
                                               char **ret_text, struct err_msg *msg);

@@ -33,6 +33,7 @@ static enum embtier_err read_some(int fd, const char *path, void *bytes, size_t 
 static enum embtier_err write_all(int fd, const char *path, const char *bytes, size_t count,
                                   struct err_msg *msg)
 {
+    durable_file_count(count);
     while (count > 0) {
         const ssize_t written = write(fd, bytes, count);
 
