@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/connection.h"
+#include "client/table.h"
 
 /* The reply is kept: names and metadata point into it. */
 struct embtier_checkpoint_list {
@@ -163,6 +164,35 @@ enum embtier_err embtier_checkpoint_verify(struct embtier *server, uint64_t id,
     request.body_case = EMBTIER__REQUEST__BODY_CHECKPOINT_VERIFY;
     request.checkpoint_verify = &verify;
     return connection_call(server, &request, progress, progress_context, &reply);
+}
+
+enum embtier_err embtier_checkpoint_restore(struct embtier *server, uint64_t id,
+                                            const char *const *tables, size_t table_count,
+                                            const char *name, control_progress_fn *progress,
+                                            void *progress_context,
+                                            struct embtier_table_list **ret_list)
+{
+    _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
+    Embtier__Request request = EMBTIER__REQUEST__INIT;
+    Embtier__CheckpointRestore restore = EMBTIER__CHECKPOINT_RESTORE__INIT;
+
+    TRY(check_id(server, id));
+    for (size_t i = 0; i < table_count; i++)
+        TRY(table_check_name(server, tables[i]));
+    if (name && table_count != 1)
+        return err_set(&server->message, EMBTIER_INVALID,
+                       "a new name is for one table that is named, not for %zu", table_count);
+    if (name) {
+        TRY(table_check_name(server, name));
+        restore.name = (char *)name;
+    }
+    restore.id = id;
+    restore.n_tables = table_count;
+    restore.tables = (char **)tables;
+    request.body_case = EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE;
+    request.checkpoint_restore = &restore;
+    TRY(connection_call(server, &request, progress, progress_context, &reply));
+    return table_list_new(server, reply, ret_list);
 }
 
 enum embtier_err embtier_checkpoint_delete(struct embtier *server, uint64_t id)

@@ -249,6 +249,16 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_verify(
     struct embtier *server, uint64_t id,
     void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),
     void *progress_context);
+/* Makes tables as they were: @tables, @table_count of them (0: all), as new tables of the names
+ * that they had, or one of them as @name (NULL: as it was). Tables that there are stay as they are:
+ * EXISTS, and none is made, if one of the names is taken. A failure later on, such as NO_SPACE,
+ * leaves those that were complete by then. NOT_FOUND: no such checkpoint; NO_TABLE: it has no such
+ * table; CORRUPT. @ret_list are the tables that were made. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_restore(
+    struct embtier *server, uint64_t id, const char *const *tables, size_t table_count,
+    const char *name,
+    void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),
+    void *progress_context, struct embtier_table_list **ret_list);
 /* NOT_FOUND; INVALID: it is the newest, to which a crash goes back; BUSY: it is being verified. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_delete(struct embtier *server,
                                                                              uint64_t id);

@@ -108,8 +108,7 @@ static enum embtier_err table_new(struct embtier *server, const Embtier__Reply *
     return EMBTIER_OK;
 }
 
-/* Names are checked here too: what the protocol does not allow would cost the session. */
-static enum embtier_err check_name(struct embtier *server, const char *name)
+enum embtier_err table_check_name(struct embtier *server, const char *name)
 {
     struct table_spec spec = { .dim = 1,
                                .dtype = EMBTIER_DTYPE_F32,
@@ -162,7 +161,7 @@ static enum embtier_err options_to_spec(struct embtier *server,
     EMBTIER_HYPERPARAMETER_TABLE(X)
 #undef X
     table_spec_fill_defaults(&spec);
-    TRY(check_name(server, options->name));
+    TRY(table_check_name(server, options->name));
     snprintf(spec.name, sizeof(spec.name), "%s", options->name);
     TRY(table_spec_check_new(&spec, &server->message));
     *ret_spec = spec;
@@ -204,7 +203,7 @@ enum embtier_err embtier_table_open_as(struct embtier *server, const char *name,
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__TableOpen open = EMBTIER__TABLE_OPEN__INIT;
 
-    TRY(check_name(server, name));
+    TRY(table_check_name(server, name));
     if (dtype != 0 && !dtype_word(dtype))
         return err_set(&server->message, EMBTIER_INVALID, "dtype %d is not known", dtype);
     open.name = (char *)name;
@@ -223,7 +222,7 @@ enum embtier_err embtier_table_drop(struct embtier *server, const char *name,
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__TableDrop drop = EMBTIER__TABLE_DROP__INIT;
 
-    TRY(check_name(server, name));
+    TRY(table_check_name(server, name));
     drop.name = (char *)name;
     request.body_case = EMBTIER__REQUEST__BODY_TABLE_DROP;
     request.table_drop = &drop;
@@ -249,16 +248,11 @@ struct embtier_table_list {
     struct table_description tables[];
 };
 
-enum embtier_err embtier_table_list(struct embtier *server, struct embtier_table_list **ret_list)
+enum embtier_err table_list_new(struct embtier *server, const Embtier__Reply *reply,
+                                struct embtier_table_list **ret_list)
 {
-    _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
-    Embtier__Request request = EMBTIER__REQUEST__INIT;
-    Embtier__TableList body = EMBTIER__TABLE_LIST__INIT;
     struct embtier_table_list *list;
 
-    request.body_case = EMBTIER__REQUEST__BODY_TABLE_LIST;
-    request.table_list = &body;
-    TRY(connection_call(server, &request, NULL, NULL, &reply));
     if (reply->body_case != EMBTIER__REPLY__BODY_TABLE_LIST)
         return err_set(&server->message, EMBTIER_PROTOCOL, "the server did not answer with tables");
     list = calloc(1, sizeof(*list) + reply->table_list->n_tables * sizeof(list->tables[0]));
@@ -269,6 +263,18 @@ enum embtier_err embtier_table_list(struct embtier *server, struct embtier_table
         table_describe(reply->table_list->tables[i], &list->tables[i]);
     *ret_list = list;
     return EMBTIER_OK;
+}
+
+enum embtier_err embtier_table_list(struct embtier *server, struct embtier_table_list **ret_list)
+{
+    _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
+    Embtier__Request request = EMBTIER__REQUEST__INIT;
+    Embtier__TableList body = EMBTIER__TABLE_LIST__INIT;
+
+    request.body_case = EMBTIER__REQUEST__BODY_TABLE_LIST;
+    request.table_list = &body;
+    TRY(connection_call(server, &request, NULL, NULL, &reply));
+    return table_list_new(server, reply, ret_list);
 }
 
 size_t embtier_table_list_count(const struct embtier_table_list *list)

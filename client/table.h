@@ -33,6 +33,14 @@ struct embtier_table {
 
 void table_describe(const Embtier__TableInfo *wire, struct table_description *ret_description);
 
+/* Names are checked here too: what the protocol does not allow would cost the session. NULL is
+ * INVALID as well. */
+MUST_CHECK enum embtier_err table_check_name(struct embtier *server, const char *name);
+
+/* The tables that @reply describes. PROTOCOL: it describes none. */
+MUST_CHECK enum embtier_err table_list_new(struct embtier *server, const Embtier__Reply *reply,
+                                           struct embtier_table_list **ret_list);
+
 /* A part of a batch begins, or ends, to use it. */
 void table_hold(struct embtier_table *table, bool with_state);
 void table_release(struct embtier_table *table, bool with_state);

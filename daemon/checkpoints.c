@@ -588,6 +588,27 @@ enum embtier_err checkpoints_delete(struct checkpoints *c, uint64_t id,
     return EMBTIER_OK;
 }
 
+enum embtier_err checkpoints_restore(struct checkpoints *c, const struct restore_order *order,
+                                     const struct progress_sink *progress,
+                                     struct restored_tables *ret_restored, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    *ret_restored = (struct restored_tables){ 0 };
+    err = checkpoint_restore(c->opts.store, c->opts.tables, order, progress, ret_restored, msg);
+    if (ret_restored->has_replay) {
+        struct err_msg why = { { 0 } };
+        struct checkpoint_info info;
+        const enum embtier_err make_err = checkpoints_make(
+            c, &(struct checkpoint_order){ .automatic = true }, progress, &info, &why);
+
+        if (err == EMBTIER_OK && make_err != EMBTIER_OK)
+            err = err_set(msg, make_err,
+                          "restored, but a crash would empty the tables again: %.400s", why.text);
+    }
+    return err;
+}
+
 void checkpoints_stats(struct checkpoints *c, struct checkpoints_stats *ret_stats)
 {
     pthread_mutex_lock(&c->lock);

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "daemon/checkpoint_restore.h"
 #include "daemon/tables.h"
 #include "store/checkpoint_record.h"
 
@@ -80,6 +81,13 @@ MUST_CHECK enum embtier_err checkpoints_verify(struct checkpoints *checkpoints, 
 MUST_CHECK enum embtier_err checkpoints_delete(struct checkpoints *checkpoints, uint64_t id,
                                                struct checkpoint_info *ret_info,
                                                struct err_msg *msg);
+/* Makes tables as they were (checkpoint_restore.h), and then a checkpoint of its own, if only that
+ * makes them safe. Thread: the worker's. */
+MUST_CHECK enum embtier_err checkpoints_restore(struct checkpoints *checkpoints,
+                                                const struct restore_order *order,
+                                                const struct progress_sink *progress,
+                                                struct restored_tables *ret_restored,
+                                                struct err_msg *msg);
 /* Whoever makes or verifies one gives up: the daemon stops. */
 void checkpoints_stop(struct checkpoints *checkpoints);
 

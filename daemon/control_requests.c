@@ -186,19 +186,17 @@ static void handle_open(struct control *control, struct connection *connection, 
         reply_table(control, connection, id, &info);
 }
 
-static void handle_list(struct control *control, struct connection *connection, uint32_t id)
+static void reply_tables(struct control *control, struct connection *connection, uint32_t id,
+                         const struct table_info *infos, uint32_t count)
 {
     struct err_msg msg = { { 0 } };
-    struct table_info *infos = NULL;
-    uint32_t count = 0;
     Embtier__TableListReply body = EMBTIER__TABLE_LIST_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
-    const enum embtier_err err = tables_list(control->parts->tables, &infos, &count);
-    Embtier__TableSpec *const specs = calloc(count + 1, sizeof(*specs));
-    Embtier__TableInfo *const tables = calloc(count + 1, sizeof(*tables));
-    Embtier__TableInfo **const pointers = calloc(count + 1, sizeof(*pointers));
+    Embtier__TableSpec *const specs = calloc((size_t)count + 1, sizeof(*specs));
+    Embtier__TableInfo *const tables = calloc((size_t)count + 1, sizeof(*tables));
+    Embtier__TableInfo **const pointers = calloc((size_t)count + 1, sizeof(*pointers));
 
-    if (err != EMBTIER_OK || !specs || !tables || !pointers) {
+    if (!specs || !tables || !pointers) {
         control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &msg);
     } else {
         for (uint32_t i = 0; i < count; i++) {
@@ -216,6 +214,18 @@ static void handle_list(struct control *control, struct connection *connection, 
     free(pointers);
     free(tables);
     free(specs);
+}
+
+static void handle_list(struct control *control, struct connection *connection, uint32_t id)
+{
+    struct table_info *infos = NULL;
+    uint32_t count = 0;
+    const enum embtier_err err = tables_list(control->parts->tables, &infos, &count);
+
+    if (err != EMBTIER_OK)
+        control_reply_error(control, connection, id, err, &(struct err_msg){ { 0 } });
+    else
+        reply_tables(control, connection, id, infos, count);
     free(infos);
 }
 
@@ -366,7 +376,7 @@ void control_job_done(struct control *control, struct job *job)
         if (job->err != EMBTIER_OK)
             log_error("no checkpoint: a crash would go back to the one before", "err=%s why=%s",
                       err_name(job->err), LOG_QUOTED(job->msg.text));
-        free(job);
+        job_free(job);
         return;
     }
     if (connection->fd >= 0) {
@@ -374,13 +384,16 @@ void control_job_done(struct control *control, struct job *job)
             control_reply_error(control, connection, job->request_id, job->err, &job->msg);
         else if (job->kind == JOB_TABLE_CREATE || job->kind == JOB_TABLE_DROP)
             reply_table(control, connection, job->request_id, &job->info);
+        else if (job->kind == JOB_CHECKPOINT_RESTORE)
+            reply_tables(control, connection, job->request_id, job->restored.infos,
+                         job->restored.count);
         else if (job->kind == JOB_CHECKPOINT_CREATE)
             show_checkpoint(control, connection, job->request_id, job->checkpoint.id);
         else
             reply_checkpoint(control, connection, job->request_id, &job->checkpoint, NULL);
     }
     connection->job = NULL;
-    free(job);
+    job_free(job);
 }
 
 /* ---- Checkpoints ---- */
@@ -434,6 +447,41 @@ static void handle_checkpoint_job(struct control *control, struct connection *co
         return;
     job->checkpoint_id = checkpoint_id;
     submit_job(control, connection, id, job);
+}
+
+static enum embtier_err copy_restore_order(const Embtier__CheckpointRestore *wire,
+                                           struct restore_order *order)
+{
+    order->id = wire->id;
+    order->names = calloc(wire->n_tables + 1, sizeof(*order->names));
+    if (!order->names)
+        return EMBTIER_NO_MEMORY;
+    for (size_t i = 0; i < wire->n_tables; i++) {
+        order->names[i] = strdup(wire->tables[i]);
+        if (!order->names[i])
+            return EMBTIER_NO_MEMORY;
+        order->name_count++;
+    }
+    if (wire->name[0] != '\0' && !(order->new_name = strdup(wire->name)))
+        return EMBTIER_NO_MEMORY;
+    return EMBTIER_OK;
+}
+
+static void handle_checkpoint_restore(struct control *control, struct connection *connection,
+                                      uint32_t id, const Embtier__CheckpointRestore *wire)
+{
+    struct job *const job = new_job(control, connection, id, JOB_CHECKPOINT_RESTORE);
+    enum embtier_err err;
+
+    if (!job)
+        return;
+    err = copy_restore_order(wire, &job->restore);
+    if (err == EMBTIER_OK) {
+        submit_job(control, connection, id, job);
+        return;
+    }
+    job_free(job);
+    control_reply_error(control, connection, id, err, &(struct err_msg){ { 0 } });
 }
 
 static void handle_checkpoint_list(struct control *control, struct connection *connection,
@@ -603,6 +651,9 @@ void control_handle(struct control *control, struct connection *connection,
         break;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW:
         show_checkpoint(control, connection, request->id, request->checkpoint_show->id);
+        break;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE:
+        handle_checkpoint_restore(control, connection, request->id, request->checkpoint_restore);
         break;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_VERIFY:
         handle_checkpoint_job(control, connection, request->id, JOB_CHECKPOINT_VERIFY,

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/row_hash.h"
 #include "daemon/lane.h"
+#include "daemon/row_writer.h"
 #include "daemon/table.h"
 #include "kernels/init_rows.h"
 #include "store/catalog.h"
@@ -26,9 +27,7 @@
 #define CHUNKS_MAX   256
 #define TABLES_LIMIT (ROW_CACHE_TABLES_MAX - 1)
 
-/* Eager rows are made and written this many at a time per shard. */
-#define EAGER_ROWS  8192
-#define EAGER_BYTES (UINT64_C(16) << 20)
+#define PROGRESS_ROWS 8192
 
 struct tables {
     struct store *store;
@@ -322,119 +321,42 @@ static enum embtier_err add_to_lanes(struct tables *tables, struct table *table,
     return EMBTIER_OK;
 }
 
-/* Rows are dealt out by shard and written when a shard's share is full. */
-struct eager {
-    struct tables *tables;
-    const struct table *table;
-    uint32_t batch_rows; /* per shard */
-    uint32_t *counts;    /* per shard */
-    struct store_row *rows;
-    uint8_t *bytes;
-};
-
-static void eager_done(struct eager *eager)
+static void fill_initial(const struct table *table, const uint64_t *ids, uint32_t count,
+                         void *const *rows)
 {
-    free(eager->counts);
-    free(eager->rows);
-    free(eager->bytes);
-}
-
-static enum embtier_err eager_init(struct eager *eager, struct err_msg *msg)
-{
-    const uint32_t shards = store_shard_count(eager->tables->store);
-    const uint64_t row_bytes = eager->table->row_bytes;
-
-    const uint64_t rows = MIN((uint64_t)EAGER_ROWS, EAGER_BYTES / row_bytes);
-
-    eager->batch_rows = (uint32_t)MAX(rows / shards, UINT64_C(1));
-    eager->counts = calloc(shards, sizeof(*eager->counts));
-    eager->rows = calloc((uint64_t)shards * eager->batch_rows, sizeof(*eager->rows));
-    eager->bytes = malloc((uint64_t)shards * eager->batch_rows * row_bytes);
-    if (!eager->counts || !eager->rows || !eager->bytes)
-        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    return EMBTIER_OK;
-}
-
-static enum embtier_err eager_flush(struct eager *eager, uint32_t shard, struct err_msg *msg)
-{
-    struct store_row *const rows = eager->rows + (uint64_t)shard * eager->batch_rows;
-    const uint32_t count = eager->counts[shard];
-    uint64_t *ids;
-    void **pointers;
-    enum embtier_err err;
-
-    if (count == 0)
-        return EMBTIER_OK;
-    ids = malloc(count * sizeof(*ids));
-    pointers = malloc(count * sizeof(*pointers));
-    if (ids && pointers) {
-        for (uint32_t i = 0; i < count; i++) {
-            ids[i] = rows[i].id;
-            pointers[i] = rows[i].bytes;
-        }
-        init_rows(&eager->table->spec, ids, count, pointers);
-        err = EMBTIER_OK;
-    } else {
-        err = err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    }
-    free(ids);
-    free(pointers);
-    TRY(err);
-    while ((err = store_write(eager->tables->store, shard, rows, count, msg)) == EMBTIER_BUSY) {
-        if (atomic_load(&eager->tables->stopping))
-            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
-        nanosleep(&(struct timespec){ .tv_nsec = 2000000L }, NULL);
-    }
-    eager->counts[shard] = 0;
-    return err;
-}
-
-static enum embtier_err eager_run(struct eager *eager, const struct progress_sink *progress,
-                                  struct err_msg *msg)
-{
-    const struct table *const table = eager->table;
-    struct store *const store = eager->tables->store;
-    const uint32_t shards = store_shard_count(store);
-    const uint32_t table_id = atomic_load(&table->table_id);
-
-    for (uint64_t id = 0; id < table->spec.rows; id++) {
-        const uint32_t shard = row_hash_shard(row_hash(store_hasher(store), table_id, id), shards);
-        const uint64_t at = (uint64_t)shard * eager->batch_rows + eager->counts[shard];
-
-        eager->rows[at] = (struct store_row){
-            .table_id = table_id,
-            .weight_bytes = table->weight_bytes,
-            .state_bytes = table->state_bytes,
-            .logged = table->logged,
-            .id = id,
-            .bytes = eager->bytes + at * table->row_bytes,
-        };
-        if (++eager->counts[shard] == eager->batch_rows)
-            TRY(eager_flush(eager, shard, msg));
-        if (id % EAGER_ROWS == 0) {
-            if (atomic_load(&eager->tables->stopping))
-                return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
-            if (progress)
-                progress->report(progress->context, id, table->spec.rows, "rows");
-        }
-    }
-    for (uint32_t shard = 0; shard < shards; shard++) {
-        TRY(eager_flush(eager, shard, msg));
-        TRY(store_flush(store, shard, msg));
-    }
-    return EMBTIER_OK;
+    init_rows(&table->spec, ids, count, rows);
 }
 
 static enum embtier_err write_eager_rows(struct tables *tables, const struct table *table,
                                          const struct progress_sink *progress, struct err_msg *msg)
 {
-    struct eager eager = { .tables = tables, .table = table };
-    enum embtier_err err = eager_init(&eager, msg);
+    _cleanup_(row_writer_freep) struct row_writer *writer = NULL;
 
-    if (err == EMBTIER_OK)
-        err = eager_run(&eager, progress, msg);
-    eager_done(&eager);
-    return err;
+    TRY(row_writer_new(&(struct row_writer_opts){ .store = tables->store,
+                                                  .table = table,
+                                                  .give_up = &tables->stopping,
+                                                  .fill = fill_initial },
+                       &writer, msg));
+    for (uint64_t id = 0; id < table->spec.rows; id++) {
+        TRY(row_writer_add(writer, id, NULL, msg));
+        if (progress && id % PROGRESS_ROWS == 0)
+            progress->report(progress->context, id, table->spec.rows, "rows");
+    }
+    return row_writer_end(writer, msg);
+}
+
+static enum embtier_err write_given_rows(struct tables *tables, const struct table *table,
+                                         const struct table_rows *rows,
+                                         const struct progress_sink *progress, struct err_msg *msg)
+{
+    _cleanup_(row_writer_freep) struct row_writer *writer = NULL;
+
+    TRY(row_writer_new(&(struct row_writer_opts){ .store = tables->store,
+                                                  .table = table,
+                                                  .give_up = &tables->stopping },
+                       &writer, msg));
+    TRY(rows->write(rows->context, writer, progress, msg));
+    return row_writer_end(writer, msg);
 }
 
 /* A table's number of rows, or "unbounded", in a buffer of the caller's statement. */
@@ -558,25 +480,26 @@ static void create_undo(struct tables *tables, struct table *table)
                   table_id, LOG_QUOTED(msg.text));
 }
 
-enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
-                               bool if_not_exists, const struct progress_sink *progress,
-                               struct table_info *ret_info, struct err_msg *msg)
+/* @rows: NULL for a table with its first values. */
+static enum embtier_err create(struct tables *tables, const struct table_spec *full,
+                               bool if_not_exists, const struct table_rows *rows,
+                               const struct progress_sink *progress, struct table_info *ret_info,
+                               struct err_msg *msg)
 {
-    struct table_spec full = *spec;
     struct hyperparameters_text hyperparameters;
     struct table *table = NULL;
     bool found = false;
     enum embtier_err err;
 
-    TRY(table_spec_check_new(spec, msg));
-    full.init_version = INIT_ROWS_VERSION;
     pthread_mutex_lock(&tables->lock);
-    err = create_begin(tables, &full, if_not_exists, &found, &table, msg);
+    err = create_begin(tables, full, if_not_exists, &found, &table, msg);
     pthread_mutex_unlock(&tables->lock);
     TRY(err);
     if (!found) {
         err = add_to_lanes(tables, table, msg);
-        if (err == EMBTIER_OK && spec->eager)
+        if (err == EMBTIER_OK && rows)
+            err = write_given_rows(tables, table, rows, progress, msg);
+        else if (err == EMBTIER_OK && full->eager)
             err = write_eager_rows(tables, table, progress, msg);
         if (err == EMBTIER_OK)
             err = create_finish(tables, table, msg);
@@ -588,14 +511,33 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
                  "table=%s id=%" PRIu32 " rows=%s dim=%u dtype=%s optimizer=%s "
                  "hyperparameters=%s rounding=%s init=%s "
                  "durability=%s acknowledged_updates_survive=%s",
-                 spec->name, atomic_load(&table->table_id), ROWS_TEXT(spec), spec->dim,
-                 dtype_word(spec->dtype), optimizer_word(spec->optimizer),
-                 LOG_QUOTED(table_spec_hyperparameters(spec, &hyperparameters)),
-                 rounding_word(spec->rounds_to_nearest), init_word(spec->init),
-                 durability_word(spec->durability), LOG_QUOTED(durability_text(spec->durability)));
+                 full->name, atomic_load(&table->table_id), ROWS_TEXT(full), full->dim,
+                 dtype_word(full->dtype), optimizer_word(full->optimizer),
+                 LOG_QUOTED(table_spec_hyperparameters(full, &hyperparameters)),
+                 rounding_word(full->rounds_to_nearest), init_word(full->init),
+                 durability_word(full->durability), LOG_QUOTED(durability_text(full->durability)));
     }
     *ret_info = info_of(table);
     return EMBTIER_OK;
+}
+
+enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
+                               bool if_not_exists, const struct progress_sink *progress,
+                               struct table_info *ret_info, struct err_msg *msg)
+{
+    struct table_spec full = *spec;
+
+    TRY(table_spec_check_new(spec, msg));
+    full.init_version = INIT_ROWS_VERSION;
+    return create(tables, &full, if_not_exists, NULL, progress, ret_info, msg);
+}
+
+enum embtier_err tables_create_with(struct tables *tables, const struct table_spec *spec,
+                                    const struct table_rows *rows,
+                                    const struct progress_sink *progress,
+                                    struct table_info *ret_info, struct err_msg *msg)
+{
+    return create(tables, spec, false, rows, progress, ret_info, msg);
 }
 
 /* ---- Finding ---- */

@@ -17,6 +17,7 @@
 
 struct catalog;
 struct lane;
+struct row_writer;
 struct table;
 struct tables;
 
@@ -58,6 +59,18 @@ struct progress_sink {
 MUST_CHECK enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
                                           bool if_not_exists, const struct progress_sink *progress,
                                           struct table_info *ret_info, struct err_msg *msg);
+/* Where the rows of a new table come from. */
+struct table_rows {
+    enum embtier_err (*write)(void *context, struct row_writer *writer,
+                              const struct progress_sink *progress, struct err_msg *msg);
+    void *context;
+};
+/* The same, with rows; @spec is as the catalog has it, the version of initial values included. The
+ * table is there when all of them are, or is not. */
+MUST_CHECK enum embtier_err tables_create_with(struct tables *tables, const struct table_spec *spec,
+                                               const struct table_rows *rows,
+                                               const struct progress_sink *progress,
+                                               struct table_info *ret_info, struct err_msg *msg);
 /* NO_TABLE. A table that is being made is found too, with its state; one that is being dropped has
  * given its name away. */
 MUST_CHECK enum embtier_err tables_find(struct tables *tables, const char *name,

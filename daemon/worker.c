@@ -57,12 +57,23 @@ static void job_run(struct worker *worker, struct job *job)
         job->err = checkpoints_verify(worker->checkpoints, job->checkpoint_id, &progress,
                                       &job->checkpoint, &job->msg);
         break;
+    case JOB_CHECKPOINT_RESTORE:
+        job->err = checkpoints_restore(worker->checkpoints, &job->restore, &progress,
+                                       &job->restored, &job->msg);
+        break;
     case JOB_CHECKPOINT_DELETE:
         job->err = checkpoints_delete(worker->checkpoints, job->checkpoint_id, &job->checkpoint,
                                       &job->msg);
         break;
     }
     worker->send(worker->owner, &job->done_message);
+}
+
+void job_free(struct job *job)
+{
+    restore_order_clear(&job->restore);
+    free(job->restored.infos);
+    free(job);
 }
 
 static void *worker_main(void *context)

@@ -22,6 +22,7 @@ enum job_kind {
     JOB_CHECKPOINT_CREATE,
     JOB_CHECKPOINT_VERIFY,
     JOB_CHECKPOINT_DELETE,
+    JOB_CHECKPOINT_RESTORE,
 };
 
 struct job {
@@ -33,6 +34,7 @@ struct job {
     bool if_not_exists;
     struct checkpoint_order order; /* CHECKPOINT_CREATE */
     uint64_t checkpoint_id;        /* CHECKPOINT_VERIFY, CHECKPOINT_DELETE */
+    struct restore_order restore;  /* CHECKPOINT_RESTORE */
     void *owner; /* the connection; NULL: the server's own, of which nobody is told */
     uint32_t request_id;
 
@@ -47,7 +49,8 @@ struct job {
     enum embtier_err err;
     struct err_msg msg;
     struct table_info info;            /* of a table, or */
-    struct checkpoint_info checkpoint; /* of a checkpoint */
+    struct checkpoint_info checkpoint; /* of a checkpoint, or */
+    struct restored_tables restored;   /* of tables; whoever frees the job frees them */
     struct worker *worker;
 };
 
@@ -58,6 +61,9 @@ MUST_CHECK enum embtier_err worker_new(struct tables *tables, struct checkpoints
 /* Runs what is queued to its end (tables_stop() makes that soon). */
 void worker_free(struct worker *worker);
 DEFINE_CLEANUP(struct worker, worker_free)
+
+/* Frees it with what it has. */
+void job_free(struct job *job);
 
 /* Borrows @job until MESSAGE_JOB_DONE. */
 void worker_submit(struct worker *worker, struct job *job);

@@ -28,6 +28,8 @@ static const struct string_limit string_limits[] = {
     { &embtier__table_drop__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
     { &embtier__group_join__descriptor, 1, EMBTIER_GROUP_NAME_MAX },
     { &embtier__checkpoint_create__descriptor, 2, EMBTIER_METADATA_MAX },
+    { &embtier__checkpoint_restore__descriptor, 2, EMBTIER_TABLE_NAME_MAX },
+    { &embtier__checkpoint_restore__descriptor, 3, EMBTIER_TABLE_NAME_MAX },
     { &embtier__checkpoint__descriptor, 5, EMBTIER_METADATA_MAX },   /* metadata */
     { &embtier__checkpoint__descriptor, 6, EMBTIER_TABLE_NAME_MAX }, /* tables */
     { &embtier__metric__descriptor, 1, 128 },                        /* name */
@@ -218,6 +220,15 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
     case EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW:
         if (!request->checkpoint_show || request->checkpoint_show->id == 0)
             return missing(msg, "CheckpointShow.id");
+        return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE:
+        if (!request->checkpoint_restore || request->checkpoint_restore->id == 0)
+            return missing(msg, "CheckpointRestore.id");
+        if (request->checkpoint_restore->name[0] != '\0' &&
+            request->checkpoint_restore->n_tables != 1)
+            return err_set(msg, EMBTIER_PROTOCOL,
+                           "CheckpointRestore.name is for one table, not %zu",
+                           request->checkpoint_restore->n_tables);
         return EMBTIER_OK;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_VERIFY:
         if (!request->checkpoint_verify || request->checkpoint_verify->id == 0)

@@ -53,8 +53,8 @@ static char *shard_folder_of(const struct checkpoint_shelf *shelf, uint64_t id, 
     return path;
 }
 
-static char *database_folder_of(const struct checkpoint_shelf *shelf, uint64_t id, uint32_t shard,
-                                bool logged)
+char *checkpoint_database_path(const struct checkpoint_shelf *shelf, uint64_t id, uint32_t shard,
+                               bool logged)
 {
     _cleanup_(freep) char *folder = shard_folder_of(shelf, id, shard);
 
@@ -364,8 +364,8 @@ static bool is_shared(const struct checkpoint_draft *draft,
 
     if (!draft->before)
         return false;
-    folder = database_folder_of(&draft->shelf, draft->before->info.id, database->shard,
-                                database->logged);
+    folder = checkpoint_database_path(&draft->shelf, draft->before->info.id, database->shard,
+                                      database->logged);
     other = folder ? path_join(folder, name) : NULL;
     return other && stat(path, &mine) == 0 && stat(other, &others) == 0 &&
            mine.st_dev == others.st_dev && mine.st_ino == others.st_ino;
@@ -415,7 +415,7 @@ static enum embtier_err keep_database(struct checkpoint_draft *draft, uint32_t i
     const size_t count = rocksdb_ext_files_count(captured->files);
     _cleanup_(freep) char *shard = shard_folder_of(&draft->shelf, id, database->shard);
     _cleanup_(freep) char *folder =
-        database_folder_of(&draft->shelf, id, database->shard, database->logged);
+        checkpoint_database_path(&draft->shelf, id, database->shard, database->logged);
 
     database->files = calloc(count + 1, sizeof(*database->files));
     if (!shard || !folder || !database->files)
@@ -533,7 +533,7 @@ static enum embtier_err verify_database(const struct checkpoint_shelf *shelf, ui
                                         struct err_msg *msg)
 {
     _cleanup_(freep) char *folder =
-        database_folder_of(shelf, id, database->shard, database->logged);
+        checkpoint_database_path(shelf, id, database->shard, database->logged);
 
     if (!folder)
         return no_memory(msg);
@@ -629,7 +629,7 @@ static enum embtier_err fill_folder(const struct checkpoint_shelf *shelf,
                                     bool logged, const char *to, struct err_msg *msg)
 {
     const struct checkpoint_database *const database = find_database(record, shard, logged);
-    _cleanup_(freep) char *folder = database_folder_of(shelf, record->info.id, shard, logged);
+    _cleanup_(freep) char *folder = checkpoint_database_path(shelf, record->info.id, shard, logged);
 
     if (!folder)
         return no_memory(msg);

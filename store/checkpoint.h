@@ -47,6 +47,9 @@ MUST_CHECK enum embtier_err checkpoint_read_newest(const struct checkpoint_shelf
 MUST_CHECK enum embtier_err checkpoint_catalog(const struct checkpoint_shelf *shelf,
                                                const struct checkpoint_record *record,
                                                struct catalog **ret_catalog, struct err_msg *msg);
+/* Malloced: where a checkpoint has the files of a database; NULL when out of memory. */
+MUST_CHECK char *checkpoint_database_path(const struct checkpoint_shelf *shelf, uint64_t id,
+                                          uint32_t shard, bool logged);
 /* Removes what is left of checkpoints that were not completed, or not quite deleted. When none is
  * being made. */
 MUST_CHECK enum embtier_err checkpoint_sweep(const struct checkpoint_shelf *shelf,

@@ -229,20 +229,19 @@ const char *database_path(const struct database *database)
     return database->path;
 }
 
-/* Copies a stored value to its row after checking every byte of its head. */
-static enum embtier_err row_unpack(const struct database *database, struct store_row *row,
-                                   const char *value, size_t value_bytes, struct err_msg *msg)
+enum embtier_err stored_row_check(const char *path, const struct store_row *row, const char *value,
+                                  size_t value_bytes, struct err_msg *msg)
 {
     struct stored_row_head head;
 
     if (value_bytes < sizeof(head))
         return err_set(msg, EMBTIER_CORRUPT,
-                       "%s: table %" PRIu32 " row %" PRIu64 ": stored in %zu bytes", database->path,
+                       "%s: table %" PRIu32 " row %" PRIu64 ": stored in %zu bytes", path,
                        row->table_id, row->id, value_bytes);
     memcpy(&head, value, sizeof(head));
     if (head.version != STORED_ROW_VERSION)
         return err_set(msg, EMBTIER_CORRUPT,
-                       "%s: table %" PRIu32 " row %" PRIu64 ": stored in format %u", database->path,
+                       "%s: table %" PRIu32 " row %" PRIu64 ": stored in format %u", path,
                        row->table_id, row->id, head.version);
     if (le32toh(head.weight_bytes_le) != row->weight_bytes ||
         le32toh(head.state_bytes_le) != row->state_bytes ||
@@ -250,9 +249,19 @@ static enum embtier_err row_unpack(const struct database *database, struct store
         return err_set(msg, EMBTIER_CORRUPT,
                        "%s: table %" PRIu32 " row %" PRIu64 ": stored with %" PRIu32 " + %" PRIu32
                        " bytes, the table's rows have %" PRIu32 " + %" PRIu32,
-                       database->path, row->table_id, row->id, le32toh(head.weight_bytes_le),
+                       path, row->table_id, row->id, le32toh(head.weight_bytes_le),
                        le32toh(head.state_bytes_le), row->weight_bytes, row->state_bytes);
-    memcpy(row->bytes, value + sizeof(head), value_bytes - sizeof(head));
+    return EMBTIER_OK;
+}
+
+/* Copies a stored value to its row after checking every byte of its head. */
+static enum embtier_err row_unpack(const struct database *database, struct store_row *row,
+                                   const char *value, size_t value_bytes, struct err_msg *msg)
+{
+    const size_t head_bytes = sizeof(struct stored_row_head);
+
+    TRY(stored_row_check(database->path, row, value, value_bytes, msg));
+    memcpy(row->bytes, value + head_bytes, value_bytes - head_bytes);
     row->found = true;
     return EMBTIER_OK;
 }

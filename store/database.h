@@ -76,6 +76,11 @@ MUST_CHECK enum embtier_err database_resume(struct database *database, struct er
 /* Ends whoever waits for RocksDB's background work, which ends too: only closing is left. */
 void database_give_up(struct database *database);
 
+/* CORRUPT, with the reason, unless @value is a stored row as @row has to be. @path is the
+ * database's, for the message. */
+MUST_CHECK enum embtier_err stored_row_check(const char *path, const struct store_row *row,
+                                             const char *value, size_t value_bytes,
+                                             struct err_msg *msg);
 /* The name of its folder in the shard's. */
 const char *database_name(bool logged);
 /* The files it consists of now, its write buffers excepted; free with rocksdb_ext_files_free()

@@ -47,6 +47,14 @@ static inline struct row_key row_key_make(uint32_t table_id, uint64_t id)
     return key;
 }
 
+static inline uint64_t row_key_id(const void *key)
+{
+    uint64_t id_be;
+
+    memcpy(&id_be, (const char *)key + sizeof(uint32_t), sizeof(id_be));
+    return be64toh(id_be);
+}
+
 static inline struct stored_row_head stored_row_head_make(uint32_t weight_bytes,
                                                           uint32_t state_bytes)
 {

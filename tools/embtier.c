@@ -99,6 +99,18 @@ const struct command commands[] = {
     { "checkpoint verify", "ID", "read every byte of a checkpoint and compare checksums",
       "Exit status 1: it is damaged, and a message names the file, or it could not be read.\n",
       "  embtier checkpoint verify 7\n", command_checkpoint_verify, NULL },
+    { "checkpoint restore", "ID [TABLE...] [--as NAME]", "make tables as they were in a checkpoint",
+      "Without TABLE: all of the checkpoint. They are made as new tables, with rows, optimizer\n"
+      "state and description of then; the server goes on serving. If there is a table of one\n"
+      "of the names, none is made: drop it first, or give another name.\n"
+      "\n"
+      "      --as NAME  of the table that is made, where one TABLE is named; so the old rows can\n"
+      "                 stand beside those of now\n"
+      "\n"
+      "Prints the tables made, as `embtier table list` does, also with -o json.\n",
+      "  embtier checkpoint restore 7 users --as users.before\n"
+      "  embtier table drop users --yes && embtier checkpoint restore 7 users\n",
+      command_checkpoint_restore, NULL },
     { "checkpoint delete", "ID [--yes]", "delete a checkpoint",
       "  -y, --yes  do not ask; without a terminal nothing is asked\n"
       "\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier checkpoint …: make, list, describe, verify and delete checkpoints. */
+/* embtier checkpoint …: make, list, describe, verify, restore and delete checkpoints. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -19,8 +19,9 @@
 #define METADATA_FLAGS (JSON_DECODE_ANY | JSON_ALLOW_NUL)
 
 DEFINE_CLEANUP(struct embtier_checkpoint_list, embtier_checkpoint_list_free)
+DEFINE_CLEANUP(struct embtier_table_list, embtier_table_list_free)
 
-enum { OPTION_STEP = 256, OPTION_METADATA, OPTION_KEEP };
+enum { OPTION_STEP = 256, OPTION_METADATA, OPTION_KEEP, OPTION_AS };
 
 /* ---- Arguments ---- */
 
@@ -132,6 +133,36 @@ static int parse_only_id(struct cli *cli, int argc, char **argv, uint64_t *ret_i
     const int exit_code = cli_arguments(cli, argc, argv, 1, 1);
 
     return exit_code >= 0 ? exit_code : parse_id(cli, argv[optind], ret_id);
+}
+
+/* -1, or an exit code. The names of tables begin at optind. *@ret_name is NULL without --as. */
+static int parse_restore(struct cli *cli, int argc, char **argv, uint64_t *ret_id,
+                         const char **ret_name)
+{
+    static const struct option long_options[] = {
+        { "as", required_argument, NULL, OPTION_AS },
+        CLI_LONG_OPTIONS,
+    };
+    int exit_code = -1;
+    int option;
+
+    *ret_name = NULL;
+    while ((option = cli_next_option(cli, argc, argv, long_options, &exit_code)) == OPTION_AS)
+        *ret_name = optarg;
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (option != CLI_OPTIONS_END)
+        return cli_usage(cli, "option -%c is not known here", option);
+    if (argc == optind)
+        return cli_usage(cli, "ID is missing");
+    exit_code = parse_id(cli, argv[optind], ret_id);
+    if (exit_code >= 0)
+        return exit_code;
+    optind++;
+    if (*ret_name && argc - optind != 1)
+        return cli_usage(cli, "--as %s is for one TABLE that is named, not for %d", *ret_name,
+                         argc - optind);
+    return -1;
 }
 
 /* ---- What is printed ---- */
@@ -382,6 +413,29 @@ int command_checkpoint_verify(struct cli *cli, int argc, char **argv)
         return cli_print_json(json_pack("{s:o}", "verified", cli_json_u64(id)), JSON_DOUBLE_DIGITS);
     printf("checkpoint %" PRIu64 " is whole\n", id);
     return EXIT_DONE;
+}
+
+int command_checkpoint_restore(struct cli *cli, int argc, char **argv)
+{
+    _cleanup_(embtier_table_list_freep) struct embtier_table_list *list = NULL;
+    const char *name = NULL;
+    uint64_t id = 0;
+    int exit_code = parse_restore(cli, argc, argv, &id, &name);
+    struct progress_bar bar;
+    enum embtier_err err;
+
+    if (exit_code >= 0)
+        return exit_code;
+    cli->timeout_ms = 0;
+    exit_code = cli_connect(cli, 0);
+    if (exit_code)
+        return exit_code;
+    progress_bar_begin(&bar, "restoring");
+    err =
+        embtier_checkpoint_restore(cli->server, id, (const char *const *)argv + optind,
+                                   (size_t)(argc - optind), name, progress_bar_update, &bar, &list);
+    progress_bar_end(&bar);
+    return err ? cli_fail_server(cli, err) : cli_print_tables(cli, list);
 }
 
 /* Whether the user, who is there to be asked, wants it. */

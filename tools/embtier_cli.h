@@ -50,6 +50,7 @@ int command_checkpoint_create(struct cli *cli, int argc, char **argv);
 int command_checkpoint_list(struct cli *cli, int argc, char **argv);
 int command_checkpoint_show(struct cli *cli, int argc, char **argv);
 int command_checkpoint_verify(struct cli *cli, int argc, char **argv);
+int command_checkpoint_restore(struct cli *cli, int argc, char **argv);
 int command_checkpoint_delete(struct cli *cli, int argc, char **argv);
 int command_get(struct cli *cli, int argc, char **argv);
 int command_set(struct cli *cli, int argc, char **argv);
@@ -94,6 +95,9 @@ int cli_fail_server(const struct cli *cli, enum embtier_err err); /* the message
 
 /* 0, or the exit code. */
 int cli_connect(struct cli *cli, uint64_t arena_bytes);
+
+/* As `embtier table list` does. Returns an exit code. */
+int cli_print_tables(const struct cli *cli, const struct embtier_table_list *list);
 
 /* An integer if it is one, null if it is infinite or none. */
 struct json_t *cli_json_number(double value);

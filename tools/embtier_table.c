@@ -378,7 +378,7 @@ int command_table_create(struct cli *cli, int argc, char **argv)
     return EXIT_DONE;
 }
 
-static int print_list(const struct cli *cli, const struct embtier_table_list *list)
+static int print_list(const struct embtier_table_list *list)
 {
     _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrrlllrll");
     static const char *const titles[] = { "NAME", "ROWS", "DIM",        "DTYPE", "OPTIMIZER",
@@ -404,7 +404,6 @@ static int print_list(const struct cli *cli, const struct embtier_table_list *li
     }
     if (!ok)
         return cli_fail(EMBTIER_NO_MEMORY, "");
-    (void)cli;
     text_table_print(text, 0, stdout);
     return EXIT_DONE;
 }
@@ -422,6 +421,16 @@ static json_t *list_to_json(const struct embtier_table_list *list)
     return array;
 }
 
+int cli_print_tables(const struct cli *cli, const struct embtier_table_list *list)
+{
+    if (cli->json)
+        return cli_print_json(list_to_json(list), JSON_DOUBLE_DIGITS);
+    if (embtier_table_list_count(list) > 0)
+        return print_list(list);
+    puts("no tables");
+    return EXIT_DONE;
+}
+
 int command_table_list(struct cli *cli, int argc, char **argv)
 {
     struct embtier_table_list *list;
@@ -436,12 +445,7 @@ int command_table_list(struct cli *cli, int argc, char **argv)
     err = embtier_table_list(cli->server, &list);
     if (err)
         return cli_fail_server(cli, err);
-    if (cli->json)
-        exit_code = cli_print_json(list_to_json(list), JSON_DOUBLE_DIGITS);
-    else if (embtier_table_list_count(list) == 0)
-        puts("no tables");
-    else
-        exit_code = print_list(cli, list);
+    exit_code = cli_print_tables(cli, list);
     embtier_table_list_free(list);
     return exit_code;
 }

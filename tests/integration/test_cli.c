@@ -245,6 +245,53 @@ static void test_a_checkpoint_lives_from_create_to_delete(void **state)
     assert_int_equal(embtier_checkpoint(state, "show", newest), 1);
 }
 
+static void test_a_table_of_a_checkpoint_is_restored(void **state)
+{
+    unsigned long long id;
+    char arguments[100];
+
+    assert_int_equal(embtier(state, "table create r1 --rows 1000 --dim 2 --optimizer adagrad"
+                                    " --init constant:0.5"),
+                     0);
+    assert_int_equal(embtier(state, "table create r2 --rows 10 --dim 2 --durability async"), 0);
+    assert_int_equal(embtier(state, "set --state r1 7=1,2:3,4"), 0);
+    assert_int_equal(embtier(state, "checkpoint create"), 0);
+    id = created_id();
+    assert_int_equal(embtier(state, "set --state r1 7=5,6:7,8 9=5,6:7,8"), 0);
+
+    snprintf(arguments, sizeof(arguments), "checkpoint restore %llu r1", id);
+    assert_int_equal(embtier(state, arguments), 1);
+    assert_says("'r1'");
+    assert_says("drop it first");
+    snprintf(arguments, sizeof(arguments), "checkpoint restore %llu", id);
+    assert_int_equal(embtier(state, arguments), 1);
+    snprintf(arguments, sizeof(arguments), "checkpoint restore %llu r1 --as r1.before", id);
+    assert_int_equal(embtier(state, arguments), 0);
+    assert_says("NAME ");
+    assert_says("r1.before ");
+    assert_null(strstr(output, "r2"));
+    assert_int_equal(embtier(state, "get --state r1.before 7 9"), 0);
+    assert_string_equal(output, "7=1,2:3,4\n9=0.5,0.5:0,0\n");
+    assert_int_equal(embtier(state, "get --state r1 7"), 0);
+    assert_string_equal(output, "7=5,6:7,8\n");
+
+    assert_int_equal(embtier(state, "table drop r1 --yes"), 0);
+    assert_int_equal(embtier(state, "table drop r2 --yes"), 0);
+    snprintf(arguments, sizeof(arguments), "checkpoint restore %llu r2 r1 -o json", id);
+    assert_int_equal(embtier(state, arguments), 0);
+    assert_says("\"name\": \"r1\"");
+    assert_says("\"name\": \"r2\"");
+    assert_null(strstr(output, "r1.before"));
+    assert_int_equal(embtier(state, "get --state r1 7 9"), 0);
+    assert_string_equal(output, "7=1,2:3,4\n9=0.5,0.5:0,0\n");
+
+    snprintf(arguments, sizeof(arguments), "checkpoint restore %llu r3", id);
+    assert_int_equal(embtier(state, arguments), 1);
+    assert_says("'r3'");
+    assert_int_equal(embtier(state, "checkpoint restore 999999 r1"), 1);
+    assert_says("999999");
+}
+
 static void test_status_shows_and_counts(void **state)
 {
     assert_int_equal(embtier(state, "status"), 0);
@@ -293,6 +340,11 @@ static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
         { "checkpoint show", "an argument is missing: ID" },
         { "checkpoint show 0", "ID 0: allowed: a number from 1 on" },
         { "checkpoint verify one", "ID one: allowed: a number from 1 on" },
+        { "checkpoint restore", "ID is missing" },
+        { "checkpoint restore users", "ID users: allowed: a number from 1 on" },
+        { "checkpoint restore 1 --as", "--as" },
+        { "checkpoint restore 1 --as x", "--as x is for one TABLE that is named, not for 0" },
+        { "checkpoint restore 1 a b --as x", "--as x is for one TABLE that is named, not for 2" },
         { "checkpoint delete", "ID is missing" },
         { "checkpoint delete 1 2", "more than one ID" },
         { "checkpoint delete 0 --yes", "ID 0: allowed: a number from 1 on" },
@@ -335,6 +387,7 @@ static void test_help_is_there_for_every_command(void **state)
                                          "checkpoint list",
                                          "checkpoint show",
                                          "checkpoint verify",
+                                         "checkpoint restore",
                                          "checkpoint delete",
                                          "get",
                                          "set",
@@ -389,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_state_is_got_and_set_with_its_rows),
         cmocka_unit_test(test_long_input_goes_in_several_batches),
         cmocka_unit_test(test_a_checkpoint_lives_from_create_to_delete),
+        cmocka_unit_test(test_a_table_of_a_checkpoint_is_restored),
         cmocka_unit_test(test_status_shows_and_counts),
         cmocka_unit_test(test_wrong_usage_is_2_and_says_what_is_allowed),
         cmocka_unit_test(test_help_is_there_for_every_command),

@@ -141,19 +141,27 @@ static void answer_hello(struct client *client, uint32_t id, const Embtier__Hell
     client->server->sessions++;
 }
 
+/* @ret_info points to @ret_wire, and that to @spec. */
+static void describe_table(uint64_t handle, const struct table_spec *spec,
+                           Embtier__TableSpec *ret_wire, Embtier__TableInfo *ret_info)
+{
+    table_spec_to_wire(spec, ret_wire);
+    embtier__table_info__init(ret_info);
+    ret_info->handle = handle;
+    ret_info->spec = ret_wire;
+    ret_info->weight_bytes = table_spec_weight_bytes(spec);
+    ret_info->state_bytes = table_spec_state_bytes(spec);
+    ret_info->state = (char *)"live";
+}
+
 static void answer_table(struct client *client, uint32_t id, uint64_t handle,
                          const struct table_spec *spec)
 {
     Embtier__TableSpec wire;
-    Embtier__TableInfo info = EMBTIER__TABLE_INFO__INIT;
+    Embtier__TableInfo info;
     Embtier__Reply reply = EMBTIER__REPLY__INIT;
 
-    table_spec_to_wire(spec, &wire);
-    info.handle = handle;
-    info.spec = &wire;
-    info.weight_bytes = table_spec_weight_bytes(spec);
-    info.state_bytes = table_spec_state_bytes(spec);
-    info.state = (char *)"live";
+    describe_table(handle, spec, &wire, &info);
     reply.id = id;
     reply.last = true;
     reply.body_case = EMBTIER__REPLY__BODY_TABLE;
@@ -320,11 +328,50 @@ static void answer_checkpoints(struct client *client, uint32_t id)
     send_reply(client, &reply, false);
 }
 
+static void answer_restore(struct client *client, uint32_t id,
+                           const Embtier__CheckpointRestore *restore)
+{
+    char *all[] = { (char *)"users", (char *)"words" };
+    char **names = restore->n_tables ? restore->tables : all;
+    Embtier__TableSpec wires[ARRAY_LEN(all)];
+    struct table_spec specs[ARRAY_LEN(all)];
+    Embtier__TableInfo tables[ARRAY_LEN(all)];
+    Embtier__TableInfo *pointers[] = { &tables[0], &tables[1] };
+    Embtier__TableListReply list = EMBTIER__TABLE_LIST_REPLY__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+
+    client->server->restores++;
+    if (restore->id != FAKE_CHECKPOINT) {
+        reply_error(client, id, EMBTIER_NOT_FOUND, "there is no such checkpoint");
+        return;
+    }
+    list.n_tables = restore->n_tables ? MIN(restore->n_tables, ARRAY_LEN(all)) : ARRAY_LEN(all);
+    for (size_t i = 0; i < list.n_tables; i++) {
+        const bool words = strcmp(names[i], "words") == 0;
+
+        if (!words && strcmp(names[i], "users") != 0) {
+            reply_error(client, id, EMBTIER_NO_TABLE, "the checkpoint has no such table");
+            return;
+        }
+        specs[i] = spec_of(client->server, words);
+        if (restore->name[0])
+            snprintf(specs[i].name, sizeof(specs[i].name), "%s", restore->name);
+        describe_table(words ? WORDS_HANDLE : USERS_HANDLE, &specs[i], &wires[i], &tables[i]);
+    }
+    reply_progress(client, id, "bytes");
+    list.tables = pointers;
+    reply.id = id;
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_TABLE_LIST;
+    reply.table_list = &list;
+    send_reply(client, &reply, false);
+}
+
 /* False if @request is not about checkpoints. */
 static bool answer_about_checkpoints(struct client *client, const Embtier__Request *request)
 {
     if (request->body_case < EMBTIER__REQUEST__BODY_CHECKPOINT_CREATE ||
-        request->body_case > EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW)
+        request->body_case > EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE)
         return false;
     if (client->server->wrong_reply) {
         answer_status(client, request->id);
@@ -341,6 +388,9 @@ static bool answer_about_checkpoints(struct client *client, const Embtier__Reque
     case EMBTIER__REQUEST__BODY_CHECKPOINT_VERIFY:
         reply_progress(client, request->id, "bytes");
         answer_checkpoint(client, request->id, request->checkpoint_verify->id, NULL);
+        break;
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE:
+        answer_restore(client, request->id, request->checkpoint_restore);
         break;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_DELETE:
         client->server->deleted += request->checkpoint_delete->id == FAKE_CHECKPOINT;

@@ -7,10 +7,11 @@
  * It says that it made any table that it is asked for, as it was asked, and lets anybody join any
  * group: its handle is FAKE_GROUP and how many were joined before, and it is at the step given. It
  * has the checkpoints FAKE_CHECKPOINT - 1, made by itself, and FAKE_CHECKPOINT, made by whoever
- * asks for one, with the step and metadata given, of the tables "users" and "words". GET fills
- * every byte of a row with the low byte of its id; a pooled lookup fills bag b with b + 1, and its
- * ticket, as that of a prefetch, is FAKE_TICKET and the request's number; a push answers with
- * FAKE_WEIGHT in the place of the first weight. One client at a time. */
+ * asks for one, with the step and metadata given, of the tables "users" and "words"; it says that
+ * it restored those of FAKE_CHECKPOINT that it is asked for. GET fills every byte of a row with the
+ * low byte of its id; a pooled lookup fills bag b with b + 1, and its ticket, as that of a
+ * prefetch, is FAKE_TICKET and the request's number; a push answers with FAKE_WEIGHT in the place
+ * of the first weight. One client at a time. */
 #ifndef EMBTIER_TESTS_FAKE_SERVER_H
 #define EMBTIER_TESTS_FAKE_SERVER_H
 
@@ -59,6 +60,7 @@ struct fake_server {
     atomic_uint join_member; /* … and the number asked for */
     atomic_uint keep;        /* of the last checkpoint asked for */
     atomic_uint deleted;     /* checkpoints */
+    atomic_uint restores;    /* asked for */
     /* Of the last request that it answered; good until the next one. */
     struct shm_submission submission;
     struct shm_push_segment pushed[FAKE_SEGMENTS];

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/macros.h"
+
 static void count_progress(void *context, uint64_t done, uint64_t total, const char *unit)
 {
     assert_int_equal(done, 4);
@@ -154,9 +156,93 @@ static void test_metadata_that_would_cost_the_session_is_refused(void **state)
     embtier_checkpoint_list_free(list);
 }
 
+static void test_restored_tables_come_back_as_a_list_of_tables(void **state)
+{
+    static const char *const tables[] = { "words", "users" };
+    struct fixture *fixture = *state;
+    struct embtier *server = fixture->server;
+    struct embtier_table_list *list = NULL;
+    int reports = 0;
+
+    assert_int_equal(embtier_checkpoint_restore(server, FAKE_CHECKPOINT, NULL, 0, NULL,
+                                                count_progress, &reports, &list),
+                     EMBTIER_OK);
+    assert_int_equal(reports, 1);
+    assert_int_equal(embtier_table_list_count(list), 2);
+    assert_string_equal(embtier_table_list_at(list, 0)->name, "users");
+    assert_string_equal(embtier_table_list_at(list, 1)->name, "words");
+    assert_null(embtier_table_list_at(list, 2));
+    embtier_table_list_free(list);
+    assert_int_equal(
+        embtier_checkpoint_restore(server, FAKE_CHECKPOINT, tables, 2, NULL, NULL, NULL, &list),
+        EMBTIER_OK);
+    assert_int_equal(embtier_table_list_count(list), 2);
+    assert_string_equal(embtier_table_list_at(list, 0)->name, "words");
+    embtier_table_list_free(list);
+    assert_int_equal(embtier_checkpoint_restore(server, FAKE_CHECKPOINT, tables, 1, "words.old",
+                                                NULL, NULL, &list),
+                     EMBTIER_OK);
+    assert_int_equal(embtier_table_list_count(list), 1);
+    assert_string_equal(embtier_table_list_at(list, 0)->name, "words.old");
+    assert_true(embtier_table_list_at(list, 0)->rows == EMBTIER_UNBOUNDED);
+    assert_int_equal(embtier_table_list_at(list, 0)->dim, 2);
+    assert_string_equal(embtier_table_list_at(list, 0)->state, "live");
+    embtier_table_list_free(list);
+    assert_int_equal(fixture->fake.restores, 3);
+}
+
+static void test_what_cannot_be_restored_makes_no_list(void **state)
+{
+    static const char *const unknown[] = { "users", "none" };
+    struct fixture *fixture = *state;
+    struct embtier *server = fixture->server;
+    struct embtier_table_list *list = NULL;
+
+    for (uint64_t id = 0; id < 2; id++) {
+        assert_int_equal(embtier_checkpoint_restore(server, id, NULL, 0, NULL, NULL, NULL, &list),
+                         EMBTIER_NOT_FOUND);
+        assert_non_null(strstr(embtier_message(server), "there is no "));
+    }
+    assert_int_equal(
+        embtier_checkpoint_restore(server, FAKE_CHECKPOINT, unknown, 2, NULL, NULL, NULL, &list),
+        EMBTIER_NO_TABLE);
+    assert_null(list);
+    assert_alive(fixture);
+}
+
+static void test_names_to_restore_that_would_cost_the_session_are_refused(void **state)
+{
+    static const char *const two[] = { "users", "words" };
+    static const char *const wrong[] = { "", "a b", ".hidden", "line\nbreak", NULL };
+    struct fixture *fixture = *state;
+    struct embtier *server = fixture->server;
+    struct embtier_table_list *list = NULL;
+
+    assert_int_equal(
+        embtier_checkpoint_restore(server, FAKE_CHECKPOINT, two, 2, "both", NULL, NULL, &list),
+        EMBTIER_INVALID);
+    assert_string_equal(embtier_message(server),
+                        "a new name is for one table that is named, not for 2");
+    assert_int_equal(
+        embtier_checkpoint_restore(server, FAKE_CHECKPOINT, NULL, 0, "all", NULL, NULL, &list),
+        EMBTIER_INVALID);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        assert_int_equal(embtier_checkpoint_restore(server, FAKE_CHECKPOINT, &wrong[i], 1, NULL,
+                                                    NULL, NULL, &list),
+                         EMBTIER_INVALID);
+    for (size_t i = 0; wrong[i]; i++) /* NULL is the old one */
+        assert_int_equal(embtier_checkpoint_restore(server, FAKE_CHECKPOINT, two, 1, wrong[i], NULL,
+                                                    NULL, &list),
+                         EMBTIER_INVALID);
+    assert_null(list);
+    assert_int_equal(fixture->fake.restores, 0);
+    assert_alive(fixture);
+}
+
 static void test_a_server_that_answers_something_else_is_found_out(void **state)
 {
     struct fixture *fixture = *state;
+    struct embtier_table_list *tables = NULL;
     struct embtier_checkpoint_list *list = NULL;
 
     fixture->fake.unnamed_tables = true;
@@ -171,6 +257,10 @@ static void test_a_server_that_answers_something_else_is_found_out(void **state)
                      EMBTIER_PROTOCOL);
     assert_int_equal(embtier_checkpoint_list(fixture->server, &list), EMBTIER_PROTOCOL);
     assert_null(list);
+    assert_int_equal(embtier_checkpoint_restore(fixture->server, FAKE_CHECKPOINT, NULL, 0, NULL,
+                                                NULL, NULL, &tables),
+                     EMBTIER_PROTOCOL);
+    assert_null(tables);
 }
 
 int main(void)
@@ -184,6 +274,12 @@ int main(void)
             test_one_is_shown_verified_and_deleted_and_others_are_not_found, setup, teardown),
         cmocka_unit_test_setup_teardown(test_metadata_that_would_cost_the_session_is_refused, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_restored_tables_come_back_as_a_list_of_tables, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_what_cannot_be_restored_makes_no_list, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            test_names_to_restore_that_would_cost_the_session_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_server_that_answers_something_else_is_found_out,
                                         setup, teardown),
     };

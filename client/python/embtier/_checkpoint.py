@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import operator
+from collections.abc import Iterable
+from ctypes import Array, c_char_p
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -78,6 +80,18 @@ def id_of(id: int) -> int:
     if not 0 <= id < 2**64:
         raise ValueError(f"id must be from 1 to 2**64 - 1, not {id}")
     return id
+
+
+def names_of(tables: Iterable[str] | None, name: str | None) -> Array:
+    """Of tables to restore; for C, none are all."""
+    if isinstance(tables, str):
+        raise TypeError(f"tables are several names: [{tables!r}]")
+    names = [] if tables is None else [table.encode() for table in tables]
+    if tables is not None and not names:
+        raise ValueError("tables has no names; None restores all")
+    if name is not None and len(names) != 1:
+        raise ValueError(f"name is for one table that is named, not for {len(names)}")
+    return (c_char_p * len(names))(*names)
 
 
 def _write_metadata(metadata: Any) -> bytes | None:

@@ -183,6 +183,10 @@ _PROTOTYPES = {
     "embtier_checkpoint_list": (c_int, [c_void_p, _HANDLE_OUT]),
     "embtier_checkpoint_show": (c_int, [c_void_p, c_uint64, _HANDLE_OUT]),
     "embtier_checkpoint_verify": (c_int, [c_void_p, c_uint64, ProgressFunction, c_void_p]),
+    "embtier_checkpoint_restore": (
+        c_int,
+        [c_void_p, c_uint64, POINTER(c_char_p), c_size_t, c_char_p, ProgressFunction, c_void_p, _HANDLE_OUT],
+    ),
     "embtier_checkpoint_delete": (c_int, [c_void_p, c_uint64]),
     "embtier_checkpoint_list_count": (c_size_t, [c_void_p]),
     "embtier_checkpoint_list_at": (POINTER(CheckpointInfo), [c_void_p, c_size_t]),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import byref, c_void_p, sizeof
 from typing import Any
 
@@ -189,12 +189,7 @@ class Server:
         pointer = c_void_p()
         with self._connection as handle:
             self._connection.check(lib.embtier_table_list(handle, byref(pointer)))
-            try:
-                count = lib.embtier_table_list_count(pointer)
-                infos = [lib.embtier_table_list_at(pointer, i).contents for i in range(count)]
-                return [_spec(info) for info in infos]
-            finally:
-                lib.embtier_table_list_free(pointer)
+            return _specs(pointer)
 
     # ---- Checkpoints ----
 
@@ -252,6 +247,36 @@ class Server:
         with self._connection as handle:
             code = lib.embtier_checkpoint_verify(handle, id, function, None)
             self._connection.check(code)
+
+    def restore_checkpoint(
+        self,
+        id: int,
+        tables: Iterable[str] | None = None,
+        name: str | None = None,
+        progress: Progress | None = None,
+    ) -> list[TableSpec]:
+        """Makes tables as they were in a checkpoint, optimizer state included, as new tables, and returns
+        what was made. Requests to other tables go on meanwhile; those that there are stay as they are.
+
+        @tables: their names; None: all of the checkpoint.
+        @name: of the table that is made, where @tables names one; None: the name that it had.
+        @progress: called with (done, total, unit) now and then; makes no calls of its own.
+        ExistsError: a name is taken; NoTableError: the checkpoint has no such table; NotFoundError: there
+        is no such checkpoint; InvalidError: a table is named twice, or a name is none. Nothing is made then.
+        Where it fails later on, with NoSpaceError, IoError or CorruptError, tables that were complete stay,
+        and :meth:`tables` has them.
+        """
+        id = _checkpoint.id_of(id)
+        names = _checkpoint.names_of(tables, name)
+        new_name = None if name is None else name.encode()
+        function = _progress_function(progress)
+        pointer = c_void_p()
+        with self._connection as handle:
+            code = lib.embtier_checkpoint_restore(
+                handle, id, names, len(names), new_name, function, None, byref(pointer)
+            )
+            self._connection.check(code)
+            return _specs(pointer)
 
     def delete_checkpoint(self, id: int) -> None:
         """Deletes a checkpoint. NotFoundError; InvalidError: it is the newest, to which a crash goes back;
@@ -455,6 +480,15 @@ def _spec(info: TableInfo) -> TableSpec:
         state=info.state.decode(),
         state_numbers=info.state_bytes // 4,
     )
+
+
+def _specs(pointer: c_void_p) -> list[TableSpec]:
+    """Reads a list of the library and frees it."""
+    try:
+        count = lib.embtier_table_list_count(pointer)
+        return [_spec(lib.embtier_table_list_at(pointer, i).contents) for i in range(count)]
+    finally:
+        lib.embtier_table_list_free(pointer)
 
 
 def _checkpoints(pointer: c_void_p) -> list[Checkpoint]:

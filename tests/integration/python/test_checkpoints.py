@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are checkpoints made, found again, verified and deleted as the Python client says, and wrong requests
-refused with the reason?"""
+"""Are checkpoints made, found again, verified and deleted, and tables restored from them, as the Python client
+says, and wrong requests refused with the reason?"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import re
 import threading
+from collections.abc import Iterator
 from ctypes import byref, c_void_p
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pytest
-from conftest import TREE
+from conftest import TREE, Daemon
 
 import embtier
 from embtier._library import CheckpointInfo, CheckpointOptions, ProgressFunction, lib
@@ -102,8 +105,9 @@ def test_a_table_is_in_those_made_while_it_was_there(server, name):
     server.verify_checkpoint(during.id)
 
 
-def test_requests_go_on_meanwhile(daemon, server, name):
-    table = server.create_table(name, 8, 20000, optimizer="sgd")
+@contextlib.contextmanager
+def updates(daemon: Daemon, name: str) -> Iterator[None]:
+    """Of a table of 20,000 x 8, over a connection of their own; what is read must be what was set."""
     failures = []
     stop = threading.Event()
 
@@ -123,13 +127,19 @@ def test_requests_go_on_meanwhile(daemon, server, name):
     thread = threading.Thread(target=update)
     thread.start()
     try:
-        for step in range(3):
-            made = server.checkpoint(step=step)
-            assert made.pause <= made.spent + 0.001
+        yield
     finally:
         stop.set()
         thread.join()
     assert not failures
+
+
+def test_requests_go_on_meanwhile(daemon, server, name):
+    table = server.create_table(name, 8, 20000, optimizer="sgd")
+    with updates(daemon, name):
+        for step in range(3):
+            made = server.checkpoint(step=step)
+            assert made.pause <= made.spent + 0.001
     server.verify_checkpoint(made.id)
     assert table.get([0]).shape == (1, 8)
 
@@ -195,6 +205,280 @@ def test_the_newest_cannot_be_deleted(server):
     server.checkpoint()
     server.delete_checkpoint(newest)
     assert newest not in ids(server)
+
+
+# ---- Restoring tables ----
+
+IDS = np.concatenate([np.arange(0, 900, 3), [999]]).astype(np.uint64)  # of rows that are set and trained
+KINDS = {
+    "replay": dict(rows=1000, optimizer="adam", durability="replay"),
+    "async": dict(rows=1000, optimizer="rowwise_adagrad", dtype="f16", durability="async"),
+    "sync": dict(rows=1000, optimizer="adagrad", durability="sync"),
+    "unbounded": dict(optimizer="rmsprop", dtype="bf16", durability="replay"),
+    "unbounded_sync": dict(optimizer="sgd", durability="sync"),
+    "eager": dict(rows=1000, optimizer="adam", eager=True, durability="replay"),
+}
+
+
+def ids_of(table: embtier.Table) -> np.ndarray:
+    """Those that :func:`train` changes, and many that it does not."""
+    unbounded = [2**32, 2**64 - 2, 2**64 - 1] if table.rows is None else []
+    return np.concatenate([np.arange(1000, dtype=np.uint64), np.array(unbounded, np.uint64)])
+
+
+def train(server: embtier.Server, table: embtier.Table, step: int, ids: np.ndarray = IDS) -> None:
+    """So that rows and state are none that any other step has."""
+    if table.rows is None:
+        ids = np.concatenate([ids, np.array([2**32, 2**64 - 1], np.uint64)])
+    with server.push_batch([(table, len(ids))]) as batch:
+        batch.ids(0)[:] = ids
+        batch.gradients(0)[:] = np.random.default_rng(step).uniform(-1, 1, (len(ids), table.dim))
+        batch.push(0.5, step)
+
+
+def contents(table: embtier.Table) -> tuple[bytes, bytes]:
+    rows, state = table.get_with_state(ids_of(table))
+    return rows.tobytes(), state.tobytes()
+
+
+def create(server: embtier.Server, name: str, kind: str) -> embtier.Table:
+    return server.create_table(name, 5, init=("uniform", -1, 1), seed=11, **KINDS[kind])
+
+
+def names(server: embtier.Server) -> list[str]:
+    return sorted(spec.name for spec in server.tables())
+
+
+def as_made(spec: embtier.TableSpec, **changes) -> embtier.TableSpec:
+    return dataclasses.replace(spec, table_id=0, **changes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dropped_table_is_restored_with_rows_and_state(server, name, kind):
+    table = create(server, name, kind)
+    train(server, table, 1)
+    before, spec = contents(table), table.spec
+    checkpoint = server.checkpoint()
+    train(server, table, 2, np.arange(500, dtype=np.uint64))  # rows too that were never touched before
+    assert contents(table) != before
+    server.drop_table(name)
+    made = server.restore_checkpoint(checkpoint.id, [name])
+    assert [as_made(one) for one in made] == [as_made(spec)]
+    assert made == [one for one in server.tables() if one.name == name]
+    table = server.open_table(name)
+    assert contents(table) == before
+    train(server, table, 2)  # goes on as any other
+    assert contents(table) != before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_restored_under_another_name_it_stands_beside_the_live_one(server, name, kind):
+    table = create(server, name, kind)
+    train(server, table, 1)
+    then = contents(table)
+    checkpoint = server.checkpoint()
+    train(server, table, 2)
+    now = contents(table)
+    (made,) = server.restore_checkpoint(checkpoint.id, (name,), name=f"{name}.then")
+    assert as_made(made) == as_made(table.spec, name=f"{name}.then")
+    assert made.table_id != table.spec.table_id
+    restored = server.open_table(f"{name}.then")
+    assert (contents(restored), contents(table)) == (then, now)
+    train(server, restored, 2)
+    assert contents(restored) == contents(table) == now  # the same push, of the same rows and state
+    train(server, table, 3)
+    assert contents(restored) == now
+    server.drop_table(name)
+    assert contents(restored) == now
+
+
+def test_rows_that_were_never_touched_have_their_first_values(server, name):
+    fresh = create(server, f"{name}.fresh", "replay")
+    table = create(server, name, "replay")
+    train(server, table, 1)
+    checkpoint = server.checkpoint()
+    table.set(np.arange(1000), np.zeros((1000, 5)))
+    server.restore_checkpoint(checkpoint.id, [name], name=f"{name}.then")
+    others = np.setdiff1d(np.arange(1000, dtype=np.uint64), IDS)
+    restored = server.open_table(f"{name}.then")
+    for found, wanted in zip(restored.get_with_state(others), fresh.get_with_state(others)):
+        np.testing.assert_array_equal(found, wanted)
+    assert (restored.get(IDS) != fresh.get(IDS)).any(axis=1).all()
+
+
+def test_over_a_live_table_nothing_is_restored(server, name):
+    table = create(server, name, "replay")
+    train(server, table, 1)
+    checkpoint = server.checkpoint()
+    train(server, table, 2)
+    create(server, f"{name}.other", "async")
+    now, tables, checkpoints = contents(table), server.tables(), ids(server)
+    with pytest.raises(embtier.ExistsError, match=rf"'{name}'.*drop it first"):
+        server.restore_checkpoint(checkpoint.id, [name])
+    for taken in (name, f"{name}.other"):
+        with pytest.raises(embtier.ExistsError, match=f"'{taken}'"):
+            server.restore_checkpoint(checkpoint.id, [name], name=taken)
+    assert contents(table) == now and server.tables() == tables and ids(server) == checkpoints
+
+
+def test_of_several_none_is_made_when_one_is_there(server, name):
+    several = [f"{name}.{kind}" for kind in ("async", "replay", "sync")]
+    for one in several:
+        train(server, create(server, one, one.rpartition(".")[2]), 1)
+    checkpoint = server.checkpoint()
+    server.drop_table(several[0])
+    server.drop_table(several[2])
+    before = server.tables()
+    with pytest.raises(embtier.ExistsError, match=f"'{several[1]}'"):
+        server.restore_checkpoint(checkpoint.id, several)
+    with pytest.raises(embtier.ExistsError):
+        server.restore_checkpoint(checkpoint.id)
+    assert server.tables() == before
+    made = server.restore_checkpoint(checkpoint.id, [several[2], several[0]])
+    assert sorted(spec.name for spec in made) == [several[0], several[2]]
+
+
+def test_all_tables_of_a_checkpoint_are_restored(own_daemon):
+    with own_daemon.connect() as server:
+        tables = {kind: create(server, kind, kind) for kind in KINDS}
+        for table in tables.values():
+            train(server, table, 1)
+        before = {kind: contents(table) for kind, table in tables.items()}
+        checkpoint = server.checkpoint()
+        create(server, "later", "replay")
+        for kind in KINDS:
+            server.drop_table(kind)
+        made = server.restore_checkpoint(checkpoint.id)
+        assert sorted(spec.name for spec in made) == sorted(KINDS)
+        assert names(server) == sorted([*KINDS, "later"])
+        assert {kind: contents(server.open_table(kind)) for kind in KINDS} == before
+    own_daemon.stop()
+    own_daemon.start()
+    with own_daemon.connect() as server:
+        assert {kind: contents(server.open_table(kind)) for kind in KINDS} == before
+
+
+def test_restored_rows_outlive_a_crash_right_after(own_daemon):
+    with own_daemon.connect() as server:
+        tables = {kind: create(server, kind, kind) for kind in KINDS}
+        for table in tables.values():
+            train(server, table, 1)
+        before = {kind: contents(table) for kind, table in tables.items()}
+        checkpoint = server.checkpoint()
+        for kind in KINDS:
+            server.drop_table(kind)
+        server.restore_checkpoint(checkpoint.id)
+    own_daemon.kill()
+    own_daemon.start()
+    with own_daemon.connect() as server:
+        assert {kind: contents(server.open_table(kind)) for kind in KINDS} == before
+
+
+def test_beside_a_live_table_it_outlives_a_crash_as_well(own_daemon):
+    with own_daemon.connect() as server:
+        table = create(server, "t", "replay")
+        train(server, table, 1)
+        then = contents(table)
+        checkpoint = server.checkpoint()
+        train(server, table, 2)
+        now = contents(table)
+        server.restore_checkpoint(checkpoint.id, ["t"], name="t.then")
+        newest = server.checkpoints()[-1]
+        assert newest.id > checkpoint.id and newest.automatic
+        assert sorted(server.checkpoint_info(newest.id).tables) == ["t", "t.then"]
+    own_daemon.kill()
+    own_daemon.start()
+    with own_daemon.connect() as server:
+        assert (contents(server.open_table("t.then")), contents(server.open_table("t"))) == (then, now)
+
+
+def test_it_needs_its_checkpoint_no_more(server, name):
+    table = create(server, name, "replay")
+    train(server, table, 1)
+    then = contents(table)
+    first = server.checkpoint()
+    server.drop_table(name)
+    server.restore_checkpoint(first.id, [name], name=f"{name}.2")
+    second = server.checkpoint()
+    server.delete_checkpoint(first.id)
+    server.drop_table(f"{name}.2")
+    server.restore_checkpoint(second.id, [f"{name}.2"], name=f"{name}.3")
+    assert contents(server.open_table(f"{name}.3")) == then
+
+
+def test_a_table_of_that_name_that_is_another_now_does_not_matter(server, name):
+    table = create(server, name, "replay")
+    train(server, table, 1)
+    then, spec = contents(table), table.spec
+    checkpoint = server.checkpoint()
+    server.drop_table(name)
+    other = server.create_table(name, 3, 50, dtype="f16", init=("constant", 2))
+    server.restore_checkpoint(checkpoint.id, [name], name=f"{name}.then")
+    restored = server.open_table(f"{name}.then")
+    assert as_made(restored.spec, name=name) == as_made(spec) and contents(restored) == then
+    assert (other.get(np.arange(50)) == 2).all()
+
+
+def test_a_table_without_rows_is_restored(server, name):
+    server.create_table(name, 4, init=("constant", 7))
+    checkpoint = server.checkpoint()
+    server.drop_table(name)
+    (made,) = server.restore_checkpoint(checkpoint.id, [name])
+    assert made.name == name and made.rows is None
+    assert (server.open_table(name).get([0, 2**64 - 1]) == 7).all()
+
+
+def test_requests_to_other_tables_go_on_while_one_is_restored(daemon, server, name):
+    reports: list[tuple[int, int, str]] = []
+    server.create_table(name, 8, 20000)
+    then = server.create_table(f"{name}.then", 16, 20000, optimizer="adam", eager=True, init=("uniform", -1, 1))
+    then.set(np.arange(0, 20000, 7), np.full((1, 16), 3))
+    rows, state = then.get_with_state(np.arange(20000))
+    checkpoint = server.checkpoint()
+    server.drop_table(then.name)
+    with updates(daemon, name):
+        for copy in range(3):
+            server.restore_checkpoint(
+                checkpoint.id, [then.name], f"{name}.{copy}", lambda *report: reports.append(report)
+            )
+    assert all(0 <= done <= total and unit for done, total, unit in reports)
+    for copy in range(3):
+        found = server.open_table(f"{name}.{copy}").get_with_state(np.arange(20000))
+        np.testing.assert_array_equal(found[0], rows)
+        np.testing.assert_array_equal(found[1], state)
+
+
+def test_what_cannot_be_restored_is_told_and_nothing_is_made(server, name):
+    create(server, name, "replay")
+    checkpoint = server.checkpoint()
+    server.drop_table(name)
+    create(server, f"{name}.later", "replay")
+    before = server.tables()
+    for unknown in (0, checkpoint.id + 1000, 2**64 - 1):
+        with pytest.raises(embtier.NotFoundError):
+            server.restore_checkpoint(unknown, [name])
+    for tables in ([f"{name}.later"], [name, f"{name}.none"], [f"{name}.none", name]):
+        with pytest.raises(embtier.NoTableError, match=rf"'{name}\.(later|none)'"):
+            server.restore_checkpoint(checkpoint.id, tables)
+    with pytest.raises(embtier.NoTableError):
+        server.restore_checkpoint(checkpoint.id, [f"{name}.none"], name=name)
+    with pytest.raises(embtier.InvalidError, match="twice"):
+        server.restore_checkpoint(checkpoint.id, [name, name])
+    for wrong in ("", "a b", ".hidden", "-", "x" * 2000):
+        with pytest.raises(embtier.InvalidError):
+            server.restore_checkpoint(checkpoint.id, [wrong])
+        with pytest.raises(embtier.InvalidError):
+            server.restore_checkpoint(checkpoint.id, [name], name=wrong)
+    for several in (None, [name, f"{name}.2"]):
+        with pytest.raises(ValueError, match="name is for one table that is named"):
+            server.restore_checkpoint(checkpoint.id, several, name="new")
+    with pytest.raises(ValueError, match="None restores all"):
+        server.restore_checkpoint(checkpoint.id, [])
+    with pytest.raises(TypeError, match=re.escape(f"['{name}']")):
+        server.restore_checkpoint(checkpoint.id, name)
+    with pytest.raises(ValueError, match="id must be from 1"):
+        server.restore_checkpoint(-1)
+    assert server.tables() == before
 
 
 # ---- Refusals ----

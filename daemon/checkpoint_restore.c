@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/checkpoint_restore.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "daemon/row_writer.h"
+#include "store/catalog.h"
+#include "store/checkpoint.h"
+#include "store/checkpoint_rows.h"
+#include "store/store.h"
+
+void restore_order_clear(struct restore_order *order)
+{
+    for (uint32_t i = 0; order->names && i < order->name_count; i++)
+        free(order->names[i]);
+    free(order->names);
+    free(order->new_name);
+    *order = (struct restore_order){ 0 };
+}
+
+/* One table on its way. */
+struct restoring {
+    struct store *store;
+    const struct checkpoint_record *record;
+    const struct catalog_table *from;
+    uint64_t rows;
+};
+
+static enum embtier_err copy_shard(const struct restoring *restoring, uint32_t shard,
+                                   struct row_writer *writer, uint64_t *rows, struct err_msg *msg)
+{
+    const struct table_spec *const spec = &restoring->from->spec;
+    const struct store_row like = { .table_id = restoring->from->table_id,
+                                    .weight_bytes = table_spec_weight_bytes(spec),
+                                    .state_bytes = table_spec_state_bytes(spec),
+                                    .logged = spec->durability != EMBTIER_DURABILITY_REPLAY };
+    _cleanup_(checkpoint_rows_freep) struct checkpoint_rows *from = NULL;
+
+    TRY(checkpoint_rows_open(store_shelf(restoring->store), restoring->record->info.id, shard,
+                             &like, &from, msg));
+    for (;;) {
+        const void *bytes;
+        uint64_t id;
+
+        TRY(checkpoint_rows_next(from, &id, &bytes, msg));
+        if (!bytes)
+            return EMBTIER_OK;
+        TRY(row_writer_add(writer, id, bytes, msg));
+        ++*rows;
+    }
+}
+
+static enum embtier_err copy_rows(void *context, struct row_writer *writer,
+                                  const struct progress_sink *progress, struct err_msg *msg)
+{
+    struct restoring *const restoring = context;
+    const uint32_t shards = restoring->record->shard_count;
+
+    for (uint32_t s = 0; s < shards; s++) {
+        if (progress)
+            progress->report(progress->context, s, shards, "shards");
+        TRY(copy_shard(restoring, s, writer, &restoring->rows, msg));
+    }
+    return EMBTIER_OK;
+}
+
+static const struct catalog_table *find_live(const struct catalog *catalog, const char *name)
+{
+    const struct catalog_table *const table = catalog_find(catalog, name);
+
+    return table && table->state == CATALOG_LIVE ? table : NULL;
+}
+
+/* Which tables, as the checkpoint has them: malloced pointers. */
+static enum embtier_err choose(const struct catalog *catalog, const struct restore_order *order,
+                               const struct catalog_table ***ret_chosen, uint32_t *ret_count,
+                               struct err_msg *msg)
+{
+    const uint32_t most = order->name_count ? order->name_count : catalog_count(catalog);
+    _cleanup_(freep) const struct catalog_table **chosen =
+        calloc((size_t)most + 1, sizeof(*chosen));
+    uint32_t count = 0;
+
+    if (!chosen)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < most; i++) {
+        const struct catalog_table *const table =
+            order->name_count ? find_live(catalog, order->names[i]) : catalog_at(catalog, i);
+
+        if (!table)
+            return err_set(msg, EMBTIER_NO_TABLE, "checkpoint %" PRIu64 " has no table '%s'",
+                           order->id, order->names[i]);
+        for (uint32_t j = 0; j < count; j++)
+            if (chosen[j] == table)
+                return err_set(msg, EMBTIER_INVALID, "table '%s' is named twice", table->spec.name);
+        if (table->state == CATALOG_LIVE)
+            chosen[count++] = table;
+    }
+    *ret_chosen = TAKE(chosen);
+    *ret_count = count;
+    return EMBTIER_OK;
+}
+
+static struct table_spec spec_of(const struct catalog_table *table,
+                                 const struct restore_order *order)
+{
+    struct table_spec spec = table->spec;
+
+    if (order->new_name)
+        snprintf(spec.name, sizeof(spec.name), "%s", order->new_name);
+    return spec;
+}
+
+static enum embtier_err check_free(struct tables *tables, const struct table_spec *spec,
+                                   struct err_msg *msg)
+{
+    struct table_info info;
+
+    TRY(table_spec_check(spec, msg)); /* the new name */
+    if (tables_find(tables, spec->name, &info, NULL) == EMBTIER_OK)
+        return err_set(
+            msg, EMBTIER_EXISTS,
+            "there is a table '%s': drop it first, or give the restored one another name",
+            spec->name);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err restore_table(struct store *store, struct tables *tables,
+                                      const struct checkpoint_record *record,
+                                      const struct catalog_table *from,
+                                      const struct table_spec *spec,
+                                      const struct progress_sink *progress,
+                                      struct table_info *ret_info, struct err_msg *msg)
+{
+    struct restoring restoring = { .store = store, .record = record, .from = from };
+
+    TRY(tables_create_with(tables, spec,
+                           &(struct table_rows){ .write = copy_rows, .context = &restoring },
+                           progress, ret_info, msg));
+    log_info("table restored", "table=%s checkpoint=%" PRIu64 " rows=%" PRIu64, spec->name,
+             record->info.id, restoring.rows);
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_restore(struct store *store, struct tables *tables,
+                                    const struct restore_order *order,
+                                    const struct progress_sink *progress,
+                                    struct restored_tables *ret_restored, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+    _cleanup_(catalog_freep) struct catalog *catalog = NULL;
+    _cleanup_(freep) const struct catalog_table **chosen = NULL;
+    uint32_t count = 0;
+
+    TRY(checkpoint_read(store_shelf(store), order->id, &record, msg));
+    TRY(checkpoint_catalog(store_shelf(store), record, &catalog, msg));
+    TRY(choose(catalog, order, &chosen, &count, msg));
+    for (uint32_t i = 0; i < count; i++) {
+        const struct table_spec spec = spec_of(chosen[i], order);
+
+        TRY(check_free(tables, &spec, msg));
+    }
+    ret_restored->infos = calloc((size_t)count + 1, sizeof(*ret_restored->infos));
+    if (!ret_restored->infos)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < count; i++) {
+        const struct table_spec spec = spec_of(chosen[i], order);
+
+        TRY(restore_table(store, tables, record, chosen[i], &spec, progress,
+                          &ret_restored->infos[ret_restored->count], msg));
+        ret_restored->count++;
+        ret_restored->has_replay |= spec.durability == EMBTIER_DURABILITY_REPLAY;
+    }
+    return EMBTIER_OK;
+}

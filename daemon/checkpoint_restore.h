@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoint_restore.h: makes tables of a checkpoint again, row by row: beside tables that are in
+ * use, on whatever lanes, shards and directories the server has now. Thread: the worker's. */
+#ifndef EMBTIER_DAEMON_CHECKPOINT_RESTORE_H
+#define EMBTIER_DAEMON_CHECKPOINT_RESTORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "daemon/tables.h"
+
+struct store;
+
+struct restore_order {
+    uint64_t id;
+    char **names;        /* of tables; owned */
+    uint32_t name_count; /* 0: all */
+    char *new_name;      /* of the only one, or NULL: as it was; owned */
+};
+void restore_order_clear(struct restore_order *order);
+
+struct restored_tables {
+    struct table_info *infos; /* malloced */
+    uint32_t count;
+    bool has_replay; /* one that only a checkpoint makes safe */
+};
+
+/* All that can be known to be in the way is found out before the first table is made: NOT_FOUND,
+ * NO_TABLE, EXISTS. After another error @ret_restored has those that were complete. */
+MUST_CHECK enum embtier_err checkpoint_restore(struct store *store, struct tables *tables,
+                                               const struct restore_order *order,
+                                               const struct progress_sink *progress,
+                                               struct restored_tables *ret_restored,
+                                               struct err_msg *msg);
+
+#endif

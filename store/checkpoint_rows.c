@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/checkpoint_rows.h"
+
+#include <stdlib.h>
+
+#include <rocksdb/c.h>
+
+#include "store/database.h"
+#include "store/rocksdb_err.h"
+#include "store/rocksdb_ext.h"
+#include "store/row_format.h"
+
+#define READAHEAD_BYTES ((size_t)(2 * MIB))
+
+struct checkpoint_rows {
+    char *path;
+    struct store_row like;
+    struct row_key end;
+    rocksdb_options_t *options;
+    rocksdb_readoptions_t *read;
+    rocksdb_t *db;
+    rocksdb_iterator_t *at;
+    bool has_begun;
+};
+
+void checkpoint_rows_free(struct checkpoint_rows *rows)
+{
+    if (!rows)
+        return;
+    if (rows->at)
+        rocksdb_iter_destroy(rows->at);
+    if (rows->db)
+        rocksdb_close(rows->db);
+    rocksdb_readoptions_destroy(rows->read);
+    rocksdb_options_destroy(rows->options);
+    free(rows->path);
+    free(rows);
+}
+
+enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf, uint64_t id,
+                                      uint32_t shard, const struct store_row *like,
+                                      struct checkpoint_rows **ret_rows, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_rows_freep) struct checkpoint_rows *rows = calloc(1, sizeof(*rows));
+    struct row_key start;
+    char *error = NULL;
+
+    if (!rows)
+        return err_set(msg, EMBTIER_NO_MEMORY, "checkpoint: out of memory");
+    rows->like = *like;
+    rows->options = rocksdb_options_create();
+    rows->read = rocksdb_readoptions_create();
+    rows->path = checkpoint_database_path(shelf, id, shard, like->logged);
+    if (!rows->path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "checkpoint: out of memory");
+    rocksdb_ext_log_to(rows->options, rows->path);
+    rocksdb_options_set_wal_recovery_mode(rows->options,
+                                          rocksdb_tolerate_corrupted_tail_records_recovery);
+    rows->db = rocksdb_open_for_read_only(rows->options, rows->path, false, &error);
+    TRY(rocksdb_err_take(error, rows->path, msg));
+    start = row_key_make(like->table_id, 0);
+    rows->end = row_key_make(like->table_id + 1, 0);
+    rocksdb_readoptions_set_iterate_upper_bound(rows->read, (const char *)rows->end.bytes,
+                                                sizeof(rows->end));
+    rocksdb_readoptions_set_readahead_size(rows->read, READAHEAD_BYTES);
+    rocksdb_readoptions_set_fill_cache(rows->read, false);
+    rows->at = rocksdb_create_iterator(rows->db, rows->read);
+    rocksdb_iter_seek(rows->at, (const char *)start.bytes, sizeof(start));
+    *ret_rows = TAKE(rows);
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_rows_next(struct checkpoint_rows *rows, uint64_t *ret_id,
+                                      const void **ret_bytes, struct err_msg *msg)
+{
+    size_t key_bytes, value_bytes;
+    char *error = NULL;
+    const char *key;
+
+    if (rows->has_begun)
+        rocksdb_iter_next(rows->at);
+    rows->has_begun = true;
+    *ret_bytes = NULL;
+    if (!rocksdb_iter_valid(rows->at)) {
+        rocksdb_iter_get_error(rows->at, &error);
+        return rocksdb_err_take(error, rows->path, msg);
+    }
+    key = rocksdb_iter_key(rows->at, &key_bytes);
+    if (key_bytes != ROW_KEY_BYTES)
+        return err_set(msg, EMBTIER_CORRUPT, "%s: a key of %zu bytes", rows->path, key_bytes);
+    rows->like.id = row_key_id(key);
+    *ret_id = rows->like.id;
+    rows->like.bytes = (void *)(uintptr_t)rocksdb_iter_value(rows->at, &value_bytes);
+    TRY(stored_row_check(rows->path, &rows->like, rows->like.bytes, value_bytes, msg));
+    *ret_bytes = (const char *)rows->like.bytes + sizeof(struct stored_row_head);
+    return EMBTIER_OK;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoint_rows.h: the rows of one table in one database of a checkpoint, in order of their ids.
+ * The database is opened for reading beside the one that is in use; its log, if it has one, is
+ * read into memory. Thread: one. */
+#ifndef EMBTIER_STORE_CHECKPOINT_ROWS_H
+#define EMBTIER_STORE_CHECKPOINT_ROWS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "store/checkpoint.h"
+#include "store/store.h"
+
+struct checkpoint_rows;
+
+/* Of the table that @like names (table_id, lengths, logged), in @shard. CORRUPT. */
+MUST_CHECK enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf, uint64_t id,
+                                                 uint32_t shard, const struct store_row *like,
+                                                 struct checkpoint_rows **ret_rows,
+                                                 struct err_msg *msg);
+void checkpoint_rows_free(struct checkpoint_rows *rows);
+DEFINE_CLEANUP(struct checkpoint_rows, checkpoint_rows_free)
+
+/* The next row: its id, and weights and state, borrowed until the next call. NULL: there are no
+ * more. */
+MUST_CHECK enum embtier_err checkpoint_rows_next(struct checkpoint_rows *rows, uint64_t *ret_id,
+                                                 const void **ret_bytes, struct err_msg *msg);
+
+#endif
