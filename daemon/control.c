@@ -369,6 +369,8 @@ static void on_message(struct control *control, struct message *message)
         struct connection *const connection = job->owner;
 
         control_job_done(control, job);
+        if (!connection) /* the server's own */
+            break;
         if (connection->fd < 0) {
             control->sweep = true;
         } else {

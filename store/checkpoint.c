@@ -641,23 +641,43 @@ static enum embtier_err fill_folder(const struct checkpoint_shelf *shelf,
     return directory_sync(to, msg);
 }
 
-enum embtier_err checkpoint_put_back(const struct checkpoint_shelf *shelf,
-                                     const struct checkpoint_record *record, uint32_t shard,
-                                     bool logged, const char *path, struct err_msg *msg)
+static char *beside_of(const char *path)
 {
-    _cleanup_(freep) char *beside = NULL;
-    _cleanup_(freep) char *parent = strndup(path, (size_t)(strrchr(path, '/') - path));
+    char *beside = NULL;
 
-    if (asprintf(&beside, "%s" NEW_SUFFIX, path) < 0)
-        beside = NULL;
-    if (!beside || !parent)
+    return asprintf(&beside, "%s" NEW_SUFFIX, path) < 0 ? NULL : beside;
+}
+
+enum embtier_err checkpoint_make_beside(const struct checkpoint_shelf *shelf,
+                                        const struct checkpoint_record *record, uint32_t shard,
+                                        bool logged, const char *path, struct err_msg *msg)
+{
+    _cleanup_(freep) char *beside = beside_of(path);
+
+    if (!beside)
         return no_memory(msg);
     TRY(folder_remove(beside, msg));
-    if (record)
-        TRY(fill_folder(shelf, record, shard, logged, beside, msg));
+    return fill_folder(shelf, record, shard, logged, beside, msg);
+}
+
+void checkpoint_forget_beside(const char *path)
+{
+    _cleanup_(freep) char *beside = beside_of(path);
+
+    if (beside && folder_remove(beside, NULL) != EMBTIER_OK)
+        return; /* the next way back begins with that */
+}
+
+enum embtier_err checkpoint_take_place(const char *path, bool emptied, struct err_msg *msg)
+{
+    _cleanup_(freep) char *beside = beside_of(path);
+    _cleanup_(freep) char *parent = strndup(path, (size_t)(strrchr(path, '/') - path));
+
+    if (!beside || !parent)
+        return no_memory(msg);
     TRY(database_seal_remove(path, msg)); /* from here on, a crash is one */
     TRY(folder_remove(path, msg));
-    if (record && rename(beside, path) != 0)
+    if (!emptied && rename(beside, path) != 0)
         return err_set_errno(msg, errno, "%s", path);
     return directory_sync(parent, msg);
 }

@@ -87,12 +87,18 @@ checkpoint_verify(const struct checkpoint_shelf *shelf, const struct checkpoint_
 MUST_CHECK enum embtier_err checkpoint_delete(const struct checkpoint_shelf *shelf, uint64_t id,
                                               struct err_msg *msg);
 
-/* Puts a database, which is closed, into the place of what there is at @path, as @record has it;
- * NULL: an empty one, for which database_open() has to make a new one. After a crash in between it
- * is to be called again, whatever of the database is there. */
-MUST_CHECK enum embtier_err checkpoint_put_back(const struct checkpoint_shelf *shelf,
-                                                const struct checkpoint_record *record,
-                                                uint32_t shard, bool logged, const char *path,
-                                                struct err_msg *msg);
+/* The way back of a database that is closed and lies, or should, at @path, in two steps. After a
+ * crash in between both are to be done again, whatever of the database is there. The first makes
+ * what will take its place beside it, as @record has it, and finds out what is missing or damaged;
+ * but of table files only whether they have their lengths. */
+MUST_CHECK enum embtier_err checkpoint_make_beside(const struct checkpoint_shelf *shelf,
+                                                   const struct checkpoint_record *record,
+                                                   uint32_t shard, bool logged, const char *path,
+                                                   struct err_msg *msg);
+void checkpoint_forget_beside(const char *path);
+/* The second puts it there; or, if it is to be @emptied, nothing: database_open() makes a new one.
+ */
+MUST_CHECK enum embtier_err checkpoint_take_place(const char *path, bool emptied,
+                                                  struct err_msg *msg);
 
 #endif

@@ -206,9 +206,21 @@ static enum embtier_err was_closed(const struct store *store, bool *ret_closed, 
     return EMBTIER_OK;
 }
 
-static enum embtier_err put_back_kind(const struct store *store,
-                                      const struct checkpoint_record *record, bool logged,
-                                      struct err_msg *msg)
+/* Tells of long work, a line a second. */
+static void tell_progress(uint64_t *told_ns, const char *what, uint32_t done, uint32_t count)
+{
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+
+    if (now_ns - *told_ns < PROGRESS_NS)
+        return;
+    *told_ns = now_ns;
+    log_info("putting shards back to the checkpoint", "step=%s done=%u of=%u", what, done, count);
+}
+
+/* What will take the place of all databases of a kind: made beside them. */
+static enum embtier_err make_beside(const struct store *store,
+                                    const struct checkpoint_record *record, bool logged,
+                                    struct err_msg *msg)
 {
     uint64_t told_ns = clock_now_ns(&clock_monotonic);
 
@@ -217,12 +229,34 @@ static enum embtier_err put_back_kind(const struct store *store,
 
         if (!path)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-        TRY(checkpoint_put_back(&store->shelf, record, s, logged, path, msg));
-        if (clock_now_ns(&clock_monotonic) - told_ns < PROGRESS_NS)
-            continue;
-        told_ns = clock_now_ns(&clock_monotonic);
-        log_info("putting shards back to the checkpoint", "done=%u of=%u", s + 1,
-                 store->shard_count);
+        TRY(checkpoint_make_beside(&store->shelf, record, s, logged, path, msg));
+        tell_progress(&told_ns, "files", s + 1, store->shard_count);
+    }
+    return EMBTIER_OK;
+}
+
+static void forget_beside(const struct store *store, bool logged)
+{
+    for (uint32_t s = 0; s < store->shard_count; s++) {
+        _cleanup_(freep) char *path = database_path_of(store, s, logged);
+
+        if (path)
+            checkpoint_forget_beside(path);
+    }
+}
+
+static enum embtier_err take_places(const struct store *store, bool logged, bool emptied,
+                                    struct err_msg *msg)
+{
+    uint64_t told_ns = clock_now_ns(&clock_monotonic);
+
+    for (uint32_t s = 0; s < store->shard_count; s++) {
+        _cleanup_(freep) char *path = database_path_of(store, s, logged);
+
+        if (!path)
+            return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+        TRY(checkpoint_take_place(path, emptied, msg));
+        tell_progress(&told_ns, "places", s + 1, store->shard_count);
     }
     return EMBTIER_OK;
 }
@@ -280,6 +314,21 @@ static void note_recovery(struct store *store, const struct checkpoint_record *r
     store->recovery.created_ms = record->info.created_ms;
 }
 
+/* Or none. */
+static enum embtier_err make_all_beside(const struct store *store,
+                                        const struct checkpoint_record *record, struct err_msg *msg)
+{
+    enum embtier_err err = make_beside(store, record, false, msg);
+
+    if (err == EMBTIER_OK)
+        err = make_beside(store, record, true, msg);
+    if (err != EMBTIER_OK) {
+        forget_beside(store, false);
+        forget_beside(store, true);
+    }
+    return err;
+}
+
 static enum embtier_err put_back_all(struct store *store, uint64_t id, struct err_msg *msg)
 {
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
@@ -288,11 +337,12 @@ static enum embtier_err put_back_all(struct store *store, uint64_t id, struct er
     /* All that can be wrong with it is found out first. */
     TRY(checkpoint_read(&store->shelf, id, &record, msg));
     TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
+    TRY(make_all_beside(store, record, msg));
     TRY(write_down(store, id, msg));
     TRY(remove_closed_file(store, msg));
     note_recovery(store, record, false);
-    TRY(put_back_kind(store, record, false, msg));
-    TRY(put_back_kind(store, record, true, msg));
+    TRY(take_places(store, false, false, msg));
+    TRY(take_places(store, true, false, msg));
     return put_back_catalog(store, record, msg);
 }
 
@@ -308,19 +358,40 @@ static enum embtier_err drop_again(const struct store *store,
     return catalog_add_gone(catalog, then, msg);
 }
 
+static enum embtier_err go_back_beside(const struct store *store,
+                                       struct checkpoint_record **ret_record, struct err_msg *msg)
+{
+    TRY(checkpoint_read_newest(&store->shelf, ret_record, msg));
+    return *ret_record ? make_beside(store, *ret_record, false, msg) : EMBTIER_OK;
+}
+
+static void add_way_out(struct err_msg *msg)
+{
+    const size_t used = strlen(msg->text);
+
+    snprintf(
+        msg->text + used, sizeof(msg->text) - used,
+        " (a crash has to be got over with the newest checkpoint; `embtierd --restore ID` takes "
+        "another one)");
+}
+
 static enum embtier_err put_back_after_crash(struct store *store, struct err_msg *msg)
 {
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
     bool closed = true;
+    enum embtier_err err;
 
     TRY(was_closed(store, &closed, msg));
     if (closed)
         return EMBTIER_OK;
-    TRY(checkpoint_read_newest(&store->shelf, &record, msg));
+    err = go_back_beside(store, &record, msg);
+    if (err != EMBTIER_OK && msg)
+        add_way_out(msg);
+    TRY(err);
     note_recovery(store, record, true);
     if (record)
         TRY(drop_again(store, record, msg));
-    return put_back_kind(store, record, false, msg);
+    return take_places(store, false, record == NULL, msg);
 }
 
 /* Before any database is opened. */

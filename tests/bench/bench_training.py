@@ -357,7 +357,7 @@ def options(description: str, figures: list[str], turns: int) -> argparse.Namesp
     parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(figures))
     parser.add_argument("--turns", type=int, default=turns)
-    parser.add_argument("--seconds", type=float, help="not used: a turn is as long as its batches take")
+    parser.add_argument("--seconds", type=float, help="of a turn, where one is not as long as its batches")
     parser.add_argument("--scale", type=float, default=1)
     given = parser.parse_args()
     given.names = given.names or figures

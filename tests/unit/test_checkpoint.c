@@ -505,6 +505,39 @@ static void test_damaged_files_are_found_out(void **state)
     checkpoint_record_free(record);
 }
 
+/* Neither what users restore nor what a crash goes back to is begun with, if it cannot be ended. */
+static void test_what_cannot_be_restored_leaves_all_as_it_was(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+    char pattern[300];
+    glob_t found;
+    FILE *file;
+
+    prepare_closed(f);
+    snprintf(pattern, sizeof(pattern), "%s/d1/checkpoints/000001/shard-0003/*/MANIFEST-*", f->root);
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 2);
+    for (size_t i = 0; i < 2; i++) {
+        file = fopen(found.gl_pathv[i], "r+e");
+        assert_non_null(file);
+        assert_int_equal(fputc('?', file), '?');
+        assert_int_equal(fclose(file), 0);
+    }
+    assert_int_equal(
+        store_open(&(struct store_opts){ .config = &f->config, .restore_id = 1 }, &f->store, &msg),
+        EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, found.gl_pathv[1]));
+    fixture_open(f);
+    check_rows(f, 1, 2);
+    check_rows(f, FIXTURE_LOGGED, 2);
+    must(store_serve(f->store, &msg), &msg);
+    must(store_close(TAKE(f->store), false, &msg), &msg);
+    fixture_refused(f, EMBTIER_CORRUPT, "--restore");
+    fixture_refused(f, EMBTIER_CORRUPT, found.gl_pathv[1]);
+    globfree(&found);
+}
+
 static void test_files_that_are_shared_are_not_new(void **state)
 {
     struct store_fixture *const f = *state;
@@ -537,6 +570,8 @@ int main(int argc, char **argv)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_damaged_files_are_found_out, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_what_cannot_be_restored_leaves_all_as_it_was,
+                                        fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_files_that_are_shared_are_not_new, fixture_setup,
                                         fixture_teardown),
     };

@@ -1,0 +1,516 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a checkpoint costs those who train and look up meanwhile, and what it is worth after a crash.
+
+checkpoint-stall, checkpoint-update-stall: one server, two clients in processes of their own. One looks
+up 64 ids at a fixed pace, whatever became of the request before, so that one long stall counts for all
+the requests that were due in it; the other pushes gradients of 1,024 rows of the same replay table, and
+waits a little after each, as a trainer does. Latencies (99th percentile) of the time in which checkpoints
+are made, one after another, beside those of a time with none, in turn; between the two nothing is
+measured, while rows become dirty again and compactions end. checkpoint-stall-hits: of the lookups that
+needed nothing from SSD, from when they were sent: without the device, and without those before.
+
+checkpoint-recovery: seconds from the start of the process until it serves, after SIGKILL and after a
+clean stop, with the same updates since the newest checkpoint. A clean start makes a checkpoint of them
+first.
+
+checkpoint-new-bytes: bytes that a checkpoint adds to the one before when 1 % of the rows, spread evenly,
+were updated in between.
+
+A figure is one JSON object on a line, as tests/bench/bench.h has it."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+from bench_training import BUILD, DIM, GATHERS, LEARNING_RATE, THREADS, ZIPF, Setting, draw_ids, options
+
+import embtier
+
+ROW_BYTES = DIM * 4 + 4  # with the state of rowwise_adagrad
+ENTRY_BYTES = 32  # of the cache's index, at most
+UPDATED_ROWS = 1024  # in a request
+LOOKED_UP_ROWS = 64
+
+ROWS = 1_000_000  # of the table that is trained
+CACHED_SHARE = 0.9
+DIRTIED_SHARE = 0.2  # of the rows, before a turn
+SLABS = 1.15  # times as many bytes as rows and index need: classes and maps share the tier
+LOOKUP_EVERY_S = 2e-3
+REST_S = 10e-3  # of the trainer, between two pushes
+WARM_UP_TURNS = 2  # long
+SETTLE_S = 0.5
+LEAST_TURN_S = 0.2
+SHARE = 0.99  # of the requests are not slower
+
+STORED_BYTES = 1e9  # of the store that is started
+LEAST_STORED_BYTES = 50e6
+STORE_CACHE_BYTES = 16 << 20
+CRASH_UPDATES_SHARE = 0.05  # of the rows, since the checkpoint
+NEW_UPDATES_SHARE = 0.01
+STARTS = 5  # at most: a start takes a while
+
+
+# ---- The server ----
+
+
+class Daemon:
+    """On a directory on disk ($TMPDIR), with no checkpoints but those that are asked for."""
+
+    def __init__(self, directory: str, cache_bytes: int) -> None:
+        self.socket = f"{directory}/socket"
+        self.log = Path(f"{directory}/log")
+        self.process: subprocess.Popen | None = None
+        os.mkdir(f"{directory}/rows")
+        self.command = [
+            os.environ.get("EMBTIERD", BUILD / "daemon/embtierd"), "--config", f"{directory}/embtierd.yaml",
+        ]  # fmt: skip
+        config = {
+            "data": {"directories": [f"{directory}/rows"]},
+            "lanes": {"count": THREADS},
+            "cache": {"tiers": [{"bytes": f"{max(cache_bytes >> 20, 4)}MiB"}]},
+            "checkpoints": {"interval_seconds": 0},
+            "socket": {"path": self.socket},
+        }
+        Path(self.command[-1]).write_text(json.dumps(config))
+
+    def start(self) -> float:
+        """Seconds until it serves."""
+        begin = time.perf_counter()
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(self.command, stderr=log)
+        while True:
+            with suppress(embtier.UnreachableError):
+                self.connect(arena_bytes=0).close()
+                return time.perf_counter() - begin
+            if self.process.poll() is not None:
+                sys.exit(f"bench_checkpoint: embtierd ended: {self.log.read_text()}")
+            time.sleep(0.002)
+
+    def connect(self, arena_bytes: int = 64 << 20) -> embtier.Server:
+        return embtier.connect(self.socket, arena_bytes=arena_bytes, timeout=0)
+
+    def end(self, how: signal.Signals) -> None:
+        if self.process:
+            self.process.send_signal(how)
+            self.process.wait()
+            self.process = None
+
+    def logged_ms(self, message: str) -> float:
+        """The milliseconds that a line of this run's log speaks of."""
+        found = re.search(rf'msg="?{message}.*? (?:spent|start)_ms=(\d+)', self.log.read_text())
+        if not found:
+            sys.exit(f"bench_checkpoint: the log has no '{message}': {self.log.read_text()}")
+        return float(found[1])
+
+
+@contextmanager
+def daemon(cache_bytes: int) -> Iterator[Daemon]:
+    with tempfile.TemporaryDirectory(prefix="embtier-bench.") as directory:
+        made = Daemon(directory, cache_bytes)
+        try:
+            yield made
+        finally:
+            made.end(signal.SIGKILL)  # the rows are not needed any more
+
+
+def make_table(server: embtier.Server, rows: int) -> embtier.Table:
+    """All of its rows are on SSD."""
+    return server.create_table(
+        "rows", DIM, rows, optimizer="rowwise_adagrad", init=("uniform", -0.1, 0.1), eager=True
+    )
+
+
+def set_some(server: embtier.Server, rows: int, share: float, random: np.random.Generator) -> None:
+    """SETs that share of the table's rows, drawn evenly, each once."""
+    drawn = random.choice(rows, round(rows * share), replace=False)
+    with server.batch([(server.open_table("rows"), UPDATED_ROWS)]) as batch:
+        for first in range(0, len(drawn), UPDATED_ROWS):
+            some = drawn[first : first + UPDATED_ROWS]
+            batch.set_count(0, len(some))
+            batch.ids(0)[:] = some
+            batch.rows(0)[:] = first
+            batch.set()
+
+
+# ---- Clients ----
+
+
+def lookup(server: embtier.Server, table: embtier.Table) -> tuple[int, Callable[[np.ndarray], int]]:
+    """Ids of a request, and what makes one and says how many of the rows were in the cache."""
+    batch = server.batch([(table, LOOKED_UP_ROWS)])
+
+    def request(ids: np.ndarray) -> int:
+        batch.ids(0)[:] = ids
+        return batch.get().hit_rows
+
+    return LOOKED_UP_ROWS, request
+
+
+def update(server: embtier.Server, table: embtier.Table) -> tuple[int, Callable[[np.ndarray], int]]:
+    batch = server.push_batch([(table, UPDATED_ROWS)])
+    batch.gradients(0)[:] = np.random.default_rng(5).standard_normal((UPDATED_ROWS, DIM)) * 1e-3
+    step = 0
+
+    def request(ids: np.ndarray) -> int:
+        nonlocal step
+        step += 1
+        batch.ids(0)[:] = ids
+        return batch.push(LEARNING_RATE, step).hit_rows
+
+    return UPDATED_ROWS, request
+
+
+COLUMNS = DUE, SENT, ENDED, HIT_ROWS = range(4)  # of what a client has to say of a request
+
+
+def run_client(pipe: Connection, socket: str, rows: int, make: Callable, seed: int) -> None:
+    """Asked for them, sends of each request since when it was due, was sent and ended, and how many rows
+    hit. None ends it."""
+    pipe.recv()  # the table is there
+    setting = Setting("", 1, rows, "zipf", 1 << 14)
+    with embtier.connect(socket, arena_bytes=16 << 20, timeout=0) as server:
+        count, request = make(server, server.open_table("rows"))
+        drawn = draw_ids(setting, np.random.default_rng(seed))
+        batches = drawn[: len(drawn) // count * count].reshape(-1, count)
+        seen = array("d")
+        due = time.perf_counter()
+        at = 0
+        while True:
+            if pipe.poll():
+                if pipe.recv() is None:
+                    return
+                pipe.send(np.array(seen).reshape(-1, len(COLUMNS)))
+                seen = array("d")
+                due = time.perf_counter()
+            if (left := due - time.perf_counter()) > 0:
+                time.sleep(left)
+                due = time.perf_counter()  # that the machine wakes us late is no fault of the server
+            sent = time.perf_counter()
+            hit_rows = request(batches[at % len(batches)])
+            at += 1
+            end = time.perf_counter()
+            seen.extend((due, sent, end, hit_rows))
+            due = due + LOOKUP_EVERY_S if make is lookup else end + REST_S
+
+
+class Client:
+    def __init__(self, socket: str, rows: int, make: Callable, seed: int) -> None:
+        # Forked: a connection must not be there yet.
+        context = multiprocessing.get_context("fork")
+        self.pipe, theirs = context.Pipe()
+        arguments = (theirs, socket, rows, make, seed)
+        self.process = context.Process(target=run_client, args=arguments, daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def begin(self) -> None:
+        self.pipe.send("begin")
+
+    def seen(self, begin: float, end: float) -> np.ndarray:
+        """[n, COLUMNS]: the requests that were due or under way in that time."""
+        self.pipe.send("seen")
+        try:
+            all_of_them = self.pipe.recv()
+        except EOFError:
+            sys.exit("bench_checkpoint: a client ended, see above")
+        return all_of_them[(all_of_them[:, ENDED] >= begin) & (all_of_them[:, DUE] < end)]
+
+    def end(self) -> None:
+        with suppress(BrokenPipeError):
+            self.pipe.send(None)
+        self.process.join()
+
+
+# ---- Figures ----
+
+
+def report(
+    name: str, unit: str, ours: list[float], reference: list[float], bar: float | None = None, **more: object
+) -> None:
+    """Lower is better."""
+    ratios = np.array(ours) / np.array(reference)
+    ratio = float(np.median(ratios))
+    figure = {
+        "name": name,
+        "unit": unit,
+        "better": "lower",
+        "ours": float(np.median(ours)),
+        "reference": float(np.median(reference)),
+        "ratio": ratio,
+        "ratio_quartiles": np.quantile(ratios, [0.25, 0.75]).tolist(),
+        "n": len(ours),
+        **more,
+    }
+    if bar is not None:
+        figure |= {"bar": bar, "met": ratio <= bar}
+    print(json.dumps(figure), flush=True)
+
+
+def say(text: str) -> None:
+    print(f"bench_checkpoint: {text}", file=sys.stderr, flush=True)
+
+
+# ---- checkpoint-stall, checkpoint-update-stall ----
+
+
+@dataclass
+class Latencies:
+    """Milliseconds, of all turns of one side."""
+
+    turns: list[float] = field(default_factory=list)  # the percentile of each
+    every: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, seen: np.ndarray, since: int) -> None:
+        latencies = (seen[:, ENDED] - seen[:, since]) * 1e3
+        self.turns.append(float(np.quantile(latencies, SHARE)))
+        self.every.append(latencies)
+
+    def facts(self, side: str) -> dict[str, float]:
+        latencies = np.concatenate(self.every)
+        return {
+            f"{side}_median_ms": float(np.median(latencies)),
+            f"{side}_longest_ms": float(latencies.max()),
+            f"{side}_requests": len(latencies),
+        }
+
+
+class Stall:
+    KINDS = ("lookups", "hits", "updates")
+
+    def __init__(
+        self, server: embtier.Server, rows: int, clients: dict[str, Client], seconds: float
+    ) -> None:
+        self.server = server
+        self.rows = rows
+        self.random = np.random.default_rng(7)
+        self.clients = clients
+        self.seconds = max(seconds, LEAST_TURN_S)
+        self.made: list[embtier.Checkpoint] = []
+        self.dirty_shares: list[float] = []  # of the cached rows, when a turn with checkpoints begins
+        self.asked_rows = self.hit_rows = 0  # of lookups
+        self.cached_share = 0.0  # of the table's rows
+        self.latencies = {(kind, made): Latencies() for kind in self.KINDS for made in (True, False)}
+
+    def turn(self, makes: bool) -> None:
+        set_some(self.server, self.rows, DIRTIED_SHARE, self.random)
+        time.sleep(min(SETTLE_S, self.seconds))
+        if makes:
+            metrics = self.server.status()["metrics"]
+            dirty, cached = (sum(metrics[f"cache_{what}"].values()) for what in ("dirty_rows", "rows"))
+            self.dirty_shares.append(dirty / cached)
+            self.cached_share = cached / self.rows
+        begin = time.perf_counter()
+        while makes and time.perf_counter() - begin < self.seconds:
+            self.made.append(self.server.checkpoint(keep=2))
+        time.sleep(max(0.0, begin + self.seconds - time.perf_counter()))
+        end = time.perf_counter()
+        seen = {kind: client.seen(begin, end) for kind, client in self.clients.items()}
+        seen["hits"] = seen["lookups"][seen["lookups"][:, HIT_ROWS] == LOOKED_UP_ROWS]
+        self.asked_rows += LOOKED_UP_ROWS * len(seen["lookups"])
+        self.hit_rows += int(seen["lookups"][:, HIT_ROWS].sum())
+        for kind, of_kind in seen.items():
+            if len(of_kind):
+                self.latencies[kind, makes].add(of_kind, SENT if kind == "hits" else DUE)
+            else:
+                say(f"no {kind} in {end - begin:.3f} s")
+
+    def forget(self) -> None:
+        """The first turns do not count."""
+        self.made.clear()
+        self.dirty_shares.clear()
+        self.asked_rows = self.hit_rows = 0
+        for key in self.latencies:
+            self.latencies[key] = Latencies()
+
+    def report(self, name: str, kind: str, what: str, bar: float | None) -> None:
+        ours, reference = self.latencies[kind, True], self.latencies[kind, False]
+        if len(ours.turns) != len(reference.turns) or not ours.turns:
+            say(f"{name}: the run is too short")
+            return
+        dirty = float(np.median(self.dirty_shares))
+        report(
+            name, "ms", ours.turns, reference.turns, bar,
+            reference_name=f"the same with no checkpoint under way, {SHARE:.0%} of {what}",
+            reference_options=f"both: {THREADS} lane(s), {self.rows:,} rows of {ROW_BYTES} bytes, "
+            f"{self.cached_share:.0%} cached, Zipf {ZIPF}; GET of {LOOKED_UP_ROWS} every "
+            f"{LOOKUP_EVERY_S * 1e3:g} ms, push of {UPDATED_ROWS:,} {REST_S * 1e3:g} ms after the last; ours: one checkpoint after another, "
+            f"{len(self.made)} in {self.seconds:g} s turns, {dirty:.0%} of the cache dirty before",
+            limit="cores and the device: flush and compaction take both",
+            checkpoints=len(self.made),
+            longest_pause_ms=max(checkpoint.pause for checkpoint in self.made) * 1e3,
+            held_rows=sum(checkpoint.held_rows for checkpoint in self.made),
+            dirty_share=dirty,
+            hit_rate=self.hit_rows / self.asked_rows,
+            **ours.facts("ours"), **reference.facts("reference"),
+        )  # fmt: skip
+
+    def say(self) -> None:
+        pauses = [checkpoint.pause * 1e3 for checkpoint in self.made]
+        spent = [checkpoint.spent for checkpoint in self.made]
+        held = [checkpoint.held_rows for checkpoint in self.made]
+        say(
+            f"{len(self.made)} checkpoints: pause {np.median(pauses):.2f} ms, longest {max(pauses):.2f} ms; "
+            f"spent {np.median(spent):.2f} s, longest {max(spent):.2f} s; held_rows {sum(held):,}, "
+            f"most {max(held):,}; {np.median(self.dirty_shares):.0%} of the cache dirty before"
+        )
+        for kind in self.KINDS:
+            for makes, side in ((True, "with"), (False, "without")):
+                if not (every := self.latencies[kind, makes].every):
+                    continue
+                latencies = np.concatenate(every)
+                parts = ", ".join(
+                    f"{name} {np.quantile(latencies, share):.3f} ms"
+                    for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("longest", 1))
+                )
+                say(f"{kind} {side}: {parts}, {len(latencies):,} requests")
+
+
+def fill_cache(server: embtier.Server, table: embtier.Table, rows: int) -> None:
+    for first in range(0, rows, 50_000):
+        with server.batch([(table, min(50_000, rows - first))]) as batch:
+            batch.ids(0)[:] = np.arange(first, first + batch.count(0))
+            batch.get()
+
+
+def run_stall(names: list[str], turns: int, seconds: float, scale: float) -> None:
+    rows = max(100_000, round(ROWS * scale))
+    cache_bytes = int(CACHED_SHARE * rows * (ROW_BYTES + ENTRY_BYTES) * SLABS)
+    with daemon(cache_bytes) as process:
+        clients = {
+            "lookups": Client(process.socket, rows, lookup, 1),
+            "updates": Client(process.socket, rows, update, 2),
+        }
+        process.start()
+        with process.connect() as server:
+            fill_cache(server, make_table(server, rows), rows)
+            for client in clients.values():
+                client.begin()
+            for client in clients.values():
+                client.seen(0, 0)  # it has drawn its ids
+            stall = Stall(server, rows, clients, seconds)
+            time.sleep(WARM_UP_TURNS * stall.seconds)
+            for turn in range(turns + 1):
+                for makes in (turn % 2 == 0, turn % 2 == 1):
+                    stall.turn(makes)
+                if turn == 0:
+                    stall.forget()
+            if "checkpoint-stall" in names:
+                stall.report("checkpoint-stall", "lookups", "GETs' latencies since they were due", 2)
+                stall.report("checkpoint-stall-hits", "hits", "latencies of GETs that hit", None)
+            if "checkpoint-update-stall" in names:
+                stall.report("checkpoint-update-stall", "updates", "pushes' latencies", None)
+            stall.say()
+            for client in clients.values():
+                client.end()
+
+
+# ---- checkpoint-recovery, checkpoint-new-bytes ----
+
+
+class Store:
+    """Almost all of its rows on SSD alone."""
+
+    def __init__(self, process: Daemon, scale: float) -> None:
+        self.process = process
+        self.rows = round(max(LEAST_STORED_BYTES, STORED_BYTES * scale) / ROW_BYTES)
+        self.random = np.random.default_rng(11)
+        process.start()
+        with process.connect() as server:
+            make_table(server, self.rows)
+            server.checkpoint()
+
+    @property
+    def gb(self) -> float:
+        return self.rows * ROW_BYTES / 1e9
+
+    def new_bytes(self) -> tuple[float, float]:
+        with self.process.connect() as server:
+            set_some(server, self.rows, NEW_UPDATES_SHARE, self.random)
+            made = server.checkpoint(keep=2)
+        return made.new_bytes, made.bytes
+
+    def start_after(self, how: signal.Signals) -> float:
+        """Seconds."""
+        with self.process.connect() as server:
+            server.checkpoint(keep=2)
+            set_some(server, self.rows, CRASH_UPDATES_SHARE, self.random)
+        self.process.end(how)
+        return self.process.start()
+
+
+def report_new_bytes(store: Store, turns: int) -> None:
+    pairs = [store.new_bytes() for _ in range(turns)]
+    report(
+        "checkpoint-new-bytes", "B", [new for new, _ in pairs], [every for _, every in pairs],
+        reference_name="a full copy: the bytes of all of the checkpoint's files",
+        reference_options=f"{store.rows:,} rows of {ROW_BYTES} bytes; {NEW_UPDATES_SHARE:.0%} of them, drawn "
+        "evenly, SET before each checkpoint",
+        limit="files that compaction rewrote in between are new",
+    )  # fmt: skip
+
+
+def report_recovery(store: Store, turns: int) -> None:
+    ours, reference, spent, starts = [], [], [], []
+    for turn in range(turns):
+        for crashes in (turn % 2 == 0, turn % 2 == 1):
+            seconds = store.start_after(signal.SIGKILL if crashes else signal.SIGTERM)
+            (ours if crashes else reference).append(seconds)
+            if crashes:
+                spent.append(store.process.logged_ms("the last run did not end cleanly: replay"))
+                starts.append(store.process.logged_ms("ready"))
+    per_gb = float(np.median(ours)) / store.gb
+    report(
+        "checkpoint-recovery", "s", ours, reference,
+        reference_name="the start after a clean stop, which makes a checkpoint",
+        reference_options=f"both: {store.rows:,} rows of {ROW_BYTES} bytes, "
+        f"{CRASH_UPDATES_SHARE:.0%} of them SET since the checkpoint; ours: SIGKILL, {per_gb:.2f} s/GB",
+        limit="opening the databases",
+        seconds_per_gb=per_gb,
+        stored_gb=store.gb,
+        spent_ms=float(np.median(spent)),
+        start_ms=float(np.median(starts)),
+    )  # fmt: skip
+    say(
+        f"after SIGKILL {np.median(ours):.3f} s ({min(ours):.3f} to {max(ours):.3f}), {per_gb:.2f} s/GB of "
+        f"{store.gb:.2f} GB; by the server's log going back took {np.median(spent):g} ms (spent_ms) of "
+        f"{np.median(starts):g} (start_ms); after a clean stop {np.median(reference):.3f} s"
+    )
+
+
+def run_store(names: list[str], turns: int, scale: float) -> None:
+    with daemon(STORE_CACHE_BYTES) as process:
+        store = Store(process, scale)
+        if "checkpoint-recovery" in names:
+            report_recovery(store, min(turns, STARTS))
+        if "checkpoint-new-bytes" in names:
+            report_new_bytes(store, turns)
+
+
+def main() -> None:
+    stalls = ["checkpoint-stall", "checkpoint-update-stall"]
+    stores = ["checkpoint-recovery", "checkpoint-new-bytes"]
+    given = options(__doc__, stalls + stores, 9)
+    if set(given.names) & set(stalls):
+        run_stall(given.names, given.turns, given.seconds or 1, given.scale)
+    if set(given.names) & set(stores):
+        run_store(given.names, given.turns, given.scale)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,742 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is a checkpoint of one point between requests, over all tables and lanes, and do rows go back to
+exactly that: after SIGKILL at any moment, with --restore, and never to something else when files are
+damaged?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from daemons import EMBTIERD, LANES, LONG, SANITIZED
+
+import embtier
+
+# EMBTIER_TEST_KILLS=1000 is the long form.
+KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 3 if SANITIZED else 15 if LONG else 6))
+
+GONE = (embtier.DisconnectedError, embtier.UnreachableError)
+
+
+def ids_of(server: embtier.Server) -> list[int]:
+    return [checkpoint.id for checkpoint in server.checkpoints()]
+
+
+def folders_of(daemon, *below: str) -> list[Path]:
+    """Those of checkpoints, complete or not, in all data directories; or what lies @below them."""
+    return [
+        path
+        for directory in daemon.config["data"]["directories"]
+        for path in sorted(Path(directory).glob("/".join(["checkpoints", "[0-9]*", *below])))
+    ]
+
+
+def check_nothing_is_left_over(daemon, server: embtier.Server) -> None:
+    """On disk are those that are listed, each with its record, and nothing else."""
+    listed = {f"{id:06d}" for id in ids_of(server)}
+    for directory in daemon.config["data"]["directories"]:
+        shelf = Path(directory) / "checkpoints"
+        assert {path.name for path in shelf.glob("*")} == listed
+    records = {path.parent.name for path in folders_of(daemon, "checkpoint.json")}
+    assert records == listed
+
+
+def settings(daemon, **sections) -> dict:
+    """No checkpoints but those of the test, and a cache so small that rows leave it all the time."""
+    return {
+        "checkpoints": {"interval_seconds": 0},
+        "cache": {"tiers": [daemon.dram(LANES, 4)]},
+        "rocksdb": {"memtable_bytes": "2MiB"},
+        **sections,
+    }
+
+
+# ---- One point between requests ----
+
+WRITERS = 3
+ROWS = 700 * LANES  # of a writer in each table, 1 KiB each: with all of them more than the cache has
+DIM = 256
+PUSHED = 400 * LANES
+PUSHED_DIM = 64
+
+
+@dataclass
+class Counters:
+    """How many requests each client has sent, and how many of them were acknowledged."""
+
+    sent: list[int] = field(default_factory=lambda: [0] * (WRITERS + 1))
+    acknowledged: list[int] = field(default_factory=lambda: [0] * (WRITERS + 1))
+    failures: list[BaseException] = field(default_factory=list)
+
+
+def run_until_it_dies(daemon, counters, client) -> None:
+    """Client @client sends one request after another; the last one pushes."""
+    try:
+        with daemon.connect() as server:
+            work = set_rows if client < WRITERS else push_rows
+            for _ in work(server, counters, client):
+                counters.acknowledged[client] += 1
+    except GONE:
+        pass
+    except BaseException as error:  # told to the test's thread
+        counters.failures.append(error)
+
+
+def set_rows(server, counters, client):
+    tables = [server.open_table("replay"), server.open_table("async")]
+    with server.batch([(table, ROWS) for table in tables]) as batch:
+        for part in range(2):
+            batch.ids(part)[:] = np.arange(ROWS) + client * ROWS
+        while True:
+            counters.sent[client] += 1
+            for part in range(2):
+                batch.rows(part)[:] = counters.sent[client]
+            yield batch.set()
+
+
+def push_rows(server, counters, client):
+    tables = [server.open_table("pushed_replay"), server.open_table("pushed_async")]
+    with server.push_batch([(table, PUSHED) for table in tables]) as batch:
+        for part in range(2):
+            batch.ids(part)[:] = np.arange(PUSHED)
+        while True:
+            counters.sent[client] += 1
+            for part in range(2):
+                batch.gradients(part)[:] = 1
+            yield batch.push(1.0, counters.sent[client])
+
+
+def the_number(rows: np.ndarray) -> int:
+    assert (rows == rows[0, 0]).all(), f"several requests are in it: {np.unique(rows)}"
+    return int(rows[0, 0])
+
+
+def weight_after(steps: int, eps: float) -> float:
+    """Adagrad with gradients of 1 and a rate of 1."""
+    return float(-np.sum(1 / (np.sqrt(np.arange(1, steps + 1)) + eps)))
+
+
+def numbers_in(server, names) -> list[list[int]]:
+    """Of each of the tables @names, what number each client's rows have. [[replay], [async]]"""
+    found = []
+    for name in names:
+        table, pushed = server.open_table(name), server.open_table(f"pushed_{name}")
+        numbers = [the_number(table.get(np.arange(ROWS) + client * ROWS)) for client in range(WRITERS)]
+        weights, state = pushed.get_with_state(np.arange(PUSHED))
+        numbers.append(the_number(state))
+        assert (weights == weights[0, 0]).all()
+        spec = next(spec for spec in server.tables() if spec.name == pushed.name)
+        assert weights[0, 0] == pytest.approx(weight_after(numbers[-1], spec.eps), rel=1e-4, abs=1e-6)
+        found.append(numbers)
+    return found
+
+
+def test_a_checkpoint_has_each_request_wholly_or_not_at_all(make_daemon):
+    daemon = make_daemon()
+    daemon.configure(settings(daemon))
+    daemon.start()
+    with daemon.connect() as server:
+        for durability in ("replay", "async"):
+            server.create_table(durability, DIM, durability=durability)
+            server.create_table(
+                f"pushed_{durability}", PUSHED_DIM, optimizer="adagrad", durability=durability
+            )
+    counters = Counters()
+    threads = [
+        threading.Thread(target=run_until_it_dies, args=(daemon, counters, client))
+        for client in range(WRITERS + 1)
+    ]
+    for thread in threads:
+        thread.start()
+    made = {}
+    with daemon.connect() as server:
+        while min(counters.acknowledged) < 3 and not counters.failures:
+            time.sleep(0.01)
+        for _ in range(5):
+            before = list(counters.acknowledged)
+            checkpoint = server.checkpoint()
+            made[checkpoint.id] = (before, list(counters.sent))
+            time.sleep(0.2)
+        evicted = daemon.metrics()["cache_evicted_dirty_rows"]
+    daemon.kill()
+    for thread in threads:
+        thread.join()
+    assert not counters.failures
+    assert sum(evicted.values()) > 0, "rows are to leave the cache meanwhile"
+
+    def check(id, numbers):
+        before, after = made[id]
+        assert all(low <= n <= high for low, n, high in zip(before, numbers, after)), (before, numbers, after)
+
+    daemon.start()
+    with daemon.connect() as server:
+        check(max(made), numbers_in(server, ["replay"])[0])
+        for client in range(WRITERS):  # the logs have, of the last request, what they have
+            rows = server.open_table("async").get(np.arange(ROWS) + client * ROWS)
+            assert (rows >= counters.acknowledged[client]).all(), "acknowledged, and lost"
+            assert (rows <= counters.sent[client]).all() and (rows == rows[:, :1]).all()
+        for id in made:
+            server.verify_checkpoint(id)
+    for id in list(made)[::2]:
+        daemon.kill()
+        daemon.start("--restore", str(id))
+        with daemon.connect() as server:
+            replay, kept = numbers_in(server, ["replay", "async"])
+        assert replay == kept, "tables of several moments"
+        check(id, replay)
+    daemon.restart()
+    with daemon.connect() as server:
+        assert numbers_in(server, ["replay", "async"]) == [replay, kept]
+
+
+MEMBERS = 2
+
+
+def step_until_it_dies(daemon, member, done, failures, go) -> None:
+    """A member of a group: looks rows of two tables up, each in a bag of its own, and pushes by ticket."""
+    try:
+        with daemon.connect() as server:
+            group = server.join("trainers", MEMBERS, member)
+            bags = [embtier.Bags(server.open_table(mode), PUSHED, PUSHED) for mode in ("replay", "async")]
+            with server.bag_batch(bags) as batch:
+                while go[member].wait(60):
+                    for part in range(2):
+                        batch.ids(part)[:] = np.arange(PUSHED)
+                        batch.offsets(part)[:] = np.arange(PUSHED + 1)
+                    batch.lookup(ticket=True)
+                    for part in range(2):
+                        batch.gradients(part)[:] = 1
+                    batch.push(1.0, group.step + 1, group=group)
+                    done[member] += 1
+    except (*GONE, embtier.GroupBrokenError):
+        pass
+    except BaseException as error:  # told to the test's thread
+        failures.append(error)
+
+
+def test_a_step_of_a_group_is_in_it_wholly_and_one_that_waits_for_a_member_holds_nothing_up(make_daemon):
+    daemon = make_daemon()
+    daemon.configure(settings(daemon))
+    daemon.start()
+    with daemon.connect() as server:
+        for mode in ("replay", "async"):
+            server.create_table(mode, PUSHED_DIM, optimizer="adagrad", durability=mode)
+    done, failures, made = [0] * MEMBERS, [], {}
+    go = [threading.Event() for _ in range(MEMBERS)]
+    threads = [
+        threading.Thread(target=step_until_it_dies, args=(daemon, member, done, failures, go))
+        for member in range(MEMBERS)
+    ]
+    for event in go:
+        event.set()
+    for thread in threads:
+        thread.start()
+    try:
+        with daemon.connect() as server:
+            for turn in range(5):
+                wanted = max(done) + 3
+                while min(done) < wanted and not failures:
+                    time.sleep(0.005)
+                if turn == 4:  # all but the first stay away
+                    go[1].clear()
+                    time.sleep(0.3)
+                before = min(done)
+                checkpoint = server.checkpoint()
+                made[checkpoint.id] = (before, max(done) + 1)
+            assert turn < 4 or before == min(done), "it waited"
+    finally:
+        daemon.kill()
+        go[1].set()
+        for thread in threads:
+            thread.join()
+    assert not failures
+    for id in list(made)[::2]:
+        daemon.start("--restore", str(id))
+        found = []
+        with daemon.connect() as server:
+            for mode in ("replay", "async"):
+                weights, state = server.open_table(mode).get_with_state(np.arange(PUSHED))
+                steps = the_number(state) / MEMBERS**2
+                assert (weights == weights[0, 0]).all()
+                assert weights[0, 0] == pytest.approx(weight_after(int(steps), 0), rel=1e-4, abs=1e-6)
+                found.append(steps)
+        assert found[0] == found[1] and made[id][0] <= found[0] <= made[id][1], (found, made)
+        daemon.kill()
+
+
+# ---- SIGKILL while they are made ----
+
+STEPPED_ROWS = 3000
+STEPPED = {"set_narrow": (5, "adam"), "set_wide": (300, "none"), "pushed": (16, "adagrad")}
+
+
+class Stepper:
+    """Changes random rows of some tables, makes a checkpoint, and so on: it knows what is in each."""
+
+    def __init__(self) -> None:
+        self.now = {name: np.zeros(STEPPED_ROWS) for name in STEPPED}
+        self.at_step = {0: self.copy()}
+        self.step = self.completed = 0
+        self.failures: list[BaseException] = []
+
+    def copy(self) -> dict[str, np.ndarray]:
+        return {name: numbers.copy() for name, numbers in self.now.items()}
+
+    def change(self, server, rng) -> None:
+        for name in STEPPED:
+            ids = rng.permutation(STEPPED_ROWS)[: rng.integers(1, STEPPED_ROWS)]
+            table = server.open_table(name)
+            if name == "pushed":
+                self.now[name][ids] += 1
+                with server.push_batch([(table, len(ids))]) as batch:
+                    batch.ids(0)[:] = ids
+                    batch.gradients(0)[:] = 1
+                    batch.push(1.0, 1)
+            else:
+                self.now[name][ids] = self.step
+                rows = np.full((len(ids), table.dim), self.step)
+                state = np.full((len(ids), table.state_numbers), self.step) if table.state_numbers else None
+                table.set(ids, rows, state)
+
+    def run_until_it_dies(self, daemon, seed) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            with daemon.connect() as server:
+                while True:
+                    step = self.step + 1
+                    self.step = step
+                    self.change(server, rng)
+                    self.at_step[step] = self.copy()
+                    server.checkpoint(step=step, keep=2)
+                    self.completed = step
+                    self.change(server, rng)  # of no checkpoint yet
+        except GONE:
+            pass
+        except BaseException as error:
+            self.failures.append(error)
+
+    def check(self, server) -> None:
+        """Goes on from there."""
+        checkpoints = server.checkpoints()
+        step = checkpoints[-1].step if checkpoints else 0
+        assert self.completed <= step <= self.step, "a complete one is lost"
+        for name, wanted in self.at_step[step].items():
+            table = server.open_table(name)
+            rows, state = table.get_with_state(np.arange(STEPPED_ROWS))
+            if name == "pushed":
+                assert (state == wanted[:, None]).all()
+                weights = np.array([weight_after(int(n), 1e-10) for n in range(int(wanted.max()) + 1)])
+                wanted = weights[wanted.astype(int)]
+                assert np.allclose(rows, wanted[:, None], rtol=1e-3)
+                continue
+            wrong = np.flatnonzero((rows != wanted[:, None]).any(axis=1))
+            assert wrong.size == 0, f"{name}, step {step}: {wrong[:5]}: {rows[wrong[:5], 0]}"
+            assert state.size == 0 or (state == wanted[:, None]).all()
+        self.now = {name: numbers.copy() for name, numbers in self.at_step[step].items()}
+        self.step = self.completed = step
+        self.at_step = {step: self.copy()}
+
+
+def test_after_sigkill_while_checkpoints_are_made_rows_are_those_of_the_newest(make_daemon, rng):
+    daemon = make_daemon()
+    directories = [f"{daemon.folder}/rows", f"{daemon.folder}/more"]
+    for directory in directories:
+        os.makedirs(directory, exist_ok=True)
+    daemon.configure(settings(daemon, data={"directories": directories, "shards_per_directory": 4}))
+    daemon.start()
+    with daemon.connect() as server:
+        for name, (dim, optimizer) in STEPPED.items():
+            server.create_table(name, dim, STEPPED_ROWS, optimizer=optimizer)
+    stepper = Stepper()
+    steps = 0
+    for kill in range(KILLS):
+        before = stepper.completed
+        thread = threading.Thread(target=stepper.run_until_it_dies, args=(daemon, rng.randrange(2**32)))
+        thread.start()
+        time.sleep(rng.uniform(0, 3.0 if SANITIZED else 1.2))
+        daemon.kill()
+        thread.join()
+        assert not stepper.failures, f"kill {kill}"
+        daemon.start()
+        with daemon.connect() as server:
+            stepper.check(server)
+            check_nothing_is_left_over(daemon, server)
+            steps += stepper.completed - before
+            if ids := ids_of(server):
+                server.verify_checkpoint(ids[-1])
+    assert steps > 0
+
+
+def test_a_restore_killed_at_any_moment_is_done_wholly_or_not_at_all(make_daemon, rng):
+    daemon = make_daemon()
+    daemon.configure(settings(daemon))
+    daemon.start()
+    with daemon.connect() as server:
+        tables = [server.create_table(mode, 16, durability=mode) for mode in ("replay", "async", "sync")]
+        for table in tables:
+            table.set(np.arange(2000), np.full((2000, 16), 1))
+        first = server.checkpoint().id
+
+    def numbers():
+        with daemon.connect() as server:
+            return [the_number(server.open_table(t).get(np.arange(2000))) for t in ("replay", "async", "sync")]
+
+    done = 0
+    for turn in range(20 if LONG else 5):
+        with daemon.connect() as server:
+            for name in ("replay", "async", "sync"):
+                server.open_table(name).set(np.arange(2000), np.full((2000, 16), turn + 2))
+        daemon.stop()
+        daemon.launch("--restore", str(first))
+        time.sleep(rng.uniform(0, 0.6) ** 3)  # soon, more often than not
+        daemon.kill()
+        daemon.start()
+        found = numbers()
+        assert found in ([1] * 3, [turn + 2] * 3), turn
+        done += found == [1] * 3
+        daemon.kill()  # and it stays so
+        daemon.start()
+        assert numbers() == found
+    daemon.stop()
+    daemon.start("--restore", str(first))
+    assert numbers() == [1] * 3
+    print(f"{done} restores were done")
+
+
+# ---- Tables that come and go ----
+
+
+def test_after_a_crash_new_tables_are_there_without_rows_and_dropped_ones_stay_away(make_daemon):
+    daemon = make_daemon()
+    daemon.configure(settings(daemon))
+    daemon.start()
+    ids = np.arange(3000)
+    with daemon.connect() as server:
+        server.create_table("kept", 8).set(ids, np.full((3000, 8), 1))
+        server.create_table("dropped", 8, optimizer="adam").set(ids, np.full((3000, 8), 2))
+        server.create_table("made_again", 8).set(ids, np.full((3000, 8), 3))
+        server.checkpoint()
+        server.drop_table("dropped")
+        server.drop_table("made_again")
+        server.create_table("made_again", 8, init=("constant", 4)).set(ids, np.full((3000, 8), 5))
+        server.create_table("new", 8, init=("constant", 6)).set(ids, np.full((3000, 8), 7))
+        server.create_table("new_async", 8, durability="async").set(ids, np.full((3000, 8), 8))
+        server.open_table("kept").set(ids, np.full((3000, 8), 9))
+    daemon.kill()
+    for end in (daemon.kill, daemon.kill, daemon.stop):
+        daemon.start()
+        with daemon.connect() as server:
+            assert sorted(s.name for s in server.tables()) == ["kept", "made_again", "new", "new_async"]
+            assert all(spec.state == "live" for spec in server.tables())
+            for name, number in {"kept": 1, "made_again": 4, "new": 6, "new_async": 8}.items():
+                assert the_number(server.open_table(name).get(ids)) == number, name
+            with pytest.raises(embtier.NoTableError):
+                server.open_table("dropped")
+            again = server.create_table("dropped", 8, init=("constant", 10), optimizer="adam")
+            weights, state = again.get_with_state(ids)
+            assert (weights == 10).all() and not state.any()
+            server.drop_table("dropped")
+        end()
+
+
+# ---- --restore ----
+
+MODES = ("replay", "async", "sync")
+
+
+def write_all(server, number) -> None:
+    for mode in MODES:
+        server.open_table(mode).set(np.arange(3000), np.full((3000, 8), number))
+
+
+def numbers_of(server, names=MODES) -> list[int]:
+    return [the_number(server.open_table(name).get(np.arange(3000))) for name in names]
+
+
+def with_tables(daemon) -> embtier.Server:
+    daemon.configure(settings(daemon))
+    daemon.start()
+    server = daemon.connect()
+    for mode in MODES:
+        server.create_table(mode, 8, durability=mode)
+    return server
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_restore_puts_all_tables_back_to_an_older_checkpoint(make_daemon, end):
+    daemon = make_daemon()
+    with with_tables(daemon) as server:
+        server.create_table("dropped", 8, optimizer="adam", durability="async").set(
+            np.arange(3000), np.full((3000, 8), 5), np.full((3000, 16), 0.5)
+        )
+        write_all(server, 1)
+        first = server.checkpoint(step=77).id
+        write_all(server, 2)
+        server.drop_table("dropped")
+        server.create_table("new", 8).set([1], np.ones((1, 8)))
+        second = server.checkpoint().id
+        write_all(server, 3)
+    getattr(daemon, end)()
+
+    def check(number, old):
+        with daemon.connect() as server:
+            assert sorted(s.name for s in server.tables()) == sorted([*MODES, "dropped" if old else "new"])
+            assert numbers_of(server) == [number] * 3
+            if old:
+                weights, state = server.open_table("dropped").get_with_state(np.arange(3000))
+                assert (weights == 5).all() and (state == 0.5).all()
+            else:
+                assert server.open_table("new").get([1]).tolist() == [[1] * 8]
+            assert {first, second} <= set(ids_of(server))
+
+    daemon.start("--restore", str(first))
+    check(1, True)
+    said = daemon.logged("as was asked for")
+    assert said[-1]["checkpoint"] == str(first) and said[-1]["step"] == "77"
+    daemon.kill()  # a crash does not go to the newer one
+    daemon.start()
+    check(1, True)
+    with daemon.connect() as server:  # names of tables that are gone are free
+        table = server.create_table("new", 8, init=("constant", 4))
+        assert (table.get([1]) == 4).all()
+        server.drop_table("new")
+    daemon.restart()
+    check(1, True)
+    daemon.stop()
+    daemon.start("--restore", str(second))  # and forth again
+    check(2, False)
+    with daemon.connect() as server:
+        write_all(server, 4)
+    daemon.restart()
+    check(4, False)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_restore_of_an_unknown_checkpoint_is_refused_and_changes_nothing(make_daemon, end):
+    daemon = make_daemon()
+    with with_tables(daemon) as server:
+        write_all(server, 1)
+        server.checkpoint()
+        write_all(server, 2)
+    getattr(daemon, end)()
+    assert "no checkpoint 999" in daemon.fail_to_start("--restore", "999")
+    daemon.start()
+    with daemon.connect() as server:
+        assert numbers_of(server) == ([2] * 3 if end == "stop" else [1, 2, 2])
+
+
+def test_restore_of_a_new_store_is_refused(make_daemon):
+    daemon = make_daemon()
+    assert "no checkpoint 1" in daemon.fail_to_start("--restore", "1")
+    daemon.start()
+
+
+@pytest.mark.parametrize("text", ["x", "0", "-1", "1x", " 1", "", "18446744073709551616"])
+def test_restore_takes_numbers_of_checkpoints_only(text):
+    done = subprocess.run([EMBTIERD, "--restore", text], capture_output=True, text=True, timeout=10)
+    assert done.returncode == 2 and f"--restore {text}: the number of a checkpoint" in done.stderr
+
+
+# ---- Those that the server makes ----
+
+
+def test_the_server_makes_one_now_and_then_if_something_has_changed_and_keeps_some(make_daemon):
+    daemon = make_daemon()
+    with with_tables(daemon) as server:
+        write_all(server, 1)
+        users = server.checkpoint().id
+        write_all(server, 2)
+    daemon.restart({"checkpoints": {"interval_seconds": 1, "keep": 2}})
+    with daemon.connect() as server:
+        at_start = server.checkpoints()[-1]
+        assert at_start.automatic and at_start.id > users, "a crash goes back to the clean stop"
+        deadline = time.monotonic() + 15
+        number = 2
+        while (newest := server.checkpoints()[-1]).id < at_start.id + 3:
+            assert time.monotonic() < deadline
+            number += 1
+            write_all(server, number)
+            time.sleep(0.05)
+        assert newest.automatic
+        time.sleep(1.2)
+        last = ids_of(server)
+        assert users in last and len(last) == 3
+        time.sleep(1.5)
+        assert ids_of(server) == last, "nothing has changed"
+    daemon.kill()
+    daemon.start()
+    with daemon.connect() as server:
+        assert numbers_of(server) == [number] * 3
+
+
+# ---- Damage ----
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@contextlib.contextmanager
+def damaged(path: Path, how):
+    """A table file is the server's own as well, by another name: only the checkpoint's is damaged."""
+    aside = Path(f"{path.parent}.{path.name}.aside")  # beside its folder, on the same file system
+    path.rename(aside)
+    try:
+        if how is not None:
+            path.write_bytes(aside.read_bytes())
+            how(path)
+        yield
+    finally:
+        aside.replace(path)
+
+
+# Below a checkpoint's folder; the first such file
+FILES = {
+    "table": "shard-*/replay/*.sst",
+    "logged table": "shard-*/logged/*.sst",
+    "log": "shard-*/logged/*.log",
+    "manifest": "shard-*/replay/MANIFEST-*",
+    "current": "shard-*/replay/CURRENT",
+    "options": "shard-*/replay/OPTIONS-*",
+    "catalog": "catalog.json",
+    "record": "checkpoint.json",
+}
+
+
+def file_of(daemon, id: int, pattern: str) -> Path:
+    """The greatest, as logs may be empty."""
+    folder = Path(daemon.config["data"]["directories"][0]) / f"checkpoints/{id:06d}"
+    return max(sorted(folder.glob(pattern)), key=lambda path: path.stat().st_size)
+
+
+def with_files_of_all_kinds(daemon) -> int:
+    """A daemon with a checkpoint that has all of FILES, and an older one; the newer one's id."""
+    with with_tables(daemon) as server:
+        write_all(server, 1)
+        server.checkpoint()
+    daemon.restart()  # flushes the logged ones too
+    with daemon.connect() as server:
+        write_all(server, 2)
+        newest = server.checkpoint().id
+        write_all(server, 3)
+    return newest
+
+
+def test_verify_finds_damage_of_any_file_and_the_server_goes_on(make_daemon):
+    daemon = make_daemon()
+    newest = with_files_of_all_kinds(daemon)
+    with daemon.connect() as server:
+        for kind, pattern in FILES.items():
+            path = file_of(daemon, newest, pattern)
+            for how in (flip, cut, None):
+                with damaged(path, how):
+                    expected = embtier.CorruptError
+                    if kind == "record" and how is None:  # without it there is none
+                        expected = embtier.NotFoundError
+                    with pytest.raises(expected) as found:
+                        server.verify_checkpoint(newest)
+                    name = str(newest) if expected is embtier.NotFoundError else path.name
+                    assert name in str(found.value), (kind, how)
+                assert numbers_of(server) == [3] * 3
+            server.verify_checkpoint(newest)
+        write_all(server, 4)
+        server.verify_checkpoint(server.checkpoint().id)
+    daemon.restart()
+    with daemon.connect() as server:
+        assert numbers_of(server) == [4] * 3
+
+
+# Logs and the other files of logged tables are not needed for it; what is in a table file is checked
+# when it is read.
+REFUSED = {
+    "manifest": (flip, cut, None),
+    "current": (flip, None),
+    "record": (flip, cut),
+    "catalog": (flip, cut, None),
+    "table": (cut, None),
+}
+
+
+def test_after_a_crash_a_damaged_checkpoint_is_refused_and_nothing_else_is_taken(make_daemon):
+    daemon = make_daemon()
+    newest = with_files_of_all_kinds(daemon)
+    daemon.kill()
+    for kind, ways in REFUSED.items():
+        path = file_of(daemon, newest, FILES[kind])
+        for how in ways:
+            with damaged(path, how):
+                why = daemon.fail_to_start()
+                assert path.name in why, (kind, how, why)
+    daemon.start()  # it is whole again
+    with daemon.connect() as server:
+        assert numbers_of(server) == [2, 3, 3]
+
+
+# ---- A full disk ----
+
+DISK_MIB = 48 + 80 * LANES
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        block = bytes(65536)
+        while len(block) > 1:
+            try:
+                file.write(block)
+            except OSError:
+                block = block[: len(block) // 2]
+
+
+def test_a_full_disk_refuses_a_checkpoint_and_the_server_goes_on(make_daemon):
+    daemon = make_daemon()
+    disk = daemon.folder / "disk"
+    disk.mkdir()
+    script = f'mount -t tmpfs -o size={DISK_MIB}m none {disk} && exec "$0" "$@"'
+    wrapper = ("unshare", "-Urm", "sh", "-c", script)
+    if subprocess.run([*wrapper, "true"], capture_output=True, timeout=10).returncode != 0:
+        pytest.skip("no tmpfs of our own here")
+    daemon.configure(
+        settings(daemon, data={"directories": [str(disk)], "shards_per_directory": LANES})
+    )
+    daemon.launch(wrapper=wrapper)
+    daemon.await_ready()
+    ballast = Path(f"/proc/{daemon.pid}/root{disk}/ballast")
+    with daemon.connect() as server:
+        table = server.create_table("replay", 8)
+        table.set(np.arange(3000), np.full((3000, 8), 1))
+        first = server.checkpoint().id
+        table.set(np.arange(3000), np.full((3000, 8), 2))
+        fill(ballast)
+        for _ in range(2):
+            with pytest.raises(embtier.NoSpaceError):
+                server.checkpoint()
+        assert ids_of(server) == [first]
+        assert the_number(table.get(np.arange(3000))) == 2
+        ballast.unlink()
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                second = server.checkpoint()
+                break
+            except embtier.NoSpaceError:  # until it has taken the disk back into service
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        assert ids_of(server) == [first, second.id]
+        server.verify_checkpoint(second.id)
+        table.set(np.arange(3000), np.full((3000, 8), 3))
+        assert the_number(table.get(np.arange(3000))) == 3
+        assert daemon.metrics()["checkpoints"]["failed"] >= 2
+    daemon.stop()
