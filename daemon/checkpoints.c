@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/config.h"
@@ -24,12 +25,18 @@
  * the places of while it lasts. */
 #define CLEAN_PART      8
 #define CLEAN_STEP_ROWS 256
-#define PAUSE_NS        500000L
+#define SAVE_STEP_ROWS  256
+#define PAUSE_NS        200000L
+/* Where cores are few, and nobody waits for it, the writers have them for one part of the time in
+ * so many. */
+#define PACE          4
+#define PAUSE_MOST_NS UINT64_C(50000000)
 /* After one that failed the next is due in this part of the interval. */
 #define RETRY_PART 10
 
 struct checkpoints {
     struct checkpoints_opts opts;
+    bool few_cores; /* fewer than lanes, writers and clients can use */
     _Atomic bool stopping;
 
     pthread_mutex_t lock;   /* all below */
@@ -49,6 +56,7 @@ enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
     if (!checkpoints)
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
     checkpoints->opts = *opts;
+    checkpoints->few_cores = sysconf(_SC_NPROCESSORS_ONLN) < 2 * (long)opts->lane_count + 2;
     checkpoints->tried_ns = clock_now_ns(&clock_monotonic);
     pthread_mutex_init(&checkpoints->lock, NULL);
     *ret_checkpoints = checkpoints;
@@ -213,31 +221,52 @@ static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
     return err;
 }
 
+/* What has been handed over since *@began_ns is written: for some time others have the cores. */
+static void leave_the_cores(uint64_t *began_ns)
+{
+    const uint64_t spent_ns = clock_now_ns(&clock_monotonic) - *began_ns;
+
+    pause_ns((long)MIN(spent_ns * (PACE - 1), PAUSE_MOST_NS));
+    *began_ns = clock_now_ns(&clock_monotonic);
+}
+
+/* One step on each lane; what they all say. */
+static struct lane_saved save_some(const struct checkpoints *c, uint64_t *cursors, uint32_t most)
+{
+    struct lane_saved all = { .idle = true, .done = true };
+
+    for (uint32_t i = 0; i < c->opts.lane_count; i++) {
+        const struct lane_saved one = lane_save_step(c->opts.lanes[i], &cursors[i], most);
+
+        all.rows += one.rows;
+        all.idle = all.idle && one.idle;
+        all.done = all.done && one.done;
+        if (one.err != EMBTIER_OK)
+            all.err = one.err;
+    }
+    return all;
+}
+
 static enum embtier_err save_old_rows(struct making *making, struct err_msg *msg)
 {
     struct checkpoints *const c = making->checkpoints;
     uint64_t cursors[CONFIG_LANES_MAX] = { 0 };
-    uint64_t saved = 0;
-    bool done = false;
+    uint64_t saved = 0, began_ns = clock_now_ns(&clock_monotonic);
+    const bool paces = c->few_cores && making->info.automatic;
+    struct lane_saved step = { .idle = true };
 
-    while (!done) {
-        uint64_t some = 0;
-
+    while (!step.done) {
         if (atomic_load(&c->stopping))
             return stopped(msg);
-        done = true;
-        for (uint32_t i = 0; i < c->opts.lane_count; i++) {
-            const struct lane_saved step = lane_save_step(c->opts.lanes[i], &cursors[i]);
-
-            if (step.err != EMBTIER_OK)
-                return err_set(msg, step.err, "no checkpoint: rows cannot be written: %s",
-                               err_text(step.err));
-            done = done && step.done;
-            some += step.rows;
-        }
-        saved += some;
+        step = save_some(c, cursors, paces && !step.idle ? 0 : SAVE_STEP_ROWS);
+        if (step.err != EMBTIER_OK)
+            return err_set(msg, step.err, "no checkpoint: rows cannot be written: %s",
+                           err_text(step.err));
+        saved += step.rows;
         report(making->progress, MIN(saved, making->dirty_rows), making->dirty_rows, "rows");
-        if (!done && some == 0)
+        if (paces && step.idle && !step.done)
+            leave_the_cores(&began_ns);
+        else if (step.rows == 0 && !step.done)
             pause_ns(PAUSE_NS);
     }
     making->is_saved = true;

@@ -102,11 +102,12 @@ void lane_open_gate(struct lane *lane);
 void lane_begin_epoch(struct lane *lane);
 struct lane_saved {
     uint64_t rows;        /* handed to the writer by this step */
-    bool done;            /* all old rows are in the store's write buffers */
+    bool idle;            /* all that were handed over are in the store's write buffers */
+    bool done;            /* and they were all */
     enum embtier_err err; /* what keeps the writer from writing, which it goes on trying */
 };
-/* Hands some old rows to the writer. @cursor starts at 0. */
-MUST_CHECK struct lane_saved lane_save_step(struct lane *lane, uint64_t *cursor);
+/* Hands at most @most old rows to the writer. @cursor starts at 0. */
+MUST_CHECK struct lane_saved lane_save_step(struct lane *lane, uint64_t *cursor, uint32_t most);
 /* Ends the epoch, saved or not; false: what has been saved is not the rows as they were. If not all
  * were saved, lane_forget_epoch() before the next one. */
 MUST_CHECK bool lane_end_epoch(struct lane *lane);

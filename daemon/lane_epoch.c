@@ -12,7 +12,6 @@
  * for which that has no room waits (held_rows). */
 #include "daemon/lane_impl.h"
 
-#define SAVE_STEP_ROWS   256
 #define FORGET_STEP_SETS 4096
 /* Updates of old rows find the rest of the queue free. */
 #define SAVE_QUEUE_PART 2
@@ -68,6 +67,7 @@ static void call_begin_epoch(struct lane *lane, void *argument)
     (void)argument;
     lane->in_epoch = true;
     lane->all_handed_over = false;
+    lane->save_mark = 0;
     row_cache_begin_epoch(lane->cache);
 }
 
@@ -78,6 +78,7 @@ void lane_begin_epoch(struct lane *lane)
 
 struct save_step {
     uint64_t *cursor;
+    uint32_t most;
     struct lane_saved saved;
 };
 
@@ -88,18 +89,19 @@ static void call_save(struct lane *lane, void *argument)
 
     write_queue_stats(lane->write_queue, &queue);
     step->saved.err = (enum embtier_err)queue.err;
-    if (!lane->all_handed_over && queue.bytes <= queue.capacity_bytes / SAVE_QUEUE_PART) {
+    if (!lane->all_handed_over && step->most > 0 &&
+        queue.bytes <= queue.capacity_bytes / SAVE_QUEUE_PART) {
         step->saved.rows =
-            row_cache_write_back(lane->cache, step->cursor, SAVE_STEP_ROWS, &lane->all_handed_over);
+            row_cache_write_back(lane->cache, step->cursor, step->most, &lane->all_handed_over);
         lane->save_mark = write_queue_mark(lane->write_queue);
     }
-    step->saved.done =
-        lane->all_handed_over && write_queue_passed(lane->write_queue, lane->save_mark);
+    step->saved.idle = write_queue_passed(lane->write_queue, lane->save_mark);
+    step->saved.done = lane->all_handed_over && step->saved.idle;
 }
 
-struct lane_saved lane_save_step(struct lane *lane, uint64_t *cursor)
+struct lane_saved lane_save_step(struct lane *lane, uint64_t *cursor, uint32_t most)
 {
-    struct save_step step = { .cursor = cursor };
+    struct save_step step = { .cursor = cursor, .most = most };
 
     lane_call(lane, call_save, &step);
     return step.saved;
