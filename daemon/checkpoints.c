@@ -306,8 +306,10 @@ static enum embtier_err make(struct making *making, struct err_msg *msg)
     const struct catalog *const catalog = tables_catalog(c->opts.tables);
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
     const struct rows before = count_rows(c);
+    struct err_msg why = { { 0 } };
 
-    TRY(checkpoint_sweep(store_shelf(c->opts.store), msg));
+    if (checkpoint_sweep(store_shelf(c->opts.store), &why) != EMBTIER_OK)
+        log_warn("what is left of a checkpoint cannot be removed", "why=%s", LOG_QUOTED(why.text));
     TRY(checkpoint_begin(store_shelf(c->opts.store), &making->draft, msg));
     making->dirty_rows = before.dirty;
     making->has_logged = has_logged_tables(c);
@@ -426,6 +428,8 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
              " held_rows=%" PRIu64 " spent_ms=%" PRIu64,
              ret_info->id, order->automatic ? "server" : "user", ret_info->bytes,
              ret_info->new_bytes, ret_info->pause_us, ret_info->held_rows, ret_info->spent_ms);
+    if (order->keep_all)
+        return EMBTIER_OK;
     if (order->automatic)
         delete_oldest(c, true, c->opts.keep);
     else if (order->keep > 0)
@@ -442,7 +446,8 @@ enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
 
     store_recovery(c->opts.store, &recovery);
     if (recovery.happened && !recovery.after_crash) {
-        TRY(checkpoints_make(c, &(struct checkpoint_order){ .automatic = true }, NULL, &info, msg));
+        TRY(checkpoints_make(c, &(struct checkpoint_order){ .automatic = true, .keep_all = true },
+                             NULL, &info, msg));
         return store_restore_done(c->opts.store, msg);
     }
     /* Whatever is wrong with it, a new one is the better for it. */
@@ -455,10 +460,20 @@ enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
         log_warn("the newest checkpoint cannot be read", "why=%s", LOG_QUOTED(why.text));
     }
     if (checkpoints_make(c, &(struct checkpoint_order){ .automatic = true }, NULL, &info, &why) !=
-        EMBTIER_OK)
+        EMBTIER_OK) {
+        c->updated_bytes = UINT64_MAX; /* one is due even if nothing changes */
         log_warn("no checkpoint could be made at the start: a crash goes back to the one before",
                  "why=%s", LOG_QUOTED(why.text));
+    }
     return EMBTIER_OK;
+}
+
+void checkpoints_not_tried(struct checkpoints *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->is_due_told = false;
+    c->tried_ns = clock_now_ns(&clock_monotonic);
+    pthread_mutex_unlock(&c->lock);
 }
 
 bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
@@ -628,8 +643,9 @@ enum embtier_err checkpoints_restore(struct checkpoints *c, const struct restore
     if (ret_restored->has_replay) {
         struct err_msg why = { { 0 } };
         struct checkpoint_info info;
-        const enum embtier_err make_err = checkpoints_make(
-            c, &(struct checkpoint_order){ .automatic = true }, progress, &info, &why);
+        const enum embtier_err make_err =
+            checkpoints_make(c, &(struct checkpoint_order){ .automatic = true, .keep_all = true },
+                             progress, &info, &why);
 
         if (err == EMBTIER_OK && make_err != EMBTIER_OK)
             err = err_set(msg, make_err,

@@ -44,6 +44,7 @@ struct checkpoint_order {
     uint64_t step;
     char metadata[EMBTIER_METADATA_MAX + 1]; /* JSON, or "" */
     uint32_t keep; /* then the oldest made by users are deleted, but for so many; 0: none is */
+    bool keep_all; /* none is deleted, of the server's own either: one may still be needed */
 };
 
 /* Returns when it is complete on disk, or there is none. INVALID: the metadata is no JSON. */
@@ -57,6 +58,8 @@ MUST_CHECK enum embtier_err checkpoints_make(struct checkpoints *checkpoints,
 MUST_CHECK enum embtier_err checkpoints_begin(struct checkpoints *checkpoints, struct err_msg *msg);
 /* Whether it is time for the server to make one. True once, until that has been tried. */
 bool checkpoints_due(struct checkpoints *checkpoints, uint64_t now_ns);
+/* It could not be tried after all. */
+void checkpoints_not_tried(struct checkpoints *checkpoints);
 
 /* A malloced array, oldest first. One whose record cannot be read is left out, with a line in the
  * log. */

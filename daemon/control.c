@@ -576,12 +576,27 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     return EMBTIER_OK;
 }
 
+/* The server's own that ended when nobody listened any more. */
+static void free_own_jobs(struct control *control)
+{
+    struct message *message = inbox_take_all(&control->inbox);
+
+    while (message) {
+        struct message *const next = message->next;
+
+        if (message->kind == MESSAGE_JOB_DONE)
+            job_free(CONTAINER_OF(message, struct job, done_message));
+        message = next;
+    }
+}
+
 void control_free(struct control *control)
 {
     if (!control)
         return;
     worker_free(control->worker);
     worker_free(control->reader);
+    free_own_jobs(control);
     if (control->listen_fd >= 0) {
         unlink(control->parts->config->socket.path);
         closep(&control->listen_fd);

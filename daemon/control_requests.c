@@ -405,6 +405,7 @@ void control_checkpoint(struct control *control)
     if (!job) {
         log_error("no checkpoint: out of memory", "seconds=%u",
                   control->parts->config->checkpoints.interval_seconds);
+        checkpoints_not_tried(control->parts->checkpoints);
         return;
     }
     job->kind = JOB_CHECKPOINT_CREATE;

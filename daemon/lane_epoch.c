@@ -13,8 +13,10 @@
 #include "daemon/lane_impl.h"
 
 #define FORGET_STEP_SETS 4096
-/* Updates of old rows find the rest of the queue free. */
+/* Updates of old rows find the rest of the queue free; when others have filled it, a few rows are
+ * saved all the same. */
 #define SAVE_QUEUE_PART 2
+#define SAVE_ROWS_FEW   16
 
 /* ---- The gate ---- */
 
@@ -89,8 +91,9 @@ static void call_save(struct lane *lane, void *argument)
 
     write_queue_stats(lane->write_queue, &queue);
     step->saved.err = (enum embtier_err)queue.err;
-    if (!lane->all_handed_over && step->most > 0 &&
-        queue.bytes <= queue.capacity_bytes / SAVE_QUEUE_PART) {
+    if (queue.bytes > queue.capacity_bytes / SAVE_QUEUE_PART)
+        step->most = MIN(step->most, (uint32_t)SAVE_ROWS_FEW);
+    if (!lane->all_handed_over && step->most > 0) {
         step->saved.rows =
             row_cache_write_back(lane->cache, step->cursor, step->most, &lane->all_handed_over);
         lane->save_mark = write_queue_mark(lane->write_queue);

@@ -46,7 +46,8 @@ static void log_recovery(const struct store *store)
     if (recovery.checkpoint_id == 0) {
         log_warn("the last run did not end cleanly and there is no checkpoint: rows of replay "
                  "tables have their initial values again",
-                 "spent_ms=%" PRIu64, recovery.spent_ns / 1000000);
+                 "left_of_them=shard-NNNN/replay.lost spent_ms=%" PRIu64,
+                 recovery.spent_ns / 1000000);
         return;
     }
     if (recovery.has_step)

@@ -19,6 +19,7 @@
 
 #define SHELF_FOLDER "checkpoints"
 #define NEW_SUFFIX   ".new"
+#define LOST_SUFFIX  ".lost"
 
 /* ---- Places ---- */
 
@@ -668,6 +669,21 @@ void checkpoint_forget_beside(const char *path)
         return; /* the next way back begins with that */
 }
 
+/* Nothing else has these rows, mixed as they are: a person may want them yet. */
+static enum embtier_err put_away(const char *path, struct err_msg *msg)
+{
+    _cleanup_(freep) char *lost = NULL;
+
+    if (asprintf(&lost, "%s" LOST_SUFFIX, path) < 0) {
+        lost = NULL;
+        return no_memory(msg);
+    }
+    if (access(path, F_OK) != 0)
+        return EMBTIER_OK;
+    TRY(folder_remove(lost, msg));
+    return rename(path, lost) == 0 ? EMBTIER_OK : err_set_errno(msg, errno, "%s", lost);
+}
+
 enum embtier_err checkpoint_take_place(const char *path, bool emptied, struct err_msg *msg)
 {
     _cleanup_(freep) char *beside = beside_of(path);
@@ -676,7 +692,10 @@ enum embtier_err checkpoint_take_place(const char *path, bool emptied, struct er
     if (!beside || !parent)
         return no_memory(msg);
     TRY(database_seal_remove(path, msg)); /* from here on, a crash is one */
-    TRY(folder_remove(path, msg));
+    if (emptied)
+        TRY(put_away(path, msg));
+    else
+        TRY(folder_remove(path, msg));
     if (!emptied && rename(beside, path) != 0)
         return err_set_errno(msg, errno, "%s", path);
     return directory_sync(parent, msg);

@@ -96,8 +96,8 @@ MUST_CHECK enum embtier_err checkpoint_make_beside(const struct checkpoint_shelf
                                                    uint32_t shard, bool logged, const char *path,
                                                    struct err_msg *msg);
 void checkpoint_forget_beside(const char *path);
-/* The second puts it there; or, if it is to be @emptied, nothing: database_open() makes a new one.
- */
+/* The second puts it there; or, if it is to be @emptied, nothing: database_open() makes a new one,
+ * and what was there lies beside it as NAME.lost. */
 MUST_CHECK enum embtier_err checkpoint_take_place(const char *path, bool emptied,
                                                   struct err_msg *msg);
 

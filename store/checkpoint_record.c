@@ -151,7 +151,8 @@ static bool file_from_json(const json_t *json, struct checkpoint_file *file)
     file->bytes = (uint64_t)json_integer_value(bytes);
     file->sum = (uint32_t)json_integer_value(sum);
     file->is_table = json_is_true(is_table);
-    return true;
+    /* RocksDB appends to the others: they must not be shared. */
+    return !file->is_table || (strlen(name) > 4 && strcmp(name + strlen(name) - 4, ".sst") == 0);
 }
 
 static bool database_from_json(const json_t *json, struct checkpoint_database *database)

@@ -120,7 +120,8 @@ enum embtier_err file_link(const char *from, const char *to, bool *ret_linked, s
         return EMBTIER_OK;
     if (errno == ENOENT)
         return err_set(msg, EMBTIER_CORRUPT, "%s: missing", from);
-    if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK)
+    if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK ||
+        errno == EXDEV)
         return EMBTIER_OK;
     return err_set_errno(msg, errno, "%s", to);
 }
@@ -197,10 +198,14 @@ static enum embtier_err remove_entry(const char *path, struct err_msg *msg)
 
 enum embtier_err folder_remove(const char *path, struct err_msg *msg)
 {
-    DIR *const folder = opendir(path);
     enum embtier_err err = EMBTIER_OK;
     const struct dirent *entry;
+    struct stat info;
+    DIR *folder;
 
+    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
+        return remove_entry(path, msg);
+    folder = opendir(path);
     if (!folder)
         return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
     while (err == EMBTIER_OK && (entry = readdir(folder))) {

@@ -159,6 +159,13 @@ static enum embtier_err read_closed_file(struct store *store, struct err_msg *ms
     return EMBTIER_OK;
 }
 
+static enum embtier_err write_closed_file(struct store *store, struct err_msg *msg)
+{
+    TRY(durable_file_write(store_first_directory(store), CLOSED_FILE, "{}\n", msg));
+    atomic_store(&store->closed_file, true);
+    return EMBTIER_OK;
+}
+
 /* From here on, a crash goes back to a checkpoint. */
 static enum embtier_err remove_closed_file(struct store *store, struct err_msg *msg)
 {
@@ -268,8 +275,10 @@ static enum embtier_err put_back_catalog(const struct store *store,
     _cleanup_(catalog_freep) struct catalog *catalog = NULL;
     _cleanup_(catalog_freep) struct catalog *then = NULL;
 
-    TRY(catalog_open(store_first_directory(store), &catalog, msg));
     TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
+    /* It may be what was lost; all there is to know of it is which ids it has given out. */
+    if (catalog_open(store_first_directory(store), &catalog, NULL) != EMBTIER_OK)
+        return catalog_copy(then, store_first_directory(store), msg);
     return catalog_take_over(catalog, then, msg);
 }
 
@@ -382,8 +391,8 @@ static enum embtier_err put_back_after_crash(struct store *store, struct err_msg
     enum embtier_err err;
 
     TRY(was_closed(store, &closed, msg));
-    if (closed)
-        return EMBTIER_OK;
+    if (closed) /* by a process that died before it could say so, or did not know of that file */
+        return atomic_load(&store->closed_file) ? EMBTIER_OK : write_closed_file(store, msg);
     err = go_back_beside(store, &record, msg);
     if (err != EMBTIER_OK && msg)
         add_way_out(msg);
@@ -399,6 +408,7 @@ static enum embtier_err store_put_back(struct store *store, uint64_t restore_id,
                                        struct err_msg *msg)
 {
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+    struct err_msg why = { { 0 } };
     uint64_t id = 0;
 
     store->shelf = (struct checkpoint_shelf){ store->identity, store->shards_per_directory };
@@ -413,7 +423,9 @@ static enum embtier_err store_put_back(struct store *store, uint64_t restore_id,
         id = restore_id;
     TRY(id ? put_back_all(store, id, msg) : put_back_after_crash(store, msg));
     store->recovery.spent_ns = clock_now_ns(&clock_monotonic) - began_ns;
-    return checkpoint_sweep(&store->shelf, msg);
+    if (checkpoint_sweep(&store->shelf, &why) != EMBTIER_OK)
+        log_warn("what is left of a checkpoint cannot be removed", "why=%s", LOG_QUOTED(why.text));
+    return EMBTIER_OK;
 }
 
 void store_recovery(const struct store *store, struct store_recovery *ret_recovery)
@@ -525,8 +537,8 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     TRY(store_put_back(store, opts->restore_id, msg));
     TRY(store_open_shards(store, config, msg));
     store->capacity_bytes = capacity_bytes(store);
-    store->is_open = true;
     TRY(store_finish_making(store, msg));
+    store->is_open = true;
     TRY(compaction_scheduler_new(
         &(struct compaction_scheduler_opts){ .databases = store->databases,
                                              .database_count = store->database_count,
@@ -555,7 +567,7 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
             first = err;
     }
     if (first == EMBTIER_OK && complete && !atomic_load(&store->closed_file))
-        first = durable_file_write(store_first_directory(store), CLOSED_FILE, "{}\n", msg);
+        first = write_closed_file(store, msg);
     pthread_mutex_destroy(&store->lock);
     free(store->databases);
     rocksdb_setup_free(store->setup);
