@@ -4,7 +4,7 @@
  *
  * Each call that changes the file system is a site; they are counted in the place of the real ones,
  * by the linker. One of them fails, or the process dies before it. The plain run takes some sites,
- * EMBTIER_TEST_LONG all of them. */
+ * with EMBTIER_TEST_LONG=1 more; with EMBTIER_TEST_KILLS (any number) all of them. */
 #include "store/checkpoint.h"
 
 #include "store_fixture.h"
@@ -20,6 +20,7 @@
 #define ROWS        400
 #define EXIT_KILLED 77
 #define SITES_SHORT 10
+#define SITES_LONG  25
 
 /* ---- Sites ---- */
 
@@ -215,11 +216,17 @@ static size_t count_folders(const struct store_fixture *f)
 
 /* ---- Tests ---- */
 
+static bool is_long(void)
+{
+    const char *const text = getenv("EMBTIER_TEST_LONG");
+
+    return text && strcmp(text, "1") == 0;
+}
+
 /* Calls @check with each site, or some: the part has died there. */
 static void at_sites(const char *part, void (*prepare)(struct store_fixture *f),
                      void (*check)(struct store_fixture *f, bool was_done))
 {
-    const char *const is_long = getenv("EMBTIER_TEST_LONG");
     uint32_t count = 0, step = 1;
 
     for (uint32_t at = 0; at <= count; at += at == 0 ? 1 : step) {
@@ -231,8 +238,8 @@ static void at_sites(const char *part, void (*prepare)(struct store_fixture *f),
         if (at == 0) { /* the way there */
             assert_true(done > 0);
             count = done;
-            if (!is_long || strcmp(is_long, "1") != 0)
-                step = MAX(count / SITES_SHORT, 1u);
+            if (!getenv("EMBTIER_TEST_KILLS"))
+                step = MAX(count / (is_long() ? SITES_LONG : SITES_SHORT), 1u);
         } else {
             assert_int_equal(done, 0);
         }
@@ -338,8 +345,7 @@ static void test_killed_while_all_is_restored_the_next_start_goes_on(void **stat
 
 static void test_an_error_anywhere_leaves_what_was_there(void **state)
 {
-    const char *const is_long = getenv("EMBTIER_TEST_LONG");
-    const uint32_t step = is_long && strcmp(is_long, "1") == 0 ? 1 : 3;
+    const uint32_t step = is_long() ? 1 : 3;
     struct store_fixture *const f = *state;
     enum embtier_err err = EMBTIER_IO;
     uint32_t at = 0, count = 0, before;

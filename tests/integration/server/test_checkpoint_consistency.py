@@ -20,7 +20,7 @@ from daemons import EMBTIERD, LANES, LONG, SANITIZED
 import embtier
 
 # EMBTIER_TEST_KILLS=1000 is the long form.
-KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 3 if SANITIZED else 15 if LONG else 6))
+KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 3 if SANITIZED else 8 if LONG else 6))
 
 GONE = (embtier.DisconnectedError, embtier.UnreachableError)
 
@@ -389,7 +389,7 @@ def test_a_restore_killed_at_any_moment_is_done_wholly_or_not_at_all(make_daemon
             return [the_number(server.open_table(t).get(np.arange(2000))) for t in ("replay", "async", "sync")]
 
     done = 0
-    for turn in range(20 if LONG else 5):
+    for turn in range(8 if LONG else 5):
         with daemon.connect() as server:
             for name in ("replay", "async", "sync"):
                 server.open_table(name).set(np.arange(2000), np.full((2000, 16), turn + 2))
