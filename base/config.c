@@ -150,10 +150,21 @@ static uint32_t default_lanes(const struct config *config)
     return (uint32_t)MAX(lanes, 1u);
 }
 
+/* A quarter of the machine's memory, or half of what all else leaves, for the first tier and for
+ * shared arenas each. */
+static uint64_t default_memory(const struct config *config)
+{
+    const uint32_t lanes = config->lanes.count > 0 ? config->lanes.count : default_lanes(config);
+    const uint64_t all = config->machine.memory_bytes;
+    const uint64_t left = all - MIN(all, config_memory_beside(config, lanes));
+
+    return MAX(MIN(all / 4, left / 2), MIB);
+}
+
 static enum embtier_err compute_defaults(struct config *config, struct err_msg *msg)
 {
-    const uint64_t quarter = config->machine.memory_bytes / 4;
-    const uint64_t dram_slabs = MIN(GIB, quarter) / SLAB_BYTES;
+    const uint64_t share = default_memory(config);
+    const uint64_t dram_slabs = MIN(GIB, share) / SLAB_BYTES;
 
     if (config->cache.tier_count == 0) {
         config->cache.tiers[0] = (struct tier_spec){
@@ -172,7 +183,7 @@ static enum embtier_err compute_defaults(struct config *config, struct err_msg *
     if (config->lanes.count == 0)
         config->lanes.count = default_lanes(config);
     if (config->socket.max_total_arena_bytes == 0)
-        config->socket.max_total_arena_bytes = MIN(4 * GIB, quarter);
+        config->socket.max_total_arena_bytes = MIN(4 * GIB, share);
     if (config->socket.max_arena_bytes == 0)
         config->socket.max_arena_bytes = MIN(GIB, config->socket.max_total_arena_bytes);
     /* One user cannot keep all others out. */

@@ -37,8 +37,8 @@ struct cyaml_schema_value;
     K(lanes, group_seconds, U32, "600", 1, 86400, "time a push waits for those of its group")
 
 #define CONFIG_CACHE_KEYS(K)                                                                       \
-    K(cache, tiers, TIERS, "(one of DRAM, the lesser of 1GiB and a quarter of memory)", 1,         \
-      TIERS_MAX, "memory of the row cache, fastest first; the first is DRAM")                      \
+    K(cache, tiers, TIERS, "(one of DRAM, 1GiB; less where memory is scarce)", 1, TIERS_MAX,       \
+      "memory of the row cache, fastest first; the first is DRAM")                                 \
     K(cache, map_percent, U32, "3", 0, 25,                                                         \
       "part of the first tier that says where rows of small tables lie, by id; 0: none")
 
@@ -77,7 +77,7 @@ struct cyaml_schema_value;
     K(socket, mode, MODE, "0660", 0, 0777, "permissions of the socket file, octal")                \
     K(socket, max_arena_bytes, BYTES, "(lesser of 1GiB and max_total_arena_bytes)", 65536,         \
       CONFIG_BYTES_MAX, "shared memory one client may ask for")                                    \
-    K(socket, max_total_arena_bytes, BYTES, "(lesser of 4GiB and a quarter of memory)", 65536,     \
+    K(socket, max_total_arena_bytes, BYTES, "(4GiB; less where memory is scarce)", 65536,          \
       CONFIG_BYTES_MAX, "shared memory of all clients together")                                   \
     K(socket, max_user_arena_bytes, BYTES,                                                         \
       "(max_arena_bytes or three quarters of max_total_arena_bytes, the greater)", 65536,          \

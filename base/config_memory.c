@@ -10,11 +10,75 @@ struct part {
     uint64_t bytes;
 };
 
+/* What is taken beside the budgets. */
+struct beside {
+    uint32_t lanes;
+    uint32_t databases;
+    uint64_t lane_bytes; /* each */
+    uint64_t compaction_bytes;
+    uint64_t session_bytes;
+    uint64_t rest_bytes;
+    uint64_t bytes; /* all together */
+};
+
 bool config_tier_kind_is_memory(const struct tier_spec *tier)
 {
     /* The kernel counts persistent and CXL memory that it shows as NUMA nodes as its own: they are
      * in the machine's memory as well as in this sum. */
     return tier->kind != TIER_KIND_FILE;
+}
+
+static uint32_t shard_count(const struct config *config)
+{
+    return config->data.directory_count * config->data.shards_per_directory;
+}
+
+static uint64_t lane_bytes(const struct config *config, uint32_t lane_count)
+{
+    const uint64_t ring = config->lanes.write_queue_bytes / lane_count;
+    const uint64_t ids = MIN(config->lanes.ticket_bytes / 4 * 3 / LANE_PAIR_TICKET,
+                             (uint64_t)config->socket.max_batch_rows);
+
+    return LANE_FIXED_BYTES + (uint64_t)shard_count(config) * LANE_SHARD_BYTES + LANE_QUEUE_BYTES +
+           MAX(ring, LANE_QUEUE_LEAST) / LANE_QUEUE_INDEX +
+           (ring < LANE_QUEUE_LEAST ? LANE_QUEUE_LEAST - ring : 0) + ids * LANE_PAIR_BYTES +
+           config->lanes.readers_per_lane * (LANE_READER_BYTES + HEAP_READER_BYTES) +
+           HEAP_LANE_BYTES;
+}
+
+/* Each shard that may compact can have a full level 0; the other threads write a file or two. */
+static uint64_t compaction_bytes(const struct config *config)
+{
+    const uint64_t threads = MAX(config->rocksdb.background_threads, 2u);
+    const uint64_t compacting = threads - MAX(threads / 4, UINT64_C(1));
+    const uint64_t shards = MIN(config->rocksdb.compaction_parallel, shard_count(config));
+
+    return threads * HEAP_THREAD_BYTES + MIN(compacting, shards) * HEAP_INPUTS * HEAP_INPUT_BYTES;
+}
+
+/* Parts are whole MiB. */
+static struct beside beside_of(const struct config *config, uint32_t lane_count)
+{
+    struct beside beside = {
+        .lanes = lane_count,
+        .databases = shard_count(config) * CONFIG_DATABASES_PER_SHARD,
+        .lane_bytes = align_up(lane_bytes(config, lane_count), MIB),
+        .compaction_bytes = compaction_bytes(config),
+        .session_bytes = align_up((uint64_t)config->socket.max_sessions * SESSION_BYTES, MIB),
+        .rest_bytes = PROGRAM_BYTES + MAX(config->lanes.request_bytes, REQUEST_BYTES_LEAST) -
+                      config->lanes.request_bytes,
+    };
+
+    beside.bytes = beside.lanes * beside.lane_bytes + beside.databases * HEAP_DATABASE_BYTES +
+                   beside.compaction_bytes + beside.session_bytes + beside.rest_bytes;
+    return beside;
+}
+
+uint64_t config_memory_beside(const struct config *config, uint32_t lane_count)
+{
+    return config->lanes.request_bytes + config->lanes.ticket_bytes +
+           config->lanes.write_queue_bytes + config->rocksdb.memtable_bytes +
+           config->rocksdb.metadata_cache_bytes + beside_of(config, lane_count).bytes;
 }
 
 enum embtier_err config_memory_check(const struct config *config,
@@ -29,9 +93,10 @@ enum embtier_err config_memory_check(const struct config *config,
         { "rocksdb.metadata_cache_bytes", config->rocksdb.metadata_cache_bytes },
         { "socket.max_total_arena_bytes", config->socket.max_total_arena_bytes },
     };
+    const struct beside beside = beside_of(config, config->lanes.count);
     const struct part *largest = parts;
     uint64_t tier_bytes = 0;
-    uint64_t sum = 0;
+    uint64_t sum = beside.bytes;
     uint32_t count = 6;
 
     for (uint32_t t = 0; t < config->cache.tier_count; t++) {
@@ -53,9 +118,13 @@ enum embtier_err config_memory_check(const struct config *config,
     return yaml_doc_mistake(
         config->doc, largest->key, msg,
         "all memory together is %s (tiers %s, requests %s, tickets %s, write queue %s, RocksDB "
-        "%s, shared arenas %s), the machine has %s; allowed: at most that",
+        "%s, shared arenas %s; beside these lanes %u of %s, databases %u of %s, compaction %s, "
+        "sessions %s, the rest %s), the machine has %s; allowed: at most that",
         BYTES_TEXT(sum), BYTES_TEXT(tier_bytes), BYTES_TEXT(config->lanes.request_bytes),
         BYTES_TEXT(config->lanes.ticket_bytes), BYTES_TEXT(config->lanes.write_queue_bytes),
         BYTES_TEXT(config->rocksdb.memtable_bytes + config->rocksdb.metadata_cache_bytes),
-        BYTES_TEXT(config->socket.max_total_arena_bytes), BYTES_TEXT(config->machine.memory_bytes));
+        BYTES_TEXT(config->socket.max_total_arena_bytes), beside.lanes,
+        BYTES_TEXT(beside.lane_bytes), beside.databases, BYTES_TEXT(HEAP_DATABASE_BYTES),
+        BYTES_TEXT(beside.compaction_bytes), BYTES_TEXT(beside.session_bytes),
+        BYTES_TEXT(beside.rest_bytes), BYTES_TEXT(config->machine.memory_bytes));
 }

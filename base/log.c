@@ -29,6 +29,21 @@ int log_level_parse(const char *word, enum log_level *ret_level)
     return -1;
 }
 
+/* Bytes of the UTF-8 character at @in; 0: it is none. What a damaged file says may be anything, and
+ * who reads the log wants text. */
+static size_t utf8_bytes(const unsigned char *in)
+{
+    const size_t bytes = *in < 0x80 ? 1 : *in < 0xc2 ? 0 : *in < 0xe0 ? 2 : *in < 0xf0 ? 3 : 4;
+
+    if (*in > 0xf4 || (*in == 0xe0 && in[1] < 0xa0) || (*in == 0xed && in[1] > 0x9f) ||
+        (*in == 0xf0 && in[1] < 0x90) || (*in == 0xf4 && in[1] > 0x8f))
+        return 0;
+    for (size_t i = 1; i < bytes; i++)
+        if ((in[i] & 0xc0) != 0x80)
+            return 0;
+    return bytes;
+}
+
 const char *log_quote(struct log_quoted *buffer, const char *value)
 {
     char *out = buffer->text;
@@ -36,13 +51,19 @@ const char *log_quote(struct log_quoted *buffer, const char *value)
 
     *out++ = '"';
     for (const unsigned char *in = (const unsigned char *)value; *in && out < end; in++) {
+        const size_t bytes = utf8_bytes(in);
+
         if (*in == '"' || *in == '\\') {
             *out++ = '\\';
             *out++ = (char)*in;
-        } else if (*in < 0x20 || *in == 0x7f) {
+        } else if (*in < 0x20 || *in == 0x7f || bytes == 0) {
             *out++ = '?'; /* a control character must not forge a second line */
+        } else if ((size_t)(end - out) < bytes) {
+            break;
         } else {
-            *out++ = (char)*in;
+            memcpy(out, in, bytes);
+            out += bytes;
+            in += bytes - 1;
         }
     }
     *out++ = '"';

@@ -14,6 +14,8 @@
 #include "base/macros.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
+#define V1_LIMIT    "memory.limit_in_bytes"
+#define V2_LIMIT    "memory.max"
 
 /* The number in a one-line file; UINT64_MAX if there is none ("max" in a control group). */
 static uint64_t read_limit(const char *directory, const char *name)
@@ -34,26 +36,43 @@ static uint64_t read_limit(const char *directory, const char *name)
     return limit;
 }
 
-/* Version 2: our group is the line "0::/path" of /proc/self/cgroup. */
-static uint64_t cgroup_limit(void)
+/* Of the group @path of the hierarchy at @root and of each above it. In a container its path may be
+ * the host's, which is not there: the root's limit is the container's then. */
+static uint64_t hierarchy_limit(const char *root, const char *path, const char *name)
 {
-    char directory[PATH_MAX] = CGROUP_ROOT;
-    char line[PATH_MAX - sizeof(CGROUP_ROOT)];
-    uint64_t limit = read_limit(CGROUP_ROOT "/memory", "memory.limit_in_bytes"); /* version 1 */
-    FILE *file = fopen("/proc/self/cgroup", "re");
+    char directory[PATH_MAX];
+    uint64_t limit = UINT64_MAX;
 
-    if (file) {
-        while (fgets(line, sizeof(line), file)) {
-            line[strcspn(line, "\n")] = '\0';
-            if (strncmp(line, "0::/", 4) == 0)
-                snprintf(directory, sizeof(directory), "%s%s", CGROUP_ROOT, line + 3);
-        }
-        fclose(file);
-    }
-    while (strlen(directory) >= sizeof(CGROUP_ROOT) - 1) {
-        limit = MIN(limit, read_limit(directory, "memory.max"));
+    if (snprintf(directory, sizeof(directory), "%s%s", root, path) >= (int)sizeof(directory))
+        return UINT64_MAX;
+    while (strlen(directory) >= strlen(root)) {
+        limit = MIN(limit, read_limit(directory, name));
         *strrchr(directory, '/') = '\0';
     }
+    return limit;
+}
+
+/* Our groups are the lines "number:controllers:/path" of /proc/self/cgroup; number 0 and no
+ * controllers: that of version 2. */
+static uint64_t cgroup_limit(void)
+{
+    uint64_t limit = MIN(hierarchy_limit(CGROUP_ROOT, "", V2_LIMIT),
+                         hierarchy_limit(CGROUP_ROOT "/memory", "", V1_LIMIT));
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    char line[PATH_MAX];
+
+    if (!file)
+        return limit;
+    while (fgets(line, sizeof(line), file)) {
+        char *const path = strchr(line, '/');
+
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "0::/", 4) == 0)
+            limit = MIN(limit, hierarchy_limit(CGROUP_ROOT, path, V2_LIMIT));
+        else if (path && path - line > 8 && strncmp(path - 8, ":memory:", 8) == 0)
+            limit = MIN(limit, hierarchy_limit(CGROUP_ROOT "/memory", path, V1_LIMIT));
+    }
+    fclose(file);
     return limit;
 }
 

@@ -79,3 +79,8 @@ char *default_socket_path(void)
         return format("%s/embtier.sock", path);
     return format("/tmp/embtier-%u/embtier.sock", (unsigned)geteuid());
 }
+
+char *path_join(const char *directory, const char *name)
+{
+    return format("%s/%s", directory, name);
+}

@@ -14,5 +14,7 @@
 /* Malloced strings; NULL when out of memory. */
 MUST_CHECK char *default_data_directory(void);
 MUST_CHECK char *default_socket_path(void);
+/* "@directory/@name" */
+MUST_CHECK char *path_join(const char *directory, const char *name);
 
 #endif

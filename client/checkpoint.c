@@ -114,6 +114,7 @@ enum embtier_err embtier_checkpoint_create(struct embtier *server,
     }
     if (options)
         create.keep = options->keep;
+    create.automatic = options && options->automatic;
     request.body_case = EMBTIER__REQUEST__BODY_CHECKPOINT_CREATE;
     request.checkpoint_create = &create;
     TRY(connection_call(server, &request, progress, progress_context, &reply));

@@ -285,6 +285,7 @@ static enum embtier_err adopt_session(struct embtier *server, struct control_soc
     control_socket_init(sock, 0);
     server->tail = 0; /* the slots are empty since the old session ended */
     server->over = false;
+    server->session_number++;
     return EMBTIER_OK;
 }
 

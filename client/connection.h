@@ -28,6 +28,7 @@ struct embtier {
 
     struct control_socket socket;
     struct shared_memory memory;
+    uint64_t session_number; /* of this connection's, from 1: what was opened in one ends with it */
     bool over;
     struct err_msg over_reason;
     struct err_msg message; /* of the last failed call */

@@ -54,6 +54,8 @@ extern "C" {
 
 struct embtier;
 struct embtier_table;
+struct embtier_scan;
+struct embtier_load;
 struct embtier_batch;
 struct embtier_group;
 
@@ -173,7 +175,7 @@ struct embtier_table_info {
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_table_create(struct embtier *server, const struct embtier_table_options *options,
                      struct embtier_table **ret_table);
-/* NO_TABLE. */
+/* NO_TABLE; BUSY: it is still being created. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_table_open(struct embtier *server, const char *name, struct embtier_table **ret_table);
 /* The same, but MISMATCH unless the table has this @dim (0: any) and @dtype (0: any). */
@@ -214,7 +216,7 @@ struct embtier_checkpoint {
     uint64_t bytes;            /* of its files on SSD */
     uint64_t new_bytes;        /* of those that it does not share with the one before */
     uint64_t pause_us;         /* no update was begun for so long */
-    uint64_t held_rows; /* updates that found no room while rows were written for it, and waited */
+    uint64_t held_rows; /* how often an update found no room while rows were written for it */
     uint64_t spent_ms;
 };
 
@@ -225,6 +227,7 @@ struct embtier_checkpoint_options {
         *metadata; /* JSON of at most EMBTIER_METADATA_MAX bytes without line breaks, or NULL */
     uint32_t
         keep; /* afterwards the oldest that users made are deleted, but for so many; 0: none is */
+    int automatic; /* nonzero: it counts as one of the server's own, which deletes it in time */
 };
 
 struct embtier_checkpoint_list;
@@ -251,9 +254,9 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_verify(
     void *progress_context);
 /* Makes tables as they were: @tables, @table_count of them (0: all), as new tables of the names
  * that they had, or one of them as @name (NULL: as it was). Tables that there are stay as they are:
- * EXISTS, and none is made, if one of the names is taken. A failure later on, such as NO_SPACE,
- * leaves those that were complete by then. NOT_FOUND: no such checkpoint; NO_TABLE: it has no such
- * table; CORRUPT. @ret_list are the tables that were made. */
+ * EXISTS if one of the names is taken; NOT_FOUND: no such checkpoint; NO_TABLE: it has no such
+ * table; CORRUPT; NO_SPACE and the like. After a failure none is made. @ret_list are the tables
+ * that were made; nobody can open them before they are safe from a crash. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_restore(
     struct embtier *server, uint64_t id, const char *const *tables, size_t table_count,
     const char *name,
@@ -267,6 +270,147 @@ EMBTIER_PUBLIC size_t embtier_checkpoint_list_count(const struct embtier_checkpo
 EMBTIER_PUBLIC const struct embtier_checkpoint *
 embtier_checkpoint_list_at(const struct embtier_checkpoint_list *list, size_t index);
 EMBTIER_PUBLIC void embtier_checkpoint_list_free(struct embtier_checkpoint_list *list);
+
+/* ---- Scans ---- */
+
+/* All rows of a table of a checkpoint, in order of their ids: what an export reads. */
+struct embtier_scan_options {
+    uint64_t checkpoint; /* 0: the newest */
+    int with_state;      /* nonzero: rows with their optimizer's state; else weights only */
+    int all_rows; /* nonzero: rows that were never written too, with their initial values; not of an
+                     unbounded table */
+    uint64_t buffer_bytes; /* of the arena, used by halves; 0: 16 MiB, or half of what is free if
+                              that is less */
+};
+
+/* Some rows. */
+struct embtier_scan_rows {
+    uint32_t count; /* 0: there are no more */
+    const uint64_t
+        *ids; /* of the rows; NULL in a scan of all rows: they are first_id, first_id + 1, … */
+    uint64_t first_id;
+    const void *rows; /* row behind row, row_bytes each: weights, and state if it was asked for */
+    uint32_t row_bytes;
+};
+
+/* A connection has one at a time. NOT_FOUND: no such checkpoint; NO_TABLE: it has no such table;
+ * INVALID (all rows of an unbounded table), ARENA_FULL, BUSY (there is a scan), CORRUPT. The
+ * checkpoint cannot be deleted meanwhile. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_scan_open(struct embtier *server, const char *table,
+                  const struct embtier_scan_options *options, struct embtier_scan **ret_scan);
+/* The table as it was; borrowed from the scan. */
+EMBTIER_PUBLIC const struct embtier_table_info *embtier_scan_table(const struct embtier_scan *scan);
+/* Rows that will come: exact if it is a scan of all rows, else an estimate. */
+EMBTIER_PUBLIC uint64_t embtier_scan_row_count(const struct embtier_scan *scan);
+EMBTIER_PUBLIC uint64_t embtier_scan_checkpoint(const struct embtier_scan *scan);
+/* The next rows, in memory shared with the server: good until the next call but one, so that some
+ * can be worked on while the next are fetched. After a failure only the close may follow. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_scan_next(struct embtier_scan *scan, struct embtier_scan_rows *ret_rows);
+/* Before embtier_disconnect(). NULL is allowed. */
+EMBTIER_PUBLIC void embtier_scan_close(struct embtier_scan *scan);
+
+/* ---- Loads ---- */
+
+/* A new table with rows of the caller's: what an import writes. Nobody else can open the table
+ * before embtier_load_end(); without it, there is none. A connection has one load at a time. */
+struct embtier_load_buffer {
+    uint64_t *ids;     /* room for `capacity` of them */
+    void *rows;        /* and for as many rows: weights, and state if they come with it */
+    uint32_t capacity; /* at least 1 */
+    uint32_t row_bytes;
+};
+
+/* @with_state nonzero: rows come with their optimizer's state, else it begins as zeros.
+ * @buffer_bytes of the arena; 0: 8 MiB, or half of what is free if that is less. EXISTS, INVALID,
+ * ARENA_FULL, BUSY (there is a load). */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_load_open(struct embtier *server, const struct embtier_table_options *table, int with_state,
+                  uint64_t buffer_bytes, struct embtier_load **ret_load);
+/* In memory shared with the server; the caller's between two calls with this load. */
+EMBTIER_PUBLIC struct embtier_load_buffer embtier_load_buffer(const struct embtier_load *load);
+/* Takes the buffer's first @count rows. Of one id the last row counts; rows that never come have
+ * their initial values. ID_RANGE, NO_SPACE, IO: the load is over but for its close. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_load_rows(struct embtier_load *load,
+                                                                     uint32_t count);
+/* Returns when the table is there with all its rows, safe from a crash; after a failure there is
+ * none. Only the close may follow. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_load_end(struct embtier_load *load,
+                 void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),
+                 void *progress_context);
+/* Before embtier_disconnect(). NULL is allowed. */
+EMBTIER_PUBLIC void embtier_load_close(struct embtier_load *load);
+
+/* ---- Export and import ---- */
+
+#define EMBTIER_CHECKPOINT_NEWEST UINT64_MAX
+
+struct embtier_export_options {
+    uint64_t checkpoint; /* as the table is in it; 0: as it is now, for which a checkpoint is made;
+                            or EMBTIER_CHECKPOINT_NEWEST */
+    int with_state;      /* nonzero: the optimizer's state too */
+    int all_rows; /* nonzero: rows that were never written too, with their initial values; not of an
+                     unbounded table */
+    int npy;      /* nonzero: NumPy's .npy files, one for each tensor; else safetensors */
+    uint64_t file_bytes; /* a file has no more, about; 0: 4 GiB */
+};
+
+struct embtier_exported {
+    uint64_t checkpoint;
+    uint64_t rows;
+    uint64_t bytes; /* of all files */
+    uint32_t parts;
+};
+
+/* Writes a table to the folder @path, which it makes: files of the tensors `weight` [rows, dim] of
+ * the table's dtype, with state `state` [rows, state numbers of a row] of f32, and, unless it is of
+ * all rows, `ids` [rows], in order of ids; and table.json, which says what the table is and which
+ * rows lie where. The folder is whole, or not there. Memory: the arena's, and some MiB.
+ * @options may be NULL, @ret_exported too. EXISTS (@path), LOCKED (another export makes it), and as
+ * embtier_scan_open() and embtier_checkpoint_create(); NO_SPACE, IO. @progress is told of rows. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_export(struct embtier *server, const char *table, const char *path,
+               const struct embtier_export_options *options,
+               void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),
+               void *progress_context, struct embtier_exported *ret_exported);
+
+struct embtier_import_options {
+    /* What the table is to be, but for its name, dim and dtype, and its number of rows if the file
+     * is of all rows: then leave it EMBTIER_UNBOUNDED. For files that are no export of embtier's,
+     * which says all of that itself: then NULL. NULL otherwise: EMBTIER_TABLE_OPTIONS_INIT. */
+    const struct embtier_table_options *table;
+    int durability;       /* enum embtier_durability: another than the export's; -1: as it says */
+    int without_state;    /* nonzero: state in the file is left out, and begins as zeros */
+    const char *tensor;   /* of a safetensors file: the weights. NULL: `weight`, or the only one of
+                             two dimensions */
+    const char *ids_path; /* a .npy file of the rows' ids; NULL: the file's tensor `ids`; without
+                             either they are rows 0, 1, … */
+};
+#define EMBTIER_IMPORT_OPTIONS_INIT                                                                \
+    {                                                                                              \
+        NULL, -1, 0, NULL, NULL                                                                    \
+    }
+
+struct embtier_imported {
+    char name[EMBTIER_TABLE_NAME_MAX + 1];
+    uint64_t rows;
+    uint64_t bytes; /* of rows, as they lie in the files */
+};
+
+/* Makes table @name (NULL: the name that the export says) of @path: a folder that embtier_export()
+ * made, a safetensors or a .npy file. Shapes and dtypes of all files are checked before the first
+ * row is read. The table is there when it is whole and safe from a crash; after a failure there is
+ * none.
+ * @options may be NULL, @ret_imported too. EXISTS: the name is taken; NOT_FOUND, INVALID, MISMATCH,
+ * UNSUPPORTED, CORRUPT (an export's file is not what it was): of the files, with the reason in the
+ * message; ID_RANGE; and as embtier_load_rows(). @progress is told of rows. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_import(struct embtier *server, const char *name, const char *path,
+               const struct embtier_import_options *options,
+               void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),
+               void *progress_context, struct embtier_imported *ret_imported);
 
 /* ---- Batches ---- */
 

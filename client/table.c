@@ -168,6 +168,16 @@ static enum embtier_err options_to_spec(struct embtier *server,
     return EMBTIER_OK;
 }
 
+enum embtier_err table_options_to_spec(struct embtier *server,
+                                       const struct embtier_table_options *given,
+                                       struct table_spec *ret_spec)
+{
+    struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
+
+    TRY(read_options(server, given, &options));
+    return options_to_spec(server, &options, ret_spec);
+}
+
 enum embtier_err embtier_table_create(struct embtier *server,
                                       const struct embtier_table_options *given,
                                       struct embtier_table **ret_table)

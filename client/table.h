@@ -37,6 +37,10 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
  * INVALID as well. */
 MUST_CHECK enum embtier_err table_check_name(struct embtier *server, const char *name);
 
+MUST_CHECK enum embtier_err table_options_to_spec(struct embtier *server,
+                                                  const struct embtier_table_options *options,
+                                                  struct table_spec *ret_spec);
+
 /* The tables that @reply describes. PROTOCOL: it describes none. */
 MUST_CHECK enum embtier_err table_list_new(struct embtier *server, const Embtier__Reply *reply,
                                            struct embtier_table_list **ret_list);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/thread_class.h"
 #include "daemon/inbox.h"
 #include "daemon/lane.h"
 #include "daemon/reserved.h"
@@ -30,6 +31,7 @@ static void *caster_main(void *context)
     struct caster *const caster = context;
     struct message *message = NULL;
 
+    thread_class_answering();
     for (;;) {
         struct ticket_group *group;
         uint64_t begin_ns;

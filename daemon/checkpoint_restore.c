@@ -8,10 +8,14 @@
 
 #include "base/log.h"
 #include "daemon/row_writer.h"
+#include "kernels/init_rows.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"
 #include "store/checkpoint_rows.h"
 #include "store/store.h"
+
+/* Between two reports. */
+#define PROGRESS_ROWS 4096
 
 void restore_order_clear(struct restore_order *order)
 {
@@ -24,14 +28,15 @@ void restore_order_clear(struct restore_order *order)
 
 /* One table on its way. */
 struct restoring {
-    struct store *store;
+    const struct checkpoint_shelf *shelf;
     const struct checkpoint_record *record;
     const struct catalog_table *from;
     uint64_t rows;
 };
 
-static enum embtier_err copy_shard(const struct restoring *restoring, uint32_t shard,
-                                   struct row_writer *writer, uint64_t *rows, struct err_msg *msg)
+static enum embtier_err copy_shard(struct restoring *restoring, uint32_t shard,
+                                   struct row_writer *writer, const struct progress_sink *progress,
+                                   struct err_msg *msg)
 {
     const struct table_spec *const spec = &restoring->from->spec;
     const struct store_row like = { .table_id = restoring->from->table_id,
@@ -40,8 +45,7 @@ static enum embtier_err copy_shard(const struct restoring *restoring, uint32_t s
                                     .logged = spec->durability != EMBTIER_DURABILITY_REPLAY };
     _cleanup_(checkpoint_rows_freep) struct checkpoint_rows *from = NULL;
 
-    TRY(checkpoint_rows_open(store_shelf(restoring->store), restoring->record->info.id, shard,
-                             &like, &from, msg));
+    TRY(checkpoint_rows_open(restoring->shelf, restoring->record, shard, &like, &from, msg));
     for (;;) {
         const void *bytes;
         uint64_t id;
@@ -50,22 +54,22 @@ static enum embtier_err copy_shard(const struct restoring *restoring, uint32_t s
         if (!bytes)
             return EMBTIER_OK;
         TRY(row_writer_add(writer, id, bytes, msg));
-        ++*rows;
+        if (++restoring->rows % PROGRESS_ROWS == 0 && progress)
+            progress->report(progress->context, shard, restoring->record->shard_count, "shards");
     }
 }
 
-static enum embtier_err copy_rows(void *context, struct row_writer *writer,
+static enum embtier_err copy_rows(struct restoring *restoring, struct row_writer *writer,
                                   const struct progress_sink *progress, struct err_msg *msg)
 {
-    struct restoring *const restoring = context;
     const uint32_t shards = restoring->record->shard_count;
 
     for (uint32_t s = 0; s < shards; s++) {
         if (progress)
             progress->report(progress->context, s, shards, "shards");
-        TRY(copy_shard(restoring, s, writer, &restoring->rows, msg));
+        TRY(copy_shard(restoring, s, writer, progress, msg));
     }
-    return EMBTIER_OK;
+    return row_writer_end(writer, msg);
 }
 
 static const struct catalog_table *find_live(const struct catalog *catalog, const char *name)
@@ -121,6 +125,10 @@ static enum embtier_err check_free(struct tables *tables, const struct table_spe
     struct table_info info;
 
     TRY(table_spec_check(spec, msg)); /* the new name */
+    if (spec->init_version > INIT_ROWS_VERSION)
+        return err_set(msg, EMBTIER_VERSION,
+                       "table '%s' has initial values of version %u, this server knows 1 to %u",
+                       spec->name, spec->init_version, INIT_ROWS_VERSION);
     if (tables_find(tables, spec->name, &info, NULL) == EMBTIER_OK)
         return err_set(
             msg, EMBTIER_EXISTS,
@@ -129,24 +137,32 @@ static enum embtier_err check_free(struct tables *tables, const struct table_spe
     return EMBTIER_OK;
 }
 
-static enum embtier_err restore_table(struct store *store, struct tables *tables,
+static enum embtier_err restore_table(const struct checkpoint_shelf *shelf, struct tables *tables,
                                       const struct checkpoint_record *record,
                                       const struct catalog_table *from,
                                       const struct table_spec *spec,
                                       const struct progress_sink *progress,
                                       struct table_info *ret_info, struct err_msg *msg)
 {
-    struct restoring restoring = { .store = store, .record = record, .from = from };
+    struct restoring restoring = { .shelf = shelf, .record = record, .from = from };
+    struct row_writer *writer = NULL;
+    enum embtier_err err;
 
-    TRY(tables_create_with(tables, spec,
-                           &(struct table_rows){ .write = copy_rows, .context = &restoring },
-                           progress, ret_info, msg));
+    TRY(tables_begin(tables, spec, ret_info, msg));
+    err = tables_writer(tables, ret_info, &writer, msg);
+    if (err == EMBTIER_OK)
+        err = copy_rows(&restoring, writer, progress, msg);
+    row_writer_free(writer);
+    if (err != EMBTIER_OK) {
+        tables_abandon(tables, ret_info, 1);
+        return err;
+    }
     log_info("table restored", "table=%s checkpoint=%" PRIu64 " rows=%" PRIu64, spec->name,
              record->info.id, restoring.rows);
     return EMBTIER_OK;
 }
 
-enum embtier_err checkpoint_restore(struct store *store, struct tables *tables,
+enum embtier_err checkpoint_restore(const struct checkpoint_shelf *shelf, struct tables *tables,
                                     const struct restore_order *order,
                                     const struct progress_sink *progress,
                                     struct restored_tables *ret_restored, struct err_msg *msg)
@@ -154,10 +170,11 @@ enum embtier_err checkpoint_restore(struct store *store, struct tables *tables,
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
     _cleanup_(catalog_freep) struct catalog *catalog = NULL;
     _cleanup_(freep) const struct catalog_table **chosen = NULL;
+    enum embtier_err err = EMBTIER_OK;
     uint32_t count = 0;
 
-    TRY(checkpoint_read(store_shelf(store), order->id, &record, msg));
-    TRY(checkpoint_catalog(store_shelf(store), record, &catalog, msg));
+    TRY(checkpoint_read(shelf, order->id, &record, msg));
+    TRY(checkpoint_catalog(shelf, record, &catalog, msg));
     TRY(choose(catalog, order, &chosen, &count, msg));
     for (uint32_t i = 0; i < count; i++) {
         const struct table_spec spec = spec_of(chosen[i], order);
@@ -167,13 +184,16 @@ enum embtier_err checkpoint_restore(struct store *store, struct tables *tables,
     ret_restored->infos = calloc((size_t)count + 1, sizeof(*ret_restored->infos));
     if (!ret_restored->infos)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && err == EMBTIER_OK; i++) {
         const struct table_spec spec = spec_of(chosen[i], order);
 
-        TRY(restore_table(store, tables, record, chosen[i], &spec, progress,
-                          &ret_restored->infos[ret_restored->count], msg));
-        ret_restored->count++;
-        ret_restored->has_replay |= spec.durability == EMBTIER_DURABILITY_REPLAY;
+        err = restore_table(shelf, tables, record, chosen[i], &spec, progress,
+                            &ret_restored->infos[i], msg);
+        ret_restored->count += err == EMBTIER_OK;
     }
-    return EMBTIER_OK;
+    if (err != EMBTIER_OK) {
+        tables_abandon(tables, ret_restored->infos, ret_restored->count);
+        ret_restored->count = 0;
+    }
+    return err;
 }

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "daemon/tables.h"
 
-struct store;
+struct checkpoint_shelf;
 
 struct restore_order {
     uint64_t id;
@@ -23,15 +23,14 @@ void restore_order_clear(struct restore_order *order);
 struct restored_tables {
     struct table_info *infos; /* malloced */
     uint32_t count;
-    bool has_replay; /* one that only a checkpoint makes safe */
 };
 
 /* All that can be known to be in the way is found out before the first table is made: NOT_FOUND,
- * NO_TABLE, EXISTS. After another error @ret_restored has those that were complete. */
-MUST_CHECK enum embtier_err checkpoint_restore(struct store *store, struct tables *tables,
-                                               const struct restore_order *order,
-                                               const struct progress_sink *progress,
-                                               struct restored_tables *ret_restored,
-                                               struct err_msg *msg);
+ * NO_TABLE, EXISTS, VERSION. The shelf may be another store's. The tables are in state CREATING
+ * then, to be published or abandoned; after an error there are none. */
+MUST_CHECK enum embtier_err
+checkpoint_restore(const struct checkpoint_shelf *shelf, struct tables *tables,
+                   const struct restore_order *order, const struct progress_sink *progress,
+                   struct restored_tables *ret_restored, struct err_msg *msg);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/checkpoints.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -15,37 +15,49 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "daemon/lane.h"
+#include "daemon/scan.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"
 #include "store/store.h"
+#include "store/store_identity.h"
 
 /* Updates under way end by themselves; those that wait for a disk that takes nothing may not. */
-#define DRAIN_SECONDS 5
+#define DRAIN_SECONDS      5 /* at first, after each time in vain twice as long */
+#define DRAIN_MOST_SECONDS 60
+#define NS_PER_SECOND      UINT64_C(1000000000)
+#define PUBLISH_TRIES      4
 /* Of the dirty rows, as many are written before the epoch, so that others find clean ones to take
  * the places of while it lasts. */
-#define CLEAN_PART      8
-#define CLEAN_STEP_ROWS 256
-#define SAVE_STEP_ROWS  256
-#define PAUSE_NS        200000L
-/* Where cores are few, and nobody waits for it, the writers have them for one part of the time in
- * so many. */
-#define PACE          4
+#define CLEAN_PART     8
+#define SAVE_STEP_ROWS 256
+#define PAUSE_NS       200000L
+/* Where cores are few, and others have asked for something not so long ago, the writers have them
+ * for one part of the time in so many. */
+#define PACE          6
 #define PAUSE_MOST_NS UINT64_C(50000000)
+#define ASKED_NS      UINT64_C(50000000)
 /* After one that failed the next is due in this part of the interval. */
 #define RETRY_PART 10
+
+/* Of checkpoints that are read, by verifying and exports, at the same time. */
+#define USES_MAX 16
 
 struct checkpoints {
     struct checkpoints_opts opts;
     bool few_cores; /* fewer than lanes, writers and clients can use */
     _Atomic bool stopping;
+    uint64_t patience_ns; /* with updates under way; the worker's */
 
     pthread_mutex_t lock;   /* all below */
     uint64_t updated_bytes; /* of all tables when the newest was begun */
     struct checkpoints_stats stats;
-    uint64_t verifying_id;
-    uint64_t tried_ns; /* when the last one ended, well or not */
+    uint64_t used_ids[USES_MAX]; /* are not deleted, */
+    uint32_t use_count;
+    uint64_t deleting_id; /* and this one is not used */
+    uint64_t tried_ns;    /* when the last one ended, well or not */
     bool is_due_told;
-    bool has_failed; /* the last one: the next is due sooner */
+    uint64_t told_ns; /* when */
+    bool has_failed;  /* the last one: the next is due sooner */
 };
 
 enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
@@ -56,7 +68,8 @@ enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
     if (!checkpoints)
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
     checkpoints->opts = *opts;
-    checkpoints->few_cores = sysconf(_SC_NPROCESSORS_ONLN) < 2 * (long)opts->lane_count + 2;
+    checkpoints->few_cores = opts->core_count < 2 * opts->lane_count + 2;
+    checkpoints->patience_ns = DRAIN_SECONDS * NS_PER_SECOND;
     checkpoints->tried_ns = clock_now_ns(&clock_monotonic);
     pthread_mutex_init(&checkpoints->lock, NULL);
     *ret_checkpoints = checkpoints;
@@ -106,6 +119,7 @@ static enum embtier_err stopped(struct err_msg *msg)
 /* One checkpoint on its way. */
 struct making {
     struct checkpoints *checkpoints;
+    const struct checkpoint_order *order;
     const struct progress_sink *progress;
     struct checkpoint_draft *draft;
     struct checkpoint_info info;
@@ -113,7 +127,7 @@ struct making {
     uint64_t updated_bytes;
     bool has_logged; /* tables; else those databases can be captured at any time */
     bool in_epoch;
-    bool is_saved; /* all old rows */
+    bool has_old; /* rows may be left that were dirty when it began */
 };
 
 struct rows {
@@ -136,24 +150,39 @@ static struct rows count_rows(const struct checkpoints *c)
     return rows;
 }
 
+/* One step on each lane; what they all say. */
+static struct lane_saved save_some(const struct checkpoints *c, struct lane_saving *savings,
+                                   uint32_t most)
+{
+    struct lane_saved all = { .idle = true, .done = true };
+
+    for (uint32_t i = 0; i < c->opts.lane_count; i++) {
+        const struct lane_saved one = lane_save_step(c->opts.lanes[i], &savings[i], most);
+
+        all.rows += one.rows;
+        all.held_rows += one.held_rows;
+        all.requests += one.requests;
+        all.idle = all.idle && one.idle;
+        all.done = all.done && one.done;
+        if (one.err != EMBTIER_OK)
+            all.err = one.err;
+    }
+    return all;
+}
+
 /* Writes some of the dirty rows before anything is held. */
 static enum embtier_err clean_some(struct making *making, struct err_msg *msg)
 {
     struct checkpoints *const c = making->checkpoints;
-    uint64_t cursors[CONFIG_LANES_MAX] = { 0 };
-    uint64_t left = making->dirty_rows / CLEAN_PART;
+    struct lane_saving savings[CONFIG_LANES_MAX] = { { 0 } };
+    const uint64_t wanted = making->dirty_rows / CLEAN_PART;
+    struct lane_saved step = { .rows = 1 };
 
-    while (left > 0) {
-        uint64_t cleaned = 0;
-
+    /* No more of them: there are fewer by now, or the writers have enough to do. */
+    for (uint64_t cleaned = 0; cleaned < wanted && step.rows > 0; cleaned += step.rows) {
         if (atomic_load(&c->stopping))
             return stopped(msg);
-        for (uint32_t i = 0; i < c->opts.lane_count && left > cleaned; i++)
-            cleaned += lane_clean_some(c->opts.lanes[i], &cursors[i],
-                                       (uint32_t)MIN(left, (uint64_t)CLEAN_STEP_ROWS));
-        if (cleaned == 0) /* there are fewer by now, or the writers have enough to do */
-            break;
-        left -= MIN(left, cleaned);
+        step = save_some(c, savings, SAVE_STEP_ROWS);
         pause_ns(PAUSE_NS);
     }
     return EMBTIER_OK;
@@ -165,23 +194,40 @@ static void open_gates(const struct checkpoints *c)
         lane_open_gate(c->opts.lanes[i]);
 }
 
-/* Until no update is under way. */
-static enum embtier_err close_gates(struct checkpoints *c, sem_t *drained, struct err_msg *msg)
+/* True: one more lane is drained; false: not in this tenth of a second. */
+static bool wait_a_moment(sem_t *drained)
 {
     struct timespec until;
 
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    return sem_timedwait(drained, &until) == 0;
+}
+
+/* Until no update is under way. */
+static enum embtier_err close_gates(struct checkpoints *c, sem_t *drained, struct err_msg *msg)
+{
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+
     for (uint32_t i = 0; i < c->opts.lane_count; i++)
         lane_close_gate(c->opts.lanes[i], drained);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += DRAIN_SECONDS;
     for (uint32_t i = 0; i < c->opts.lane_count;) {
-        if (sem_timedwait(drained, &until) == 0)
+        if (wait_a_moment(drained)) {
             i++;
-        else if (errno != EINTR)
-            return err_set(msg, EMBTIER_TIMEOUT,
-                           "no checkpoint: updates under way have not ended in %d seconds",
-                           DRAIN_SECONDS);
+            continue;
+        }
+        if (atomic_load(&c->stopping))
+            return stopped(msg);
+        if (clock_now_ns(&clock_monotonic) - began_ns < c->patience_ns)
+            continue;
+        err_write(msg, "no checkpoint: updates under way have not ended in %" PRIu64 " seconds",
+                  c->patience_ns / NS_PER_SECOND);
+        c->patience_ns = MIN(2 * c->patience_ns, DRAIN_MOST_SECONDS * NS_PER_SECOND);
+        return EMBTIER_TIMEOUT;
     }
+    c->patience_ns = DRAIN_SECONDS * NS_PER_SECOND;
     return EMBTIER_OK;
 }
 
@@ -200,10 +246,10 @@ static enum embtier_err take_moment(struct making *making, sem_t *drained, struc
     TRY(close_gates(c, drained, msg));
     /* What was acknowledged is in the log, what was not may be. */
     if (making->has_logged)
-        TRY(store_capture(c->opts.store, making->draft, true, msg));
+        TRY(store_capture(c->opts.store, making->draft, true, &c->stopping, msg));
     for (uint32_t i = 0; i < c->opts.lane_count; i++)
         lane_begin_epoch(c->opts.lanes[i]);
-    making->in_epoch = true;
+    making->in_epoch = making->has_old = true;
     return EMBTIER_OK;
 }
 
@@ -221,55 +267,60 @@ static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
     return err;
 }
 
-/* What has been handed over since *@began_ns is written: for some time others have the cores. */
-static void leave_the_cores(uint64_t *began_ns)
-{
-    const uint64_t spent_ns = clock_now_ns(&clock_monotonic) - *began_ns;
+struct pace {
+    uint64_t requests; /* of all lanes, so far; 0: nobody has looked yet */
+    uint64_t asked_ns; /* when the last was seen */
+    uint64_t began_ns; /* what is being written now */
+};
 
-    pause_ns((long)MIN(spent_ns * (PACE - 1), PAUSE_MOST_NS));
-    *began_ns = clock_now_ns(&clock_monotonic);
+static bool others_ask(struct pace *pace, uint64_t requests)
+{
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+
+    if (pace->requests > 0 && requests != pace->requests)
+        pace->asked_ns = now_ns;
+    pace->requests = requests;
+    return now_ns - pace->asked_ns < ASKED_NS;
 }
 
-/* One step on each lane; what they all say. */
-static struct lane_saved save_some(const struct checkpoints *c, uint64_t *cursors, uint32_t most)
+/* What has been handed over is written: for some time others have the cores. */
+static void leave_the_cores(struct checkpoints *c, struct pace *pace)
 {
-    struct lane_saved all = { .idle = true, .done = true };
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
 
-    for (uint32_t i = 0; i < c->opts.lane_count; i++) {
-        const struct lane_saved one = lane_save_step(c->opts.lanes[i], &cursors[i], most);
-
-        all.rows += one.rows;
-        all.idle = all.idle && one.idle;
-        all.done = all.done && one.done;
-        if (one.err != EMBTIER_OK)
-            all.err = one.err;
-    }
-    return all;
+    pause_ns((long)MIN((now_ns - pace->began_ns) * (PACE - 1), PAUSE_MOST_NS));
+    pace->began_ns = clock_now_ns(&clock_monotonic);
+    pthread_mutex_lock(&c->lock);
+    c->stats.yielded_us += (pace->began_ns - now_ns) / 1000;
+    pthread_mutex_unlock(&c->lock);
 }
 
 static enum embtier_err save_old_rows(struct making *making, struct err_msg *msg)
 {
     struct checkpoints *const c = making->checkpoints;
-    uint64_t cursors[CONFIG_LANES_MAX] = { 0 };
-    uint64_t saved = 0, began_ns = clock_now_ns(&clock_monotonic);
-    const bool paces = c->few_cores && making->info.automatic;
+    struct lane_saving savings[CONFIG_LANES_MAX] = { { 0 } };
+    struct pace pace = { .began_ns = clock_now_ns(&clock_monotonic) };
     struct lane_saved step = { .idle = true };
+    uint64_t saved = 0;
 
     while (!step.done) {
+        const bool paces = c->few_cores && others_ask(&pace, step.requests);
+        const uint64_t held_rows = step.held_rows;
+
         if (atomic_load(&c->stopping))
             return stopped(msg);
-        step = save_some(c, cursors, paces && !step.idle ? 0 : SAVE_STEP_ROWS);
+        step = save_some(c, savings, paces && !step.idle ? 0 : SAVE_STEP_ROWS);
         if (step.err != EMBTIER_OK)
             return err_set(msg, step.err, "no checkpoint: rows cannot be written: %s",
                            err_text(step.err));
         saved += step.rows;
         report(making->progress, MIN(saved, making->dirty_rows), making->dirty_rows, "rows");
-        if (paces && step.idle && !step.done)
-            leave_the_cores(&began_ns);
+        if (paces && step.idle && !step.done && step.held_rows == held_rows)
+            leave_the_cores(c, &pace);
         else if (step.rows == 0 && !step.done)
             pause_ns(PAUSE_NS);
     }
-    making->is_saved = true;
+    making->has_old = false;
     return EMBTIER_OK;
 }
 
@@ -291,9 +342,9 @@ static void made_databases(void *context, uint64_t done, uint64_t total)
     report(context, done, total, "databases");
 }
 
-static uint32_t count_tables(const struct catalog *catalog)
+static uint32_t count_tables(const struct catalog *catalog, const struct catalog_made *made)
 {
-    uint32_t count = 0;
+    uint32_t count = made ? made->count : 0;
 
     for (uint32_t i = 0; i < catalog_count(catalog); i++)
         count += catalog_at(catalog, i)->state == CATALOG_LIVE;
@@ -318,15 +369,16 @@ static enum embtier_err make(struct making *making, struct err_msg *msg)
     making->info.created_ms = since_1970_ms();
     TRY(begin_epoch(making, msg));
     TRY(save_old_rows(making, msg));
-    TRY(store_capture(c->opts.store, making->draft, false, msg));
+    TRY(store_capture(c->opts.store, making->draft, false, &c->stopping, msg));
     TRY(end_epoch(making, msg));
     if (!making->has_logged)
-        TRY(store_capture(c->opts.store, making->draft, true, msg));
+        TRY(store_capture(c->opts.store, making->draft, true, &c->stopping, msg));
     making->info.held_rows = count_rows(c).held - before.held;
-    making->info.table_count = count_tables(catalog);
+    making->info.table_count = count_tables(catalog, making->order->made);
     making->info.spent_ms = (clock_now_ns(&clock_monotonic) - began_ns) / 1000000;
-    return checkpoint_commit(making->draft, catalog, &making->info, made_databases,
-                             (void *)(uintptr_t)making->progress, msg);
+    return checkpoint_commit(making->draft, catalog, making->order->made, &making->info,
+                             made_databases, (void *)(uintptr_t)making->progress, &c->stopping,
+                             msg);
 }
 
 /* Whatever went wrong, the lanes go on as before. */
@@ -336,7 +388,7 @@ static void end_making(struct making *making)
 
     if (making->in_epoch)
         (void)!end_epoch(making, NULL);
-    for (uint32_t i = 0; i < c->opts.lane_count && !making->is_saved; i++)
+    for (uint32_t i = 0; making->has_old && i < c->opts.lane_count; i++)
         lane_forget_epoch(c->opts.lanes[i]);
     checkpoint_draft_free(making->draft);
 }
@@ -410,6 +462,7 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
 {
     struct making making = {
         .checkpoints = c,
+        .order = order,
         .progress = progress,
         .info = { .automatic = order->automatic, .has_step = order->has_step, .step = order->step },
     };
@@ -431,7 +484,7 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
     if (order->keep_all)
         return EMBTIER_OK;
     if (order->automatic)
-        delete_oldest(c, true, c->opts.keep);
+        delete_oldest(c, true, MAX(c->opts.keep, order->keep_least));
     else if (order->keep > 0)
         delete_oldest(c, false, order->keep);
     return EMBTIER_OK;
@@ -446,7 +499,11 @@ enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
 
     store_recovery(c->opts.store, &recovery);
     if (recovery.happened && !recovery.after_crash) {
-        TRY(checkpoints_make(c, &(struct checkpoint_order){ .automatic = true, .keep_all = true },
+        TRY(checkpoints_make(c,
+                             &(struct checkpoint_order){ .automatic = true,
+                                                         .keep_all = true,
+                                                         .has_step = recovery.has_step,
+                                                         .step = recovery.step },
                              NULL, &info, msg));
         return store_restore_done(c->opts.store, msg);
     }
@@ -478,21 +535,29 @@ void checkpoints_not_tried(struct checkpoints *c)
 
 bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
 {
-    uint64_t updated_bytes, wait_ns;
-    bool due;
+    uint64_t updated_bytes, wait_ns, tried_ns;
+    bool due, late;
 
     if (c->opts.interval_ns == 0)
         return false;
     updated_bytes = tables_totals(c->opts.tables).updated_bytes;
     pthread_mutex_lock(&c->lock);
+    tried_ns = c->tried_ns;
     wait_ns = c->has_failed ? c->opts.interval_ns / RETRY_PART : c->opts.interval_ns;
     due = !c->stats.is_making && !c->is_due_told && now_ns - c->tried_ns >= wait_ns;
     if (due && updated_bytes == c->updated_bytes) {
         c->tried_ns = now_ns; /* nothing has changed */
         due = false;
     }
+    late = c->is_due_told && !c->stats.is_making && now_ns - c->told_ns >= c->opts.interval_ns;
+    if (due || late)
+        c->told_ns = now_ns;
     c->is_due_told |= due;
     pthread_mutex_unlock(&c->lock);
+    if (late)
+        log_warn("a checkpoint is due and waits for other work on tables: a crash would go back to "
+                 "the newest one",
+                 "newest_seconds_ago=%" PRIu64, (now_ns - tried_ns) / NS_PER_SECOND);
     return due;
 }
 
@@ -515,6 +580,10 @@ enum embtier_err checkpoints_list(struct checkpoints *c, struct checkpoint_info 
         const enum embtier_err err =
             checkpoint_read(store_shelf(c->opts.store), ids[i], &record, &why);
 
+        if (err == EMBTIER_NO_MEMORY) { /* one that is there must not seem to be gone */
+            free(infos);
+            return err_set(msg, err, "%s", why.text);
+        }
         if (err == EMBTIER_OK)
             infos[count++] = record->info;
         else if (err != EMBTIER_NOT_FOUND) /* just deleted */
@@ -572,10 +641,41 @@ static void verified_bytes(void *context, uint64_t done, uint64_t total)
     report(context, done, total, "bytes");
 }
 
-static void set_verifying(struct checkpoints *c, uint64_t id)
+enum embtier_err checkpoints_scan(struct checkpoints *c, const struct scan_order *order,
+                                  struct scan **ret_scan, struct err_msg *msg)
 {
+    return scan_open(c->opts.store, c, order, ret_scan, msg);
+}
+
+const _Atomic bool *checkpoints_stopping(const struct checkpoints *c)
+{
+    return &c->stopping;
+}
+
+enum embtier_err checkpoints_begin_use(struct checkpoints *c, uint64_t id, struct err_msg *msg)
+{
+    enum embtier_err err = EMBTIER_OK;
+
     pthread_mutex_lock(&c->lock);
-    c->verifying_id = id;
+    if (c->deleting_id == id)
+        err = err_set(msg, EMBTIER_NOT_FOUND,
+                      "there is no checkpoint %" PRIu64 ": it is being deleted", id);
+    else if (c->use_count == USES_MAX)
+        err = err_set(msg, EMBTIER_BUSY, "%d checkpoints are being read, no more can be", USES_MAX);
+    else
+        c->used_ids[c->use_count++] = id;
+    pthread_mutex_unlock(&c->lock);
+    return err;
+}
+
+void checkpoints_end_use(struct checkpoints *c, uint64_t id)
+{
+    uint32_t i = 0;
+
+    pthread_mutex_lock(&c->lock);
+    while (c->used_ids[i] != id)
+        i++;
+    c->used_ids[i] = c->used_ids[--c->use_count];
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -586,22 +686,21 @@ enum embtier_err checkpoints_verify(struct checkpoints *c, uint64_t id,
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
     enum embtier_err err;
 
-    set_verifying(c, id);
+    TRY(checkpoints_begin_use(c, id, msg));
     err = checkpoint_read(store_shelf(c->opts.store), id, &record, msg);
     if (err == EMBTIER_OK)
         err = checkpoint_verify(store_shelf(c->opts.store), record, verified_bytes,
                                 (void *)(uintptr_t)progress, &c->stopping, msg);
-    set_verifying(c, 0);
+    checkpoints_end_use(c, id);
     TRY(err);
     *ret_info = record->info;
     return EMBTIER_OK;
 }
 
-static enum embtier_err check_deletable(struct checkpoints *c, uint64_t id, struct err_msg *msg)
+static enum embtier_err begin_deleting(struct checkpoints *c, uint64_t id, struct err_msg *msg)
 {
     _cleanup_(freep) uint64_t *ids = NULL;
-    uint32_t count = 0;
-    bool verifying;
+    uint32_t count = 0, uses = 0;
 
     TRY(checkpoint_list(store_shelf(c->opts.store), &ids, &count, msg));
     if (count > 0 && ids[count - 1] == id)
@@ -611,10 +710,22 @@ static enum embtier_err check_deletable(struct checkpoints *c, uint64_t id, stru
                        "one first",
                        id);
     pthread_mutex_lock(&c->lock);
-    verifying = c->verifying_id == id;
+    for (uint32_t i = 0; i < c->use_count; i++)
+        uses += c->used_ids[i] == id;
+    if (uses == 0)
+        c->deleting_id = id;
     pthread_mutex_unlock(&c->lock);
-    return verifying ? err_set(msg, EMBTIER_BUSY, "checkpoint %" PRIu64 " is being verified", id)
-                     : EMBTIER_OK;
+    return uses == 0
+               ? EMBTIER_OK
+               : err_set(msg, EMBTIER_BUSY,
+                         "checkpoint %" PRIu64 " is being read, to be verified or exported", id);
+}
+
+static void end_deleting(struct checkpoints *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->deleting_id = 0;
+    pthread_mutex_unlock(&c->lock);
 }
 
 enum embtier_err checkpoints_delete(struct checkpoints *c, uint64_t id,
@@ -622,36 +733,124 @@ enum embtier_err checkpoints_delete(struct checkpoints *c, uint64_t id,
 {
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
     const enum embtier_err read = checkpoint_read(store_shelf(c->opts.store), id, &record, msg);
+    enum embtier_err err;
 
     if (read == EMBTIER_NOT_FOUND)
         return read;
-    TRY(check_deletable(c, id, msg));
+    TRY(begin_deleting(c, id, msg));
     *ret_info = record ? record->info : (struct checkpoint_info){ .id = id }; /* it is damaged */
-    TRY(checkpoint_delete(store_shelf(c->opts.store), id, msg));
+    err = checkpoint_delete(store_shelf(c->opts.store), id, msg);
+    end_deleting(c);
+    TRY(err);
     log_info("checkpoint deleted", "id=%" PRIu64, id);
     return EMBTIER_OK;
+}
+
+/* So that nobody uses what a crash would empty. */
+static enum embtier_err make_safe(struct checkpoints *c, const struct table_info *infos,
+                                  uint32_t count, const struct checkpoint_order *how,
+                                  const struct progress_sink *progress, struct err_msg *msg)
+{
+    _cleanup_(freep) uint32_t *ids = calloc((size_t)count + 1, sizeof(*ids));
+    const struct catalog_made made = { .table_ids = ids, .count = count };
+    struct checkpoint_order order = *how;
+    struct checkpoint_info info;
+    enum embtier_err err;
+    bool is_safe = true;
+    uint32_t tries = 0;
+
+    if (!ids)
+        return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
+    for (uint32_t i = 0; i < count; i++) {
+        ids[i] = infos[i].table_id;
+        is_safe = is_safe && infos[i].spec.durability != EMBTIER_DURABILITY_REPLAY;
+    }
+    if (is_safe)
+        return EMBTIER_OK;
+    order.automatic = true;
+    order.made = &made;
+    /* What has been written is worth more than one try: each waits longer for updates under way. */
+    do
+        err = checkpoints_make(c, &order, progress, &info, msg);
+    while (err == EMBTIER_TIMEOUT && ++tries < PUBLISH_TRIES);
+    return err;
+}
+
+enum embtier_err checkpoints_publish(struct checkpoints *c, struct table_info *infos,
+                                     uint32_t count, const struct checkpoint_order *how,
+                                     const struct progress_sink *progress, struct err_msg *msg)
+{
+    enum embtier_err err = make_safe(c, infos, count, how, progress, msg);
+
+    if (err == EMBTIER_OK)
+        err = tables_publish(c->opts.tables, infos, count, msg);
+    if (err != EMBTIER_OK)
+        tables_abandon(c->opts.tables, infos, count);
+    return err;
 }
 
 enum embtier_err checkpoints_restore(struct checkpoints *c, const struct restore_order *order,
                                      const struct progress_sink *progress,
                                      struct restored_tables *ret_restored, struct err_msg *msg)
 {
-    enum embtier_err err;
+    *ret_restored = (struct restored_tables){ 0 };
+    TRY(checkpoint_restore(store_shelf(c->opts.store), c->opts.tables, order, progress,
+                           ret_restored, msg));
+    /* More tables may be wanted of it. */
+    return checkpoints_publish(c, ret_restored->infos, ret_restored->count,
+                               &(struct checkpoint_order){ .keep_all = true }, progress, msg);
+}
+
+static void log_other(const struct checkpoint_info *info)
+{
+    char step[24] = "none";
+
+    if (info->has_step)
+        snprintf(step, sizeof(step), "%" PRIu64, info->step);
+    log_warn("tables are made as they were when this checkpoint of the other store was made, what "
+             "was updated there since is not in it",
+             "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRId64, info->id, step,
+             (int64_t)time(NULL) - (int64_t)(info->created_ms / 1000));
+}
+
+/* 0 is the newest one. */
+static enum embtier_err find_other(const struct checkpoint_shelf *shelf, uint64_t id,
+                                   struct checkpoint_record **ret_record, struct err_msg *msg)
+{
+    if (id != 0)
+        return checkpoint_read(shelf, id, ret_record, msg);
+    TRY(checkpoint_read_newest(shelf, ret_record, msg));
+    return *ret_record ? EMBTIER_OK
+                       : err_set(msg, EMBTIER_NOT_FOUND,
+                                 "%s: has no checkpoint; start its server and make one with "
+                                 "`embtier checkpoint create`",
+                                 store_identity_directory(shelf->identity, 0));
+}
+
+enum embtier_err checkpoints_restore_other(struct checkpoints *c, char *const *directories,
+                                           uint32_t directory_count, uint64_t id,
+                                           const struct progress_sink *progress,
+                                           struct restored_tables *ret_restored,
+                                           struct err_msg *msg)
+{
+    _cleanup_(store_identity_freep) struct store_identity *identity = NULL;
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+    struct checkpoint_shelf shelf = { 0 };
+    struct restore_order order = { 0 };
+    struct checkpoint_order how = { 0 };
 
     *ret_restored = (struct restored_tables){ 0 };
-    err = checkpoint_restore(c->opts.store, c->opts.tables, order, progress, ret_restored, msg);
-    if (ret_restored->has_replay) {
-        struct err_msg why = { { 0 } };
-        struct checkpoint_info info;
-        const enum embtier_err make_err =
-            checkpoints_make(c, &(struct checkpoint_order){ .automatic = true, .keep_all = true },
-                             progress, &info, &why);
-
-        if (err == EMBTIER_OK && make_err != EMBTIER_OK)
-            err = err_set(msg, make_err,
-                          "restored, but a crash would empty the tables again: %.400s", why.text);
-    }
-    return err;
+    TRY(store_identity_open_other(directories, directory_count, &identity,
+                                  &shelf.shards_per_directory, msg));
+    shelf.identity = identity;
+    TRY(find_other(&shelf, id, &record, msg));
+    log_other(&record->info);
+    order.id = record->info.id;
+    how.has_step = record->info.has_step;
+    how.step = record->info.step;
+    memcpy(how.metadata, record->info.metadata, sizeof(how.metadata));
+    TRY(checkpoint_restore(&shelf, c->opts.tables, &order, progress, ret_restored, msg));
+    return checkpoints_publish(c, ret_restored->infos, ret_restored->count, &how, progress, msg);
 }
 
 void checkpoints_stats(struct checkpoints *c, struct checkpoints_stats *ret_stats)

@@ -19,6 +19,7 @@
 #include "daemon/tables.h"
 #include "store/checkpoint_record.h"
 
+struct catalog_made;
 struct checkpoints;
 struct lane;
 struct store;
@@ -28,6 +29,7 @@ struct checkpoints_opts {
     struct tables *tables;
     struct lane *const *lanes;
     uint32_t lane_count;
+    uint32_t core_count;  /* that the server may run on */
     uint64_t interval_ns; /* between those the server makes itself; 0: it makes none */
     uint32_t keep;        /* as many of its own it keeps */
 };
@@ -39,12 +41,15 @@ void checkpoints_free(struct checkpoints *checkpoints);
 DEFINE_CLEANUP(struct checkpoints, checkpoints_free)
 
 struct checkpoint_order {
-    bool automatic;
+    bool automatic; /* one of the server's own */
     bool has_step;
     uint64_t step;
     char metadata[EMBTIER_METADATA_MAX + 1]; /* JSON, or "" */
     uint32_t keep; /* then the oldest made by users are deleted, but for so many; 0: none is */
-    bool keep_all; /* none is deleted, of the server's own either: one may still be needed */
+    const struct catalog_made *made; /* to be in it too, or NULL */
+    bool keep_all;       /* none is deleted, of the server's own either: one may still be needed */
+    uint32_t keep_least; /* of the server's own so many stay, however few are to be kept: whoever
+                            had one made may not have begun to read it */
 };
 
 /* Returns when it is complete on disk, or there is none. INVALID: the metadata is no JSON. */
@@ -80,17 +85,46 @@ MUST_CHECK enum embtier_err checkpoints_verify(struct checkpoints *checkpoints, 
                                                const struct progress_sink *progress,
                                                struct checkpoint_info *ret_info,
                                                struct err_msg *msg);
-/* INVALID: the newest. BUSY: it is being verified. */
+/* scan_open() on their store. Thread: one that may wait for SSD. */
+struct scan;
+struct scan_order;
+MUST_CHECK enum embtier_err checkpoints_scan(struct checkpoints *checkpoints,
+                                             const struct scan_order *order, struct scan **ret_scan,
+                                             struct err_msg *msg);
+/* Becomes true with checkpoints_stop(). */
+const _Atomic bool *checkpoints_stopping(const struct checkpoints *checkpoints);
+/* While it is used it is not deleted. NOT_FOUND, BUSY. Any thread. */
+MUST_CHECK enum embtier_err checkpoints_begin_use(struct checkpoints *checkpoints, uint64_t id,
+                                                  struct err_msg *msg);
+void checkpoints_end_use(struct checkpoints *checkpoints, uint64_t id);
+/* INVALID: the newest. BUSY: it is being read. */
 MUST_CHECK enum embtier_err checkpoints_delete(struct checkpoints *checkpoints, uint64_t id,
                                                struct checkpoint_info *ret_info,
                                                struct err_msg *msg);
-/* Makes tables as they were (checkpoint_restore.h), and then a checkpoint of its own, if only that
- * makes them safe. Thread: the worker's. */
+/* Makes tables live whose rows are complete, and that are in state CREATING (tables_begin()): all
+ * or none, and not before they are safe from a crash, for which a checkpoint is made if only that
+ * makes them so: with the step and metadata of @how, and keeping all if it says so. After an
+ * error they are abandoned. Thread: the worker's. */
+MUST_CHECK enum embtier_err checkpoints_publish(struct checkpoints *checkpoints,
+                                                struct table_info *infos, uint32_t count,
+                                                const struct checkpoint_order *how,
+                                                const struct progress_sink *progress,
+                                                struct err_msg *msg);
+/* Makes tables as they were (checkpoint_restore.h), live. Thread: the worker's. */
 MUST_CHECK enum embtier_err checkpoints_restore(struct checkpoints *checkpoints,
                                                 const struct restore_order *order,
                                                 const struct progress_sink *progress,
                                                 struct restored_tables *ret_restored,
                                                 struct err_msg *msg);
+/* The same of all tables of a checkpoint of another store, of which these are the data directories,
+ * whatever their number and that of its shards; 0: its newest. No server has it open. Locks and
+ * reads them only. */
+MUST_CHECK enum embtier_err checkpoints_restore_other(struct checkpoints *checkpoints,
+                                                      char *const *directories,
+                                                      uint32_t directory_count, uint64_t id,
+                                                      const struct progress_sink *progress,
+                                                      struct restored_tables *ret_restored,
+                                                      struct err_msg *msg);
 /* Whoever makes or verifies one gives up: the daemon stops. */
 void checkpoints_stop(struct checkpoints *checkpoints);
 
@@ -100,6 +134,7 @@ struct checkpoints_stats {
     uint64_t newest_ms; /* when it was made, since 1970; 0: there is none */
     uint64_t pause_us;  /* of the newest */
     uint64_t longest_pause_us;
+    uint64_t yielded_us; /* for so long the cores were left to others, since the start */
     bool is_making;
 };
 void checkpoints_stats(struct checkpoints *checkpoints, struct checkpoints_stats *ret_stats);

@@ -38,6 +38,8 @@ void connection_free(struct connection *connection)
     closep(&connection->fd);
     frame_reader_done(&connection->reader);
     free(connection->unsent);
+    free(connection->scan_last); /* there is nothing in them yet */
+    free(connection->load_last);
     free(connection);
 }
 

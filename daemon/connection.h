@@ -14,6 +14,8 @@
 #include "proto/frame.h"
 
 struct job;
+struct load;
+struct scan;
 struct session;
 struct Embtier__Reply;
 
@@ -38,6 +40,12 @@ struct connection {
     struct connection *next_ready;
     struct session *session;
     bool session_detached;
+    bool session_is_gone;        /* from the lanes; it waits for a job that uses its arena */
+    enum embtier_err closed_why; /* once it is closed */
+    struct scan *scan;           /* which it has open; nobody's while a job has it; so is */
+    struct load *load;
+    struct job *scan_last, *load_last; /* the jobs that will end them, made before there is one:
+                                          that must not fail */
     struct job *job; /* under way: no further request is read before it is answered */
     struct frame_reader reader;
     uint8_t *unsent;

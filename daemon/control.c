@@ -94,6 +94,24 @@ static void tell_warnings(struct control *control)
     control->warnings = control->warnings_kept = 0;
 }
 
+/* What a closed connection has is given back. */
+static void let_go(struct control *control, struct connection *connection)
+{
+    const enum embtier_err err = connection->closed_why;
+
+    control_close_transfers(control, connection);
+    if (connection->session && !connection->session_detached) {
+        struct session *const session = connection->session;
+
+        connection->session_detached = true;
+        /* Else it is there, and may still be answered: what it asked for is finished. */
+        if (err == EMBTIER_OK || err == EMBTIER_DISCONNECTED)
+            atomic_store_explicit(&session->gone, true, memory_order_relaxed);
+        session_close_notice(session, err == EMBTIER_OK ? EMBTIER_DISCONNECTED : err);
+        lane_send(control->parts->lanes[session->home], &session->detach_message);
+    }
+}
+
 static void connection_close(struct control *control, struct connection *connection,
                              enum embtier_err err, const char *why)
 {
@@ -109,16 +127,8 @@ static void connection_close(struct control *control, struct connection *connect
     epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
     closep(&connection->fd);
     connection->fd = -1;
-    if (connection->session && !connection->session_detached) {
-        struct session *const session = connection->session;
-
-        connection->session_detached = true;
-        /* Else it is there, and may still be answered: what it asked for is finished. */
-        if (err == EMBTIER_OK || err == EMBTIER_DISCONNECTED)
-            atomic_store_explicit(&session->gone, true, memory_order_relaxed);
-        session_close_notice(session, err == EMBTIER_OK ? EMBTIER_DISCONNECTED : err);
-        lane_send(control->parts->lanes[session->home], &session->detach_message);
-    }
+    connection->closed_why = err;
+    let_go(control, connection);
     control->sweep = true;
 }
 
@@ -333,6 +343,9 @@ static void on_session_gone(struct control *control, struct session *session)
     for (struct connection *c = control->connections; c; c = c->next) {
         if (c->session != session)
             continue;
+        c->session_is_gone = c->job && job_uses_arena(c->job);
+        if (c->session_is_gone)
+            return;
         c->session = NULL;
         control->arena_bytes -= session->arena_bytes;
         groups_forget(session);
@@ -372,6 +385,9 @@ static void on_message(struct control *control, struct message *message)
         if (!connection) /* the server's own */
             break;
         if (connection->fd < 0) {
+            let_go(control, connection); /* of what the job had of it */
+            if (connection->session_is_gone)
+                on_session_gone(control, connection->session);
             control->sweep = true;
         } else {
             ready_add(control, connection); /* with what came in the meantime */
@@ -563,8 +579,12 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     control->mail_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (control->epoll_fd < 0 || control->mail_fd < 0)
         return err_set_errno(msg, errno, "control: event descriptors");
-    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, &control->worker, msg));
-    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, &control->reader, msg));
+    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, false, &control->worker,
+                   msg));
+    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, true, &control->reader,
+                   msg));
+    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, true, &control->verifier,
+                   msg));
     TRY(listen_on(control, msg));
     event.data.ptr = &control->mail_fd;
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->mail_fd, &event) != 0)
@@ -596,6 +616,7 @@ void control_free(struct control *control)
         return;
     worker_free(control->worker);
     worker_free(control->reader);
+    worker_free(control->verifier);
     free_own_jobs(control);
     if (control->listen_fd >= 0) {
         unlink(control->parts->config->socket.path);

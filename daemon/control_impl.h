@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control_impl.h: the inside of the control thread, shared by control.c (loop, connections) and
- * control_requests.c (what each request does). */
+/* control_impl.h: the inside of the control thread, shared by control.c (loop, connections),
+ * control_requests.c (what each request does) and control_transfers.c (scans and loads). */
 #ifndef EMBTIER_DAEMON_CONTROL_IMPL_H
 #define EMBTIER_DAEMON_CONTROL_IMPL_H
 
@@ -10,16 +10,23 @@
 #include "base/err.h"
 #include "daemon/inbox.h"
 #include "daemon/server.h"
+#include "daemon/worker.h"
 #include "proto/control.pb-c.h"
+
+/* So many tables can be read at a time: each costs memory that no budget of the configuration has,
+ * for the databases of a checkpoint. Of one user no more than half of them. */
+#define CONTROL_SCANS_MAX 8
 
 struct connection;
 struct job;
+struct table_info;
 struct worker;
 
 struct control {
     const struct server_parts *parts;
-    struct worker *worker; /* for what changes tables and checkpoints */
-    struct worker *reader; /* for what only reads them, which may take hours */
+    struct worker *worker;   /* for what changes tables and checkpoints */
+    struct worker *reader;   /* for scans of checkpoints */
+    struct worker *verifier; /* for verifying them, which may take hours */
     void (*send)(void *control, struct message *message); /* any thread */
     struct inbox inbox;
     int epoll_fd;
@@ -64,5 +71,27 @@ void control_job_progress(struct control *control, struct job *job);
 void control_checkpoint(struct control *control);
 /* Answers and frees the job; its connection has none afterwards. */
 void control_job_done(struct control *control, struct job *job);
+
+/* Not even memory for a job: answered with that, and NULL. */
+struct job *control_new_job(struct control *control, struct connection *connection, uint32_t id,
+                            enum job_kind kind);
+void control_submit_job(struct control *control, struct connection *connection, uint32_t id,
+                        struct job *job);
+void control_reply_table(struct control *control, struct connection *connection, uint32_t id,
+                         const struct table_info *info);
+/* @ret_table borrows both. */
+void control_fill_table(const struct table_info *info, Embtier__TableSpec *spec,
+                        Embtier__TableInfo *ret_table);
+
+/* ---- control_transfers.c ---- */
+
+void control_handle_transfer(struct control *control, struct connection *connection,
+                             const Embtier__Request *request);
+void control_reply_transfer(struct control *control, struct connection *connection,
+                            const struct job *job);
+/* The connection has its scan and its load back, if there are any. */
+void control_transfer_done(struct connection *connection, struct job *job);
+/* Has them freed; what was not published is gone. */
+void control_close_transfers(struct control *control, struct connection *connection);
 
 #endif

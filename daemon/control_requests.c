@@ -135,8 +135,8 @@ static void handle_hello(struct control *control, struct connection *connection,
 
 /* ---- Tables ---- */
 
-static void fill_table(const struct table_info *info, Embtier__TableSpec *spec,
-                       Embtier__TableInfo *ret_table)
+void control_fill_table(const struct table_info *info, Embtier__TableSpec *spec,
+                        Embtier__TableInfo *ret_table)
 {
     embtier__table_info__init(ret_table);
     embtier__table_spec__init(spec);
@@ -152,14 +152,14 @@ static void fill_table(const struct table_info *info, Embtier__TableSpec *spec,
     ret_table->compaction_bytes = info->written.compaction_bytes;
 }
 
-static void reply_table(struct control *control, struct connection *connection, uint32_t id,
-                        const struct table_info *info)
+void control_reply_table(struct control *control, struct connection *connection, uint32_t id,
+                         const struct table_info *info)
 {
     Embtier__TableSpec spec;
     Embtier__TableInfo table;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
 
-    fill_table(info, &spec, &table);
+    control_fill_table(info, &spec, &table);
     message.id = id;
     message.last = true;
     message.body_case = EMBTIER__REPLY__BODY_TABLE;
@@ -174,7 +174,9 @@ static void handle_open(struct control *control, struct connection *connection, 
     struct table_info info;
     enum embtier_err err = tables_find(control->parts->tables, open->name, &info, &msg);
 
-    if (err == EMBTIER_OK && open->dim != 0 && open->dim != info.spec.dim)
+    if (err == EMBTIER_OK && info.state == TABLE_CREATING)
+        err = err_set(&msg, EMBTIER_BUSY, "table '%s' is still being created", open->name);
+    else if (err == EMBTIER_OK && open->dim != 0 && open->dim != info.spec.dim)
         err = err_set(&msg, EMBTIER_MISMATCH, "table '%s' has dim %" PRIu32 ", not %" PRIu32,
                       open->name, info.spec.dim, open->dim);
     else if (err == EMBTIER_OK && open->dtype != 0 && open->dtype != (uint32_t)info.spec.dtype)
@@ -183,7 +185,7 @@ static void handle_open(struct control *control, struct connection *connection, 
     if (err != EMBTIER_OK)
         control_reply_error(control, connection, id, err, &msg);
     else
-        reply_table(control, connection, id, &info);
+        control_reply_table(control, connection, id, &info);
 }
 
 static void reply_tables(struct control *control, struct connection *connection, uint32_t id,
@@ -200,7 +202,7 @@ static void reply_tables(struct control *control, struct connection *connection,
         control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &msg);
     } else {
         for (uint32_t i = 0; i < count; i++) {
-            fill_table(&infos[i], &specs[i], &tables[i]);
+            control_fill_table(&infos[i], &specs[i], &tables[i]);
             pointers[i] = &tables[i];
         }
         body.n_tables = count;
@@ -287,8 +289,27 @@ static void show_checkpoint(struct control *control, struct connection *connecti
 
 /* ---- Jobs ---- */
 
-static void submit_job(struct control *control, struct connection *connection, uint32_t id,
-                       struct job *job)
+static struct worker *worker_for(const struct control *control, enum job_kind kind)
+{
+    switch (kind) {
+    case JOB_CHECKPOINT_VERIFY:
+        return control->verifier;
+    case JOB_SCAN_OPEN:
+    case JOB_SCAN_NEXT:
+    case JOB_SCAN_CLOSE:
+        return control->reader;
+    default:
+        return control->worker;
+    }
+}
+
+static bool is_transfer(enum job_kind kind)
+{
+    return kind >= JOB_SCAN_OPEN && kind <= JOB_LOAD_CLOSE;
+}
+
+void control_submit_job(struct control *control, struct connection *connection, uint32_t id,
+                        struct job *job)
 {
     job->done_message.kind = MESSAGE_JOB_DONE;
     job->progress_message.kind = MESSAGE_JOB_PROGRESS;
@@ -298,7 +319,19 @@ static void submit_job(struct control *control, struct connection *connection, u
         connection->job = job;
         control_watch(control, connection);
     }
-    worker_submit(job->kind == JOB_CHECKPOINT_VERIFY ? control->reader : control->worker, job);
+    worker_submit(worker_for(control, job->kind), job);
+}
+
+struct job *control_new_job(struct control *control, struct connection *connection, uint32_t id,
+                            enum job_kind kind)
+{
+    struct job *const job = calloc(1, sizeof(*job));
+
+    if (!job)
+        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
+    else
+        job->kind = kind;
+    return job;
 }
 
 static void handle_create(struct control *control, struct connection *connection, uint32_t id,
@@ -317,7 +350,7 @@ static void handle_create(struct control *control, struct connection *connection
     }
     job->kind = JOB_TABLE_CREATE;
     job->if_not_exists = create->if_not_exists;
-    submit_job(control, connection, id, job);
+    control_submit_job(control, connection, id, job);
 }
 
 static void handle_drop(struct control *control, struct connection *connection, uint32_t id,
@@ -339,7 +372,7 @@ static void handle_drop(struct control *control, struct connection *connection, 
     }
     job->kind = JOB_TABLE_DROP;
     job->spec = info.spec;
-    submit_job(control, connection, id, job);
+    control_submit_job(control, connection, id, job);
 }
 
 void control_tell_progress(struct control *control, struct connection *connection)
@@ -373,17 +406,20 @@ void control_job_done(struct control *control, struct job *job)
     struct connection *const connection = job->owner;
 
     if (!connection) {
-        if (job->err != EMBTIER_OK)
+        if (job->err != EMBTIER_OK) /* only making a checkpoint can fail */
             log_error("no checkpoint: a crash would go back to the one before", "err=%s why=%s",
                       err_name(job->err), LOG_QUOTED(job->msg.text));
         job_free(job);
         return;
     }
+    control_transfer_done(connection, job);
     if (connection->fd >= 0) {
         if (job->err != EMBTIER_OK)
             control_reply_error(control, connection, job->request_id, job->err, &job->msg);
+        else if (is_transfer(job->kind))
+            control_reply_transfer(control, connection, job);
         else if (job->kind == JOB_TABLE_CREATE || job->kind == JOB_TABLE_DROP)
-            reply_table(control, connection, job->request_id, &job->info);
+            control_reply_table(control, connection, job->request_id, &job->info);
         else if (job->kind == JOB_CHECKPOINT_RESTORE)
             reply_tables(control, connection, job->request_id, job->restored.infos,
                          job->restored.count);
@@ -410,44 +446,34 @@ void control_checkpoint(struct control *control)
     }
     job->kind = JOB_CHECKPOINT_CREATE;
     job->order.automatic = true;
-    submit_job(control, NULL, 0, job);
-}
-
-static struct job *new_job(struct control *control, struct connection *connection, uint32_t id,
-                           enum job_kind kind)
-{
-    struct job *const job = calloc(1, sizeof(*job));
-
-    if (!job)
-        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
-    else
-        job->kind = kind;
-    return job;
+    control_submit_job(control, NULL, 0, job);
 }
 
 static void handle_checkpoint_create(struct control *control, struct connection *connection,
                                      uint32_t id, const Embtier__CheckpointCreate *wire)
 {
-    struct job *const job = new_job(control, connection, id, JOB_CHECKPOINT_CREATE);
+    struct job *const job = control_new_job(control, connection, id, JOB_CHECKPOINT_CREATE);
 
     if (!job)
         return;
     job->order.has_step = wire->step_given_case == EMBTIER__CHECKPOINT_CREATE__STEP_GIVEN_STEP;
     job->order.step = job->order.has_step ? wire->step : 0;
     job->order.keep = wire->keep;
+    job->order.automatic = wire->automatic;
+    job->order.keep_least = CONTROL_SCANS_MAX; /* as many exports may be about to read theirs */
     strncpy(job->order.metadata, wire->metadata, sizeof(job->order.metadata) - 1);
-    submit_job(control, connection, id, job);
+    control_submit_job(control, connection, id, job);
 }
 
 static void handle_checkpoint_job(struct control *control, struct connection *connection,
                                   uint32_t id, enum job_kind kind, uint64_t checkpoint_id)
 {
-    struct job *const job = new_job(control, connection, id, kind);
+    struct job *const job = control_new_job(control, connection, id, kind);
 
     if (!job)
         return;
     job->checkpoint_id = checkpoint_id;
-    submit_job(control, connection, id, job);
+    control_submit_job(control, connection, id, job);
 }
 
 static enum embtier_err copy_restore_order(const Embtier__CheckpointRestore *wire,
@@ -471,14 +497,14 @@ static enum embtier_err copy_restore_order(const Embtier__CheckpointRestore *wir
 static void handle_checkpoint_restore(struct control *control, struct connection *connection,
                                       uint32_t id, const Embtier__CheckpointRestore *wire)
 {
-    struct job *const job = new_job(control, connection, id, JOB_CHECKPOINT_RESTORE);
+    struct job *const job = control_new_job(control, connection, id, JOB_CHECKPOINT_RESTORE);
     enum embtier_err err;
 
     if (!job)
         return;
     err = copy_restore_order(wire, &job->restore);
     if (err == EMBTIER_OK) {
-        submit_job(control, connection, id, job);
+        control_submit_job(control, connection, id, job);
         return;
     }
     job_free(job);
@@ -652,6 +678,15 @@ void control_handle(struct control *control, struct connection *connection,
         break;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW:
         show_checkpoint(control, connection, request->id, request->checkpoint_show->id);
+        break;
+    case EMBTIER__REQUEST__BODY_SCAN_OPEN:
+    case EMBTIER__REQUEST__BODY_SCAN_NEXT:
+    case EMBTIER__REQUEST__BODY_SCAN_CLOSE:
+    case EMBTIER__REQUEST__BODY_LOAD_OPEN:
+    case EMBTIER__REQUEST__BODY_LOAD_ROWS:
+    case EMBTIER__REQUEST__BODY_LOAD_END:
+    case EMBTIER__REQUEST__BODY_LOAD_CLOSE:
+        control_handle_transfer(control, connection, request);
         break;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE:
         handle_checkpoint_restore(control, connection, request->id, request->checkpoint_restore);

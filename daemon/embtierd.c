@@ -17,6 +17,7 @@ enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static const char usage[] =
     "Usage: embtierd [--config FILE] [--log-level LEVEL] [--restore ID]\n"
+    "                [--restore-from DIR,DIR...]\n"
     "\n"
     "Serves embedding tables kept in RocksDB on SSD behind a row cache in DRAM and\n"
     "persistent memory. Runs in the foreground, logs to standard error, stops on SIGTERM\n"
@@ -27,6 +28,11 @@ static const char usage[] =
     "      --restore ID       put all tables, of every durability, back to this checkpoint\n"
     "                         first; `embtier checkpoint list` shows them. What was changed\n"
     "                         or made since is lost\n"
+    "      --restore-from DIR,DIR...\n"
+    "                         first make all tables of a checkpoint of another store, of\n"
+    "                         which these are the data directories, all of them; the newest\n"
+    "                         one, or --restore ID of it. Its numbers of shards, directories\n"
+    "                         and lanes may be others. No server may have it open\n"
     "      --help-config      list the configuration's keys and their defaults\n"
     "  -h, --help             this\n"
     "  -V, --version          the version\n"
@@ -38,7 +44,8 @@ struct arguments {
     const char *config_path;
     bool has_level;
     enum log_level level;
-    uint64_t restore_id; /* 0: none */
+    struct server_restore restore;
+    char *directories[CONFIG_DIRECTORIES_MAX]; /* parts of an argument */
 };
 
 /* RocksDB keeps all table files open, and we each a second time: as many descriptors as we may
@@ -62,6 +69,23 @@ static bool parse_id(const char *text, uint64_t *ret_id)
     return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *ret_id > 0;
 }
 
+/* Cuts @text up. */
+static bool parse_directories(char *text, struct arguments *arguments)
+{
+    struct server_restore *const restore = &arguments->restore;
+
+    restore->directories = arguments->directories;
+    restore->directory_count = 0;
+    for (char *at = text; at;) {
+        char *const directory = strsep(&at, ",");
+
+        if (directory[0] == '\0' || restore->directory_count == CONFIG_DIRECTORIES_MAX)
+            return false;
+        arguments->directories[restore->directory_count++] = directory;
+    }
+    return true;
+}
+
 /* -1: go on; else the exit code. */
 static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 {
@@ -69,6 +93,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
         { "config", required_argument, NULL, 'c' },
         { "log-level", required_argument, NULL, 'l' },
         { "restore", required_argument, NULL, 'r' },
+        { "restore-from", required_argument, NULL, 'f' },
         { "help-config", no_argument, NULL, 'k' },
         { "help", no_argument, NULL, 'h' },
         { "version", no_argument, NULL, 'V' },
@@ -90,9 +115,18 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
             arguments->has_level = true;
             break;
         case 'r':
-            if (!parse_id(optarg, &arguments->restore_id)) {
+            if (!parse_id(optarg, &arguments->restore.id)) {
                 fprintf(stderr, "embtierd: --restore %s: the number of a checkpoint, from 1\n",
                         optarg);
+                return EXIT_USAGE;
+            }
+            break;
+        case 'f':
+            if (!parse_directories(optarg, arguments)) {
+                fprintf(stderr,
+                        "embtierd: --restore-from %s: 1 to %d directories with commas between "
+                        "them\n",
+                        optarg, CONFIG_DIRECTORIES_MAX);
                 return EXIT_USAGE;
             }
             break;
@@ -143,7 +177,7 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
     TRY(config_check_machine(config, msg));
     log_info("embtierd starts", "version=%s config=%s lanes=%u", EMBTIERD_VERSION,
              LOG_QUOTED(config->source ? config->source : "(defaults)"), config->lanes.count);
-    TRY(server_new(config, arguments->restore_id, &server, msg));
+    TRY(server_new(config, &arguments->restore, &server, msg));
     err = server_run(server, msg);
     stop_err = server_stop(server, &stop_msg);
     if (err == EMBTIER_OK && stop_err != EMBTIER_OK)

@@ -20,7 +20,9 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/config_memory.h"
 #include "base/log.h"
+#include "base/thread_class.h"
 #include "daemon/lane_impl.h"
 #include "daemon/reserved.h"
 #include "daemon/tables.h"
@@ -41,6 +43,12 @@
 #define WRITE_BACK_STEP_ROWS 1024
 #define PURGE_STEP_SETS      4096
 #define TABLE_MARKS_BYTES    ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))
+
+_Static_assert((sizeof(struct miss) + sizeof(uint32_t)) * LANE_MISSES_MAX +
+                       SHM_SEGMENTS_MAX * sizeof(struct shm_segment) + TABLE_MARKS_BYTES +
+                       READ_JOB_BYTES + PUSH_SCRATCH_BYTES + sizeof(struct lane) <=
+                   LANE_FIXED_BYTES,
+               "the configuration counts what a lane reserves");
 
 /* ---- Sessions and requests ---- */
 
@@ -600,6 +608,7 @@ static void *lane_main(void *context)
 {
     struct lane *const lane = context;
 
+    thread_class_answering();
     while (!lane->stopping) {
         const uint64_t now_ns = clock_now_ns(lane->opts.clock);
         bool worked = take_messages(lane);
@@ -670,6 +679,10 @@ static enum embtier_err events_new(struct lane *lane, struct err_msg *msg)
         return err_set_errno(msg, errno, "lane %u: event descriptors", lane->opts.index);
     return EMBTIER_OK;
 }
+
+_Static_assert(sizeof(struct cast_pair) <= LANE_PAIR_BYTES &&
+                   sizeof(struct cast_pair) + sizeof(uint32_t) >= LANE_PAIR_TICKET,
+               "the configuration counts a caster's memory");
 
 /* The largest group that a ticket may have: of the ids of a request, if the memory of tickets holds
  * as many. */
@@ -869,28 +882,6 @@ bool lane_write_back_step(struct lane *lane, uint64_t *cursor)
 
     lane_call(lane, call_write_back, &step);
     return step.done;
-}
-
-struct clean_step {
-    uint64_t *cursor;
-    uint32_t most;
-    uint64_t count;
-};
-
-static void call_clean(struct lane *lane, void *argument)
-{
-    struct clean_step *const step = argument;
-    bool done;
-
-    step->count = row_cache_write_back(lane->cache, step->cursor, step->most, &done);
-}
-
-uint64_t lane_clean_some(struct lane *lane, uint64_t *cursor, uint32_t most)
-{
-    struct clean_step step = { .cursor = cursor, .most = most };
-
-    lane_call(lane, call_clean, &step);
-    return step.count;
 }
 
 static void call_stats(struct lane *lane, void *argument)

@@ -85,9 +85,6 @@ MUST_CHECK enum embtier_err lane_add_table(struct lane *lane, const struct table
 MUST_CHECK enum embtier_err lane_purge_table(struct lane *lane, const struct table *table,
                                              const _Atomic bool *give_up);
 
-/* Hands at most @most dirty rows to the writer. Returns how many it took: fewer when it has no
- * room, or none is left. */
-uint64_t lane_clean_some(struct lane *lane, uint64_t *cursor, uint32_t most);
 /* Hands some dirty rows to the writer. Returns true when none is left, here or in the queue. */
 bool lane_write_back_step(struct lane *lane, uint64_t *cursor);
 
@@ -100,14 +97,23 @@ void lane_open_gate(struct lane *lane);
 /* Rows that are dirty now are old: they are to be saved as they are. All gates are closed and
  * drained. */
 void lane_begin_epoch(struct lane *lane);
+/* How far it is with a lane; zeros at first. */
+struct lane_saving {
+    uint64_t cursor;
+    bool all_handed_over; /* they are before this in the write queue: */
+    uint64_t mark;
+};
 struct lane_saved {
     uint64_t rows;        /* handed to the writer by this step */
+    uint64_t held_rows;   /* as in struct lane_stats */
+    uint64_t requests;    /* the same */
     bool idle;            /* all that were handed over are in the store's write buffers */
     bool done;            /* and they were all */
     enum embtier_err err; /* what keeps the writer from writing, which it goes on trying */
 };
-/* Hands at most @most old rows to the writer. @cursor starts at 0. */
-MUST_CHECK struct lane_saved lane_save_step(struct lane *lane, uint64_t *cursor, uint32_t most);
+/* Hands at most @most old rows to the writer, or outside of an epoch dirty ones. */
+MUST_CHECK struct lane_saved lane_save_step(struct lane *lane, struct lane_saving *saving,
+                                            uint32_t most);
 /* Ends the epoch, saved or not; false: what has been saved is not the rows as they were. If not all
  * were saved, lane_forget_epoch() before the next one. */
 MUST_CHECK bool lane_end_epoch(struct lane *lane);
@@ -119,7 +125,7 @@ struct lane_stats {
     uint64_t set_rows;
     uint64_t pushed_rows; /* updated by optimizers */
     uint64_t logged_rows; /* changed in tables whose updates are logged */
-    uint64_t held_rows;   /* found no place while a checkpoint was made, and waited */
+    uint64_t held_rows;   /* how often one found no place while a checkpoint was made */
     uint64_t prefetched_rows;
     uint64_t expired_tickets;
     uint64_t casting_ns; /* of its caster */

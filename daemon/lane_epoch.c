@@ -68,8 +68,6 @@ static void call_begin_epoch(struct lane *lane, void *argument)
 {
     (void)argument;
     lane->in_epoch = true;
-    lane->all_handed_over = false;
-    lane->save_mark = 0;
     row_cache_begin_epoch(lane->cache);
 }
 
@@ -79,7 +77,7 @@ void lane_begin_epoch(struct lane *lane)
 }
 
 struct save_step {
-    uint64_t *cursor;
+    struct lane_saving *saving;
     uint32_t most;
     struct lane_saved saved;
 };
@@ -87,24 +85,27 @@ struct save_step {
 static void call_save(struct lane *lane, void *argument)
 {
     struct save_step *const step = argument;
+    struct lane_saving *const saving = step->saving;
     struct write_queue_stats queue;
 
     write_queue_stats(lane->write_queue, &queue);
     step->saved.err = (enum embtier_err)queue.err;
     if (queue.bytes > queue.capacity_bytes / SAVE_QUEUE_PART)
         step->most = MIN(step->most, (uint32_t)SAVE_ROWS_FEW);
-    if (!lane->all_handed_over && step->most > 0) {
-        step->saved.rows =
-            row_cache_write_back(lane->cache, step->cursor, step->most, &lane->all_handed_over);
-        lane->save_mark = write_queue_mark(lane->write_queue);
+    if (!saving->all_handed_over && step->most > 0) {
+        step->saved.rows = row_cache_write_back(lane->cache, &saving->cursor, step->most,
+                                                &saving->all_handed_over);
+        saving->mark = write_queue_mark(lane->write_queue);
     }
-    step->saved.idle = write_queue_passed(lane->write_queue, lane->save_mark);
-    step->saved.done = lane->all_handed_over && step->saved.idle;
+    step->saved.held_rows = lane->stats.held_rows;
+    step->saved.requests = lane->stats.requests;
+    step->saved.idle = write_queue_passed(lane->write_queue, saving->mark);
+    step->saved.done = saving->all_handed_over && step->saved.idle;
 }
 
-struct lane_saved lane_save_step(struct lane *lane, uint64_t *cursor, uint32_t most)
+struct lane_saved lane_save_step(struct lane *lane, struct lane_saving *saving, uint32_t most)
 {
-    struct save_step step = { .cursor = cursor, .most = most };
+    struct save_step step = { .saving = saving, .most = most };
 
     lane_call(lane, call_save, &step);
     return step.saved;

@@ -72,8 +72,6 @@ struct lane {
     bool gate_told;
     uint32_t updates; /* requests of sessions whose home this is that change rows, under way */
     bool in_epoch;
-    bool all_handed_over; /* the old rows: they are before this in the write queue */
-    uint64_t save_mark;
 
     /* Sleep and wake. */
     int epoll_fd;

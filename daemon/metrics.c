@@ -143,6 +143,7 @@ static void sink_checkpoints(const struct server_parts *parts, metric_sink sink,
     sink(context, METRIC_checkpoint_pause_seconds, "", (double)stats.pause_us / 1e6);
     sink(context, METRIC_checkpoint_longest_pause_seconds, "",
          (double)stats.longest_pause_us / 1e6);
+    sink(context, METRIC_checkpoint_yielded_seconds, "", (double)stats.yielded_us / 1e6);
 }
 
 static void sink_groups(const struct server_parts *parts, metric_sink sink, void *context)

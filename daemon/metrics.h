@@ -30,7 +30,9 @@ struct server_parts;
     METRIC(checkpoint_newest_seconds, GAUGE, "When the newest was made, since 1970; 0: none", "")  \
     METRIC(checkpoint_pause_seconds, GAUGE, "No update was begun for so long, at the newest", "")  \
     METRIC(checkpoint_longest_pause_seconds, GAUGE, "The same, at any since the start", "")        \
-    METRIC(checkpoint_held_rows, COUNTER, "Updates that found no room during one, and waited", "") \
+    METRIC(checkpoint_yielded_seconds, COUNTER, "So long checkpoints left few cores to others",    \
+           "")                                                                                     \
+    METRIC(checkpoint_held_rows, COUNTER, "How often an update found no room during one", "")      \
     METRIC(shared_reads, COUNTER, "Lookups that joined a read already under way", "")              \
     METRIC(reading_rows, GAUGE, "Distinct rows being read from SSD", "")                           \
     METRIC(cache_capacity_bytes, GAUGE, "Size of a tier", "tier")                                  \

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "base/config_memory.h"
 #include "daemon/reserved.h"
 
 struct flow {
@@ -15,6 +16,8 @@ struct shard_reads {
     uint32_t last;
     struct flow flows[MISS_FLOWS];
 };
+
+_Static_assert(sizeof(struct shard_reads) <= LANE_SHARD_BYTES, "the configuration counts it");
 
 struct read_order {
     struct miss_table *misses;

@@ -7,10 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/config_memory.h"
+#include "base/thread_class.h"
 #include "daemon/lane.h"
 #include "daemon/reserved.h"
 #include "daemon/table.h"
 #include "kernels/init_rows.h"
+
+_Static_assert((sizeof(struct read_job) + READ_JOB_BYTES) * READ_JOBS_PER_THREAD <=
+                   LANE_READER_BYTES,
+               "the configuration counts it");
 
 struct read_pool {
     struct lane *lane;
@@ -98,6 +104,7 @@ static void *reader_main(void *context)
 {
     struct read_pool *pool = context;
 
+    thread_class_answering();
     store_reader_begin(pool->store);
     for (;;) {
         struct read_job *job;

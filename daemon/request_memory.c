@@ -16,10 +16,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/config_memory.h"
 #include "daemon/block_pool.h"
 #include "daemon/reserved.h"
 
-#define REGION_BYTES_MIN (16 * MIB)
+#define REGION_BYTES_MIN REQUEST_BYTES_LEAST
 /* 32-bit links of 8 bytes each. */
 #define REGION_BYTES_MAX (UINT64_C(32) << 30)
 

@@ -106,13 +106,11 @@ static enum embtier_err make_arenas(struct server *server, struct err_msg *msg)
 }
 
 /* Polling pays where each lane has a core of its own and one is left for the client. */
-static uint64_t spin_ns(uint32_t lane_count)
+static uint64_t spin_ns(uint32_t lane_count, uint32_t core_count)
 {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-
-    if (2L * lane_count <= cores)
+    if (2 * lane_count <= core_count)
         return 50000;
-    return lane_count < (uint32_t)cores ? 10000 : 0;
+    return lane_count < core_count ? 10000 : 0;
 }
 
 static enum embtier_err make_lane(struct server *server, uint32_t index, struct err_msg *msg)
@@ -134,7 +132,7 @@ static enum embtier_err make_lane(struct server *server, uint32_t index, struct 
         .write_queue_bytes = config->lanes.write_queue_bytes / server->parts.lane_count,
         .max_batch_rows = config->socket.max_batch_rows,
         .take_ids = LANE_TAKE_IDS,
-        .spin_ns = spin_ns(server->parts.lane_count),
+        .spin_ns = spin_ns(server->parts.lane_count, server->parts.config->machine.core_count),
         .clock = &clock_monotonic,
     };
 
@@ -167,7 +165,60 @@ static enum embtier_err make_lanes(struct server *server, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-static enum embtier_err make_checkpoints(struct server *server, struct err_msg *msg)
+/* True if another signal has come since the last one was read. */
+static bool signalled(const struct server *server)
+{
+    struct signalfd_siginfo info;
+
+    return read(server->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info);
+}
+
+struct restoring {
+    const struct server *server;
+    uint64_t told_ns;
+};
+
+/* Now and then. A signal ends it. */
+static void on_restoring(void *context, uint64_t done, uint64_t total, const char *unit)
+{
+    struct restoring *const restoring = context;
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+
+    if (signalled(restoring->server)) {
+        tables_stop(restoring->server->parts.tables);
+        checkpoints_stop(restoring->server->parts.checkpoints);
+    }
+    if (now_ns - restoring->told_ns < PROGRESS_INTERVAL_NS)
+        return;
+    restoring->told_ns = now_ns;
+    log_info("making tables of another store's checkpoint",
+             "done=%" PRIu64 " of=%" PRIu64 " what=%s", done, total, unit);
+}
+
+/* Tables of another store's. */
+static enum embtier_err restore_other(const struct server *server,
+                                      const struct server_restore *restore, struct err_msg *msg)
+{
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+    struct restoring restoring = { .server = server, .told_ns = began_ns };
+    const struct progress_sink progress = { .report = on_restoring, .context = &restoring };
+    struct restored_tables restored = { 0 };
+    const enum embtier_err err =
+        checkpoints_restore_other(server->parts.checkpoints, restore->directories,
+                                  restore->directory_count, restore->id, &progress, &restored, msg);
+
+    if (err == EMBTIER_EXISTS)
+        log_warn("if the tables were restored before, start without --restore-from", "directory=%s",
+                 restore->directories[0]);
+    if (err == EMBTIER_OK)
+        log_info("tables are as in the other store's checkpoint", "tables=%u spent_ms=%" PRIu64,
+                 restored.count, (clock_now_ns(&clock_monotonic) - began_ns) / 1000000);
+    free(restored.infos);
+    return err;
+}
+
+static enum embtier_err make_checkpoints(struct server *server,
+                                         const struct server_restore *restore, struct err_msg *msg)
 {
     struct server_parts *const parts = &server->parts;
     const struct config *const config = parts->config;
@@ -177,11 +228,16 @@ static enum embtier_err make_checkpoints(struct server *server, struct err_msg *
                                     .tables = parts->tables,
                                     .lanes = parts->lanes,
                                     .lane_count = parts->lane_count,
+                                    .core_count = config->machine.core_count,
                                     .interval_ns =
                                         config->checkpoints.interval_seconds * UINT64_C(1000000000),
                                     .keep = config->checkpoints.keep },
         &parts->checkpoints, msg));
     TRY(checkpoints_begin(parts->checkpoints, msg));
+    if (restore->directory_count > 0)
+        TRY(restore_other(server, restore, msg));
+    if (atomic_load(checkpoints_stopping(parts->checkpoints))) /* the signal has been read */
+        return err_set(msg, EMBTIER_SHUTDOWN, "stopped by a signal");
     return store_serve(parts->store, msg);
 }
 
@@ -198,7 +254,7 @@ static enum embtier_err watch_signals(struct server *server, struct err_msg *msg
     return EMBTIER_OK;
 }
 
-enum embtier_err server_new(const struct config *config, uint64_t restore_id,
+enum embtier_err server_new(const struct config *config, const struct server_restore *restore,
                             struct server **ret_server, struct err_msg *msg)
 {
     _cleanup_(server_freep) struct server *server = calloc(1, sizeof(*server));
@@ -209,7 +265,7 @@ enum embtier_err server_new(const struct config *config, uint64_t restore_id,
     server->parts.config = config;
     server->parts.started_ns = clock_now_ns(&clock_monotonic);
     TRY(watch_signals(server, msg));
-    TRY(open_store(server, restore_id, msg));
+    TRY(open_store(server, restore->directory_count > 0 ? 0 : restore->id, msg));
     TRY(request_memory_new(config->lanes.request_bytes, &clock_monotonic, &server->parts.memory,
                            msg));
     TRY(ticket_memory_new(config->lanes.ticket_bytes, &server->parts.ticket_memory, msg));
@@ -219,7 +275,7 @@ enum embtier_err server_new(const struct config *config, uint64_t restore_id,
     TRY(tables_new(server->parts.store, &server->parts.tables, msg));
     TRY(make_lanes(server, msg));
     TRY(tables_load(server->parts.tables, server->parts.lanes, server->parts.lane_count, msg));
-    TRY(make_checkpoints(server, msg));
+    TRY(make_checkpoints(server, restore, msg));
     TRY(control_new(&server->parts, &server->control, msg));
     *ret_server = TAKE(server);
     return EMBTIER_OK;
@@ -245,14 +301,6 @@ enum embtier_err server_run(struct server *server, struct err_msg *msg)
 }
 
 /* ---- Stopping ---- */
-
-/* True if another signal has come since the last one was read. */
-static bool signalled(const struct server *server)
-{
-    struct signalfd_siginfo info;
-
-    return read(server->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info);
-}
 
 struct unwritten {
     uint64_t rows;
@@ -285,8 +333,13 @@ static void log_progress(const struct server *server, uint64_t total, uint64_t b
 
     snprintf(line, sizeof(line), "writing rows back: %" PRIu64 " of %" PRIu64, done, total);
     notify_status(line);
-    log_info("writing rows back", "done=%" PRIu64 " left=%" PRIu64 " left_ms=%" PRIu64, done,
-             left.rows, done > 0 ? spent_ms * left.rows / done : 0);
+    if (left.err)
+        log_warn("rows cannot be written back, which is tried again until a second signal ends it",
+                 "done=%" PRIu64 " left=%" PRIu64 " err=%s", done, left.rows,
+                 err_name((enum embtier_err)left.err));
+    else
+        log_info("writing rows back", "done=%" PRIu64 " left=%" PRIu64 " left_ms=%" PRIu64, done,
+                 left.rows, done > 0 ? spent_ms * left.rows / done : 0);
 }
 
 /* Hands every dirty row to the writers and waits for them. The error says that rows are lost. */

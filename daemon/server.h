@@ -36,8 +36,15 @@ struct server_parts {
     uint64_t started_ns;
 };
 
-/* @restore_id: all tables are put back to that checkpoint first; 0: to none. */
-MUST_CHECK enum embtier_err server_new(const struct config *config, uint64_t restore_id,
+/* What is done before anybody is served. */
+struct server_restore {
+    uint64_t id; /* all tables are put back to this checkpoint; 0: to none. Or, if there are */
+    char **directories; /* of another store: tables are made as its checkpoint has them, 0: its
+                           newest; borrowed */
+    uint32_t directory_count;
+};
+MUST_CHECK enum embtier_err server_new(const struct config *config,
+                                       const struct server_restore *restore,
                                        struct server **ret_server, struct err_msg *msg);
 /* Serves until SIGTERM or SIGINT, which the caller has blocked in all threads. */
 MUST_CHECK enum embtier_err server_run(struct server *server, struct err_msg *msg);

@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/config_memory.h"
+
 /* For segments, ids and rows, however little a client asks for. */
 #define ARENA_PAYLOAD_MIN (UINT64_C(64) << 10)
 
@@ -48,6 +50,12 @@ uint64_t session_arena_bytes(uint64_t wanted_bytes, uint32_t slot_count)
     return align_up(MAX(wanted_bytes, shm_arena_payload_offset(slot_count) + ARENA_PAYLOAD_MIN),
                     4096);
 }
+
+_Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session_lane) +
+                       sizeof(struct shm_control) +
+                       SHM_SLOTS_DEFAULT * sizeof(struct shm_completion) <=
+                   SESSION_BYTES,
+               "the configuration counts it");
 
 enum embtier_err session_new(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,
                              uint32_t max_batch_rows, uint32_t lane_count,

@@ -345,20 +345,6 @@ static enum embtier_err write_eager_rows(struct tables *tables, const struct tab
     return row_writer_end(writer, msg);
 }
 
-static enum embtier_err write_given_rows(struct tables *tables, const struct table *table,
-                                         const struct table_rows *rows,
-                                         const struct progress_sink *progress, struct err_msg *msg)
-{
-    _cleanup_(row_writer_freep) struct row_writer *writer = NULL;
-
-    TRY(row_writer_new(&(struct row_writer_opts){ .store = tables->store,
-                                                  .table = table,
-                                                  .give_up = &tables->stopping },
-                       &writer, msg));
-    TRY(rows->write(rows->context, writer, progress, msg));
-    return row_writer_end(writer, msg);
-}
-
 /* A table's number of rows, or "unbounded", in a buffer of the caller's statement. */
 struct rows_text {
     char text[24];
@@ -480,45 +466,19 @@ static void create_undo(struct tables *tables, struct table *table)
                   table_id, LOG_QUOTED(msg.text));
 }
 
-/* @rows: NULL for a table with its first values. */
-static enum embtier_err create(struct tables *tables, const struct table_spec *full,
-                               bool if_not_exists, const struct table_rows *rows,
-                               const struct progress_sink *progress, struct table_info *ret_info,
-                               struct err_msg *msg)
+static void log_created(const struct table_spec *spec, uint32_t table_id)
 {
     struct hyperparameters_text hyperparameters;
-    struct table *table = NULL;
-    bool found = false;
-    enum embtier_err err;
 
-    pthread_mutex_lock(&tables->lock);
-    err = create_begin(tables, full, if_not_exists, &found, &table, msg);
-    pthread_mutex_unlock(&tables->lock);
-    TRY(err);
-    if (!found) {
-        err = add_to_lanes(tables, table, msg);
-        if (err == EMBTIER_OK && rows)
-            err = write_given_rows(tables, table, rows, progress, msg);
-        else if (err == EMBTIER_OK && full->eager)
-            err = write_eager_rows(tables, table, progress, msg);
-        if (err == EMBTIER_OK)
-            err = create_finish(tables, table, msg);
-        if (err != EMBTIER_OK) {
-            create_undo(tables, table);
-            return err;
-        }
-        log_info("table created",
-                 "table=%s id=%" PRIu32 " rows=%s dim=%u dtype=%s optimizer=%s "
-                 "hyperparameters=%s rounding=%s init=%s "
-                 "durability=%s acknowledged_updates_survive=%s",
-                 full->name, atomic_load(&table->table_id), ROWS_TEXT(full), full->dim,
-                 dtype_word(full->dtype), optimizer_word(full->optimizer),
-                 LOG_QUOTED(table_spec_hyperparameters(full, &hyperparameters)),
-                 rounding_word(full->rounds_to_nearest), init_word(full->init),
-                 durability_word(full->durability), LOG_QUOTED(durability_text(full->durability)));
-    }
-    *ret_info = info_of(table);
-    return EMBTIER_OK;
+    log_info("table created",
+             "table=%s id=%" PRIu32 " rows=%s dim=%u dtype=%s optimizer=%s "
+             "hyperparameters=%s rounding=%s init=%s "
+             "durability=%s acknowledged_updates_survive=%s",
+             spec->name, table_id, ROWS_TEXT(spec), spec->dim, dtype_word(spec->dtype),
+             optimizer_word(spec->optimizer),
+             LOG_QUOTED(table_spec_hyperparameters(spec, &hyperparameters)),
+             rounding_word(spec->rounds_to_nearest), init_word(spec->init),
+             durability_word(spec->durability), LOG_QUOTED(durability_text(spec->durability)));
 }
 
 enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
@@ -526,18 +486,107 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
                                struct table_info *ret_info, struct err_msg *msg)
 {
     struct table_spec full = *spec;
+    struct table *table = NULL;
+    bool found = false;
+    enum embtier_err err;
 
     TRY(table_spec_check_new(spec, msg));
     full.init_version = INIT_ROWS_VERSION;
-    return create(tables, &full, if_not_exists, NULL, progress, ret_info, msg);
+    pthread_mutex_lock(&tables->lock);
+    err = create_begin(tables, &full, if_not_exists, &found, &table, msg);
+    pthread_mutex_unlock(&tables->lock);
+    TRY(err);
+    if (!found) {
+        err = add_to_lanes(tables, table, msg);
+        if (err == EMBTIER_OK && full.eager)
+            err = write_eager_rows(tables, table, progress, msg);
+        if (err == EMBTIER_OK)
+            err = create_finish(tables, table, msg);
+        if (err != EMBTIER_OK) {
+            create_undo(tables, table);
+            return err;
+        }
+        log_created(&full, atomic_load(&table->table_id));
+    }
+    *ret_info = info_of(table);
+    return EMBTIER_OK;
 }
 
-enum embtier_err tables_create_with(struct tables *tables, const struct table_spec *spec,
-                                    const struct table_rows *rows,
-                                    const struct progress_sink *progress,
-                                    struct table_info *ret_info, struct err_msg *msg)
+enum embtier_err tables_begin(struct tables *tables, const struct table_spec *spec,
+                              struct table_info *ret_info, struct err_msg *msg)
 {
-    return create(tables, spec, false, rows, progress, ret_info, msg);
+    struct table *table = NULL;
+    bool found = false;
+    enum embtier_err err;
+
+    pthread_mutex_lock(&tables->lock);
+    err = create_begin(tables, spec, false, &found, &table, msg);
+    pthread_mutex_unlock(&tables->lock);
+    TRY(err);
+    err = add_to_lanes(tables, table, msg);
+    if (err != EMBTIER_OK) {
+        create_undo(tables, table);
+        return err;
+    }
+    *ret_info = info_of(table);
+    return EMBTIER_OK;
+}
+
+enum embtier_err tables_writer(struct tables *tables, const struct table_info *info,
+                               struct row_writer **ret_writer, struct err_msg *msg)
+{
+    const struct table *table;
+
+    pthread_mutex_lock(&tables->lock);
+    table = find_struct(tables, info->table_id);
+    pthread_mutex_unlock(&tables->lock);
+    if (!table)
+        return err_set(msg, EMBTIER_INTERNAL, "table '%s' is not being made", info->spec.name);
+    return row_writer_new(&(struct row_writer_opts){ .store = tables->store,
+                                                     .table = table,
+                                                     .give_up = &tables->stopping },
+                          ret_writer, msg);
+}
+
+enum embtier_err tables_publish(struct tables *tables, struct table_info *infos, uint32_t count,
+                                struct err_msg *msg)
+{
+    _cleanup_(freep) uint32_t *ids = calloc((size_t)count + 1, sizeof(*ids));
+    enum embtier_err err;
+
+    if (!ids)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < count; i++)
+        ids[i] = infos[i].table_id;
+    pthread_mutex_lock(&tables->lock);
+    err = catalog_set_live(tables->catalog,
+                           &(struct catalog_made){ .table_ids = ids, .count = count }, msg);
+    for (uint32_t i = 0; err == EMBTIER_OK && i < count; i++) {
+        struct table *const table = find_struct(tables, ids[i]);
+
+        if (!table) /* which does not happen: they are being made */
+            continue;
+        atomic_store(&table->state, TABLE_LIVE);
+        infos[i] = info_of(table);
+    }
+    pthread_mutex_unlock(&tables->lock);
+    TRY(err);
+    for (uint32_t i = 0; i < count; i++)
+        log_created(&infos[i].spec, infos[i].table_id);
+    return EMBTIER_OK;
+}
+
+void tables_abandon(struct tables *tables, const struct table_info *infos, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct table *table;
+
+        pthread_mutex_lock(&tables->lock);
+        table = find_struct(tables, infos[i].table_id);
+        pthread_mutex_unlock(&tables->lock);
+        if (table)
+            create_undo(tables, table);
+    }
 }
 
 /* ---- Finding ---- */

@@ -59,18 +59,19 @@ struct progress_sink {
 MUST_CHECK enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
                                           bool if_not_exists, const struct progress_sink *progress,
                                           struct table_info *ret_info, struct err_msg *msg);
-/* Where the rows of a new table come from. */
-struct table_rows {
-    enum embtier_err (*write)(void *context, struct row_writer *writer,
-                              const struct progress_sink *progress, struct err_msg *msg);
-    void *context;
-};
-/* The same, with rows; @spec is as the catalog has it, the version of initial values included. The
- * table is there when all of them are, or is not. */
-MUST_CHECK enum embtier_err tables_create_with(struct tables *tables, const struct table_spec *spec,
-                                               const struct table_rows *rows,
-                                               const struct progress_sink *progress,
-                                               struct table_info *ret_info, struct err_msg *msg);
+/* Makes a table whose rows come from elsewhere, in state CREATING: rows are to be written with a
+ * writer of tables_writer(), then it is to be published, or abandoned. @spec is as the catalog has
+ * it, the version of initial values included. */
+MUST_CHECK enum embtier_err tables_begin(struct tables *tables, const struct table_spec *spec,
+                                         struct table_info *ret_info, struct err_msg *msg);
+/* Which must be gone before the table is published or abandoned. */
+MUST_CHECK enum embtier_err tables_writer(struct tables *tables, const struct table_info *info,
+                                          struct row_writer **ret_writer, struct err_msg *msg);
+/* Makes such tables live, all at once. */
+MUST_CHECK enum embtier_err tables_publish(struct tables *tables, struct table_info *infos,
+                                           uint32_t count, struct err_msg *msg);
+/* Drops them. */
+void tables_abandon(struct tables *tables, const struct table_info *infos, uint32_t count);
 /* NO_TABLE. A table that is being made is found too, with its state; one that is being dropped has
  * given its name away. */
 MUST_CHECK enum embtier_err tables_find(struct tables *tables, const char *name,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/thread_class.h"
 
 #define PROGRESS_INTERVAL_NS (UINT64_C(100) * 1000 * 1000)
 
@@ -18,6 +19,7 @@ struct worker {
     struct job *first;
     struct job *last;
     bool stopping;
+    bool in_background; /* thread_class.h */
     bool has_thread;
     pthread_t thread;
 };
@@ -57,6 +59,29 @@ static void job_run(struct worker *worker, struct job *job)
         job->err = checkpoints_verify(worker->checkpoints, job->checkpoint_id, &progress,
                                       &job->checkpoint, &job->msg);
         break;
+    case JOB_SCAN_OPEN:
+        job->err = checkpoints_scan(worker->checkpoints, &job->scan_order, &job->scan, &job->msg);
+        break;
+    case JOB_SCAN_NEXT:
+        job->err = scan_fill(job->scan, job->dest, job->bytes,
+                             checkpoints_stopping(worker->checkpoints), &job->filled, &job->msg);
+        break;
+    case JOB_SCAN_CLOSE:
+        scan_free(TAKE(job->scan));
+        break;
+    case JOB_LOAD_OPEN:
+        job->err = load_open(worker->tables, &job->load_order, &job->load, &job->msg);
+        break;
+    case JOB_LOAD_ROWS:
+        job->err = load_add(job->load, &job->load_batch, &job->msg);
+        break;
+    case JOB_LOAD_END:
+        job->err = load_publish(job->load, worker->checkpoints, &progress, &job->info, &job->msg);
+        load_free(TAKE(job->load));
+        break;
+    case JOB_LOAD_CLOSE:
+        load_free(TAKE(job->load));
+        break;
     case JOB_CHECKPOINT_RESTORE:
         job->err = checkpoints_restore(worker->checkpoints, &job->restore, &progress,
                                        &job->restored, &job->msg);
@@ -80,6 +105,10 @@ static void *worker_main(void *context)
 {
     struct worker *const worker = context;
 
+    if (worker->in_background)
+        thread_class_background();
+    else
+        thread_class_answering();
     pthread_mutex_lock(&worker->lock);
     for (;;) {
         struct job *const job = worker->first;
@@ -103,7 +132,7 @@ static void *worker_main(void *context)
 
 enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoints,
                             void (*send)(void *owner, struct message *message), void *owner,
-                            struct worker **ret_worker, struct err_msg *msg)
+                            bool in_background, struct worker **ret_worker, struct err_msg *msg)
 {
     _cleanup_(worker_freep) struct worker *worker = calloc(1, sizeof(*worker));
     int rc;
@@ -114,6 +143,7 @@ enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoin
     worker->checkpoints = checkpoints;
     worker->send = send;
     worker->owner = owner;
+    worker->in_background = in_background;
     pthread_mutex_init(&worker->lock, NULL);
     pthread_cond_init(&worker->wake, NULL);
     rc = pthread_create(&worker->thread, NULL, worker_main, worker);

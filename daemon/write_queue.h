@@ -6,15 +6,16 @@
  * from the front in order, many at a time, gives them to the store, and tells the lane, which then
  * frees them. Until then the lane finds and reads them here: a row that leaves the cache is never
  * nowhere. One writer and one order mean that of two versions of a row the later one is written
- * later.
+ * later. The logs of `sync` tables are synced by a thread of its own, the syncer, while the writer
+ * writes the next rows: what has come together during one sync is synced by the next.
  *
  * When the store refuses (stalled, disk full, I/O error) the writer tries again, less and less
  * often, for as long as the daemon lives: a row in the queue is never given up. The queue then
  * fills, write_queue_put() refuses, dirty rows stay in the cache, and rows of logged tables as they
  * were.
  *
- * Thread: the lane, but for what the writer does inside. The ring is shared without a lock: the
- * lane only writes behind `tail`, the writer only reads before it. */
+ * Thread: the lane, but for what writer and syncer do inside. The ring is shared without a lock:
+ * the lane only writes behind `tail`, the writer only reads before it. */
 #ifndef EMBTIER_DAEMON_WRITE_QUEUE_H
 #define EMBTIER_DAEMON_WRITE_QUEUE_H
 
@@ -33,8 +34,8 @@ struct write_queue;
 MUST_CHECK enum embtier_err write_queue_new(struct lane *lane, struct store *store,
                                             uint64_t ring_bytes, struct write_queue **ret_queue,
                                             struct err_msg *msg);
-/* Ends the writer after what it is doing; rows still queued are lost, which the caller has ruled
- * out or logged. */
+/* Ends the threads after what they are doing; rows still queued are lost, which the caller has
+ * ruled out or logged. */
 void write_queue_free(struct write_queue *queue);
 DEFINE_CLEANUP(struct write_queue, write_queue_free)
 
@@ -49,7 +50,8 @@ enum embtier_err write_queue_refusal(const struct write_queue *queue, const stru
 
 /* How many rows of @table there is room for. */
 uint32_t write_queue_room(const struct write_queue *queue, const struct table *table);
-/* The failure the writer is in: it tries again and again. Rows that were put may be written. */
+/* The failure that writer or syncer is in: it tries again and again. Rows that were put may be
+ * written. */
 enum embtier_err write_queue_failure(const struct write_queue *queue);
 
 /* The newest queued version of a row, borrowed until the next call, or NULL. */
@@ -71,7 +73,7 @@ struct write_queue_stats {
     uint64_t capacity_bytes;
     uint64_t rows_written;
     uint64_t retries; /* of the store, because it was stalled or failed */
-    uint32_t err;     /* enum embtier_err of the failure the writer is in, or 0 */
+    uint32_t err; /* enum embtier_err of the failure that the writer or the syncer is in, or 0 */
 };
 /* Any thread. */
 void write_queue_stats(const struct write_queue *queue, struct write_queue_stats *ret_stats);

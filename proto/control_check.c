@@ -28,6 +28,7 @@ static const struct string_limit string_limits[] = {
     { &embtier__table_drop__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
     { &embtier__group_join__descriptor, 1, EMBTIER_GROUP_NAME_MAX },
     { &embtier__checkpoint_create__descriptor, 2, EMBTIER_METADATA_MAX },
+    { &embtier__scan_open__descriptor, 2, EMBTIER_TABLE_NAME_MAX },
     { &embtier__checkpoint_restore__descriptor, 2, EMBTIER_TABLE_NAME_MAX },
     { &embtier__checkpoint_restore__descriptor, 3, EMBTIER_TABLE_NAME_MAX },
     { &embtier__checkpoint__descriptor, 5, EMBTIER_METADATA_MAX },   /* metadata */
@@ -221,6 +222,17 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         if (!request->checkpoint_show || request->checkpoint_show->id == 0)
             return missing(msg, "CheckpointShow.id");
         return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_SCAN_OPEN:
+        if (!request->scan_open || request->scan_open->table[0] == '\0')
+            return missing(msg, "ScanOpen.table");
+        return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_SCAN_NEXT:
+        if (!request->scan_next || request->scan_next->bytes == 0)
+            return missing(msg, "ScanNext.bytes");
+        if (request->scan_next->offset % SHM_ALIGN != 0)
+            return err_set(msg, EMBTIER_PROTOCOL, "ScanNext.offset is no multiple of %d",
+                           SHM_ALIGN);
+        return EMBTIER_OK;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE:
         if (!request->checkpoint_restore || request->checkpoint_restore->id == 0)
             return missing(msg, "CheckpointRestore.id");
@@ -238,8 +250,19 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         if (!request->checkpoint_delete || request->checkpoint_delete->id == 0)
             return missing(msg, "CheckpointDelete.id");
         return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_LOAD_OPEN:
+        if (!request->load_open || !request->load_open->spec)
+            return missing(msg, "LoadOpen.spec");
+        return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_LOAD_ROWS:
+        if (!request->load_rows || request->load_rows->rows == 0)
+            return missing(msg, "LoadRows.rows");
+        return EMBTIER_OK;
     case EMBTIER__REQUEST__BODY_TABLE_LIST:
     case EMBTIER__REQUEST__BODY_CHECKPOINT_LIST:
+    case EMBTIER__REQUEST__BODY_LOAD_END:
+    case EMBTIER__REQUEST__BODY_LOAD_CLOSE:
+    case EMBTIER__REQUEST__BODY_SCAN_CLOSE:
     case EMBTIER__REQUEST__BODY_STATUS:
         return EMBTIER_OK;
     default:
@@ -314,6 +337,18 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
             return missing(msg, "Reply.checkpoint_list");
         for (size_t i = 0; i < reply->checkpoint_list->n_checkpoints; i++)
             TRY(check_checkpoint(reply->checkpoint_list->checkpoints[i], msg));
+        return EMBTIER_OK;
+    case EMBTIER__REPLY__BODY_SCAN:
+        if (!reply->scan)
+            return missing(msg, "Reply.scan");
+        return check_table_info(reply->scan->table, msg);
+    case EMBTIER__REPLY__BODY_SCAN_ROWS:
+        if (!reply->scan_rows)
+            return missing(msg, "Reply.scan_rows");
+        return EMBTIER_OK;
+    case EMBTIER__REPLY__BODY_LOADED_ROWS:
+        if (!reply->loaded_rows)
+            return missing(msg, "Reply.loaded_rows");
         return EMBTIER_OK;
     case EMBTIER__REPLY__BODY_STATUS:
         if (!reply->status)

@@ -8,12 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/table_spec_json.h"
 #include "store/durable_file.h"
 #include "store/store_identity.h"
+#include "store/summed_json.h"
 
-/* 2 since there are hyperparameters, 3 since there is a durability: who does not know them loses
- * them. */
-#define FORMAT_VERSION 3
+/* Up to 3 that of the tables' specs (table_spec_json.h), 4 since it has a checksum. */
+#define FORMAT_VERSION        4
+#define FORMAT_VERSION_SUMMED 4
 
 struct catalog {
     char *directory;
@@ -29,160 +31,34 @@ static const char *const state_words[] = {
     [CATALOG_DROPPING] = "dropping",
 };
 
-/* 64-bit numbers are strings: many readers of JSON hold numbers as doubles. */
-static json_t *json_from_u64(uint64_t value)
+static json_t *table_to_json(const struct catalog_table *table)
 {
-    char text[24];
+    json_t *const json = table_spec_to_json(&table->spec);
 
-    snprintf(text, sizeof(text), "%" PRIu64, value);
-    return json_string(text);
-}
-
-static bool json_to_u64(const json_t *json, uint64_t *ret_value)
-{
-    const char *text = json_string_value(json);
-    unsigned long long value;
-    char *end;
-
-    if (!text || text[0] < '0' || text[0] > '9')
-        return false;
-    value = strtoull(text, &end, 10);
-    if (*end != '\0')
-        return false;
-    *ret_value = value;
-    return true;
-}
-
-static bool json_to_u32(const json_t *json, uint32_t *ret_value)
-{
-    if (!json_is_integer(json) || json_integer_value(json) < 0 ||
-        json_integer_value(json) > UINT32_MAX)
-        return false;
-    *ret_value = (uint32_t)json_integer_value(json);
-    return true;
-}
-
-static json_t *hyperparameters_to_json(const struct table_spec *spec)
-{
-    json_t *json = json_object();
-    bool complete = json != NULL;
-
-#define X(name, field, lowest, highest, standard, text)                                            \
-    if (complete && optimizer_has(spec->optimizer, EMBTIER_##name))                                \
-        complete = json_object_set_new(json, #field, json_real(spec->field)) == 0;
-    EMBTIER_HYPERPARAMETER_TABLE(X)
-#undef X
-    if (complete)
+    if (json &&
+        json_object_set_new(json, "table_id", json_integer((json_int_t)table->table_id)) == 0 &&
+        json_object_set_new(json, "state", json_string(state_words[table->state])) == 0)
         return json;
     json_decref(json);
     return NULL;
 }
 
-static json_t *table_to_json(const struct catalog_table *table)
+static bool table_from_json(const json_t *json, uint32_t version, struct catalog_table *ret_table)
 {
-    const struct table_spec *spec = &table->spec;
+    const char *const state = json_string_value(json_object_get(json, "state"));
+    struct catalog_table table = { 0 };
 
-    return json_pack("{s:I, s:s, s:s, s:o, s:I, s:s, s:s, s:s, s:[f, f], s:o, s:b, s:I, s:o, "
-                     "s:b, s:b, s:s}",
-                     "table_id", (json_int_t)table->table_id, "state", state_words[table->state],
-                     "name", spec->name, "rows", json_from_u64(spec->rows), "dim",
-                     (json_int_t)spec->dim, "dtype", dtype_word(spec->dtype), "optimizer",
-                     optimizer_word(spec->optimizer), "init", init_word(spec->init), "init_params",
-                     spec->init_params[0], spec->init_params[1], "seed", json_from_u64(spec->seed),
-                     "eager", (int)spec->eager, "init_version", (json_int_t)spec->init_version,
-                     "hyperparameters", hyperparameters_to_json(spec), "rounds_to_nearest",
-                     (int)spec->rounds_to_nearest, "allows_nonfinite", (int)spec->allows_nonfinite,
-                     "durability", durability_word(spec->durability));
-}
-
-static bool words_from_json(const json_t *json, struct catalog_table *table)
-{
-    const char *state = json_string_value(json_object_get(json, "state"));
-    const char *dtype = json_string_value(json_object_get(json, "dtype"));
-    const char *optimizer = json_string_value(json_object_get(json, "optimizer"));
-    const char *init = json_string_value(json_object_get(json, "init"));
-
-    if (!state || !dtype || !optimizer || !init)
+    if (!json_to_u32(json_object_get(json, "table_id"), &table.table_id) || !state ||
+        !table_spec_from_json(json, MIN(version, (uint32_t)TABLE_SPEC_JSON_VERSION), &table.spec))
         return false;
     for (size_t i = 0; i < ARRAY_LEN(state_words); i++) {
         if (strcmp(state, state_words[i]) != 0)
             continue;
-        table->state = (enum catalog_state)i;
-        table->spec.dtype = (enum embtier_dtype)dtype_parse(dtype);
-        table->spec.optimizer = (enum embtier_optimizer)optimizer_parse(optimizer);
-        table->spec.init = (enum embtier_init)init_parse(init);
-        return true; /* wrong words are -1, which table_spec_check() refuses */
+        table.state = (enum catalog_state)i;
+        *ret_table = table;
+        return true;
     }
     return false;
-}
-
-/* Those that are not there have their defaults: version 1 had none, and an optimizer may get one
- * more. */
-static bool update_from_json(const json_t *json, uint32_t version, struct table_spec *spec)
-{
-    const json_t *const given = json_object_get(json, "hyperparameters");
-    const json_t *const nearest = json_object_get(json, "rounds_to_nearest");
-    const json_t *const nonfinite = json_object_get(json, "allows_nonfinite");
-    size_t known = 0;
-
-    if (version > 1 &&
-        (!json_is_object(given) || !json_is_boolean(nearest) || !json_is_boolean(nonfinite)))
-        return false;
-#define X(name, field, lowest, highest, standard, text)                                            \
-    const json_t *const field = json_object_get(given, #field);                                    \
-    if (field && !json_is_number(field))                                                           \
-        return false;                                                                              \
-    spec->field = field ? json_number_value(field) : EMBTIER_DEFAULT;                              \
-    known += field != NULL;
-    EMBTIER_HYPERPARAMETER_TABLE(X)
-#undef X
-    spec->rounds_to_nearest = json_is_true(nearest);
-    spec->allows_nonfinite = json_is_true(nonfinite);
-    table_spec_fill_defaults(spec);
-    return known == json_object_size(given); /* none has a name that is not known */
-}
-
-/* Before version 3 every table was `replay`, and none said so. */
-static bool durability_from_json(const json_t *json, uint32_t version, struct table_spec *spec)
-{
-    const char *const word = json_string_value(json_object_get(json, "durability"));
-
-    spec->durability = EMBTIER_DURABILITY_REPLAY;
-    if (version < 3)
-        return !word;
-    if (word)
-        spec->durability = (enum embtier_durability)durability_parse(word);
-    return word != NULL; /* a wrong word is -1, which table_spec_check() refuses */
-}
-
-static bool table_from_json(const json_t *json, uint32_t version, struct catalog_table *ret_table)
-{
-    struct catalog_table table = { 0 };
-    struct table_spec *spec = &table.spec;
-    const char *name = json_string_value(json_object_get(json, "name"));
-    const json_t *params = json_object_get(json, "init_params");
-    const json_t *eager = json_object_get(json, "eager");
-
-    if (!name || strlen(name) > EMBTIER_TABLE_NAME_MAX || json_array_size(params) != 2 ||
-        !json_is_boolean(eager))
-        return false;
-    memcpy(spec->name, name, strlen(name) + 1);
-    for (size_t i = 0; i < 2; i++) {
-        if (!json_is_number(json_array_get(params, i)))
-            return false;
-        spec->init_params[i] = json_number_value(json_array_get(params, i));
-    }
-    spec->eager = json_is_true(eager);
-    if (!json_to_u32(json_object_get(json, "table_id"), &table.table_id) ||
-        !json_to_u32(json_object_get(json, "dim"), &spec->dim) ||
-        !json_to_u32(json_object_get(json, "init_version"), &spec->init_version) ||
-        !json_to_u64(json_object_get(json, "rows"), &spec->rows) ||
-        !json_to_u64(json_object_get(json, "seed"), &spec->seed) ||
-        !words_from_json(json, &table) || !durability_from_json(json, version, spec) ||
-        !update_from_json(json, version, spec)) /* after the word of the optimizer */
-        return false;
-    *ret_table = table;
-    return true;
 }
 
 static enum embtier_err write_tables(const char *directory, uint32_t next_table_id,
@@ -190,19 +66,14 @@ static enum embtier_err write_tables(const char *directory, uint32_t next_table_
                                      struct err_msg *msg)
 {
     _cleanup_(json_decrefp) json_t *root = NULL;
-    _cleanup_(freep) char *text = NULL;
     json_t *list = json_array();
     bool complete = list != NULL;
 
     for (uint32_t i = 0; complete && i < count; i++)
         complete = json_array_append_new(list, table_to_json(&tables[i])) == 0;
-    root = json_pack("{s:i, s:I, s:o}", "format_version", FORMAT_VERSION, "next_table_id",
-                     (json_int_t)next_table_id, "tables", list);
-    if (complete && root)
-        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    if (!text)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
-    return durable_file_write(directory, CATALOG_FILE, text, msg);
+    root = json_pack("{s:s, s:i, s:I, s:o}", SUMMED_JSON_KEY, SUMMED_JSON_NONE, "format_version",
+                     FORMAT_VERSION, "next_table_id", (json_int_t)next_table_id, "tables", list);
+    return summed_json_write(directory, CATALOG_FILE, complete ? root : NULL, msg);
 }
 
 /* @tables replaces the catalog's only when it is safe on disk; taken in that case. */
@@ -262,7 +133,8 @@ static enum embtier_err catalog_parse(struct catalog *catalog, const char *text,
         if (!table_from_json(json_array_get(list, i), version, &catalog->tables[i]))
             return err_set(msg, EMBTIER_CORRUPT, "%s: entry %u of tables is damaged", catalog->path,
                            i);
-    return tables_check(catalog, msg);
+    TRY(tables_check(catalog, msg)); /* says more */
+    return summed_json_check(catalog->path, text, version >= FORMAT_VERSION_SUMMED, msg);
 }
 
 enum embtier_err catalog_open(const char *directory, struct catalog **ret_catalog,
@@ -396,10 +268,39 @@ enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id, stru
     return catalog_replace(catalog, catalog->next_table_id, &tables, catalog->count - 1, msg);
 }
 
-enum embtier_err catalog_copy(const struct catalog *catalog, const char *directory,
-                              struct err_msg *msg)
+/* @tables are a copy of the catalog's. */
+static enum embtier_err set_made(const struct catalog *catalog, struct catalog_table *tables,
+                                 const struct catalog_made *made, struct err_msg *msg)
 {
-    return write_tables(directory, catalog->next_table_id, catalog->tables, catalog->count, msg);
+    for (uint32_t i = 0; made && i < made->count; i++) {
+        uint32_t index = 0;
+
+        TRY(catalog_index(catalog, made->table_ids[i], &index, msg));
+        tables[index].state = CATALOG_LIVE;
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err catalog_set_live(struct catalog *catalog, const struct catalog_made *made,
+                                  struct err_msg *msg)
+{
+    _cleanup_(freep) struct catalog_table *tables = tables_copy(catalog);
+
+    if (!tables)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
+    TRY(set_made(catalog, tables, made, msg));
+    return catalog_replace(catalog, catalog->next_table_id, &tables, catalog->count, msg);
+}
+
+enum embtier_err catalog_copy(const struct catalog *catalog, const char *directory,
+                              const struct catalog_made *made, struct err_msg *msg)
+{
+    _cleanup_(freep) struct catalog_table *tables = tables_copy(catalog);
+
+    if (!tables)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
+    TRY(set_made(catalog, tables, made, msg));
+    return write_tables(directory, catalog->next_table_id, tables, catalog->count, msg);
 }
 
 enum embtier_err catalog_take_over(struct catalog *catalog, const struct catalog *other,

@@ -8,6 +8,7 @@
 #ifndef EMBTIER_STORE_CATALOG_H
 #define EMBTIER_STORE_CATALOG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -50,9 +51,17 @@ MUST_CHECK enum embtier_err catalog_set_state(struct catalog *catalog, uint32_t 
 MUST_CHECK enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id,
                                            struct err_msg *msg);
 
-/* Writes all of it to another directory. */
+/* Tables whose rows are complete, and which are in state CREATING yet. Borrowed. */
+struct catalog_made {
+    const uint32_t *table_ids;
+    uint32_t count;
+};
+/* Makes all of them LIVE at once. */
+MUST_CHECK enum embtier_err catalog_set_live(struct catalog *catalog,
+                                             const struct catalog_made *made, struct err_msg *msg);
+/* Writes all of it to another directory, those of @made (may be NULL) as LIVE ones. */
 MUST_CHECK enum embtier_err catalog_copy(const struct catalog *catalog, const char *directory,
-                                         struct err_msg *msg);
+                                         const struct catalog_made *made, struct err_msg *msg);
 /* Adds, in state DROPPING, those tables of another catalog whose ids are not in this one: their
  * rows are there again. */
 MUST_CHECK enum embtier_err catalog_add_gone(struct catalog *catalog, const struct catalog *other,

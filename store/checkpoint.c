@@ -278,8 +278,7 @@ struct captured {
 struct checkpoint_draft {
     struct checkpoint_shelf shelf;
     struct checkpoint_record record;
-    struct captured *captured; /* beside record.databases */
-    uint32_t capacity;
+    struct captured *captured;        /* beside record.databases */
     struct checkpoint_record *before; /* or NULL */
     bool is_complete;
 };
@@ -319,14 +318,14 @@ enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
 {
     _cleanup_(checkpoint_draft_freep) struct checkpoint_draft *draft = calloc(1, sizeof(*draft));
     const uint32_t shards = directory_count(shelf) * shelf->shards_per_directory;
+    const size_t most = (size_t)shards * STORE_DATABASES_PER_SHARD;
 
     if (!draft)
         return no_memory(msg);
     draft->shelf = *shelf;
     draft->is_complete = true; /* nothing to be removed yet */
-    draft->capacity = shards * 2;
-    draft->captured = calloc(draft->capacity, sizeof(*draft->captured));
-    draft->record.databases = calloc(draft->capacity, sizeof(*draft->record.databases));
+    draft->captured = calloc(most, sizeof(*draft->captured));
+    draft->record.databases = calloc(most, sizeof(*draft->record.databases));
     if (!draft->captured || !draft->record.databases)
         return no_memory(msg);
     memcpy(draft->record.store_uuid, store_identity_uuid(shelf->identity), STORE_UUID_CHARS + 1);
@@ -354,37 +353,61 @@ enum embtier_err checkpoint_capture(struct checkpoint_draft *draft, uint32_t sha
     return EMBTIER_OK;
 }
 
-/* Whether the checkpoint before has the same file under the same name. */
-static bool is_shared(const struct checkpoint_draft *draft,
-                      const struct checkpoint_database *database, const char *name,
-                      const char *path)
+static const struct checkpoint_database *find_database(const struct checkpoint_record *record,
+                                                       uint32_t shard, bool logged)
 {
+    for (uint32_t i = 0; i < record->database_count; i++)
+        if (record->databases[i].shard == shard && record->databases[i].logged == logged)
+            return &record->databases[i];
+    return NULL;
+}
+
+/* The same file, of the same name, in the checkpoint before; or NULL. */
+static const struct checkpoint_file *find_before(const struct checkpoint_draft *draft,
+                                                 const struct checkpoint_database *database,
+                                                 const char *name, const char *path)
+{
+    const struct checkpoint_database *const before =
+        draft->before ? find_database(draft->before, database->shard, database->logged) : NULL;
     _cleanup_(freep) char *folder = NULL;
     _cleanup_(freep) char *other = NULL;
     struct stat mine, others;
+    uint32_t i = 0;
 
-    if (!draft->before)
-        return false;
+    while (before && i < before->file_count && strcmp(before->files[i].name, name) != 0)
+        i++;
+    if (!before || i == before->file_count)
+        return NULL;
     folder = checkpoint_database_path(&draft->shelf, draft->before->info.id, database->shard,
                                       database->logged);
     other = folder ? path_join(folder, name) : NULL;
-    return other && stat(path, &mine) == 0 && stat(other, &others) == 0 &&
-           mine.st_dev == others.st_dev && mine.st_ino == others.st_ino;
+    if (!other || stat(path, &mine) != 0 || stat(other, &others) != 0 ||
+        mine.st_dev != others.st_dev || mine.st_ino != others.st_ino)
+        return NULL;
+    return &before->files[i];
 }
 
 /* Makes one file of a checkpoint. */
 static enum embtier_err keep_file(struct checkpoint_draft *draft,
                                   struct checkpoint_database *database, const char *source,
                                   const char *folder, const struct rocksdb_ext_file *from,
-                                  struct err_msg *msg)
+                                  const _Atomic bool *give_up, struct err_msg *msg)
 {
     struct checkpoint_file *const file = &database->files[database->file_count];
     _cleanup_(freep) char *path = path_join(source, from->name);
     _cleanup_(freep) char *copy = path_join(folder, from->name);
+    const struct checkpoint_file *before = NULL;
     bool linked = false;
 
     if (!path || !copy)
         return no_memory(msg);
+    /* Resuming after a failed write of its MANIFEST, RocksDB forgets that it was told to keep them.
+     */
+    if (!from->contents && access(path, F_OK) != 0 && errno == ENOENT)
+        return err_set(msg, EMBTIER_IO,
+                       "%s: deleted by the database, which has recovered from a failed write "
+                       "meanwhile; the next checkpoint will be well",
+                       path);
     if (strlen(from->name) >= sizeof(file->name))
         return err_set(msg, EMBTIER_INTERNAL, "%s: its name is too long", path);
     memcpy(file->name, from->name, strlen(from->name) + 1);
@@ -396,19 +419,22 @@ static enum embtier_err keep_file(struct checkpoint_draft *draft,
         TRY(file_make(copy, from->contents, from->bytes, &file->sum, msg));
     else if (!linked)
         TRY(file_copy(path, copy, from->bytes, &file->sum, msg));
-    else if (!from->has_sum)
-        TRY(file_sum(copy, from->bytes, &file->sum, NULL, NULL, NULL, msg));
+    if (linked)
+        before = find_before(draft, database, file->name, copy);
     if (linked && from->has_sum)
         file->sum = from->sum;
+    else if (before) /* of a table file that was made by an earlier version */
+        file->sum = before->sum;
+    else if (linked)
+        TRY(file_sum(copy, from->bytes, &file->sum, NULL, NULL, give_up, msg));
     database->file_count++;
     draft->record.info.bytes += file->bytes;
-    if (!linked || !is_shared(draft, database, file->name, copy))
-        draft->record.info.new_bytes += file->bytes;
+    draft->record.info.new_bytes += before ? 0 : file->bytes;
     return EMBTIER_OK;
 }
 
 static enum embtier_err keep_database(struct checkpoint_draft *draft, uint32_t index,
-                                      struct err_msg *msg)
+                                      const _Atomic bool *give_up, struct err_msg *msg)
 {
     struct checkpoint_database *const database = &draft->record.databases[index];
     struct captured *const captured = &draft->captured[index];
@@ -426,8 +452,11 @@ static enum embtier_err keep_database(struct checkpoint_draft *draft, uint32_t i
     for (size_t i = 0; i < count; i++) {
         struct rocksdb_ext_file file;
 
+        if (give_up && atomic_load(give_up))
+            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
         rocksdb_ext_files_at(captured->files, i, &file);
-        TRY(keep_file(draft, database, database_path(captured->database), folder, &file, msg));
+        TRY(keep_file(draft, database, database_path(captured->database), folder, &file, give_up,
+                      msg));
     }
     rocksdb_ext_files_free(TAKE(captured->files));
     TRY(directory_sync(folder, msg));
@@ -452,14 +481,15 @@ static enum embtier_err sync_folders(const struct checkpoint_draft *draft, struc
 }
 
 static enum embtier_err keep_catalog(struct checkpoint_draft *draft, const struct catalog *catalog,
-                                     const char *folder, struct err_msg *msg)
+                                     const struct catalog_made *made, const char *folder,
+                                     struct err_msg *msg)
 {
     _cleanup_(freep) char *path = path_join(folder, CATALOG_FILE);
     struct stat info;
 
     if (!path)
         return no_memory(msg);
-    TRY(catalog_copy(catalog, folder, msg));
+    TRY(catalog_copy(catalog, folder, made, msg));
     if (stat(path, &info) != 0)
         return err_set_errno(msg, errno, "%s", path);
     draft->record.catalog_bytes = (uint64_t)info.st_size;
@@ -468,9 +498,9 @@ static enum embtier_err keep_catalog(struct checkpoint_draft *draft, const struc
 }
 
 enum embtier_err checkpoint_commit(struct checkpoint_draft *draft, const struct catalog *catalog,
-                                   struct checkpoint_info *info,
+                                   const struct catalog_made *made, struct checkpoint_info *info,
                                    void (*progress)(void *context, uint64_t done, uint64_t total),
-                                   void *context, struct err_msg *msg)
+                                   void *context, const _Atomic bool *give_up, struct err_msg *msg)
 {
     struct checkpoint_record *const record = &draft->record;
     _cleanup_(freep) char *folder = folder_of(&draft->shelf, record->info.id, 0);
@@ -478,11 +508,11 @@ enum embtier_err checkpoint_commit(struct checkpoint_draft *draft, const struct 
     if (!folder)
         return no_memory(msg);
     for (uint32_t i = 0; i < record->database_count; i++) {
-        TRY(keep_database(draft, i, msg));
+        TRY(keep_database(draft, i, give_up, msg));
         if (progress)
             progress(context, i + 1, record->database_count);
     }
-    TRY(keep_catalog(draft, catalog, folder, msg));
+    TRY(keep_catalog(draft, catalog, made, folder, msg));
     TRY(sync_folders(draft, msg));
     info->id = record->info.id;
     info->bytes = record->info.bytes;
@@ -530,8 +560,8 @@ static void verified(void *context, uint64_t bytes)
 
 static enum embtier_err verify_database(const struct checkpoint_shelf *shelf, uint64_t id,
                                         const struct checkpoint_database *database,
-                                        struct verifying *verifying, const _Atomic bool *give_up,
-                                        struct err_msg *msg)
+                                        bool with_tables, struct verifying *verifying,
+                                        const _Atomic bool *give_up, struct err_msg *msg)
 {
     _cleanup_(freep) char *folder =
         checkpoint_database_path(shelf, id, database->shard, database->logged);
@@ -545,6 +575,8 @@ static enum embtier_err verify_database(const struct checkpoint_shelf *shelf, ui
 
         if (!path)
             return no_memory(msg);
+        if (file->is_table && !with_tables)
+            continue;
         TRY(file_sum(path, file->bytes, &sum, verified, verifying, give_up, msg));
         if (sum != file->sum)
             return err_set(msg, EMBTIER_CORRUPT,
@@ -552,6 +584,21 @@ static enum embtier_err verify_database(const struct checkpoint_shelf *shelf, ui
                            sum, file->sum);
     }
     return EMBTIER_OK;
+}
+
+enum embtier_err checkpoint_check_logs(const struct checkpoint_shelf *shelf,
+                                       const struct checkpoint_record *record, uint32_t shard,
+                                       bool logged, struct err_msg *msg)
+{
+    struct verifying verifying = { 0 };
+
+    for (uint32_t i = 0; i < record->database_count; i++)
+        if (record->databases[i].shard == shard && record->databases[i].logged == logged)
+            return verify_database(shelf, record->info.id, &record->databases[i], false, &verifying,
+                                   NULL, msg);
+    return err_set(msg, EMBTIER_CORRUPT,
+                   "checkpoint %" PRIu64 ": lacks a database of shard %" PRIu32, record->info.id,
+                   shard);
 }
 
 enum embtier_err checkpoint_verify(const struct checkpoint_shelf *shelf,
@@ -563,13 +610,13 @@ enum embtier_err checkpoint_verify(const struct checkpoint_shelf *shelf,
     _cleanup_(catalog_freep) struct catalog *catalog = NULL;
 
     TRY(checkpoint_catalog(shelf, record, &catalog, msg));
-    if (record->database_count != record->shard_count * 2)
+    if (record->database_count != record->shard_count * STORE_DATABASES_PER_SHARD)
         return err_set(msg, EMBTIER_CORRUPT,
                        "checkpoint %" PRIu64 ": has %" PRIu32 " databases of %" PRIu32 " shards",
                        record->info.id, record->database_count, record->shard_count);
     for (uint32_t i = 0; i < record->database_count; i++)
-        TRY(verify_database(shelf, record->info.id, &record->databases[i], &verifying, give_up,
-                            msg));
+        TRY(verify_database(shelf, record->info.id, &record->databases[i], true, &verifying,
+                            give_up, msg));
     return EMBTIER_OK;
 }
 
@@ -587,15 +634,6 @@ enum embtier_err checkpoint_delete(const struct checkpoint_shelf *shelf, uint64_
                    : err_set_errno(msg, errno, "%s", record);
     TRY(directory_sync(folder, msg));
     return remove_folders(shelf, id, msg);
-}
-
-static const struct checkpoint_database *find_database(const struct checkpoint_record *record,
-                                                       uint32_t shard, bool logged)
-{
-    for (uint32_t i = 0; i < record->database_count; i++)
-        if (record->databases[i].shard == shard && record->databases[i].logged == logged)
-            return &record->databases[i];
-    return NULL;
 }
 
 /* RocksDB appends to some of its files, so only those that never change may have two names. */

@@ -22,6 +22,7 @@
 #include "store/checkpoint_record.h"
 
 struct catalog;
+struct catalog_made;
 struct checkpoint_draft;
 struct database;
 
@@ -66,12 +67,13 @@ MUST_CHECK enum embtier_err checkpoint_capture(struct checkpoint_draft *draft, u
                                                bool logged, struct database *database,
                                                struct err_msg *msg);
 /* Makes the names and copies of all that has been captured, and then the record. @info has all but
- * id, bytes and new_bytes, which it gets. The checkpoint is complete on disk, or is none. */
+ * id, bytes and new_bytes, which it gets. Those of @made (may be NULL) are in it. The checkpoint is
+ * complete on disk, or is none. SHUTDOWN between two files when *@give_up (may be NULL) is true. */
 MUST_CHECK enum embtier_err
 checkpoint_commit(struct checkpoint_draft *draft, const struct catalog *catalog,
-                  struct checkpoint_info *info,
+                  const struct catalog_made *made, struct checkpoint_info *info,
                   void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
-                  struct err_msg *msg);
+                  const _Atomic bool *give_up, struct err_msg *msg);
 /* Removes it if it was not committed. */
 void checkpoint_draft_free(struct checkpoint_draft *draft);
 DEFINE_CLEANUP(struct checkpoint_draft, checkpoint_draft_free)
@@ -83,6 +85,11 @@ MUST_CHECK enum embtier_err
 checkpoint_verify(const struct checkpoint_shelf *shelf, const struct checkpoint_record *record,
                   void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
                   const _Atomic bool *give_up, struct err_msg *msg);
+/* The same of a database's files that are no table files: before it is opened, since RocksDB takes
+ * some damage of MANIFEST and logs for their torn ends. What table files hold it checks itself. */
+MUST_CHECK enum embtier_err checkpoint_check_logs(const struct checkpoint_shelf *shelf,
+                                                  const struct checkpoint_record *record,
+                                                  uint32_t shard, bool logged, struct err_msg *msg);
 /* From here on it is not there, even if removing its files fails. */
 MUST_CHECK enum embtier_err checkpoint_delete(const struct checkpoint_shelf *shelf, uint64_t id,
                                               struct err_msg *msg);

@@ -155,21 +155,22 @@ static bool file_from_json(const json_t *json, struct checkpoint_file *file)
     return !file->is_table || (strlen(name) > 4 && strcmp(name + strlen(name) - 4, ".sst") == 0);
 }
 
-static bool database_from_json(const json_t *json, struct checkpoint_database *database)
+/* CORRUPT, without a message: the caller knows which file it is. */
+static enum embtier_err database_from_json(const json_t *json, struct checkpoint_database *database)
 {
     const json_t *const files = json_object_get(json, "files");
 
     if (!get_u32(json, "shard", &database->shard) || !get_bool(json, "logged", &database->logged) ||
         !get_u64(json, "sequence", &database->sequence) || !json_is_array(files))
-        return false;
+        return EMBTIER_CORRUPT;
     database->files = calloc(json_array_size(files) + 1, sizeof(*database->files));
     if (!database->files)
-        return false;
+        return EMBTIER_NO_MEMORY;
     database->file_count = (uint32_t)json_array_size(files);
     for (uint32_t i = 0; i < database->file_count; i++)
         if (!file_from_json(json_array_get(files, i), &database->files[i]))
-            return false;
-    return true;
+            return EMBTIER_CORRUPT;
+    return EMBTIER_OK;
 }
 
 static bool info_from_json(const json_t *json, struct checkpoint_info *info)
@@ -189,7 +190,7 @@ static bool info_from_json(const json_t *json, struct checkpoint_info *info)
            get_u64(json, "spent_ms", &info->spent_ms);
 }
 
-static bool record_from_json(const json_t *json, struct checkpoint_record *record)
+static enum embtier_err record_from_json(const json_t *json, struct checkpoint_record *record)
 {
     const char *const uuid = json_string_value(json_object_get(json, "store_uuid"));
     const json_t *const databases = json_object_get(json, "databases");
@@ -199,17 +200,18 @@ static bool record_from_json(const json_t *json, struct checkpoint_record *recor
         !get_u32(json, "shard_count", &record->shard_count) ||
         !get_u32(json, "catalog_sum", &record->catalog_sum) ||
         !get_u64(json, "catalog_bytes", &record->catalog_bytes))
-        return false;
+        return EMBTIER_CORRUPT;
     memcpy(record->store_uuid, uuid, STORE_UUID_CHARS + 1);
     record->databases = calloc(json_array_size(databases) + 1, sizeof(*record->databases));
     if (!record->databases)
-        return false;
+        return EMBTIER_NO_MEMORY;
     record->database_count = (uint32_t)json_array_size(databases);
-    for (uint32_t i = 0; i < record->database_count; i++)
-        if (!database_from_json(json_array_get(databases, i), &record->databases[i]) ||
-            record->databases[i].shard >= record->shard_count)
-            return false;
-    return true;
+    for (uint32_t i = 0; i < record->database_count; i++) {
+        TRY(database_from_json(json_array_get(databases, i), &record->databases[i]));
+        if (record->databases[i].shard >= record->shard_count)
+            return EMBTIER_CORRUPT;
+    }
+    return EMBTIER_OK;
 }
 
 static enum embtier_err parse(const char *folder, const char *text,
@@ -218,6 +220,7 @@ static enum embtier_err parse(const char *folder, const char *text,
     const char *const path = CHECKPOINT_RECORD_FILE;
     _cleanup_(json_decrefp) json_t *root = NULL;
     char line[SUM_LINE_CHARS + 1];
+    enum embtier_err err;
     const char *order;
     char *json;
     uint32_t version;
@@ -242,8 +245,10 @@ static enum embtier_err parse(const char *folder, const char *text,
         return err_set(msg, EMBTIER_UNSUPPORTED,
                        "%s/%s: made on a %s-endian machine, this one is %s-endian", folder, path,
                        order, byte_order());
-    if (!order || !record_from_json(root, record))
-        return err_set(msg, EMBTIER_CORRUPT, "%s/%s: no record of a checkpoint", folder, path);
+    err = order ? record_from_json(root, record) : EMBTIER_CORRUPT;
+    if (err != EMBTIER_OK)
+        return err_set(msg, err, "%s/%s: %s", folder, path,
+                       err == EMBTIER_NO_MEMORY ? "out of memory" : "no record of a checkpoint");
     return EMBTIER_OK;
 }
 

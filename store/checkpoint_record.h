@@ -24,7 +24,7 @@ struct checkpoint_info {
     uint64_t bytes;     /* of its files */
     uint64_t new_bytes; /* of those that the one before does not share */
     uint64_t pause_us;  /* no update was begun for so long */
-    uint64_t held_rows; /* updates that found no room meanwhile, and waited */
+    uint64_t held_rows; /* how often an update found no room meanwhile, and waited */
     uint64_t spent_ms;
 };
 

@@ -10,12 +10,18 @@
 #include "store/rocksdb_ext.h"
 #include "store/row_format.h"
 
-#define READAHEAD_BYTES ((size_t)(2 * MIB))
+/* Of each file that is being read: one of every level but the first, and all of that, in each shard
+ * of the store at once. */
+#define READAHEAD_MOST  ((size_t)(2 * MIB))
+#define READAHEAD_LEAST ((size_t)(128 << 10))
+#define READAHEAD_ALL   ((size_t)(16 * MIB)) /* of one level of all shards */
+#define OPEN_FILES      64
+#define ENTRY_BYTES     11 /* of RocksDB's for a row: sequence number and lengths */
 
 struct checkpoint_rows {
     char *path;
     struct store_row like;
-    struct row_key end;
+    struct row_key start, end;
     rocksdb_options_t *options;
     rocksdb_readoptions_t *read;
     rocksdb_t *db;
@@ -37,12 +43,12 @@ void checkpoint_rows_free(struct checkpoint_rows *rows)
     free(rows);
 }
 
-enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf, uint64_t id,
-                                      uint32_t shard, const struct store_row *like,
+enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
+                                      const struct checkpoint_record *record, uint32_t shard,
+                                      const struct store_row *like,
                                       struct checkpoint_rows **ret_rows, struct err_msg *msg)
 {
     _cleanup_(checkpoint_rows_freep) struct checkpoint_rows *rows = calloc(1, sizeof(*rows));
-    struct row_key start;
     char *error = NULL;
 
     if (!rows)
@@ -50,24 +56,42 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf, uint
     rows->like = *like;
     rows->options = rocksdb_options_create();
     rows->read = rocksdb_readoptions_create();
-    rows->path = checkpoint_database_path(shelf, id, shard, like->logged);
+    rows->path = checkpoint_database_path(shelf, record->info.id, shard, like->logged);
     if (!rows->path)
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoint: out of memory");
     rocksdb_ext_log_to(rows->options, rows->path);
+    rocksdb_options_set_max_open_files(rows->options, OPEN_FILES); /* it is read once, in order */
     rocksdb_options_set_wal_recovery_mode(rows->options,
                                           rocksdb_tolerate_corrupted_tail_records_recovery);
+    TRY(checkpoint_check_logs(shelf, record, shard, like->logged, msg));
     rows->db = rocksdb_open_for_read_only(rows->options, rows->path, false, &error);
     TRY(rocksdb_err_take(error, rows->path, msg));
-    start = row_key_make(like->table_id, 0);
+    rows->start = row_key_make(like->table_id, 0);
     rows->end = row_key_make(like->table_id + 1, 0);
     rocksdb_readoptions_set_iterate_upper_bound(rows->read, (const char *)rows->end.bytes,
                                                 sizeof(rows->end));
-    rocksdb_readoptions_set_readahead_size(rows->read, READAHEAD_BYTES);
+    rocksdb_readoptions_set_readahead_size(
+        rows->read, MIN(MAX(READAHEAD_ALL / record->shard_count, READAHEAD_LEAST), READAHEAD_MOST));
     rocksdb_readoptions_set_fill_cache(rows->read, false);
     rows->at = rocksdb_create_iterator(rows->db, rows->read);
-    rocksdb_iter_seek(rows->at, (const char *)start.bytes, sizeof(start));
+    rocksdb_iter_seek(rows->at, (const char *)rows->start.bytes, sizeof(rows->start));
     *ret_rows = TAKE(rows);
     return EMBTIER_OK;
+}
+
+uint64_t checkpoint_rows_estimate(const struct checkpoint_rows *rows)
+{
+    const char *const start = (const char *)rows->start.bytes;
+    const char *const end = (const char *)rows->end.bytes;
+    const size_t key_bytes = sizeof(rows->start);
+    const uint64_t each = ROW_KEY_BYTES + ENTRY_BYTES + sizeof(struct stored_row_head) +
+                          rows->like.weight_bytes + rows->like.state_bytes;
+    uint64_t bytes = 0;
+    char *error = NULL;
+
+    rocksdb_approximate_sizes(rows->db, 1, &start, &key_bytes, &end, &key_bytes, &bytes, &error);
+    free(error); /* none is as good an estimate as any */
+    return bytes / each;
 }
 
 enum embtier_err checkpoint_rows_next(struct checkpoint_rows *rows, uint64_t *ret_id,

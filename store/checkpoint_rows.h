@@ -15,13 +15,16 @@
 struct checkpoint_rows;
 
 /* Of the table that @like names (table_id, lengths, logged), in @shard. CORRUPT. */
-MUST_CHECK enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf, uint64_t id,
+MUST_CHECK enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
+                                                 const struct checkpoint_record *record,
                                                  uint32_t shard, const struct store_row *like,
                                                  struct checkpoint_rows **ret_rows,
                                                  struct err_msg *msg);
 void checkpoint_rows_free(struct checkpoint_rows *rows);
 DEFINE_CLEANUP(struct checkpoint_rows, checkpoint_rows_free)
 
+/* About how many rows there are in its files; logs are not counted. */
+uint64_t checkpoint_rows_estimate(const struct checkpoint_rows *rows);
 /* The next row: its id, and weights and state, borrowed until the next call. NULL: there are no
  * more. */
 MUST_CHECK enum embtier_err checkpoint_rows_next(struct checkpoint_rows *rows, uint64_t *ret_id,

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "store/database_seal.h"
 #include "store/durable_file.h"
+#include "store/log_damage.h"
 #include "store/rocksdb_err.h"
 #include "store/row_format.h"
 
@@ -74,11 +75,12 @@ static enum embtier_err database_check_there(const char *path, bool *ret_sealed,
 
 /* Bytes of all log files, before it is opened: what is to be recovered. A database that was open
  * has at least one, of which RocksDB notices only when an older one is missing. */
-static enum embtier_err count_log_bytes(const char *path, uint64_t *ret_bytes, struct err_msg *msg)
+static enum embtier_err count_logs(const char *path, uint32_t *ret_count, uint64_t *ret_bytes,
+                                   struct err_msg *msg)
 {
     DIR *const folder = opendir(path);
     const struct dirent *file;
-    bool found = false;
+    uint32_t count = 0;
     uint64_t bytes = 0;
 
     if (!folder)
@@ -90,12 +92,13 @@ static enum embtier_err count_log_bytes(const char *path, uint64_t *ret_bytes, s
         if (end && strcmp(end, ".log") == 0 &&
             fstatat(dirfd(folder), file->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0) {
             bytes += (uint64_t)info.st_size;
-            found = true;
+            count++;
         }
     }
     closedir(folder);
-    if (!found)
+    if (count == 0)
         return err_set(msg, EMBTIER_CORRUPT, "%s: its log is missing", path);
+    *ret_count = count;
     *ret_bytes = bytes;
     return EMBTIER_OK;
 }
@@ -110,14 +113,95 @@ static void rename_leveldb_files(char *error)
 
 /* A page that never came to the disk, inside of what was being written when power failed, looks the
  * same as one that has rotted: which it is, and so whether rows are lost that were acknowledged, is
- * for a person to say. */
+ * for a person to say. Other files, which messages name, are never left like that. */
 static void add_hint(struct err_msg *msg)
 {
     const size_t used = strlen(msg->text);
 
+    if (strstr(msg->text, "MANIFEST") || strstr(msg->text, "CURRENT") || strstr(msg->text, ".sst"))
+        return;
     snprintf(msg->text + used, sizeof(msg->text) - used,
              " (if power failed while it was written, \"rocksdb.options: "
              "wal_recovery_mode=kPointInTimeRecovery\" takes what lies before the damage)");
+}
+
+/* RocksDB is done with logs when what was in them has been flushed. Of one that is damaged where it
+ * begins nothing is, when a start takes what lies before the damage: it would stay in use, each
+ * checkpoint fail for it, and the next start find the damage again. So something is flushed. */
+static enum embtier_err leave_old_logs(struct database *database, struct err_msg *msg)
+{
+    const struct row_key key = row_key_make(UINT32_MAX, 0); /* no table has that id */
+    uint32_t count = 0;
+    uint64_t bytes = 0;
+    char *error = NULL;
+
+    TRY(count_logs(database->path, &count, &bytes, msg));
+    if (count == 1)
+        return EMBTIER_OK;
+    rocksdb_delete_cf(database->db, database->setup->log_patient, database->family,
+                      (const char *)key.bytes, sizeof(key), &error);
+    TRY(rocksdb_err_take(error, database->path, msg));
+    TRY(database_flush(database, msg));
+    /* Which makes RocksDB look for what may go; after a flush it does so too early. */
+    rocksdb_disable_file_deletions(database->db, &error);
+    TRY(rocksdb_err_take(error, database->path, msg));
+    rocksdb_enable_file_deletions(database->db, false, &error);
+    return rocksdb_err_take(error, database->path, msg);
+}
+
+/* A user who has the log cut where it is damaged does not want it refused for that. */
+static bool is_checked(const struct database_opts *opts, const char *name, const char *manifest)
+{
+    const char *const end = strrchr(name, '.');
+
+    if (strcmp(name, manifest) == 0) /* another may be a new one, not yet whole and not yet used */
+        return true;
+    return opts->logged && end && strcmp(end, ".log") == 0 &&
+           rocksdb_options_get_wal_recovery_mode(opts->setup->options) ==
+               rocksdb_tolerate_corrupted_tail_records_recovery;
+}
+
+/* What RocksDB would take for the torn end of its MANIFEST or log. */
+static enum embtier_err check_records(const struct database_opts *opts, struct err_msg *msg)
+{
+    _cleanup_(freep) char *manifest = NULL;
+    enum embtier_err err = EMBTIER_OK;
+    const struct dirent *file;
+    DIR *folder;
+
+    TRY(database_manifest(opts->path, &manifest, msg));
+    folder = opendir(opts->path);
+    if (!folder)
+        return err_set_errno(msg, errno, "%s", opts->path);
+    while (err == EMBTIER_OK && (file = readdir(folder))) {
+        _cleanup_(freep) char *path = path_join(opts->path, file->d_name);
+
+        if (!path)
+            err = err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", opts->path);
+        else if (is_checked(opts, file->d_name, manifest))
+            err = log_damage_find(path, msg);
+    }
+    closedir(folder);
+    return err;
+}
+
+/* Before RocksDB sees it. A clean close has sealed all that a crash may have torn. *@log_count
+ * stays 0 unless there is something in logs. */
+static enum embtier_err database_check(struct database *database, const struct database_opts *opts,
+                                       uint32_t *log_count, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    if (!opts->make)
+        TRY(database_check_there(opts->path, &database->was_clean, msg));
+    if (opts->make || opts->put_back || database->was_clean)
+        return EMBTIER_OK;
+    if (opts->logged)
+        TRY(count_logs(opts->path, log_count, &database->recovered_bytes, msg));
+    err = check_records(opts, msg);
+    if (err == EMBTIER_CORRUPT && opts->logged && msg)
+        add_hint(msg);
+    return err;
 }
 
 enum embtier_err database_open(const struct database_opts *opts, struct database **ret_database,
@@ -127,16 +211,14 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     const char *names[] = { "default" };
     const rocksdb_options_t *family_options[1];
     rocksdb_options_t *options;
+    uint32_t log_count = 0;
     char *error = NULL;
     enum embtier_err err;
 
     if (!database || !(database->path = strdup(opts->path)))
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", opts->path);
     database->was_clean = !opts->put_back;
-    if (!opts->make)
-        TRY(database_check_there(opts->path, &database->was_clean, msg));
-    if (opts->logged && !database->was_clean && !opts->put_back)
-        TRY(count_log_bytes(opts->path, &database->recovered_bytes, msg));
+    TRY(database_check(database, opts, &log_count, msg));
     database->setup = opts->setup;
     database->logged = opts->logged;
     options = rocksdb_options_create_copy(opts->setup->options);
@@ -165,6 +247,8 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     TRY(err);
     database->recovery_ns = clock_now_ns(&clock_monotonic) - database->recovery_ns;
     rocksdb_ext_watch_opened(database->watch, database->db);
+    if (log_count > 0)
+        TRY(leave_old_logs(database, msg));
     *ret_database = TAKE(database);
     return EMBTIER_OK;
 }
@@ -215,7 +299,7 @@ enum embtier_err database_files(struct database *database, struct rocksdb_ext_fi
 {
     char *error = NULL;
 
-    *ret_files = rocksdb_ext_files_new(database->db, &error);
+    *ret_files = rocksdb_ext_files_new(database->db, database->watch, &error);
     return rocksdb_err_take(error, database->path, msg);
 }
 

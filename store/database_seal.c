@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "store/durable_file.h"
+#include "store/file_tree.h"
 
 #define SEAL_SUFFIX ".seal"
 
@@ -44,8 +45,7 @@ static enum embtier_err seal_init(const char *path, struct seal *seal, struct er
     return EMBTIER_NO_MEMORY;
 }
 
-/* The name, such as MANIFEST-000005, of the file that CURRENT names. */
-static enum embtier_err manifest_find(const char *path, char **ret_name, struct err_msg *msg)
+enum embtier_err database_manifest(const char *path, char **ret_name, struct err_msg *msg)
 {
     _cleanup_(freep) char *text = NULL;
     const enum embtier_err err = durable_file_read(path, "CURRENT", &text, msg);
@@ -79,18 +79,32 @@ static enum embtier_err file_bytes(const char *path, const char *name, uint64_t 
     return EMBTIER_OK;
 }
 
+/* The checksum of the first @bytes of a file. */
+static enum embtier_err sum_of(const char *path, const char *name, uint64_t bytes,
+                               uint32_t *ret_sum, struct err_msg *msg)
+{
+    _cleanup_(freep) char *file = path_join(path, name);
+
+    if (!file)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+    return file_sum(file, bytes, ret_sum, NULL, NULL, NULL, msg);
+}
+
 static enum embtier_err seal_check(const char *path, const struct seal *seal, const char *text,
                                    struct err_msg *msg)
 {
     _cleanup_(json_decrefp) json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     const char *sealed_name = json_string_value(json_object_get(root, "manifest"));
     const json_t *sealed_bytes = json_object_get(root, "manifest_bytes");
+    const json_t *sealed_sum = json_object_get(root, "manifest_sum");
     _cleanup_(freep) char *name = NULL;
     uint64_t bytes = 0;
+    uint32_t sum = 0;
 
-    if (!sealed_name || !json_is_integer(sealed_bytes))
+    if (!sealed_name || !json_is_integer(sealed_bytes) ||
+        (sealed_sum && !json_is_integer(sealed_sum))) /* earlier versions had none */
         return err_set(msg, EMBTIER_CORRUPT, "%s: damaged", seal->path);
-    TRY(manifest_find(path, &name, msg));
+    TRY(database_manifest(path, &name, msg));
     if (strcmp(name, sealed_name) != 0)
         return err_set(msg, EMBTIER_CORRUPT, "%s/CURRENT: names %s, but %s when it was closed",
                        path, name, sealed_name);
@@ -99,6 +113,11 @@ static enum embtier_err seal_check(const char *path, const struct seal *seal, co
         return err_set(msg, EMBTIER_CORRUPT,
                        "%s/%s: has %" PRIu64 " bytes, but %" PRIu64 " when it was closed", path,
                        name, bytes, (uint64_t)json_integer_value(sealed_bytes));
+    TRY(sum_of(path, name, bytes, &sum, msg));
+    if (sealed_sum && sum != (uint64_t)json_integer_value(sealed_sum))
+        return err_set(msg, EMBTIER_CORRUPT,
+                       "%s/%s: damaged: its checksum is not what it was when it was closed", path,
+                       name);
     return EMBTIER_OK;
 }
 
@@ -165,10 +184,13 @@ static enum embtier_err seal_write(const char *path, const struct seal *seal, st
     _cleanup_(freep) char *name = NULL;
     _cleanup_(freep) char *text = NULL;
     uint64_t bytes = 0;
+    uint32_t sum = 0;
 
-    TRY(manifest_find(path, &name, msg));
+    TRY(database_manifest(path, &name, msg));
     TRY(file_bytes(path, name, &bytes, msg));
-    root = json_pack("{s:s, s:I}", "manifest", name, "manifest_bytes", (json_int_t)bytes);
+    TRY(sum_of(path, name, bytes, &sum, msg));
+    root = json_pack("{s:s, s:I, s:I}", "manifest", name, "manifest_bytes", (json_int_t)bytes,
+                     "manifest_sum", (json_int_t)sum);
     if (root)
         text = json_dumps(root, JSON_INDENT(2));
     if (!text)

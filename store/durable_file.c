@@ -17,15 +17,6 @@
 
 static _Atomic uint64_t written_bytes;
 
-char *path_join(const char *directory, const char *name)
-{
-    char *path = NULL;
-
-    if (asprintf(&path, "%s/%s", directory, name) < 0)
-        return NULL;
-    return path;
-}
-
 enum embtier_err directory_sync(const char *directory, struct err_msg *msg)
 {
     _cleanup_(closep) int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -69,7 +60,8 @@ static enum embtier_err replace(const char *directory, const char *path, const c
     enum embtier_err err;
     bool had_one, had_none;
 
-    unlink(old);
+    if (unlink(old) != 0 && errno != ENOENT)
+        return err_set_errno(msg, errno, "%s", old);
     had_one = link(path, old) == 0;
     had_none = !had_one && errno == ENOENT;
     if (!had_one && !had_none && errno != EPERM && errno != EOPNOTSUPP &&

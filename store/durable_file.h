@@ -11,14 +11,13 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/paths.h"
 
 /* Where a file is written before it gets its name. */
 #define DURABLE_FILE_SUFFIX ".tmp"
 /* A second name of the file before, until the new one is certain to stay. */
 #define DURABLE_FILE_OLD_SUFFIX ".old"
 
-/* Malloced "@directory/@name"; NULL when out of memory. */
-MUST_CHECK char *path_join(const char *directory, const char *name);
 MUST_CHECK enum embtier_err directory_sync(const char *directory, struct err_msg *msg);
 
 /* Mode 0600. On failure the file is what it was. */

@@ -3,6 +3,8 @@
 // throw here is only out of memory, at which the process cannot go on anyway.
 #include "store/rocksdb_ext.h"
 
+#include "base/thread_class.h"
+
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
@@ -22,6 +24,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <cstdarg>
 #include <cstdio>
@@ -31,6 +34,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 // class MetadataCache implements this major version's Cache, which later ones changed.
@@ -58,6 +62,7 @@ using rocksdb::Slice;
 using rocksdb::Status;
 
 constexpr uint64_t kPage = 4096;
+constexpr size_t kLogBuffer = 16 << 10;
 
 // Bytes written to files other than table files.
 std::atomic<uint64_t> log_bytes{ 0 };
@@ -427,7 +432,7 @@ class LogState
 {
   public:
     explicit LogState(const std::string &name)
-        : file_(open(name.c_str(), O_WRONLY | O_CLOEXEC)),
+        : name_(name), file_(open(name.c_str(), O_WRONLY | O_CLOEXEC)),
           directory_(name.substr(0, name.rfind('/')))
     {
     }
@@ -444,12 +449,15 @@ class LogState
         return file_;
     }
 
-    // RocksDB has removed it: all that was in it has been flushed.
-    bool IsGone() const
+    // RocksDB has removed it: all that was in it has been flushed. What could not be opened at
+    // first is tried again. Under the lock of the list of logs.
+    bool IsGone()
     {
         struct stat info;
 
-        return file_ >= 0 && fstat(file_, &info) == 0 && info.st_nlink == 0;
+        if (file_ < 0)
+            file_ = open(name_.c_str(), O_WRONLY | O_CLOEXEC);
+        return file_ < 0 ? errno == ENOENT : fstat(file_, &info) == 0 && info.st_nlink == 0;
     }
 
     // Has the file's name on disk, too. 0 or an error number.
@@ -477,10 +485,20 @@ class LogState
     std::atomic<uint64_t> synced{ 0 };  // of these
 
   private:
-    const int file_; // -1: syncing it fails
+    const std::string name_;
+    std::atomic<int> file_; // -1: syncing it fails
     const std::string directory_;
     std::atomic<bool> name_is_synced_{ false };
 };
+
+// On a thread of RocksDB's pools, which has no other moment of ours.
+static void EnterBackground()
+{
+    static thread_local bool entered = false;
+
+    if (!std::exchange(entered, true))
+        thread_class_background();
+}
 
 class Watch final : public rocksdb::EventListener
 {
@@ -489,8 +507,14 @@ class Watch final : public rocksdb::EventListener
     {
     }
 
+    void OnFlushBegin(rocksdb::DB *, const rocksdb::FlushJobInfo &) override
+    {
+        EnterBackground();
+    }
+
     void OnCompactionBegin(rocksdb::DB *, const rocksdb::CompactionJobInfo &) override
     {
+        EnterBackground();
         std::lock_guard<std::mutex> lock(activity_->mutex);
         if (running_++ > 0)
             return;
@@ -570,7 +594,7 @@ class Watch final : public rocksdb::EventListener
         std::vector<std::shared_ptr<LogState>> logs;
         std::lock_guard<std::mutex> lock(logs_mutex_);
         for (const auto &log : logs_)
-            if (log->written > log->synced)
+            if (log->written > log->synced && (log->File() >= 0 || !log->IsGone()))
                 logs.push_back(log);
         return logs;
     }
@@ -606,6 +630,12 @@ class Watch final : public rocksdb::EventListener
     bool LogFailed() const
     {
         return log_failed_;
+    }
+
+    // While the database is resumed: only then is a log that has failed followed by another.
+    std::mutex &ResumeMutex()
+    {
+        return resume_mutex_;
     }
 
     void OnFlushCompleted(rocksdb::DB *, const rocksdb::FlushJobInfo &info) override
@@ -677,7 +707,8 @@ class Watch final : public rocksdb::EventListener
     }
 
     std::shared_ptr<Activity> activity_;
-    uint32_t running_ = 0; // under activity_->mutex
+    uint32_t running_ = 0;    // under activity_->mutex
+    std::mutex resume_mutex_; // taken before error_mutex_
     std::mutex error_mutex_;
     std::condition_variable changed_;
     Status error_;
@@ -1101,6 +1132,18 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper
         return status;
     }
 
+    // A log's buffer would grow to the largest batch, and it stays as long as the log, of which a
+    // checkpoint keeps many: together hundreds of MiB, in no budget.
+    rocksdb::FileOptions OptimizeForLogWrite(const rocksdb::FileOptions &options,
+                                             const rocksdb::DBOptions &of) const override
+    {
+        rocksdb::FileOptions changed = target()->OptimizeForLogWrite(options, of);
+
+        changed.writable_file_max_buffer_size =
+            std::min(changed.writable_file_max_buffer_size, kLogBuffer);
+        return changed;
+    }
+
     rocksdb::IOStatus NewWritableFile(const std::string &name, const rocksdb::FileOptions &options,
                                       std::unique_ptr<rocksdb::FSWritableFile> *file,
                                       rocksdb::IODebugContext *dbg) override
@@ -1351,6 +1394,7 @@ char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch)
 
 char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
 {
+    const std::lock_guard<std::mutex> lock(watch->rep->ResumeMutex());
     const uint64_t errors = watch->rep->Errors();
     const bool stands_still = watch->rep->HasFailed(errors);
     Status status = db->rep->Resume(); // which flushes if background work stood still
@@ -1410,20 +1454,54 @@ struct rocksdb_ext_files {
     std::vector<rocksdb::LiveFileStorageInfo> rep;
 };
 
-struct rocksdb_ext_files *rocksdb_ext_files_new(rocksdb_t *db, char **error)
+// Of OPTIONS files RocksDB keeps the two with the highest numbers, also of those that it could not
+// make durable and does not count: the one that it names may be gone. No opening needs it.
+static void ForgetGoneOptions(std::vector<rocksdb::LiveFileStorageInfo> &files)
+{
+    const auto is_gone = [](const rocksdb::LiveFileStorageInfo &file) {
+        const std::string path = file.directory + "/" + file.relative_filename;
+
+        return file.file_type == rocksdb::kOptionsFile && access(path.c_str(), F_OK) != 0 &&
+               errno == ENOENT;
+    };
+
+    files.erase(std::remove_if(files.begin(), files.end(), is_gone), files.end());
+}
+
+// RocksDB writes into its MANIFEST how long the logs are that have been followed by others. Of one
+// that has failed (LogFile) it knows no right length, and would never open the database again.
+static Status ListFiles(rocksdb::DB *db, Watch *watch,
+                        std::vector<rocksdb::LiveFileStorageInfo> *ret_files)
 {
     rocksdb::LiveFilesStorageInfoOptions options;
+    std::unique_lock<std::mutex> not_resumed(watch->ResumeMutex(), std::try_to_lock);
+
+    if (!not_resumed) {
+        const Status status = watch->Error();
+        if (!status.ok())
+            return status;
+        not_resumed.lock(); // it has just succeeded
+    }
+    if (watch->LogFailed())
+        return watch->Error();
+    options.include_checksum_info = true;
+    options.wal_size_for_flush = UINT64_MAX; // never flush
+    return db->GetLiveFilesStorageInfo(options, ret_files);
+}
+
+struct rocksdb_ext_files *rocksdb_ext_files_new(rocksdb_t *db, struct rocksdb_ext_watch *watch,
+                                                char **error)
+{
     auto files = std::make_unique<rocksdb_ext_files>();
 
     files->db = db->rep;
-    options.include_checksum_info = true;
-    options.wal_size_for_flush = UINT64_MAX; // never flush
     Status status = db->rep->DisableFileDeletions();
     if (status.ok()) {
-        status = db->rep->GetLiveFilesStorageInfo(options, &files->rep);
+        status = ListFiles(db->rep, watch->rep.get(), &files->rep);
         if (!status.ok())
             (void)db->rep->EnableFileDeletions(false);
     }
+    ForgetGoneOptions(files->rep);
     *error = TextOf(status);
     return status.ok() ? files.release() : nullptr;
 }

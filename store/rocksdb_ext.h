@@ -144,8 +144,10 @@ struct rocksdb_ext_file {
 };
 /* None of them is deleted before rocksdb_ext_files_free(), however much RocksDB writes and compacts
  * meanwhile. Write buffers are not among them: those of a database with a log are in that, those of
- * another are to be flushed first. NULL with the error in *@error, as RocksDB's C API does. */
-struct rocksdb_ext_files *rocksdb_ext_files_new(rocksdb_t *db, char **error);
+ * another are to be flushed first. NULL with the error in *@error, as RocksDB's C API does: also
+ * while a log has failed, or the database is being resumed. */
+struct rocksdb_ext_files *rocksdb_ext_files_new(rocksdb_t *db, struct rocksdb_ext_watch *watch,
+                                                char **error);
 size_t rocksdb_ext_files_count(const struct rocksdb_ext_files *files);
 void rocksdb_ext_files_at(const struct rocksdb_ext_files *files, size_t index,
                           struct rocksdb_ext_file *ret_file);

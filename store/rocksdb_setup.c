@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/config_memory.h"
 #include "store/durable_file.h"
 #include "store/rocksdb_ext.h"
 
@@ -21,6 +22,10 @@
 #define LEVEL0_FILES_TRIGGER   4
 #define FORMAT_VERSION         5
 #define MANIFEST_BYTES_MAX     (64 * MIB)
+
+_Static_assert(STORE_DATABASES_PER_SHARD == CONFIG_DATABASES_PER_SHARD &&
+                   DATABASE_LEVEL0_FILES_MAX < HEAP_INPUTS,
+               "the configuration counts what they take of memory");
 
 static enum embtier_err direct_io_try(int fd, bool *ret_direct)
 {

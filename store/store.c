@@ -24,6 +24,7 @@
 #include "store/rocksdb_ext.h"
 #include "store/rocksdb_setup.h"
 #include "store/store_identity.h"
+#include "store/summed_json.h"
 
 /* What an urgent shard (compaction_scheduler.c) may need to catch up; only a disk that hangs needs
  * longer. */
@@ -33,6 +34,9 @@
 #define CLOSED_FILE  "closed.json"
 /* Of long work at the start, a line each. */
 #define PROGRESS_NS (UINT64_C(1000) * 1000 * 1000)
+
+/* Beside what the write buffers take when they are flushed. */
+#define ROOM_BYTES (16 * MIB)
 
 struct store {
     struct store_identity *identity;
@@ -44,6 +48,7 @@ struct store {
     struct row_hasher hasher;
     bool direct_io; /* in all directories */
     uint64_t capacity_bytes;
+    uint64_t memtable_bytes; /* of the configuration */
     uint32_t shards_per_directory;
     uint32_t shard_count;
     struct database **databases; /* see database_of(); NULL from the first that was not opened */
@@ -278,26 +283,37 @@ static enum embtier_err put_back_catalog(const struct store *store,
     TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
     /* It may be what was lost; all there is to know of it is which ids it has given out. */
     if (catalog_open(store_first_directory(store), &catalog, NULL) != EMBTIER_OK)
-        return catalog_copy(then, store_first_directory(store), msg);
+        return catalog_copy(then, store_first_directory(store), NULL, msg);
     return catalog_take_over(catalog, then, msg);
 }
 
-/* The checkpoint that a user wants all to be put back to, now or at a start that was cut short; 0:
- * none. */
+/* The checkpoint that a user wanted all to be put back to at a start that was cut short; 0: none.
+ */
 static enum embtier_err wanted_id(const struct store *store, uint64_t *ret_id, struct err_msg *msg)
 {
     const char *const directory = store_first_directory(store);
     _cleanup_(json_decrefp) json_t *root = NULL;
+    _cleanup_(freep) char *path = path_join(directory, RESTORE_FILE);
     _cleanup_(freep) char *text = NULL;
-    const enum embtier_err err = durable_file_read(directory, RESTORE_FILE, &text, msg);
+    enum embtier_err err;
 
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     *ret_id = 0;
+    err = durable_file_read(directory, RESTORE_FILE, &text, msg);
     if (err == EMBTIER_NOT_FOUND)
         return EMBTIER_OK;
+    if (err == EMBTIER_OK)
+        err = summed_json_check(path, text, true, msg);
+    root = err == EMBTIER_OK ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (err == EMBTIER_OK && !json_is_integer(json_object_get(root, "checkpoint")))
+        err = err_set(msg, EMBTIER_CORRUPT, "%s: damaged", path);
+    if (err == EMBTIER_CORRUPT)
+        return err_set(msg, err,
+                       "%s: damaged: it says which checkpoint all was to be put back to; `embtierd "
+                       "--restore ID` says so again",
+                       path);
     TRY(err);
-    root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-    if (!json_is_integer(json_object_get(root, "checkpoint")))
-        return err_set(msg, EMBTIER_CORRUPT, "%s/" RESTORE_FILE ": damaged", directory);
     *ret_id = (uint64_t)json_integer_value(json_object_get(root, "checkpoint"));
     return EMBTIER_OK;
 }
@@ -305,10 +321,10 @@ static enum embtier_err wanted_id(const struct store *store, uint64_t *ret_id, s
 /* What is written down is done, even if this start does not come to its end. */
 static enum embtier_err write_down(const struct store *store, uint64_t id, struct err_msg *msg)
 {
-    char text[64];
+    _cleanup_(json_decrefp) json_t *root =
+        json_pack("{s:s, s:I}", SUMMED_JSON_KEY, SUMMED_JSON_NONE, "checkpoint", (json_int_t)id);
 
-    snprintf(text, sizeof(text), "{ \"checkpoint\": %" PRIu64 " }\n", id);
-    return durable_file_write(store_first_directory(store), RESTORE_FILE, text, msg);
+    return summed_json_write(store_first_directory(store), RESTORE_FILE, root, msg);
 }
 
 static void note_recovery(struct store *store, const struct checkpoint_record *record,
@@ -338,14 +354,24 @@ static enum embtier_err make_all_beside(const struct store *store,
     return err;
 }
 
-static enum embtier_err put_back_all(struct store *store, uint64_t id, struct err_msg *msg)
+static void verified(void *context, uint64_t done, uint64_t total)
+{
+    tell_progress(context, "MiB verified", (uint32_t)(done / MIB), (uint32_t)(total / MIB));
+}
+
+/* @asked: for the first time, so that what will be replaced is still there. */
+static enum embtier_err put_back_all(struct store *store, uint64_t id, bool asked,
+                                     struct err_msg *msg)
 {
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
     _cleanup_(catalog_freep) struct catalog *then = NULL;
+    uint64_t told_ns = clock_now_ns(&clock_monotonic);
 
     /* All that can be wrong with it is found out first. */
     TRY(checkpoint_read(&store->shelf, id, &record, msg));
     TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
+    if (asked)
+        TRY(checkpoint_verify(&store->shelf, record, verified, &told_ns, NULL, msg));
     TRY(make_all_beside(store, record, msg));
     TRY(write_down(store, id, msg));
     TRY(remove_closed_file(store, msg));
@@ -418,10 +444,11 @@ static enum embtier_err store_put_back(struct store *store, uint64_t restore_id,
                              "there is no checkpoint %" PRIu64 ": the store is new", restore_id)
                    : EMBTIER_OK;
     TRY(read_closed_file(store, msg));
-    TRY(wanted_id(store, &id, msg));
     if (restore_id)
         id = restore_id;
-    TRY(id ? put_back_all(store, id, msg) : put_back_after_crash(store, msg));
+    else
+        TRY(wanted_id(store, &id, msg));
+    TRY(id ? put_back_all(store, id, restore_id != 0, msg) : put_back_after_crash(store, msg));
     store->recovery.spent_ns = clock_now_ns(&clock_monotonic) - began_ns;
     if (checkpoint_sweep(&store->shelf, &why) != EMBTIER_OK)
         log_warn("what is left of a checkpoint cannot be removed", "why=%s", LOG_QUOTED(why.text));
@@ -452,11 +479,33 @@ const struct checkpoint_shelf *store_shelf(const struct store *store)
     return &store->shelf;
 }
 
-enum embtier_err store_capture(struct store *store, struct checkpoint_draft *draft, bool logged,
-                               struct err_msg *msg)
+enum embtier_err store_check_room(const struct store *store, struct err_msg *msg)
 {
-    for (uint32_t s = 0; s < store->shard_count && !logged; s++)
+    const uint64_t kept = ROOM_BYTES + store->memtable_bytes;
+
+    for (uint32_t i = 0; i < store_identity_directory_count(store->identity); i++) {
+        const char *const directory = store_identity_directory(store->identity, i);
+        struct statvfs info;
+
+        if (statvfs(directory, &info) != 0)
+            return err_set_errno(msg, errno, "%s", directory);
+        if ((uint64_t)info.f_bavail * info.f_frsize < kept)
+            return err_set(msg, EMBTIER_NO_SPACE,
+                           "%s: %" PRIu64 " MiB are free, and %" PRIu64
+                           " MiB are kept free: make room",
+                           directory, (uint64_t)info.f_bavail * info.f_frsize / MIB, kept / MIB);
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err store_capture(struct store *store, struct checkpoint_draft *draft, bool logged,
+                               const _Atomic bool *give_up, struct err_msg *msg)
+{
+    for (uint32_t s = 0; s < store->shard_count && !logged; s++) {
+        if (give_up && atomic_load(give_up))
+            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
         TRY(database_flush(database_of(store, s, logged), msg));
+    }
     for (uint32_t s = 0; s < store->shard_count; s++)
         TRY(checkpoint_capture(draft, s, logged, database_of(store, s, logged), msg));
     return EMBTIER_OK;
@@ -537,6 +586,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     TRY(store_put_back(store, opts->restore_id, msg));
     TRY(store_open_shards(store, config, msg));
     store->capacity_bytes = capacity_bytes(store);
+    store->memtable_bytes = config->rocksdb.memtable_bytes;
     TRY(store_finish_making(store, msg));
     store->is_open = true;
     TRY(compaction_scheduler_new(

@@ -77,10 +77,16 @@ MUST_CHECK enum embtier_err store_restore_done(struct store *store, struct err_m
 
 /* Where the checkpoints are; borrowed. */
 const struct checkpoint_shelf *store_shelf(const struct store *store);
+/* NO_SPACE: so little is left that what is written first, such as the rows of a table that nobody
+ * uses yet, is better refused: a disk that is full to the last byte has no room either for what
+ * gives space back. Any thread. */
+MUST_CHECK enum embtier_err store_check_room(const struct store *store, struct err_msg *msg);
 /* Captures all databases with, or without, a log for a checkpoint; those without are flushed first.
- * Rows that are written later are not in it. */
+ * Rows that are written later are not in it. SHUTDOWN between two of them when *@give_up (may be
+ * NULL) is true. */
 MUST_CHECK enum embtier_err store_capture(struct store *store, struct checkpoint_draft *draft,
-                                          bool logged, struct err_msg *msg);
+                                          bool logged, const _Atomic bool *give_up,
+                                          struct err_msg *msg);
 /* Whether rows of `replay` tables were written since that checkpoint was captured; NULL: ever. */
 bool store_has_changed_since(const struct store *store, const struct checkpoint_record *record);
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "store/durable_file.h"
+#include "store/summed_json.h"
 
 #define IDENTITY_FILE "embtier.json"
 #define LOCK_FILE     "LOCK"
@@ -104,10 +105,15 @@ static enum embtier_err record_read(const char *path, struct record *ret_record,
                                     struct err_msg *msg)
 {
     _cleanup_(json_decrefp) json_t *root = NULL;
+    _cleanup_(freep) char *file = path_join(path, IDENTITY_FILE);
     _cleanup_(freep) char *text = NULL;
     json_error_t error;
-    uint32_t version;
-    const enum embtier_err err = durable_file_read(path, IDENTITY_FILE, &text, msg);
+    uint32_t version = 0;
+    enum embtier_err err;
+
+    if (!file)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+    err = durable_file_read(path, IDENTITY_FILE, &text, msg);
 
     if (err == EMBTIER_NOT_FOUND) {
         *ret_record = (struct record){ .state = STATE_ABSENT };
@@ -118,15 +124,16 @@ static enum embtier_err record_read(const char *path, struct record *ret_record,
     if (!root)
         return err_set(msg, EMBTIER_CORRUPT, "%s/%s:%d: %s", path, IDENTITY_FILE, error.line,
                        error.text);
-    if (u32_read(root, "format_version", &version) && version != STORE_FORMAT_VERSION)
-        return err_set(msg, EMBTIER_VERSION, "%s/%s: format version %u, this program reads %d: %s",
-                       path, IDENTITY_FILE, version, STORE_FORMAT_VERSION,
+    if (u32_read(root, "format_version", &version) && version != STORE_FORMAT_VERSION &&
+        version != STORE_FORMAT_VERSION_UNSUMMED)
+        return err_set(msg, EMBTIER_VERSION, "%s: format version %u, this program reads %d: %s",
+                       file, version, STORE_FORMAT_VERSION,
                        version > STORE_FORMAT_VERSION
                            ? "it was made by a newer one"
                            : "it was made by an older one and cannot be converted");
-    if (!u32_read(root, "format_version", &version) || !record_parse(root, ret_record))
-        return err_set(msg, EMBTIER_CORRUPT, "%s/%s: damaged", path, IDENTITY_FILE);
-    return EMBTIER_OK;
+    if (version == 0 || !record_parse(root, ret_record))
+        return err_set(msg, EMBTIER_CORRUPT, "%s: damaged", file);
+    return summed_json_check(file, text, version > STORE_FORMAT_VERSION_UNSUMMED, msg);
 }
 
 static enum embtier_err record_write(const char *path, const struct record *record,
@@ -134,19 +141,15 @@ static enum embtier_err record_write(const char *path, const struct record *reco
 {
     char hash_key[2 * ROW_HASH_KEY_BYTES + 1];
     _cleanup_(json_decrefp) json_t *root = NULL;
-    _cleanup_(freep) char *text = NULL;
 
     hex_write(record->hash_key, ROW_HASH_KEY_BYTES, hash_key);
-    root = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:s}", "format_version", STORE_FORMAT_VERSION,
-                     "state", record->state == STATE_READY ? "ready" : "making", "store_uuid",
-                     record->uuid, "directory_index", (json_int_t)record->directory_index,
-                     "directory_count", (json_int_t)record->directory_count, "shards_per_directory",
+    root = json_pack("{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:s}", SUMMED_JSON_KEY, SUMMED_JSON_NONE,
+                     "format_version", STORE_FORMAT_VERSION, "state",
+                     record->state == STATE_READY ? "ready" : "making", "store_uuid", record->uuid,
+                     "directory_index", (json_int_t)record->directory_index, "directory_count",
+                     (json_int_t)record->directory_count, "shards_per_directory",
                      (json_int_t)record->shards_per_directory, "hash_key", hash_key);
-    if (root)
-        text = json_dumps(root, JSON_INDENT(2));
-    if (!text)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
-    return durable_file_write(path, IDENTITY_FILE, text, msg);
+    return summed_json_write(path, IDENTITY_FILE, root, msg);
 }
 
 bool store_identity_is_ready(const char *directory)
@@ -185,11 +188,16 @@ static enum embtier_err directory_lock(struct directory *directory, struct err_m
 {
     _cleanup_(freep) char *path = path_join(directory->path, LOCK_FILE);
     char pid[24] = { 0 };
+    bool can_write = true;
     int fd, len;
 
     if (!path)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory->path);
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 && (errno == EROFS || errno == EACCES)) { /* another's, to be read only */
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        can_write = false;
+    }
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", path);
     directory->lock_fd = fd;
@@ -201,6 +209,8 @@ static enum embtier_err directory_lock(struct directory *directory, struct err_m
         return err_set(msg, EMBTIER_LOCKED, "%s: in use by process %s", path,
                        pid[0] ? pid : "(unknown)");
     }
+    if (!can_write)
+        return EMBTIER_OK;
     len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)len, 0) != len)
         return err_set_errno(msg, errno, "%s", path);
@@ -380,6 +390,27 @@ enum embtier_err store_identity_open(const struct config *config,
     TRY(directories_make(identity, config, first, msg));
     qsort(identity->directories, count, sizeof(*identity->directories), directory_compare);
     *ret_identity = TAKE(identity);
+    return EMBTIER_OK;
+}
+
+enum embtier_err store_identity_open_other(char *const *directories, uint32_t count,
+                                           struct store_identity **ret_identity,
+                                           uint32_t *ret_shards_per_directory, struct err_msg *msg)
+{
+    struct config config = { .data.directories = (char **)directories,
+                             .data.directory_count = count };
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct record record = { 0 };
+
+        TRY(record_read(directories[i], &record, msg));
+        if (record.state != STATE_READY)
+            return err_set(msg, EMBTIER_NOT_FOUND, "%s: no data directory of a store (no %s)",
+                           directories[i], IDENTITY_FILE);
+        config.data.shards_per_directory = record.shards_per_directory;
+    }
+    TRY(store_identity_open(&config, ret_identity, msg));
+    *ret_shards_per_directory = config.data.shards_per_directory;
     return EMBTIER_OK;
 }
 

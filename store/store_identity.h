@@ -16,8 +16,10 @@
 #include "base/err.h"
 #include "base/row_hash.h"
 
-#define STORE_FORMAT_VERSION 2 /* since each shard has two databases */
-#define STORE_UUID_CHARS     32
+/* 2 since each shard has two databases; 3 since embtier.json has a checksum: 2 is read yet. */
+#define STORE_FORMAT_VERSION          3
+#define STORE_FORMAT_VERSION_UNSUMMED 2
+#define STORE_UUID_CHARS              32
 
 struct store_identity;
 
@@ -26,6 +28,13 @@ struct store_identity;
 MUST_CHECK enum embtier_err store_identity_open(const struct config *config,
                                                 struct store_identity **ret_identity,
                                                 struct err_msg *msg);
+/* Those of a store that another server has made, and no server has open: locks them, changes
+ * nothing else. @directories: all of them, in any order. Refuses as store_open() says; NOT_FOUND:
+ * one is no data directory. */
+MUST_CHECK enum embtier_err store_identity_open_other(char *const *directories, uint32_t count,
+                                                      struct store_identity **ret_identity,
+                                                      uint32_t *ret_shards_per_directory,
+                                                      struct err_msg *msg);
 /* Unlocks. */
 void store_identity_free(struct store_identity *identity);
 DEFINE_CLEANUP(struct store_identity, store_identity_free)

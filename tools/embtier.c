@@ -116,6 +116,42 @@ const struct command commands[] = {
       "\n"
       "The newest, to which a crash goes back, cannot be deleted.\n",
       "  embtier checkpoint delete 7 --yes\n", command_checkpoint_delete, NULL },
+    { "export", "TABLE PATH [options]", "write a table to files",
+      "Makes the folder PATH: safetensors or .npy files of the tensors `weight` [rows, dim] and\n"
+      "`ids` [rows], in order of ids, and table.json, which says what the table is. Rows are as\n"
+      "they were at one point between two updates, while the server goes on. The folder is\n"
+      "there when it is whole; until then it is PATH.partial. Several tables of one instant:\n"
+      "make a checkpoint, and export each with --checkpoint.\n"
+      "\n"
+      "      --checkpoint ID    rows as they are in that checkpoint, or in the `newest`; without\n"
+      "                         it one is made, so that they are as they are now\n"
+      "      --state            the optimizer's state too: the tensor `state`\n"
+      "      --all-rows         rows that were never written too, with their initial values;\n"
+      "                         there are no `ids` then: row 0 is the first\n"
+      "      --format FORMAT    safetensors (default), npy\n"
+      "      --file-bytes SIZE  of a file at most, about, such as 512MiB (default 4GiB)\n",
+      "  embtier export users /backup/users --state\n"
+      "  embtier export users /tmp/users --all-rows --format npy\n",
+      command_export, NULL },
+    { "import", "PATH [--as NAME] [options]", "make a table of files",
+      "PATH is a folder that `embtier export` made, a safetensors file or a .npy file. The table\n"
+      "is there when it is whole; if something is wrong, there is none.\n"
+      "\n"
+      "      --as NAME          of the table; without it that of the export\n"
+      "      --no-state         leave out the optimizer's state: it begins as zeros\n"
+      "      --durability MODE  another than that of the export\n"
+      "\n"
+      "Of files that are no export:\n"
+      "      --tensor TENSOR    the weights, in a safetensors file (default weight, or the only\n"
+      "                         one of two dimensions)\n"
+      "      --ids FILE         a .npy file of the rows' ids (default the tensor `ids`; without\n"
+      "                         it they are rows 0, 1, ...)\n"
+      "      --rows N|unbounded of the table (default those of the file; with ids unbounded)\n"
+      "and --optimizer, --init, --seed, --rounding, --allow-nonfinite and hyperparameters, as of\n"
+      "`embtier table create`.\n",
+      "  embtier import /backup/users --as users.before\n"
+      "  embtier import embeddings.npy --as words --optimizer adagrad\n",
+      command_import, NULL },
     { "get", "[--state] TABLE ID...", "print rows",
       "Prints ID=NUMBER,NUMBER,… lines, which `embtier set` reads. `-` reads ids from\n"
       "standard input, separated by spaces or lines.\n"
@@ -291,7 +327,7 @@ int cli_next_option(struct cli *cli, int argc, char **argv, const struct option 
                     int *ret_exit)
 {
     for (;;) {
-        const int option = getopt_long(argc, argv, "r:d:yw:" CLI_SHORT_OPTIONS, options, NULL);
+        const int option = getopt_long(argc, argv, "i:r:d:yw:" CLI_SHORT_OPTIONS, options, NULL);
 
         if (option == -1)
             return CLI_OPTIONS_END;

@@ -52,6 +52,8 @@ int command_checkpoint_show(struct cli *cli, int argc, char **argv);
 int command_checkpoint_verify(struct cli *cli, int argc, char **argv);
 int command_checkpoint_restore(struct cli *cli, int argc, char **argv);
 int command_checkpoint_delete(struct cli *cli, int argc, char **argv);
+int command_export(struct cli *cli, int argc, char **argv);
+int command_import(struct cli *cli, int argc, char **argv);
 int command_get(struct cli *cli, int argc, char **argv);
 int command_set(struct cli *cli, int argc, char **argv);
 int command_config_check(struct cli *cli, int argc, char **argv);

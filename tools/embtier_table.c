@@ -12,219 +12,27 @@
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 #include "tools/progress_bar.h"
+#include "tools/table_options.h"
 #include "tools/text_table.h"
-
-/* "uniform:-0.1,0.1" and such. NULL, or what is wrong with it. */
-static const char *parse_init(const char *text, struct embtier_table_options *options)
-{
-    const size_t word_bytes = strcspn(text, ":");
-    const char *at = text + word_bytes;
-    double params[2] = { 0, 0 };
-    char word[32];
-    int init;
-
-    if (snprintf(word, sizeof(word), "%.*s", (int)word_bytes, text) >= (int)sizeof(word))
-        return "not known";
-    init = init_parse(word);
-    if (init < 0)
-        return "not known; allowed: zeros, constant:VALUE, uniform:LOW,HIGH, normal:MEAN,STDDEV";
-    for (unsigned i = 0; i < 2 && init_param_name(init, i)[0]; i++) {
-        char *end;
-
-        if (*at != (i == 0 ? ':' : ','))
-            return i == 0 ? "a number is missing behind ':'" : "a second number is missing";
-        params[i] = strtod(at + 1, &end);
-        if (end == at + 1)
-            return "that is not a number";
-        at = end;
-    }
-    if (*at != '\0')
-        return "too much behind it";
-    options->init = (enum embtier_init)init;
-    options->init_first = params[0];
-    options->init_second = params[1];
-    return NULL;
-}
-
-static bool parse_rows(const char *text, uint64_t *ret_rows)
-{
-    if (strcmp(text, "unbounded") == 0) {
-        *ret_rows = EMBTIER_UNBOUNDED;
-        return true;
-    }
-    return number_parse_u64(text, ret_rows) && *ret_rows > 0;
-}
-
-enum {
-    OPTION_DTYPE = 256,
-    OPTION_OPTIMIZER,
-    OPTION_INIT,
-    OPTION_SEED,
-    OPTION_EAGER,
-    OPTION_EXISTS,
-    OPTION_ROUNDING,
-    OPTION_NONFINITE,
-    OPTION_DURABILITY,
-    OPTION_HYPERPARAMETER, /* and on, one for each */
-};
-
-/* ---- Hyperparameters ---- */
-
-struct option_name {
-    char text[32];
-};
-
-/* "weight-decay" */
-static const char *option_name(struct option_name *buffer, int hyperparameter)
-{
-    snprintf(buffer->text, sizeof(buffer->text), "%s", hyperparameter_word(hyperparameter));
-    for (char *at = buffer->text; (at = strchr(at, '_')) != NULL;)
-        *at = '-';
-    return buffer->text;
-}
-
-void help_table_create(FILE *out)
-{
-    struct hyperparameters_text defaults;
-    struct option_name name;
-
-    fputs("\nHyperparameters of the optimizer, and the numbers allowed:\n", out);
-#define X(id, field, lowest, highest, standard, what)                                              \
-    fprintf(out, "      --%-12s %-14s %s\n", option_name(&name, EMBTIER_##id),                     \
-            #lowest " to " #highest, what);
-    EMBTIER_HYPERPARAMETER_TABLE(X)
-#undef X
-    fputs("\nThose that an optimizer has, with their defaults:\n", out);
-#define X(id, number, word, per_weight, per_row, hyperparameters, eps, what)                       \
-    optimizer_defaults_text(&defaults, number);                                                    \
-    fprintf(out, "  %-16s %s\n", word, defaults.text[0] ? defaults.text : "none");
-    EMBTIER_OPTIMIZER_TABLE(X)
-#undef X
-}
-
-/* -1, or the exit code of a mistake. */
-static int hyperparameter_option(const struct cli *cli, int hyperparameter,
-                                 struct embtier_table_options *options)
-{
-    struct option_name name;
-    char *end;
-    const double value = strtod(optarg, &end);
-    const bool is_number = end != optarg && *end == '\0';
-
-    option_name(&name, hyperparameter);
-    switch (hyperparameter) {
-#define X(id, field, lowest, highest, standard, what)                                              \
-    case EMBTIER_##id:                                                                             \
-        options->field = value;                                                                    \
-        if (is_number && value >= (lowest) && value <= (highest))                                  \
-            return -1;                                                                             \
-        return cli_usage(cli, "--%s %s: allowed: %s to %s", name.text, optarg, #lowest, #highest);
-        EMBTIER_HYPERPARAMETER_TABLE(X)
-#undef X
-    }
-    return cli_usage(cli, "--%s is not known here", name.text);
-}
 
 /* ---- table create ---- */
 
-/* -1, or the exit code of a mistake. */
-static int create_option(const struct cli *cli, int option, struct embtier_table_options *options,
-                         bool *has_rows)
-{
-    const char *wrong;
-    uint64_t number;
-    int word;
-
-    switch (option) {
-    case 'r':
-        *has_rows = true;
-        if (!parse_rows(optarg, &options->rows))
-            return cli_usage(cli, "--rows %s: allowed: a number from 1 on, unbounded", optarg);
-        return -1;
-    case 'd':
-        if (!number_parse_u64(optarg, &number) || number < 1 || number > EMBTIER_DIM_MAX)
-            return cli_usage(cli, "--dim %s: allowed: 1 to %d", optarg, EMBTIER_DIM_MAX);
-        options->dim = (uint32_t)number;
-        return -1;
-    case OPTION_DTYPE:
-        word = dtype_parse(optarg);
-        if (word < 0)
-            return cli_usage(cli, "--dtype %s: allowed: f32, f16, bf16", optarg);
-        options->dtype = (enum embtier_dtype)word;
-        return -1;
-    case OPTION_OPTIMIZER:
-        word = optimizer_parse(optarg);
-        if (word < 0)
-            return cli_usage(cli,
-                             "--optimizer %s: allowed: none, sgd, adagrad, rowwise_adagrad, "
-                             "rmsprop, adam",
-                             optarg);
-        options->optimizer = (enum embtier_optimizer)word;
-        return -1;
-    case OPTION_INIT:
-        wrong = parse_init(optarg, options);
-        return wrong ? cli_usage(cli, "--init %s: %s", optarg, wrong) : -1;
-    case OPTION_SEED:
-        if (!number_parse_u64(optarg, &options->seed))
-            return cli_usage(cli, "--seed %s: allowed: 0 to %" PRIu64, optarg, UINT64_MAX);
-        return -1;
-    case OPTION_EAGER:
-        options->eager = 1;
-        return -1;
-    case OPTION_EXISTS:
-        options->if_not_exists = 1;
-        return -1;
-    case OPTION_ROUNDING:
-        options->rounds_to_nearest = rounding_parse(optarg);
-        if (options->rounds_to_nearest < 0)
-            return cli_usage(cli, "--rounding %s: allowed: stochastic, nearest", optarg);
-        return -1;
-    case OPTION_NONFINITE:
-        options->allows_nonfinite = 1;
-        return -1;
-    case OPTION_DURABILITY:
-        word = durability_parse(optarg);
-        if (word < 0)
-            return cli_usage(cli, "--durability %s: allowed: replay, async, sync", optarg);
-        options->durability = (enum embtier_durability)word;
-        return -1;
-    default:
-        if (option >= OPTION_HYPERPARAMETER)
-            return hyperparameter_option(cli, option - OPTION_HYPERPARAMETER, options);
-        return cli_usage(cli, "option -%c is not known here", option);
-    }
-}
-
 /* -1, or an exit code. */
-static int parse_create(struct cli *cli, int argc, char **argv,
-                        struct embtier_table_options *options)
+static int parse_create(struct cli *cli, int argc, char **argv, struct table_arguments *arguments)
 {
-    struct option_name names[HYPERPARAMETER_COUNT];
+    struct table_option_name names[HYPERPARAMETER_COUNT];
     const struct option long_options[] = {
-        { "rows", required_argument, NULL, 'r' },
         { "dim", required_argument, NULL, 'd' },
-        { "dtype", required_argument, NULL, OPTION_DTYPE },
-        { "optimizer", required_argument, NULL, OPTION_OPTIMIZER },
-        { "init", required_argument, NULL, OPTION_INIT },
-        { "seed", required_argument, NULL, OPTION_SEED },
-        { "eager", no_argument, NULL, OPTION_EAGER },
-        { "if-not-exists", no_argument, NULL, OPTION_EXISTS },
-        { "rounding", required_argument, NULL, OPTION_ROUNDING },
-        { "allow-nonfinite", no_argument, NULL, OPTION_NONFINITE },
-        { "durability", required_argument, NULL, OPTION_DURABILITY },
-#define X(id, field, lowest, highest, standard, text)                                              \
-    { option_name(&names[EMBTIER_##id], EMBTIER_##id), required_argument, NULL,                    \
-      OPTION_HYPERPARAMETER + EMBTIER_##id },
-        EMBTIER_HYPERPARAMETER_TABLE(X)
-#undef X
-            CLI_LONG_OPTIONS,
+        { "dtype", required_argument, NULL, TABLE_OPTION_DTYPE },
+        { "eager", no_argument, NULL, TABLE_OPTION_EAGER },
+        { "if-not-exists", no_argument, NULL, TABLE_OPTION_EXISTS },
+        TABLE_LONG_OPTIONS(names) CLI_LONG_OPTIONS,
     };
-    bool has_rows = false;
     int exit_code = -1;
     int option;
 
     while ((option = cli_next_option(cli, argc, argv, long_options, &exit_code)) >= 0) {
-        exit_code = create_option(cli, option, options, &has_rows);
+        exit_code = table_option(cli, option, arguments);
         if (exit_code >= 0)
             return exit_code;
     }
@@ -232,11 +40,11 @@ static int parse_create(struct cli *cli, int argc, char **argv,
         return exit_code;
     if (argc - optind != 1)
         return cli_usage(cli, argc == optind ? "NAME is missing" : "more than one NAME");
-    if (!has_rows)
+    if (!arguments->has_rows)
         return cli_usage(cli, "--rows is missing");
-    if (options->dim == 0)
+    if (arguments->options.dim == 0)
         return cli_usage(cli, "--dim is missing");
-    options->name = argv[optind];
+    arguments->options.name = argv[optind];
     return -1;
 }
 
@@ -352,29 +160,31 @@ static int print_table(const struct cli *cli, const struct embtier_table_info *i
 
 int command_table_create(struct cli *cli, int argc, char **argv)
 {
-    struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
-    int exit_code = parse_create(cli, argc, argv, &options);
-    struct embtier_table *table;
+    struct table_arguments arguments = TABLE_ARGUMENTS_INIT;
+    struct embtier_table_options *const options = &arguments.options;
+    int exit_code = parse_create(cli, argc, argv, &arguments);
+    struct embtier_table *table = NULL;
     struct progress_bar bar;
     enum embtier_err err;
 
     if (exit_code >= 0)
         return exit_code;
-    if (options.eager)
+    if (options->eager)
         cli->timeout_ms = 0; /* the user sees it going on, and can interrupt */
     exit_code = cli_connect(cli, 0);
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "creating");
-    options.progress = progress_bar_update;
-    options.progress_context = &bar;
-    err = embtier_table_create(cli->server, &options, &table);
+    options->progress = progress_bar_update;
+    options->progress_context = &bar;
+    err = embtier_table_create(cli->server, options, &table);
     progress_bar_end(&bar);
     if (err)
         return cli_fail_server(cli, err);
     if (cli->json)
         return print_table(cli, embtier_table_info(table));
-    printf(options.if_not_exists ? "table '%s' is there\n" : "created table '%s'\n", options.name);
+    printf(options->if_not_exists ? "table '%s' is there\n" : "created table '%s'\n",
+           options->name);
     return EXIT_DONE;
 }
 

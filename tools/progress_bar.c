@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -12,24 +13,34 @@
 
 #define BAR_CELLS 30
 
+static const char the_server_goes_on[] =
+    "the server goes on by itself (see `embtier table list`, `embtier checkpoint list`)";
+static const char *interrupted = the_server_goes_on; /* for the handler */
+
 /* Only what a signal handler may do. The default action would leave the bar half drawn and the
  * user in doubt. */
 static void on_interrupt(int signal_number)
 {
-    static const char message[] =
-        "\nembtier: interrupted; the server goes on by itself (see `embtier table list`, "
-        "`embtier checkpoint list`)\n";
+    static const char before[] = "\nembtier: interrupted; ";
 
     (void)signal_number;
-    if (write(STDERR_FILENO, message, sizeof(message) - 1) < 0)
+    if (write(STDERR_FILENO, before, sizeof(before) - 1) < 0 ||
+        write(STDERR_FILENO, interrupted, strlen(interrupted)) < 0 ||
+        write(STDERR_FILENO, "\n", 1) < 0)
         _exit(130);
     _exit(130); /* 128 + SIGINT, as shells do */
+}
+
+void progress_bar_interrupted(const char *what)
+{
+    interrupted = what;
 }
 
 void progress_bar_begin(struct progress_bar *bar, const char *what)
 {
     const struct sigaction action = { .sa_handler = on_interrupt };
 
+    interrupted = the_server_goes_on;
     *bar = (struct progress_bar){ .what = what, .begin_ns = clock_now_ns(&clock_monotonic) };
     sigaction(SIGINT, &action, NULL);
 }

@@ -15,6 +15,8 @@ struct progress_bar {
 
 /* From here to the end SIGINT ends the program with a word about what the server does. */
 void progress_bar_begin(struct progress_bar *bar, const char *what);
+/* Another word, after progress_bar_begin(): a literal. */
+void progress_bar_interrupted(const char *what);
 /* Fits embtier_table_options.progress; @context is the bar. */
 void progress_bar_update(void *context, uint64_t done, uint64_t total, const char *unit);
 void progress_bar_end(struct progress_bar *bar);

@@ -185,7 +185,7 @@ static void test_damaged_catalog_is_refused_with_its_name(void **state)
         enum embtier_err err;
         const char *words;
     } damages[] = {
-        { "\"format_version\": 3", "\"format_version\": 9", EMBTIER_VERSION, "version 9" },
+        { "\"format_version\": 4", "\"format_version\": 9", EMBTIER_VERSION, "version 9" },
         { "\"tables\"", "\"cables\"", EMBTIER_CORRUPT, "catalog.json: not a catalog" },
         { "\"dim\": 64", "\"dim\": 0", EMBTIER_CORRUPT, "dim 0 is out of range" },
         { "\"dim\": 64", "\"dim\": \"64\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
@@ -207,6 +207,10 @@ static void test_damaged_catalog_is_refused_with_its_name(void **state)
         { "\"allows_nonfinite\"", "\"allows\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
         { "\"durability\"", "\"endurance\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
         { "\"sync\"", "\"sink\"", EMBTIER_CORRUPT, "durability -1 is not known" },
+        { "\"seed\": \"", "\"seed\": \"1", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
+        { "\"next_table_id\": ", "\"next_table_id\": 1", EMBTIER_CORRUPT, "its checksum is" },
+        { "\"crc32c\"", "\"crc32d\"", EMBTIER_CORRUPT, "it has no checksum" },
+        { "\"crc32c\": \"", "\"crc32c\": \"f", EMBTIER_CORRUPT, "its checksum is" },
     };
     struct store_fixture *f = *state;
 
@@ -231,7 +235,8 @@ static void test_older_catalog_s_tables_have_the_defaults(void **state)
 
     catalog_must_add(catalog, "a", CATALOG_LIVE);
     catalog_free(catalog);
-    fixture_replace_text(f, 0, "catalog.json", "\"format_version\": 3", "\"format_version\": 1");
+    fixture_replace_text(f, 0, "catalog.json", "\"format_version\": 4", "\"format_version\": 1");
+    fixture_replace_text(f, 0, "catalog.json", "\"crc32c\"", "\"unheard-of\"");
     fixture_replace_text(f, 0, "catalog.json", "\"hyperparameters\"", "\"unknown\"");
     fixture_replace_text(f, 0, "catalog.json", "\"rounds_to_nearest\"", "\"and\"");
     fixture_replace_text(f, 0, "catalog.json", "\"allows_nonfinite\"", "\"ignored\"");
@@ -258,6 +263,8 @@ static void test_hyperparameter_that_a_catalog_has_not_has_its_default(void **st
 
     catalog_must_add(catalog, "a", CATALOG_LIVE);
     catalog_free(catalog);
+    fixture_replace_text(f, 0, "catalog.json", "\"format_version\": 4", "\"format_version\": 3");
+    fixture_replace_text(f, 0, "catalog.json", "\"crc32c\"", "\"unheard-of\"");
     fixture_replace_text(f, 0, "catalog.json", "\"hyperparameters\": {",
                          "\"hyperparameters\": {}, \"ignored\": {");
     catalog = catalog_must_open(f);

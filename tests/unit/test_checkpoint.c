@@ -82,9 +82,9 @@ static enum embtier_err make_checkpoint(struct store_fixture *f, struct err_msg 
 
     TRY(catalog_open(store_first_directory(f->store), &catalog, msg));
     TRY(checkpoint_begin(store_shelf(f->store), &draft, msg));
-    TRY(store_capture(f->store, draft, false, msg));
-    TRY(store_capture(f->store, draft, true, msg));
-    return checkpoint_commit(draft, catalog, &info, NULL, NULL, msg);
+    TRY(store_capture(f->store, draft, false, NULL, msg));
+    TRY(store_capture(f->store, draft, true, NULL, msg));
+    return checkpoint_commit(draft, catalog, NULL, &info, NULL, NULL, NULL, msg);
 }
 
 static void part_make(struct store_fixture *f)

@@ -132,10 +132,28 @@ static void test_defaults_fit_a_small_machine(void **state)
     _cleanup_(config_freep) struct config *config = parsed_on("", &small);
 
     (void)state;
-    assert_int_equal(config->cache.tiers[0].bytes, 256 * MIB);
-    assert_int_equal(config->socket.max_total_arena_bytes, 256 * MIB);
-    assert_int_equal(config->socket.max_arena_bytes, 256 * MIB);
+    /* A quarter would be more than the rest leaves. */
+    assert_in_range(config->cache.tiers[0].bytes, 128 * MIB, 256 * MIB - 1);
+    assert_in_range(config->socket.max_total_arena_bytes, 128 * MIB, 256 * MIB - 1);
+    assert_int_equal(config->socket.max_arena_bytes, config->socket.max_total_arena_bytes);
     assert_int_equal(config->lanes.count, 1);
+}
+
+static void test_defaults_fit_machines_of_a_gigabyte_and_more(void **state)
+{
+    const uint32_t cores[] = { 1, 2, 4, 64 };
+
+    (void)state;
+    for (uint64_t bytes = GIB; bytes <= 64 * GIB; bytes += bytes / 4) {
+        for (size_t i = 0; i < ARRAY_LEN(cores); i++) {
+            const struct machine machine = { .memory_bytes = bytes, .core_count = cores[i] };
+            _cleanup_(config_freep) struct config *config = parsed_on("", &machine);
+
+            assert_in_range(config->cache.tiers[0].bytes, 64 * MIB, bytes / 4);
+            if (bytes >= 5 * GIB)
+                assert_int_equal(config->cache.tiers[0].bytes, GIB);
+        }
+    }
 }
 
 static void test_the_machine_this_runs_on_takes_the_defaults(void **state)
@@ -423,17 +441,74 @@ static void test_more_memory_than_the_machine_has_says_both_numbers(void **state
     assert_mistake("cache:\n  tiers:\n  - name: big\n    bytes: 1000TiB\n",
                    "e.yaml:4: cache.tiers[0].bytes: all memory together is 1000.00TiB (tiers "
                    "1000TiB, requests 64MiB, tickets 64MiB, write queue 64MiB, RocksDB 256MiB, "
-                   "shared arenas 4GiB), the machine has 64GiB; allowed: at most that");
+                   "shared arenas 4GiB; beside these lanes 4 of 43MiB, databases 8 of 512KiB, "
+                   "compaction 84MiB, sessions 32MiB, the rest 16MiB), the machine has 64GiB; "
+                   "allowed: at most that");
     assert_mistake("\nsocket:\n  max_total_arena_bytes: 80GiB\n",
-                   "e.yaml:3: socket.max_total_arena_bytes: all memory together is 81.44GiB...");
+                   "e.yaml:3: socket.max_total_arena_bytes: all memory together is 81.74GiB...");
     assert_mistake("cache: {tiers: [{bytes: 30GiB}, {kind: dax_kmem, bytes: 31GiB}]}",
-                   "e.yaml:1: cache.tiers[1].bytes: all memory together is 65.44GiB (tiers "
+                   "e.yaml:1: cache.tiers[1].bytes: all memory together is 65.74GiB (tiers "
                    "61GiB...");
     /* Not memory, whatever its size. */
     config_free(parsed("cache: {tiers: [{bytes: 4GiB}, {kind: file, path: /a, bytes: 9TiB}]}"));
     assert_mistake("socket:\n  max_total_arena_bytes: 1GiB\n  max_arena_bytes: 2GiB\n",
                    "e.yaml:3: socket.max_arena_bytes: 2GiB is more than "
                    "socket.max_total_arena_bytes; allowed: at most 1GiB");
+}
+
+/* What the message says that all memory together is: whole MiB, if the budgets are. */
+static uint64_t sum_mib_of(const char *text)
+{
+    const struct machine small = { .memory_bytes = 16 * MIB, .core_count = 1 };
+    const char *const words = "all memory together is ";
+    struct config *config = NULL;
+    struct err_msg msg;
+    const char *at;
+    struct bytes_text sum;
+    char number[32];
+    uint64_t bytes;
+
+    assert_int_equal(config_parse("e.yaml", text, strlen(text), &small, &config, &msg),
+                     EMBTIER_CONFIG);
+    at = strstr(msg.text, words);
+    assert_non_null(at);
+    at += strlen(words);
+    snprintf(number, sizeof(number), "%.*s", (int)strcspn(at, " "), at);
+    assert_int_equal(parse_bytes(number, &bytes), EMBTIER_OK);
+    assert_string_equal(format_bytes(&sum, bytes), number);
+    assert_int_equal(bytes % MIB, 0);
+    return bytes / MIB;
+}
+
+#define BUDGETS(lanes, readers, shards, sessions, threads)                                         \
+    "data: {shards_per_directory: " #shards "}\n"                                                  \
+    "lanes: {count: " #lanes ", readers_per_lane: " #readers "}\n"                                 \
+    "socket: {max_total_arena_bytes: 64MiB, max_sessions: " #sessions "}\n"                        \
+    "rocksdb: {background_threads: " #threads ", compaction_parallel: 2}\n"                        \
+    "cache: {tiers: [{bytes: 64MiB}]}\n"
+
+static void test_memory_that_no_budget_names_is_counted(void **state)
+{
+    const uint64_t sum_mib = sum_mib_of(BUDGETS(1, 2, 8, 64, 2));
+    struct machine machine = { .memory_bytes = sum_mib * MIB, .core_count = 1 };
+    struct config *config = NULL;
+    struct err_msg msg;
+
+    (void)state;
+    config_free(parsed_on(BUDGETS(1, 2, 8, 64, 2), &machine));
+    machine.memory_bytes--;
+    assert_int_equal(config_parse("e.yaml", BUDGETS(1, 2, 8, 64, 2),
+                                  strlen(BUDGETS(1, 2, 8, 64, 2)), &machine, &config, &msg),
+                     EMBTIER_CONFIG);
+    assert_non_null(strstr(msg.text, "beside these lanes 1 of "));
+    assert_non_null(strstr(msg.text, ", databases 16 of "));
+    assert_int_equal(sum_mib_of("lanes: {request_bytes: 1MiB}"),
+                     sum_mib_of("lanes: {request_bytes: 16MiB}"));
+    assert_in_range(sum_mib_of(BUDGETS(2, 2, 8, 64, 2)), sum_mib + 20, sum_mib + 60);
+    assert_in_range(sum_mib_of(BUDGETS(1, 6, 8, 64, 2)), sum_mib + 4, sum_mib + 20);
+    assert_in_range(sum_mib_of(BUDGETS(1, 2, 32, 64, 2)), sum_mib + 12, sum_mib + 200);
+    assert_in_range(sum_mib_of(BUDGETS(1, 2, 8, 1088, 2)), sum_mib + 16, sum_mib + 64);
+    assert_in_range(sum_mib_of(BUDGETS(1, 2, 8, 64, 3)), sum_mib + 40, sum_mib + 120);
 }
 
 static void test_a_long_file_name_leaves_the_message_whole(void **state)
@@ -594,6 +669,7 @@ int main(void)
         cmocka_unit_test(test_files_that_say_nothing_are_the_defaults),
         cmocka_unit_test(test_no_file_is_the_defaults),
         cmocka_unit_test(test_defaults_fit_a_small_machine),
+        cmocka_unit_test(test_defaults_fit_machines_of_a_gigabyte_and_more),
         cmocka_unit_test(test_the_machine_this_runs_on_takes_the_defaults),
         cmocka_unit_test(test_every_key_is_read),
         cmocka_unit_test(test_unknown_key_names_file_line_and_key),
@@ -606,6 +682,7 @@ int main(void)
         cmocka_unit_test(test_lanes_and_shards_must_fit_together),
         cmocka_unit_test(test_small_cache_means_fewer_lanes),
         cmocka_unit_test(test_more_memory_than_the_machine_has_says_both_numbers),
+        cmocka_unit_test(test_memory_that_no_budget_names_is_counted),
         cmocka_unit_test(test_a_long_file_name_leaves_the_message_whole),
         cmocka_unit_test(test_bytes_are_read_with_their_units),
         cmocka_unit_test(test_bytes_are_written_as_people_read_them),

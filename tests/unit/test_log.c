@@ -93,6 +93,16 @@ static void test_quoted_value_cannot_forge_a_line(void **state)
     assert_int_equal(lines, 1);
 }
 
+/* Such as of a damaged file. */
+static void test_quoted_value_is_utf_8(void **state)
+{
+    char buffer[8192];
+
+    log_info("opened", "path=%s", LOG_QUOTED("\xc3\xa4 \xe9z \xf0\x9f\x8c\xb1 \xed\xa0\x80 \xc3"));
+    caught(*state, buffer);
+    assert_non_null(strstr(buffer, "path=\"\xc3\xa4 ?z \xf0\x9f\x8c\xb1 ??? ?\"\n"));
+}
+
 static void test_long_values_are_cut_inside_their_quotes(void **state)
 {
     struct log_quoted quoted;
@@ -172,6 +182,7 @@ int main(void)
         CATCHING(test_no_pairs_leaves_no_space_at_the_end),
         CATCHING(test_lines_above_the_level_are_not_written),
         CATCHING(test_quoted_value_cannot_forge_a_line),
+        CATCHING(test_quoted_value_is_utf_8),
         CATCHING(test_very_long_line_still_ends_in_a_newline),
         cmocka_unit_test(test_long_values_are_cut_inside_their_quotes),
         cmocka_unit_test(test_levels_are_read_by_word),

@@ -107,6 +107,8 @@ static void test_bags_are_pooled_in_the_order_of_their_ids(void **state)
             fixture_table(&p.x, "unbounded", EMBTIER_UNBOUNDED, DIM, EMBTIER_OPTIMIZER_NONE);
         set_rows(&p, p.table);
         set_rows(&p, unbounded);
+        lanes_write_back(
+            &p.x); /* a row that is read is not cached while only dirty ones could go */
         for (uint32_t i = 0; i < 40; i++) {
             /* Few rows: all cached. Many: most are on SSD. */
             const uint64_t rows = i % 2 ? ROWS : 500;

@@ -190,8 +190,8 @@ static void test_store_refuses_newer_format(void **state)
 
     fixture_open(f);
     fixture_close(f);
-    fixture_replace_text(f, 0, "embtier.json", "\"format_version\": 2", "\"format_version\": 3");
-    fixture_refused(f, EMBTIER_VERSION, "format version 3, this program reads 2");
+    fixture_replace_text(f, 0, "embtier.json", "\"format_version\": 3", "\"format_version\": 4");
+    fixture_refused(f, EMBTIER_VERSION, "format version 4, this program reads 3");
 }
 
 static void test_store_refuses_damaged_identity(void **state)
@@ -202,6 +202,26 @@ static void test_store_refuses_damaged_identity(void **state)
     fixture_close(f);
     fixture_truncate(f, 1, "embtier.json", 20);
     fixture_refused(f, EMBTIER_CORRUPT, "/d1/embtier.json");
+}
+
+/* With another hash key rows would be looked for in other shards, and not be there. */
+static void test_store_refuses_identity_with_another_text(void **state)
+{
+    struct store_fixture *f = *state;
+
+    f->config.data.directory_count = 1;
+    fixture_open(f);
+    fixture_close(f);
+    fixture_replace_text(f, 0, "embtier.json", "\"directory_index\"", "\"directory_index\" ");
+    fixture_refused(f, EMBTIER_CORRUPT, "embtier.json: damaged: its checksum is");
+}
+
+/* As version 2 had it. */
+static void as_without_a_checksum(struct store_fixture *f, unsigned index)
+{
+    fixture_replace_text(f, index, "embtier.json", "\"format_version\": 3",
+                         "\"format_version\": 2");
+    fixture_replace_text(f, index, "embtier.json", "\"crc32c\"", "\"unheard-of\"");
 }
 
 static void test_second_process_is_told_who_has_the_store(void **state)
@@ -234,6 +254,7 @@ static void test_half_made_store_is_completed(void **state)
     /* As if the maker had died after the first embtier.json … */
     fixture_open(f);
     fixture_close(f);
+    as_without_a_checksum(f, 0);
     fixture_replace_text(f, 0, "embtier.json", "ready", "making");
     fixture_remove(f, 0, "shard-0001");
     fixture_remove(f, 0, "catalog.json");
@@ -243,6 +264,7 @@ static void test_half_made_store_is_completed(void **state)
     fixture_write_all(f, 1, 0, 100, 1);
     fixture_close(f);
     /* … and as if it had died between the last two. */
+    as_without_a_checksum(f, 1);
     fixture_replace_text(f, 1, "embtier.json", "ready", "making");
     fixture_open(f);
     assert_int_equal(fixture_count_right(f, 1, 0, 100, 1), 100);
@@ -404,6 +426,7 @@ int main(void)
         STORE_TEST(test_store_refuses_missing_directory),
         STORE_TEST(test_store_refuses_newer_format),
         STORE_TEST(test_store_refuses_damaged_identity),
+        STORE_TEST(test_store_refuses_identity_with_another_text),
         STORE_TEST(test_second_process_is_told_who_has_the_store),
         STORE_TEST(test_half_made_store_is_completed),
         STORE_TEST(test_mistake_in_rocksdb_options_is_named),

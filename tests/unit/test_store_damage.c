@@ -402,6 +402,92 @@ static void test_damaged_or_missing_log_stops_the_start_and_is_named(void **stat
     }
 }
 
+/* Flips bits of a byte of the head of the first record of a file's last block. */
+static void flip_in_head(const struct store_fixture *f, const char *name, unsigned offset,
+                         unsigned char bits)
+{
+    const off_t at = fixture_file_bytes(f, 0, name) / 32768 * 32768 + offset;
+    unsigned char byte;
+    char path[600];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", f->made[0], name);
+    fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= bits;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    assert_int_equal(close(fd), 0);
+}
+
+static void refused_with_a_hint(const struct store_fixture *f, bool hint)
+{
+    struct store *store = NULL;
+    struct err_msg msg = { { 0 } };
+
+    assert_int_equal(store_open(&(struct store_opts){ .config = &f->config }, &store, &msg),
+                     EMBTIER_CORRUPT);
+    assert_int_equal(strstr(msg.text, "wal_recovery_mode") != NULL, hint);
+}
+
+static void test_wrong_length_or_type_of_a_record_is_no_end(void **state)
+{
+    static const struct {
+        const char *database, *pattern;
+        bool closed;
+    } files[] = { { "replay", "MANIFEST-*", true },
+                  { "logged", "MANIFEST-*", true },
+                  { "logged", "MANIFEST-*", false },
+                  { "logged", "*.log", false } };
+    char name[300];
+
+    (void)state;
+    for (size_t turn = 0; turn < ARRAY_LEN(files) * 2; turn++) {
+        struct store_fixture *const f = fixture_new();
+        const size_t i = turn / 2;
+
+        if (files[i].closed)
+            make_closed_store(f);
+        else
+            die_with_a_log(f, name, sizeof(name));
+        find_file(f, files[i].database, files[i].pattern, name, sizeof(name));
+        if (turn % 2)
+            flip_in_head(f, name, 5, 0x80); /* its length: to RocksDB, a torn end */
+        else
+            flip_in_head(f, name, 6, 0x04); /* its type: to RocksDB, of a log used before */
+        fixture_refused(f, EMBTIER_CORRUPT, strrchr(name, '/') + 1);
+        if (!files[i].closed) /* what to do if power failed is said of logs only */
+            refused_with_a_hint(f, strstr(name, ".log") != NULL);
+        fixture_destroy(f);
+    }
+}
+
+static void test_seal_of_an_earlier_version_has_no_checksum(void **state)
+{
+    struct store_fixture *const f = *state;
+
+    make_closed_store(f);
+    fixture_replace_text(f, 0, "shard-0000/replay.seal", "\"manifest_sum\"", "\"unheard-of\"");
+    fixture_open(f);
+    assert_int_equal(fixture_count_right(f, 1, 0, 5000, 1), 5000);
+}
+
+/* Zeros are the end of a log, if nothing comes after them. */
+static void test_zeros_within_a_log_are_no_end(void **state)
+{
+    struct store_fixture *const f = *state;
+    char name[300], path[600];
+    int fd;
+
+    die_with_a_log(f, name, sizeof(name));
+    snprintf(path, sizeof(path), "%s/%s", f->made[0], name);
+    fd = open(path, O_WRONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "\0\0\0\0\0\0\0", 7, 0), 7); /* the first record's head */
+    assert_int_equal(close(fd), 0);
+    fixture_refused(f, EMBTIER_CORRUPT, strrchr(name, '/') + 1);
+}
+
 /* Reads go on, and see the last version that was taken (the gather takes half of the 1000), or of a
  * logged table the one that was refused. */
 static void check_taken(struct store_fixture *f, uint32_t table, uint32_t version)
@@ -604,6 +690,11 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_hole_in_a_log_is_cut_off_only_if_that_is_asked_for,
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test(test_damaged_or_missing_log_stops_the_start_and_is_named),
+        cmocka_unit_test(test_wrong_length_or_type_of_a_record_is_no_end),
+        cmocka_unit_test_setup_teardown(test_seal_of_an_earlier_version_has_no_checksum,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_zeros_within_a_log_are_no_end, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_full_disk_refuses_writes_serves_reads_and_heals,
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(

@@ -17,7 +17,9 @@
 To train in the server, a table has an optimizer, a lookup a ticket, and by it goes a push: see
 :class:`BagBatch`, and :class:`PushBatch` for gradients by row. Rows of batches to come can be brought
 into DRAM ahead of them: :class:`PrefetchBatch`. Trainers that train one model together are a
-:class:`Group`. All tables as they are now are saved by :meth:`Server.checkpoint`.
+:class:`Group`. All tables as they are now are saved by :meth:`Server.checkpoint`, and one
+becomes files for other programs, and is made of them, by :meth:`Server.export_table` and
+:meth:`Server.import_table`.
 
 :mod:`embtier.torch` has stand-ins for torch.nn.EmbeddingBag. It is imported by itself only: nothing
 here needs torch.
@@ -25,6 +27,7 @@ here needs torch.
 
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._checkpoint import Checkpoint
+from ._export import Exported, Imported
 from ._group import Group
 from ._library import lib as _lib
 from ._server import Server, Table, connect
@@ -34,6 +37,6 @@ from .errors import __all__ as _errors
 
 __version__ = _lib.embtier_version().decode()
 __all__ = [
-    "BagBatch", "Bags", "Batch", "Checkpoint", "Group", "PrefetchBatch", "PushBatch", "Server", "Table", "TableSpec",
-    "connect", *_errors,
+    "BagBatch", "Bags", "Batch", "Checkpoint", "Exported", "Group", "Imported", "PrefetchBatch", "PushBatch", "Server",
+    "Table", "TableSpec", "connect", *_errors,
 ]  # fmt: skip

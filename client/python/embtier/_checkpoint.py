@@ -25,8 +25,8 @@ class Checkpoint:
     trainer's, as given; None: none.
     @tables: their names; None in a list. @table_count: how many.
     @bytes: of its files on SSD. @new_bytes: of those that it does not share with the one before.
-    @pause: seconds for which no update was begun. @held_rows: updates that found no room while rows were
-    written for it, and waited. @spent: seconds it took.
+    @pause: seconds for which no update was begun. @held_rows: how often an update found no room while
+    rows were written for it, and waited. @spent: seconds it took.
     """
 
     id: int

@@ -11,12 +11,13 @@ from __future__ import annotations
 import ctypes
 import os
 from ctypes import (
-    CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p,
+    CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p,
 )  # fmt: skip
 from pathlib import Path
 
 from ._types import HYPERPARAMETERS
 
+TABLE_NAME_MAX = 127  # EMBTIER_TABLE_NAME_MAX
 NAMES = ("libembtier.so.0", "libembtier.so")
 
 ProgressFunction = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_char_p)
@@ -88,6 +89,7 @@ class CheckpointOptions(Structure):
         ("step", c_uint64),
         ("metadata", c_char_p),
         ("keep", c_uint32),
+        ("automatic", c_int),
     ]
 
 
@@ -106,6 +108,43 @@ class CheckpointInfo(Structure):
         ("pause_us", c_uint64),
         ("held_rows", c_uint64),
         ("spent_ms", c_uint64),
+    ]
+
+
+class ExportOptions(Structure):
+    _fields_ = [
+        ("checkpoint", c_uint64),
+        ("with_state", c_int),
+        ("all_rows", c_int),
+        ("npy", c_int),
+        ("file_bytes", c_uint64),
+    ]
+
+
+class ExportedInfo(Structure):
+    _fields_ = [
+        ("checkpoint", c_uint64),
+        ("rows", c_uint64),
+        ("bytes", c_uint64),
+        ("parts", c_uint32),
+    ]
+
+
+class ImportOptions(Structure):
+    _fields_ = [
+        ("table", POINTER(TableOptions)),
+        ("durability", c_int),
+        ("without_state", c_int),
+        ("tensor", c_char_p),
+        ("ids_path", c_char_p),
+    ]
+
+
+class ImportedInfo(Structure):
+    _fields_ = [
+        ("name", c_char * (TABLE_NAME_MAX + 1)),
+        ("rows", c_uint64),
+        ("bytes", c_uint64),
     ]
 
 
@@ -191,6 +230,20 @@ _PROTOTYPES = {
     "embtier_checkpoint_list_count": (c_size_t, [c_void_p]),
     "embtier_checkpoint_list_at": (POINTER(CheckpointInfo), [c_void_p, c_size_t]),
     "embtier_checkpoint_list_free": (None, [c_void_p]),
+    "embtier_export": (
+        c_int,
+        [
+            c_void_p, c_char_p, c_char_p, POINTER(ExportOptions), ProgressFunction, c_void_p,
+            POINTER(ExportedInfo),
+        ],  # fmt: skip
+    ),
+    "embtier_import": (
+        c_int,
+        [
+            c_void_p, c_char_p, c_char_p, POINTER(ImportOptions), ProgressFunction, c_void_p,
+            POINTER(ImportedInfo),
+        ],  # fmt: skip
+    ),
     "embtier_batch_new": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
     "embtier_batch_new_with_state": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
     "embtier_batch_row_bytes": (c_uint32, [c_void_p, c_uint32]),

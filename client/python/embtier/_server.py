@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from . import _checkpoint, _types, errors
+from . import _checkpoint, _export, _types, errors
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._checkpoint import Checkpoint
 from ._connection import Connection
+from ._export import Exported, Imported
 from ._group import Group
 from ._ids import as_ids
-from ._library import ConnectOptions, ProgressFunction, TableInfo, TableOptions, lib
+from ._library import (
+    ConnectOptions, ExportedInfo, ImportedInfo, ProgressFunction, TableInfo, TableOptions, lib,
+)  # fmt: skip
 from ._types import TableSpec
 
 Progress = Callable[[int, int, str], None]
@@ -134,32 +137,13 @@ class Server:
         the death of its process, "sync": loss of power.
         Raises ExistsError, MismatchError, InvalidError.
         """
-        if rows is not None and rows < 1:
-            raise ValueError(f"rows must be at least 1, or None for unbounded, not {rows}")
-        if not 0 <= seed <= 2**64 - 1 or not 0 <= dim < 2**32:
-            raise ValueError(f"dim and seed must not be negative: {dim}, {seed}")
-        init_number, first, second = _types.split_init(init)
-        hyperparameters = {"eps": eps, "alpha": alpha, "beta1": beta1, "beta2": beta2}
-        hyperparameters |= {"weight_decay": weight_decay, "clip_norm": clip_norm}
-        options = TableOptions(
-            struct_bytes=sizeof(TableOptions),
-            name=name.encode(),
-            rows=_types.UNBOUNDED if rows is None else rows,
-            dim=dim,
-            dtype=_types.number_of("dtype", _types.DTYPE_NUMBERS, dtype),
-            optimizer=_types.number_of("optimizer", _types.OPTIMIZER_NUMBERS, optimizer),
-            init=init_number,
-            init_first=first,
-            init_second=second,
-            seed=seed,
-            eager=eager,
-            if_not_exists=if_not_exists,
-            progress=_progress_function(progress),
-            **{k: _types.DEFAULT if v is None else v for k, v in hyperparameters.items()},
-            rounds_to_nearest=_types.number_of("rounding", _types.ROUNDING_NUMBERS, rounding),
-            allows_nonfinite=allow_nonfinite,
-            durability=_types.number_of("durability", _types.DURABILITY_NUMBERS, durability),
-        )
+        options = _table_options(
+            name, dim, rows, dtype, optimizer, init, seed, rounding, allow_nonfinite, durability,
+            eps=eps, alpha=alpha, beta1=beta1, beta2=beta2, weight_decay=weight_decay, clip_norm=clip_norm,
+        )  # fmt: skip
+        options.eager = eager
+        options.if_not_exists = if_not_exists
+        options.progress = _progress_function(progress)
         pointer = c_void_p()
         with self._connection as handle:
             code = lib.embtier_table_create(handle, byref(options), byref(pointer))
@@ -262,9 +246,8 @@ class Server:
         @name: of the table that is made, where @tables names one; None: the name that it had.
         @progress: called with (done, total, unit) now and then; makes no calls of its own.
         ExistsError: a name is taken; NoTableError: the checkpoint has no such table; NotFoundError: there
-        is no such checkpoint; InvalidError: a table is named twice, or a name is none. Nothing is made then.
-        Where it fails later on, with NoSpaceError, IoError or CorruptError, tables that were complete stay,
-        and :meth:`tables` has them.
+        is no such checkpoint; InvalidError: a table is named twice, or a name is none; NoSpaceError, IoError,
+        CorruptError. Nothing is made then: tables can be opened when all are complete, and safe from a crash.
         """
         id = _checkpoint.id_of(id)
         names = _checkpoint.names_of(tables, name)
@@ -284,6 +267,115 @@ class Server:
         id = _checkpoint.id_of(id)
         with self._connection as handle:
             self._connection.check(lib.embtier_checkpoint_delete(handle, id))
+
+    # ---- Export and import ----
+
+    def export_table(
+        self,
+        table: Table | str,
+        path: str | os.PathLike[str],
+        *,
+        checkpoint: int | str | None = None,
+        state: bool = False,
+        all_rows: bool = False,
+        format: str = "safetensors",
+        file_bytes: int | None = None,
+        progress: Progress | None = None,
+    ) -> Exported:
+        """Writes a table to the folder @path, which it makes, and returns when that is complete on disk.
+        Requests of all clients go on meanwhile. In the folder are files of the tensors ``weight``,
+        [rows, dim] of the table's dtype, with @state ``state``, [rows, state_numbers] of float32, and, unless
+        it is of all rows, ``ids``, [rows], in order of ids; and table.json, which says what the table is, for
+        :meth:`import_table`.
+
+        @table: it, or its name.
+        @checkpoint: the id of one: as the table is in that; "newest"; None: as it is now, for which a
+        checkpoint is made.
+        @state: the optimizer's state too.
+        @all_rows: rows that were never written too, with their initial values; not of an unbounded table.
+        @format: "safetensors", or "npy": a file of NumPy's for each tensor, bf16 weights as uint16 bits.
+        @file_bytes: a file has no more, about; None: 4 GiB.
+        @progress: called with (done, total, unit) now and then; makes no calls of its own.
+        Buffers are taken from the connection's arena, and given back. Where it fails @path is not there:
+        ExistsError: it was before; LockedError: another export makes it; NoTableError; NotFoundError: there is
+        no such checkpoint; InvalidError: all rows of an unbounded table; ArenaFullError, NoSpaceError,
+        IoError, CorruptError, and as :meth:`checkpoint`. One that is killed leaves PATH.partial, which the next
+        to @path begins anew.
+        """
+        options = _export.export_options_of(checkpoint, state, all_rows, format, file_bytes)
+        name = _export.bytes_of("table", (table.name if isinstance(table, Table) else table).encode())
+        function = _progress_function(progress)
+        info = ExportedInfo()
+        with self._connection as handle:
+            code = lib.embtier_export(
+                handle, name, _export.path_of(path), byref(options), function, None, byref(info)
+            )
+            self._connection.check(code)
+        return _export.exported_of(info)
+
+    def import_table(
+        self,
+        path: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        state: bool = True,
+        durability: str | None = None,
+        tensor: str | None = None,
+        ids_path: str | os.PathLike[str] | None = None,
+        rows: int | None = None,
+        optimizer: str | None = None,
+        init: str | tuple | None = None,
+        seed: int | None = None,
+        eps: float | None = None,
+        alpha: float | None = None,
+        beta1: float | None = None,
+        beta2: float | None = None,
+        weight_decay: float | None = None,
+        clip_norm: float | None = None,
+        rounding: str | None = None,
+        allow_nonfinite: bool | None = None,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Makes a table of files and returns when it is whole and safe from a crash; :meth:`open_table` opens
+        it then. Requests to other tables go on meanwhile.
+
+        @path: a folder that :meth:`export_table` made, a safetensors or a .npy file. Its weights are
+        [rows, dim] of float32, float16 or, in safetensors, bfloat16; state in it is [rows, state_numbers] of
+        float32, ids are [rows] of int64 or uint64, in any order.
+        @name: of the table; None: as the export says. A file that is no export needs one.
+        @state: False: state in the files is left out, and begins as zeros.
+        @durability: another than the export's; of other files as in :meth:`create_table`.
+        The others are for files that are no export, which says all of that itself:
+        @tensor: which of a safetensors file's tensors are the weights; None: ``weight``, or the only one of
+        two dimensions.
+        @ids_path: a .npy file of the rows' ids; None: the file's tensor ``ids``; without either they are rows
+        0, 1, and so on.
+        @rows: None: as many as the file has, or with ids unbounded.
+        @optimizer and the rest: as in :meth:`create_table`, None: its default.
+        @progress: called with (done, total, unit) now and then; makes no calls of its own.
+        Buffers are taken from the connection's arena, and given back. Where it fails there is no table:
+        ExistsError: the name is taken; NotFoundError, InvalidError, MismatchError, UnsupportedError,
+        VersionError, TooLargeError, CorruptError (an export's file is not what it was): of the files, with the
+        reason in the message; IdRangeError: an id is not below @rows, or negative; ArenaFullError,
+        NoSpaceError, IoError.
+        """
+        words = {
+            "optimizer": optimizer, "init": init, "seed": seed, "rounding": rounding,
+            "allow_nonfinite": allow_nonfinite, "eps": eps, "alpha": alpha, "beta1": beta1, "beta2": beta2,
+            "weight_decay": weight_decay, "clip_norm": clip_norm,
+        }  # fmt: skip
+        words = {word: value for word, value in words.items() if value is not None}
+        table = _table_options("", 0, rows, **words) if words or rows is not None else None
+        options = _export.import_options_of(table, state, durability, tensor, ids_path)
+        new_name = None if name is None else _export.bytes_of("name", name.encode())
+        function = _progress_function(progress)
+        info = ImportedInfo()
+        with self._connection as handle:
+            code = lib.embtier_import(
+                handle, new_name, _export.path_of(path), byref(options), function, None, byref(info)
+            )
+            self._connection.check(code)
+        return _export.imported_of(info)
 
     # ---- Requests ----
 
@@ -456,6 +548,44 @@ class Table:
 
     def __reduce__(self) -> Any:
         raise TypeError("a Table belongs to a connection of this process: open it again by name")
+
+
+def _table_options(
+    name: str,
+    dim: int,
+    rows: int | None,
+    dtype: str = "f32",
+    optimizer: str = "none",
+    init: str | tuple = "zeros",
+    seed: int = 0,
+    rounding: str = "stochastic",
+    allow_nonfinite: bool = False,
+    durability: str = "replay",
+    **hyperparameters: float | None,
+) -> TableOptions:
+    """Checked as far as C would not see what is wrong."""
+    if rows is not None and rows < 1:
+        raise ValueError(f"rows must be at least 1, or None for unbounded, not {rows}")
+    if not 0 <= seed <= 2**64 - 1 or not 0 <= dim < 2**32:
+        raise ValueError(f"dim and seed must not be negative: {dim}, {seed}")
+    init_number, first, second = _types.split_init(init)
+    values = {k: hyperparameters.get(k) for k in _types.HYPERPARAMETERS}
+    return TableOptions(
+        struct_bytes=sizeof(TableOptions),
+        name=name.encode(),
+        rows=_types.UNBOUNDED if rows is None else rows,
+        dim=dim,
+        dtype=_types.number_of("dtype", _types.DTYPE_NUMBERS, dtype),
+        optimizer=_types.number_of("optimizer", _types.OPTIMIZER_NUMBERS, optimizer),
+        init=init_number,
+        init_first=first,
+        init_second=second,
+        seed=seed,
+        **{k: _types.DEFAULT if v is None else v for k, v in values.items()},
+        rounds_to_nearest=_types.number_of("rounding", _types.ROUNDING_NUMBERS, rounding),
+        allows_nonfinite=allow_nonfinite,
+        durability=_types.number_of("durability", _types.DURABILITY_NUMBERS, durability),
+    )
 
 
 def _spec(info: TableInfo) -> TableSpec:

@@ -8,6 +8,7 @@ library (default: beside that daemon); EMBTIER_TEST_LANES, its lanes (default: 1
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -92,6 +93,11 @@ class Daemon:
         assert self._process.wait(STOP_LIMIT_S) == 0, self.log.read_text()
         self._process = None
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
@@ -154,3 +160,11 @@ def server(daemon: Daemon) -> Iterator[embtier.Server]:
 def name(request: pytest.FixtureRequest) -> str:
     """A table name of the test's own."""
     return "".join(c if c.isalnum() else "_" for c in request.node.name)[:100]
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """Printed with a failure; EMBTIER_TEST_SEED=… gives the same numbers again."""
+    seed = int(os.environ.get("EMBTIER_TEST_SEED", random.SystemRandom().randrange(2**32)))
+    print(f"EMBTIER_TEST_SEED={seed}")
+    return random.Random(seed)

@@ -29,6 +29,7 @@ import embtier  # noqa: E402  (the file above says where it lies)
 TREE, EMBTIERD, LANES = _conftest.TREE, _conftest.EMBTIERD, _conftest.LANES
 FAULTS = Path(os.environ.get("EMBTIER_FAULTS", EMBTIERD.parents[1] / "tests/faults"))
 LONG = os.environ.get("EMBTIER_TEST_LONG") == "1"
+LONGEST = os.environ.get("EMBTIER_TEST_LONGEST") == "1"  # ten minutes a test; tools/check has no time for it
 SANITIZED = b"__asan_init" in EMBTIERD.read_bytes() or b"__tsan_init" in EMBTIERD.read_bytes()
 
 START_LIMIT_S = 60
@@ -140,6 +141,12 @@ class Daemon(_conftest.Daemon):
     def await_end(self, code: int) -> None:
         assert self._process.wait(STOP_LIMIT_S) == code, self.log.read_text()
         self._process = None
+
+    def await_any_end(self) -> int:
+        assert self._process is not None
+        status = self._process.wait(STOP_LIMIT_S)
+        self._process = None
+        return status
 
     def restart(self, changes: dict | None = None) -> None:
         self.stop()

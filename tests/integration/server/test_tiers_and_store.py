@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import struct
+import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -126,6 +131,92 @@ def test_resident_memory_stays_where_it_was_when_the_server_was_ready(own_daemon
         metrics = own_daemon.metrics()
     allowed = before + budgets + metrics["session_arena_bytes"] + (48 << 20)
     assert metrics["process_resident_bytes"] <= allowed
+
+
+def niceness(pid: int) -> dict[str, set[int]]:
+    """Of the threads of each name."""
+    found: dict[str, set[int]] = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        name = (task / "comm").read_text().strip().split("-")[0]
+        found.setdefault(name, set()).add(os.getpriority(os.PRIO_PROCESS, int(task.name)))
+    return found
+
+
+def test_threads_that_nobody_waits_for_leave_the_cores_to_others(own_daemon):
+    with own_daemon.connect() as server:
+        server.create_table("rows", 16, 1000).set(np.arange(1000), np.ones((1000, 16)))
+        server.checkpoint()  # which flushes
+    nice = niceness(own_daemon.pid)
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    for name in ("lane", "reader", "caster", "writer", "syncer", "embtierd"):
+        assert usual in nice[name], name
+    assert nice["lane"] == nice["writer"] == {usual}
+    assert nice["worker"] == {usual, min(usual + 10, 19)}  # of updates that wait; of scans
+    assert min(usual + 10, 19) in nice["rocksdb:high"]
+
+
+def turns_ns(pid: int) -> dict[str, set[int]]:
+    """How long a turn the threads of each name have asked for; 0: the system does not say."""
+    number = {"x86_64": 315, "aarch64": 275}.get(os.uname().machine)
+    if number is None:
+        pytest.skip("the number of sched_getattr is not known here")
+    found: dict[str, set[int]] = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        name = (task / "comm").read_text().strip().split("-")[0]
+        attributes = ctypes.create_string_buffer(48)
+        assert ctypes.CDLL(None).syscall(number, int(task.name), attributes, 48, 0) == 0
+        found.setdefault(name, set()).add(struct.unpack_from("<Q", attributes, 24)[0])
+    return found
+
+
+def test_threads_that_requests_wait_for_ask_for_short_turns(own_daemon):
+    with own_daemon.connect() as server:
+        server.create_table("rows", 16, 1000)
+    turns = turns_ns(own_daemon.pid)
+    usual = max(turns["embtierd"])
+    if usual == 0:
+        pytest.skip("a system that is older than these")
+    for name in ("lane", "caster", "writer", "syncer"):
+        assert max(turns[name]) < usual, name
+    assert min(turns["reader"]) < usual  # of lanes; not that of scans
+
+
+def test_where_cores_are_few_a_checkpoint_leaves_them_to_whoever_asks(make_daemon):
+    daemon = make_daemon()
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        daemon.start()
+    finally:
+        os.sched_setaffinity(0, cores)
+    ids = np.arange(8000)
+    asked, done = threading.Event(), threading.Event()
+
+    def ask():
+        with daemon.connect() as server:
+            table = server.open_table("rows")
+            while not done.is_set():
+                table.get(ids[:100])
+                asked.set()
+
+    with daemon.connect() as server:
+        table = server.create_table("rows", 64)
+        table.set(ids, np.ones((len(ids), 64)))
+        server.checkpoint()
+        assert daemon.metrics()["checkpoint_yielded_seconds"] == 0, "nobody has asked for anything"
+        asking = threading.Thread(target=ask)
+        asking.start()
+        asked.wait()
+        try:
+            for _ in range(20):  # a short one may come between two requests
+                table.set(ids, np.ones((len(ids), 64)))
+                server.checkpoint()
+                if daemon.metrics()["checkpoint_yielded_seconds"] > 0:
+                    return
+        finally:
+            done.set()
+            asking.join()
+        pytest.fail("the cores were never left to others")
 
 
 def test_figures_add_up(own_daemon):

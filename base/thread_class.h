@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* thread_class.h: which of the server's threads the system lets run first when cores are few.
+ *
+ * Each is called by a thread for itself, once, and is a wish: where the system refuses, or the user
+ * has chosen a real-time policy for the process, all stays as it is. */
+#ifndef EMBTIER_BASE_THREAD_CLASS_H
+#define EMBTIER_BASE_THREAD_CLASS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Requests wait for this thread: it asks for short turns, and so gets one soon after it wakes (from
+ * Linux 6.12 on, no privilege needed). */
+void thread_class_answering(void);
+
+/* Nobody waits for this thread, but for the space that it makes: it is niced by ten. */
+void thread_class_background(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An export is a folder: files of rows, and EXPORT_MANIFEST_FILE, which says what they are. It is
+ * made under another name, PATH.partial, and gets its own when all of it is on the disk: so PATH is
+ * a whole export, or is not there. Whoever makes it has the folder locked; what was left by one
+ * that was killed is not, and makes room for the next. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <linux/fs.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/paths.h"
+#include "client/connection.h"
+#include "client/export_manifest.h"
+#include "client/load.h"
+#include "client/table.h"
+#include "client/tensor_io.h"
+
+#define FILE_BYTES  (UINT64_C(4) << 30)
+#define PART_DIGITS 5 /* at least: TABLE-00001.safetensors */
+
+/* One on its way. */
+struct exporting {
+    struct embtier *server;
+    const struct embtier_export_options *options;
+    control_progress_fn *progress;
+    void *progress_context;
+    char *partial; /* path */
+    int folder;    /* it, locked */
+    struct embtier_scan *scan;
+    struct export_manifest manifest;
+
+    /* The writing thread's, while it runs: */
+    uint64_t rows_per_part;
+    struct tensor_writer *writer; /* of the part under way, or NULL */
+    uint64_t part_rows;           /* in it so far */
+    uint64_t bytes;               /* of all files that are complete */
+    enum embtier_err write_err;
+    struct err_msg write_msg;
+
+    /* Handed over, from one thread to the other and back: */
+    struct embtier_scan_rows rows; /* 0 of them: they were all */
+    sem_t filled, written;
+};
+
+static struct err_msg *msg_of(const struct exporting *e)
+{
+    return &e->server->message;
+}
+
+/* ---- The folder ---- */
+
+static void wait_for(sem_t *semaphore)
+{
+    while (sem_wait(semaphore) != 0)
+        ;
+}
+
+/* NUMBER.safetensors, NUMBER.TENSOR.npy */
+static bool is_part(const char *file)
+{
+    const size_t digits = strspn(file, "0123456789");
+
+    if (digits < PART_DIGITS || file[digits] != '.')
+        return false;
+    file += digits + 1;
+    if (strcmp(file, "safetensors") == 0)
+        return true;
+    for (int c = 0; c < EXPORT_COLUMNS; c++) {
+        const char *const name = export_column_name((enum export_column)c);
+
+        if (strncmp(file, name, strlen(name)) == 0 && strcmp(file + strlen(name), ".npy") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What exports make, of any table, and nothing else. */
+static bool is_ours(const char *file)
+{
+    const char *const dash = strrchr(file, '-');
+
+    return strcmp(file, EXPORT_MANIFEST_FILE) == 0 || (dash && dash > file && is_part(dash + 1));
+}
+
+static void remove_files(int folder)
+{
+    const int copy = dup(folder);
+    DIR *const stream = copy < 0 ? NULL : fdopendir(copy);
+    const struct dirent *entry;
+
+    if (!stream) {
+        if (copy >= 0)
+            close(copy);
+        return;
+    }
+    rewinddir(stream);
+    while ((entry = readdir(stream)) != NULL)
+        if (is_ours(entry->d_name))
+            unlinkat(folder, entry->d_name, 0);
+    closedir(stream);
+}
+
+static enum embtier_err check_free(const struct exporting *e, const char *path)
+{
+    struct stat info;
+
+    if (lstat(path, &info) == 0)
+        return err_set(msg_of(e), EMBTIER_EXISTS,
+                       "%s is there already; an export makes a new folder", path);
+    return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg_of(e), errno, "%s", path);
+}
+
+/* Another export may have given its folder a name, or removed it, between our opening it and the
+ * lock: then what is locked is its, and whole. */
+static bool is_still_there(const struct exporting *e)
+{
+    struct stat named, locked;
+
+    return lstat(e->partial, &named) == 0 && fstat(e->folder, &locked) == 0 &&
+           named.st_dev == locked.st_dev && named.st_ino == locked.st_ino;
+}
+
+static enum embtier_err make_folder(struct exporting *e)
+{
+    if (mkdir(e->partial, 0777) != 0 && errno != EEXIST)
+        return err_set_errno(msg_of(e), errno, "folder %s", e->partial);
+    e->folder = open(e->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (e->folder < 0)
+        return err_set_errno(msg_of(e), errno, "folder %s", e->partial);
+    if (flock(e->folder, LOCK_EX | LOCK_NB) != 0 && errno != EWOULDBLOCK) {
+        const int why = errno;
+
+        close(e->folder);
+        e->folder = -1;
+        return err_set_errno(msg_of(e), why, "%s cannot be locked", e->partial);
+    }
+    if (flock(e->folder, LOCK_EX | LOCK_NB) != 0 || !is_still_there(e)) {
+        close(e->folder);
+        e->folder = -1; /* nothing in it is ours */
+        return err_set(msg_of(e), EMBTIER_LOCKED, "%s: another export is under way in it",
+                       e->partial);
+    }
+    remove_files(e->folder);
+    return EMBTIER_OK;
+}
+
+/* From here on it is an export. */
+static enum embtier_err give_name(struct exporting *e, const char *path)
+{
+    _cleanup_(freep) char *copy = strdup(path), *name = strdup(path);
+    _cleanup_(closep) int parent = -1;
+    int rc;
+
+    if (!copy || !name)
+        return err_set(msg_of(e), EMBTIER_NO_MEMORY, "out of memory");
+    parent = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent < 0)
+        return err_set_errno(msg_of(e), errno, "%s", copy);
+    rc = renameat2(AT_FDCWD, e->partial, AT_FDCWD, path, RENAME_NOREPLACE);
+    if (rc != 0 && errno == EINVAL) { /* NFS cannot: what is replaced then is an empty folder */
+        TRY(check_free(e, path));
+        rc = rename(e->partial, path);
+    }
+    if (rc != 0)
+        return err_set_errno(msg_of(e), errno, "%s cannot become %s", e->partial, path);
+    free(e->partial);
+    e->partial = TAKE(name); /* for what is removed if it is not safe there */
+    return tensor_io_sync(parent, copy, msg_of(e));
+}
+
+/* What did not become an export. */
+static void clear(struct exporting *e, bool is_done)
+{
+    tensor_writer_free(e->writer);
+    embtier_scan_close(e->scan);
+    if (e->folder >= 0 && e->partial && !is_done) {
+        remove_files(e->folder);
+        rmdir(e->partial);
+    }
+    closep(&e->folder);
+    export_manifest_clear(&e->manifest);
+    free(e->partial);
+}
+
+/* ---- Rows ---- */
+
+static enum tensor_dtype weight_dtype(enum embtier_dtype dtype)
+{
+    switch (dtype) {
+    case EMBTIER_DTYPE_F16:
+        return TENSOR_F16;
+    case EMBTIER_DTYPE_BF16:
+        return TENSOR_BF16;
+    default:
+        return TENSOR_F32;
+    }
+}
+
+/* Where tensor @column of a row begins in what a scan gives, and what it is. */
+static struct tensor describe(const struct exporting *e, enum export_column column,
+                              uint32_t *ret_offset)
+{
+    const struct table_spec *const spec = &e->manifest.spec;
+    struct tensor tensor = { .dtype = weight_dtype(spec->dtype), .columns = spec->dim };
+
+    *ret_offset = 0;
+    if (column == EXPORT_STATE) {
+        *ret_offset = table_spec_weight_bytes(spec);
+        tensor.dtype = TENSOR_F32;
+        tensor.columns = table_spec_state_bytes(spec) / (uint32_t)sizeof(float);
+    } else if (column == EXPORT_IDS) {
+        /* Most libraries know signed ones better. */
+        tensor.dtype =
+            spec->rows == EMBTIER_UNBOUNDED || spec->rows > INT64_MAX ? TENSOR_U64 : TENSOR_I64;
+        tensor.columns = 0;
+    }
+    snprintf(tensor.name, sizeof(tensor.name), "%s", export_column_name(column));
+    return tensor;
+}
+
+/* What is exported is to be imported again. */
+static enum embtier_err check_parts(uint64_t parts, struct err_msg *msg)
+{
+    if (parts <= EXPORT_PARTS_MAX)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_INVALID,
+                   "an export has at most %d files of each tensor: let each have more bytes",
+                   EXPORT_PARTS_MAX);
+}
+
+static enum embtier_err begin_part(struct exporting *e)
+{
+    struct tensor tensors[EXPORT_COLUMNS];
+    char stem[EMBTIER_TABLE_NAME_MAX + 16];
+    uint32_t count = 0, offset;
+
+    TRY(check_parts((uint64_t)e->manifest.part_count + 1, &e->write_msg));
+    for (int c = 0; c < EXPORT_COLUMNS; c++)
+        if (export_manifest_has(&e->manifest, (enum export_column)c))
+            tensors[count++] = describe(e, (enum export_column)c, &offset);
+    snprintf(stem, sizeof(stem), "%s-%0*u", e->manifest.spec.name, PART_DIGITS,
+             e->manifest.part_count + 1);
+    e->part_rows = 0;
+    return tensor_writer_new(&(struct tensor_writer_opts){ .folder = e->folder,
+                                                           .stem = stem,
+                                                           .format = e->manifest.format,
+                                                           .tensors = tensors,
+                                                           .tensor_count = count,
+                                                           .most_rows = e->rows_per_part },
+                             &e->writer, &e->write_msg);
+}
+
+static enum embtier_err end_part(struct exporting *e)
+{
+    char first_id[24], checkpoint[24];
+    const char *const metadata[] = { "embtier.table",
+                                     e->manifest.spec.name,
+                                     "embtier.checkpoint",
+                                     checkpoint,
+                                     e->manifest.all_rows ? "embtier.first_id" : NULL,
+                                     first_id,
+                                     NULL };
+    struct tensor_written written = { 0 };
+
+    snprintf(checkpoint, sizeof(checkpoint), "%llu", (unsigned long long)e->manifest.checkpoint);
+    snprintf(first_id, sizeof(first_id), "%llu", (unsigned long long)e->manifest.rows);
+    TRY(tensor_writer_end(e->writer, metadata, &written, &e->write_msg));
+    tensor_writer_free(TAKE(e->writer));
+    e->bytes += written.bytes;
+    return export_manifest_add(&e->manifest, &written, &e->write_msg);
+}
+
+/* @count of @rows from the one numbered @from on, into the part under way. */
+static enum embtier_err add_rows(struct exporting *e, const struct embtier_scan_rows *rows,
+                                 uint32_t from, uint32_t count)
+{
+    uint32_t tensor = 0;
+
+    for (int c = 0; c < EXPORT_COLUMNS; c++) {
+        const uint8_t *first = (const uint8_t *)rows->rows + (size_t)from * rows->row_bytes;
+        size_t stride = rows->row_bytes;
+        uint32_t offset;
+
+        if (!export_manifest_has(&e->manifest, (enum export_column)c))
+            continue;
+        describe(e, (enum export_column)c, &offset);
+        if (c == EXPORT_IDS) {
+            first = (const uint8_t *)(rows->ids + from);
+            stride = sizeof(*rows->ids);
+        }
+        TRY(tensor_writer_add(e->writer, tensor++, first + offset, stride, count, &e->write_msg));
+    }
+    e->part_rows += count;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err write_rows(struct exporting *e, const struct embtier_scan_rows *rows)
+{
+    uint32_t done = 0;
+
+    while (done < rows->count) {
+        uint32_t count;
+
+        if (!e->writer)
+            TRY(begin_part(e));
+        count = (uint32_t)MIN((uint64_t)(rows->count - done), e->rows_per_part - e->part_rows);
+        TRY(add_rows(e, rows, done, count));
+        done += count;
+        if (e->part_rows == e->rows_per_part)
+            TRY(end_part(e));
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err write_last(struct exporting *e)
+{
+    if (!e->writer && e->manifest.part_count == 0) /* so that there is a file, of no rows */
+        TRY(begin_part(e));
+    return e->writer ? end_part(e) : EMBTIER_OK;
+}
+
+/* Writes some rows while the server fills the other half of the scan's buffer. */
+static void *writing(void *context)
+{
+    struct exporting *const e = context;
+    bool is_last = false;
+
+    while (!is_last) {
+        wait_for(&e->filled);
+        is_last = e->rows.count == 0;
+        if (e->write_err == EMBTIER_OK)
+            e->write_err = is_last ? write_last(e) : write_rows(e, &e->rows);
+        sem_post(&e->written);
+    }
+    return NULL;
+}
+
+/* After what was handed over before is written, and none of it was in vain. */
+static enum embtier_err hand_over(struct exporting *e, const struct embtier_scan_rows *rows)
+{
+    enum embtier_err err;
+
+    wait_for(&e->written);
+    err = e->write_err; /* which the other thread has again from here on */
+    e->rows = *rows;
+    if (err != EMBTIER_OK)
+        e->rows.count = 0; /* it ends */
+    sem_post(&e->filled);
+    return err;
+}
+
+static enum embtier_err read_rows(struct exporting *e)
+{
+    const uint64_t expected = embtier_scan_row_count(e->scan);
+    struct embtier_scan_rows rows = { 0 };
+    uint64_t done = 0;
+
+    do {
+        const enum embtier_err err = embtier_scan_next(e->scan, &rows);
+
+        if (err != EMBTIER_OK) {
+            (void)!hand_over(e, &(struct embtier_scan_rows){ 0 });
+            return err;
+        }
+        TRY(hand_over(e, &rows));
+        done += rows.count;
+        if (e->progress)
+            e->progress(e->progress_context, done, MAX(expected, done), "rows");
+    } while (rows.count > 0);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err copy_rows(struct exporting *e)
+{
+    enum embtier_err err;
+    pthread_t thread;
+    int rc;
+
+    sem_init(&e->filled, 0, 0);
+    sem_init(&e->written, 0, 1);
+    rc = pthread_create(&thread, NULL, writing, e);
+    if (rc != 0)
+        return err_set_errno(msg_of(e), rc, "thread");
+    err = read_rows(e);
+    pthread_join(thread, NULL);
+    sem_destroy(&e->filled);
+    sem_destroy(&e->written);
+    if (e->write_err != EMBTIER_OK) {
+        *msg_of(e) = e->write_msg;
+        return e->write_err;
+    }
+    return err;
+}
+
+/* ---- The whole ---- */
+
+/* Before a checkpoint is made for nothing. */
+static enum embtier_err check_table(const struct exporting *e, const char *name)
+{
+    struct embtier_table *table = NULL;
+
+    TRY(embtier_table_open(e->server, name, &table));
+    embtier_table_close(table);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err find_checkpoint(struct exporting *e, const char *table)
+{
+    const struct embtier_checkpoint_options made = { .automatic = 1 };
+    struct embtier_checkpoint_list *list = NULL;
+    const struct embtier_checkpoint *checkpoint;
+    uint64_t id = e->options->checkpoint;
+
+    if (id == 0) {
+        TRY(check_table(e, table));
+        TRY(embtier_checkpoint_create(e->server, &made, e->progress, e->progress_context, &list));
+    } else if (id == EMBTIER_CHECKPOINT_NEWEST) {
+        TRY(embtier_checkpoint_list(e->server, &list));
+    } else {
+        TRY(embtier_checkpoint_show(e->server, id, &list));
+    }
+    checkpoint = embtier_checkpoint_list_at(list, embtier_checkpoint_list_count(list) - 1);
+    if (checkpoint) {
+        e->manifest.checkpoint = checkpoint->id;
+        e->manifest.has_step = checkpoint->has_step != 0;
+        e->manifest.step = checkpoint->step;
+    }
+    embtier_checkpoint_list_free(list);
+    return checkpoint ? EMBTIER_OK
+                      : err_set(msg_of(e), EMBTIER_NOT_FOUND, "there is no checkpoint yet");
+}
+
+static enum embtier_err open_scan(struct exporting *e, const char *table)
+{
+    const struct embtier_scan_options options = { .checkpoint = e->manifest.checkpoint,
+                                                  .with_state = e->options->with_state,
+                                                  .all_rows = e->options->all_rows };
+    const uint64_t file_bytes = e->options->file_bytes ? e->options->file_bytes : FILE_BYTES;
+    uint64_t each, rows;
+
+    TRY(embtier_scan_open(e->server, table, &options, &e->scan));
+    e->manifest.spec = *scan_table_spec(e->scan);
+    e->manifest.with_state = e->options->with_state != 0;
+    e->manifest.all_rows = e->options->all_rows != 0;
+    e->manifest.format = e->options->npy ? TENSOR_NPY : TENSOR_SAFETENSORS;
+    each = table_spec_weight_bytes(&e->manifest.spec) + sizeof(uint64_t);
+    if (e->manifest.with_state)
+        each += table_spec_state_bytes(&e->manifest.spec);
+    e->rows_per_part = MAX(file_bytes / each, UINT64_C(1));
+    /* How many were written is estimated; begin_part() knows. */
+    rows = embtier_scan_row_count(e->scan);
+    if (!e->manifest.all_rows)
+        rows /= 2;
+    return check_parts(rows / e->rows_per_part + (rows % e->rows_per_part != 0), msg_of(e));
+}
+
+static enum embtier_err make_export(struct exporting *e, const char *table, const char *path)
+{
+    _cleanup_(freep) char *name = strdup(path); /* without slashes at its end */
+    size_t length = strlen(path);
+
+    while (name && length > 1 && name[length - 1] == '/')
+        name[--length] = '\0';
+    if (!name || asprintf(&e->partial, "%s.partial", name) < 0) {
+        e->partial = NULL;
+        return err_set(msg_of(e), EMBTIER_NO_MEMORY, "out of memory");
+    }
+    if (length == 0)
+        return err_set(msg_of(e), EMBTIER_INVALID, "the path of the folder to make is empty");
+    TRY(table_check_name(e->server, table));
+    TRY(check_free(e, name));
+    TRY(make_folder(e));
+    TRY(find_checkpoint(e, table));
+    TRY(open_scan(e, table));
+    TRY(copy_rows(e));
+    TRY(export_manifest_write(&e->manifest, e->folder, msg_of(e)));
+    return give_name(e, name);
+}
+
+enum embtier_err embtier_export(struct embtier *server, const char *table, const char *path,
+                                const struct embtier_export_options *options,
+                                control_progress_fn *progress, void *progress_context,
+                                struct embtier_exported *ret_exported)
+{
+    static const struct embtier_export_options standard = { 0 };
+    struct exporting e = {
+        .server = server,
+        .options = options ? options : &standard,
+        .progress = progress,
+        .progress_context = progress_context,
+        .folder = -1,
+    };
+    const enum embtier_err err = make_export(&e, table, path);
+    const struct err_msg message = server->message;
+
+    if (err == EMBTIER_OK && ret_exported)
+        *ret_exported = (struct embtier_exported){ .checkpoint = e.manifest.checkpoint,
+                                                   .rows = e.manifest.rows,
+                                                   .bytes = e.bytes,
+                                                   .parts = e.manifest.part_count };
+    clear(&e, err == EMBTIER_OK);
+    server->message = message; /* whatever the end of the scan has met */
+    return err;
+}

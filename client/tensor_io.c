@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/tensor_io.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <unistd.h>
+
+enum embtier_err tensor_io_read(int fd, const char *name, uint64_t at, void *bytes, size_t count,
+                                struct err_msg *msg)
+{
+    char *to = bytes;
+
+    while (count > 0) {
+        const ssize_t got = pread(fd, to, count, (off_t)at);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return err_set_errno(msg, errno, "%s", name);
+        if (got == 0)
+            return err_set(msg, EMBTIER_CORRUPT,
+                           "%s: has become shorter while it was read, it ends at byte %" PRIu64,
+                           name, at);
+        to += got;
+        at += (uint64_t)got;
+        count -= (size_t)got;
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err tensor_io_write(int fd, const char *name, uint64_t at, const void *bytes,
+                                 size_t count, struct err_msg *msg)
+{
+    const char *from = bytes;
+
+    while (count > 0) {
+        const ssize_t written = pwrite(fd, from, count, (off_t)at);
+
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return err_set_errno(msg, errno, "%s", name);
+        from += written;
+        at += (uint64_t)written;
+        count -= (size_t)written;
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err tensor_io_sync(int fd, const char *name, struct err_msg *msg)
+{
+    int result;
+
+    do
+        result = fsync(fd);
+    while (result != 0 && errno == EINTR);
+    return result == 0 ? EMBTIER_OK : err_set_errno(msg, errno, "%s", name);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tensor_io.h: bytes at a place of a file, all of them or an error. */
+#ifndef EMBTIER_CLIENT_TENSOR_IO_H
+#define EMBTIER_CLIENT_TENSOR_IO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* @name is the file's, for messages. CORRUPT: the file ends before. */
+MUST_CHECK enum embtier_err tensor_io_read(int fd, const char *name, uint64_t at, void *bytes,
+                                           size_t count, struct err_msg *msg);
+MUST_CHECK enum embtier_err tensor_io_write(int fd, const char *name, uint64_t at,
+                                            const void *bytes, size_t count, struct err_msg *msg);
+/* Waits until a file, or the names in a folder, are on the disk. */
+MUST_CHECK enum embtier_err tensor_io_sync(int fd, const char *name, struct err_msg *msg);
+
+#endif

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scans and loads of a connection (scan.h, load.h): many rows, through its arena, some at a time.
+ * While a job has the scan or the load, the connection has none; it comes back with the answer. A
+ * connection that has gone in the meantime lets go of it then, and of its arena after that. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/connection.h"
+#include "daemon/control_impl.h"
+#include "daemon/session.h"
+#include "daemon/table.h"
+#include "daemon/tables.h"
+#include "daemon/worker.h"
+#include "proto/frame.h"
+#include "proto/shm_layout.h"
+
+/* Each costs memory that no budget of the configuration has: up to 16 MiB of rows that wait to be
+ * written (row_writer.c). Of one user no more than half of them. */
+#define LOADS_MAX 8
+
+/* ---- Of a connection ---- */
+
+static bool is_busy_with(const struct connection *c, enum job_kind first, enum job_kind last)
+{
+    return c->job && c->job->kind >= first && c->job->kind <= last;
+}
+
+/* Whether this user may open one more, of those from @first to @last. */
+static enum embtier_err check_count(const struct control *control,
+                                    const struct connection *connection, enum job_kind first,
+                                    enum job_kind last, struct err_msg *msg)
+{
+    const bool loads = first == JOB_LOAD_OPEN;
+    const uint32_t most = loads ? LOADS_MAX : CONTROL_SCANS_MAX;
+    uint32_t all = 0, users = 0;
+
+    for (const struct connection *c = control->connections; c; c = c->next)
+        if ((loads ? c->load != NULL : c->scan != NULL) || is_busy_with(c, first, last)) {
+            all++;
+            users += c->peer_uid == connection->peer_uid;
+        }
+    if (all < most && users < most / 2)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_BUSY,
+                   "%" PRIu32 " tables are being %s, %" PRIu32 " of them by this "
+                   "user; no more than %" PRIu32 " can be, and half of that for a user",
+                   all, loads ? "imported" : "exported", users, most);
+}
+
+/* Makes the job that will end what is about to be opened; one that was not needed is still there.
+ */
+static bool make_last(struct job **last)
+{
+    if (!*last)
+        *last = calloc(1, sizeof(**last));
+    return *last != NULL;
+}
+
+static struct job *last_of_scan(struct connection *connection)
+{
+    struct job *const job = TAKE(connection->scan_last);
+
+    job->kind = JOB_SCAN_CLOSE;
+    job->scan = TAKE(connection->scan);
+    return job;
+}
+
+static struct job *last_of_load(struct connection *connection, enum job_kind kind)
+{
+    struct job *const job = TAKE(connection->load_last);
+
+    job->kind = kind;
+    job->load = TAKE(connection->load);
+    return job;
+}
+
+void control_close_transfers(struct control *control, struct connection *connection)
+{
+    if (connection->scan)
+        control_submit_job(control, NULL, 0, last_of_scan(connection));
+    if (connection->load)
+        control_submit_job(control, NULL, 0, last_of_load(connection, JOB_LOAD_CLOSE));
+}
+
+void control_transfer_done(struct connection *connection, struct job *job)
+{
+    if (job->scan)
+        connection->scan = TAKE(job->scan);
+    if (job->load)
+        connection->load = TAKE(job->load);
+}
+
+/* Whether it lies in what is the client's. */
+static enum embtier_err check_room(const struct connection *connection, uint64_t offset,
+                                   uint64_t bytes, struct err_msg *msg)
+{
+    const struct session *const session = connection->session;
+    uint64_t begin, end;
+
+    if (!session)
+        return err_set(msg, EMBTIER_INVALID,
+                       "a connection without shared memory gets and gives no rows");
+    begin = shm_arena_payload_offset(session->slot_count);
+    end = session->arena_bytes;
+    if (offset < begin || offset > end || bytes > end - offset)
+        return err_set(msg, EMBTIER_OFFSET_RANGE,
+                       "%" PRIu64 " bytes at %" PRIu64 " of an arena of %" PRIu64 " to %" PRIu64,
+                       bytes, offset, begin, end);
+    return EMBTIER_OK;
+}
+
+/* ---- Scans ---- */
+
+static void reply_scan(struct control *control, struct connection *connection, uint32_t id)
+{
+    Embtier__ScanInfo body = EMBTIER__SCAN_INFO__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    const struct table_info info = { .spec = *scan_spec(connection->scan), .state = TABLE_LIVE };
+    Embtier__TableSpec spec;
+    Embtier__TableInfo table;
+
+    control_fill_table(&info, &spec, &table);
+    body.checkpoint = scan_checkpoint(connection->scan);
+    body.table = &table;
+    body.rows = scan_row_count(connection->scan);
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_SCAN;
+    message.scan = &body;
+    control_reply(control, connection, &message);
+}
+
+static void reply_scan_rows(struct control *control, struct connection *connection, uint32_t id,
+                            const struct scan_filled *filled)
+{
+    Embtier__ScanRows body = EMBTIER__SCAN_ROWS__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    body.rows = filled->rows;
+    body.first_id = filled->first_id;
+    body.ids_at = filled->ids_at;
+    body.rows_at = filled->rows_at;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_SCAN_ROWS;
+    message.scan_rows = &body;
+    control_reply(control, connection, &message);
+}
+
+static void handle_scan_open(struct control *control, struct connection *connection, uint32_t id,
+                             const Embtier__ScanOpen *wire)
+{
+    struct err_msg msg = { "this connection has a scan open" };
+    enum embtier_err err = EMBTIER_BUSY;
+    struct job *job;
+
+    if (!connection->scan)
+        err = check_count(control, connection, JOB_SCAN_OPEN, JOB_SCAN_CLOSE, &msg);
+    if (err == EMBTIER_OK && !make_last(&connection->scan_last))
+        err = err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (err != EMBTIER_OK) {
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    job = control_new_job(control, connection, id, JOB_SCAN_OPEN);
+    if (!job)
+        return;
+    job->scan_order.checkpoint_id = wire->checkpoint;
+    job->scan_order.with_state = wire->with_state;
+    job->scan_order.all_rows = wire->all_rows;
+    strncpy(job->scan_order.name, wire->table, sizeof(job->scan_order.name) - 1);
+    control_submit_job(control, connection, id, job);
+}
+
+static void handle_scan_next(struct control *control, struct connection *connection, uint32_t id,
+                             const Embtier__ScanNext *next)
+{
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err = check_room(connection, next->offset, next->bytes, &msg);
+    struct job *job;
+
+    if (err == EMBTIER_OK && !connection->scan)
+        err = err_set(&msg, EMBTIER_INVALID, "this connection has no scan open");
+    if (err != EMBTIER_OK) {
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    job = control_new_job(control, connection, id, JOB_SCAN_NEXT);
+    if (!job)
+        return;
+    job->scan = TAKE(connection->scan);
+    job->dest = (uint8_t *)connection->session->arena + next->offset;
+    job->bytes = next->bytes;
+    control_submit_job(control, connection, id, job);
+}
+
+static void handle_scan_close(struct control *control, struct connection *connection, uint32_t id)
+{
+    if (connection->scan)
+        control_submit_job(control, connection, id, last_of_scan(connection));
+    else /* which is what is wanted */
+        reply_scan_rows(control, connection, id, &(struct scan_filled){ 0 });
+}
+
+/* ---- Loads ---- */
+
+static void reply_loaded(struct control *control, struct connection *connection, uint32_t id,
+                         uint64_t rows)
+{
+    Embtier__LoadedRows body = EMBTIER__LOADED_ROWS__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    body.rows = rows;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_LOADED_ROWS;
+    message.loaded_rows = &body;
+    control_reply(control, connection, &message);
+}
+
+static void handle_load_open(struct control *control, struct connection *connection, uint32_t id,
+                             const Embtier__LoadOpen *wire)
+{
+    struct err_msg msg = { { 0 } };
+    struct load_order order = { .with_state = wire->with_state };
+    enum embtier_err err = table_spec_from_wire(wire->spec, &order.spec, &msg);
+    struct job *job;
+
+    if (err == EMBTIER_OK && connection->load)
+        err = err_set(&msg, EMBTIER_BUSY, "this connection has a load open");
+    if (err == EMBTIER_OK)
+        err = check_count(control, connection, JOB_LOAD_OPEN, JOB_LOAD_CLOSE, &msg);
+    if (err == EMBTIER_OK && !make_last(&connection->load_last))
+        err = err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (err != EMBTIER_OK) {
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    job = control_new_job(control, connection, id, JOB_LOAD_OPEN);
+    if (!job)
+        return;
+    job->load_order = order;
+    control_submit_job(control, connection, id, job);
+}
+
+static enum embtier_err check_rows(const struct connection *connection,
+                                   const Embtier__LoadRows *wire, struct err_msg *msg)
+{
+    const uint64_t id_bytes = (uint64_t)wire->rows * sizeof(uint64_t);
+
+    TRY(check_room(connection, wire->offset, wire->bytes, msg));
+    if (!connection->load)
+        return err_set(msg, EMBTIER_INVALID, "this connection has no load open");
+    if (id_bytes > wire->bytes || wire->rows_at > wire->bytes ||
+        wire->rows > (wire->bytes - wire->rows_at) / load_row_bytes(connection->load))
+        return err_set(msg, EMBTIER_OFFSET_RANGE,
+                       "%" PRIu32 " rows and their ids do not lie in %" PRIu64 " bytes", wire->rows,
+                       wire->bytes);
+    return EMBTIER_OK;
+}
+
+static void handle_load_rows(struct control *control, struct connection *connection, uint32_t id,
+                             const Embtier__LoadRows *wire)
+{
+    struct err_msg msg = { { 0 } };
+    const enum embtier_err err = check_rows(connection, wire, &msg);
+    const uint8_t *bytes;
+    struct job *job;
+
+    if (err != EMBTIER_OK) {
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    job = control_new_job(control, connection, id, JOB_LOAD_ROWS);
+    if (!job)
+        return;
+    bytes = (const uint8_t *)connection->session->arena + wire->offset;
+    job->load_batch = (struct load_batch){
+        .ids = bytes,
+        .rows = bytes + wire->rows_at,
+        .row_bytes = load_row_bytes(connection->load),
+        .count = wire->rows,
+    };
+    job->load = TAKE(connection->load);
+    control_submit_job(control, connection, id, job);
+}
+
+/* The load is at its end, well or not. */
+static void handle_load_last(struct control *control, struct connection *connection, uint32_t id,
+                             enum job_kind kind)
+{
+    if (connection->load)
+        control_submit_job(control, connection, id, last_of_load(connection, kind));
+    else if (kind == JOB_LOAD_CLOSE) /* which is what is wanted */
+        reply_loaded(control, connection, id, 0);
+    else
+        control_reply_error(control, connection, id, EMBTIER_INVALID,
+                            &(struct err_msg){ "this connection has no load open" });
+}
+
+/* ---- Both ---- */
+
+void control_reply_transfer(struct control *control, struct connection *connection,
+                            const struct job *job)
+{
+    switch (job->kind) {
+    case JOB_SCAN_OPEN:
+        reply_scan(control, connection, job->request_id);
+        break;
+    case JOB_SCAN_NEXT:
+    case JOB_SCAN_CLOSE:
+        reply_scan_rows(control, connection, job->request_id, &job->filled);
+        break;
+    case JOB_LOAD_OPEN:
+        control_reply_table(control, connection, job->request_id, load_table(connection->load));
+        break;
+    case JOB_LOAD_END:
+        control_reply_table(control, connection, job->request_id, &job->info);
+        break;
+    default:
+        reply_loaded(control, connection, job->request_id,
+                     connection->load ? load_rows(connection->load) : 0);
+        break;
+    }
+}
+
+void control_handle_transfer(struct control *control, struct connection *connection,
+                             const Embtier__Request *request)
+{
+    switch (request->body_case) {
+    case EMBTIER__REQUEST__BODY_SCAN_OPEN:
+        handle_scan_open(control, connection, request->id, request->scan_open);
+        break;
+    case EMBTIER__REQUEST__BODY_SCAN_NEXT:
+        handle_scan_next(control, connection, request->id, request->scan_next);
+        break;
+    case EMBTIER__REQUEST__BODY_SCAN_CLOSE:
+        handle_scan_close(control, connection, request->id);
+        break;
+    case EMBTIER__REQUEST__BODY_LOAD_OPEN:
+        handle_load_open(control, connection, request->id, request->load_open);
+        break;
+    case EMBTIER__REQUEST__BODY_LOAD_ROWS:
+        handle_load_rows(control, connection, request->id, request->load_rows);
+        break;
+    case EMBTIER__REQUEST__BODY_LOAD_END:
+        handle_load_last(control, connection, request->id, JOB_LOAD_END);
+        break;
+    default:
+        handle_load_last(control, connection, request->id, JOB_LOAD_CLOSE);
+        break;
+    }
+}

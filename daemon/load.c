@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/load.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "daemon/checkpoints.h"
+#include "daemon/row_writer.h"
+#include "kernels/init_rows.h"
+
+struct load {
+    struct tables *tables;
+    struct table_info info;
+    struct row_writer *writer; /* NULL: no more is taken */
+    uint32_t row_bytes;        /* that the client gives */
+    uint8_t *row;              /* a whole one */
+    uint64_t rows;
+    bool is_begun; /* the table is there, and ours */
+};
+
+void load_free(struct load *load)
+{
+    if (!load)
+        return;
+    row_writer_free(load->writer);
+    if (load->is_begun) {
+        log_info("import given up", "table=%s rows=%" PRIu64, load->info.spec.name, load->rows);
+        tables_abandon(load->tables, &load->info, 1);
+    }
+    free(load->row);
+    free(load);
+}
+
+static enum embtier_err check_spec(struct table_spec *spec, struct err_msg *msg)
+{
+    TRY(table_spec_check_new(spec, msg));
+    if (spec->init_version > INIT_ROWS_VERSION)
+        return err_set(msg, EMBTIER_VERSION,
+                       "table '%s' has initial values of version %u, this server knows 1 to %u",
+                       spec->name, spec->init_version, INIT_ROWS_VERSION);
+    if (spec->init_version == 0)
+        spec->init_version = INIT_ROWS_VERSION;
+    return EMBTIER_OK;
+}
+
+enum embtier_err load_open(struct tables *tables, const struct load_order *order,
+                           struct load **ret_load, struct err_msg *msg)
+{
+    _cleanup_(load_freep) struct load *load = calloc(1, sizeof(*load));
+    struct table_spec spec = order->spec;
+
+    if (!load)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    TRY(check_spec(&spec, msg));
+    load->tables = tables;
+    load->row_bytes = table_spec_weight_bytes(&spec);
+    load->row = calloc(1, (size_t)load->row_bytes + table_spec_state_bytes(&spec));
+    if (!load->row)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (order->with_state)
+        load->row_bytes += table_spec_state_bytes(&spec);
+    TRY(tables_begin(tables, &spec, &load->info, msg));
+    load->is_begun = true;
+    TRY(tables_writer(tables, &load->info, &load->writer, msg));
+    *ret_load = TAKE(load);
+    return EMBTIER_OK;
+}
+
+const struct table_info *load_table(const struct load *load)
+{
+    return &load->info;
+}
+
+uint64_t load_rows(const struct load *load)
+{
+    return load->rows;
+}
+
+uint64_t load_row_bytes(const struct load *load)
+{
+    return load->row_bytes;
+}
+
+static enum embtier_err add_row(struct load *load, uint64_t id, const void *bytes,
+                                struct err_msg *msg)
+{
+    const uint64_t rows = load->info.spec.rows;
+
+    if (rows != EMBTIER_UNBOUNDED && id >= rows)
+        return err_set(msg, EMBTIER_ID_RANGE, "table '%s' has rows 0 to %" PRIu64 ", not %" PRIu64,
+                       load->info.spec.name, rows - 1, id);
+    memcpy(load->row, bytes, load->row_bytes); /* behind it zeros stay */
+    TRY(row_writer_add(load->writer, id, load->row, msg));
+    load->rows++;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err add_rows(struct load *load, const struct load_batch *batch,
+                                 struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < batch->count; i++) {
+        uint64_t id; /* looked at once: the client may change it */
+
+        memcpy(&id, (const uint8_t *)batch->ids + (size_t)i * sizeof(id), sizeof(id));
+        TRY(add_row(load, id, (const uint8_t *)batch->rows + i * batch->row_bytes, msg));
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err load_add(struct load *load, const struct load_batch *batch, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    if (!load->writer)
+        return err_set(msg, EMBTIER_INVALID, "the load of table '%s' has failed, it takes no more",
+                       load->info.spec.name);
+    err = add_rows(load, batch, msg);
+    if (err != EMBTIER_OK)
+        row_writer_free(TAKE(load->writer));
+    return err;
+}
+
+enum embtier_err load_publish(struct load *load, struct checkpoints *checkpoints,
+                              const struct progress_sink *progress, struct table_info *ret_info,
+                              struct err_msg *msg)
+{
+    struct row_writer *const writer = TAKE(load->writer);
+    enum embtier_err err;
+
+    if (!writer)
+        return err_set(msg, EMBTIER_INVALID,
+                       "the load of table '%s' has failed, it cannot be published",
+                       load->info.spec.name);
+    err = row_writer_end(writer, msg);
+    row_writer_free(writer);
+    TRY(err);
+    load->is_begun = false; /* live, or abandoned */
+    TRY(checkpoints_publish(checkpoints, &load->info, 1, &(struct checkpoint_order){ 0 }, progress,
+                            msg));
+    log_info("table imported", "table=%s rows=%" PRIu64, load->info.spec.name, load->rows);
+    *ret_info = load->info;
+    return EMBTIER_OK;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* load.h: a new table on its way from a client, some rows at a time: what imports are made of. Rows
+ * go straight to the store, past the lanes, which do not know the table before it is published;
+ * until then its state is CREATING, and a crash leaves nothing of it. Thread: the worker's. */
+#ifndef EMBTIER_DAEMON_LOAD_H
+#define EMBTIER_DAEMON_LOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/table_spec.h"
+#include "daemon/tables.h"
+
+struct checkpoints;
+struct load;
+
+struct load_order {
+    struct table_spec spec; /* init_version 0: the newest */
+    bool with_state;        /* rows come with it; else it begins as zeros */
+};
+
+/* EXISTS, INVALID. */
+MUST_CHECK enum embtier_err load_open(struct tables *tables, const struct load_order *order,
+                                      struct load **ret_load, struct err_msg *msg);
+/* Abandons the table if it was not published. */
+void load_free(struct load *load);
+DEFINE_CLEANUP(struct load, load_free)
+
+const struct table_info *load_table(const struct load *load);
+uint64_t load_rows(const struct load *load); /* taken so far, as often as they were given */
+
+/* Rows as they lie in memory that a client may look at and change meanwhile. */
+struct load_batch {
+    const void *ids;  /* 64-bit */
+    const void *rows; /* weights, and state if the order says so, row behind row */
+    uint64_t row_bytes;
+    uint32_t count;
+};
+/* Bytes that a row has there. */
+uint64_t load_row_bytes(const struct load *load);
+/* Takes them; of one id the last row counts. ID_RANGE: an id is none of the table's; NO_SPACE, IO.
+ * After an error the load takes no more. */
+MUST_CHECK enum embtier_err load_add(struct load *load, const struct load_batch *batch,
+                                     struct err_msg *msg);
+/* Makes the table live, with all that was taken. Only load_free() may follow. */
+MUST_CHECK enum embtier_err load_publish(struct load *load, struct checkpoints *checkpoints,
+                                         const struct progress_sink *progress,
+                                         struct table_info *ret_info, struct err_msg *msg);
+
+#endif

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The test's side of tests/faults/failing_alloc.c: which allocation fails, and what is allocated."""
+
+from __future__ import annotations
+
+import collections
+import mmap
+import os
+import struct
+import subprocess
+import time
+
+from daemons import EMBTIERD, Daemon
+
+FAIL_AT, CALLS, FAILED, FAILED_SITE, LIVE, LIVE_BYTES, DUMP, USED, SITE_COUNT, SITES = range(0, 80, 8)
+FILE_BYTES = 4096
+
+
+class Allocations:
+    """Of @daemon's own code, from its next start on."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        path = daemon.folder / "allocations"
+        path.write_bytes(bytes(FILE_BYTES))
+        daemon.with_fault("failing_alloc", EMBTIER_FAULT_CONTROL=str(path))
+        file = os.open(path, os.O_RDWR)
+        self._words = mmap.mmap(file, FILE_BYTES)
+        os.close(file)
+
+    def _get(self, at: int) -> int:
+        return struct.unpack_from("<Q", self._words, at)[0]
+
+    def _set(self, at: int, value: int) -> None:
+        struct.pack_into("<Q", self._words, at, value)
+
+    def forget(self) -> None:
+        """Before a start, what a process before it left in the file."""
+        self._words[:] = bytes(FILE_BYTES)
+
+    def fail(self, n: int) -> None:
+        """The @n-th from now on fails, once; 0: none does, but they are counted."""
+        self._set(FAIL_AT, 0)
+        for at in (CALLS, FAILED, FAILED_SITE):
+            self._set(at, 0)
+        self._set(FAIL_AT, n)
+
+    def end(self) -> bool:
+        """None fails any more. Whether one has."""
+        self._set(FAIL_AT, 0)
+        return self._get(FAILED) > 0
+
+    @property
+    def calls(self) -> int:
+        return self._get(CALLS)
+
+    @property
+    def live(self) -> int:
+        return self._get(LIVE)
+
+    @property
+    def failed_site(self) -> str:
+        return source_lines([self._get(FAILED_SITE)])[0]
+
+    def live_sites(self, ask) -> collections.Counter:
+        """Where what is live was allocated; @ask makes the daemon allocate something."""
+        self._dump(ask)
+        count = min(self._get(SITE_COUNT), (FILE_BYTES - SITES) // 8)
+        return collections.Counter(source_lines(struct.unpack_from(f"<{count}Q", self._words, SITES)))
+
+    def used_bytes(self, ask) -> int:
+        """What the whole process has allocated, its libraries too; not what the allocator keeps besides."""
+        self._dump(ask)
+        return self._get(USED)
+
+    def _dump(self, ask) -> None:
+        self._set(DUMP, 1)
+        deadline = time.monotonic() + 10
+        while self._get(DUMP):
+            ask()
+            assert time.monotonic() < deadline
+
+    def settled_live(self) -> int:
+        """What of requests before is let go after their answers, as the sessions of clients that have
+        gone: on a machine with other work that takes a while."""
+        live, since = self.live, time.monotonic()
+        while time.monotonic() - since < 0.3:
+            time.sleep(0.01)
+            if self.live != live:
+                live, since = self.live, time.monotonic()
+        return live
+
+    def await_live(self, wanted: int, seconds: float = 10) -> int:
+        deadline = time.monotonic() + seconds
+        while self.live != wanted and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return self.live
+
+
+def source_lines(sites) -> list[str]:
+    """Functions and lines, where the program has been built to tell; else offsets."""
+    offsets = [hex(max(site, 1) - 1) for site in sites]
+    command = ["addr2line", "-f", "-s", "-e", str(EMBTIERD), *offsets]
+    try:
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return offsets
+    return [f"{offset} {lines[2 * i]} {lines[2 * i + 1]}" for i, offset in enumerate(offsets)]

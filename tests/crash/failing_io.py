@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Input and output of a server that fail where a test says: the other half of tests/faults/failing_io.c."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+# In the order of failing_io.c.
+CALLS = ["open", "read", "write", "sync", "resize", "allocate", "rename", "link", "unlink", "mkdir", "rmdir"]
+KINDS = ["log", "table", "manifest", "current", "json", "seal", "checkpoint", "info", "folder", "other"]
+SHORT = -1
+
+_HEAD = struct.Struct("=IIIiIIII")
+_COUNTS = struct.Struct(f"={len(CALLS) * len(KINDS)}Q")
+
+# What can become of a call, and whether also of all after it: what is interrupted or cut short for ever
+# is no disk.
+ONCE, ON = False, True
+_ERRORS = [("EIO", ONCE), ("EIO", ON), ("ENOSPC", ONCE), ("ENOSPC", ON)]
+FAULTS = {
+    "open": [*_ERRORS, ("EINTR", ONCE)],
+    "read": [("EIO", ONCE), ("EIO", ON), ("SHORT", ONCE), ("EINTR", ONCE)],
+    "write": [*_ERRORS, ("SHORT", ONCE), ("SHORT", ON), ("EINTR", ONCE)],
+    "sync": [*_ERRORS, ("EINTR", ONCE)],
+    "unlink": [("EIO", ONCE), ("EIO", ON)],
+    "rmdir": [("EIO", ONCE), ("EIO", ON)],
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """@at: which call of its kind on that kind of file; the first is 1."""
+
+    call: str
+    kind: str
+    error: str
+    on: bool
+    at: int
+
+    def __str__(self) -> str:
+        return f"{self.call}-{self.kind}-{self.error}-{'from' if self.on else 'at'}-{self.at}"
+
+
+def faults_of(call: str) -> list[tuple[str, bool]]:
+    return FAULTS.get(call, _ERRORS)
+
+
+class Control:
+    """What is to fail, and what has been counted; shared with the server."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.write_bytes(bytes(_HEAD.size + _COUNTS.size))
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 0)
+
+    def arm(self, fault: Fault) -> None:
+        error = SHORT if fault.error == "SHORT" else getattr(errno, fault.error)
+        head = [0, CALLS.index(fault.call), KINDS.index(fault.kind), error, fault.at, fault.on, 0, 0]
+        self._map[: _HEAD.size] = _HEAD.pack(*head)
+        self._map[:4] = struct.pack("=I", 1)
+
+    def disarm(self) -> int:
+        """How many calls have failed."""
+        self._map[:4] = struct.pack("=I", 0)
+        return _HEAD.unpack(self._map[: _HEAD.size])[-1]
+
+    @property
+    def failed(self) -> int:
+        return _HEAD.unpack(self._map[: _HEAD.size])[-1]
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """So far, of each call and kind of file."""
+        counts = iter(_COUNTS.unpack(self._map[_HEAD.size :]))
+        return {(call, kind): next(counts) for call in CALLS for kind in KINDS}

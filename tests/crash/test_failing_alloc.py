@@ -1,0 +1,559 @@
+# SPDX-License-Identifier: Apache-2.0
+"""If an allocation of the server's own code fails, be it the first or the hundredth, is that one
+request refused (or one start), with a word why, and nothing else?
+
+One of them fails at a time, all one after another with EMBTIER_TEST_LONGEST=1, else some. Afterwards the
+same request succeeds, rows are what they were, and what is allocated is what was before."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import itertools
+import shutil
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from daemons import LONGEST, SANITIZED, Daemon, log_fields
+from failing_alloc import Allocations
+from scans import Scan
+
+import embtier
+pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer's allocator cannot be failed")
+
+SAMPLED_STARTS = 6  # of each kind, in the short form
+SAMPLED_REQUESTS = 5
+SMALL = {
+    "data": {"shards_per_directory": 2},
+    "checkpoints": {"interval_seconds": 3600},  # none of its own while requests are made
+}
+ROWS = 400
+IDS = np.arange(ROWS)
+
+
+def sample(rng, calls: int, most: int) -> list[int]:
+    every = range(1, calls + 1)
+    return list(every) if LONGEST or calls <= most else sorted(rng.sample(every, most))
+
+
+def beyond(calls: int) -> Iterator[int]:
+    """Until one runs through: their number varies a little, of checkpoints with that of files."""
+    n = calls + 1
+    while n < 20 * calls + 100:
+        yield n
+        n += n // 4 + 1
+    pytest.fail("however late, one fails")
+
+
+# ---- Requests ----
+
+
+class World:
+    """A server with some tables and checkpoints, and one client of it."""
+
+    def __init__(self, daemon, allocations) -> None:
+        self.daemon, self.allocations = daemon, allocations
+        self.n = 0  # which allocation fails in attempt()
+        self.calls, self.failed = 0, False
+        self.errors: collections.Counter = collections.Counter()
+        self.pushes = 0
+        with daemon.connect() as server:
+            server.create_table("steady", 16, ROWS, optimizer="adam", durability="async")
+            server.create_table("pushed", 4, ROWS, optimizer="sgd", durability="sync")
+            server.create_table("replayed", 300, ROWS)
+            self.rows = {
+                "steady": np.arange(ROWS * 16, dtype=np.float32).reshape(ROWS, 16),
+                "replayed": np.arange(ROWS * 300, dtype=np.float32).reshape(ROWS, 300),
+            }
+            for name, rows in self.rows.items():
+                server.open_table(name).set(IDS, rows)
+            self.checkpoint = server.checkpoint(step=1, metadata={"first": True}).id
+            server.checkpoint()
+        self.server = daemon.connect(arena_bytes=4 << 20)
+
+    def connect(self):
+        return self.daemon.connect(arena_bytes=1 << 20)
+
+    def attempt(self, act, again=None, server=None):
+        """What @act returns, with the n-th allocation failing; if it fails, what @again returns without:
+        @act if not given. A server that has no memory for its reply closes the connection, that of
+        @server if not ours."""
+        server, again = server or self.server, again or act
+        self.allocations.fail(self.n)
+        error, result = None, None
+        try:
+            result = act()
+        except embtier.Error as raised:
+            error = raised
+        self.calls, self.failed = self.allocations.calls, self.allocations.end()
+        if self.failed:
+            assert self.daemon.is_running, self.daemon.log.read_text()[-3000:]
+            try:
+                server.status()
+            except embtier.DisconnectedError:  # which an act that ends well may not have noticed
+                server.reconnect()
+        if not error:
+            return result
+        assert self.failed, error
+        assert isinstance(error, (embtier.NoMemoryError, embtier.DisconnectedError)), repr(error)
+        self.errors[error.name] += 1
+        return again()
+
+    def tidy(self, last: int) -> None:
+        """No checkpoints between the first and the one after @last."""
+        for info in self.server.checkpoints():
+            if self.checkpoint < info.id <= last:
+                self.server.delete_checkpoint(info.id)
+
+    def check(self) -> None:
+        with self.daemon.connect() as server:
+            for name, rows in self.rows.items():
+                assert (server.open_table(name).get(IDS) == rows).all(), name
+            assert (server.open_table("pushed").get(IDS) == -self.pushes).all()
+            assert {spec.name for spec in server.tables()} == {"steady", "pushed", "replayed"}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    daemon = Daemon(tmp_path_factory.mktemp("embtierd"), SMALL, lanes=1)
+    allocations = Allocations(daemon)
+    daemon.start()
+    world = World(daemon, allocations)
+    yield world
+    try:
+        world.server.close()
+        daemon.stop()
+        assert allocations.live == 0, "something that the requests left is not free after a clean stop"
+    finally:
+        daemon.end()
+
+
+def connect(w):
+    w.attempt(lambda: w.connect().close())
+
+
+def close_until_noticed(w, server):
+    before = w.daemon.descriptors()
+    server.close()
+    deadline = time.monotonic() + 10
+    while w.daemon.descriptors() == before and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def disconnect(w):
+    server = w.connect()
+    server.open_table("steady").get(IDS)
+    w.attempt(lambda: close_until_noticed(w, server))
+
+
+def create(w, **options):
+    def make(**also):
+        return w.server.create_table("made", 4, 500, init=("constant", 3), **options, **also)
+
+    table = w.attempt(make, lambda: make(if_not_exists=True))
+    assert (table.get(np.arange(500)) == 3).all()
+    del table
+    w.server.drop_table("made")
+
+
+def create_eager(w):
+    create(w, eager=True)
+
+
+def create_logged(w):
+    create(w, durability="sync", optimizer="rowwise_adagrad")
+
+
+def create_that_is_there(w):
+    w.attempt(lambda: w.server.create_table("pushed", 4, ROWS, optimizer="sgd", durability="sync",
+                                            if_not_exists=True))  # fmt: skip
+
+
+def drop(w):
+    """One that fails has begun: the name is free, the next start removes the rows."""
+    w.server.create_table("dropped", 8, ROWS).set(IDS, np.ones((ROWS, 8)))
+
+    def drop_unless_gone():
+        with contextlib.suppress(embtier.NoTableError):
+            w.server.drop_table("dropped")
+
+    w.attempt(lambda: w.server.drop_table("dropped"), drop_unless_gone)
+
+
+def drop_of_none(w):
+    def refused():
+        with pytest.raises(embtier.NoTableError):
+            w.server.drop_table("no_table")
+
+    w.attempt(refused)
+
+
+def list_tables(w):
+    assert len(w.attempt(w.server.tables)) == 3
+
+
+def open_table(w):
+    assert w.attempt(lambda: w.server.open_table("steady")).dim == 16
+
+
+def status(w):
+    assert w.attempt(w.server.status)["metrics"]["tables"] >= 3
+
+
+def get(w):
+    table = w.server.open_table("steady")
+    assert (w.attempt(lambda: table.get(IDS)) == w.rows["steady"]).all()
+
+
+def get_never_written(w):
+    table = w.server.create_table("unwritten", 64, init=("constant", 2))
+    assert (w.attempt(lambda: table.get(IDS)) == 2).all()
+    del table
+    w.server.drop_table("unwritten")
+
+
+def set_rows(w):
+    for name, rows in w.rows.items():
+        table = w.server.open_table(name)
+        rows += 1
+        w.attempt(lambda table=table, rows=rows: table.set(IDS, rows))
+
+
+def pooled(w):
+    table = w.server.open_table("steady")
+    with w.server.bag_batch([embtier.Bags(table, ROWS, 4, "sum")]) as batch:
+        batch.ids(0)[:] = IDS
+        batch.offsets(0)[:] = [0, 100, 200, 300, 400]
+        w.attempt(batch.lookup)
+        wanted = w.rows["steady"].reshape(4, 100, 16).sum(1, dtype=np.float64)
+        assert np.allclose(batch.bags(0), wanted)
+
+
+def push_by_ticket(w):
+    table = w.server.open_table("pushed")
+    with w.server.bag_batch([embtier.Bags(table, ROWS, ROWS, "sum")]) as batch:
+        batch.ids(0)[:] = IDS
+        batch.offsets(0)[:] = np.arange(ROWS + 1)
+
+        def both():
+            batch.lookup(ticket=True)
+            batch.gradients(0)[:] = 1
+            batch.push(1.0, 1)
+
+        w.attempt(both)
+        w.pushes += 1
+
+
+def push_rows(w):
+    table = w.server.open_table("pushed")
+    with w.server.push_batch([(table, ROWS)]) as batch:
+        batch.ids(0)[:] = IDS
+        batch.gradients(0)[:] = 1
+        w.attempt(lambda: batch.push(1.0, 1))
+        w.pushes += 1
+
+
+def prefetch(w):
+    table = w.server.open_table("replayed")
+    with w.server.prefetch_batch([(table, 100)]) as batch:
+        batch.ids(0)[:] = IDS[:100]
+
+        def both():
+            batch.prefetch()
+            batch.release()
+
+        w.attempt(both)
+
+
+def join(w):
+    server = w.connect()
+
+    def join_when_the_lost_session_has_gone():
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                return server.join("trainers", 2, 0)
+            except embtier.ExistsError:
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
+
+    w.attempt(lambda: server.join("trainers", 2, 0), join_when_the_lost_session_has_gone, server)
+    close_until_noticed(w, server)  # else the next one's member is there still
+
+
+def push_of_a_group(w):
+    server = w.connect()
+    group = server.join("alone", 1, 0)
+    table = server.open_table("pushed")
+    with server.push_batch([(table, ROWS)]) as batch:
+        batch.ids(0)[:] = IDS
+        batch.gradients(0)[:] = 1
+        w.attempt(lambda: batch.push(1.0, group.step + 1, group=group))
+        w.pushes += 1
+    del group, table
+    close_until_noticed(w, server)
+
+
+def checkpoint_create(w):
+    w.server.open_table("replayed").set(IDS, w.rows["replayed"])  # so that there is something to save
+    made = w.attempt(lambda: w.server.checkpoint(step=7, metadata={"a": "b"}))
+    w.server.verify_checkpoint(made.id)
+    w.server.checkpoint()  # the newest cannot be deleted
+    w.tidy(made.id)
+
+
+def checkpoint_list(w):
+    assert w.checkpoint in [info.id for info in w.attempt(w.server.checkpoints)]
+
+
+def checkpoint_show(w):
+    assert len(w.attempt(lambda: w.server.checkpoint_info(w.checkpoint)).tables) == 3
+
+
+def checkpoint_verify(w):
+    w.attempt(lambda: w.server.verify_checkpoint(w.checkpoint))
+
+
+def checkpoint_restore(w):
+    def restore():
+        w.server.restore_checkpoint(w.checkpoint, ["replayed"], "restored")
+
+    def restore_unless_there():
+        with contextlib.suppress(embtier.ExistsError):
+            restore()
+
+    w.attempt(restore, restore_unless_there)
+    wanted = np.arange(ROWS * 300, dtype=np.float32).reshape(ROWS, 300)
+    assert (w.server.open_table("restored").get(IDS) == wanted).all()
+    w.server.drop_table("restored")
+    w.tidy(w.server.checkpoints()[-1].id - 1)  # a restore makes one
+
+
+def checkpoint_delete(w):
+    made = w.server.checkpoint()
+    w.server.checkpoint()
+
+    def delete_unless_gone():
+        with contextlib.suppress(embtier.NotFoundError):
+            w.server.delete_checkpoint(made.id)
+
+    w.attempt(lambda: w.server.delete_checkpoint(made.id), delete_unless_gone)
+    w.tidy(made.id)
+
+
+def scan(w, all_rows=False):
+    def read() -> np.ndarray:
+        scan = Scan(w.server, "replayed", w.checkpoint, all_rows)
+        try:
+            parts = []
+            while len(part := scan.next()) > 0:
+                parts.append(part)
+            return np.concatenate(parts)
+        finally:
+            scan.close()
+
+    wanted = np.arange(ROWS * 300, dtype=np.float32).reshape(ROWS, 300)
+    assert (w.attempt(read) == wanted).all()
+
+
+def scan_all_rows(w):
+    scan(w, all_rows=True)
+
+
+KINDS = [
+    connect, disconnect, create, create_eager, create_logged, create_that_is_there, drop, drop_of_none,
+    list_tables, open_table, status, get, get_never_written, set_rows, pooled, push_by_ticket, push_rows,
+    prefetch, join, push_of_a_group, checkpoint_create, checkpoint_list, checkpoint_show,
+    checkpoint_verify, checkpoint_restore, checkpoint_delete, scan, scan_all_rows,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_request_whose_allocation_fails_is_refused_and_harms_nothing(world, rng, kind):
+    w = world
+    w.n = 0
+    for _ in range(2):  # whatever is made once, is made now
+        kind(w)
+        calls = w.calls
+    w.check()
+    live = w.allocations.settled_live()
+    before = w.allocations.live_sites(w.server.tables) if LONGEST else None
+    errors_before, failures, unharmed = w.errors.copy(), 0, collections.Counter()
+    for n in itertools.chain(sample(rng, calls, SAMPLED_REQUESTS), beyond(calls)):
+        w.n, w.failed = n, False
+        refused = w.errors.total()
+        kind(w)
+        failed, w.n = w.failed, 0
+        site = w.allocations.failed_site if failed else ""
+        w.check()
+        if w.allocations.await_live(live) != live:
+            now = w.allocations.live_sites(w.server.tables)
+            left = now - before if before else now
+            pytest.fail(f"allocation {n} ({site}) failed, {w.allocations.live - live} are left: {left}")
+        if n > calls and not failed:
+            break
+        failures += failed
+        if failed and w.errors.total() == refused:
+            unharmed[site.split(" ", 1)[-1]] += 1
+    errors = dict(w.errors - errors_before)
+    print(f"{kind.__name__}: {calls} allocations, {failures} failed, {errors}; done without {dict(unharmed)}")
+
+
+# ---- Starts and stops ----
+
+START_ROWS = np.arange(ROWS * 20, dtype=np.float32).reshape(ROWS, 20)
+
+
+def make_data(daemon, how: str) -> list[str]:
+    """Data as a clean stop or a crash leaves it. The arguments of the starts that are to come."""
+    if how == "nothing":
+        return []
+    daemon.start()
+    with daemon.connect() as server:
+        for name in ("replay", "async", "sync"):
+            table = server.create_table(name, 20, ROWS, durability=name, optimizer="adagrad")
+            table.set(IDS, START_ROWS)
+        made = server.checkpoint(step=3, metadata="m")
+    if how == "clean":
+        daemon.stop()
+        return []
+    with daemon.connect() as server:
+        server.open_table("replay").set(IDS, START_ROWS * 0)
+        if how == "restore":
+            server.open_table("async").set(IDS, START_ROWS * 0)
+    daemon.kill()
+    return ["--restore", str(made.id)] if how == "restore" else []
+
+
+def check_data(daemon, how: str) -> None:
+    with daemon.connect() as server:
+        if how == "nothing":
+            assert server.tables() == []
+            return
+        for name in ("replay", "async", "sync"):
+            assert (server.open_table(name).get(IDS) == START_ROWS).all(), name
+
+
+def await_ready_or_end(daemon, seen: int) -> bool:
+    """As the log says it, since a client would be one more that allocates. False: it ended."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if not daemon.is_running:
+            return False
+        if any(' msg="ready" ' in line for line in daemon.log_lines()[seen:]):
+            return True
+        time.sleep(0.002)
+    raise AssertionError("neither ready nor ended:\n" + daemon.log.read_text()[-3000:])
+
+
+def end_of(daemon, lines: list[str]) -> str:
+    """Of a start that failed: status 1 and one line that says why."""
+    daemon.await_end(1)
+    errors = [log_fields(line) for line in lines if log_fields(line)["level"] == "error"]
+    assert len(errors) == 1 and errors[0]["msg"] == "embtierd ends", lines
+    assert errors[0]["why"], lines
+    return f"{errors[0]['err']}: {errors[0]['why']}"
+
+
+@pytest.mark.parametrize("how", ["nothing", "clean", "crash", "restore"])
+def test_a_start_whose_allocation_fails_says_so_and_the_next_one_works(make_daemon, rng, how):
+    daemon = make_daemon(SMALL, lanes=1)
+    arguments = make_data(daemon, how)
+    allocations = Allocations(daemon)
+    rows, kept = daemon.folder / "rows", daemon.folder / "kept"
+    shutil.copytree(rows, kept)
+
+    def start(n: int) -> bool:
+        """Whether the n-th failed (0: none is to)."""
+        shutil.rmtree(rows)
+        shutil.copytree(kept, rows)
+        allocations.forget()
+        allocations.fail(n)
+        seen = len(daemon.log_lines())
+        daemon.launch(*arguments)
+        ready = await_ready_or_end(daemon, seen)
+        failed = allocations.end()
+        if not ready:
+            assert failed
+            reasons.add(end_of(daemon, daemon.log_lines()[seen:]))
+            assert allocations.live == 0, f"{n}: {allocations.live} left after {allocations.failed_site}"
+            allocations.forget()
+            daemon.start(*arguments)
+        elif failed:
+            fallbacks.append(allocations.failed_site)
+        check_data(daemon, how)
+        daemon.stop()
+        assert allocations.live == 0, f"{n}: {allocations.live} left after {allocations.failed_site}"
+        return failed
+
+    reasons, fallbacks = set(), []
+    assert not start(0)
+    calls = count_calls(daemon, allocations, arguments, rows, kept)
+    for n in sample(rng, calls, SAMPLED_STARTS):
+        start(n)
+    for n in beyond(calls):
+        if not start(n):
+            break
+    print(f"{how}: {calls} allocations, fallbacks {fallbacks}, reasons {sorted(reasons)}")
+
+
+def count_calls(daemon, allocations, arguments, rows, kept) -> int:
+    shutil.rmtree(rows)
+    shutil.copytree(kept, rows)
+    allocations.forget()
+    seen = len(daemon.log_lines())
+    daemon.launch(*arguments)
+    assert await_ready_or_end(daemon, seen)
+    calls = allocations.calls
+    daemon.stop()
+    return calls
+
+
+def test_a_stop_whose_allocation_fails_loses_nothing_or_says_so(make_daemon, rng):
+    daemon = make_daemon(SMALL, lanes=1)
+    make_data(daemon, "clean")
+    allocations = Allocations(daemon)
+    outcomes = {}
+
+    def stop(n: int) -> bool:
+        allocations.forget()
+        daemon.start()
+        with daemon.connect() as server:
+            for name in ("replay", "async", "sync"):
+                server.open_table(name).set(IDS, START_ROWS)
+        time.sleep(0.05)
+        allocations.fail(n)
+        seen = len(daemon.log_lines())
+        daemon._process.terminate()
+        code = daemon._process.wait(60)
+        failed = allocations.end()
+        lines = [log_fields(line) for line in daemon.log_lines()[seen:]]
+        errors = [line for line in lines if line["level"] == "error"]
+        assert code in (0, 1), (n, code, lines)
+        assert bool(errors) == (code == 1), (n, lines)
+        assert failed or code == 0
+        outcomes[code] = outcomes.get(code, 0) + 1
+        assert allocations.live == 0, f"{n}: {allocations.live} left after {allocations.failed_site}"
+        allocations.forget()
+        daemon.start()
+        check_data(daemon, "clean")
+        daemon.stop()
+        return failed
+
+    stop(0)
+    allocations.forget()
+    daemon.start()
+    with daemon.connect() as server:
+        server.open_table("replay").set(IDS, START_ROWS)
+    time.sleep(0.05)
+    allocations.fail(0)
+    daemon.stop()
+    calls = allocations.calls
+    for n in sample(rng, calls, SAMPLED_STARTS):
+        stop(n)
+    for n in beyond(calls):
+        if not stop(n):
+            break
+    print(f"stop: {calls} allocations, exit codes {outcomes}")

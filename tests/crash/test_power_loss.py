@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""After a power loss at any moment, has every row what its table's durability promises? What a disk may
+look like then is made of what the server wrote and what of it it synced (power_loss.py)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+from daemons import LONG, SANITIZED
+from power_loss import Disk
+from test_kill import ROWS, Oracle, update_until_it_dies
+
+import embtier
+
+# EMBTIER_TEST_LOSSES=200 is the long form.
+LOSSES = int(os.environ.get("EMBTIER_TEST_LOSSES", 3 if SANITIZED else 12 if LONG else 5))
+GONE = (embtier.DisconnectedError, embtier.UnreachableError)
+HINT = "wal_recovery_mode=kPointInTimeRecovery"
+
+# name: (dim, optimizer, durability); a row holds one number in all its columns, of push_* of its pushes
+LOGGED = {
+    "set_sync": (64, "none", "sync"),
+    "push_sync": (3, "sgd", "sync"),
+    "set_async": (150, "none", "async"),
+    "push_async": (16, "sgd", "async"),
+}
+REPLAY = {"replay": (64, "none"), "replay_adam": (20, "adam")}
+REPLAY_ROWS = 2000
+
+
+class Load:
+    """What is asked of the server until it dies, and what it must remember."""
+
+    def __init__(self, daemon, rng) -> None:
+        self.daemon, self.rng = daemon, rng
+        self.oracles = {name: Oracle() for name in LOGGED}
+        self.replay_sent = self.replay_acknowledged = 0
+        self.checkpoint_rows = {0: (0, 0)}  # id: of the least and most that it may have of replay tables
+        self.newest = 0  # of those that were acknowledged
+        self.tables: set[str] = set()  # that were made and not dropped
+        self.unsure: set[str] = set()  # asked for, or to be dropped
+        self.failures: list[BaseException] = []
+        self.names = (f"made_{i}" for i in itertools.count())
+
+    def create(self) -> None:
+        with self.daemon.connect() as server:
+            for name, (dim, optimizer, durability) in LOGGED.items():
+                server.create_table(name, dim, ROWS, optimizer=optimizer, durability=durability)
+            for name, (dim, optimizer) in REPLAY.items():
+                server.create_table(name, dim, REPLAY_ROWS, optimizer=optimizer)
+
+    def threads(self) -> list[threading.Thread]:
+        """One for each kind of work."""
+        work = [(self.set_replay,), (self.make_checkpoints, self.rng.uniform(0, 0.2)), (self.make_tables,)]
+        for name, oracle in self.oracles.items():
+            work.append((update_until_it_dies, self.daemon, name, self.rng.randrange(2**32), oracle))
+        return [threading.Thread(target=self.run, args=one) for one in work]
+
+    def run(self, function, *arguments) -> None:
+        try:
+            function(*arguments)
+        except (*GONE, embtier.ShutdownError):
+            pass
+        except BaseException as error:  # told to the test's thread
+            self.failures.append(error)
+
+    def set_replay(self) -> None:
+        """All rows of all replay tables, by one request each time."""
+        with self.daemon.connect() as server:
+            parts = [(server.open_table(name), REPLAY_ROWS) for name in REPLAY]
+            with server.batch(parts) as batch:
+                while True:
+                    self.replay_sent += 1
+                    for part in range(len(parts)):
+                        batch.ids(part)[:] = np.arange(REPLAY_ROWS)
+                        batch.rows(part)[:] = self.replay_sent
+                    batch.set()
+                    self.replay_acknowledged = self.replay_sent
+
+    def make_checkpoints(self, pause_s: float) -> None:
+        with self.daemon.connect() as server:
+            while True:
+                time.sleep(pause_s)
+                least = self.replay_acknowledged
+                made = server.checkpoint(keep=2).id
+                self.checkpoint_rows[made] = least, self.replay_sent
+                self.newest = made
+
+    def make_tables(self) -> None:
+        with self.daemon.connect() as server:
+            for name in self.names:
+                self.unsure.add(name)
+                server.create_table(name, 4, durability="sync").set([7], [[1, 2, 3, 4]])
+                self.tables.add(name)
+                self.unsure.remove(name)
+                time.sleep(0.05)
+                if len(self.tables) > 3:
+                    self.drop(server, sorted(self.tables)[0])
+
+    def drop(self, server, name: str) -> None:
+        self.tables.remove(name)
+        self.unsure.add(name)
+        server.drop_table(name)
+        self.unsure.remove(name)
+
+    # ---- After it ----
+
+    def check(self, stopped: bool) -> None:
+        """And goes on from there: what a start has read is on disk."""
+        assert not self.failures, self.failures
+        with self.daemon.connect() as server:
+            self.check_tables(server)
+            for name, oracle in self.oracles.items():
+                self.check_logged(server, name, oracle, stopped)
+            self.check_replay(server, stopped)
+
+    def check_tables(self, server) -> None:
+        there = {spec.name for spec in server.tables()} - {*LOGGED, *REPLAY}
+        assert self.tables <= there, f"tables {self.tables - there} are gone"
+        assert there <= self.tables | self.unsure, f"{there - self.tables - self.unsure} are there again"
+        for name in self.tables:
+            assert (server.open_table(name).get([7]) == [[1, 2, 3, 4]]).all(), f"{name}_sync: its rows are gone"
+        for name in there - self.tables:
+            server.drop_table(name)
+        self.unsure.clear()
+
+    def check_logged(self, server, name, oracle, stopped) -> None:
+        got = server.open_table(name).get(np.arange(ROWS))
+        torn = np.flatnonzero((got != got[:, :1]).any(1))
+        assert torn.size == 0, f"{name}: rows torn: {torn[:9]}"
+        least = oracle.acknowledged if name.endswith("_sync") or stopped else oracle.durable
+        lost = np.flatnonzero(got[:, 0] < least)
+        assert lost.size == 0, f"{name}: {lost.size} rows, as {lost[:9]}, are {got[lost[:9], 0]}, not {least[lost[:9]]}"
+        assert (got[:, 0] <= oracle.sent).all(), name
+        oracle.sent[:] = oracle.acknowledged[:] = got[:, 0]
+        oracle.durable = oracle.acknowledged.copy()
+
+    def check_replay(self, server, stopped) -> None:
+        listed = [checkpoint.id for checkpoint in server.checkpoints()]
+        assert not self.newest or self.newest in listed, f"checkpoint {self.newest} is gone: {listed}"
+        if self.newest:
+            server.verify_checkpoint(self.newest)
+        numbers = set()
+        for name in REPLAY:
+            got = server.open_table(name).get(np.arange(REPLAY_ROWS))
+            numbers |= set(np.unique(got).tolist())
+        assert len(numbers) == 1, f"rows of several requests: {sorted(numbers)}"
+        number = int(numbers.pop())
+        least, most = self.checkpoint_rows[self.newest]
+        if max(listed, default=0) > self.newest or stopped:  # made, or being made, and not answered
+            most = self.replay_sent
+        if stopped:
+            least = self.replay_acknowledged
+        assert least <= number <= most, f"replay rows are {number}, not of {least} to {most}"
+        self.replay_sent = self.replay_acknowledged = number
+        self.newest = max(listed, default=0)
+        self.checkpoint_rows[self.newest] = number, number
+
+
+def random_options(daemon, rng) -> dict:
+    lanes = rng.randint(1, 2)
+    return {
+        "checkpoints": {"interval_seconds": 0},
+        "data": {"shards_per_directory": 4},
+        "lanes": {"count": lanes},
+        "cache": {"tiers": [daemon.dram(lanes, 4)]},
+        "rocksdb": {
+            "memtable_bytes": rng.choice(["2MiB", "16MiB"]),
+            "direct_io": rng.choice(["auto", "off"]),
+            "io_uring": rng.choice(["auto", "off"]),
+            "options": None,
+        },
+    }
+
+
+def start_again(daemon) -> bool:
+    """False: only with the option that the documentation names for it. A page of a log that is missing
+    amid others looks as one that has rotted."""
+    daemon.launch()
+    with contextlib.suppress(AssertionError):
+        daemon.await_ready()
+        return True
+    daemon.await_end(1)
+    assert HINT in daemon.log_lines()[-1], daemon.log_lines()[-1]
+    daemon.configure({"rocksdb": {"options": HINT}})
+    daemon.start()
+    return False
+
+
+def run(daemon, disk, rng, losses: int) -> None:
+    load = Load(daemon, rng)
+    daemon.configure(random_options(daemon, rng))
+    daemon.start()
+    load.create()
+    for oracle in load.oracles.values():
+        oracle.durable = oracle.acknowledged.copy()
+    files = entries = refused = 0
+    for loss in range(losses):
+        stopped = rng.random() < 0.2
+        threads = load.threads()
+        for thread in threads:
+            thread.start()
+        time.sleep(rng.uniform(0, 0.8))
+        daemon.stop() if stopped else daemon.kill()
+        for thread in threads:
+            thread.join()
+        while True:
+            lost = disk.lose_power(rng)
+            files, entries = files + lost.files, entries + lost.entries
+            daemon.configure(random_options(daemon, rng))
+            if rng.random() < 0.7:
+                break
+            daemon.launch()  # power goes again while it starts
+            time.sleep(rng.uniform(0, 0.15))
+            daemon.kill()
+        refused += not start_again(daemon)
+        load.check(stopped)
+        print(f"loss {loss}: {lost}, stopped={stopped}")
+    print(f"{losses} losses: {files} files and {entries} entries changed, {refused} starts needed the option")
+    assert losses < 5 or files > 0
+    daemon.stop()
+
+
+def with_disk(make_daemon, **environment):
+    daemon = make_daemon()
+    disk = Disk(daemon.folder / "rows", daemon.folder / "journal")
+    daemon.with_fault("unsynced", **disk.environment(), **environment)
+    return daemon, disk
+
+
+def test_a_power_loss_costs_no_more_than_each_tables_durability_says(make_daemon, rng):
+    run(*with_disk(make_daemon), rng, LOSSES)
+
+
+def test_a_server_that_never_synced_its_logs_would_be_found_out(make_daemon, rng):
+    """The test above sees what it is to see."""
+    with pytest.raises(AssertionError, match="_sync: .* rows"):
+        run(*with_disk(make_daemon, EMBTIER_FAULT_IGNORE_SYNC="*/rows/shard-*.log"), rng, 10)
+
+
+def test_a_log_that_is_damaged_where_it_begins_is_gone_after_a_start_with_the_option(make_daemon):
+    """RocksDB would keep it in use: each checkpoint would fail, and the next start find it again."""
+    daemon = make_daemon({"checkpoints": {"interval_seconds": 0}})
+    daemon.start()
+    ids = np.arange(1000)
+    with daemon.connect() as server:
+        server.create_table("rows", 8, durability="sync").set(ids, np.ones((1000, 8)))
+    daemon.kill()
+    for log in (daemon.folder / "rows").glob("shard-*/logged/*.log"):
+        with log.open("r+b") as file:
+            file.seek(20)  # in the first record, be it of one row, and not in its length
+            file.write(b"\x55" * 40)
+    assert not start_again(daemon)
+    with daemon.connect() as server:
+        assert (server.open_table("rows").get(ids) == 0).all()
+        server.verify_checkpoint(server.checkpoint().id)
+        server.open_table("rows").set(ids, np.full((1000, 8), 2))
+    daemon.kill()
+    daemon.configure({"rocksdb": {"options": None}})
+    daemon.start()
+    with daemon.connect() as server:
+        assert (server.open_table("rows").get(ids) == 2).all()
+    daemon.stop()

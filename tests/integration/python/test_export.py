@@ -1,0 +1,618 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a table come back from its export to the bit, can others read the files, and is an export a whole one
+or none, whatever happens to who makes it?"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import TREE, Daemon
+from transfers import (
+    LONG, SANITIZED, anonymous_bytes, as_made, cli_json, contents, folder_names, kill_after, read_export,
+    read_safetensors, start_cli, train,
+)  # fmt: skip
+
+import embtier
+from embtier import _library
+
+KILLS = 60 if LONG else 6
+ROWS = 1000
+IDS = np.concatenate([np.arange(0, 900, 3), [999]]).astype(np.uint64)  # of rows that are trained
+ALL_IDS = np.arange(ROWS, dtype=np.uint64)
+EIGHT_BYTES = np.array([2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1], np.uint64)
+
+
+def create(server: embtier.Server, name: str, **options) -> embtier.Table:
+    words = {"rows": ROWS, "optimizer": "adam", "init": ("uniform", -1, 1), "seed": 11} | options
+    return server.create_table(name, 5, **words)
+
+
+@pytest.mark.parametrize(
+    ("struct", "mirror"),
+    [
+        ("embtier_export_options", _library.ExportOptions),
+        ("embtier_exported", _library.ExportedInfo),
+        ("embtier_import_options", _library.ImportOptions),
+        ("embtier_imported", _library.ImportedInfo),
+    ],
+)
+def test_structs_are_those_of_the_c_header(struct, mirror):
+    header = (TREE / "client/embtier.h").read_text()
+    body = re.search(rf"^struct {struct} {{\n(.*?)^}};", header, re.MULTILINE | re.DOTALL)[1]
+    body = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
+    assert re.findall(r"(\w+)(?:\[.*\])?;", body) == [name for name, _ in mirror._fields_]
+    limit = re.search(r"define EMBTIER_TABLE_NAME_MAX (\d+)", (TREE / "base/embtier_types.h").read_text())[1]
+    assert int(limit) == _library.TABLE_NAME_MAX
+
+
+# ---- There and back ----
+
+
+@pytest.mark.parametrize("parts", ["one", "many"])
+@pytest.mark.parametrize("format", ["safetensors", "npy"])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_a_table_comes_back_as_it_was(server, name, tmp_path, dtype, format, parts):
+    table = create(server, name, dtype=dtype)
+    fresh = create(server, f"{name}.fresh", dtype=dtype)
+    train(server, table, 1, IDS)
+    rows, state = contents(table, ALL_IDS)
+    zeros = contents(fresh, ALL_IDS)[1]
+    assert zeros != state
+    for with_state, all_rows in itertools.product((False, True), repeat=2):
+        path, copy = tmp_path / f"{with_state}-{all_rows}", f"{name}.{with_state}.{all_rows}"
+        made = server.export_table(
+            table, path, state=with_state, all_rows=all_rows, format=format,
+            file_bytes=None if parts == "one" else 2000,
+        )  # fmt: skip
+        assert made.rows == (ROWS if all_rows else len(IDS))
+        assert (made.parts == 1) if parts == "one" else (made.parts > 2)
+        files = [file for file in path.iterdir() if file.name != "table.json"]
+        assert made.bytes == sum(file.stat().st_size for file in files)
+        assert len(files) == made.parts * ((1 + with_state + (not all_rows)) if format == "npy" else 1)
+        found = server.import_table(path, copy)
+        assert (found.name, found.rows) == (copy, made.rows) and 0 < found.bytes < made.bytes
+        copied = server.open_table(copy)
+        assert as_made(copied.spec) == as_made(table.spec)
+        assert contents(copied, ALL_IDS) == (rows, state if with_state else zeros)
+        train(server, copied, 2, IDS)  # goes on as any other
+        server.drop_table(copy)
+
+
+@pytest.mark.parametrize("optimizer", ["none", "sgd", "adagrad", "rowwise_adagrad", "rmsprop"])
+@pytest.mark.parametrize("format", ["safetensors", "npy"])
+def test_state_of_any_optimizer_comes_back(server, name, tmp_path, optimizer, format):
+    table = create(server, name, optimizer=optimizer, dtype="f16", durability="sync")
+    if optimizer == "none":
+        table.set(IDS, np.random.default_rng(1).uniform(-1, 1, (len(IDS), 5)))
+    else:
+        train(server, table, 1, IDS)
+    server.export_table(name, tmp_path / "export", state=True, format=format)
+    assert ("state" in read_export(tmp_path / "export")) == (table.state_numbers > 0)
+    server.import_table(str(tmp_path / "export"), f"{name}.copy")
+    copy = server.open_table(f"{name}.copy")
+    assert contents(copy, ALL_IDS) == contents(table, ALL_IDS)
+    assert as_made(copy.spec) == as_made(table.spec)
+
+
+def test_show_says_the_same_of_both(daemon, server, name, tmp_path):
+    table = create(
+        server, name, eps=1e-6, beta2=0.98, clip_norm=2.5, rounding="nearest", allow_nonfinite=True, dtype="bf16",
+        init=("normal", 0.1, 1 / 3), seed=2**64 - 1, durability="async",
+    )  # fmt: skip
+    train(server, table, 1, IDS)
+    server.export_table(table, tmp_path / "export", state=True)
+    server.import_table(tmp_path / "export", f"{name}.copy")
+    shown = [cli_json(daemon, "table", "show", one) for one in (name, f"{name}.copy")]
+    assert {key for key in shown[0] if shown[0][key] != shown[1].get(key)} <= {
+        "name", "id", "table_id", "flush_bytes", "compaction_bytes",
+    }, shown  # fmt: skip
+
+
+def test_state_may_be_left_out_and_durability_changed(server, name, tmp_path):
+    table = create(server, name)
+    train(server, table, 1, IDS)
+    server.export_table(table, tmp_path / "export", state=True)
+    server.import_table(tmp_path / "export", f"{name}.none", state=False)
+    bare = server.open_table(f"{name}.none").get_with_state(ALL_IDS)
+    assert (bare[0] == table.get(ALL_IDS)).all() and (bare[1] == 0).all()
+    for durability in ("replay", "async", "sync"):
+        server.import_table(tmp_path / "export", f"{name}.{durability}", durability=durability)
+        copy = server.open_table(f"{name}.{durability}")
+        assert as_made(copy.spec) == as_made(table.spec, durability=durability)
+        assert contents(copy, ALL_IDS) == contents(table, ALL_IDS)
+
+
+@pytest.mark.parametrize("format", ["safetensors", "npy"])
+def test_an_unbounded_table_comes_back(server, name, tmp_path, format):
+    table = create(server, name, rows=None)
+    ids = np.concatenate([IDS, EIGHT_BYTES])
+    train(server, table, 1, ids)
+    server.export_table(table, tmp_path / "export", state=True, format=format, file_bytes=3000)
+    found = read_export(tmp_path / "export")["ids"]
+    assert found.dtype == np.uint64 and found.tolist() == ids.tolist()
+    server.import_table(tmp_path / "export", f"{name}.copy")
+    copy = server.open_table(f"{name}.copy")
+    ids = np.concatenate([ALL_IDS, EIGHT_BYTES])
+    assert copy.rows is None and contents(copy, ids) == contents(table, ids)
+    with pytest.raises(embtier.InvalidError, match="unbounded"):
+        server.export_table(table, tmp_path / "all", all_rows=True)
+    assert folder_names(tmp_path) == {"export"}
+
+
+@pytest.mark.parametrize("rows", [ROWS, None])
+@pytest.mark.parametrize("format", ["safetensors", "npy"])
+def test_a_table_without_rows_comes_back(server, name, tmp_path, rows, format):
+    table = create(server, name, rows=rows)
+    made = server.export_table(table, tmp_path / "export", state=True, format=format)
+    assert (made.rows, made.parts) == (0, 1)
+    assert {key: value.shape for key, value in read_export(tmp_path / "export").items()} == {
+        "weight": (0, 5), "state": (0, table.state_numbers), "ids": (0,),
+    }  # fmt: skip
+    assert server.import_table(tmp_path / "export", f"{name}.copy").rows == 0
+    assert contents(server.open_table(f"{name}.copy"), ALL_IDS) == contents(table, ALL_IDS)
+
+
+def test_without_a_name_it_has_that_of_the_export(server, name, tmp_path):
+    table = create(server, name)
+    train(server, table, 1, IDS)
+    before = contents(table, ALL_IDS)
+    server.export_table(table, tmp_path / "export", state=True)
+    with pytest.raises(embtier.ExistsError, match=f"'{name}'"):
+        server.import_table(tmp_path / "export")
+    server.drop_table(name)
+    assert server.import_table(tmp_path / "export").name == name
+    assert contents(server.open_table(name), ALL_IDS) == before
+
+
+def test_what_was_imported_outlives_a_crash(own_daemon, tmp_path):
+    with own_daemon.connect() as server:
+        table = create(server, "t")
+        train(server, table, 1, IDS)
+        before = contents(table, ALL_IDS)
+        server.export_table(table, tmp_path / "export", state=True)
+        server.import_table(tmp_path / "export", "copy")
+    own_daemon.kill()
+    own_daemon.start()
+    with own_daemon.connect() as server:
+        assert contents(server.open_table("copy"), ALL_IDS) == before
+
+
+# ---- Of which moment ----
+
+
+def test_it_is_of_the_checkpoint_asked_for(server, name, tmp_path):
+    table = create(server, name)
+    train(server, table, 1, IDS)
+    then, checkpoint = contents(table, ALL_IDS), server.checkpoint(step=17).id
+    train(server, table, 2, ALL_IDS[:500])
+    newest, second = contents(table, ALL_IDS), server.checkpoint().id
+    train(server, table, 3, ALL_IDS)
+    now = contents(table, ALL_IDS)
+    wanted = {checkpoint: then, "newest": newest, None: now}
+    made = {
+        asked: server.export_table(table, tmp_path / f"{asked}", checkpoint=asked, state=True) for asked in wanted
+    }
+    assert (made[checkpoint].checkpoint, made["newest"].checkpoint) == (checkpoint, second)
+    assert made[None].checkpoint > second
+    for asked in wanted:
+        manifest = json.loads((tmp_path / f"{asked}/table.json").read_text())
+        assert manifest["step"] == ("17" if asked == checkpoint else None)
+        server.import_table(tmp_path / f"{asked}", f"{name}.{asked}")
+        assert contents(server.open_table(f"{name}.{asked}"), ALL_IDS) == wanted[asked]
+    assert contents(table, ALL_IDS) == now
+
+
+def test_each_request_is_in_it_wholly_or_not_at_all(daemon, server, name, tmp_path):
+    table = server.create_table(name, 16, 20000)
+    table.set(np.arange(20000), np.zeros((1, 16)))
+    stop, failures, sent = threading.Event(), [], [0]
+
+    def write() -> None:
+        try:
+            with daemon.connect() as own:
+                mine = own.open_table(name)
+                while not stop.is_set():
+                    sent[0] += 1
+                    mine.set(np.arange(20000), np.full((20000, 16), sent[0], np.float32))
+        except BaseException as error:  # told to the test's thread
+            failures.append(error)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        found = []
+        for turn in range(4):
+            before = sent[0]
+            server.export_table(table, tmp_path / str(turn), file_bytes=100_000)
+            exported = read_export(tmp_path / str(turn))
+            assert exported["ids"].tolist() == list(range(20000))
+            assert len(np.unique(exported["weight"])) == 1, "several requests are in it"
+            found.append(int(exported["weight"][0, 0]))
+            assert before - 1 <= found[-1] <= sent[0]
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures and found == sorted(found) and found[-1] > 0
+
+
+def test_progress_is_told_of_rows(server, name, tmp_path):
+    create(server, name)
+    reports: list[tuple[int, int, str]] = []
+    server.export_table(name, tmp_path / "export", all_rows=True, progress=lambda *report: reports.append(report))
+    assert reports[-1] == (ROWS, ROWS, "rows") and all(0 <= done <= total for done, total, _ in reports)
+    reports.clear()
+    server.import_table(tmp_path / "export", f"{name}.copy", progress=lambda *report: reports.append(report))
+    assert (ROWS, ROWS, "rows") in reports and all(0 <= done <= total for done, total, _ in reports)
+
+
+def test_a_table_may_be_dropped_meanwhile(daemon, server, name, tmp_path):
+    table = create(server, name)
+    train(server, table, 1, IDS)
+    before, dropped = contents(table, ALL_IDS), []
+    with daemon.connect() as other:
+
+        def drop(_done: int, _total: int, unit: str) -> None:
+            if not dropped and unit == "rows":
+                dropped.append(other.drop_table(name))
+
+        server.export_table(table, tmp_path / "export", state=True, file_bytes=2000, progress=drop)
+    assert dropped
+    server.import_table(tmp_path / "export", f"{name}.copy")
+    assert contents(server.open_table(f"{name}.copy"), ALL_IDS) == before
+
+
+def test_it_takes_from_the_arena_what_is_left_and_gives_it_back(daemon, server, name, tmp_path):
+    table = create(server, name, rows=20000)
+    ids = np.arange(20000)
+    with daemon.connect(arena_bytes=32 << 10) as small:
+        with pytest.raises(embtier.ArenaFullError), small.batch([(small.open_table(name), 5000)]):
+            pass
+        for turn in range(3):
+            small.export_table(name, tmp_path / str(turn), state=True, all_rows=True)
+            small.import_table(tmp_path / str(turn), f"{name}.{turn}")
+        with small.batch([(small.open_table(name), 100)]) as batch:
+            batch.ids(0)[:] = np.arange(100)
+            assert batch.get().rows(0).shape == (100, 5)
+            small.export_table(name, tmp_path / "beside")
+    assert contents(server.open_table(f"{name}.2"), ids) == contents(table, ids)
+    with daemon.connect(arena_bytes=0) as none:
+        with pytest.raises(embtier.InvalidError, match="without shared memory"):
+            none.export_table(name, tmp_path / "none")
+        with pytest.raises(embtier.InvalidError, match="without shared memory"):
+            none.import_table(tmp_path / "0", f"{name}.none")
+    assert not (tmp_path / "none").exists() and not (tmp_path / "none.partial").exists()
+
+
+# ---- As others read them ----
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("all_rows", [False, True], ids=["written", "all"])
+def test_numpy_and_safetensors_read_the_files(server, name, tmp_path, dtype, all_rows):
+    table = create(server, name, dtype=dtype)
+    train(server, table, 1, IDS)
+    ids = ALL_IDS if all_rows else IDS
+    rows, state = table.get_with_state(ids)
+    for format in ("npy", "safetensors"):
+        server.export_table(table, tmp_path / format, state=True, all_rows=all_rows, format=format)
+        tensors = read_export(tmp_path / format)
+        assert set(tensors) == {"weight", "state"} | (set() if all_rows else {"ids"})
+        assert (tensors["weight"].dtype, tensors["state"].dtype) == (table.numpy_dtype, np.float32)
+        assert tensors["weight"].tobytes() == rows.tobytes() and tensors["weight"].shape == rows.shape
+        assert tensors["state"].tobytes() == state.tobytes() and tensors["state"].shape == state.shape
+        if not all_rows:
+            assert tensors["ids"].dtype == np.int64 and (tensors["ids"] == ids).all()
+    file = tmp_path / f"safetensors/{name}-00001.safetensors"
+    assert set(read_safetensors(file)) == set(tensors)
+
+
+def test_the_package_safetensors_reads_them(server, name, tmp_path):
+    package = pytest.importorskip("safetensors.numpy")
+    table = create(server, name)
+    train(server, table, 1, IDS)
+    server.export_table(table, tmp_path / "export", state=True)
+    tensors = package.load_file(tmp_path / f"export/{name}-00001.safetensors")
+    rows, state = table.get_with_state(IDS)
+    assert (tensors["ids"] == IDS).all() and (tensors["weight"] == rows).all() and (tensors["state"] == state).all()
+
+
+def test_the_files_say_of_what_they_are(server, name, tmp_path):
+    create(server, name)
+    made = server.export_table(name, tmp_path / "export", all_rows=True, file_bytes=5000)
+    first = 0
+    for part in range(1, made.parts + 1):
+        raw = (tmp_path / f"export/{name}-{part:05}.safetensors").read_bytes()
+        header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+        assert header["__metadata__"] == {
+            "embtier.table": name, "embtier.checkpoint": str(made.checkpoint), "embtier.first_id": str(first),
+        }  # fmt: skip
+        first += header["weight"]["shape"][0]
+    assert first == ROWS
+
+
+# ---- Refusals ----
+
+
+def test_what_is_there_stays_as_it_is(server, name, tmp_path):
+    create(server, name)
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    for path in ("file", "folder", "folder/", "link"):
+        with pytest.raises(embtier.ExistsError, match="is there already"):
+            server.export_table(name, f"{tmp_path}/{path}")
+    assert folder_names(tmp_path) == {"file", "folder", "link"} and not folder_names(tmp_path / "folder")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_what_cannot_be_exported_is_told_and_nothing_is_left(server, name, tmp_path):
+    table = create(server, name)
+    checkpoint = server.checkpoint().id
+    create(server, f"{name}.later")
+    path = tmp_path / "export"
+    with pytest.raises(embtier.NotFoundError, match="missing"):
+        server.export_table(table, tmp_path / "missing/export")
+    for missing, options in ((f"{name}.none", {}), (f"{name}.later", {"checkpoint": checkpoint})):
+        with pytest.raises(embtier.NoTableError, match=f"'{missing}'"):
+            server.export_table(missing, path, **options)
+    with pytest.raises(embtier.NotFoundError, match=str(checkpoint + 1000)):
+        server.export_table(table, path, checkpoint=checkpoint + 1000)
+    for wrong in ("", "a b", "../t", "x" * 2000):
+        with pytest.raises(embtier.InvalidError):
+            server.export_table(wrong, path)
+    with pytest.raises(embtier.Error):
+        server.export_table(table, "")
+    assert not folder_names(tmp_path)
+    server.export_table(table, f"{path}//")
+    assert folder_names(tmp_path) == {"export"}
+
+
+def test_wrong_arguments_are_told_before_anything_is_asked(server, name, tmp_path):
+    create(server, name)
+    path, before = tmp_path / "export", len(server.checkpoints())
+    for wrong in (0, -1, 2**64 - 1, 2**64):
+        with pytest.raises(ValueError, match="checkpoint must be from 1"):
+            server.export_table(name, path, checkpoint=wrong)
+    with pytest.raises(ValueError, match="'newest' or None"):
+        server.export_table(name, path, checkpoint="oldest")
+    with pytest.raises(ValueError, match="format must be one of safetensors, npy"):
+        server.export_table(name, path, format="csv")
+    for wrong in (0, -1, 2**64):
+        with pytest.raises(ValueError, match="file_bytes must be from 1"):
+            server.export_table(name, path, file_bytes=wrong)
+    with pytest.raises(TypeError):
+        server.export_table(name, path, file_bytes=1.5)
+    with pytest.raises(ValueError, match="zero byte"):
+        server.export_table(name, f"{path}\0x")
+    with pytest.raises(TypeError):
+        server.export_table(name, 7)
+    assert not folder_names(tmp_path) and len(server.checkpoints()) == before
+
+
+def test_a_second_export_to_the_same_path_leaves_the_first_alone(daemon, server, name, tmp_path):
+    table = create(server, name, rows=20000)
+    found = []
+    with daemon.connect() as other:
+
+        def meanwhile(done: int, _: int, unit: str) -> None:
+            if unit == "rows" and done > 0:
+                try:
+                    other.export_table(name, tmp_path / "export")
+                    found.append(None)
+                except embtier.Error as error:
+                    found.append(error)
+
+        made = server.export_table(
+            table, tmp_path / "export", all_rows=True, file_bytes=10000, progress=meanwhile
+        )
+    assert found and all(isinstance(error, embtier.LockedError) for error in found), found
+    assert len(folder_names(tmp_path / "export")) == made.parts + 1
+    server.import_table(tmp_path / "export", f"{name}.copy")
+    ids = np.arange(20000)
+    assert contents(server.open_table(f"{name}.copy"), ids) == contents(table, ids)
+
+
+def test_more_files_than_can_be_imported_are_refused(server, name, tmp_path):
+    most = 16384
+    table = server.create_table(name, 1, most + 1)
+    with pytest.raises(ValueError, match=f"at most {most} files"):
+        server.export_table(name, tmp_path / "export", all_rows=True, file_bytes=1)
+    assert not folder_names(tmp_path)
+    if not LONG:
+        return
+    table.set(np.arange(most + 1), np.ones((most + 1, 1)))
+    with pytest.raises(ValueError, match=f"at most {most} files"):
+        server.export_table(name, tmp_path / "none", file_bytes=1)
+    made = server.export_table(name, tmp_path / "export", state=True, file_bytes=24)
+    assert made.parts > most / 2
+    server.import_table(tmp_path / "export", f"{name}.copy")
+
+
+def test_checkpoints_made_for_exports_do_not_add_up(own_daemon, tmp_path):
+    """Not even where the server makes none of its own, after which it would look."""
+    own_daemon.stop()
+    with (own_daemon.folder / "embtierd.yaml").open("a") as config:
+        config.write("checkpoints: {interval_seconds: 0}\n")
+    own_daemon.start()
+    with own_daemon.connect() as server:
+        server.create_table("rows", 4, 100)
+        server.checkpoint()
+        for turn in range(12):
+            server.export_table("rows", tmp_path / f"export{turn}")
+        made = server.checkpoints()
+        assert sum(checkpoint.automatic for checkpoint in made) == 8
+        assert sum(not checkpoint.automatic for checkpoint in made) == 1, "a user's stays"
+
+
+def test_files_of_others_are_not_deleted(server, name, tmp_path):
+    create(server, name)
+    partial = tmp_path / "export.partial"
+    partial.mkdir()
+    others = {"mine", f"{name}-notes.txt", f"{name}-1.safetensors", f"{name}-00001.safetensors.old"}
+    for other in others:
+        (partial / other).write_text("mine")
+    another = f"{name}-2-00003.safetensors"  # table's
+    for ours in (f"{name}-00001.safetensors", f"{name}-00007.weight.npy", another, "table.json"):
+        (partial / ours).write_text("of one that was killed")
+    with pytest.raises(embtier.NoTableError):
+        server.export_table(f"{name}.none", tmp_path / "export")
+    assert others <= folder_names(partial)
+    server.export_table(name, tmp_path / "export", all_rows=True)
+    assert folder_names(tmp_path) == {"export"}
+    assert folder_names(tmp_path / "export") == others | {f"{name}-00001.safetensors", "table.json"}
+    assert all((tmp_path / "export" / other).read_text() == "mine" for other in others)
+    server.import_table(tmp_path / "export", f"{name}.copy")
+
+
+def test_a_full_disk_leaves_nothing_behind(daemon, server, name, tmp_path):
+    table = create(server, name, rows=100_000)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    program = textwrap.dedent("""
+        import os, sys
+        sys.path.insert(0, sys.argv[1])
+        import embtier
+        with embtier.connect(sys.argv[2]) as server:
+            for options in ({}, {"format": "npy"}, {"file_bytes": 100_000}):
+                try:
+                    server.export_table(sys.argv[3], sys.argv[4] + "/export", all_rows=True, state=True, **options)
+                except embtier.NoSpaceError as error:
+                    print(type(error).__name__, os.listdir(sys.argv[4]))
+            print(server.export_table(sys.argv[3], sys.argv[5], all_rows=True).rows)
+    """)
+    script = f'mount -t tmpfs -o size=2m none {disk} && exec "$0" "$@"'
+    wrapper = ["unshare", "-Urm", "sh", "-c", script]
+    if subprocess.run([*wrapper, "true"], capture_output=True, timeout=10, check=False).returncode != 0:
+        pytest.skip("no tmpfs of our own here")
+    said = subprocess.run(
+        [*wrapper, sys.executable, "-c", program, TREE / "client/python", daemon.socket, name, disk,
+         tmp_path / "elsewhere"], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.splitlines() == [*["NoSpaceError []"] * 3, str(table.rows)]
+
+
+# ---- Killed ----
+
+
+def check_whole(server: embtier.Server, path, name: str) -> None:
+    """By an import, which compares every checksum."""
+    server.import_table(path, f"{name}.check")
+    server.drop_table(f"{name}.check")
+
+
+def test_an_export_that_is_killed_is_whole_or_not_there(daemon, server, name, tmp_path, rng):
+    create(server, name, rows=300_000)
+    arguments = ("export", name, tmp_path / "export", "--all-rows", "--state", "--file-bytes", "4MiB")
+    began = time.monotonic()
+    cli_json(daemon, *arguments)
+    whole_s = time.monotonic() - began
+    files = folder_names(tmp_path / "export")
+    (tmp_path / "export").rename(tmp_path / "wanted")
+    killed = 0
+    for turn in range(KILLS):
+        killed += kill_after(start_cli(daemon, *arguments), whole_s * (turn + rng.random()) / KILLS)
+        if (tmp_path / "export").exists():
+            assert folder_names(tmp_path / "export") == files
+            check_whole(server, tmp_path / "export", name)
+            (tmp_path / "export").rename(tmp_path / f"done{killed}-{rng.random()}")
+        assert folder_names(tmp_path) - {"export.partial"} == {
+            path.name for path in tmp_path.iterdir() if path.name.startswith(("wanted", "done"))
+        }
+    assert killed > 0
+    cli_json(daemon, *arguments)  # beside whatever they have left
+    assert folder_names(tmp_path / "export") == files and not (tmp_path / "export.partial").exists()
+    check_whole(server, tmp_path / "export", name)
+
+
+def test_one_that_dies_with_its_connection_leaves_the_server_as_it_was(daemon, server, name, tmp_path):
+    create(server, name, rows=300_000)
+    program = textwrap.dedent("""
+        import os, signal, sys
+        sys.path.insert(0, sys.argv[1])
+        import embtier
+        def die(done, total, unit):
+            if unit == "rows" and done > total / 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+        server = embtier.connect(sys.argv[2])
+        server.export_table(sys.argv[3], sys.argv[4], all_rows=True, progress=die)
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", program, TREE / "client/python", daemon.socket, name, tmp_path / "export"],
+        check=False,
+    )
+    assert done.returncode == -9
+    assert folder_names(tmp_path) == {"export.partial"}
+    checkpoint = server.checkpoints()[-1].id
+    server.checkpoint()
+    deadline = time.monotonic() + 15
+    while True:  # nothing reads the dead one's checkpoint any more
+        try:
+            server.delete_checkpoint(checkpoint)
+            break
+        except embtier.BusyError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    server.export_table(name, tmp_path / "export", all_rows=True)
+    assert folder_names(tmp_path) == {"export"}
+
+
+def test_a_server_that_dies_meanwhile_leaves_nothing(own_daemon: Daemon, tmp_path):
+    with own_daemon.connect() as server:
+        create(server, "t", rows=300_000)
+        killed = []
+
+        def kill(done: int, total: int, unit: str) -> None:
+            if not killed and unit == "rows" and done > total / 3:
+                killed.append(done)
+                own_daemon.kill()
+
+        with pytest.raises(embtier.DisconnectedError):
+            server.export_table("t", tmp_path / "export", all_rows=True, progress=kill)
+    assert not (tmp_path / "export").exists() and not (tmp_path / "export.partial").exists()
+    own_daemon.start()
+    with own_daemon.connect() as server:
+        server.export_table("t", tmp_path / "export", all_rows=True)
+
+
+# ---- Memory ----
+
+WIDE_ROWS = 800_000  # of 64 numbers: 200 MB
+
+
+def peak_of(process: subprocess.Popen, daemon: Daemon) -> tuple[int, int]:
+    """Most anonymous bytes of the process and of the daemon until it ends."""
+    peaks = [0, 0]
+    while process.poll() is None:
+        for i, pid in enumerate((process.pid, daemon.pid)):
+            peaks[i] = max(peaks[i], anonymous_bytes(pid))
+        time.sleep(0.005)
+    assert process.returncode == 0, process.stderr.read()
+    process.stderr.close()
+    return peaks[0], peaks[1]
+
+
+def test_memory_does_not_grow_with_the_table(own_daemon, tmp_path):
+    with own_daemon.connect() as server:
+        server.create_table("wide", 64, WIDE_ROWS, init=("uniform", -1, 1))
+        server.export_table("wide", tmp_path / "warm", all_rows=True)  # what is made once
+    turns = [("export", "wide", tmp_path / "all", "--all-rows"), ("import", tmp_path / "all", "--as", "copy")]
+    turns += [("export", "copy", tmp_path / "written", "--format", "npy")]
+    for arguments in turns:
+        before = anonymous_bytes(own_daemon.pid)
+        client, server_peak = peak_of(start_cli(own_daemon, *arguments), own_daemon)
+        print(arguments[0], client >> 20, "MiB; the server", before >> 20, "to", server_peak >> 20, "MiB")
+        assert 0 < client < 50_000_000, arguments
+        if not SANITIZED:  # what is freed is kept for a while, to find its uses
+            assert server_peak - before < 150_000_000, arguments
+    sizes = [sum(file.stat().st_size for file in (tmp_path / one).iterdir()) for one in ("all", "written")]
+    assert min(sizes) > WIDE_ROWS * 256

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a server make all tables of another one's checkpoint, whatever the shards, directories, lanes and
+tiers of both?"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from daemons import SANITIZED, Daemon
+
+ROWS = 4000
+DIM = 12
+
+# name: (durability, optimizer, dtype)
+TABLES = {
+    "replayed": ("replay", "adam", "f32"),
+    "logged": ("async", "rowwise_adagrad", "bf16"),
+    "synced": ("sync", "none", "f16"),
+}
+
+
+def directories(daemon: Daemon, count: int, shards: int) -> dict:
+    folders = [daemon.folder / f"disk-{i}" for i in range(count)]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+    return {"data": {"directories": [str(f) for f in folders], "shards_per_directory": shards}}
+
+
+def all_rows(server) -> dict[str, np.ndarray]:
+    """Of every table, with the optimizer's state."""
+    rows = {}
+    for info in server.tables():
+        table = server.open_table(info.name)
+        parts = table.get_with_state(np.arange(ROWS))
+        rows[info.name] = np.concatenate([np.asarray(p, dtype=np.float32).reshape(ROWS, -1) for p in parts], axis=1)
+    return rows
+
+
+def fill(server, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for name, (durability, optimizer, dtype) in TABLES.items():
+        table = server.create_table(
+            name, DIM, ROWS, durability=durability, optimizer=optimizer, dtype=dtype, init=("uniform", -1, 1), seed=5
+        )
+        ids = rng.permutation(ROWS)[: ROWS // 2]
+        rows = rng.integers(-8, 8, (ids.size, DIM)).astype(np.float32)
+        table.set(ids, (rows.view(np.uint32) >> 16).astype(np.uint16) if dtype == "bf16" else rows)
+        if optimizer != "none":
+            with server.push_batch([(table, 500)]) as batch:
+                batch.ids(0)[:] = ids[:500]
+                batch.gradients(0)[:] = rng.standard_normal((500, DIM))
+                batch.push(lr=0.1, step=1)
+
+
+@pytest.fixture
+def old(make_daemon, rng) -> tuple[Daemon, dict]:
+    """A store of two directories of three shards, with a checkpoint, and its rows as of then; stopped."""
+    daemon = make_daemon(lanes=1)
+    daemon.configure(directories(daemon, 2, 3))
+    daemon.start()
+    with daemon.connect() as server:
+        fill(server, rng.randrange(2**32))
+        wanted = all_rows(server)
+        server.checkpoint(step=42)
+        for name in TABLES:  # later than the checkpoint
+            table = server.open_table(name)
+            table.set(np.arange(100), np.full((100, DIM), 7, dtype=table.numpy_dtype))
+    daemon.kill()
+    return daemon, wanted
+
+
+def paths(daemon: Daemon) -> str:
+    return ",".join(reversed(daemon.config["data"]["directories"]))
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 2), (3, 1, 1)])
+def test_tables_of_another_store_are_there_to_the_bit(make_daemon, old, shape):
+    daemon, wanted = old
+    count, shards, lanes = shape
+    new = make_daemon(lanes=lanes)
+    new.configure(directories(new, count, shards) | {"cache": {"tiers": [new.dram(lanes)]}})
+    new.start("--restore", "1", "--restore-from", paths(daemon))
+    with new.connect() as server:
+        got = all_rows(server)
+        assert set(got) == set(TABLES)
+        for name in TABLES:
+            assert (got[name] == wanted[name]).all(), name
+        assert {t.name: t.durability for t in server.tables()} == {n: t[0] for n, t in TABLES.items()}
+    new.kill()  # at once: the tables were safe before anybody was served
+    new.start()
+    with new.connect() as server:
+        got = all_rows(server)
+    for name in TABLES:
+        assert (got[name] == wanted[name]).all(), name
+
+
+def test_the_newest_is_taken_when_none_is_named_and_the_other_store_stays_as_it_was(make_daemon, old):
+    daemon, wanted = old
+    new = make_daemon()
+    new.start("--restore-from", paths(daemon))
+    with new.connect() as server:
+        got = all_rows(server)
+    assert all((got[name] == wanted[name]).all() for name in TABLES)
+    new.stop()
+    daemon.start()
+    with daemon.connect() as server:
+        now = all_rows(server)
+        assert [c.id for c in server.checkpoints()][0] == 1
+    assert (now["replayed"] == wanted["replayed"]).all()
+    assert (now["logged"][:100, :DIM] == 7).all()
+
+
+def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
+    daemon, _ = old
+    new = make_daemon()
+    first, second = daemon.config["data"]["directories"]
+
+    def why(*arguments: str) -> str:
+        return new.fail_to_start("--restore-from", *arguments)
+
+    assert "made with 2 data directories" in why(first)
+    assert "the same" in why(f"{first},{first}")
+    assert "no data directory of a store" in why(str(daemon.folder))
+    assert "No such file" in why("/nowhere") or "no data directory" in why("/nowhere")
+    assert "there is no checkpoint 99" in why(paths(daemon), "--restore", "99")
+    daemon.start()
+    assert "in use by process" in why(paths(daemon))
+    daemon.stop()
+    new.start()
+    with new.connect() as server:
+        assert server.tables() == []
+        server.create_table("logged", 3, 10)
+    new.stop()
+    assert "there is a table 'logged'" in why(paths(daemon))
+    new.start()
+    with new.connect() as server:
+        assert [t.name for t in server.tables()] == ["logged"]
+
+
+def test_killed_in_the_middle_it_leaves_nothing_and_can_be_done_again(make_daemon, old, rng):
+    daemon, wanted = old
+    new = make_daemon()
+    for _ in range(2 if SANITIZED else 5):
+        new.launch("--restore-from", paths(daemon))
+        time.sleep(rng.uniform(0.02, 0.4))
+        new.kill()
+        new.start()
+        with new.connect() as server:
+            there = {t.name for t in server.tables()}
+            assert there in (set(), set(TABLES))
+            got = all_rows(server)
+            for name in there:
+                assert (got[name] == wanted[name]).all(), name
+                server.drop_table(name)
+        new.stop()
+    new.start("--restore-from", paths(daemon))
+    with new.connect() as server:
+        got = all_rows(server)
+    assert all((got[name] == wanted[name]).all() for name in TABLES)
+
+
+def test_a_signal_ends_it_and_is_not_forgotten(make_daemon, old, rng):
+    daemon, wanted = old
+    new = make_daemon()
+    for _ in range(3 if SANITIZED else 6):
+        new.launch("--restore-from", paths(daemon))
+        time.sleep(rng.uniform(0.02, 0.25))
+        os.kill(new.pid, signal.SIGTERM)
+        # It served already, or not yet, or had not begun to mind signals.
+        assert new.await_any_end() in (0, 1, -signal.SIGTERM)
+        new.start()
+        with new.connect() as server:
+            there = {t.name for t in server.tables()}
+            assert there in (set(), set(TABLES))
+            for name in there:
+                assert (all_rows(server)[name] == wanted[name]).all(), name
+                server.drop_table(name)
+        new.stop()

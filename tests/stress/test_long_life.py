@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a server that runs for long, while clients, tables, checkpoints and scans come and go, stay as it
+was: in memory, descriptors, threads and files?
+
+It is asked in the same quiet state again and again: nobody is connected, the same tables and one
+checkpoint are there. EMBTIER_TEST_LONGEST=1: for ten minutes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+from daemons import LONGEST, SANITIZED
+from failing_alloc import Allocations
+from scans import Scan
+
+import embtier
+
+ROUNDS = 20 if LONGEST else 4
+ROUND_S = 27 if LONGEST else 4
+WARM_UP = 4 if LONGEST else 1  # rounds in which whatever is made once is made
+# What is in use goes up and down with write buffers and open files, resident memory with what the
+# allocator keeps in its arenas besides; files with compactions that are still to come.
+SLACK = {"used": 8 << 20, "resident": 96 << 20, "files": 400, "open_files": 400}
+ROWS = 5000
+IDS = np.arange(ROWS)
+STEADY = {"replay": "adam", "async": "sgd", "sync": "none"}  # durability: optimizer, and its name
+
+# Forks clients that get somewhere and kill themselves. Alone in a process, since the test has threads.
+_MORTALS = """
+import os, random, signal, sys, time, traceback
+sys.path[:0] = sys.argv[1].split(':')
+import daemons, embtier, numpy as np
+from scans import Scan
+path, seed, end = sys.argv[2], int(sys.argv[3]), time.monotonic() + float(sys.argv[4])
+rng = random.Random(seed)
+
+def live():
+    server = embtier.connect(path, arena_bytes=rng.choice([1, 4, 8]) << 20, timeout=60)
+    table = server.open_table(rng.choice(["replay", "async", "sync"]))
+    batches = [server.batch([(table, 500)]) for _ in range(4)]
+    for batch in batches:
+        batch.ids(0)[:] = rng.randrange(10**9) + np.arange(500) if table.rows is None else np.arange(500)
+        batch.submit_get()
+    point = rng.randrange(6)
+    if point == 1:
+        prefetch = server.prefetch_batch([(table, 500)])
+        prefetch.ids(0)[:] = np.arange(500)
+        prefetch.prefetch()
+    elif point == 2:
+        bags = server.bag_batch([embtier.Bags(table, 500, 500, "sum")])
+        bags.ids(0)[:] = np.arange(500)
+        bags.offsets(0)[:] = np.arange(501)
+        bags.lookup(ticket=True)
+    elif point == 3:
+        server.join(f"group-{os.getpid()}", 2, 0)
+    elif point == 4:
+        Scan(server, "replay").next()
+    elif point == 5:
+        server.create_table(f"of-{os.getpid()}", 4, 100)
+
+lives = 0
+while time.monotonic() < end:
+    child = os.fork()
+    if child == 0:
+        rng.seed(seed + lives)
+        code = 1
+        try:
+            live()
+            os.kill(os.getpid(), signal.SIGKILL)
+        except (embtier.NotFoundError, embtier.PinsFullError, embtier.TicketsFullError):
+            code = 0  # no checkpoint just now; or the dead before it are not all gone
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status) and status != 0:
+        sys.exit(f"a child ended by itself: {status}")
+    lives += 1
+    time.sleep(0.01)
+print(lives)
+"""
+
+
+class Churn:
+    """Threads of clients of @daemon until @seconds are over."""
+
+    def __init__(self, daemon, rng, seconds: float) -> None:
+        self.daemon = daemon
+        self.end = time.monotonic() + seconds
+        self.failures: list[BaseException] = []
+        self.done = dict.fromkeys(("clients", "tables", "checkpoints", "scans", "mortals"), 0)
+        works = (self.clients, self.tables, self.checkpoints)
+        threads = [
+            threading.Thread(target=self.run, args=(work, random.Random(rng.randrange(2**32))))
+            for work in works
+        ]
+        tests = Path(__file__).resolve().parents[1]
+        here = f"{tests / 'integration/server'}:{tests / 'crash'}"
+        arguments = [here, daemon.socket, str(rng.randrange(2**32)), str(seconds)]
+        with subprocess.Popen(
+            [sys.executable, "-c", _MORTALS, *arguments], stdout=subprocess.PIPE, text=True
+        ) as mortals:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            told, _ = mortals.communicate(timeout=120)
+            assert mortals.returncode == 0
+        self.done["mortals"] = int(told)
+        assert not self.failures, self.failures
+
+    def run(self, work, rng) -> None:
+        try:
+            while time.monotonic() < self.end and not self.failures:
+                work(rng)
+        except BaseException as error:  # told to the test's thread
+            self.failures.append(error)
+
+    def connect(self, rng):
+        return self.daemon.connect(arena_bytes=rng.choice([4, 16, 32]) << 20, timeout=120)
+
+    def clients(self, rng) -> None:
+        with self.connect(rng) as server:
+            name = rng.choice(list(STEADY))
+            table = server.open_table(name)
+            ids = np.arange(500) + rng.randrange(ROWS - 500)
+            table.get(ids)
+            if name == "sync":
+                table.set(ids, np.full((500, table.dim), 1))
+                table.get(np.arange(500) + rng.randrange(2**40))  # never written
+            else:
+                with server.push_batch([(table, 500)]) as batch:
+                    batch.ids(0)[:] = ids
+                    batch.gradients(0)[:] = 1
+                    batch.push(0.1, 1)
+        self.done["clients"] += 1
+
+    def tables(self, rng) -> None:
+        with self.connect(rng) as server:
+            name, dim = f"made-{rng.randrange(5)}", rng.choice([3, 40, 300])
+            table = server.create_table(
+                name, dim, ROWS, durability=rng.choice(list(STEADY)), eager=rng.random() < 0.2,
+                optimizer=rng.choice(["none", "adam", "rowwise_adagrad"]),
+            )  # fmt: skip
+            rows = np.full((2000, dim), rng.randrange(2**20), np.float32)
+            table.set(IDS[:2000], rows)
+            assert (table.get(IDS[:2000]) == rows).all()
+            server.drop_table(name)
+        self.done["tables"] += 1
+
+    def checkpoints(self, rng) -> None:
+        with self.connect(rng) as server:
+            made = server.checkpoint(step=rng.randrange(2**32), metadata={"x": "y" * rng.randrange(1000)})
+            chance = rng.random()
+            if chance < 0.2:
+                server.verify_checkpoint(made.id)
+            elif chance < 0.4:
+                name = server.restore_checkpoint(made.id, ["replay"], "restored")[0].name
+                server.drop_table(name)
+            elif chance < 0.7:
+                scan = Scan(server, rng.choice(list(STEADY)), made.id)
+                scan.next()
+                if rng.random() < 0.5:
+                    scan.close()  # else it is left to the end of the connection
+                self.done["scans"] += 1
+        with self.connect(rng) as server:
+            for info in server.checkpoints()[: -rng.randint(1, 3)]:
+                with contextlib.suppress(embtier.BusyError, embtier.NotFoundError):
+                    server.delete_checkpoint(info.id)
+        self.done["checkpoints"] += 1
+        time.sleep(rng.uniform(0, 0.2))
+
+
+def status_of(pid: int) -> dict[str, int]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines)
+    threads = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            threads += not (task / "comm").read_text().startswith("iou-wrk")  # the kernel's; come and go
+    return {"resident": int(fields["RssAnon"].split()[0]) << 10, "threads": threads}
+
+
+def delete_but_one(server) -> None:
+    """A scan that a client left is closed when its session has gone, which takes a moment."""
+    server.checkpoint()
+    deadline = time.monotonic() + 15
+    while len(infos := server.checkpoints()) > 1:
+        for info in infos[:-1]:
+            with contextlib.suppress(embtier.BusyError):
+                server.delete_checkpoint(info.id)
+        assert time.monotonic() < deadline, "a checkpoint is still being read"
+
+
+def quiet_state(daemon, allocations) -> dict:
+    with daemon.connect(arena_bytes=0, timeout=120) as server:
+        for spec in server.tables():
+            if spec.name not in STEADY:
+                server.drop_table(spec.name)
+        delete_but_one(server)
+    wanted = ("session_arena_bytes", "reading_rows", "write_queue_rows", "cache_pinned_rows", "groups")
+    for name in (*wanted, "store_compacting_shards"):
+        daemon.await_metric(name, 0, 60)
+    daemon.await_metric("sessions", 1)  # the one that asks
+    used = 0
+    if allocations:
+        with daemon.connect(arena_bytes=0) as server:
+            used = allocations.used_bytes(server.status)
+    time.sleep(0.3)  # so that the last connection is gone
+    files = [file for _, _, files in os.walk(daemon.folder / "rows") for file in files]
+    return {
+        **status_of(daemon.pid),
+        "used": used,
+        "live": allocations.live if allocations else 0,
+        "files": len(files),
+        "open_files": len(os.listdir(f"/proc/{daemon.pid}/fd")),
+        "descriptors": daemon.descriptors(),
+    }
+
+
+def test_a_long_life_lets_nothing_grow(make_daemon, rng):
+    daemon = make_daemon({"checkpoints": {"interval_seconds": 5}})
+    allocations = None if SANITIZED else Allocations(daemon)
+    daemon.start()
+    with daemon.connect() as server:
+        for durability, optimizer in STEADY.items():
+            rows = None if durability == "sync" else ROWS
+            table = server.create_table(durability, 64, rows, durability=durability, optimizer=optimizer)
+            table.set(IDS, np.ones((ROWS, 64)))
+    states, done = [], {}
+    for turn in range(ROUNDS):
+        churn = Churn(daemon, rng, ROUND_S)
+        done = {name: done.get(name, 0) + count for name, count in churn.done.items()}
+        states.append(quiet_state(daemon, allocations))
+        print(f"round {turn}:", {name: value for name, value in states[-1].items() if name != "descriptors"})
+    print("in all:", done)
+    states = states[WARM_UP:]
+    third = max(1, len(states) // 3)
+    for name, slack in SLACK.items():
+        series = [state[name] for state in states]
+        grown = statistics.median(series[-third:]) - statistics.median(series[:third])
+        if not (SANITIZED and name == "resident"):  # what is freed is kept for a while, to find its uses
+            assert grown <= slack, f"{name}: {series}"
+    for name in ("threads", "live", "descriptors"):
+        series = [state[name] for state in states]
+        assert all(value == series[0] for value in series), f"{name}: {series}"
+    daemon.stop()
+    if allocations:
+        assert allocations.live == 0

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is a start refused where the memory that it may use is less than what it needs, and does it live on where
+it is exactly that? Limits are those of a control group of the daemon's own; needs root."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from daemons import LANES, LONGEST, SANITIZED
+
+import embtier
+
+pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer needs memory of its own")
+
+LOAD_S = 600 if LONGEST else 15
+MIB = 1 << 20
+BUDGETS_MIB = {"request": 32, "ticket": 16, "queue": 8, "memtable": 16, "metadata": 8, "arenas": 128}
+TIERS_MIB = 16 * LANES
+NAMED_MIB = sum(BUDGETS_MIB.values()) + TIERS_MIB
+
+
+class Group:
+    """A control group for memory below our own; of version 2, or of 1 where that has memory."""
+
+    def __init__(self, name: str) -> None:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        fields = [line.split(":", 2) for line in lines]
+        root = Path("/sys/fs/cgroup")
+        path = [path for _, controllers, path in fields if "memory" in controllers.split(",")]
+        if path:
+            root, self._limit, self._peak = root / "memory", "limit_in_bytes", "max_usage_in_bytes"
+            self._kills = "oom_control"
+        else:
+            path, self._limit, self._peak, self._kills = [fields[0][2]], "max", "peak", "events"
+        own = root / path[0].lstrip("/")
+        self.folder = (own if own.is_dir() else root) / name
+
+    def __enter__(self) -> Group:
+        self.folder.mkdir()
+        if not (self.folder / f"memory.{self._limit}").exists():
+            self.folder.rmdir()
+            raise FileNotFoundError(self._limit)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        deadline = time.monotonic() + 10
+        while True:  # it is busy for a moment after its process has ended
+            try:
+                return self.folder.rmdir()
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def limit(self, count: int) -> None:
+        (self.folder / f"memory.{self._limit}").write_text(str(count))
+
+    @property
+    def peak(self) -> int:
+        file = self.folder / f"memory.{self._peak}"
+        return int(file.read_text()) if file.exists() else 0
+
+    @property
+    def kills(self) -> int:
+        lines = (self.folder / f"memory.{self._kills}").read_text().splitlines()
+        return int(dict(line.split() for line in lines)["oom_kill"])
+
+    @property
+    def wrapper(self) -> tuple[str, ...]:
+        """Runs a command in it."""
+        return ("/bin/sh", "-c", f'echo $$ > "{self.folder}/cgroup.procs" && exec "$@"', "sh")
+
+
+@pytest.fixture
+def group() -> Iterator[Group]:
+    with contextlib.ExitStack() as stack:
+        try:
+            entered = stack.enter_context(Group(f"embtier-test-{os.getpid()}"))
+        except OSError as error:
+            pytest.skip(f"no control group can be made here: {error}")
+        yield entered
+
+
+@pytest.fixture
+def limited(make_daemon, group):
+    """A daemon that is not running yet, whose budgets are NAMED_MIB in all."""
+    daemon = make_daemon(
+        {
+            "lanes": {
+                "request_bytes": f"{BUDGETS_MIB['request']}MiB",
+                "ticket_bytes": f"{BUDGETS_MIB['ticket']}MiB",
+                "write_queue_bytes": f"{BUDGETS_MIB['queue']}MiB",
+            },
+            "rocksdb": {
+                "memtable_bytes": f"{BUDGETS_MIB['memtable']}MiB",
+                "metadata_cache_bytes": f"{BUDGETS_MIB['metadata']}MiB",
+            },
+            "socket": {
+                "max_arena_bytes": "32MiB",
+                "max_user_arena_bytes": f"{BUDGETS_MIB['arenas']}MiB",
+                "max_total_arena_bytes": f"{BUDGETS_MIB['arenas']}MiB",
+                "max_sessions": 64,
+                "max_user_sessions": 64,
+            },
+            "checkpoints": {"interval_seconds": 5},
+        }
+    )
+    daemon.configure(
+        {"cache": {"tiers": [{"name": "dram", "kind": "dram", "bytes": f"{TIERS_MIB}MiB"}, daemon.pmem()]}}
+    )
+    yield daemon
+    if daemon.is_running:  # it ends before its group
+        daemon.kill()
+
+
+def needed_bytes(daemon, group: Group) -> int:
+    """What it says that it needs, if it may have no more than its budgets."""
+    group.limit(NAMED_MIB * MIB)
+    why = daemon.fail_to_start(wrapper=group.wrapper)
+    said = re.search(r"all memory together is (\d+)MiB \(", why)
+    assert said, why
+    for part in ("tiers", "requests", "tickets", "write queue", "RocksDB", "shared arenas"):
+        assert part in why
+    for part in ("lanes", "databases", "compaction", "sessions", "the rest"):
+        assert part in why
+    assert f"the machine has {NAMED_MIB}MiB" in why, why
+    assert group.kills == 0
+    return int(said[1]) * MIB
+
+
+def test_a_limit_of_a_page_less_than_is_needed_is_refused(limited, group):
+    needed = needed_bytes(limited, group)
+    group.limit(needed - os.sysconf("SC_PAGESIZE"))
+    assert "all memory together is" in limited.fail_to_start(wrapper=group.wrapper)
+    assert group.kills == 0
+    group.limit(needed)
+    limited.launch(wrapper=group.wrapper)
+    limited.await_ready()
+    limited.stop()
+
+
+def connect(daemon, end: float) -> embtier.Server:
+    """All arenas together are as large as they may be: the one before has to be gone first."""
+    while True:
+        try:
+            return daemon.connect(arena_bytes=32 * MIB, timeout=120)
+        except embtier.BusyError:
+            assert time.monotonic() < end + 10
+            time.sleep(0.01)
+
+
+def work(daemon, end: float, seed: int, failures: list) -> None:
+    """All that takes memory: whole arenas, tickets, pushes, rows that are on SSD, tables."""
+    try:
+        rng = np.random.default_rng(seed)
+        while time.monotonic() < end:
+            with connect(daemon, end) as server:
+                table = server.open_table(f"load-{seed % 3}")
+                count = 20_000
+                with contextlib.ExitStack() as stack:
+                    batch = stack.enter_context(server.batch([(table, count)]))
+                    bags = server.bag_batch([embtier.Bags(table, count, count, "sum")])
+                    stack.enter_context(bags)
+                    for _ in range(20):
+                        batch.ids(0)[:] = rng.integers(0, 400_000, count)
+                        batch.rows(0)[:] = 1
+                        batch.set()
+                        bags.ids(0)[:] = rng.integers(0, 400_000, count)
+                        bags.offsets(0)[:] = np.arange(count + 1)
+                        with contextlib.suppress(embtier.TicketsFullError):  # tickets' memory is for fewer
+                            bags.lookup(ticket=True)
+                            bags.gradients(0)[:] = 1
+                            bags.push(0.1, 1)
+                        if time.monotonic() > end:
+                            break
+    except BaseException as error:  # told to the test's thread
+        failures.append(error)
+
+
+def test_with_what_is_needed_it_lives_under_load(limited, group, rng):
+    needed = needed_bytes(limited, group)
+    group.limit(needed)
+    limited.launch(wrapper=group.wrapper)
+    limited.await_ready()
+    with limited.connect(arena_bytes=0) as server:
+        for i, durability in enumerate(("replay", "async", "sync")):
+            server.create_table(f"load-{i}", 64, optimizer="adagrad", durability=durability)
+    failures: list[BaseException] = []
+    end = time.monotonic() + LOAD_S
+    threads = [
+        threading.Thread(target=work, args=(limited, end, rng.randrange(2**20) * 3 + i, failures))
+        for i in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert limited.is_running and group.kills == 0, limited.log.read_text()[-2000:]
+    assert not failures, failures
+    status = dict(
+        line.split(":", 1) for line in Path(f"/proc/{limited.pid}/status").read_text().splitlines()
+    )
+    resident = {name: int(status[name].split()[0]) >> 10 for name in ("RssAnon", "RssShmem", "RssFile")}
+    print(f"budgets {NAMED_MIB} MiB, limit {needed // MIB} MiB,", end=" ")
+    print(f"peak with page cache {group.peak // MIB} MiB, resident MiB {resident}")
+    limited.stop()
+    assert group.kills == 0
