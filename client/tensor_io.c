@@ -2,6 +2,7 @@
 #include "client/tensor_io.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <unistd.h>
 
@@ -45,6 +46,11 @@ enum embtier_err tensor_io_write(int fd, const char *name, uint64_t at, const vo
         count -= (size_t)written;
     }
     return EMBTIER_OK;
+}
+
+void tensor_io_begin_sync(int fd, uint64_t at, size_t count)
+{
+    (void)sync_file_range(fd, (off_t)at, (off_t)count, SYNC_FILE_RANGE_WRITE);
 }
 
 enum embtier_err tensor_io_sync(int fd, const char *name, struct err_msg *msg)

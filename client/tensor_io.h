@@ -13,6 +13,9 @@ MUST_CHECK enum embtier_err tensor_io_read(int fd, const char *name, uint64_t at
                                            size_t count, struct err_msg *msg);
 MUST_CHECK enum embtier_err tensor_io_write(int fd, const char *name, uint64_t at,
                                             const void *bytes, size_t count, struct err_msg *msg);
+/* The disk begins with what was written, while the caller makes more: a wish. tensor_io_sync() has
+ * the less to wait for, and readers of the same disk no burst in the end. */
+void tensor_io_begin_sync(int fd, uint64_t at, size_t count);
 /* Waits until a file, or the names in a folder, are on the disk. */
 MUST_CHECK enum embtier_err tensor_io_sync(int fd, const char *name, struct err_msg *msg);
 

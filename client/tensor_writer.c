@@ -255,6 +255,7 @@ static enum embtier_err append(struct tensor_writer *w, struct part *part, const
 
     (void)XXH3_64bits_update(part->sum, bytes, count);
     TRY(tensor_io_write(file->fd, file->name, at, bytes, count, msg));
+    tensor_io_begin_sync(file->fd, at, count);
     part->rows += rows;
     return EMBTIER_OK;
 }
