@@ -9,7 +9,8 @@
 
 #include "base/macros.h"
 
-#define TURN_NS         100000 /* the shortest that Linux grants */
+#define SHORT_TURN_NS   100000 /* the shortest that Linux grants */
+#define LONG_TURN_NS    10000000
 #define BACKGROUND_NICE 10
 #define NICE_MOST       19
 
@@ -25,17 +26,28 @@ struct attributes {
     uint64_t period_ns;
 };
 
-void thread_class_answering(void)
+/* Of this thread, whose niceness stays. */
+static void choose(uint32_t policy, uint64_t turn_ns)
 {
     struct attributes attributes = {
         .size = sizeof(attributes),
-        .policy = SCHED_OTHER,
+        .policy = policy,
         .nice = getpriority(PRIO_PROCESS, 0), /* of this thread, on Linux */
-        .runtime_ns = TURN_NS,
+        .runtime_ns = turn_ns,
     };
 
     if (sched_getscheduler(0) == SCHED_OTHER)
         (void)syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+void thread_class_answering(void)
+{
+    choose(SCHED_OTHER, SHORT_TURN_NS);
+}
+
+void thread_class_upkeep(void)
+{
+    choose(SCHED_BATCH, LONG_TURN_NS);
 }
 
 void thread_class_background(void)

@@ -14,7 +14,12 @@ extern "C" {
  * Linux 6.12 on, no privilege needed). */
 void thread_class_answering(void);
 
-/* Nobody waits for this thread, but for the space that it makes: it is niced by ten. */
+/* Makes space that requests wait for when there is none left: it has its share of the cores, so
+ * that others cannot keep it from working, but in few long turns, and lets whoever wakes run first.
+ */
+void thread_class_upkeep(void);
+
+/* What nobody waits for, or who asked for it in no hurry: it is niced by ten. */
 void thread_class_background(void);
 
 #ifdef __cplusplus

@@ -31,11 +31,12 @@
 #define CLEAN_PART     8
 #define SAVE_STEP_ROWS 256
 #define PAUSE_NS       200000L
-/* Where cores are few, and others have asked for something not so long ago, the writers have them
- * for one part of the time in so many. */
-#define PACE          6
-#define PAUSE_MOST_NS UINT64_C(50000000)
-#define ASKED_NS      UINT64_C(50000000)
+/* Where cores are few, rows are written some at a time only, and while others have asked for
+ * something not so long ago, for one part of the time in so many. */
+#define PACE            6
+#define PACED_STEP_ROWS 32
+#define PAUSE_MOST_NS   UINT64_C(50000000)
+#define ASKED_NS        UINT64_C(50000000)
 /* After one that failed the next is due in this part of the interval. */
 #define RETRY_PART 10
 
@@ -182,7 +183,7 @@ static enum embtier_err clean_some(struct making *making, struct err_msg *msg)
     for (uint64_t cleaned = 0; cleaned < wanted && step.rows > 0; cleaned += step.rows) {
         if (atomic_load(&c->stopping))
             return stopped(msg);
-        step = save_some(c, savings, SAVE_STEP_ROWS);
+        step = save_some(c, savings, c->few_cores ? PACED_STEP_ROWS : SAVE_STEP_ROWS);
         pause_ns(PAUSE_NS);
     }
     return EMBTIER_OK;
@@ -309,7 +310,7 @@ static enum embtier_err save_old_rows(struct making *making, struct err_msg *msg
 
         if (atomic_load(&c->stopping))
             return stopped(msg);
-        step = save_some(c, savings, paces && !step.idle ? 0 : SAVE_STEP_ROWS);
+        step = save_some(c, savings, !paces ? SAVE_STEP_ROWS : step.idle ? PACED_STEP_ROWS : 0);
         if (step.err != EMBTIER_OK)
             return err_set(msg, step.err, "no checkpoint: rows cannot be written: %s",
                            err_text(step.err));

@@ -492,12 +492,12 @@ class LogState
 };
 
 // On a thread of RocksDB's pools, which has no other moment of ours.
-static void EnterBackground()
+static void EnterUpkeep()
 {
     static thread_local bool entered = false;
 
     if (!std::exchange(entered, true))
-        thread_class_background();
+        thread_class_upkeep();
 }
 
 class Watch final : public rocksdb::EventListener
@@ -509,12 +509,12 @@ class Watch final : public rocksdb::EventListener
 
     void OnFlushBegin(rocksdb::DB *, const rocksdb::FlushJobInfo &) override
     {
-        EnterBackground();
+        EnterUpkeep();
     }
 
     void OnCompactionBegin(rocksdb::DB *, const rocksdb::CompactionJobInfo &) override
     {
-        EnterBackground();
+        EnterUpkeep();
         std::lock_guard<std::mutex> lock(activity_->mutex);
         if (running_++ > 0)
             return;

@@ -83,6 +83,18 @@ static void test_a_background_thread_is_niced_and_no_other(void **state)
     assert_int_equal(nice_now(), before);
 }
 
+static void test_a_thread_of_upkeep_keeps_its_share_and_has_long_turns(void **state)
+{
+    const struct seen seen = thread_that(thread_class_upkeep);
+
+    (void)state;
+    assert_int_equal(seen.nice_after, seen.nice_before);
+    assert_int_equal(seen.policy_after, SCHED_BATCH);
+    if (seen.turn_before == 0 && seen.turn_after == 0)
+        skip(); /* a system that is older than these */
+    assert_true(seen.turn_after > seen.turn_before);
+}
+
 static void test_an_answering_thread_has_short_turns_and_its_niceness(void **state)
 {
     const struct seen seen = thread_that(thread_class_answering);
@@ -101,6 +113,8 @@ static void test_the_policy_that_the_user_chose_stays(void **state)
     (void)state;
     assert_int_equal(sched_setscheduler(0, SCHED_BATCH, &none), 0);
     assert_int_equal(thread_that(thread_class_answering).policy_after, SCHED_BATCH);
+    assert_int_equal(sched_setscheduler(0, SCHED_IDLE, &none), 0);
+    assert_int_equal(thread_that(thread_class_upkeep).policy_after, SCHED_IDLE);
     assert_int_equal(sched_setscheduler(0, SCHED_OTHER, &none), 0);
 }
 
@@ -108,6 +122,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_background_thread_is_niced_and_no_other),
+        cmocka_unit_test(test_a_thread_of_upkeep_keeps_its_share_and_has_long_turns),
         cmocka_unit_test(test_an_answering_thread_has_short_turns_and_its_niceness),
         cmocka_unit_test(test_the_policy_that_the_user_chose_stays),
     };

@@ -8,6 +8,7 @@ import os
 import struct
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -133,12 +134,12 @@ def test_resident_memory_stays_where_it_was_when_the_server_was_ready(own_daemon
     assert metrics["process_resident_bytes"] <= allowed
 
 
-def niceness(pid: int) -> dict[str, set[int]]:
-    """Of the threads of each name."""
+def of_threads(pid: int, ask: Callable[[int], int]) -> dict[str, set[int]]:
+    """What @ask says of the threads of each name."""
     found: dict[str, set[int]] = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         name = (task / "comm").read_text().strip().split("-")[0]
-        found.setdefault(name, set()).add(os.getpriority(os.PRIO_PROCESS, int(task.name)))
+        found.setdefault(name, set()).add(ask(int(task.name)))
     return found
 
 
@@ -146,13 +147,16 @@ def test_threads_that_nobody_waits_for_leave_the_cores_to_others(own_daemon):
     with own_daemon.connect() as server:
         server.create_table("rows", 16, 1000).set(np.arange(1000), np.ones((1000, 16)))
         server.checkpoint()  # which flushes
-    nice = niceness(own_daemon.pid)
+    nice = of_threads(own_daemon.pid, lambda thread: os.getpriority(os.PRIO_PROCESS, thread))
+    policies = of_threads(own_daemon.pid, os.sched_getscheduler)
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     for name in ("lane", "reader", "caster", "writer", "syncer", "embtierd"):
         assert usual in nice[name], name
+        assert policies[name] == {os.SCHED_OTHER}, name
     assert nice["lane"] == nice["writer"] == {usual}
     assert nice["worker"] == {usual, min(usual + 10, 19)}  # of updates that wait; of scans
-    assert min(usual + 10, 19) in nice["rocksdb:high"]
+    assert os.SCHED_BATCH in policies["rocksdb:high"]
+    assert nice["rocksdb:high"] == {usual}  # where cores are busy, updates would wait for it
 
 
 def turns_ns(pid: int) -> dict[str, set[int]]:
@@ -160,13 +164,13 @@ def turns_ns(pid: int) -> dict[str, set[int]]:
     number = {"x86_64": 315, "aarch64": 275}.get(os.uname().machine)
     if number is None:
         pytest.skip("the number of sched_getattr is not known here")
-    found: dict[str, set[int]] = {}
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        name = (task / "comm").read_text().strip().split("-")[0]
+
+    def turn_ns(thread: int) -> int:
         attributes = ctypes.create_string_buffer(48)
-        assert ctypes.CDLL(None).syscall(number, int(task.name), attributes, 48, 0) == 0
-        found.setdefault(name, set()).add(struct.unpack_from("<Q", attributes, 24)[0])
-    return found
+        assert ctypes.CDLL(None).syscall(number, thread, attributes, 48, 0) == 0
+        return struct.unpack_from("<Q", attributes, 24)[0]
+
+    return of_threads(pid, turn_ns)
 
 
 def test_threads_that_requests_wait_for_ask_for_short_turns(own_daemon):
