@@ -331,7 +331,7 @@ embtier_load_open(struct embtier *server, const struct embtier_table_options *ta
 /* In memory shared with the server; the caller's between two calls with this load. */
 EMBTIER_PUBLIC struct embtier_load_buffer embtier_load_buffer(const struct embtier_load *load);
 /* Takes the buffer's first @count rows. Of one id the last row counts; rows that never come have
- * their initial values. ID_RANGE, NO_SPACE, IO: the load is over but for its close. */
+ * their initial values. ID_RANGE, NO_SPACE, IO, TIMEOUT: the load is over but for its close. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_load_rows(struct embtier_load *load,
                                                                      uint32_t count);
 /* Returns when the table is there with all its rows, safe from a crash; after a failure there is

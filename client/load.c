@@ -17,8 +17,23 @@ struct embtier_load {
     uint32_t capacity;
     uint64_t rows_at;
     uint64_t session_number;
-    bool is_open; /* at the server */
+    bool is_open; /* at the server, perhaps */
+    bool is_over; /* but for its close */
 };
+
+static bool is_of_session(const struct embtier_load *load)
+{
+    return load->session_number == load->server->session_number;
+}
+
+/* What the server still has to say of before, if it does, cannot be told from what comes now. */
+static enum embtier_err check_goes_on(struct embtier_load *load)
+{
+    if (load->is_over && is_of_session(load) && !load->server->over)
+        return err_set(&load->server->message, EMBTIER_INVALID,
+                       "the load has failed before: only its close may follow");
+    return EMBTIER_OK;
+}
 
 static enum embtier_err call(struct embtier_load *load, Embtier__Request *request,
                              control_progress_fn *progress, void *progress_context,
@@ -27,7 +42,7 @@ static enum embtier_err call(struct embtier_load *load, Embtier__Request *reques
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
 
     /* The server has given it up, and has perhaps another one of this connection. */
-    if (load->session_number != load->server->session_number)
+    if (!is_of_session(load))
         return err_set(&load->server->message, EMBTIER_DISCONNECTED,
                        "the load ended with the connection it was opened over");
     TRY(connection_call(load->server, request, progress, progress_context, &reply));
@@ -38,26 +53,31 @@ static enum embtier_err call(struct embtier_load *load, Embtier__Request *reques
 }
 
 /* Tells the server; that the connection is over is as good. The message of what went wrong before
- * stays. */
-static void give_up(struct embtier_load *load)
+ * stays. False: it may still read the buffer, since it has not said that it does not. */
+static bool give_up(struct embtier_load *load)
 {
     const struct err_msg before = load->server->message;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__LoadClose body = EMBTIER__LOAD_CLOSE__INIT;
+    enum embtier_err err;
 
     request.body_case = EMBTIER__REQUEST__BODY_LOAD_CLOSE;
     request.load_close = &body;
-    (void)!call(load, &request, NULL, NULL, EMBTIER__REPLY__BODY_LOADED_ROWS);
+    err = call(load, &request, NULL, NULL, EMBTIER__REPLY__BODY_LOADED_ROWS);
     load->server->message = before;
+    return err != EMBTIER_TIMEOUT;
 }
 
 void embtier_load_close(struct embtier_load *load)
 {
+    bool is_ours = true;
+
     if (!load)
         return;
     if (load->is_open && !load->server->over)
-        give_up(load);
-    arena_alloc_give(load->server->alloc, load->buffer);
+        is_ours = give_up(load);
+    if (is_ours)
+        arena_alloc_give(load->server->alloc, load->buffer);
     free(load);
 }
 
@@ -92,6 +112,7 @@ enum embtier_err load_open_spec(struct embtier *server, const struct table_spec 
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__LoadOpen body = EMBTIER__LOAD_OPEN__INIT;
     Embtier__TableSpec wire;
+    enum embtier_err err;
 
     if (!load)
         return err_set(&server->message, EMBTIER_NO_MEMORY, "out of memory");
@@ -105,8 +126,9 @@ enum embtier_err load_open_spec(struct embtier *server, const struct table_spec 
     body.with_state = with_state;
     request.body_case = EMBTIER__REQUEST__BODY_LOAD_OPEN;
     request.load_open = &body;
-    TRY(call(load, &request, NULL, NULL, EMBTIER__REPLY__BODY_TABLE));
-    load->is_open = true;
+    err = call(load, &request, NULL, NULL, EMBTIER__REPLY__BODY_TABLE);
+    load->is_open = err == EMBTIER_OK || err == EMBTIER_TIMEOUT;
+    TRY(err);
     *ret_load = TAKE(load);
     return EMBTIER_OK;
 }
@@ -137,7 +159,9 @@ enum embtier_err embtier_load_rows(struct embtier_load *load, uint32_t count)
 {
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__LoadRows body = EMBTIER__LOAD_ROWS__INIT;
+    enum embtier_err err;
 
+    TRY(check_goes_on(load));
     if (count == 0)
         return EMBTIER_OK;
     if (count > load->capacity)
@@ -149,7 +173,9 @@ enum embtier_err embtier_load_rows(struct embtier_load *load, uint32_t count)
     body.rows_at = load->rows_at;
     request.body_case = EMBTIER__REQUEST__BODY_LOAD_ROWS;
     request.load_rows = &body;
-    return call(load, &request, NULL, NULL, EMBTIER__REPLY__BODY_LOADED_ROWS);
+    err = call(load, &request, NULL, NULL, EMBTIER__REPLY__BODY_LOADED_ROWS);
+    load->is_over = err != EMBTIER_OK;
+    return err;
 }
 
 enum embtier_err embtier_load_end(struct embtier_load *load, control_progress_fn *progress,
@@ -158,6 +184,7 @@ enum embtier_err embtier_load_end(struct embtier_load *load, control_progress_fn
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__LoadEnd body = EMBTIER__LOAD_END__INIT;
 
+    TRY(check_goes_on(load));
     request.body_case = EMBTIER__REQUEST__BODY_LOAD_END;
     request.load_end = &body;
     load->is_open = false; /* there is a table, or none */

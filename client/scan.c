@@ -17,22 +17,26 @@ struct embtier_scan {
     uint64_t row_count;
     uint32_t row_bytes;
     bool all_rows;
-    bool is_open;     /* at the server */
+    bool is_open;     /* at the server, perhaps */
+    bool is_over;     /* but for its close */
     bool second_half; /* of the buffer is filled next: what lies in the first stays */
 };
 
-/* Tells the server; that the connection is over is as good. */
-static void end_scan(struct embtier_scan *scan)
+/* Tells the server; that the connection is over is as good. False: it may still write into the
+ * buffer, since it has not said that it does not. */
+static bool end_scan(struct embtier_scan *scan)
 {
     const struct err_msg before = scan->server->message; /* of what went wrong before */
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__ScanClose body = EMBTIER__SCAN_CLOSE__INIT;
+    enum embtier_err err;
 
     request.body_case = EMBTIER__REQUEST__BODY_SCAN_CLOSE;
     request.scan_close = &body;
-    (void)!connection_call(scan->server, &request, NULL, NULL, &reply);
+    err = connection_call(scan->server, &request, NULL, NULL, &reply);
     scan->server->message = before;
+    return err != EMBTIER_TIMEOUT;
 }
 
 /* Else the server has ended it, and has perhaps another one of this connection. */
@@ -43,11 +47,14 @@ static bool is_of_session(const struct embtier_scan *scan)
 
 void embtier_scan_close(struct embtier_scan *scan)
 {
+    bool is_ours = true;
+
     if (!scan)
         return;
     if (scan->is_open && !scan->server->over && is_of_session(scan))
-        end_scan(scan);
-    arena_alloc_give(scan->server->alloc, scan->buffer);
+        is_ours = end_scan(scan);
+    if (is_ours)
+        arena_alloc_give(scan->server->alloc, scan->buffer);
     free(scan);
 }
 
@@ -80,6 +87,7 @@ enum embtier_err embtier_scan_open(struct embtier *server, const char *table,
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__ScanOpen body = EMBTIER__SCAN_OPEN__INIT;
+    enum embtier_err err;
 
     if (!scan)
         return err_set(&server->message, EMBTIER_NO_MEMORY, "out of memory");
@@ -95,9 +103,10 @@ enum embtier_err embtier_scan_open(struct embtier *server, const char *table,
     body.all_rows = options->all_rows;
     request.body_case = EMBTIER__REQUEST__BODY_SCAN_OPEN;
     request.scan_open = &body;
-    TRY(connection_call(server, &request, NULL, NULL, &reply));
-    scan->is_open = true;
+    err = connection_call(server, &request, NULL, NULL, &reply);
+    scan->is_open = err == EMBTIER_OK || err == EMBTIER_TIMEOUT;
     scan->session_number = server->session_number;
+    TRY(err);
     if (reply->body_case != EMBTIER__REPLY__BODY_SCAN)
         return err_set(&server->message, EMBTIER_PROTOCOL, "the server did not answer with a scan");
     table_describe(reply->scan->table, &scan->table);
@@ -154,15 +163,22 @@ enum embtier_err embtier_scan_next(struct embtier_scan *scan, struct embtier_sca
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__ScanNext body = EMBTIER__SCAN_NEXT__INIT;
     const uint8_t *buffer;
+    enum embtier_err err;
 
     if (!is_of_session(scan))
         return err_set(&server->message, EMBTIER_DISCONNECTED,
                        "the scan ended with the connection it was opened over");
+    if (scan->is_over &&
+        !server->over) /* what the server has answered meanwhile would be missing */
+        return err_set(&server->message, EMBTIER_INVALID,
+                       "the scan has failed before: only its close may follow");
     body.bytes = half_bytes(scan);
     body.offset = scan->buffer->offset + (scan->second_half ? body.bytes : 0);
     request.body_case = EMBTIER__REQUEST__BODY_SCAN_NEXT;
     request.scan_next = &body;
-    TRY(connection_call(server, &request, NULL, NULL, &reply));
+    err = connection_call(server, &request, NULL, NULL, &reply);
+    scan->is_over = err != EMBTIER_OK;
+    TRY(err);
     if (reply->body_case != EMBTIER__REPLY__BODY_SCAN_ROWS || !fits(scan, reply->scan_rows))
         return err_set(&server->message, EMBTIER_PROTOCOL,
                        "the server did not answer with rows of the scan");

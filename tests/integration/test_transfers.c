@@ -2,6 +2,7 @@
 /* Does a scan give all rows of a table as its checkpoint has them, and does a load make a table
  * whole or not at all? */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -416,6 +417,71 @@ static void test_what_a_load_cannot_do_is_said(void **state)
     embtier_disconnect(server);
 }
 
+static struct embtier *connect_impatiently(const struct harness *harness)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+    struct embtier *server = NULL;
+
+    options.socket_path = harness->socket;
+    options.arena_bytes = 4 << 20;
+    options.timeout_ms = 2000;
+    assert_int_equal(embtier_connect(&options, &server), EMBTIER_OK);
+    return server;
+}
+
+/* A server that is silent for a while answers later: into the buffer, or from it. */
+static void test_what_was_not_answered_keeps_its_buffer_and_ends(void **state)
+{
+    struct harness *const harness = *state;
+    struct embtier *server = connect_impatiently(harness), *patient = harness_connect(harness);
+    const struct embtier_scan_options options = { .buffer_bytes = SMALL };
+    struct embtier_table_options load_options = options_of("silent");
+    const uint64_t free_bytes = arena_alloc_free_bytes(server->alloc);
+    struct embtier_scan *scan = NULL;
+    struct embtier_scan_rows rows = { 0 };
+    struct embtier_load *load = NULL;
+
+    make_table(patient, "asked");
+    make_checkpoint(patient);
+    embtier_disconnect(patient);
+
+    /* Closed while the server may still write. */
+    assert_int_equal(embtier_scan_open(server, "asked", &options, &scan), EMBTIER_OK);
+    assert_int_equal(kill(harness->pid, SIGSTOP), 0);
+    assert_int_equal(embtier_scan_next(scan, &rows), EMBTIER_TIMEOUT);
+    embtier_scan_close(scan);
+    assert_int_equal(kill(harness->pid, SIGCONT), 0);
+    assert_int_equal(arena_alloc_free_bytes(server->alloc), free_bytes - SMALL);
+
+    /* Asked again, rows would be missing; closed when the server answers, nothing is. */
+    assert_int_equal(embtier_scan_open(server, "asked", &options, &scan), EMBTIER_OK);
+    assert_int_equal(kill(harness->pid, SIGSTOP), 0);
+    assert_int_equal(embtier_scan_next(scan, &rows), EMBTIER_TIMEOUT);
+    assert_int_equal(kill(harness->pid, SIGCONT), 0);
+    assert_int_equal(embtier_scan_next(scan, &rows), EMBTIER_INVALID);
+    embtier_scan_close(scan);
+    assert_int_equal(arena_alloc_free_bytes(server->alloc), free_bytes - SMALL);
+
+    /* Opened without an answer, it does not stay open. */
+    assert_int_equal(kill(harness->pid, SIGSTOP), 0);
+    assert_int_equal(embtier_scan_open(server, "asked", &options, &scan), EMBTIER_TIMEOUT);
+    assert_int_equal(embtier_load_open(server, &load_options, 0, SMALL, &load), EMBTIER_TIMEOUT);
+    assert_int_equal(kill(harness->pid, SIGCONT), 0);
+    assert_int_equal(embtier_scan_open(server, "asked", &options, &scan), EMBTIER_OK);
+    embtier_scan_close(scan);
+
+    assert_int_equal(embtier_load_open(server, &load_options, 0, SMALL, &load), EMBTIER_OK);
+    memset(embtier_load_buffer(load).ids, 0, sizeof(uint64_t));
+    assert_int_equal(kill(harness->pid, SIGSTOP), 0);
+    assert_int_equal(embtier_load_rows(load, 1), EMBTIER_TIMEOUT);
+    assert_int_equal(kill(harness->pid, SIGCONT), 0);
+    assert_int_equal(embtier_load_rows(load, 1), EMBTIER_INVALID);
+    assert_int_equal(embtier_load_end(load, NULL, NULL), EMBTIER_INVALID);
+    embtier_load_close(load);
+    assert_no_table(server, "silent");
+    embtier_disconnect(server);
+}
+
 /* Turns a bit over, of the byte in the middle of the first file of checkpoint 1 whose name has
  * @part. */
 static void damage(const struct harness *harness, const char *part)
@@ -511,6 +577,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_load_that_does_not_end_leaves_nothing, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_what_a_load_cannot_do_is_said, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_was_not_answered_keeps_its_buffer_and_ends, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_of_a_damaged_checkpoint_no_wrong_row_comes, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_one_user_has_no_more_than_his_share_of_loads, setup,
