@@ -24,8 +24,9 @@
 #include "client/table.h"
 #include "client/tensor_io.h"
 
-#define FILE_BYTES  (UINT64_C(4) << 30)
-#define PART_DIGITS 5 /* at least: TABLE-00001.safetensors */
+#define FILE_BYTES     (UINT64_C(4) << 30)
+#define PARTIAL_SUFFIX ".partial"
+#define PART_DIGITS    5 /* at least: TABLE-00001.safetensors */
 
 /* One on its way. */
 struct exporting {
@@ -456,6 +457,8 @@ static enum embtier_err open_scan(struct exporting *e, const char *table)
     if (e->manifest.with_state)
         each += table_spec_state_bytes(&e->manifest.spec);
     e->rows_per_part = MAX(file_bytes / each, UINT64_C(1));
+    if (e->manifest.spec.rows != EMBTIER_UNBOUNDED) /* parts have room for as many */
+        e->rows_per_part = MIN(e->rows_per_part, MAX(e->manifest.spec.rows, UINT64_C(1)));
     /* How many were written is estimated; begin_part() knows. */
     rows = embtier_scan_row_count(e->scan);
     if (!e->manifest.all_rows)
@@ -470,12 +473,18 @@ static enum embtier_err make_export(struct exporting *e, const char *table, cons
 
     while (name && length > 1 && name[length - 1] == '/')
         name[--length] = '\0';
-    if (!name || asprintf(&e->partial, "%s.partial", name) < 0) {
+    if (!name || asprintf(&e->partial, "%s" PARTIAL_SUFFIX, name) < 0) {
         e->partial = NULL;
         return err_set(msg_of(e), EMBTIER_NO_MEMORY, "out of memory");
     }
     if (length == 0)
         return err_set(msg_of(e), EMBTIER_INVALID, "the path of the folder to make is empty");
+    if (length >= strlen(PARTIAL_SUFFIX) &&
+        strcmp(name + length - strlen(PARTIAL_SUFFIX), PARTIAL_SUFFIX) == 0)
+        return err_set(msg_of(e), EMBTIER_INVALID,
+                       "%s: `" PARTIAL_SUFFIX "` is how folders of unfinished exports end: what is "
+                       "in one may be removed",
+                       name);
     TRY(table_check_name(e->server, table));
     TRY(check_free(e, name));
     TRY(make_folder(e));

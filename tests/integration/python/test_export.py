@@ -453,6 +453,15 @@ def test_checkpoints_made_for_exports_do_not_add_up(own_daemon, tmp_path):
         assert sum(not checkpoint.automatic for checkpoint in made) == 1, "a user's stays"
 
 
+def test_no_export_has_the_name_of_an_unfinished_one(server, name, tmp_path):
+    """The next one to `export` would take it for its own leftover."""
+    create(server, name)
+    for path in (tmp_path / "export.partial", f"{tmp_path}/export.partial/"):
+        with pytest.raises(embtier.InvalidError, match="unfinished"):
+            server.export_table(name, path)
+    assert folder_names(tmp_path) == set()
+
+
 def test_files_of_others_are_not_deleted(server, name, tmp_path):
     create(server, name)
     partial = tmp_path / "export.partial"
