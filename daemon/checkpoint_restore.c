@@ -125,7 +125,7 @@ static enum embtier_err check_free(struct tables *tables, const struct table_spe
     struct table_info info;
 
     TRY(table_spec_check(spec, msg)); /* the new name */
-    if (spec->init_version > INIT_ROWS_VERSION)
+    if (spec->init_version < 1 || spec->init_version > INIT_ROWS_VERSION)
         return err_set(msg, EMBTIER_VERSION,
                        "table '%s' has initial values of version %u, this server knows 1 to %u",
                        spec->name, spec->init_version, INIT_ROWS_VERSION);

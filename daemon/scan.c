@@ -67,7 +67,7 @@ static enum embtier_err check_table(const struct catalog_table *table, const str
         return err_set(msg, EMBTIER_INVALID,
                        "table '%s' is unbounded: only rows that were written can be had",
                        scan->order.name);
-    if (table->spec.init_version > INIT_ROWS_VERSION)
+    if (table->spec.init_version < 1 || table->spec.init_version > INIT_ROWS_VERSION)
         return err_set(msg, EMBTIER_VERSION,
                        "table '%s' has initial values of version %u, this server knows 1 to %u",
                        scan->order.name, table->spec.init_version, INIT_ROWS_VERSION);

@@ -15,6 +15,7 @@
 #include "store/database_seal.h"
 #include "store/durable_file.h"
 #include "store/file_tree.h"
+#include "store/rocksdb_err.h"
 #include "store/rocksdb_ext.h"
 
 #define SHELF_FOLDER "checkpoints"
@@ -458,6 +459,8 @@ static enum embtier_err keep_database(struct checkpoint_draft *draft, uint32_t i
         TRY(keep_file(draft, database, database_path(captured->database), folder, &file, give_up,
                       msg));
     }
+    TRY(rocksdb_err_take(rocksdb_ext_files_log_error(captured->files),
+                         database_path(captured->database), msg));
     rocksdb_ext_files_free(TAKE(captured->files));
     TRY(directory_sync(folder, msg));
     return directory_sync(shard, msg);
@@ -523,6 +526,16 @@ enum embtier_err checkpoint_commit(struct checkpoint_draft *draft, const struct 
     return EMBTIER_OK;
 }
 
+/* Whether no loss of power can bring back a record that was written and taken back: before, nothing
+ * it names may go. */
+static bool is_surely_no_checkpoint(const struct checkpoint_draft *draft)
+{
+    _cleanup_(freep) char *folder = folder_of(&draft->shelf, draft->record.info.id, 0);
+
+    return folder && ((access(folder, F_OK) != 0 && errno == ENOENT) ||
+                      directory_sync(folder, NULL) == EMBTIER_OK);
+}
+
 void checkpoint_draft_free(struct checkpoint_draft *draft)
 {
     if (!draft)
@@ -532,7 +545,7 @@ void checkpoint_draft_free(struct checkpoint_draft *draft)
         free(draft->record.databases[i].files);
     }
     /* What stays is swept away before the next is made. */
-    if (!draft->is_complete)
+    if (!draft->is_complete && is_surely_no_checkpoint(draft))
         (void)remove_folders(&draft->shelf, draft->record.info.id, NULL);
     free(draft->record.databases);
     free(draft->captured);
@@ -707,7 +720,8 @@ void checkpoint_forget_beside(const char *path)
         return; /* the next way back begins with that */
 }
 
-/* Nothing else has these rows, mixed as they are: a person may want them yet. */
+/* Nothing else has these rows, mixed as they are: a person may want them yet. After a second crash
+ * without a checkpoint they are the ones to keep, not what came between the two. */
 static enum embtier_err put_away(const char *path, struct err_msg *msg)
 {
     _cleanup_(freep) char *lost = NULL;
@@ -718,7 +732,8 @@ static enum embtier_err put_away(const char *path, struct err_msg *msg)
     }
     if (access(path, F_OK) != 0)
         return EMBTIER_OK;
-    TRY(folder_remove(lost, msg));
+    if (access(lost, F_OK) == 0)
+        return folder_remove(path, msg);
     return rename(path, lost) == 0 ? EMBTIER_OK : err_set_errno(msg, errno, "%s", lost);
 }
 

@@ -59,7 +59,7 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
     rows->path = checkpoint_database_path(shelf, record->info.id, shard, like->logged);
     if (!rows->path)
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoint: out of memory");
-    rocksdb_ext_log_to(rows->options, rows->path);
+    rocksdb_ext_log_nowhere(rows->options);
     rocksdb_options_set_max_open_files(rows->options, OPEN_FILES); /* it is read once, in order */
     rocksdb_options_set_wal_recovery_mode(rows->options,
                                           rocksdb_tolerate_corrupted_tail_records_recovery);

@@ -121,7 +121,7 @@ enum embtier_err durable_file_read(const char *directory, const char *name, char
 
     if (!path)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* which is for what is no file */
     if (fd < 0 || fstat(fd, &stat) != 0)
         return err_set_errno(msg, errno, "%s", path);
     if (!S_ISREG(stat.st_mode) || (size_t)stat.st_size > FILE_BYTES_MAX)

@@ -156,7 +156,7 @@ enum embtier_err file_sum(const char *path, uint64_t bytes, uint32_t *ret_sum,
                           void (*progress)(void *context, uint64_t bytes), void *context,
                           const _Atomic bool *give_up, struct err_msg *msg)
 {
-    _cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    _cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct rocksdb_ext_sum *sum;
     struct stat info;
     enum embtier_err err;
@@ -166,6 +166,8 @@ enum embtier_err file_sum(const char *path, uint64_t bytes, uint32_t *ret_sum,
                                : err_set_errno(msg, errno, "%s", path);
     if (fstat(fd, &info) != 0)
         return err_set_errno(msg, errno, "%s", path);
+    if (!S_ISREG(info.st_mode))
+        return err_set(msg, EMBTIER_CORRUPT, "%s: not a file", path);
     if ((uint64_t)info.st_size != bytes)
         return err_set(msg, EMBTIER_CORRUPT, "%s: has %" PRIu64 " bytes instead of %" PRIu64, path,
                        (uint64_t)info.st_size, bytes);

@@ -216,6 +216,20 @@ class MetadataCache final : public Cache
     std::shared_ptr<Cache> passing_;
 };
 
+class SilentLogger final : public rocksdb::Logger
+{
+  public:
+    using Logger::Logv;
+
+    void LogHeader(const char *, va_list) override
+    {
+    }
+
+    void Logv(const char *, va_list) override
+    {
+    }
+};
+
 class PlainLogger final : public rocksdb::Logger
 {
   public:
@@ -662,7 +676,10 @@ class Watch final : public rocksdb::EventListener
     {
         std::unique_lock<std::mutex> lock(error_mutex_);
         changed_.wait(lock, [&] { return flushed_ >= sequence || Failed(errors); });
-        return flushed_ >= sequence ? Status::OK() : error_;
+        if (flushed_ >= sequence)
+            return Status::OK();
+        // Somebody may have got over the error already: of this flush that says nothing.
+        return error_.ok() ? Status::Aborted("background work failed meanwhile") : error_;
     }
 
     void OnErrorRecoveryEnd(const rocksdb::BackgroundErrorRecoveryInfo &info) override
@@ -1259,6 +1276,11 @@ void rocksdb_ext_log_to(rocksdb_options_t *options, const char *directory)
     options->rep.info_log = std::make_shared<PlainLogger>(std::string(directory) + "/LOG");
 }
 
+void rocksdb_ext_log_nowhere(rocksdb_options_t *options)
+{
+    options->rep.info_log = std::make_shared<SilentLogger>();
+}
+
 struct rocksdb_ext_activity *rocksdb_ext_activity_new(void)
 {
     return new rocksdb_ext_activity{ std::make_shared<Activity>() };
@@ -1451,6 +1473,8 @@ uint32_t rocksdb_ext_sum_end(struct rocksdb_ext_sum *sum)
 
 struct rocksdb_ext_files {
     rocksdb::DB *db;
+    std::shared_ptr<Watch> watch;
+    uint64_t log_failures; // before they were listed
     std::vector<rocksdb::LiveFileStorageInfo> rep;
 };
 
@@ -1469,7 +1493,8 @@ static void ForgetGoneOptions(std::vector<rocksdb::LiveFileStorageInfo> &files)
 }
 
 // RocksDB writes into its MANIFEST how long the logs are that have been followed by others. Of one
-// that has failed (LogFile) it knows no right length, and would never open the database again.
+// that has failed (LogFile) it knows no right length, and would never open the database again. It
+// also syncs them, and would not hear of a failure: they have to be on disk before.
 static Status ListFiles(rocksdb::DB *db, Watch *watch,
                         std::vector<rocksdb::LiveFileStorageInfo> *ret_files)
 {
@@ -1495,9 +1520,14 @@ struct rocksdb_ext_files *rocksdb_ext_files_new(rocksdb_t *db, struct rocksdb_ex
     auto files = std::make_unique<rocksdb_ext_files>();
 
     files->db = db->rep;
+    files->watch = watch->rep;
+    files->log_failures = watch->rep->LogFailures();
     Status status = db->rep->DisableFileDeletions();
     if (status.ok()) {
+        rocksdb_ext_sync_logs(&watch, 1, false);
         status = ListFiles(db->rep, watch->rep.get(), &files->rep);
+        if (status.ok())
+            status = watch->rep->LogError(files->log_failures);
         if (!status.ok())
             (void)db->rep->EnableFileDeletions(false);
     }
@@ -1525,6 +1555,11 @@ void rocksdb_ext_files_at(const struct rocksdb_ext_files *files, size_t index,
     ret_file->has_sum = ret_file->is_table &&
                         file.file_checksum_func_name == rocksdb::kStandardDbFileChecksumFuncName &&
                         SumOf(file.file_checksum, &ret_file->sum);
+}
+
+char *rocksdb_ext_files_log_error(const struct rocksdb_ext_files *files)
+{
+    return TextOf(files->watch->LogError(files->log_failures));
 }
 
 void rocksdb_ext_files_free(struct rocksdb_ext_files *files)

@@ -50,6 +50,8 @@ rocksdb_cache_t *rocksdb_ext_metadata_cache_new(size_t bytes);
  * is dropped: RocksDB's own logger, as Debian builds it, aborts the process when it writes after a
  * failed write, such as on a full disk. */
 void rocksdb_ext_log_to(rocksdb_options_t *options, const char *directory);
+/* For a database that is only read, in a folder that is not to be written to. */
+void rocksdb_ext_log_nowhere(rocksdb_options_t *options);
 
 /* Whether this process may use io_uring. */
 bool rocksdb_ext_io_uring_works(void);
@@ -145,12 +147,15 @@ struct rocksdb_ext_file {
 /* None of them is deleted before rocksdb_ext_files_free(), however much RocksDB writes and compacts
  * meanwhile. Write buffers are not among them: those of a database with a log are in that, those of
  * another are to be flushed first. NULL with the error in *@error, as RocksDB's C API does: also
- * while a log has failed, or the database is being resumed. */
+ * while a log has failed, or the database is being resumed. Logs are on disk up to their length. */
 struct rocksdb_ext_files *rocksdb_ext_files_new(rocksdb_t *db, struct rocksdb_ext_watch *watch,
                                                 char **error);
 size_t rocksdb_ext_files_count(const struct rocksdb_ext_files *files);
 void rocksdb_ext_files_at(const struct rocksdb_ext_files *files, size_t index,
                           struct rocksdb_ext_file *ret_file);
+/* Why a log has failed since they were listed; malloced, or NULL. Then a copy of it may be made of
+ * what the disk had before: to be asked after the copying. */
+char *rocksdb_ext_files_log_error(const struct rocksdb_ext_files *files);
 void rocksdb_ext_files_free(struct rocksdb_ext_files *files);
 
 #ifdef __cplusplus

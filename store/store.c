@@ -448,6 +448,9 @@ static enum embtier_err store_put_back(struct store *store, uint64_t restore_id,
         id = restore_id;
     else
         TRY(wanted_id(store, &id, msg));
+    /* Of a start that was cut short. */
+    forget_beside(store, false);
+    forget_beside(store, true);
     TRY(id ? put_back_all(store, id, restore_id != 0, msg) : put_back_after_crash(store, msg));
     store->recovery.spent_ns = clock_now_ns(&clock_monotonic) - began_ns;
     if (checkpoint_sweep(&store->shelf, &why) != EMBTIER_OK)

@@ -184,24 +184,25 @@ static enum embtier_err directory_check_empty(const char *path, struct err_msg *
     return err;
 }
 
-static enum embtier_err directory_lock(struct directory *directory, struct err_msg *msg)
+/* @is_other: nothing of it is written to, and others may read it too. A copy may have no such file:
+ * then nobody has it open. */
+static enum embtier_err directory_lock(struct directory *directory, bool is_other,
+                                       struct err_msg *msg)
 {
     _cleanup_(freep) char *path = path_join(directory->path, LOCK_FILE);
     char pid[24] = { 0 };
-    bool can_write = true;
     int fd, len;
 
     if (!path)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory->path);
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 && (errno == EROFS || errno == EACCES)) { /* another's, to be read only */
-        fd = open(path, O_RDONLY | O_CLOEXEC);
-        can_write = false;
-    }
+    fd = is_other ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+                  : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 && is_other && errno == ENOENT)
+        return EMBTIER_OK;
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", path);
     directory->lock_fd = fd;
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (flock(fd, (is_other ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK)
             return err_set_errno(msg, errno, "%s", path);
         len = (int)pread(fd, pid, sizeof(pid) - 1, 0);
@@ -209,7 +210,7 @@ static enum embtier_err directory_lock(struct directory *directory, struct err_m
         return err_set(msg, EMBTIER_LOCKED, "%s: in use by process %s", path,
                        pid[0] ? pid : "(unknown)");
     }
-    if (!can_write)
+    if (is_other)
         return EMBTIER_OK;
     len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)len, 0) != len)
@@ -217,14 +218,15 @@ static enum embtier_err directory_lock(struct directory *directory, struct err_m
     return EMBTIER_OK;
 }
 
-static enum embtier_err directory_open(struct directory *directory, struct err_msg *msg)
+static enum embtier_err directory_open(struct directory *directory, bool is_other,
+                                       struct err_msg *msg)
 {
     struct record record = { 0 };
 
     TRY(record_read(directory->path, &record, msg));
     if (record.state == STATE_ABSENT)
         TRY(directory_check_empty(directory->path, msg));
-    TRY(directory_lock(directory, msg));
+    TRY(directory_lock(directory, is_other, msg));
     /* Again, now that no one else can change it. */
     return record_read(directory->path, &directory->record, msg);
 }
@@ -359,8 +361,8 @@ static int directory_compare(const void *left, const void *right)
            (l->record.directory_index < r->record.directory_index);
 }
 
-enum embtier_err store_identity_open(const struct config *config,
-                                     struct store_identity **ret_identity, struct err_msg *msg)
+static enum embtier_err identity_open(const struct config *config, bool is_other,
+                                      struct store_identity **ret_identity, struct err_msg *msg)
 {
     _cleanup_(store_identity_freep) struct store_identity *identity = calloc(1, sizeof(*identity));
     const struct directory *first = NULL;
@@ -385,12 +387,18 @@ enum embtier_err store_identity_open(const struct config *config,
     }
     TRY(directories_check_distinct(identity, msg));
     for (uint32_t i = 0; i < count; i++)
-        TRY(directory_open(&identity->directories[i], msg));
+        TRY(directory_open(&identity->directories[i], is_other, msg));
     TRY(directories_check(identity, config, &first, msg));
     TRY(directories_make(identity, config, first, msg));
     qsort(identity->directories, count, sizeof(*identity->directories), directory_compare);
     *ret_identity = TAKE(identity);
     return EMBTIER_OK;
+}
+
+enum embtier_err store_identity_open(const struct config *config,
+                                     struct store_identity **ret_identity, struct err_msg *msg)
+{
+    return identity_open(config, false, ret_identity, msg);
 }
 
 enum embtier_err store_identity_open_other(char *const *directories, uint32_t count,
@@ -409,7 +417,7 @@ enum embtier_err store_identity_open_other(char *const *directories, uint32_t co
                            directories[i], IDENTITY_FILE);
         config.data.shards_per_directory = record.shards_per_directory;
     }
-    TRY(store_identity_open(&config, ret_identity, msg));
+    TRY(identity_open(&config, true, ret_identity, msg));
     *ret_shards_per_directory = config.data.shards_per_directory;
     return EMBTIER_OK;
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -419,6 +420,41 @@ def test_a_restore_killed_at_any_moment_is_done_wholly_or_not_at_all(make_daemon
     daemon.start("--restore", str(first))
     assert numbers() == [1] * 3
     print(f"{done} restores were done")
+
+
+def test_what_a_crash_without_a_checkpoint_puts_aside_stays(make_daemon):
+    """Also after a second one: what came between the two is worth less."""
+    daemon = make_daemon()
+    daemon.configure(settings(daemon))
+
+    def aside() -> dict[str, int]:
+        return {str(path): path.stat().st_ino for path in (daemon.folder / "rows").glob("shard-*/replay.lost")}
+
+    daemon.start()
+    with daemon.connect() as server:
+        server.create_table("rows", 8, durability="replay").set(np.arange(100), np.ones((100, 8)))
+    daemon.kill()
+    assert not aside()
+    daemon.start()
+    first = aside()
+    daemon.kill()
+    for checkpoint in (daemon.folder / "rows/checkpoints").glob("*"):
+        shutil.rmtree(checkpoint)
+    daemon.start()
+    assert len(daemon.logged("there is no checkpoint")) == 2
+    assert aside() == first and first
+
+
+def test_what_a_restore_made_that_was_cut_short_before_it_was_written_down_goes(make_daemon):
+    daemon = make_daemon()
+    daemon.start()
+    daemon.stop()
+    for database in ("replay", "logged"):
+        left = daemon.folder / f"rows/shard-0003/{database}.new"
+        left.mkdir()
+        (left / "000012.sst").write_text("a second name of a file that takes space")
+    daemon.start()
+    assert not list((daemon.folder / "rows").glob("shard-*/*.new"))
 
 
 # ---- Tables that come and go ----

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,6 +74,15 @@ def old(make_daemon, rng) -> tuple[Daemon, dict]:
     return daemon, wanted
 
 
+def what_is_there(daemon: Daemon) -> dict[str, tuple[int, int]]:
+    """Every file and folder of its data, its size and when it was changed."""
+    found = {}
+    for directory in daemon.config["data"]["directories"]:
+        for path in Path(directory).rglob("*"):
+            found[str(path)] = (path.stat().st_size, path.stat().st_mtime_ns)
+    return found
+
+
 def paths(daemon: Daemon) -> str:
     return ",".join(reversed(daemon.config["data"]["directories"]))
 
@@ -100,12 +110,16 @@ def test_tables_of_another_store_are_there_to_the_bit(make_daemon, old, shape):
 
 def test_the_newest_is_taken_when_none_is_named_and_the_other_store_stays_as_it_was(make_daemon, old):
     daemon, wanted = old
+    for directory in daemon.config["data"]["directories"]:  # as a copy may be that has only what is asked for
+        (Path(directory) / "LOCK").unlink()
+    before = what_is_there(daemon)
     new = make_daemon()
     new.start("--restore-from", paths(daemon))
     with new.connect() as server:
         got = all_rows(server)
     assert all((got[name] == wanted[name]).all() for name in TABLES)
     new.stop()
+    assert what_is_there(daemon) == before
     daemon.start()
     with daemon.connect() as server:
         now = all_rows(server)
@@ -127,6 +141,11 @@ def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
     assert "no data directory of a store" in why(str(daemon.folder))
     assert "No such file" in why("/nowhere") or "no data directory" in why("/nowhere")
     assert "there is no checkpoint 99" in why(paths(daemon), "--restore", "99")
+    identity = Path(second) / "embtier.json"
+    identity.rename(f"{identity}.kept")
+    os.mkfifo(identity)  # which nobody writes to: the start does not wait for that
+    assert "not a file of ours" in why(paths(daemon))
+    Path(f"{identity}.kept").rename(identity)
     daemon.start()
     assert "in use by process" in why(paths(daemon))
     daemon.stop()
