@@ -31,10 +31,12 @@
 #define CLEAN_PART     8
 #define SAVE_STEP_ROWS 256
 #define PAUSE_NS       200000L
-/* Where cores are few, rows are written some at a time only, and while others have asked for
- * something not so long ago, for one part of the time in so many. */
+/* Where cores are few, and while others have asked for something not so long ago, rows are written
+ * some at a time only, and for one part of the time in so many. A step that takes long has waited,
+ * for the disk or for a core: then the next is a larger one, or there would be no end to it. */
 #define PACE            6
 #define PACED_STEP_ROWS 32
+#define LONG_STEP_NS    UINT64_C(2000000)
 #define PAUSE_MOST_NS   UINT64_C(50000000)
 #define ASKED_NS        UINT64_C(50000000)
 /* After one that failed the next is due in this part of the interval. */
@@ -117,6 +119,17 @@ static enum embtier_err stopped(struct err_msg *msg)
 
 /* ---- Making ---- */
 
+/* How others fare while rows are written. */
+struct pace {
+    uint64_t requests; /* of all lanes, so far */
+    uint64_t held_rows;
+    uint64_t asked_ns;  /* when the last request was seen */
+    uint64_t began_ns;  /* what is being written now */
+    uint32_t step_rows; /* at a time while others ask */
+    bool has_looked;
+    bool holds; /* some of them up, since the look before */
+};
+
 /* One checkpoint on its way. */
 struct making {
     struct checkpoints *checkpoints;
@@ -124,6 +137,7 @@ struct making {
     const struct progress_sink *progress;
     struct checkpoint_draft *draft;
     struct checkpoint_info info;
+    struct pace pace;
     uint64_t dirty_rows;
     uint64_t updated_bytes;
     bool has_logged; /* tables; else those databases can be captured at any time */
@@ -171,6 +185,22 @@ static struct lane_saved save_some(const struct checkpoints *c, struct lane_savi
     return all;
 }
 
+/* What a step saw of others. */
+static void look(struct pace *pace, const struct lane_saved *step)
+{
+    if (pace->has_looked && step->requests != pace->requests)
+        pace->asked_ns = clock_now_ns(&clock_monotonic);
+    pace->holds = pace->has_looked && step->held_rows != pace->held_rows;
+    pace->requests = step->requests;
+    pace->held_rows = step->held_rows;
+    pace->has_looked = true;
+}
+
+static bool others_ask(const struct pace *pace)
+{
+    return clock_now_ns(&clock_monotonic) - pace->asked_ns < ASKED_NS;
+}
+
 /* Writes some of the dirty rows before anything is held. */
 static enum embtier_err clean_some(struct making *making, struct err_msg *msg)
 {
@@ -181,9 +211,12 @@ static enum embtier_err clean_some(struct making *making, struct err_msg *msg)
 
     /* No more of them: there are fewer by now, or the writers have enough to do. */
     for (uint64_t cleaned = 0; cleaned < wanted && step.rows > 0; cleaned += step.rows) {
+        const bool paces = c->few_cores && others_ask(&making->pace);
+
         if (atomic_load(&c->stopping))
             return stopped(msg);
-        step = save_some(c, savings, c->few_cores ? PACED_STEP_ROWS : SAVE_STEP_ROWS);
+        step = save_some(c, savings, paces ? PACED_STEP_ROWS : SAVE_STEP_ROWS);
+        look(&making->pace, &step);
         pause_ns(PAUSE_NS);
     }
     return EMBTIER_OK;
@@ -268,28 +301,17 @@ static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
     return err;
 }
 
-struct pace {
-    uint64_t requests; /* of all lanes, so far; 0: nobody has looked yet */
-    uint64_t asked_ns; /* when the last was seen */
-    uint64_t began_ns; /* what is being written now */
-};
-
-static bool others_ask(struct pace *pace, uint64_t requests)
-{
-    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
-
-    if (pace->requests > 0 && requests != pace->requests)
-        pace->asked_ns = now_ns;
-    pace->requests = requests;
-    return now_ns - pace->asked_ns < ASKED_NS;
-}
-
 /* What has been handed over is written: for some time others have the cores. */
 static void leave_the_cores(struct checkpoints *c, struct pace *pace)
 {
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+    const uint64_t spent_ns = now_ns - pace->began_ns;
 
-    pause_ns((long)MIN((now_ns - pace->began_ns) * (PACE - 1), PAUSE_MOST_NS));
+    if (spent_ns > LONG_STEP_NS)
+        pace->step_rows = MIN(2 * pace->step_rows, SAVE_STEP_ROWS);
+    else
+        pace->step_rows = MAX(pace->step_rows / 2, PACED_STEP_ROWS);
+    pause_ns((long)MIN(spent_ns * (PACE - 1), PAUSE_MOST_NS));
     pace->began_ns = clock_now_ns(&clock_monotonic);
     pthread_mutex_lock(&c->lock);
     c->stats.yielded_us += (pace->began_ns - now_ns) / 1000;
@@ -300,24 +322,28 @@ static enum embtier_err save_old_rows(struct making *making, struct err_msg *msg
 {
     struct checkpoints *const c = making->checkpoints;
     struct lane_saving savings[CONFIG_LANES_MAX] = { { 0 } };
-    struct pace pace = { .began_ns = clock_now_ns(&clock_monotonic) };
+    struct pace *const pace = &making->pace;
     struct lane_saved step = { .idle = true };
     uint64_t saved = 0;
 
+    pace->began_ns = clock_now_ns(&clock_monotonic);
+
     while (!step.done) {
-        const bool paces = c->few_cores && others_ask(&pace, step.requests);
-        const uint64_t held_rows = step.held_rows;
+        const bool paces = c->few_cores && others_ask(pace);
 
         if (atomic_load(&c->stopping))
             return stopped(msg);
-        step = save_some(c, savings, !paces ? SAVE_STEP_ROWS : step.idle ? PACED_STEP_ROWS : 0);
+        step = save_some(c, savings, !paces ? SAVE_STEP_ROWS : step.idle ? pace->step_rows : 0);
+        look(pace, &step);
         if (step.err != EMBTIER_OK)
             return err_set(msg, step.err, "no checkpoint: rows cannot be written: %s",
                            err_text(step.err));
         saved += step.rows;
         report(making->progress, MIN(saved, making->dirty_rows), making->dirty_rows, "rows");
-        if (paces && step.idle && !step.done && step.held_rows == held_rows)
-            leave_the_cores(c, &pace);
+        if (pace->holds)
+            pace->step_rows = SAVE_STEP_ROWS;
+        if (paces && step.idle && !step.done && !pace->holds)
+            leave_the_cores(c, pace);
         else if (step.rows == 0 && !step.done)
             pause_ns(PAUSE_NS);
     }
@@ -465,6 +491,7 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
         .checkpoints = c,
         .order = order,
         .progress = progress,
+        .pace = { .step_rows = PACED_STEP_ROWS },
         .info = { .automatic = order->automatic, .has_step = order->has_step, .step = order->step },
     };
     enum embtier_err err;
