@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* thread_class.h: which of the server's threads the system lets run first when cores are few.
  *
- * Each is called by a thread for itself, once, and is a wish: where the system refuses, or the user
- * has chosen a real-time policy for the process, all stays as it is. */
+ * Each is called by a thread for itself, once, and is a wish: the system may refuse. The first two
+ * leave a thread alone whose policy is not the usual one, as the user has chosen it then. */
 #ifndef EMBTIER_BASE_THREAD_CLASS_H
 #define EMBTIER_BASE_THREAD_CLASS_H
 
@@ -15,8 +15,8 @@ extern "C" {
 void thread_class_answering(void);
 
 /* Makes space that requests wait for when there is none left: it has its share of the cores, so
- * that others cannot keep it from working, but in few long turns, and lets whoever wakes run first.
- */
+ * that others cannot keep it from working, but takes it from nobody when it wakes, and has it in
+ * few long turns (these from Linux 6.12 on). */
 void thread_class_upkeep(void);
 
 /* What nobody waits for, or who asked for it in no hurry: it is niced by ten. */

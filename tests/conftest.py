@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """For all tests in Python, run from the top of the tree: what a test wrote goes when it passed, since hundreds of
-tests with a daemon each would fill a disk. What a failed one wrote stays, in pytest's folder of the run."""
+tests with a daemon each would fill a disk. What a failed one wrote stays, in pytest's folder of the run, and then
+so do the folders of the daemons that a whole file shares."""
 
 from __future__ import annotations
 
@@ -18,12 +19,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     if report.failed:
         item.stash[_FAILED] = True
     if report.when == "teardown" and not item.stash.get(_FAILED, False) and "tmp_path" in item.funcargs:
-        shutil.rmtree(item.funcargs["tmp_path"], ignore_errors=True)  # gone with the last test
+        shutil.rmtree(item.funcargs["tmp_path"], ignore_errors=True)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def folders_of_modules(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A module's daemon has a folder that none of its tests owns: they go with the last test, unless one failed."""
-    yield
-    if not request.session.testsfailed:
-        shutil.rmtree(tmp_path_factory.getbasetemp())
+@pytest.hookimpl(trylast=True)  # when all daemons have ended
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    folder = getattr(session.config._tmp_path_factory, "_basetemp", None)  # which making it would make anew
+    if folder is not None and exitstatus == 0 and not session.testsfailed:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -233,7 +233,14 @@ int cli_usage(const struct cli *cli, const char *format, ...)
 
 int cli_fail(enum embtier_err err, const char *message)
 {
-    fprintf(stderr, "embtier: %s\n", message[0] ? message : err_text(err));
+    struct err_msg shown;
+
+    /* It may have words of a file that somebody else has made: none of them moves the cursor. */
+    snprintf(shown.text, sizeof(shown.text), "%s", message[0] ? message : err_text(err));
+    for (char *c = shown.text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    fprintf(stderr, "embtier: %s\n", shown.text);
     return err == EMBTIER_UNREACHABLE ? EXIT_NO_SERVER : EXIT_FAILED;
 }
 
