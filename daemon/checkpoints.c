@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "daemon/checkpoint_pace.h"
 #include "daemon/lane.h"
 #include "daemon/scan.h"
 #include "store/catalog.h"
@@ -28,17 +29,8 @@
 #define PUBLISH_TRIES      4
 /* Of the dirty rows, as many are written before the epoch, so that others find clean ones to take
  * the places of while it lasts. */
-#define CLEAN_PART     8
-#define SAVE_STEP_ROWS 256
-#define PAUSE_NS       200000L
-/* Where cores are few, and while others have asked for something not so long ago, rows are written
- * some at a time only, and for one part of the time in so many. A step that takes long has waited,
- * for the disk or for a core: then the next is a larger one, or there would be no end to it. */
-#define PACE            6
-#define PACED_STEP_ROWS 32
-#define LONG_STEP_NS    UINT64_C(2000000)
-#define PAUSE_MOST_NS   UINT64_C(50000000)
-#define ASKED_NS        UINT64_C(50000000)
+#define CLEAN_PART 8
+#define PAUSE_NS   200000L
 /* After one that failed the next is due in this part of the interval. */
 #define RETRY_PART 10
 
@@ -47,7 +39,7 @@
 
 struct checkpoints {
     struct checkpoints_opts opts;
-    bool few_cores; /* fewer than lanes, writers and clients can use */
+    bool few_cores; /* as checkpoint_pace_init() has it */
     _Atomic bool stopping;
     uint64_t patience_ns; /* with updates under way; the worker's */
 
@@ -119,17 +111,6 @@ static enum embtier_err stopped(struct err_msg *msg)
 
 /* ---- Making ---- */
 
-/* How others fare while rows are written. */
-struct pace {
-    uint64_t requests; /* of all lanes, so far */
-    uint64_t held_rows;
-    uint64_t asked_ns;  /* when the last request was seen */
-    uint64_t began_ns;  /* what is being written now */
-    uint32_t step_rows; /* at a time while others ask */
-    bool has_looked;
-    bool holds; /* some of them up, since the look before */
-};
-
 /* One checkpoint on its way. */
 struct making {
     struct checkpoints *checkpoints;
@@ -137,7 +118,7 @@ struct making {
     const struct progress_sink *progress;
     struct checkpoint_draft *draft;
     struct checkpoint_info info;
-    struct pace pace;
+    struct checkpoint_pace pace;
     uint64_t dirty_rows;
     uint64_t updated_bytes;
     bool has_logged; /* tables; else those databases can be captured at any time */
@@ -185,22 +166,6 @@ static struct lane_saved save_some(const struct checkpoints *c, struct lane_savi
     return all;
 }
 
-/* What a step saw of others. */
-static void look(struct pace *pace, const struct lane_saved *step)
-{
-    if (pace->has_looked && step->requests != pace->requests)
-        pace->asked_ns = clock_now_ns(&clock_monotonic);
-    pace->holds = pace->has_looked && step->held_rows != pace->held_rows;
-    pace->requests = step->requests;
-    pace->held_rows = step->held_rows;
-    pace->has_looked = true;
-}
-
-static bool others_ask(const struct pace *pace)
-{
-    return clock_now_ns(&clock_monotonic) - pace->asked_ns < ASKED_NS;
-}
-
 /* Writes some of the dirty rows before anything is held. */
 static enum embtier_err clean_some(struct making *making, struct err_msg *msg)
 {
@@ -211,12 +176,10 @@ static enum embtier_err clean_some(struct making *making, struct err_msg *msg)
 
     /* No more of them: there are fewer by now, or the writers have enough to do. */
     for (uint64_t cleaned = 0; cleaned < wanted && step.rows > 0; cleaned += step.rows) {
-        const bool paces = c->few_cores && others_ask(&making->pace);
-
         if (atomic_load(&c->stopping))
             return stopped(msg);
-        step = save_some(c, savings, paces ? PACED_STEP_ROWS : SAVE_STEP_ROWS);
-        look(&making->pace, &step);
+        step = save_some(c, savings, checkpoint_pace_step(&making->pace, true));
+        checkpoint_pace_look(&making->pace, &step);
         pause_ns(PAUSE_NS);
     }
     return EMBTIER_OK;
@@ -301,20 +264,14 @@ static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
     return err;
 }
 
-/* What has been handed over is written: for some time others have the cores. */
-static void leave_the_cores(struct checkpoints *c, struct pace *pace)
+/* For some time others have the cores. */
+static void leave_the_cores(struct checkpoints *c, uint64_t rest_ns)
 {
-    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
-    const uint64_t spent_ns = now_ns - pace->began_ns;
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
 
-    if (spent_ns > LONG_STEP_NS)
-        pace->step_rows = MIN(2 * pace->step_rows, SAVE_STEP_ROWS);
-    else
-        pace->step_rows = MAX(pace->step_rows / 2, PACED_STEP_ROWS);
-    pause_ns((long)MIN(spent_ns * (PACE - 1), PAUSE_MOST_NS));
-    pace->began_ns = clock_now_ns(&clock_monotonic);
+    pause_ns((long)rest_ns);
     pthread_mutex_lock(&c->lock);
-    c->stats.yielded_us += (pace->began_ns - now_ns) / 1000;
+    c->stats.yielded_us += (clock_now_ns(&clock_monotonic) - began_ns) / 1000;
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -322,30 +279,29 @@ static enum embtier_err save_old_rows(struct making *making, struct err_msg *msg
 {
     struct checkpoints *const c = making->checkpoints;
     struct lane_saving savings[CONFIG_LANES_MAX] = { { 0 } };
-    struct pace *const pace = &making->pace;
     struct lane_saved step = { .idle = true };
     uint64_t saved = 0;
 
-    pace->began_ns = clock_now_ns(&clock_monotonic);
-
+    checkpoint_pace_begin(&making->pace);
     while (!step.done) {
-        const bool paces = c->few_cores && others_ask(pace);
+        uint64_t rest_ns;
 
         if (atomic_load(&c->stopping))
             return stopped(msg);
-        step = save_some(c, savings, !paces ? SAVE_STEP_ROWS : step.idle ? pace->step_rows : 0);
-        look(pace, &step);
+        step = save_some(c, savings, checkpoint_pace_step(&making->pace, step.idle));
+        checkpoint_pace_look(&making->pace, &step);
         if (step.err != EMBTIER_OK)
             return err_set(msg, step.err, "no checkpoint: rows cannot be written: %s",
                            err_text(step.err));
         saved += step.rows;
         report(making->progress, MIN(saved, making->dirty_rows), making->dirty_rows, "rows");
-        if (pace->holds)
-            pace->step_rows = SAVE_STEP_ROWS;
-        if (paces && step.idle && !step.done && !pace->holds)
-            leave_the_cores(c, pace);
-        else if (step.rows == 0 && !step.done)
+        rest_ns = checkpoint_pace_rest_ns(&making->pace, &step);
+        if (rest_ns > 0) {
+            leave_the_cores(c, rest_ns);
+            checkpoint_pace_begin(&making->pace);
+        } else if (step.rows == 0 && !step.done) {
             pause_ns(PAUSE_NS);
+        }
     }
     making->has_old = false;
     return EMBTIER_OK;
@@ -491,13 +447,13 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
         .checkpoints = c,
         .order = order,
         .progress = progress,
-        .pace = { .step_rows = PACED_STEP_ROWS },
         .info = { .automatic = order->automatic, .has_step = order->has_step, .step = order->step },
     };
     enum embtier_err err;
 
     TRY(check_metadata(order->metadata, msg));
     memcpy(making.info.metadata, order->metadata, sizeof(making.info.metadata));
+    checkpoint_pace_init(&making.pace, &clock_monotonic, c->few_cores);
     note_begin(c);
     err = make(&making, msg);
     end_making(&making);

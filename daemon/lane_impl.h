@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane_impl.h: the inside of a lane, shared by lane.c (loop, sessions, messages), lane_rows.c (the
- * row work), lane_log.c (logged tables), lane_epoch.c (checkpoints), lane_pooled.c (pooled
- * lookups), lane_push.c (tickets and pushes) and lane_group.c (pushes of groups). */
+ * row work), lane_reads.c (rows from SSD), lane_log.c (logged tables), lane_epoch.c (checkpoints),
+ * lane_pooled.c (pooled lookups), lane_push.c (tickets and pushes) and lane_group.c (pushes of
+ * groups). */
 #ifndef EMBTIER_DAEMON_LANE_IMPL_H
 #define EMBTIER_DAEMON_LANE_IMPL_H
 
@@ -105,6 +106,45 @@ uint32_t lane_rows_change(struct lane *lane, const struct table *table, const st
  * room. */
 void lane_rows_log(struct lane *lane, struct part *part, struct table *table,
                    const struct row_ref *refs, void *const *rows, uint32_t count);
+/* Has a row of a logged table written that is not cached, and puts it into the cache if there is
+ * room. False: no room in the write queue. */
+MUST_CHECK bool lane_place_logged(struct lane *lane, struct table *table, uint64_t hash,
+                                  uint64_t id, const void *row);
+/* One row of a request is refused. */
+void lane_ref_fail(struct lane *lane, struct part *part, uint32_t segment, uint64_t id,
+                   enum embtier_err err);
+/* Sessions that wait for room run again. */
+void lane_unblock_all(struct lane *lane);
+
+/* All of its refs are served, or wait for a read. */
+static inline bool lane_part_is_looked_up(const struct part *part)
+{
+    return part->segment == part->request->segment_count && !part->retry_first;
+}
+
+/* The client is gone: what is not begun of its requests need not be. But for a push: of that all
+ * rows are to change, or none. */
+static inline bool lane_part_is_abandoned(const struct part *part)
+{
+    return part->request->op != SHM_OP_PUSH &&
+           atomic_load_explicit(&part->request->session->gone, memory_order_relaxed);
+}
+
+/* Whether all of its rows, some or none are then as the client asked, it is not told: who hangs up
+ * may still look at the shared memory. */
+static inline void lane_part_abandon(struct lane *lane, struct part *part, uint64_t rows)
+{
+    request_fail(part->request, EMBTIER_DISCONNECTED, UINT32_MAX, 0);
+    lane->stats.abandoned_rows += rows;
+}
+
+/* ---- lane_reads.c ---- */
+
+/* Chains a ref to those who wait for a row that is read. */
+void lane_ref_wait(struct lane *lane, struct part *part, struct row_ref *ref, struct miss *miss);
+/* Has a row read that is not being read yet. False: no miss entry is to be had. */
+MUST_CHECK bool lane_ref_read(struct lane *lane, struct part *part, struct table *table,
+                              struct row_ref *ref);
 /* Fills free read jobs with the rows that wait for one. True: that was a turn's work, and there may
  * be more. */
 bool lane_dispatch_reads(struct lane *lane);
