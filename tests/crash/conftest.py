@@ -2,8 +2,8 @@
 """What breaks, and what is left then: processes that are killed, power that fails, disks that refuse, bits that
 turn over. Fixtures and daemons are those of the server's tests.
 
-Short forms are for every day. EMBTIER_TEST_LONG=1 takes the long ones; how many of each, the head of each
-file says. Every run prints its seed, and EMBTIER_TEST_SEED=… takes it again."""
+Short forms are for every day. EMBTIER_TEST_LONG=1 (tools/check --long) takes the long ones; how many of
+each, the head of each file says, and by which variable that can be told. Every run prints its seed, and EMBTIER_TEST_SEED=… takes it again."""
 
 from __future__ import annotations
 

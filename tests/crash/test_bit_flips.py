@@ -33,7 +33,7 @@ from daemons import LONG, SANITIZED, Daemon
 
 import embtier
 
-# Of each kind; 1000 is the longest form that was run.
+# Of each kind.
 FLIPS = int(os.environ.get("EMBTIER_TEST_FLIPS", 3 if SANITIZED else 1000 if LONG else 200))
 
 DIM = 16

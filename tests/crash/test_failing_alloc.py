@@ -2,7 +2,7 @@
 """If an allocation of the server's own code fails, be it the first or the hundredth, is that one
 request refused (or one start), with a word why, and nothing else?
 
-One of them fails at a time, all one after another with EMBTIER_TEST_LONGEST=1, else some. Afterwards the
+One of them fails at a time, all one after another with EMBTIER_TEST_LONG=1, else some. Afterwards the
 same request succeeds, rows are what they were, and what is allocated is what was before."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from daemons import LONGEST, SANITIZED, Daemon, log_fields
+from daemons import LONG, SANITIZED, Daemon, log_fields
 from failing_alloc import Allocations
 from scans import Scan
 
@@ -35,7 +35,7 @@ IDS = np.arange(ROWS)
 
 def sample(rng, calls: int, most: int) -> list[int]:
     every = range(1, calls + 1)
-    return list(every) if LONGEST or calls <= most else sorted(rng.sample(every, most))
+    return list(every) if LONG or calls <= most else sorted(rng.sample(every, most))
 
 
 def beyond(calls: int) -> Iterator[int]:
@@ -379,7 +379,7 @@ def test_a_request_whose_allocation_fails_is_refused_and_harms_nothing(world, rn
         calls = w.calls
     w.check()
     live = w.allocations.settled_live()
-    before = w.allocations.live_sites(w.server.tables) if LONGEST else None
+    before = w.allocations.live_sites(w.server.tables) if LONG else None
     errors_before, failures, unharmed = w.errors.copy(), 0, collections.Counter()
     for n in itertools.chain(sample(rng, calls, SAMPLED_REQUESTS), beyond(calls)):
         w.n, w.failed = n, False

@@ -14,7 +14,8 @@ from daemons import LONG, SANITIZED
 import embtier
 
 ROWS = 6000
-KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 50 if LONG else 25))
+# Half of all; the other half is of logged tables, below.
+KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 500 if LONG else 25))
 
 # name: (dim, optimizer); a row holds one number, its version, in all its columns
 TABLES = {"narrow": (3, "none"), "wide": (300, "none"), "stateful": (40, "adam")}
@@ -100,8 +101,7 @@ def test_after_sigkill_under_load_replay_tables_are_as_in_the_newest_checkpoint(
 
 # ---- Logged tables ----
 
-# With 1 lane and with 8; EMBTIER_TEST_KILLS=1000 is the long form.
-LOGGED_KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 6 if SANITIZED else 50 if LONG else 25))
+LOGGED_KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 6 if SANITIZED else 500 if LONG else 25))
 
 # name: (dim, optimizer, durability); rows as above, of push_* the number of their pushes
 LOGGED_TABLES = {

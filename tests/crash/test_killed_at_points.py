@@ -20,8 +20,8 @@ from daemons import LONG, SANITIZED, Daemon
 
 import embtier
 
-# Of each moment; EMBTIER_TEST_KILLS=10000 takes every call.
-KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 2 if SANITIZED else 40 if LONG else 8))
+# Of each moment; the long form takes every call.
+KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 2 if SANITIZED else 10_000 if LONG else 8))
 
 DIM = 16
 ROWS = 1500

@@ -18,8 +18,7 @@ from test_kill import ROWS, Oracle, update_until_it_dies
 
 import embtier
 
-# EMBTIER_TEST_LOSSES=200 is the long form.
-LOSSES = int(os.environ.get("EMBTIER_TEST_LOSSES", 3 if SANITIZED else 12 if LONG else 5))
+LOSSES = int(os.environ.get("EMBTIER_TEST_LOSSES", 3 if SANITIZED else 200 if LONG else 5))
 GONE = (embtier.DisconnectedError, embtier.UnreachableError)
 HINT = "wal_recovery_mode=kPointInTimeRecovery"
 

@@ -3,7 +3,7 @@
 was: in memory, descriptors, threads and files?
 
 It is asked in the same quiet state again and again: nobody is connected, the same tables and one
-checkpoint are there. EMBTIER_TEST_LONGEST=1: for ten minutes."""
+checkpoint are there. EMBTIER_TEST_LONG=1: for ten minutes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import time
 from pathlib import Path
 
 import numpy as np
-from daemons import LONGEST, SANITIZED
+from daemons import LONG, SANITIZED
 from failing_alloc import Allocations
 from scans import Scan
 
 import embtier
 
-ROUNDS = 20 if LONGEST else 4
-ROUND_S = 27 if LONGEST else 4
-WARM_UP = 4 if LONGEST else 1  # rounds in which whatever is made once is made
+ROUNDS = 20 if LONG else 4
+ROUND_S = 27 if LONG else 4
+WARM_UP = 4 if LONG else 1  # rounds in which whatever is made once is made
 # What is in use goes up and down with write buffers and open files, resident memory with what the
 # allocator keeps in its arenas besides; files with compactions that are still to come.
 SLACK = {"used": 8 << 20, "resident": 96 << 20, "files": 400, "open_files": 400}

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import LANES, LONGEST, SANITIZED
+from daemons import LANES, LONG, SANITIZED
 
 import embtier
 
 pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer needs memory of its own")
 
-LOAD_S = 600 if LONGEST else 15
+LOAD_S = 600 if LONG else 15
 MIB = 1 << 20
 BUDGETS_MIB = {"request": 32, "ticket": 16, "queue": 8, "memtable": 16, "metadata": 8, "arenas": 128}
 TIERS_MIB = 16 * LANES

@@ -4,7 +4,7 @@
  *
  * Each call that changes the file system is a site; they are counted in the place of the real ones,
  * by the linker. One of them fails, or the process dies before it. The plain run takes some sites,
- * with EMBTIER_TEST_LONG=1 more; with EMBTIER_TEST_KILLS (any number) all of them. */
+ * with EMBTIER_TEST_LONG=1 all of them. */
 #include "store/checkpoint.h"
 
 #include "store_fixture.h"
@@ -19,8 +19,7 @@
 
 #define ROWS        400
 #define EXIT_KILLED 77
-#define SITES_SHORT 10
-#define SITES_LONG  25
+#define SITES 10
 
 /* ---- Sites ---- */
 
@@ -238,8 +237,8 @@ static void at_sites(const char *part, void (*prepare)(struct store_fixture *f),
         if (at == 0) { /* the way there */
             assert_true(done > 0);
             count = done;
-            if (!getenv("EMBTIER_TEST_KILLS"))
-                step = MAX(count / (is_long() ? SITES_LONG : SITES_SHORT), 1u);
+            if (!is_long())
+                step = MAX(count / SITES, 1u);
         } else {
             assert_int_equal(done, 0);
         }

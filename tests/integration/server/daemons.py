@@ -28,8 +28,7 @@ import embtier  # noqa: E402  (the file above says where it lies)
 
 TREE, EMBTIERD, LANES = _conftest.TREE, _conftest.EMBTIERD, _conftest.LANES
 FAULTS = Path(os.environ.get("EMBTIER_FAULTS", EMBTIERD.parents[1] / "tests/faults"))
-LONG = os.environ.get("EMBTIER_TEST_LONG") == "1"
-LONGEST = os.environ.get("EMBTIER_TEST_LONGEST") == "1"  # ten minutes a test; tools/check has no time for it
+LONG = os.environ.get("EMBTIER_TEST_LONG") == "1"  # tools/check --long: for hours
 SANITIZED = b"__asan_init" in EMBTIERD.read_bytes() or b"__tsan_init" in EMBTIERD.read_bytes()
 
 START_LIMIT_S = 60

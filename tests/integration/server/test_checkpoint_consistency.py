@@ -20,8 +20,7 @@ from daemons import EMBTIERD, LANES, LONG, SANITIZED
 
 import embtier
 
-# EMBTIER_TEST_KILLS=1000 is the long form.
-KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 3 if SANITIZED else 8 if LONG else 6))
+KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 3 if SANITIZED else 200 if LONG else 6))
 
 GONE = (embtier.DisconnectedError, embtier.UnreachableError)
 
