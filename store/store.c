@@ -118,10 +118,22 @@ static enum embtier_err open_shard(struct store *store, uint32_t shard, bool dir
     return EMBTIER_OK;
 }
 
+/* Tells of long work, a line a second. */
+static void tell_progress(uint64_t *told_ns, const char *step, uint32_t done, uint32_t count)
+{
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+
+    if (now_ns - *told_ns < PROGRESS_NS)
+        return;
+    *told_ns = now_ns;
+    log_info("the store is being opened", "step=%s done=%u of=%u", step, done, count);
+}
+
 static enum embtier_err store_open_shards(struct store *store, const struct config *config,
                                           struct err_msg *msg)
 {
     const uint32_t directories = store_identity_directory_count(store->identity);
+    uint64_t told_ns = clock_now_ns(&clock_monotonic);
 
     store->direct_io = true;
     for (uint32_t d = 0; d < directories; d++) {
@@ -131,8 +143,10 @@ static enum embtier_err store_open_shards(struct store *store, const struct conf
         TRY(direct_io_probe(store_identity_directory(store->identity, d), config->rocksdb.direct_io,
                             &direct_io, msg));
         store->direct_io = store->direct_io && direct_io;
-        for (uint32_t s = first; s < first + store->shards_per_directory; s++)
-            TRY(open_shard(store, s, direct_io, msg));
+        for (uint32_t s = first; s < first + store->shards_per_directory; s++) {
+            TRY(open_shard(store, s, direct_io, msg)); /* which reads its logs */
+            tell_progress(&told_ns, "shards", s + 1, store->shard_count);
+        }
     }
     return EMBTIER_OK;
 }
@@ -216,17 +230,6 @@ static enum embtier_err was_closed(const struct store *store, bool *ret_closed, 
         *ret_closed = *ret_closed && sealed;
     }
     return EMBTIER_OK;
-}
-
-/* Tells of long work, a line a second. */
-static void tell_progress(uint64_t *told_ns, const char *what, uint32_t done, uint32_t count)
-{
-    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
-
-    if (now_ns - *told_ns < PROGRESS_NS)
-        return;
-    *told_ns = now_ns;
-    log_info("putting shards back to the checkpoint", "step=%s done=%u of=%u", what, done, count);
 }
 
 /* What will take the place of all databases of a kind: made beside them. */

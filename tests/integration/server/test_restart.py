@@ -202,6 +202,22 @@ def test_a_dirty_row_is_written_once_however_often_it_was_set(own_daemon):
     assert said and said[0]["rows"] == "1000"
 
 
+def test_a_start_that_takes_long_says_how_far_it_is(make_daemon):
+    """Every read of a table file takes 200 ms longer, of which some are read when a database is opened."""
+    daemon = make_daemon()
+    slow = daemon.folder / "slow"
+    daemon.with_fault("slow_reads", EMBTIER_FAULT_TRIGGER=str(slow), EMBTIER_FAULT_READ_MS="200")
+    daemon.start()
+    with daemon.connect() as server:
+        server.create_table("rows", 64, durability="async").set(np.arange(1000), np.ones((1000, 64)))
+    daemon.stop()
+    slow.touch()
+    daemon.start()
+    said = [(int(fields["done"]), int(fields["of"])) for fields in daemon.logged("the store is being opened")]
+    shards = daemon.config["data"]["shards_per_directory"]
+    assert said and said == sorted(set(said)) and all(0 < done <= of == shards for done, of in said), said
+
+
 def test_a_second_signal_does_not_disturb_a_stop_that_gets_on(own_daemon):
     """As a service manager's impatient user sends it. Either it is done, with nothing lost, or it says
     how many rows are."""
