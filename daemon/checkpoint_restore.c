@@ -45,7 +45,7 @@ static enum embtier_err copy_shard(struct restoring *restoring, uint32_t shard,
                                     .logged = spec->durability != EMBTIER_DURABILITY_REPLAY };
     _cleanup_(checkpoint_rows_freep) struct checkpoint_rows *from = NULL;
 
-    TRY(checkpoint_rows_open(restoring->shelf, restoring->record, shard, &like, &from, msg));
+    TRY(checkpoint_rows_open(restoring->shelf, restoring->record, shard, &like, NULL, &from, msg));
     for (;;) {
         const void *bytes;
         uint64_t id;

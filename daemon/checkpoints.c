@@ -36,6 +36,9 @@
 
 /* Of checkpoints that are read, by verifying and exports, at the same time. */
 #define USES_MAX 16
+/* Of those that somebody has had made and is about to read. */
+#define PROMISES_MAX 8
+#define PROMISE_NS   (60 * NS_PER_SECOND)
 
 struct checkpoints {
     struct checkpoints_opts opts;
@@ -49,7 +52,12 @@ struct checkpoints {
     uint64_t used_ids[USES_MAX]; /* are not deleted, */
     uint32_t use_count;
     uint64_t deleting_id; /* and this one is not used */
-    uint64_t tried_ns;    /* when the last one ended, well or not */
+    struct promise {
+        uint64_t id;
+        uint64_t until_ns;
+    } promises[PROMISES_MAX]; /* a ring: whoever has many made at once reads them at once */
+    uint32_t next_promise;
+    uint64_t tried_ns; /* when the last one ended, well or not */
     bool is_due_told;
     uint64_t told_ns; /* when */
     bool has_failed;  /* the last one: the next is due sooner */
@@ -391,6 +399,26 @@ static enum embtier_err check_metadata(const char *metadata, struct err_msg *msg
     return EMBTIER_OK;
 }
 
+static void promise(struct checkpoints *c, uint64_t id)
+{
+    pthread_mutex_lock(&c->lock);
+    c->promises[c->next_promise++ % PROMISES_MAX] =
+        (struct promise){ id, clock_now_ns(&clock_monotonic) + PROMISE_NS };
+    pthread_mutex_unlock(&c->lock);
+}
+
+static bool is_promised(struct checkpoints *c, uint64_t id)
+{
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+    bool found = false;
+
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t i = 0; i < PROMISES_MAX; i++)
+        found |= c->promises[i].id == id && now_ns < c->promises[i].until_ns;
+    pthread_mutex_unlock(&c->lock);
+    return found;
+}
+
 /* All but the newest @keep of one kind go; and the newest of all stays. */
 static void delete_oldest(struct checkpoints *c, bool automatic, uint32_t keep)
 {
@@ -407,7 +435,8 @@ static void delete_oldest(struct checkpoints *c, bool automatic, uint32_t keep)
             continue;
         if (keep > 0)
             keep--;
-        else if (i + 1 < count && checkpoints_delete(c, infos[i].id, &info, &msg) != EMBTIER_OK)
+        else if (i + 1 < count && !is_promised(c, infos[i].id) &&
+                 checkpoints_delete(c, infos[i].id, &info, &msg) != EMBTIER_OK)
             log_warn("an old checkpoint stays", "id=%" PRIu64 " why=%s", infos[i].id,
                      LOG_QUOTED(msg.text));
     }
@@ -465,10 +494,12 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
              " held_rows=%" PRIu64 " spent_ms=%" PRIu64,
              ret_info->id, order->automatic ? "server" : "user", ret_info->bytes,
              ret_info->new_bytes, ret_info->pause_us, ret_info->held_rows, ret_info->spent_ms);
+    if (order->automatic && order->promised)
+        promise(c, ret_info->id);
     if (order->keep_all)
         return EMBTIER_OK;
     if (order->automatic)
-        delete_oldest(c, true, MAX(c->opts.keep, order->keep_least));
+        delete_oldest(c, true, c->opts.keep);
     else if (order->keep > 0)
         delete_oldest(c, false, order->keep);
     return EMBTIER_OK;

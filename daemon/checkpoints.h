@@ -47,9 +47,9 @@ struct checkpoint_order {
     char metadata[EMBTIER_METADATA_MAX + 1]; /* JSON, or "" */
     uint32_t keep; /* then the oldest made by users are deleted, but for so many; 0: none is */
     const struct catalog_made *made; /* to be in it too, or NULL */
-    bool keep_all;       /* none is deleted, of the server's own either: one may still be needed */
-    uint32_t keep_least; /* of the server's own so many stay, however few are to be kept: whoever
-                            had one made may not have begun to read it */
+    bool keep_all; /* none is deleted, of the server's own either: one may still be needed */
+    bool promised; /* it stays for a minute, however few of the server's own are to be kept:
+                      whoever had it made has yet to begin to read it */
 };
 
 /* Returns when it is complete on disk, or there is none. INVALID: the metadata is no JSON. */

@@ -460,7 +460,7 @@ static void handle_checkpoint_create(struct control *control, struct connection 
     job->order.step = job->order.has_step ? wire->step : 0;
     job->order.keep = wire->keep;
     job->order.automatic = wire->automatic;
-    job->order.keep_least = CONTROL_SCANS_MAX; /* as many exports may be about to read theirs */
+    job->order.promised = true; /* an export may be about to read it */
     strncpy(job->order.metadata, wire->metadata, sizeof(job->order.metadata) - 1);
     control_submit_job(control, connection, id, job);
 }

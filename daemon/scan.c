@@ -24,10 +24,11 @@ struct scan {
     uint32_t row_bytes; /* that the client gets */
     uint32_t whole_bytes;
     struct table_scan *stored;
-    uint64_t next_id; /* of all rows */
-    uint8_t *made;    /* MADE_ROWS whole rows */
-    bool is_used;     /* its checkpoint is */
-    bool is_over;     /* reading has failed: where it stands is not known */
+    uint64_t row_count; /* about; found out by reading from SSD, so once */
+    uint64_t next_id;   /* of all rows */
+    uint8_t *made;      /* MADE_ROWS whole rows */
+    bool is_used;       /* its checkpoint is */
+    bool is_over;       /* reading has failed: where it stands is not known */
 };
 
 void scan_free(struct scan *scan)
@@ -104,6 +105,7 @@ enum embtier_err scan_open(struct store *store, struct checkpoints *checkpoints,
                              .state_bytes = table_spec_state_bytes(&scan->spec),
                              .logged = table->spec.durability != EMBTIER_DURABILITY_REPLAY },
         &scan->stored, msg));
+    scan->row_count = order->all_rows ? scan->spec.rows : table_scan_estimate(scan->stored);
     *ret_scan = TAKE(scan);
     return EMBTIER_OK;
 }
@@ -120,7 +122,7 @@ uint64_t scan_checkpoint(const struct scan *scan)
 
 uint64_t scan_row_count(const struct scan *scan)
 {
-    return scan->order.all_rows ? scan->spec.rows : table_scan_estimate(scan->stored);
+    return scan->row_count;
 }
 
 /* @count rows from scan->next_id on that were never written. */

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include <rocksdb/c.h>
-
 #include "store/database.h"
 #include "store/rocksdb_err.h"
 #include "store/rocksdb_ext.h"
@@ -13,9 +11,11 @@
 /* Of each file that is being read: one of every level but the first, and all of that, in each shard
  * of the store at once. */
 #define READAHEAD_MOST  ((size_t)(2 * MIB))
-#define READAHEAD_LEAST ((size_t)(128 << 10))
-#define READAHEAD_ALL   ((size_t)(16 * MIB)) /* of one level of all shards */
+#define READAHEAD_LEAST ((size_t)(16 << 10))
+#define READAHEAD_ALL   ((size_t)(16 * MIB)) /* of all shards together */
+#define LEVELS_MAX      7
 #define OPEN_FILES      64
+#define ARENA_BYTES     ((size_t)(64 << 10)) /* of rows in its log, at a time */
 #define ENTRY_BYTES     11 /* of RocksDB's for a row: sequence number and lengths */
 
 struct checkpoint_rows {
@@ -43,9 +43,41 @@ void checkpoint_rows_free(struct checkpoint_rows *rows)
     free(rows);
 }
 
+/* Indexes go when they have been read, and filters are not read at all but for their first block.
+ */
+static void table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *cache)
+{
+    rocksdb_block_based_table_options_t *const table = rocksdb_block_based_options_create();
+
+    if (cache)
+        rocksdb_block_based_options_set_block_cache(table, cache);
+    rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
+    rocksdb_options_set_block_based_table_factory(options, table);
+    rocksdb_block_based_options_destroy(table);
+}
+
+/* How many files are read at the same time. */
+static size_t count_sources(rocksdb_t *db)
+{
+    const rocksdb_livefiles_t *const files = rocksdb_livefiles(db);
+    const int count = rocksdb_livefiles_count(files);
+    bool has[LEVELS_MAX] = { false };
+    size_t sources = 0;
+
+    for (int i = 0; i < count; i++) {
+        const int level = rocksdb_livefiles_level(files, i);
+
+        sources += level == 0 || (level < LEVELS_MAX && !has[level]);
+        if (level < LEVELS_MAX)
+            has[level] = true;
+    }
+    rocksdb_livefiles_destroy(files);
+    return MAX(sources, (size_t)1);
+}
+
 enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
                                       const struct checkpoint_record *record, uint32_t shard,
-                                      const struct store_row *like,
+                                      const struct store_row *like, rocksdb_cache_t *cache,
                                       struct checkpoint_rows **ret_rows, struct err_msg *msg)
 {
     _cleanup_(checkpoint_rows_freep) struct checkpoint_rows *rows = calloc(1, sizeof(*rows));
@@ -61,6 +93,8 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoint: out of memory");
     rocksdb_ext_log_nowhere(rows->options);
     rocksdb_options_set_max_open_files(rows->options, OPEN_FILES); /* it is read once, in order */
+    rocksdb_options_set_arena_block_size(rows->options, ARENA_BYTES);
+    table_options_apply(rows->options, cache);
     rocksdb_options_set_wal_recovery_mode(rows->options,
                                           rocksdb_tolerate_corrupted_tail_records_recovery);
     TRY(checkpoint_check_logs(shelf, record, shard, like->logged, msg));
@@ -71,7 +105,9 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
     rocksdb_readoptions_set_iterate_upper_bound(rows->read, (const char *)rows->end.bytes,
                                                 sizeof(rows->end));
     rocksdb_readoptions_set_readahead_size(
-        rows->read, MIN(MAX(READAHEAD_ALL / record->shard_count, READAHEAD_LEAST), READAHEAD_MOST));
+        rows->read,
+        MIN(MAX(READAHEAD_ALL / record->shard_count / count_sources(rows->db), READAHEAD_LEAST),
+            READAHEAD_MOST));
     rocksdb_readoptions_set_fill_cache(rows->read, false);
     rows->at = rocksdb_create_iterator(rows->db, rows->read);
     rocksdb_iter_seek(rows->at, (const char *)rows->start.bytes, sizeof(rows->start));

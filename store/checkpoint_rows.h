@@ -8,18 +8,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <rocksdb/c.h>
+
 #include "base/err.h"
 #include "store/checkpoint.h"
 #include "store/store.h"
 
 struct checkpoint_rows;
 
-/* Of the table that @like names (table_id, lengths, logged), in @shard. CORRUPT. */
-MUST_CHECK enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
-                                                 const struct checkpoint_record *record,
-                                                 uint32_t shard, const struct store_row *like,
-                                                 struct checkpoint_rows **ret_rows,
-                                                 struct err_msg *msg);
+/* Of the table that @like names (table_id, lengths, logged), in @shard. What is read of the files
+ * beside rows goes through @cache, which others may use too; NULL: one of its own. CORRUPT. */
+MUST_CHECK enum embtier_err
+checkpoint_rows_open(const struct checkpoint_shelf *shelf, const struct checkpoint_record *record,
+                     uint32_t shard, const struct store_row *like, rocksdb_cache_t *cache,
+                     struct checkpoint_rows **ret_rows, struct err_msg *msg);
 void checkpoint_rows_free(struct checkpoint_rows *rows);
 DEFINE_CLEANUP(struct checkpoint_rows, checkpoint_rows_free)
 

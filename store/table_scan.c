@@ -4,6 +4,7 @@
  * from one RocksDB iterator to another with each row costs more than to copy it once more. */
 #include "store/table_scan.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 
 #define AHEAD_BYTES    ((size_t)(16 * 1024))
 #define AHEAD_ROWS_MAX 256
+#define CACHE_BYTES    ((size_t)MIB) /* of what RocksDB reads of its files beside rows */
 
 struct source {
     struct checkpoint_rows *rows;
@@ -24,6 +26,7 @@ struct source {
 };
 
 struct table_scan {
+    rocksdb_cache_t *cache;
     struct source *sources; /* the first heap_count are a heap, by id; the rest are at their ends */
     uint32_t source_count;
     uint32_t heap_count;
@@ -41,7 +44,10 @@ void table_scan_free(struct table_scan *scan)
         free(scan->sources[i].copies);
     }
     free(scan->sources);
+    if (scan->cache)
+        rocksdb_cache_destroy(scan->cache);
     free(scan);
+    malloc_trim(0);
 }
 
 static void swap(struct source *a, struct source *b)
@@ -109,7 +115,7 @@ static enum embtier_err open_sources(struct table_scan *scan, const struct check
         source->copies = malloc((size_t)scan->ahead_rows * scan->row_bytes);
         if (!source->ids || !source->copies)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-        TRY(checkpoint_rows_open(shelf, record, shard, like, &source->rows, msg));
+        TRY(checkpoint_rows_open(shelf, record, shard, like, scan->cache, &source->rows, msg));
         TRY(step_source(scan, source, msg));
         if (source->bytes)
             swap(source, &scan->sources[scan->heap_count++]);
@@ -130,6 +136,7 @@ enum embtier_err table_scan_open(const struct checkpoint_shelf *shelf,
         scan->sources = calloc((size_t)record->shard_count + 1, sizeof(*scan->sources));
     if (!scan || !scan->sources)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    scan->cache = rocksdb_cache_create_lru(CACHE_BYTES);
     scan->row_bytes = like->weight_bytes + like->state_bytes;
     scan->ahead_rows = (uint32_t)MIN(AHEAD_BYTES / scan->row_bytes + 1, (size_t)AHEAD_ROWS_MAX);
     TRY(open_sources(scan, shelf, record, like, msg));

@@ -482,6 +482,35 @@ static void test_what_was_not_answered_keeps_its_buffer_and_ends(void **state)
     embtier_disconnect(server);
 }
 
+/* As an export has it: what the server makes of its own meanwhile, here for tables that are loaded,
+ * does not push it out before it is read. */
+static void test_a_checkpoint_made_to_be_read_is_there_to_be_read(void **state)
+{
+    struct embtier *server = harness_connect(*state);
+    const struct embtier_checkpoint_options made = { .automatic = 1 };
+    struct embtier_scan_options options = { .buffer_bytes = SMALL };
+    struct embtier_checkpoint_list *list = NULL;
+    struct embtier_scan *scan = NULL;
+    char name[16];
+
+    make_table(server, "read");
+    assert_int_equal(embtier_checkpoint_create(server, &made, NULL, NULL, &list), EMBTIER_OK);
+    options.checkpoint = embtier_checkpoint_list_at(list, 0)->id;
+    embtier_checkpoint_list_free(list);
+    for (int i = 0; i < 4; i++) { /* more than the server keeps */
+        struct embtier_load *load = NULL;
+
+        snprintf(name, sizeof(name), "loaded%d", i);
+        assert_int_equal(load_some(server, name, 0, EMBTIER_DURABILITY_REPLAY, &load), EMBTIER_OK);
+        assert_int_equal(embtier_load_end(load, NULL, NULL), EMBTIER_OK);
+        embtier_load_close(load);
+    }
+    assert_int_equal(embtier_scan_open(server, "read", &options, &scan), EMBTIER_OK);
+    assert_int_equal(embtier_scan_checkpoint(scan), options.checkpoint);
+    embtier_scan_close(scan);
+    embtier_disconnect(server);
+}
+
 /* Turns a bit over, of the byte in the middle of the first file of checkpoint 1 whose name has
  * @part. */
 static void damage(const struct harness *harness, const char *part)
@@ -579,6 +608,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_a_load_cannot_do_is_said, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_was_not_answered_keeps_its_buffer_and_ends, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_a_checkpoint_made_to_be_read_is_there_to_be_read,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_of_a_damaged_checkpoint_no_wrong_row_comes, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_one_user_has_no_more_than_his_share_of_loads, setup,
