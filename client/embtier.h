@@ -210,7 +210,8 @@ struct embtier_checkpoint {
     int automatic;       /* made by the server itself */
     int has_step;
     uint64_t step;        /* the trainer's, as given */
-    const char *metadata; /* JSON, as given; NULL: none */
+    const char *metadata; /* JSON, as given; NULL: none, or one of the oldest in a list with more
+                             than 2 MiB of it, which embtier_checkpoint_show() gives */
     uint32_t table_count;
     const char *const *tables; /* their names; NULL in a list */
     uint64_t bytes;            /* of its files on SSD */

@@ -54,8 +54,8 @@ static enum embtier_err copy_shard(struct restoring *restoring, uint32_t shard,
         if (!bytes)
             return EMBTIER_OK;
         TRY(row_writer_add(writer, id, bytes, msg));
-        if (++restoring->rows % PROGRESS_ROWS == 0 && progress)
-            progress->report(progress->context, shard, restoring->record->shard_count, "shards");
+        if (++restoring->rows % PROGRESS_ROWS == 0)
+            TRY(progress_tell(progress, shard, restoring->record->shard_count, "shards", msg));
     }
 }
 
@@ -65,8 +65,7 @@ static enum embtier_err copy_rows(struct restoring *restoring, struct row_writer
     const uint32_t shards = restoring->record->shard_count;
 
     for (uint32_t s = 0; s < shards; s++) {
-        if (progress)
-            progress->report(progress->context, s, shards, "shards");
+        TRY(progress_tell(progress, s, shards, "shards", msg));
         TRY(copy_shard(restoring, s, writer, progress, msg));
     }
     return row_writer_end(writer, msg);

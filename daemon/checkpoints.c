@@ -32,7 +32,8 @@
 #define CLEAN_PART 8
 #define PAUSE_NS   200000L
 /* After one that failed the next is due in this part of the interval. */
-#define RETRY_PART 10
+#define RETRY_PART       10
+#define REFUSAL_RETRY_NS (5 * NS_PER_SECOND)
 
 /* Of checkpoints that are read, by verifying and exports, at the same time. */
 #define USES_MAX 16
@@ -204,11 +205,11 @@ static bool wait_a_moment(sem_t *drained)
 {
     struct timespec until;
 
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += 100000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
-    return sem_timedwait(drained, &until) == 0;
+    return sem_clockwait(drained, CLOCK_MONOTONIC, &until) == 0;
 }
 
 /* Until no update is under way. */
@@ -264,6 +265,10 @@ static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
     enum embtier_err err;
     sem_t drained;
 
+    /* What `async` tables have logged since the last one is written to disk by nothing else: now,
+     * or while updates wait. */
+    if (making->has_logged)
+        TRY(store_sync_all_logs(making->checkpoints->opts.store, msg));
     sem_init(&drained, 0, 0);
     err = take_moment(making, &drained, msg);
     open_gates(making->checkpoints); /* after which no lane knows the semaphore */
@@ -494,6 +499,7 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
              " held_rows=%" PRIu64 " spent_ms=%" PRIu64,
              ret_info->id, order->automatic ? "server" : "user", ret_info->bytes,
              ret_info->new_bytes, ret_info->pause_us, ret_info->held_rows, ret_info->spent_ms);
+    store_refuse_replay(c->opts.store, EMBTIER_OK);
     if (order->automatic && order->promised)
         promise(c, ret_info->id);
     if (order->keep_all)
@@ -511,6 +517,7 @@ enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
     struct store_recovery recovery;
     struct checkpoint_info info;
     struct err_msg why = { { 0 } };
+    enum embtier_err err;
 
     store_recovery(c->opts.store, &recovery);
     if (recovery.happened && !recovery.after_crash) {
@@ -531,11 +538,13 @@ enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
     } else {
         log_warn("the newest checkpoint cannot be read", "why=%s", LOG_QUOTED(why.text));
     }
-    if (checkpoints_make(c, &(struct checkpoint_order){ .automatic = true }, NULL, &info, &why) !=
-        EMBTIER_OK) {
-        c->updated_bytes = UINT64_MAX; /* one is due even if nothing changes */
-        log_warn("no checkpoint could be made at the start: a crash goes back to the one before",
-                 "why=%s", LOG_QUOTED(why.text));
+    err = checkpoints_make(c, &(struct checkpoint_order){ .automatic = true }, NULL, &info, &why);
+    if (err != EMBTIER_OK) {
+        /* A crash would go back to before the last clean stop. */
+        store_refuse_replay(c->opts.store, err);
+        log_error("no checkpoint could be made at the start: tables of durability replay are not "
+                  "changed before there is one, which is tried again and again",
+                  "err=%s why=%s", err_name(err), LOG_QUOTED(why.text));
     }
     return EMBTIER_OK;
 }
@@ -548,11 +557,25 @@ void checkpoints_not_tried(struct checkpoints *c)
     pthread_mutex_unlock(&c->lock);
 }
 
+/* Without one there are no updates, whatever the interval. */
+static bool refusal_due(struct checkpoints *c, uint64_t now_ns)
+{
+    bool due;
+
+    pthread_mutex_lock(&c->lock);
+    due = !c->stats.is_making && !c->is_due_told && now_ns - c->tried_ns >= REFUSAL_RETRY_NS;
+    c->is_due_told |= due;
+    pthread_mutex_unlock(&c->lock);
+    return due;
+}
+
 bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
 {
     uint64_t updated_bytes, wait_ns, tried_ns;
     bool due, late;
 
+    if (store_replay_refusal(c->opts.store) != EMBTIER_OK)
+        return refusal_due(c, now_ns);
     if (c->opts.interval_ns == 0)
         return false;
     updated_bytes = tables_totals(c->opts.tables).updated_bytes;

@@ -99,6 +99,8 @@ static void let_go(struct control *control, struct connection *connection)
 {
     const enum embtier_err err = connection->closed_why;
 
+    if (connection->job)
+        atomic_store(&connection->job->gone, true);
     control_close_transfers(control, connection);
     if (connection->session && !connection->session_detached) {
         struct session *const session = connection->session;
@@ -137,8 +139,14 @@ static bool reply(struct control *control, struct connection *connection,
                   const Embtier__Reply *message, const int *fds, uint32_t fd_count)
 {
     struct err_msg msg = { { 0 } };
-    const enum embtier_err err = connection_reply(connection, message, fds, fd_count, &msg);
+    enum embtier_err err;
 
+    if (embtier__reply__get_packed_size(message) > FRAME_BYTES_MAX) {
+        err_write(&msg, "the answer is longer than a message can be");
+        control_reply_error(control, connection, message->id, EMBTIER_TOO_LARGE, &msg);
+        return connection->fd >= 0;
+    }
+    err = connection_reply(connection, message, fds, fd_count, &msg);
     if (err == EMBTIER_OK) {
         if (connection->fd >= 0)
             control_watch(control, connection);

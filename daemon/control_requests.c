@@ -511,6 +511,9 @@ static void handle_checkpoint_restore(struct control *control, struct connection
     control_reply_error(control, connection, id, err, &(struct err_msg){ { 0 } });
 }
 
+/* Of the newest ones: the rest of the message is for some ten thousand checkpoints. */
+#define LIST_METADATA_BYTES (FRAME_BYTES_MAX / 2)
+
 static void handle_checkpoint_list(struct control *control, struct connection *connection,
                                    uint32_t id)
 {
@@ -522,10 +525,17 @@ static void handle_checkpoint_list(struct control *control, struct connection *c
     enum embtier_err err = checkpoints_list(control->parts->checkpoints, &infos, &count, &msg);
     Embtier__Checkpoint *const wires = calloc((size_t)count + 1, sizeof(*wires));
     Embtier__Checkpoint **const pointers = calloc((size_t)count + 1, sizeof(*pointers));
+    size_t room = LIST_METADATA_BYTES;
 
     if (err == EMBTIER_OK && (!wires || !pointers))
         err = EMBTIER_NO_MEMORY;
-    for (uint32_t i = 0; err == EMBTIER_OK && i < count; i++) {
+    for (uint32_t i = count; err == EMBTIER_OK && i-- > 0;) {
+        const size_t metadata_bytes = strlen(infos[i].metadata);
+
+        if (metadata_bytes > room)
+            infos[i].metadata[0] = '\0'; /* showing that one checkpoint gives it */
+        else
+            room -= metadata_bytes;
         fill_checkpoint(&infos[i], NULL, &wires[i]);
         pointers[i] = &wires[i];
     }

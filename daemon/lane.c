@@ -710,6 +710,7 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
     lane->rules = (struct request_rules){
         .lane = lane,
         .hasher = store_hasher(opts->store),
+        .store = opts->store,
         .tables = opts->tables,
         .memory = opts->memory,
         .ticket_memory = opts->ticket_memory,

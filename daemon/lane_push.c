@@ -253,6 +253,7 @@ static bool prepare_turn(struct lane *lane, struct push *push)
 enum take_turn lane_push_turn(struct lane *lane, struct push *push)
 {
     struct push_wave *wave;
+    bool begins;
 
     if (atomic_load_explicit(&push->session->gone, memory_order_relaxed))
         lane_push_give_up(push);
@@ -260,17 +261,18 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
         return push->is_taken                ? TAKE_TURN_DONE
                : push->stage >= PUSH_CASTING ? TAKE_TURN_STALLED
                                              : TAKE_TURN_MORE;
-    if (!push->is_taken && !push->is_prefetch && !push->is_update) {
-        if (lane->gate)
-            return TAKE_TURN_MORE; /* until it opens, which is soon */
-        lane_update_begin(lane);
-        push->is_update = true;
-    }
+    begins = !push->is_taken && !push->is_prefetch && !push->is_update;
+    if (begins && lane->gate)
+        return TAKE_TURN_MORE; /* until it opens, which is soon */
     if (!push->is_taken) {
         wave = push_free_wave(&lane->rules, push);
         if (!wave) /* without any, it looks again until others are done, who all end by themselves
                     */
             return push->under_way > 0 ? TAKE_TURN_STALLED : TAKE_TURN_MORE;
+        if (begins) { /* not before it has what it needs: the gate waits for its end */
+            lane_update_begin(lane);
+            push->is_update = true;
+        }
         push_take_wave(&lane->rules, push, wave);
         wave->is_under_way = true;
         push->under_way++;

@@ -150,6 +150,7 @@ static enum embtier_err enter_segment(const struct beginning *b, uint32_t s)
     struct shm_push_segment *const wire = &b->segments[s];
     uint32_t state = TABLE_FREE;
     struct table *const table = tables_enter(b->rules->tables, wire->table, &state);
+    enum embtier_err err;
 
     wire->unused = (uintptr_t)table;
     if (IS_BAD(CHECK_PUSH_TABLE, !table))
@@ -157,6 +158,9 @@ static enum embtier_err enter_segment(const struct beginning *b, uint32_t s)
                       wire->table >> 32, 0);
     if (b->is_prefetch)
         return check_ids(b, s);
+    err = request_change_refusal(b->rules, table);
+    if (err != EMBTIER_OK)
+        return refuse(b->refusal, err, s, 0, 0);
     if (IS_BAD(CHECK_PUSH_OPTIMIZER, table->spec.optimizer == EMBTIER_OPTIMIZER_NONE))
         return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, table->spec.optimizer, 0);
     if (IS_BAD(CHECK_PUSH_DIM, wire->dim != table->spec.dim))

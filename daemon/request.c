@@ -143,6 +143,12 @@ static enum embtier_err request_new(const struct request_rules *rules, struct se
     return EMBTIER_OK;
 }
 
+enum embtier_err request_change_refusal(const struct request_rules *rules,
+                                        const struct table *table)
+{
+    return table->logged ? EMBTIER_OK : store_replay_refusal(rules->store);
+}
+
 static void leave_tables(struct request *request)
 {
     for (uint32_t s = 0; s < request->segment_count; s++)
@@ -163,11 +169,15 @@ static enum embtier_err check_segments(const struct request_rules *rules, struct
         struct request_segment *const segment = &request->segments[s];
         const uint64_t id_bytes = (uint64_t)wire->id_count * sizeof(uint64_t);
         uint32_t state = TABLE_FREE;
+        enum embtier_err err;
 
         segment->table = tables_enter(rules->tables, wire->table, &state);
         if (IS_BAD(CHECK_TABLE, !segment->table))
             return refuse(refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE, s,
                           wire->table >> 32, 0);
+        err = request_changes(request) ? request_change_refusal(rules, segment->table) : EMBTIER_OK;
+        if (err != EMBTIER_OK)
+            return refuse(refusal, err, s, 0, 0);
         if (IS_BAD(CHECK_IDS_IN_ARENA,
                    !in_arena(session, wire->ids_offset, id_bytes, SHM_ID_ALIGN)))
             return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset, session->arena_bytes);

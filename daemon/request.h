@@ -97,6 +97,7 @@ struct refusal {
 struct request_rules {
     struct lane *lane; /* whose they are */
     const struct row_hasher *hasher;
+    const struct store *store; /* may refuse changes */
     struct tables *tables;
     struct request_memory *memory;
     struct ticket_memory *ticket_memory;
@@ -155,6 +156,10 @@ static inline bool request_changes(const struct request *request)
 {
     return request->op == SHM_OP_SET || request->op == SHM_OP_PUSH;
 }
+
+/* Why rows of a table cannot be changed at present; else OK. */
+enum embtier_err request_change_refusal(const struct request_rules *rules,
+                                        const struct table *table);
 
 /* The segment of part->refs[@index]. */
 uint32_t part_segment_of(const struct part *part, uint32_t index);

@@ -238,6 +238,8 @@ static enum embtier_err make_checkpoints(struct server *server,
         TRY(restore_other(server, restore, msg));
     if (atomic_load(checkpoints_stopping(parts->checkpoints))) /* the signal has been read */
         return err_set(msg, EMBTIER_SHUTDOWN, "stopped by a signal");
+    if (store_replay_refusal(parts->store) != EMBTIER_OK) /* nothing is changed yet */
+        return EMBTIER_OK;
     return store_serve(parts->store, msg);
 }
 

@@ -176,6 +176,17 @@ static void totals_add(struct tables_totals *totals, struct table *table)
 
 /* ---- Dropping ---- */
 
+enum embtier_err progress_tell(const struct progress_sink *sink, uint64_t done, uint64_t total,
+                               const char *unit, struct err_msg *msg)
+{
+    if (!sink)
+        return EMBTIER_OK;
+    if (sink->gone && atomic_load(sink->gone))
+        return err_set(msg, EMBTIER_DISCONNECTED, "whoever asked for it has gone");
+    sink->report(sink->context, done, total, unit);
+    return EMBTIER_OK;
+}
+
 struct shard_progress {
     const struct progress_sink *sink;
 };
@@ -339,8 +350,8 @@ static enum embtier_err write_eager_rows(struct tables *tables, const struct tab
                        &writer, msg));
     for (uint64_t id = 0; id < table->spec.rows; id++) {
         TRY(row_writer_add(writer, id, NULL, msg));
-        if (progress && id % PROGRESS_ROWS == 0)
-            progress->report(progress->context, id, table->spec.rows, "rows");
+        if (id % PROGRESS_ROWS == 0)
+            TRY(progress_tell(progress, id, table->spec.rows, "rows", msg));
     }
     return row_writer_end(writer, msg);
 }

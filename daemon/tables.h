@@ -54,7 +54,11 @@ struct table_info {
 struct progress_sink {
     void (*report)(void *context, uint64_t done, uint64_t total, const char *unit);
     void *context;
+    const _Atomic bool *gone; /* may be NULL; true: whoever wanted it has gone */
 };
+/* Reports to @sink (may be NULL). DISCONNECTED: nobody wants it any more. */
+MUST_CHECK enum embtier_err progress_tell(const struct progress_sink *sink, uint64_t done,
+                                          uint64_t total, const char *unit, struct err_msg *msg);
 
 MUST_CHECK enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
                                           bool if_not_exists, const struct progress_sink *progress,

@@ -41,7 +41,7 @@ static void report(void *context, uint64_t done, uint64_t total, const char *uni
 
 static void job_run(struct worker *worker, struct job *job)
 {
-    const struct progress_sink progress = { .report = report, .context = job };
+    const struct progress_sink progress = { .report = report, .context = job, .gone = &job->gone };
 
     switch (job->kind) {
     case JOB_TABLE_CREATE:

@@ -57,6 +57,7 @@ struct job {
     _Atomic uint64_t total;
     _Atomic(const char *) unit;
     _Atomic bool told;
+    _Atomic bool gone;    /* the client */
     uint64_t reported_ns; /* worker */
 
     /* Result, once done. */

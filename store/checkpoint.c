@@ -19,6 +19,7 @@
 #include "store/rocksdb_ext.h"
 
 #define SHELF_FOLDER "checkpoints"
+#define DRAFT_FILE   "draft"
 #define NEW_SUFFIX   ".new"
 #define LOST_SUFFIX  ".lost"
 
@@ -79,6 +80,79 @@ static bool parse_id(const char *name, uint64_t *ret_id)
     return *end == '\0' && errno == 0 && *ret_id > 0;
 }
 
+/* ---- What is there ---- */
+
+/* A checkpoint's folder in the first directory, while it is made or deleted, has a mark: made
+ * before anything else is in it, and removed when all is complete; or made again, and removed as
+ * the last. So one with neither mark nor record was complete once, and is never taken for nothing.
+ */
+enum folder_state {
+    FOLDER_DRAFT, /* or not there: no checkpoint */
+    FOLDER_COMPLETE,
+    FOLDER_DAMAGED, /* its record is gone */
+};
+
+static enum embtier_err is_there(const char *folder, const char *name, bool *ret_there,
+                                 struct err_msg *msg)
+{
+    _cleanup_(freep) char *path = path_join(folder, name);
+
+    if (!path)
+        return no_memory(msg);
+    *ret_there = access(path, F_OK) == 0;
+    return *ret_there || errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
+}
+
+static enum embtier_err state_of(const struct checkpoint_shelf *shelf, uint64_t id,
+                                 enum folder_state *ret_state, struct err_msg *msg)
+{
+    _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
+    bool has_mark = false, has_record = false, is_empty = true;
+
+    if (!folder)
+        return no_memory(msg);
+    TRY(is_there(folder, DRAFT_FILE, &has_mark, msg));
+    TRY(is_there(folder, CHECKPOINT_RECORD_FILE, &has_record, msg));
+    if (!has_mark && !has_record) {
+        TRY(folder_is_empty(folder, &is_empty, msg));
+        TRY(is_there(folder, DRAFT_FILE, &has_mark, msg)); /* another thread may have begun */
+    }
+    *ret_state = has_mark || (!has_record && is_empty) ? FOLDER_DRAFT
+                 : has_record                          ? FOLDER_COMPLETE
+                                                       : FOLDER_DAMAGED;
+    return EMBTIER_OK;
+}
+
+/* On disk when it returns. NOT_FOUND: there is no such folder. */
+static enum embtier_err mark_draft(const struct checkpoint_shelf *shelf, uint64_t id,
+                                   struct err_msg *msg)
+{
+    _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
+    _cleanup_(freep) char *path = folder ? path_join(folder, DRAFT_FILE) : NULL;
+    uint32_t sum;
+    struct stat info;
+
+    if (!path)
+        return no_memory(msg);
+    if (stat(folder, &info) != 0 && errno == ENOENT)
+        return err_set(msg, EMBTIER_NOT_FOUND, "there is no checkpoint %" PRIu64, id);
+    TRY(file_make(path, "", 0, &sum, msg));
+    return directory_sync(folder, msg);
+}
+
+static enum embtier_err unmark(const struct checkpoint_shelf *shelf, uint64_t id,
+                               struct err_msg *msg)
+{
+    _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
+    _cleanup_(freep) char *path = folder ? path_join(folder, DRAFT_FILE) : NULL;
+
+    if (!path)
+        return no_memory(msg);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return err_set_errno(msg, errno, "%s", path);
+    return directory_sync(folder, msg);
+}
+
 /* ---- Lists ---- */
 
 struct ids {
@@ -130,30 +204,17 @@ static enum embtier_err list_folders(const char *directory, struct ids *ids, str
     return err;
 }
 
-static enum embtier_err is_complete(const struct checkpoint_shelf *shelf, uint64_t id,
-                                    bool *ret_complete, struct err_msg *msg)
-{
-    _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
-    _cleanup_(freep) char *record = folder ? path_join(folder, CHECKPOINT_RECORD_FILE) : NULL;
-
-    if (!record)
-        return no_memory(msg);
-    *ret_complete = access(record, F_OK) == 0;
-    if (!*ret_complete && errno != ENOENT)
-        return err_set_errno(msg, errno, "%s", record);
-    return EMBTIER_OK;
-}
-
-static enum embtier_err keep_complete(const struct checkpoint_shelf *shelf, struct ids *ids,
-                                      struct err_msg *msg)
+/* Those that are none go. */
+static enum embtier_err keep_checkpoints(const struct checkpoint_shelf *shelf, struct ids *ids,
+                                         struct err_msg *msg)
 {
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < ids->count; i++) {
-        bool complete = false;
+        enum folder_state state = FOLDER_DRAFT;
 
-        TRY(is_complete(shelf, ids->ids[i], &complete, msg));
-        if (complete)
+        TRY(state_of(shelf, ids->ids[i], &state, msg));
+        if (state != FOLDER_DRAFT)
             ids->ids[kept++] = ids->ids[i];
     }
     ids->count = kept;
@@ -167,7 +228,7 @@ enum embtier_err checkpoint_list(const struct checkpoint_shelf *shelf, uint64_t 
     enum embtier_err err = list_folders(directory_at(shelf, 0), &ids, msg);
 
     if (err == EMBTIER_OK)
-        err = keep_complete(shelf, &ids, msg);
+        err = keep_checkpoints(shelf, &ids, msg);
     if (err != EMBTIER_OK) {
         free(ids.ids);
         return err;
@@ -182,14 +243,19 @@ enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t 
 {
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
     _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
-    enum embtier_err err;
+    enum folder_state state = FOLDER_DRAFT;
 
     if (!folder)
         return no_memory(msg);
-    err = checkpoint_record_read(folder, &record, msg);
-    if (err == EMBTIER_NOT_FOUND)
-        return err_set(msg, err, "there is no checkpoint %" PRIu64, id);
-    TRY(err);
+    TRY(state_of(shelf, id, &state, msg));
+    if (state == FOLDER_DRAFT)
+        return err_set(msg, EMBTIER_NOT_FOUND, "there is no checkpoint %" PRIu64, id);
+    if (state == FOLDER_DAMAGED)
+        return err_set(msg, EMBTIER_CORRUPT,
+                       "%s/" CHECKPOINT_RECORD_FILE
+                       ": missing; without it the folder is of no use, and may be removed",
+                       folder);
+    TRY(checkpoint_record_read(folder, &record, msg));
     if (strcmp(record->store_uuid, store_identity_uuid(shelf->identity)) != 0)
         return err_set(msg, EMBTIER_MISMATCH, "%s: of another store", folder);
     if (record->info.id != id ||
@@ -228,45 +294,76 @@ enum embtier_err checkpoint_catalog(const struct checkpoint_shelf *shelf,
     return catalog_open(folder, ret_catalog, msg);
 }
 
-/* Removes a checkpoint's folders everywhere; its record is gone. */
+/* Removes a checkpoint's folders everywhere; it is marked, and the mark goes last. */
 static enum embtier_err remove_folders(const struct checkpoint_shelf *shelf, uint64_t id,
                                        struct err_msg *msg)
 {
-    for (uint32_t d = directory_count(shelf); d-- > 0;) {
+    _cleanup_(freep) char *first = folder_of(shelf, id, 0);
+    bool is_there = false;
+
+    if (!first)
+        return no_memory(msg);
+    for (uint32_t d = directory_count(shelf); d-- > 1;) {
         _cleanup_(freep) char *folder = folder_of(shelf, id, d);
 
         if (!folder)
             return no_memory(msg);
         TRY(folder_remove(folder, msg));
     }
-    return EMBTIER_OK;
+    is_there = access(first, F_OK) == 0;
+    TRY(folder_empty(first, DRAFT_FILE, msg));
+    if (is_there)
+        TRY(directory_sync(first, msg));
+    return folder_remove(first, msg);
 }
 
+/* What may be seen of a mark may not be on disk yet. */
+static enum embtier_err sweep_one(const struct checkpoint_shelf *shelf, uint64_t id,
+                                  struct err_msg *msg)
+{
+    enum folder_state state = FOLDER_DRAFT;
+    enum embtier_err err;
+
+    TRY(state_of(shelf, id, &state, msg));
+    if (state != FOLDER_DRAFT)
+        return EMBTIER_OK;
+    err = mark_draft(shelf, id, msg);
+    if (err != EMBTIER_NOT_FOUND)
+        TRY(err);
+    return remove_folders(shelf, id, msg);
+}
+
+/* Goes on after one that cannot be removed. */
 static enum embtier_err sweep_directory(const struct checkpoint_shelf *shelf, uint32_t directory,
                                         struct ids *ids, struct err_msg *msg)
 {
+    enum embtier_err first = EMBTIER_OK;
+
     TRY(list_folders(directory_at(shelf, directory), ids, msg));
     for (uint32_t i = 0; i < ids->count; i++) {
-        bool complete = false;
+        const enum embtier_err err =
+            sweep_one(shelf, ids->ids[i], first == EMBTIER_OK ? msg : NULL);
 
-        TRY(is_complete(shelf, ids->ids[i], &complete, msg));
-        if (!complete)
-            TRY(remove_folders(shelf, ids->ids[i], msg));
+        if (first == EMBTIER_OK)
+            first = err;
     }
-    return EMBTIER_OK;
+    return first;
 }
 
 enum embtier_err checkpoint_sweep(const struct checkpoint_shelf *shelf, struct err_msg *msg)
 {
-    enum embtier_err err = EMBTIER_OK;
+    enum embtier_err first = EMBTIER_OK;
 
-    for (uint32_t d = 0; d < directory_count(shelf) && err == EMBTIER_OK; d++) {
+    for (uint32_t d = 0; d < directory_count(shelf); d++) {
         struct ids ids = { 0 };
+        const enum embtier_err err =
+            sweep_directory(shelf, d, &ids, first == EMBTIER_OK ? msg : NULL);
 
-        err = sweep_directory(shelf, d, &ids, msg);
         free(ids.ids);
+        if (first == EMBTIER_OK)
+            first = err;
     }
-    return err;
+    return first;
 }
 
 /* ---- Making ---- */
@@ -310,6 +407,8 @@ static enum embtier_err make_folders(const struct checkpoint_draft *draft, struc
             return no_memory(msg);
         TRY(folder_make(all, msg));
         TRY(folder_make(folder, msg));
+        if (d == 0) /* before there is anything else */
+            TRY(mark_draft(shelf, draft->record.info.id, msg));
     }
     return EMBTIER_OK;
 }
@@ -522,18 +621,9 @@ enum embtier_err checkpoint_commit(struct checkpoint_draft *draft, const struct 
     info->new_bytes = record->info.new_bytes;
     record->info = *info;
     TRY(checkpoint_record_write(record, folder, msg));
+    TRY(unmark(&draft->shelf, record->info.id, msg));
     draft->is_complete = true;
     return EMBTIER_OK;
-}
-
-/* Whether no loss of power can bring back a record that was written and taken back: before, nothing
- * it names may go. */
-static bool is_surely_no_checkpoint(const struct checkpoint_draft *draft)
-{
-    _cleanup_(freep) char *folder = folder_of(&draft->shelf, draft->record.info.id, 0);
-
-    return folder && ((access(folder, F_OK) != 0 && errno == ENOENT) ||
-                      directory_sync(folder, NULL) == EMBTIER_OK);
 }
 
 void checkpoint_draft_free(struct checkpoint_draft *draft)
@@ -544,8 +634,9 @@ void checkpoint_draft_free(struct checkpoint_draft *draft)
         rocksdb_ext_files_free(draft->captured[i].files);
         free(draft->record.databases[i].files);
     }
-    /* What stays is swept away before the next is made. */
-    if (!draft->is_complete && is_surely_no_checkpoint(draft))
+    /* Its mark may be gone already, and come back with the loss of power, or not: before it is
+     * there for certain, nothing goes. What stays is swept away before the next is made. */
+    if (!draft->is_complete && mark_draft(&draft->shelf, draft->record.info.id, NULL) == EMBTIER_OK)
         (void)remove_folders(&draft->shelf, draft->record.info.id, NULL);
     free(draft->record.databases);
     free(draft->captured);
@@ -636,16 +727,7 @@ enum embtier_err checkpoint_verify(const struct checkpoint_shelf *shelf,
 enum embtier_err checkpoint_delete(const struct checkpoint_shelf *shelf, uint64_t id,
                                    struct err_msg *msg)
 {
-    _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
-    _cleanup_(freep) char *record = folder ? path_join(folder, CHECKPOINT_RECORD_FILE) : NULL;
-
-    if (!record)
-        return no_memory(msg);
-    if (unlink(record) != 0)
-        return errno == ENOENT
-                   ? err_set(msg, EMBTIER_NOT_FOUND, "there is no checkpoint %" PRIu64, id)
-                   : err_set_errno(msg, errno, "%s", record);
-    TRY(directory_sync(folder, msg));
+    TRY(mark_draft(shelf, id, msg));
     return remove_folders(shelf, id, msg);
 }
 

@@ -9,6 +9,7 @@
  * and in the first one:
  *   checkpoints/000017/catalog.json         the tables as they were
  *   checkpoints/000017/checkpoint.json      the record (checkpoint_record.h), written last
+ *   checkpoints/000017/draft                only while it is made or deleted: there is none then
  *
  * Thread: as told; at most one checkpoint is being made at a time. */
 #ifndef EMBTIER_STORE_CHECKPOINT_H
@@ -32,11 +33,12 @@ struct checkpoint_shelf {
     uint32_t shards_per_directory;
 };
 
-/* Ids of all that are complete, ascending; malloced. */
+/* Ids of all, ascending; malloced. One that is damaged is among them. */
 MUST_CHECK enum embtier_err checkpoint_list(const struct checkpoint_shelf *shelf,
                                             uint64_t **ret_ids, uint32_t *ret_count,
                                             struct err_msg *msg);
-/* NOT_FOUND; MISMATCH: it is another store's; else as checkpoint_record_read(). */
+/* NOT_FOUND; CORRUPT: also if its record is missing; MISMATCH: it is another store's; else as
+ * checkpoint_record_read(). */
 MUST_CHECK enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t id,
                                             struct checkpoint_record **ret_record,
                                             struct err_msg *msg);

@@ -102,6 +102,9 @@ enum embtier_err checkpoint_record_write(const struct checkpoint_record *record,
 
     if (!json || asprintf(&text, SUM_LINE "%s\n", sum_text(json), json) < 0)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", folder);
+    if (strlen(text) > DURABLE_FILE_BYTES_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE, "%s: the store has too many files for a checkpoint",
+                       folder);
     return durable_file_write(folder, CHECKPOINT_RECORD_FILE, text, msg);
 }
 

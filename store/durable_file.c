@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 /* Far above what a catalog of many tables needs; stops a wrong file from filling memory. */
-#define FILE_BYTES_MAX ((size_t)(64 * MIB))
 
 #define PAGE_BYTES 4096
 
@@ -124,7 +123,7 @@ enum embtier_err durable_file_read(const char *directory, const char *name, char
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* which is for what is no file */
     if (fd < 0 || fstat(fd, &stat) != 0)
         return err_set_errno(msg, errno, "%s", path);
-    if (!S_ISREG(stat.st_mode) || (size_t)stat.st_size > FILE_BYTES_MAX)
+    if (!S_ISREG(stat.st_mode) || (size_t)stat.st_size > DURABLE_FILE_BYTES_MAX)
         return err_set(msg, EMBTIER_CORRUPT, "%s: not a file of ours", path);
     text = malloc((size_t)stat.st_size + 1);
     if (!text)

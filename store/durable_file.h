@@ -13,6 +13,8 @@
 #include "base/err.h"
 #include "base/paths.h"
 
+/* A longer one is not read. */
+#define DURABLE_FILE_BYTES_MAX ((size_t)(64 * MIB))
 /* Where a file is written before it gets its name. */
 #define DURABLE_FILE_SUFFIX ".tmp"
 /* A second name of the file before, until the new one is certain to stay. */

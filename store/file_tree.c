@@ -198,28 +198,54 @@ static enum embtier_err remove_entry(const char *path, struct err_msg *msg)
                                                 : err_set_errno(msg, errno, "%s", path);
 }
 
-enum embtier_err folder_remove(const char *path, struct err_msg *msg)
+static bool is_itself_or_parent(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+enum embtier_err folder_empty(const char *path, const char *but, struct err_msg *msg)
 {
     enum embtier_err err = EMBTIER_OK;
     const struct dirent *entry;
-    struct stat info;
-    DIR *folder;
+    DIR *const folder = opendir(path);
 
-    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
-        return remove_entry(path, msg);
-    folder = opendir(path);
     if (!folder)
         return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
     while (err == EMBTIER_OK && (entry = readdir(folder))) {
         _cleanup_(freep) char *child = NULL;
 
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+        if (is_itself_or_parent(entry->d_name) || (but && strcmp(entry->d_name, but) == 0))
             continue;
         child = path_join(path, entry->d_name);
         err = child ? remove_entry(child, msg)
                     : err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
     }
     closedir(folder);
-    TRY(err);
+    return err;
+}
+
+enum embtier_err folder_remove(const char *path, struct err_msg *msg)
+{
+    struct stat info;
+
+    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
+        return remove_entry(path, msg);
+    TRY(folder_empty(path, NULL, msg));
     return rmdir(path) == 0 || errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
+}
+
+enum embtier_err folder_is_empty(const char *path, bool *ret_empty, struct err_msg *msg)
+{
+    const struct dirent *entry;
+    DIR *const folder = opendir(path);
+    bool empty = true;
+
+    if (!folder && errno != ENOENT)
+        return err_set_errno(msg, errno, "%s", path);
+    while (folder && empty && (entry = readdir(folder)))
+        empty = is_itself_or_parent(entry->d_name);
+    if (folder)
+        closedir(folder);
+    *ret_empty = empty;
+    return EMBTIER_OK;
 }

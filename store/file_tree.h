@@ -31,5 +31,9 @@ MUST_CHECK enum embtier_err file_sum(const char *path, uint64_t bytes, uint32_t 
 MUST_CHECK enum embtier_err folder_make(const char *path, struct err_msg *msg);
 /* Removes the folder, if it is there, with all folders and files in it. Links are not followed. */
 MUST_CHECK enum embtier_err folder_remove(const char *path, struct err_msg *msg);
+/* Removes what is in it, if it is there, but for an entry of this name (may be NULL). */
+MUST_CHECK enum embtier_err folder_empty(const char *path, const char *but, struct err_msg *msg);
+/* Whether it has nothing in it, or is not there. */
+MUST_CHECK enum embtier_err folder_is_empty(const char *path, bool *ret_empty, struct err_msg *msg);
 
 #endif

@@ -57,6 +57,7 @@ struct store {
     pthread_mutex_t lock; /* of the file that this is about: */
     _Atomic bool
         closed_file; /* no row of a `replay` table was written since the last clean close */
+    _Atomic int replay_refusal; /* an enum embtier_err */
 };
 
 /* Two a shard. */
@@ -207,10 +208,25 @@ enum embtier_err store_serve(struct store *store, struct err_msg *msg)
     if (LIKELY(!atomic_load_explicit(&store->closed_file, memory_order_relaxed)))
         return EMBTIER_OK;
     pthread_mutex_lock(&store->lock);
-    if (atomic_load(&store->closed_file))
+    if (store_replay_refusal(store) != EMBTIER_OK)
+        err =
+            err_set(msg, store_replay_refusal(store),
+                    "no checkpoint could be made yet of what the last stop has left: before there "
+                    "is one, `replay` tables are not changed");
+    else if (atomic_load(&store->closed_file))
         err = remove_closed_file(store, msg);
     pthread_mutex_unlock(&store->lock);
     return err;
+}
+
+void store_refuse_replay(struct store *store, enum embtier_err err)
+{
+    atomic_store(&store->replay_refusal, (int)err);
+}
+
+enum embtier_err store_replay_refusal(const struct store *store)
+{
+    return (enum embtier_err)atomic_load_explicit(&store->replay_refusal, memory_order_relaxed);
 }
 
 /* Whether all databases without a log are as they were after a clean close. A start that was cut
@@ -701,6 +717,13 @@ enum embtier_err store_write(struct store *store, uint32_t shard, const struct s
     if (!rows[0].logged)
         TRY(store_serve(store, msg));
     return database_write(database_of(store, shard, rows[0].logged), rows, count, msg);
+}
+
+enum embtier_err store_sync_all_logs(struct store *store, struct err_msg *msg)
+{
+    for (uint32_t shard = 0; shard < store->shard_count; shard++)
+        TRY(store_sync_logs(store, &shard, 1, msg));
+    return EMBTIER_OK;
 }
 
 enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards, uint32_t count,

@@ -8,12 +8,15 @@
  *   catalog.json         the tables; in the first directory only (catalog.h)
  *   checkpoints/         see checkpoint.h
  *   closed.json          in the first directory, from a clean close until rows of `replay` tables
- * are written again restore.json         in the first directory, while the store is put back to a
- * checkpoint that a user has named shard-0007/replay/   RocksDB without a log, for tables of
- * durability `replay` shard-0007/logged/   RocksDB with its write-ahead log, for tables of the
- * other modes. Shards are numbered over all directories A key is table id, then row id, both
- * big-endian: 12 bytes under RocksDB's bytewise comparator, so that `ldb` and `sst_dump` work. A
- * value is struct stored_row_head, then weights, then optimizer state (row_format.h).
+ *                        are written again
+ *   restore.json         in the first directory, while the store is put back to a checkpoint that
+ *                        a user has named
+ *   shard-0007/replay/   RocksDB without a log, for tables of durability `replay`
+ *   shard-0007/logged/   RocksDB with its write-ahead log, for tables of the other modes
+ *
+ * Shards are numbered over all directories. A key is table id, then row id, both big-endian: 12
+ * bytes under RocksDB's bytewise comparator, so that `ldb` and `sst_dump` work. A value is struct
+ * stored_row_head, then weights, then optimizer state (row_format.h).
  *
  * Everything here blocks: it is called by reader and writer threads, never by a lane. Thread: any,
  * at the same time, except open and close. RocksDB's errors become embtier's in one place
@@ -71,6 +74,11 @@ void store_recovery(const struct store *store, struct store_recovery *ret_recove
 /* From here on there are updates, and a crash goes back to a checkpoint; before, it costs nothing,
  * if the store was closed cleanly. The first store_write() calls it, if nobody has. */
 MUST_CHECK enum embtier_err store_serve(struct store *store, struct err_msg *msg);
+/* While there is no checkpoint of what the last clean stop has left, since none could be made, the
+ * first change of a `replay` row would make a crash go back to before that stop. So with an error
+ * here none is written, and store_serve() fails with it; OK: they are again. */
+void store_refuse_replay(struct store *store, enum embtier_err err);
+enum embtier_err store_replay_refusal(const struct store *store);
 /* A checkpoint has been made of what store_opts.restore_id has put back. Before that, every
  * store_open() does it again: a crash would go back to a newer checkpoint. */
 MUST_CHECK enum embtier_err store_restore_done(struct store *store, struct err_msg *msg);
@@ -124,6 +132,8 @@ MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t shard,
  * well. After an error, none of those since the last call need be; the call is to be made again. */
 MUST_CHECK enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards,
                                             uint32_t count, struct err_msg *msg);
+
+MUST_CHECK enum embtier_err store_sync_all_logs(struct store *store, struct err_msg *msg);
 
 /* Writes the shard's write buffers out and waits. */
 MUST_CHECK enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg *msg);

@@ -19,7 +19,7 @@
 
 #define ROWS        400
 #define EXIT_KILLED 77
-#define SITES 10
+#define SITES       10
 
 /* ---- Sites ---- */
 
@@ -543,6 +543,35 @@ static void test_what_cannot_be_restored_leaves_all_as_it_was(void **state)
     globfree(&found);
 }
 
+/* It was complete once, or is nothing of ours: none of that is taken for what is left of one that
+ * never was. */
+static void test_a_checkpoint_whose_record_is_gone_is_damaged_and_stays(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct checkpoint_record *record = NULL;
+    struct err_msg msg = { { 0 } };
+    char path[300], foreign[300];
+
+    make_store(f);
+    snprintf(foreign, sizeof(foreign), "%s/d0/checkpoints/20261124", f->root);
+    assert_int_equal(mkdir(foreign, 0700), 0);
+    snprintf(foreign, sizeof(foreign), "%s/d0/checkpoints/20261124/notes", f->root);
+    assert_int_equal(creat(foreign, 0600) >= 0, 1);
+    must(checkpoint_sweep(store_shelf(f->store), &msg), &msg);
+    assert_int_equal(access(foreign, F_OK), 0);
+    assert_int_equal(checkpoint_read(store_shelf(f->store), 20261124, &record, &msg),
+                     EMBTIER_CORRUPT);
+    assert_int_equal(unlink(foreign), 0);
+
+    snprintf(path, sizeof(path), "%s/d0/checkpoints/000001/" CHECKPOINT_RECORD_FILE, f->root);
+    assert_int_equal(unlink(path), 0);
+    must(store_close(TAKE(f->store), false, &msg), &msg);
+    fixture_refused(f, EMBTIER_CORRUPT, path);
+    fixture_refused(f, EMBTIER_CORRUPT, "--restore");
+    snprintf(path, sizeof(path), "%s/d0/checkpoints/000001/" CATALOG_FILE, f->root);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
 static void test_files_that_are_shared_are_not_new(void **state)
 {
     struct store_fixture *const f = *state;
@@ -576,6 +605,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_damaged_files_are_found_out, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_restored_leaves_all_as_it_was,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_checkpoint_whose_record_is_gone_is_damaged_and_stays,
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_files_that_are_shared_are_not_new, fixture_setup,
                                         fixture_teardown),

@@ -444,6 +444,54 @@ def test_what_a_crash_without_a_checkpoint_puts_aside_stays(make_daemon):
     assert aside() == first and first
 
 
+def test_what_a_clean_stop_left_is_safe_before_there_is_a_checkpoint_of_it(make_daemon):
+    """None can be made at the start, here since a file is where its folder should be: then nothing is
+    changed that a crash would take back further than that."""
+    daemon = make_daemon()
+    daemon.configure(settings(daemon) | {"checkpoints": {"interval_seconds": 0}})
+    daemon.start()
+    with daemon.connect() as server:
+        for kind in ("replay", "async"):
+            server.create_table(kind, 8, durability=kind, optimizer="sgd").set(np.arange(100), np.ones((100, 8)))
+    daemon.stop()
+    place = daemon.folder / "rows/checkpoints"
+    shutil.rmtree(place, ignore_errors=True)
+    place.touch()
+    for _ in range(2):
+        daemon.start()
+        assert daemon.logged("no checkpoint could be made at the start")
+        with daemon.connect() as server:
+            replay = server.open_table("replay")
+            assert (replay.get(np.arange(100)) == 1).all()
+            with pytest.raises(embtier.Error):
+                replay.set([1], np.full((1, 8), 2))
+            with server.push_batch([(replay, 1)]) as batch, pytest.raises(embtier.Error):
+                batch.ids(0)[:] = 1
+                batch.push(1.0, 1)
+            with pytest.raises(embtier.Error):
+                server.create_table("eager", 8, 1000, eager=True)
+            server.open_table("async").set([1], np.full((1, 8), 3))
+            assert (replay.get(np.arange(100)) == 1).all()
+        daemon.kill()
+    daemon.start()
+    place.unlink()
+    with daemon.connect() as server:
+        replay = server.open_table("replay")
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                replay.set([1], np.full((1, 8), 2))
+                break
+            except embtier.Error:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        assert (server.open_table("async").get([1]) == 3).all()
+    daemon.kill()
+    daemon.start()
+    with daemon.connect() as server:
+        assert (server.open_table("replay").get(np.arange(100)) == 1).all()
+
+
 def test_what_a_restore_made_that_was_cut_short_before_it_was_written_down_goes(make_daemon):
     daemon = make_daemon()
     daemon.start()

@@ -6,9 +6,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
-from daemons import SANITIZED
+from daemons import SANITIZED, TREE
 
 TIMES = 100
 WITHIN_S = 15 if SANITIZED else 1
@@ -108,3 +109,28 @@ def test_what_the_dead_held_is_free_within_a_second(watched_daemon, point):
         for table in server.tables():
             if table.name.startswith("of-"):
                 server.drop_table(table.name)
+
+
+def test_long_work_of_the_dead_ends_and_others_go_on(own_daemon):
+    """An hour of it, on the thread that makes checkpoints too."""
+    create = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import embtier;"
+        "embtier.connect(sys.argv[2], timeout=60).create_table("
+        "'long', 64, 1_000_000_000, eager=True, progress=lambda *told: print(told, flush=True))"
+    )
+    client = subprocess.Popen(
+        [sys.executable, "-c", create, str(TREE / "client/python"), own_daemon.socket],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert client.stdout.readline().startswith("(")
+    finally:
+        client.kill()
+        client.wait()
+        client.stdout.close()
+    with own_daemon.connect(timeout=60) as server:
+        began = time.monotonic()
+        server.checkpoint()
+        assert time.monotonic() - began < 30
+        assert server.tables() == []
+        server.create_table("long", 4)
