@@ -14,6 +14,9 @@ checkpoint-recovery: seconds from the start of the process until it serves, afte
 clean stop, with the same updates since the newest checkpoint. A clean start makes a checkpoint of them
 first.
 
+log-recovery: the same of an async table, whose updates are all still in its log when the server is killed:
+memory for write buffers is so large that none is flushed before. A clean stop has written them to files.
+
 checkpoint-new-bytes: bytes that a checkpoint adds to the one before when 1 % of the rows, spread evenly,
 were updated in between.
 
@@ -65,6 +68,12 @@ CRASH_UPDATES_SHARE = 0.05  # of the rows, since the checkpoint
 NEW_UPDATES_SHARE = 0.01
 STARTS = 5  # at most: a start takes a while
 
+LOGGED_BYTES = 300e6  # of rows in the log of an async table
+LOGGED_ROW_BYTES = DIM * 4  # without state, which a SET of weights would have to read first
+LEAST_LOGGED_BYTES = 5e6
+LOGGED_SHARDS = 2
+WRITE_BUFFERS_BYTES = 2 << 30  # an eighth for each of the shards' databases of logged tables
+
 
 # ---- The server ----
 
@@ -72,7 +81,7 @@ STARTS = 5  # at most: a start takes a while
 class Daemon:
     """On a directory on disk ($TMPDIR), with no checkpoints but those that are asked for."""
 
-    def __init__(self, directory: str, cache_bytes: int) -> None:
+    def __init__(self, directory: str, cache_bytes: int, shards: int, memtable_bytes: int) -> None:
         self.socket = f"{directory}/socket"
         self.log = Path(f"{directory}/log")
         self.process: subprocess.Popen | None = None
@@ -81,7 +90,8 @@ class Daemon:
             os.environ.get("EMBTIERD", BUILD / "daemon/embtierd"), "--config", f"{directory}/embtierd.yaml",
         ]  # fmt: skip
         config = {
-            "data": {"directories": [f"{directory}/rows"]},
+            "data": {"directories": [f"{directory}/rows"], "shards_per_directory": shards},
+            "rocksdb": {"memtable_bytes": memtable_bytes},
             "lanes": {"count": THREADS},
             "cache": {"tiers": [{"bytes": f"{max(cache_bytes >> 20, 4)}MiB"}]},
             "checkpoints": {"interval_seconds": 0},
@@ -111,18 +121,18 @@ class Daemon:
             self.process.wait()
             self.process = None
 
-    def logged_ms(self, message: str) -> float:
-        """The milliseconds that a line of this run's log speaks of."""
-        found = re.search(rf'msg="?{message}.*? (?:spent|start)_ms=(\d+)', self.log.read_text())
+    def logged(self, message: str, number: str) -> float:
+        """A number that a line of this run's log has."""
+        found = re.search(rf'msg="?{message}.*? {number}=(\d+)', self.log.read_text())
         if not found:
-            sys.exit(f"bench_checkpoint: the log has no '{message}': {self.log.read_text()}")
+            sys.exit(f"bench_checkpoint: the log has no '{message}' with {number}: {self.log.read_text()}")
         return float(found[1])
 
 
 @contextmanager
-def daemon(cache_bytes: int) -> Iterator[Daemon]:
+def daemon(cache_bytes: int, shards: int = 4, memtable_bytes: int = 128 << 20) -> Iterator[Daemon]:
     with tempfile.TemporaryDirectory(prefix="embtier-bench.") as directory:
-        made = Daemon(directory, cache_bytes)
+        made = Daemon(directory, cache_bytes, shards, memtable_bytes)
         try:
             yield made
         finally:
@@ -420,7 +430,7 @@ def run_stall(names: list[str], turns: int, seconds: float, scale: float) -> Non
                 client.end()
 
 
-# ---- checkpoint-recovery, checkpoint-new-bytes ----
+# ---- checkpoint-recovery, checkpoint-new-bytes, log-recovery ----
 
 
 class Store:
@@ -472,8 +482,8 @@ def report_recovery(store: Store, turns: int) -> None:
             seconds = store.start_after(signal.SIGKILL if crashes else signal.SIGTERM)
             (ours if crashes else reference).append(seconds)
             if crashes:
-                spent.append(store.process.logged_ms("the last run did not end cleanly: replay"))
-                starts.append(store.process.logged_ms("ready"))
+                spent.append(store.process.logged("the last run did not end cleanly: replay", "spent_ms"))
+                starts.append(store.process.logged("ready", "start_ms"))
     per_gb = float(np.median(ours)) / store.gb
     report(
         "checkpoint-recovery", "s", ours, reference,
@@ -502,14 +512,52 @@ def run_store(names: list[str], turns: int, scale: float) -> None:
             report_new_bytes(store, turns)
 
 
+def run_log(turns: int, scale: float) -> None:
+    rows = round(max(LEAST_LOGGED_BYTES, LOGGED_BYTES * scale) / LOGGED_ROW_BYTES)
+    random = np.random.default_rng(13)
+    ours, reference, spent, log_bytes = [], [], [], []
+    with daemon(STORE_CACHE_BYTES, LOGGED_SHARDS, WRITE_BUFFERS_BYTES) as process:
+        process.start()
+        with process.connect() as server:
+            server.create_table("rows", DIM, rows, durability="async")
+        for turn in range(turns):
+            for crashes in (turn % 2 == 0, turn % 2 == 1):
+                with process.connect() as server:
+                    set_some(server, rows, 1, random)
+                process.end(signal.SIGKILL if crashes else signal.SIGTERM)
+                (ours if crashes else reference).append(process.start())
+                if crashes:
+                    spent.append(process.logged("logs of async and sync tables have been read", "spent_ms"))
+                    log_bytes.append(process.logged("logs of async and sync tables have been read", "bytes"))
+    log_gb = float(np.median(log_bytes)) / 1e9
+    per_gb = float(np.median(np.array(ours) / np.array(log_bytes))) * 1e9
+    report(
+        "log-recovery", "s", ours, reference,
+        reference_name="the start after a clean stop, which makes a checkpoint",
+        reference_options=f"both: an async table of {rows:,} rows of {LOGGED_ROW_BYTES} bytes in {LOGGED_SHARDS} shards, each "
+        f"row SET once since the last start; ours: SIGKILL, {log_gb:.3g} GB of log, {per_gb:.2f} s/GB",
+        limit="RocksDB puts each row of the log into a sorted memtable, one database after the other",
+        seconds_per_gb=per_gb,
+        log_gb=log_gb,
+        spent_ms=float(np.median(spent)),
+    )  # fmt: skip
+    say(
+        f"after SIGKILL {np.median(ours):.3f} s ({min(ours):.3f} to {max(ours):.3f}), {per_gb:.2f} s/GB of {log_gb:.3g} "
+        f"GB of log; by the server's log reading it took {np.median(spent):g} ms (spent_ms); after a clean stop "
+        f"{np.median(reference):.3f} s"
+    )
+
+
 def main() -> None:
     stalls = ["checkpoint-stall", "checkpoint-update-stall"]
     stores = ["checkpoint-recovery", "checkpoint-new-bytes"]
-    given = options(__doc__, stalls + stores, 9)
+    given = options(__doc__, stalls + stores + ["log-recovery"], 9)
     if set(given.names) & set(stalls):
         run_stall(given.names, given.turns, given.seconds or 1, given.scale)
     if set(given.names) & set(stores):
         run_store(given.names, given.turns, given.scale)
+    if "log-recovery" in given.names:
+        run_log(min(given.turns, STARTS), given.scale)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import embtier
@@ -18,12 +23,14 @@ sys.path.insert(0, str(TREE / "examples"))
 import embtier.torch  # noqa: E402
 import online_retail  # noqa: E402
 import train_online_retail as training  # noqa: E402
+import training_checkpoint  # noqa: E402
 from dlrm_model import Dlrm  # noqa: E402
 
 STEPS = 60
 BATCH = 128
 DIM = 16
 PREFIX = "resume."
+ROWS_AT_ONCE = 10_000
 # Of each optimizer with state a table, so that a state that is not put back shows.
 OPTIMIZERS = ["adam", "adagrad", "rowwise_adagrad", "rmsprop", "sgd"]
 
@@ -73,9 +80,15 @@ class Training:
             yield loss.detach().numpy().tobytes()
 
 
-def rows_of(tables: dict[str, embtier.Table]) -> dict[str, bytes]:
-    ids = {name: np.arange(table.spec.rows or 1) for name, table in tables.items()}
-    return {name: b"".join(part.tobytes() for part in table.get_with_state(ids[name])) for name, table in tables.items()}
+def rows_of(tables: dict[str, embtier.Table], retail: online_retail.Retail) -> dict[str, bytes]:
+    """All of them, of an unbounded table those that occur, with state."""
+    return {name: rows_of_one(table, training.occurring_ids(retail, name)) for name, table in tables.items()}
+
+
+def rows_of_one(table: embtier.Table, occurring: np.ndarray) -> bytes:
+    ids = occurring if table.rows is None else np.arange(table.rows)
+    parts = [table.get_with_state(ids[i : i + ROWS_AT_ONCE]) for i in range(0, len(ids), ROWS_AT_ONCE)]
+    return b"".join(array.tobytes() for part in parts for array in part)
 
 
 def drop_tables(server: embtier.Server) -> None:
@@ -93,7 +106,7 @@ def test_after_a_crash_training_goes_on_as_if_nothing_had_happened(daemon: Daemo
     with daemon.connect() as server:
         undisturbed = Training(server, retail, tmp_path)
         losses = list(undisturbed.steps(STEPS))
-        rows = rows_of(undisturbed.tables)
+        rows = rows_of(undisturbed.tables, retail)
         drop_tables(server)
 
     with daemon.connect() as server:
@@ -109,5 +122,124 @@ def test_after_a_crash_training_goes_on_as_if_nothing_had_happened(daemon: Daemo
         resumed.load(server.checkpoints()[-1])
         assert resumed.done == 20
         assert list(resumed.steps(STEPS)) == losses[20:]
-        assert rows_of(resumed.tables) == rows
+        assert rows_of(resumed.tables, retail) == rows
         drop_tables(server)
+
+
+# ---- What the program of the examples keeps beside the server ----
+
+
+def test_the_newest_of_the_trainer_is_found_and_files_of_older_ones_go(server, tmp_path):
+    for step in range(training_checkpoint.KEPT + 2):
+        training_checkpoint.save(server, "this", step, {"dim": 4}, {"step": step}, tmp_path)
+    server.checkpoint(metadata="of another trainer")
+    found = training_checkpoint.newest(server, "this", {"dim": 4})
+    assert torch.load(found.metadata["dense"]) == {"step": found.step} == {"step": training_checkpoint.KEPT + 1}
+    kept = [c for c in server.checkpoints() if isinstance(c.metadata, dict) and c.metadata.get("trainer") == "this"]
+    assert sorted(str(path) for path in tmp_path.iterdir()) == sorted(c.metadata["dense"] for c in kept)
+    assert training_checkpoint.newest(server, "other", {"dim": 4}) is None
+    with pytest.raises(training_checkpoint.OtherOptions, match="'dim': 4"):
+        training_checkpoint.newest(server, "this", {"dim": 8})
+
+
+# ---- The program of the examples, as users run it ----
+
+EXAMPLE = TREE / "examples/train_online_retail.py"
+EXAMPLE_STEPS = 160
+EXAMPLE_EVERY = 20  # steps, a checkpoint
+STEPS_AFTER = 5  # a checkpoint, at least, when something is killed
+LIMIT_S = 120  # of a wait
+
+
+class Example:
+    """The program as a process, whose rows have an optimizer with state."""
+
+    def __init__(self, socket: str, folder: Path, *options: str) -> None:
+        self.said = folder / "said"
+        command = [
+            sys.executable, EXAMPLE, "--socket", socket, "--dim", str(DIM), "--optimizer", "adam", "--lr", "0.01",
+            "--steps", str(EXAMPLE_STEPS), "--checkpoint-dir", folder / "dense", "--keep", "-o", "json", *options,
+        ]  # fmt: skip
+        path = os.pathsep.join(filter(None, [str(TREE / "client/python"), os.environ.get("PYTHONPATH")]))
+        with self.said.open("w") as said:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=said, env=os.environ | {"PYTHONPATH": path}, cwd=folder
+            )
+
+    def end(self) -> tuple[int, dict]:
+        """Its status, and what it reports, if anything."""
+        try:
+            report, _ = self.process.communicate(timeout=LIMIT_S)
+        finally:
+            self.process.kill()
+        return self.process.returncode, json.loads(report or b"{}")
+
+    def wait_for(self, what: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while not what():
+            assert self.process.poll() is None, f"ended too early: {self.said.read_text()}"
+            assert time.monotonic() < deadline, self.said.read_text()
+            time.sleep(0.003)
+
+
+def newest_id(server: embtier.Server) -> int:
+    return max((checkpoint.id for checkpoint in server.checkpoints() if checkpoint.step is not None), default=0)
+
+
+def run_past_a_checkpoint(server: embtier.Server, example: Example) -> int:
+    """Returns the last step that has a checkpoint, as more steps have been made."""
+    before = newest_id(server)
+    example.wait_for(lambda: newest_id(server) > before)
+    make_steps(server, example)
+    return next(c.step for c in server.checkpoints() if c.id == newest_id(server))
+
+
+def make_steps(server: embtier.Server, example: Example) -> None:
+    """Each is two requests."""
+    enough = server.status()["metrics"]["requests"] + 2 * STEPS_AFTER
+    example.wait_for(lambda: server.status()["metrics"]["requests"] >= enough)
+
+
+def test_the_example_ends_the_same_whatever_was_killed_on_the_way(daemon, own_daemon, retail, tmp_path_factory):
+    """First the trainer, then the server, which goes back to a checkpoint that has no step, then both."""
+    undisturbed = Example(daemon.socket, tmp_path_factory.mktemp("undisturbed"))
+    folder = tmp_path_factory.mktemp("disturbed")
+    every = ("--checkpoint-every", str(EXAMPLE_EVERY))
+
+    first = Example(own_daemon.socket, folder, *every)
+    with own_daemon.connect() as server:
+        steps = [run_past_a_checkpoint(server, first)]
+        first.process.kill()
+        assert first.end() == (-signal.SIGKILL, {})
+
+        second = Example(own_daemon.socket, folder, *every, "--resume")
+        steps.append(run_past_a_checkpoint(server, second))
+        server.checkpoint()
+        make_steps(server, second)
+        own_daemon.kill()
+        assert second.end() == (1, {}), second.said.read_text()
+    own_daemon.start()
+
+    third = Example(own_daemon.socket, folder, *every, "--resume")
+    with own_daemon.connect() as server:
+        steps.append(run_past_a_checkpoint(server, third))
+        third.process.kill()
+        own_daemon.kill()
+        assert third.end() == (-signal.SIGKILL, {})
+    own_daemon.start()
+
+    last = Example(own_daemon.socket, folder, *every, "--resume")
+    status, report = last.end()
+    assert status == 0, last.said.read_text()
+    assert 0 < steps[0] < steps[1] < steps[2] <= report["resumed_step"] < EXAMPLE_STEPS
+    status, expected = undisturbed.end()
+    assert status == 0, undisturbed.said.read_text()
+    for number in ("steps", "loss_final", "loss_last", "auc"):  # JSON has all digits of them
+        assert report[number] == expected[number], number
+    with own_daemon.connect() as server, daemon.connect() as other:
+        ours, theirs = (
+            rows_of({name: where.open_table(training.PREFIX + name) for name in retail.rows}, retail)
+            for where in (server, other)
+        )
+        assert [name for name in ours if ours[name] != theirs[name]] == []
+        training.drop_tables(other)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints of a training whose embedding rows are in embtierd and whose dense weights are in torch, and
+how a trainer goes on from one.
+
+Making one: first what torch has goes to a file, all of it on disk, under a name that no file had before. Then
+the server makes a checkpoint of the rows and their optimizer's state, with the step and the name of that file.
+A checkpoint of the server's is complete or absent, so whatever dies, and when: each that there is has its
+file, of the same step.
+
+Going on: what torch had is read from the file, and the tables are made anew from the checkpoint, whatever died.
+If only the trainer did, the rows have the updates of later steps; if the server did, they are as in its newest
+checkpoint, which may be one that it made itself, at a step of which there is no file. A table is never restored
+over one that is there, so that one is dropped first. If something dies in between, the checkpoint is still
+there, to begin again with.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import embtier
+
+KEPT = 3  # checkpoints; older ones go, and their files
+
+
+class OtherOptions(Exception):
+    """The checkpoint is of a training with other options, which cannot go on with these."""
+
+
+def save(server: embtier.Server, trainer: str, step: int, options: dict, state: Any, folder: Path) -> None:
+    """@trainer, @options: by which :func:`newest` finds it. @state: for torch.save()."""
+    before = _all(server, trainer)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(prefix=f"step-{step}-", suffix=".pt", dir=folder, delete=False) as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync_names(folder)
+    metadata = {"trainer": trainer, "options": options, "dense": str(Path(file.name).resolve())}
+    server.checkpoint(step=step, metadata=metadata, keep=KEPT)
+    kept = {checkpoint.id for checkpoint in _all(server, trainer)}
+    for checkpoint in before:
+        if checkpoint.id not in kept:
+            Path(checkpoint.metadata["dense"]).unlink(missing_ok=True)
+
+
+def newest(server: embtier.Server, trainer: str, options: dict) -> embtier.Checkpoint | None:
+    """None: there is none. OtherOptions, unless it was made with these."""
+    found = _all(server, trainer)
+    if not found:
+        return None
+    if (theirs := found[-1].metadata["options"]) != options:
+        raise OtherOptions(f"checkpoint {found[-1].id} was made with {theirs}, not with {options}")
+    return found[-1]
+
+
+def restore(server: embtier.Server, checkpoint: embtier.Checkpoint, prefix: str) -> Any:
+    """Puts the tables whose names begin with @prefix back, and returns the state that was saved with them."""
+    state = torch.load(checkpoint.metadata["dense"])  # first: without it nothing is dropped
+    for spec in server.tables():
+        if spec.name.startswith(prefix):
+            server.drop_table(spec.name)
+    tables = server.checkpoint_info(checkpoint.id).tables
+    server.restore_checkpoint(checkpoint.id, [name for name in tables if name.startswith(prefix)])
+    return state
+
+
+def _all(server: embtier.Server, trainer: str) -> list[embtier.Checkpoint]:
+    """Of this trainer, oldest first: the server makes some itself, and others may too."""
+    return [
+        checkpoint
+        for checkpoint in server.checkpoints()
+        if isinstance(checkpoint.metadata, dict) and checkpoint.metadata.get("trainer") == trainer
+    ]
+
+
+def _sync_names(folder: Path) -> None:
+    """So that a file that was synced is also found after a power failure."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
