@@ -231,15 +231,26 @@ int cli_usage(const struct cli *cli, const char *format, ...)
     return EXIT_USAGE;
 }
 
+/* In UTF-8 those of its second page too, which are 0xc2 and 0x80 to 0x9f. */
+static void replace_controls(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        const bool is_second_page = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
+
+        if (is_second_page)
+            *c++ = '?';
+        if (is_second_page || *c < 0x20 || *c == 0x7f)
+            *c = '?';
+    }
+}
+
 int cli_fail(enum embtier_err err, const char *message)
 {
     struct err_msg shown;
 
     /* It may have words of a file that somebody else has made: none of them moves the cursor. */
     snprintf(shown.text, sizeof(shown.text), "%s", message[0] ? message : err_text(err));
-    for (char *c = shown.text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
+    replace_controls(shown.text);
     fprintf(stderr, "embtier: %s\n", shown.text);
     return err == EMBTIER_UNREACHABLE ? EXIT_NO_SERVER : EXIT_FAILED;
 }

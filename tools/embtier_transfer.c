@@ -176,6 +176,8 @@ static int parse_import(struct cli *cli, int argc, char **argv, struct import_ar
         return cli_usage(cli, argc == optind ? "PATH is missing" : "more than one PATH");
     if (arguments->table.given > 0)
         arguments->options.table = &arguments->table.options;
+    if (arguments->table.has_rows)
+        arguments->options.rows = arguments->table.options.rows;
     if (arguments->table.has_durability)
         arguments->options.durability = (int)arguments->table.options.durability;
     return -1;

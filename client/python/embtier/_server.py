@@ -297,10 +297,12 @@ class Server:
         @file_bytes: a file has no more, about; None: 4 GiB.
         @progress: called with (done, total, unit) now and then; makes no calls of its own.
         Buffers are taken from the connection's arena, and given back. Where it fails @path is not there:
-        ExistsError: it was before; LockedError: another export makes it; NoTableError; NotFoundError: there is
-        no such checkpoint; InvalidError: all rows of an unbounded table; ArenaFullError, NoSpaceError,
-        IoError, CorruptError, and as :meth:`checkpoint`. One that is killed leaves PATH.partial, which the next
-        to @path begins anew.
+        ExistsError: it was before, or PATH.partial, where it is made, has what no unfinished export of this
+        user left; LockedError: another export makes it; NoTableError; NotFoundError: there is no such
+        checkpoint; InvalidError: all rows of an unbounded table, @path is empty or ends in .partial, @file_bytes
+        are so few that it would be more than 16,384 files of each tensor; BusyError: the server has eight
+        exports under way, or four of this user; ArenaFullError, NoSpaceError, IoError, CorruptError, and as
+        :meth:`checkpoint`. One that is killed leaves PATH.partial, which the next to @path begins anew.
         """
         options = _export.export_options_of(checkpoint, state, all_rows, format, file_bytes)
         name = _export.bytes_of("table", (table.name if isinstance(table, Table) else table).encode())
@@ -322,7 +324,7 @@ class Server:
         durability: str | None = None,
         tensor: str | None = None,
         ids_path: str | os.PathLike[str] | None = None,
-        rows: int | None = None,
+        rows: int | str | None = None,
         optimizer: str | None = None,
         init: str | tuple | None = None,
         seed: int | None = None,
@@ -341,7 +343,7 @@ class Server:
 
         @path: a folder that :meth:`export_table` made, a safetensors or a .npy file. Its weights are
         [rows, dim] of float32, float16 or, in safetensors, bfloat16; state in it is [rows, state_numbers] of
-        float32, ids are [rows] of int64 or uint64, in any order.
+        float32, ids are [rows] of int64 or uint64, in any order; of one id the last row counts.
         @name: of the table; None: as the export says. A file that is no export needs one.
         @state: False: state in the files is left out, and begins as zeros.
         @durability: another than the export's; of other files as in :meth:`create_table`.
@@ -350,14 +352,15 @@ class Server:
         two dimensions.
         @ids_path: a .npy file of the rows' ids; None: the file's tensor ``ids``; without either they are rows
         0, 1, and so on.
-        @rows: None: as many as the file has, or with ids unbounded.
+        @rows: a number, or "unbounded"; None: as many as the file has, or with ids unbounded.
         @optimizer and the rest: as in :meth:`create_table`, None: its default.
         @progress: called with (done, total, unit) now and then; makes no calls of its own.
         Buffers are taken from the connection's arena, and given back. Where it fails there is no table:
         ExistsError: the name is taken; NotFoundError, InvalidError, MismatchError, UnsupportedError,
         VersionError, TooLargeError, CorruptError (an export's file is not what it was): of the files, with the
-        reason in the message; IdRangeError: an id is not below @rows, or negative; ArenaFullError,
-        NoSpaceError, IoError.
+        reason in the message; InvalidError also for one file of an export whose rows would get the ids of
+        others; IdRangeError: an id is not below @rows, or negative, or the file has more rows; BusyError: the
+        server has eight imports under way, or four of this user; ArenaFullError, NoSpaceError, IoError.
         """
         words = {
             "optimizer": optimizer, "init": init, "seed": seed, "rounding": rounding,
@@ -365,8 +368,8 @@ class Server:
             "weight_decay": weight_decay, "clip_norm": clip_norm,
         }  # fmt: skip
         words = {word: value for word, value in words.items() if value is not None}
-        table = _table_options("", 0, rows, **words) if words or rows is not None else None
-        options = _export.import_options_of(table, state, durability, tensor, ids_path)
+        table = _table_options("", 0, None, **words) if words else None
+        options = _export.import_options_of(table, state, durability, tensor, ids_path, rows)
         new_name = None if name is None else _export.bytes_of("name", name.encode())
         function = _progress_function(progress)
         info = ImportedInfo()
