@@ -239,8 +239,8 @@ static enum embtier_err read_rows(struct exporting *e)
         }
         TRY(hand_over(e, &rows));
         done += rows.count;
-        if (e->progress)
-            e->progress(e->progress_context, done, MAX(expected, done), "rows");
+        if (e->progress) /* an estimate that was too low is none */
+            e->progress(e->progress_context, done, done <= expected ? expected : 0, "rows");
     } while (rows.count > 0);
     return EMBTIER_OK;
 }

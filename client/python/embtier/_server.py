@@ -296,7 +296,7 @@ class Server:
         @format: "safetensors", or "npy": a file of NumPy's for each tensor, bf16 weights as uint16 bits.
         @file_bytes: a file has no more, about; None: 4 GiB.
         @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
-        it raises what @progress raised.
+        it raises what @progress raised. A total of 0 is one that is not known.
         Buffers are taken from the connection's arena, and given back. Where it fails @path is not there:
         ExistsError: it was before, or PATH.partial, where it is made, has what no unfinished export of this
         user left; LockedError: another export makes it; NoTableError; NotFoundError: there is no such
