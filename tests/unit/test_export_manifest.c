@@ -82,16 +82,15 @@ static void test_one_of_more_parts_is_refused(void **state)
     fixture_free(f);
 }
 
-/* @text, and then as many of @piece as fit into what is read. */
+/* @text, and then @piece again and again up to @bytes. */
 static void put_filled(struct tensor_fixture *f, const char *text, const char *piece, size_t bytes)
 {
     _cleanup_(freep) char *content = malloc(bytes);
+    const size_t begin = strlen(text), each = strlen(piece);
 
     assert_non_null(content);
-    memset(content, ' ', bytes);
-    memcpy(content, text, strlen(text));
-    for (size_t at = strlen(text); at + strlen(piece) <= bytes; at += strlen(piece))
-        memcpy(content + at, piece, strlen(piece));
+    for (size_t i = 0; i < bytes; i++)
+        content[i] = i < begin ? text[i] : piece[(i - begin) % each];
     put_file(f, EXPORT_MANIFEST_FILE, content, bytes);
 }
 
