@@ -295,8 +295,8 @@ struct embtier_scan_rows {
 };
 
 /* A connection has one at a time. NOT_FOUND: no such checkpoint; NO_TABLE: it has no such table;
- * INVALID (all rows of an unbounded table), ARENA_FULL, BUSY (there is a scan), CORRUPT. The
- * checkpoint cannot be deleted meanwhile. */
+ * INVALID (all rows of an unbounded table), ARENA_FULL, CORRUPT; BUSY: there is a scan, or eight
+ * are open in the server, or four of this user. The checkpoint cannot be deleted meanwhile. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_scan_open(struct embtier *server, const char *table,
                   const struct embtier_scan_options *options, struct embtier_scan **ret_scan);
@@ -325,7 +325,8 @@ struct embtier_load_buffer {
 
 /* @with_state nonzero: rows come with their optimizer's state, else it begins as zeros.
  * @buffer_bytes of the arena; 0: 8 MiB, or half of what is free if that is less. EXISTS, INVALID,
- * ARENA_FULL, BUSY (there is a load). */
+ * ARENA_FULL; BUSY: this connection has a load, or eight are open in the server, or four of this
+ * user; VERSION: rows that never come would have initial values that the server does not know. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_load_open(struct embtier *server, const struct embtier_table_options *table, int with_state,
                   uint64_t buffer_bytes, struct embtier_load **ret_load);
@@ -369,8 +370,12 @@ struct embtier_exported {
  * the table's dtype, with state `state` [rows, state numbers of a row] of f32, and, unless it is of
  * all rows, `ids` [rows], in order of ids; and table.json, which says what the table is and which
  * rows lie where. The folder is whole, or not there. Memory: the arena's, and some MiB.
- * @options may be NULL, @ret_exported too. EXISTS (@path), LOCKED (another export makes it), and as
- * embtier_scan_open() and embtier_checkpoint_create(); NO_SPACE, IO. @progress is told of rows. */
+ * @options may be NULL, @ret_exported too. EXISTS: there is something at @path, or in PATH.partial,
+ * where it is made, that no unfinished export of this user has left; LOCKED: another export makes
+ * it; INVALID: @path is empty, or ends in .partial, or file_bytes are so few that it would be more
+ * than 16,384 files of each tensor; BUSY: eight exports are under way in the server, or four of
+ * this user; and as embtier_scan_open() and embtier_checkpoint_create(); NO_SPACE, IO. @progress is
+ * told of rows; a total of 0 is one that is not known. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_export(struct embtier *server, const char *table, const char *path,
                const struct embtier_export_options *options,
@@ -378,9 +383,9 @@ embtier_export(struct embtier *server, const char *table, const char *path,
                void *progress_context, struct embtier_exported *ret_exported);
 
 struct embtier_import_options {
-    /* What the table is to be, but for its name, dim and dtype, and its number of rows if the file
-     * is of all rows: then leave it EMBTIER_UNBOUNDED. For files that are no export of embtier's,
-     * which says all of that itself: then NULL. NULL otherwise: EMBTIER_TABLE_OPTIONS_INIT. */
+    /* What the table is to be, but for its name, dim, dtype and rows, which are not read. For files
+     * that are no export of embtier's, which says all of that itself: then NULL. NULL otherwise:
+     * EMBTIER_TABLE_OPTIONS_INIT. */
     const struct embtier_table_options *table;
     int durability;       /* enum embtier_durability: another than the export's; -1: as it says */
     int without_state;    /* nonzero: state in the file is left out, and begins as zeros */
@@ -388,10 +393,14 @@ struct embtier_import_options {
                              two dimensions */
     const char *ids_path; /* a .npy file of the rows' ids; NULL: the file's tensor `ids`; without
                              either they are rows 0, 1, … */
+    uint64_t rows;        /* of the table, of files that are no export: a number,
+                             EMBTIER_UNBOUNDED, or EMBTIER_ROWS_OF_FILE */
 };
+/* As many rows as the file has, or, with ids, unbounded. */
+#define EMBTIER_ROWS_OF_FILE UINT64_MAX
 #define EMBTIER_IMPORT_OPTIONS_INIT                                                                \
     {                                                                                              \
-        NULL, -1, 0, NULL, NULL                                                                    \
+        NULL, -1, 0, NULL, NULL, EMBTIER_ROWS_OF_FILE                                              \
     }
 
 struct embtier_imported {
@@ -402,11 +411,14 @@ struct embtier_imported {
 
 /* Makes table @name (NULL: the name that the export says) of @path: a folder that embtier_export()
  * made, a safetensors or a .npy file. Shapes and dtypes of all files are checked before the first
- * row is read. The table is there when it is whole and safe from a crash; after a failure there is
- * none.
+ * row is read. Of one id the last row counts. The table is there when it is whole and safe from a
+ * crash; after a failure there is none.
  * @options may be NULL, @ret_imported too. EXISTS: the name is taken; NOT_FOUND, INVALID, MISMATCH,
- * UNSUPPORTED, CORRUPT (an export's file is not what it was): of the files, with the reason in the
- * message; ID_RANGE; and as embtier_load_rows(). @progress is told of rows. */
+ * UNSUPPORTED, TOO_LARGE, VERSION, CORRUPT (an export's file is not what it was): of the files,
+ * with the reason in the message; INVALID also for one file of an export whose rows would get the
+ * ids of others; ID_RANGE: an id is not below the number of rows, or negative, or the file has more
+ * rows; BUSY: eight loads are open in the server, or four of this user; and as embtier_load_open()
+ * and embtier_load_rows(). @progress is told of rows. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_import(struct embtier *server, const char *name, const char *path,
                const struct embtier_import_options *options,

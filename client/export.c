@@ -1,32 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An export is a folder: files of rows, and EXPORT_MANIFEST_FILE, which says what they are. It is
- * made under another name, PATH.partial, and gets its own when all of it is on the disk: so PATH is
- * a whole export, or is not there. Whoever makes it has the folder locked; what was left by one
- * that was killed is not, and makes room for the next. */
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
-#include <linux/fs.h>
+/* An export is a folder (export_folder.h): files of rows, and EXPORT_MANIFEST_FILE, which says what
+ * they are. One thread asks the server for rows, another writes those that came before. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/paths.h"
 #include "client/connection.h"
+#include "client/export_folder.h"
 #include "client/export_manifest.h"
 #include "client/load.h"
 #include "client/table.h"
-#include "client/tensor_io.h"
 
-#define FILE_BYTES     (UINT64_C(4) << 30)
-#define PARTIAL_SUFFIX ".partial"
-#define PART_DIGITS    5 /* at least: TABLE-00001.safetensors */
+#define FILE_BYTES (UINT64_C(4) << 30)
 
 /* One on its way. */
 struct exporting {
@@ -34,8 +21,7 @@ struct exporting {
     const struct embtier_export_options *options;
     control_progress_fn *progress;
     void *progress_context;
-    char *partial; /* path */
-    int folder;    /* it, locked */
+    struct export_folder *folder;
     struct embtier_scan *scan;
     struct export_manifest manifest;
 
@@ -57,139 +43,18 @@ static struct err_msg *msg_of(const struct exporting *e)
     return &e->server->message;
 }
 
-/* ---- The folder ---- */
-
 static void wait_for(sem_t *semaphore)
 {
     while (sem_wait(semaphore) != 0)
         ;
 }
 
-/* NUMBER.safetensors, NUMBER.TENSOR.npy */
-static bool is_part(const char *file)
-{
-    const size_t digits = strspn(file, "0123456789");
-
-    if (digits < PART_DIGITS || file[digits] != '.')
-        return false;
-    file += digits + 1;
-    if (strcmp(file, "safetensors") == 0)
-        return true;
-    for (int c = 0; c < EXPORT_COLUMNS; c++) {
-        const char *const name = export_column_name((enum export_column)c);
-
-        if (strncmp(file, name, strlen(name)) == 0 && strcmp(file + strlen(name), ".npy") == 0)
-            return true;
-    }
-    return false;
-}
-
-/* What exports make, of any table, and nothing else. */
-static bool is_ours(const char *file)
-{
-    const char *const dash = strrchr(file, '-');
-
-    return strcmp(file, EXPORT_MANIFEST_FILE) == 0 || (dash && dash > file && is_part(dash + 1));
-}
-
-static void remove_files(int folder)
-{
-    const int copy = dup(folder);
-    DIR *const stream = copy < 0 ? NULL : fdopendir(copy);
-    const struct dirent *entry;
-
-    if (!stream) {
-        if (copy >= 0)
-            close(copy);
-        return;
-    }
-    rewinddir(stream);
-    while ((entry = readdir(stream)) != NULL)
-        if (is_ours(entry->d_name))
-            unlinkat(folder, entry->d_name, 0);
-    closedir(stream);
-}
-
-static enum embtier_err check_free(const struct exporting *e, const char *path)
-{
-    struct stat info;
-
-    if (lstat(path, &info) == 0)
-        return err_set(msg_of(e), EMBTIER_EXISTS,
-                       "%s is there already; an export makes a new folder", path);
-    return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg_of(e), errno, "%s", path);
-}
-
-/* Another export may have given its folder a name, or removed it, between our opening it and the
- * lock: then what is locked is its, and whole. */
-static bool is_still_there(const struct exporting *e)
-{
-    struct stat named, locked;
-
-    return lstat(e->partial, &named) == 0 && fstat(e->folder, &locked) == 0 &&
-           named.st_dev == locked.st_dev && named.st_ino == locked.st_ino;
-}
-
-static enum embtier_err make_folder(struct exporting *e)
-{
-    if (mkdir(e->partial, 0777) != 0 && errno != EEXIST)
-        return err_set_errno(msg_of(e), errno, "folder %s", e->partial);
-    e->folder = open(e->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (e->folder < 0)
-        return err_set_errno(msg_of(e), errno, "folder %s", e->partial);
-    if (flock(e->folder, LOCK_EX | LOCK_NB) != 0 && errno != EWOULDBLOCK) {
-        const int why = errno;
-
-        close(e->folder);
-        e->folder = -1;
-        return err_set_errno(msg_of(e), why, "%s cannot be locked", e->partial);
-    }
-    if (flock(e->folder, LOCK_EX | LOCK_NB) != 0 || !is_still_there(e)) {
-        close(e->folder);
-        e->folder = -1; /* nothing in it is ours */
-        return err_set(msg_of(e), EMBTIER_LOCKED, "%s: another export is under way in it",
-                       e->partial);
-    }
-    remove_files(e->folder);
-    return EMBTIER_OK;
-}
-
-/* From here on it is an export. */
-static enum embtier_err give_name(struct exporting *e, const char *path)
-{
-    _cleanup_(freep) char *copy = strdup(path), *name = strdup(path);
-    _cleanup_(closep) int parent = -1;
-    int rc;
-
-    if (!copy || !name)
-        return err_set(msg_of(e), EMBTIER_NO_MEMORY, "out of memory");
-    parent = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (parent < 0)
-        return err_set_errno(msg_of(e), errno, "%s", copy);
-    rc = renameat2(AT_FDCWD, e->partial, AT_FDCWD, path, RENAME_NOREPLACE);
-    if (rc != 0 && errno == EINVAL) { /* NFS cannot: what is replaced then is an empty folder */
-        TRY(check_free(e, path));
-        rc = rename(e->partial, path);
-    }
-    if (rc != 0)
-        return err_set_errno(msg_of(e), errno, "%s cannot become %s", e->partial, path);
-    free(e->partial);
-    e->partial = TAKE(name); /* for what is removed if it is not safe there */
-    return tensor_io_sync(parent, copy, msg_of(e));
-}
-
-/* What did not become an export. */
-static void clear(struct exporting *e, bool is_done)
+static void clear(struct exporting *e)
 {
     tensor_writer_free(e->writer);
     embtier_scan_close(e->scan);
-    if (e->folder >= 0 && e->partial && !is_done) {
-        remove_files(e->folder);
-        rmdir(e->partial);
-    }
-    closep(&e->folder);
+    export_folder_free(e->folder);
     export_manifest_clear(&e->manifest);
-    free(e->partial);
 }
 
 /* ---- Rows ---- */
@@ -248,10 +113,10 @@ static enum embtier_err begin_part(struct exporting *e)
     for (int c = 0; c < EXPORT_COLUMNS; c++)
         if (export_manifest_has(&e->manifest, (enum export_column)c))
             tensors[count++] = describe(e, (enum export_column)c, &offset);
-    snprintf(stem, sizeof(stem), "%s-%0*u", e->manifest.spec.name, PART_DIGITS,
+    snprintf(stem, sizeof(stem), "%s-%0*u", e->manifest.spec.name, EXPORT_PART_DIGITS,
              e->manifest.part_count + 1);
     e->part_rows = 0;
-    return tensor_writer_new(&(struct tensor_writer_opts){ .folder = e->folder,
+    return tensor_writer_new(&(struct tensor_writer_opts){ .folder = export_folder_fd(e->folder),
                                                            .stem = stem,
                                                            .format = e->manifest.format,
                                                            .tensors = tensors,
@@ -374,8 +239,8 @@ static enum embtier_err read_rows(struct exporting *e)
         }
         TRY(hand_over(e, &rows));
         done += rows.count;
-        if (e->progress)
-            e->progress(e->progress_context, done, MAX(expected, done), "rows");
+        if (e->progress) /* an estimate that was too low is none */
+            e->progress(e->progress_context, done, done <= expected ? expected : 0, "rows");
     } while (rows.count > 0);
     return EMBTIER_OK;
 }
@@ -468,31 +333,13 @@ static enum embtier_err open_scan(struct exporting *e, const char *table)
 
 static enum embtier_err make_export(struct exporting *e, const char *table, const char *path)
 {
-    _cleanup_(freep) char *name = strdup(path); /* without slashes at its end */
-    size_t length = strlen(path);
-
-    while (name && length > 1 && name[length - 1] == '/')
-        name[--length] = '\0';
-    if (!name || asprintf(&e->partial, "%s" PARTIAL_SUFFIX, name) < 0) {
-        e->partial = NULL;
-        return err_set(msg_of(e), EMBTIER_NO_MEMORY, "out of memory");
-    }
-    if (length == 0)
-        return err_set(msg_of(e), EMBTIER_INVALID, "the path of the folder to make is empty");
-    if (length >= strlen(PARTIAL_SUFFIX) &&
-        strcmp(name + length - strlen(PARTIAL_SUFFIX), PARTIAL_SUFFIX) == 0)
-        return err_set(msg_of(e), EMBTIER_INVALID,
-                       "%s: `" PARTIAL_SUFFIX "` is how folders of unfinished exports end: what is "
-                       "in one may be removed",
-                       name);
     TRY(table_check_name(e->server, table));
-    TRY(check_free(e, name));
-    TRY(make_folder(e));
+    TRY(export_folder_new(path, &e->folder, msg_of(e)));
     TRY(find_checkpoint(e, table));
     TRY(open_scan(e, table));
     TRY(copy_rows(e));
-    TRY(export_manifest_write(&e->manifest, e->folder, msg_of(e)));
-    return give_name(e, name);
+    TRY(export_manifest_write(&e->manifest, export_folder_fd(e->folder), msg_of(e)));
+    return export_folder_finish(e->folder, msg_of(e));
 }
 
 enum embtier_err embtier_export(struct embtier *server, const char *table, const char *path,
@@ -506,7 +353,6 @@ enum embtier_err embtier_export(struct embtier *server, const char *table, const
         .options = options ? options : &standard,
         .progress = progress,
         .progress_context = progress_context,
-        .folder = -1,
     };
     const enum embtier_err err = make_export(&e, table, path);
     const struct err_msg message = server->message;
@@ -516,7 +362,7 @@ enum embtier_err embtier_export(struct embtier *server, const char *table, const
                                                    .rows = e.manifest.rows,
                                                    .bytes = e.bytes,
                                                    .parts = e.manifest.part_count };
-    clear(&e, err == EMBTIER_OK);
+    clear(&e);
     server->message = message; /* whatever the end of the scan has met */
     return err;
 }

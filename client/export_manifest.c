@@ -13,12 +13,20 @@
 
 #include "base/paths.h"
 #include "base/table_spec_json.h"
+#include "client/json_size.h"
 #include "client/tensor_io.h"
+#include "client/tensor_place.h"
 
 #define FORMAT_NAME    "embtier table"
 #define FORMAT_VERSION 1
-#define BYTES_MAX      (16 * MIB) /* of EXPORT_PARTS_MAX parts and more */
 #define SUM_CHARS      16
+
+/* What is read. A part has 19 commas and colons and, with the longest names, some 780 bytes;
+ * what is said of the table has a hundredth of the rest. */
+#define SEPARATORS_MAX (20 * EXPORT_PARTS_MAX + 1000)
+#define BYTES_MAX      (800 * EXPORT_PARTS_MAX + 64 * KIB)
+/* {parts [{tensors {name {file}}}]}, and some for what a newer version may have. */
+#define DEPTH_MAX 8
 
 static const char *const format_words[] = {
     [TENSOR_SAFETENSORS] = "safetensors",
@@ -164,11 +172,11 @@ static enum embtier_err damaged(const char *path, const char *what, struct err_m
     return err_set(msg, EMBTIER_CORRUPT, "%s: %s is missing or wrong", path, what);
 }
 
-/* A file of the folder itself. */
+/* A file of the folder itself, fit to be shown in a message. */
 static bool is_plain_name(const char *name)
 {
     return name && name[0] != '\0' && name[0] != '.' && !strchr(name, '/') &&
-           strlen(name) <= TENSOR_FILE_NAME_MAX;
+           strlen(name) <= TENSOR_FILE_NAME_MAX && !tensor_name_has_controls(name);
 }
 
 static bool read_sum(const char *text, uint64_t *ret_sum)
@@ -230,8 +238,11 @@ static enum embtier_err parts_from_json(const char *path, const json_t *list,
 {
     const size_t count = json_array_size(list);
 
-    if (!json_is_array(list) || count > UINT32_MAX)
+    if (!json_is_array(list))
         return damaged(path, "the list of parts", msg);
+    if (count > EXPORT_PARTS_MAX)
+        return err_set(msg, EMBTIER_CORRUPT, "%s: has %zu parts, an export has at most %d", path,
+                       count, EXPORT_PARTS_MAX);
     manifest->parts = calloc(count + 1, sizeof(*manifest->parts));
     if (!manifest->parts)
         return no_memory(msg);
@@ -283,16 +294,38 @@ static bool read_words(const json_t *root, struct export_manifest *manifest)
            json_to_u64(json_object_get(root, "rows"), &manifest->rows);
 }
 
+/* jansson makes a tree of all of it. */
+static enum embtier_err load(const char *path, const char *text, json_t **ret_root,
+                             struct err_msg *msg)
+{
+    const struct json_size size = json_size_of(text, strlen(text), DEPTH_MAX);
+    struct shown_text shown;
+    json_error_t error;
+
+    if (size.depth > DEPTH_MAX)
+        return err_set(msg, EMBTIER_CORRUPT, "%s: is nested deeper than %d at its byte %zu", path,
+                       DEPTH_MAX, size.too_deep_at);
+    if (size.separators > SEPARATORS_MAX)
+        return err_set(msg, EMBTIER_CORRUPT, "%s: holds more than exports of %d parts have", path,
+                       EXPORT_PARTS_MAX);
+    *ret_root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    if (*ret_root)
+        return EMBTIER_OK;
+    if (json_error_code(&error) == json_error_out_of_memory)
+        return no_memory(msg);
+    return err_set(msg, EMBTIER_CORRUPT, "%s:%d: %s", path, error.line,
+                   show_text(&shown, error.text, strlen(error.text)));
+}
+
 static enum embtier_err parse(const char *path, const char *text, struct export_manifest *manifest,
                               struct err_msg *msg)
 {
-    json_error_t error;
-    _cleanup_(json_decrefp) json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-    const char *const format = json_string_value(json_object_get(root, "format"));
+    _cleanup_(json_decrefp) json_t *root = NULL;
+    const char *format;
     uint32_t version;
 
-    if (!root)
-        return err_set(msg, EMBTIER_CORRUPT, "%s:%d: %s", path, error.line, error.text);
+    TRY(load(path, text, &root, msg));
+    format = json_string_value(json_object_get(root, "format"));
     if (!format || strcmp(format, FORMAT_NAME) != 0 ||
         !json_to_u32(json_object_get(root, "format_version"), &version))
         return err_set(msg, EMBTIER_CORRUPT, "%s: not of an export", path);

@@ -14,6 +14,8 @@
 
 #define EXPORT_MANIFEST_FILE "table.json"
 #define EXPORT_PARTS_MAX     16384
+/* At least, of a part's number in the names of its files: TABLE-00001.safetensors */
+#define EXPORT_PART_DIGITS 5
 
 /* The tensors of a part, in this order; those that an export does not have are left out.
  * X(id, name): `weight` [rows, dim] of the table's dtype; `state` [rows, numbers of state a row] of

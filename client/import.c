@@ -4,6 +4,7 @@
  * from the files to where the server takes them from; the table is there when the last is (load.h).
  */
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "client/load.h"
 #include "client/table.h"
 #include "client/tensor_file.h"
+#include "client/tensor_place.h"
 
 /* A tensor of a file that is open. */
 struct column {
@@ -65,13 +67,19 @@ static void close_part(struct importing *in)
     }
 }
 
+/* A .npy file. */
+static bool is_array(const struct tensor_reader *reader)
+{
+    return tensor_reader_count(reader) == 1 && tensor_reader_at(reader, 0)->name[0] == '\0';
+}
+
 /* A tensor by its name; in a .npy file it is the only one, without one. */
 static enum embtier_err find_tensor(const struct importing *in, struct column *column,
                                     const char *name)
 {
     const uint32_t count = tensor_reader_count(column->reader);
 
-    if (count == 1 && tensor_reader_at(column->reader, 0)->name[0] == '\0')
+    if (is_array(column->reader))
         return EMBTIER_OK; /* it is number 0 */
     for (uint32_t i = 0; i < count; i++)
         if (strcmp(tensor_reader_at(column->reader, i)->name, name) == 0) {
@@ -266,7 +274,8 @@ static enum embtier_err from_export(struct importing *in)
 {
     const struct embtier_import_options *const options = in->options;
 
-    if (options->table || options->tensor || options->ids_path)
+    if (options->table || options->tensor || options->ids_path ||
+        options->rows != EMBTIER_ROWS_OF_FILE)
         return err_set(msg_of(in), EMBTIER_INVALID,
                        "%s is an export, which says itself what the table is", in->path);
     TRY(export_manifest_read(in->path, &in->manifest, msg_of(in)));
@@ -286,7 +295,7 @@ static const struct tensor_info *find_named(const struct tensor_reader *reader, 
     return NULL;
 }
 
-/* `weight`, or the only one of two dimensions. */
+/* `weight`, or the only one of two dimensions; the array of a .npy file. */
 static enum embtier_err find_weights(const struct importing *in, const struct tensor_reader *reader,
                                      const struct tensor_info **ret_info)
 {
@@ -294,6 +303,12 @@ static enum embtier_err find_weights(const struct importing *in, const struct te
     const struct tensor_info *info = find_named(reader, name), *only = NULL;
     uint32_t count = 0;
 
+    if (is_array(reader) && in->options->tensor)
+        return err_set(msg_of(in), EMBTIER_NOT_FOUND,
+                       "%s: has no tensor '%s': a .npy file is one array without a name", in->path,
+                       name);
+    if (is_array(reader))
+        info = tensor_reader_at(reader, 0);
     for (uint32_t i = 0; !info && !in->options->tensor && i < tensor_reader_count(reader); i++)
         if (tensor_reader_at(reader, i)->rank == 2) {
             only = tensor_reader_at(reader, i);
@@ -339,6 +354,28 @@ static enum embtier_err read_shape(const struct importing *in, const struct tens
     }
 }
 
+static enum embtier_err find_row_count(const struct importing *in,
+                                       const struct tensor_info *weights, bool has_ids,
+                                       uint64_t *ret_rows)
+{
+    const uint64_t rows = in->options->rows;
+
+    if (rows != EMBTIER_ROWS_OF_FILE) {
+        if (!has_ids && rows != EMBTIER_UNBOUNDED && rows < weights->rows)
+            return err_set(msg_of(in), EMBTIER_ID_RANGE,
+                           "%s: has %llu rows, the table is to have %llu", in->path,
+                           (unsigned long long)weights->rows, (unsigned long long)rows);
+        *ret_rows = rows;
+        return EMBTIER_OK;
+    }
+    if (!has_ids && weights->rows == 0)
+        return err_set(msg_of(in), EMBTIER_MISMATCH,
+                       "%s: has no rows, so it does not say how many the table is to have",
+                       in->path);
+    *ret_rows = has_ids ? EMBTIER_UNBOUNDED : weights->rows;
+    return EMBTIER_OK;
+}
+
 /* What the caller says of the table, and what the file does. */
 static enum embtier_err make_spec(struct importing *in, const struct tensor_info *weights,
                                   bool has_ids, struct table_spec *ret_spec)
@@ -352,15 +389,61 @@ static enum embtier_err make_spec(struct importing *in, const struct tensor_info
     options.name = "import"; /* for the check; it gets its own later on */
     options.dim = spec.dim;
     options.dtype = spec.dtype;
-    if (!has_ids && options.rows == EMBTIER_UNBOUNDED && weights->rows == 0)
-        return err_set(msg_of(in), EMBTIER_MISMATCH,
-                       "%s: has no rows, so it does not say how many the table is to have",
-                       in->path);
-    if (!has_ids && options.rows == EMBTIER_UNBOUNDED)
-        options.rows = weights->rows;
+    TRY(find_row_count(in, weights, has_ids, &options.rows));
     if (in->options->durability >= 0)
         options.durability = (enum embtier_durability)in->options->durability;
     return table_options_to_spec(in->server, &options, ret_spec);
+}
+
+/* Of an export's .npy files only the table.json beside them knows what they are. One of a newer
+ * version cannot say it. */
+static enum embtier_err check_array_alone(const struct importing *in)
+{
+    _cleanup_(freep) char *copy = strdup(in->path), *folder_copy = strdup(in->path);
+    _cleanup_(export_manifest_clear) struct export_manifest manifest = { 0 };
+    const char *name, *folder;
+    struct err_msg msg;
+    enum embtier_err err;
+
+    if (!copy || !folder_copy)
+        return no_memory(in);
+    name = basename(copy);
+    folder = dirname(folder_copy);
+    err = export_manifest_read(folder, &manifest, &msg);
+    if (err == EMBTIER_VERSION || err == EMBTIER_NO_MEMORY)
+        return err_set(msg_of(in), err, "%s", msg.text);
+    for (uint32_t i = 0; i < manifest.part_count; i++)
+        for (int c = 0; c < EXPORT_COLUMNS; c++)
+            if (manifest.parts[i].files[c] && strcmp(manifest.parts[i].files[c], name) == 0)
+                return err_set(msg_of(in), EMBTIER_INVALID,
+                               "%s is one file of an export of table '%s': import its folder, %s, "
+                               "or say which ids its rows have",
+                               in->path, manifest.spec.name, folder);
+    return EMBTIER_OK; /* whatever a table.json beside it is */
+}
+
+/* A file of an export by itself is a table only if its rows have their own ids, and if that is what
+ * is meant. */
+static enum embtier_err check_alone(const struct importing *in, const struct tensor_reader *reader,
+                                    bool has_ids)
+{
+    const char *const table = tensor_reader_metadata(reader, "embtier.table");
+    const char *const first_id = tensor_reader_metadata(reader, "embtier.first_id");
+    struct shown_text shown;
+
+    if (is_array(reader))
+        return has_ids ? EMBTIER_OK : check_array_alone(in);
+    if (table && !in->options->tensor)
+        return err_set(msg_of(in), EMBTIER_INVALID,
+                       "%s is one file of an export of table '%s': import its folder, or name the "
+                       "tensor to have it as a table of its own",
+                       in->path, show_text(&shown, table, strlen(table)));
+    if (first_id && strcmp(first_id, "0") != 0 && !has_ids)
+        return err_set(msg_of(in), EMBTIER_INVALID,
+                       "%s is one file of an export, and its rows begin at id %s: import its "
+                       "folder, or say which ids its rows have",
+                       in->path, show_text(&shown, first_id, strlen(first_id)));
+    return EMBTIER_OK;
 }
 
 static enum embtier_err from_file(struct importing *in)
@@ -372,18 +455,11 @@ static enum embtier_err from_file(struct importing *in)
     struct export_part *part;
 
     TRY(tensor_reader_open(in->path, &reader, msg_of(in)));
-    if (tensor_reader_count(reader) == 1 && tensor_reader_at(reader, 0)->name[0] == '\0')
-        weights = tensor_reader_at(reader, 0);
-    else
-        TRY(find_weights(in, reader, &weights));
+    TRY(find_weights(in, reader, &weights));
     snprintf(in->weight, sizeof(in->weight), "%s", weights->name);
-    if (tensor_reader_metadata(reader, "embtier.table") && !in->options->tensor)
-        return err_set(msg_of(in), EMBTIER_INVALID,
-                       "%s is one file of an export of table '%s': import its folder, or name the "
-                       "tensor to have it as a table of its own",
-                       in->path, tensor_reader_metadata(reader, "embtier.table"));
     if (!ids_path && find_named(reader, "ids"))
         ids_path = in->path;
+    TRY(check_alone(in, reader, ids_path != NULL));
     TRY(make_spec(in, weights, ids_path != NULL, &m->spec));
     m->with_state = !in->options->without_state && find_named(reader, "state") != NULL;
     if (m->with_state && table_spec_state_bytes(&m->spec) == 0)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is parsed is hostile. jansson builds a tree of the whole text, and a text of the longest
- * length allowed could be fifty million empty lists, gigabytes as a tree: so the text's depth and
- * its commas and colons are counted first. Then each value is checked for what it must be, and the
- * tensors together for covering the data. */
+/* What is parsed is hostile. jansson builds a tree of the whole text: so its size is looked at
+ * first (json_size.h). Then each value is checked for what it must be, and the tensors together for
+ * covering the data. */
 #include "client/safetensors.h"
 
 #include <inttypes.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "client/json_size.h"
 
 /* {tensors {its keys [shape]}} */
 #define DEPTH_MAX 3
@@ -154,36 +154,16 @@ enum embtier_err safetensors_make(const struct safetensors_entry *entries, uint3
 
 /* ---- Parsing ---- */
 
-static enum embtier_err refuse_depth(const char *path, uint64_t at, struct err_msg *msg)
-{
-    return err_set(msg, EMBTIER_INVALID,
-                   "%s: the safetensors header is nested deeper than %d at its byte %" PRIu64, path,
-                   DEPTH_MAX, at);
-}
-
-/* Whether it is JSON at all is jansson's to say. */
 static enum embtier_err check_size(const char *path, const char *header, size_t bytes,
                                    struct err_msg *msg)
 {
-    uint64_t separators = 0;
-    uint32_t depth = 0;
-    bool in_string = false;
+    const struct json_size size = json_size_of(header, bytes, DEPTH_MAX);
 
-    for (size_t i = 0; i < bytes; i++) {
-        const char c = header[i];
-
-        if (c == '"')
-            in_string = !in_string;
-        else if (in_string)
-            i += c == '\\'; /* and what it escapes */
-        else if ((c == '{' || c == '[') && ++depth > DEPTH_MAX)
-            return refuse_depth(path, i, msg);
-        else if ((c == '}' || c == ']') && depth > 0)
-            depth--;
-        else if (c == ',' || c == ':')
-            separators++;
-    }
-    if (separators > SEPARATORS_MAX)
+    if (size.depth > DEPTH_MAX)
+        return err_set(msg, EMBTIER_INVALID,
+                       "%s: the safetensors header is nested deeper than %d at its byte %zu", path,
+                       DEPTH_MAX, size.too_deep_at);
+    if (size.separators > SEPARATORS_MAX)
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "%s: the safetensors header holds too much; files of up to %d tensors are "
                        "read",

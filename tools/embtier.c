@@ -120,7 +120,7 @@ const struct command commands[] = {
       "Makes the folder PATH: safetensors or .npy files of the tensors `weight` [rows, dim] and\n"
       "`ids` [rows], in order of ids, and table.json, which says what the table is. Rows are as\n"
       "they were at one point between two updates, while the server goes on. The folder is\n"
-      "there when it is whole; until then it is PATH.partial. Several tables of one instant:\n"
+      "there when it is whole; until then it is in PATH.partial. Several tables of one instant:\n"
       "make a checkpoint, and export each with --checkpoint.\n"
       "\n"
       "      --checkpoint ID    rows as they are in that checkpoint, or in the `newest`; without\n"
@@ -187,7 +187,8 @@ static const char common_help[] =
     "Options of every command, before or after it:\n"
     "  -s, --socket PATH       the server's socket\n"
     "  -o, --output text|json  for people (default) or for programs\n"
-    "  -t, --timeout SECONDS   give up when the server is silent (default 10; 0: never)\n"
+    "  -t, --timeout SECONDS   give up when the server is silent for so long (0: never; default\n"
+    "                          10, and never for work that shows its progress)\n"
     "  -h, --help              help, also of one command\n"
     "  -V, --version           the version\n";
 
@@ -231,15 +232,26 @@ int cli_usage(const struct cli *cli, const char *format, ...)
     return EXIT_USAGE;
 }
 
+/* In UTF-8 those of its second page too, which are 0xc2 and 0x80 to 0x9f. */
+static void replace_controls(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        const bool is_second_page = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
+
+        if (is_second_page)
+            *c++ = '?';
+        if (is_second_page || *c < 0x20 || *c == 0x7f)
+            *c = '?';
+    }
+}
+
 int cli_fail(enum embtier_err err, const char *message)
 {
     struct err_msg shown;
 
     /* It may have words of a file that somebody else has made: none of them moves the cursor. */
     snprintf(shown.text, sizeof(shown.text), "%s", message[0] ? message : err_text(err));
-    for (char *c = shown.text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
+    replace_controls(shown.text);
     fprintf(stderr, "embtier: %s\n", shown.text);
     return err == EMBTIER_UNREACHABLE ? EXIT_NO_SERVER : EXIT_FAILED;
 }
@@ -261,6 +273,13 @@ int cli_connect(struct cli *cli, uint64_t arena_bytes)
     options.client_name = "embtier";
     err = embtier_connect(&options, &cli->server);
     return err ? cli_fail(err, embtier_message(NULL)) : 0;
+}
+
+int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes)
+{
+    if (!cli->has_timeout)
+        cli->timeout_ms = 0;
+    return cli_connect(cli, arena_bytes);
 }
 
 json_t *cli_json_number(double value)
@@ -309,10 +328,12 @@ static int common_option(struct cli *cli, int option, int *ret_exit)
         return 1;
     case 't':
         seconds = strtod(optarg, &end);
-        if (end == optarg || *end || !(seconds >= 0 && seconds <= 4e6))
+        if (end == optarg || *end || !(seconds >= 0 && seconds <= 4e6)) {
             *ret_exit = cli_usage(cli, "--timeout %s: allowed: seconds, 0 or more", optarg);
-        else
-            cli->timeout_ms = (uint32_t)(seconds * 1000);
+            return 1;
+        }
+        cli->timeout_ms = (uint32_t)ceil(seconds * 1000); /* 0 is never */
+        cli->has_timeout = true;
         return 1;
     case 'h':
         if (cli->command)

@@ -331,8 +331,7 @@ int command_checkpoint_create(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
-    cli->timeout_ms = 0; /* the user sees it going on, and can interrupt */
-    exit_code = cli_connect(cli, 0);
+    exit_code = cli_connect_patiently(cli, 0);
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "saving");
@@ -400,8 +399,7 @@ int command_checkpoint_verify(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
-    cli->timeout_ms = 0;
-    exit_code = cli_connect(cli, 0);
+    exit_code = cli_connect_patiently(cli, 0);
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "verifying");
@@ -426,8 +424,7 @@ int command_checkpoint_restore(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
-    cli->timeout_ms = 0;
-    exit_code = cli_connect(cli, 0);
+    exit_code = cli_connect_patiently(cli, 0);
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "restoring");

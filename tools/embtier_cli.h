@@ -23,6 +23,7 @@ struct cli {
     const char *socket_path; /* NULL: the default */
     bool json;
     uint32_t timeout_ms;
+    bool has_timeout;       /* the user has said so */
     struct embtier *server; /* after cli_connect() */
 };
 
@@ -97,6 +98,9 @@ int cli_fail_server(const struct cli *cli, enum embtier_err err); /* the message
 
 /* 0, or the exit code. */
 int cli_connect(struct cli *cli, uint64_t arena_bytes);
+/* The same for long work, which the user sees going on and can interrupt: without a timeout, unless
+ * there is --timeout. */
+int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes);
 
 /* As `embtier table list` does. Returns an exit code. */
 int cli_print_tables(const struct cli *cli, const struct embtier_table_list *list);

@@ -169,9 +169,7 @@ int command_table_create(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
-    if (options->eager)
-        cli->timeout_ms = 0; /* the user sees it going on, and can interrupt */
-    exit_code = cli_connect(cli, 0);
+    exit_code = options->eager ? cli_connect_patiently(cli, 0) : cli_connect(cli, 0);
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "creating");
@@ -302,8 +300,7 @@ int command_table_drop(struct cli *cli, int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     name = argv[optind];
-    cli->timeout_ms = 0;
-    exit_code = cli_connect(cli, 0);
+    exit_code = cli_connect_patiently(cli, 0);
     if (exit_code)
         return exit_code;
     if (!yes && !confirm_drop(cli, name, &err))

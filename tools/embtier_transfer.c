@@ -120,12 +120,11 @@ int command_export(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
-    cli->timeout_ms = 0; /* the user sees it going on, and can interrupt */
-    exit_code = cli_connect(cli, ARENA_BYTES);
+    exit_code = cli_connect_patiently(cli, ARENA_BYTES);
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "exporting");
-    progress_bar_interrupted("what was written stays beside PATH, as PATH.partial, until the next "
+    progress_bar_interrupted("what was written stays beside PATH, in PATH.partial, until the next "
                              "export to PATH");
     err = embtier_export(cli->server, argv[optind], argv[optind + 1], &options, progress_bar_update,
                          &bar, &exported);
@@ -176,6 +175,8 @@ static int parse_import(struct cli *cli, int argc, char **argv, struct import_ar
         return cli_usage(cli, argc == optind ? "PATH is missing" : "more than one PATH");
     if (arguments->table.given > 0)
         arguments->options.table = &arguments->table.options;
+    if (arguments->table.has_rows)
+        arguments->options.rows = arguments->table.options.rows;
     if (arguments->table.has_durability)
         arguments->options.durability = (int)arguments->table.options.durability;
     return -1;
@@ -208,8 +209,7 @@ int command_import(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
-    cli->timeout_ms = 0;
-    exit_code = cli_connect(cli, ARENA_BYTES);
+    exit_code = cli_connect_patiently(cli, ARENA_BYTES);
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "importing");

@@ -45,23 +45,53 @@ void progress_bar_begin(struct progress_bar *bar, const char *what)
     sigaction(SIGINT, &action, NULL);
 }
 
+static void begin_stage(struct progress_bar *bar, uint64_t done, const char *unit)
+{
+    snprintf(bar->unit, sizeof(bar->unit), "%s", unit);
+    bar->begin_ns = clock_now_ns(&clock_monotonic);
+    bar->begin_done = done;
+}
+
+/* "[####    ]  50%  " */
+static void show_part(uint64_t done, uint64_t total)
+{
+    const double part = MIN((double)done / (double)total, 1.0);
+    const int cells = (int)(BAR_CELLS * part);
+
+    fprintf(stderr, "[%.*s%*s] %3.0f%%  ", cells, "##############################",
+            BAR_CELLS - cells, "", 100 * part);
+}
+
+static void show_time_left(const struct progress_bar *bar, uint64_t done, uint64_t total)
+{
+    const double seconds = (double)(clock_now_ns(&clock_monotonic) - bar->begin_ns) / 1e9;
+    struct number_text left;
+
+    if (done > bar->begin_done && done < total)
+        fprintf(stderr, ", %s left",
+                number_duration(&left, seconds / (double)(done - bar->begin_done) *
+                                           (double)(total - done)));
+}
+
 void progress_bar_update(void *context, uint64_t done, uint64_t total, const char *unit)
 {
     struct progress_bar *bar = context;
-    const double seconds = (double)(clock_now_ns(&clock_monotonic) - bar->begin_ns) / 1e9;
-    const double part = total > 0 ? (double)done / (double)total : 0;
-    const int cells = (int)(BAR_CELLS * MIN(part, 1.0));
     struct number_text count;
-    struct number_text left;
 
+    if (bar->unit[0] == '\0') /* the first, which has gone on since the bar began */
+        snprintf(bar->unit, sizeof(bar->unit), "%s", unit);
+    else if (strncmp(bar->unit, unit, sizeof(bar->unit) - 1) != 0 || done < bar->done)
+        begin_stage(bar, done, unit);
+    bar->done = done;
     if (!isatty(STDERR_FILENO))
         return;
     bar->is_shown = true;
-    fprintf(stderr, "\r\033[K%s [%.*s%*s] %3.0f%%  %s %s", bar->what, cells,
-            "##############################", BAR_CELLS - cells, "", 100 * part,
-            number_count(&count, (double)done), unit);
-    if (part > 0 && part < 1)
-        fprintf(stderr, ", %s left", number_duration(&left, seconds / part * (1 - part)));
+    fprintf(stderr, "\r\033[K%s ", bar->what);
+    if (total > 0)
+        show_part(done, total);
+    fprintf(stderr, "%s %s", number_count(&count, (double)done), unit);
+    if (total > 0)
+        show_time_left(bar, done, total);
     fflush(stderr);
 }
 

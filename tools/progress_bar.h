@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* progress_bar.h: how far long work is and when it will be done, on standard error, if that is a
- * terminal. */
+ * terminal. Work of several stages counts something else in each, or from 0 again: the time that is
+ * left is that of the stage, from how fast that goes. */
 #ifndef EMBTIER_TOOLS_PROGRESS_BAR_H
 #define EMBTIER_TOOLS_PROGRESS_BAR_H
 
@@ -9,7 +10,10 @@
 
 struct progress_bar {
     const char *what; /* "creating users" */
+    char unit[32];    /* of the stage */
     uint64_t begin_ns;
+    uint64_t begin_done; /* when it began */
+    uint64_t done;
     bool is_shown;
 };
 
@@ -17,7 +21,7 @@ struct progress_bar {
 void progress_bar_begin(struct progress_bar *bar, const char *what);
 /* Another word, after progress_bar_begin(): a literal. */
 void progress_bar_interrupted(const char *what);
-/* Fits embtier_table_options.progress; @context is the bar. */
+/* Fits embtier_table_options.progress; @context is the bar. A @total of 0 is not known. */
 void progress_bar_update(void *context, uint64_t done, uint64_t total, const char *unit);
 void progress_bar_end(struct progress_bar *bar);
 

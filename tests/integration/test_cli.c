@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does `embtier` do what its help says, with the exit codes it promises? */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -433,6 +435,48 @@ static void test_no_server_is_3(void **state)
     assert_int_equal(embtier(state, "get -s /tmp/embtier-nobody.sock t 1"), 3);
 }
 
+static void freeze(const struct harness *harness)
+{
+    int status;
+
+    assert_int_equal(kill(harness->pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(harness->pid, &status, WUNTRACED), harness->pid);
+    assert_true(WIFSTOPPED(status));
+}
+
+/* The server does not answer: long work waits for ever, and as long as the user says if he does. */
+static void test_a_timeout_that_was_given_is_kept_by_long_work(void **state)
+{
+    static const char *const commands[] = { "export idle /tmp/embtier-idle-export",
+                                            "import /tmp --as other",
+                                            "checkpoint create",
+                                            "checkpoint verify 1",
+                                            "checkpoint restore 1",
+                                            "table create new --rows 10 --dim 2 --eager",
+                                            "table drop idle --yes",
+                                            "table list" };
+    const struct harness *harness = *state;
+    char arguments[400];
+
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        freeze(harness);
+        for (int before = 0; before < 2; before++) {
+            snprintf(arguments, sizeof(arguments),
+                     "--version; timeout 20 \"$EMBTIER_CLI\" %s %s %s", before ? "-t 0.2" : "",
+                     commands[i], before ? "" : "--timeout 0.2");
+            if (embtier(state, arguments) != 1)
+                fail_msg("%s did not give up:\n%s", arguments, output);
+            assert_says("no answer from the server within 200 ms");
+        }
+        assert_int_equal(kill(harness->pid, SIGCONT), 0);
+    }
+    freeze(harness);
+    assert_int_equal(embtier(state, "--version; timeout 1 \"$EMBTIER_CLI\" checkpoint create"),
+                     124);
+    assert_int_equal(kill(harness->pid, SIGCONT), 0);
+    assert_int_equal(embtier(state, "status"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -448,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_help_is_there_for_every_command),
         cmocka_unit_test(test_a_configuration_is_checked),
         cmocka_unit_test(test_no_server_is_3),
+        cmocka_unit_test(test_a_timeout_that_was_given_is_kept_by_long_work),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -14,6 +14,7 @@ from ._library import ExportedInfo, ExportOptions, ImportedInfo, ImportOptions, 
 _CHECKPOINT_NEWEST = 2**64 - 1  # EMBTIER_CHECKPOINT_NEWEST
 _FORMATS = {"safetensors": 0, "npy": 1}
 _AS_EXPORTED = -1
+_ROWS_OF_FILE = 2**64 - 1  # EMBTIER_ROWS_OF_FILE
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def import_options_of(
     durability: str | None,
     tensor: str | None,
     ids_path: str | os.PathLike[str] | None,
+    rows: int | str | None,
 ) -> ImportOptions:
     """@table: NULL for C where the caller has said nothing of it."""
     number = _AS_EXPORTED
@@ -81,7 +83,20 @@ def import_options_of(
         without_state=not state,
         tensor=None if tensor is None else bytes_of("tensor", tensor.encode()),
         ids_path=None if ids_path is None else path_of(ids_path),
+        rows=_rows_of(rows),
     )
+
+
+def _rows_of(rows: int | str | None) -> int:
+    if rows is None:
+        return _ROWS_OF_FILE
+    if rows == "unbounded":
+        return _types.UNBOUNDED
+    if isinstance(rows, str):
+        raise ValueError(f"rows must be a number, 'unbounded' or None, not {rows!r}")
+    if not 1 <= (rows := operator.index(rows)) < _ROWS_OF_FILE:
+        raise ValueError(f"rows must be at least 1, and below 2**64 - 1, not {rows}")
+    return rows
 
 
 def path_of(path: str | os.PathLike[str]) -> bytes:

@@ -137,6 +137,7 @@ class ImportOptions(Structure):
         ("without_state", c_int),
         ("tensor", c_char_p),
         ("ids_path", c_char_p),
+        ("rows", c_uint64),
     ]
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import byref, c_void_p, sizeof
 from typing import Any
 
@@ -18,11 +18,10 @@ from ._export import Exported, Imported
 from ._group import Group
 from ._ids import as_ids
 from ._library import (
-    ConnectOptions, ExportedInfo, ImportedInfo, ProgressFunction, TableInfo, TableOptions, lib,
+    ConnectOptions, ExportedInfo, ImportedInfo, TableInfo, TableOptions, lib,
 )  # fmt: skip
+from ._progress import Progress, Reports
 from ._types import TableSpec
-
-Progress = Callable[[int, int, str], None]
 
 
 def connect(
@@ -128,7 +127,8 @@ class Server:
         @init: "zeros", ("constant", value), ("uniform", low, high) or ("normal", mean, stddev).
         @eager: write every row now, instead of when it is first updated.
         @if_not_exists: an existing table of the same description is fine.
-        @progress: called with (done, total, unit) now and then; makes no calls of its own.
+        @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
+        it raises what @progress raised.
         @eps, @alpha, @beta1, @beta2, @weight_decay, @clip_norm: of the optimizer; None: its default.
         One that it does not have is an InvalidError that names those it has.
         @rounding: of f16 and bf16 weights after an update: "stochastic" or "nearest".
@@ -143,12 +143,13 @@ class Server:
         )  # fmt: skip
         options.eager = eager
         options.if_not_exists = if_not_exists
-        options.progress = _progress_function(progress)
         pointer = c_void_p()
-        with self._connection as handle:
-            code = lib.embtier_table_create(handle, byref(options), byref(pointer))
-            self._connection.check(code)
-        return Table(self._connection, pointer)
+        with Reports(progress) as reports:
+            options.progress = reports.function
+            with self._connection as handle:
+                code = lib.embtier_table_create(handle, byref(options), byref(pointer))
+                self._connection.check(code)
+            return Table(self._connection, pointer)
 
     def open_table(self, name: str, dim: int | None = None, dtype: str | None = None) -> Table:
         """Opens a table. NoTableError; MismatchError unless it has this @dim and @dtype, where
@@ -162,10 +163,9 @@ class Server:
 
     def drop_table(self, name: str, progress: Progress | None = None) -> None:
         """Drops a table and returns when all of its rows are gone. NoTableError. Requests to it that
-        are under way end first or fail with DroppedError."""
-        function = _progress_function(progress)
-        with self._connection as handle:
-            code = lib.embtier_table_drop(handle, name.encode(), function, None)
+        are under way end first or fail with DroppedError. @progress: as in :meth:`create_table`."""
+        with Reports(progress) as reports, self._connection as handle:
+            code = lib.embtier_table_drop(handle, name.encode(), reports.function, None)
             self._connection.check(code)
 
     def tables(self) -> list[TableSpec]:
@@ -192,17 +192,17 @@ class Server:
         @metadata: what json.dumps() takes, at most 4,096 bytes of JSON in ASCII; read back as json.loads()
         gives it. None: none.
         @keep: afterwards the oldest that users made are deleted, but for so many; 0: none is.
-        @progress: called with (done, total, unit) now and then; makes no calls of its own.
+        @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
+        it raises what @progress raised.
         Where it fails there is no new checkpoint: TypeError or ValueError for @metadata that is not JSON,
         InvalidError for too much of it, NoSpaceError, IoError, ShutdownError; TimeoutError when updates
         under way did not end. A TimeoutError is also raised when the server was silent for the connection's
         timeout, and :meth:`checkpoints` then says what came of it.
         """
         options = _checkpoint.options_of(step, metadata, keep)
-        function = _progress_function(progress)
         pointer = c_void_p()
-        with self._connection as handle:
-            code = lib.embtier_checkpoint_create(handle, byref(options), function, None, byref(pointer))
+        with Reports(progress) as reports, self._connection as handle:
+            code = lib.embtier_checkpoint_create(handle, byref(options), reports.function, None, byref(pointer))
             self._connection.check(code)
             return _checkpoints(pointer)[0]
 
@@ -225,11 +225,11 @@ class Server:
         """Reads every byte of a checkpoint's files and compares checksums. NotFoundError; CorruptError,
         whose message names the file.
 
-        @progress: called with (done, total, unit) now and then; makes no calls of its own."""
+        @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
+        it raises what @progress raised."""
         id = _checkpoint.id_of(id)
-        function = _progress_function(progress)
-        with self._connection as handle:
-            code = lib.embtier_checkpoint_verify(handle, id, function, None)
+        with Reports(progress) as reports, self._connection as handle:
+            code = lib.embtier_checkpoint_verify(handle, id, reports.function, None)
             self._connection.check(code)
 
     def restore_checkpoint(
@@ -244,7 +244,8 @@ class Server:
 
         @tables: their names; None: all of the checkpoint.
         @name: of the table that is made, where @tables names one; None: the name that it had.
-        @progress: called with (done, total, unit) now and then; makes no calls of its own.
+        @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
+        it raises what @progress raised.
         ExistsError: a name is taken; NoTableError: the checkpoint has no such table; NotFoundError: there
         is no such checkpoint; InvalidError: a table is named twice, or a name is none; NoSpaceError, IoError,
         CorruptError. Nothing is made then: tables can be opened when all are complete, and safe from a crash.
@@ -252,11 +253,10 @@ class Server:
         id = _checkpoint.id_of(id)
         names = _checkpoint.names_of(tables, name)
         new_name = None if name is None else name.encode()
-        function = _progress_function(progress)
         pointer = c_void_p()
-        with self._connection as handle:
+        with Reports(progress) as reports, self._connection as handle:
             code = lib.embtier_checkpoint_restore(
-                handle, id, names, len(names), new_name, function, None, byref(pointer)
+                handle, id, names, len(names), new_name, reports.function, None, byref(pointer)
             )
             self._connection.check(code)
             return _specs(pointer)
@@ -295,20 +295,22 @@ class Server:
         @all_rows: rows that were never written too, with their initial values; not of an unbounded table.
         @format: "safetensors", or "npy": a file of NumPy's for each tensor, bf16 weights as uint16 bits.
         @file_bytes: a file has no more, about; None: 4 GiB.
-        @progress: called with (done, total, unit) now and then; makes no calls of its own.
+        @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
+        it raises what @progress raised. A total of 0 is one that is not known.
         Buffers are taken from the connection's arena, and given back. Where it fails @path is not there:
-        ExistsError: it was before; LockedError: another export makes it; NoTableError; NotFoundError: there is
-        no such checkpoint; InvalidError: all rows of an unbounded table; ArenaFullError, NoSpaceError,
-        IoError, CorruptError, and as :meth:`checkpoint`. One that is killed leaves PATH.partial, which the next
-        to @path begins anew.
+        ExistsError: it was before, or PATH.partial, where it is made, has what no unfinished export of this
+        user left; LockedError: another export makes it; NoTableError; NotFoundError: there is no such
+        checkpoint; InvalidError: all rows of an unbounded table, @path is empty or ends in .partial, @file_bytes
+        are so few that it would be more than 16,384 files of each tensor; BusyError: the server has eight
+        exports under way, or four of this user; ArenaFullError, NoSpaceError, IoError, CorruptError, and as
+        :meth:`checkpoint`. One that is killed leaves PATH.partial, which the next to @path begins anew.
         """
         options = _export.export_options_of(checkpoint, state, all_rows, format, file_bytes)
         name = _export.bytes_of("table", (table.name if isinstance(table, Table) else table).encode())
-        function = _progress_function(progress)
         info = ExportedInfo()
-        with self._connection as handle:
+        with Reports(progress) as reports, self._connection as handle:
             code = lib.embtier_export(
-                handle, name, _export.path_of(path), byref(options), function, None, byref(info)
+                handle, name, _export.path_of(path), byref(options), reports.function, None, byref(info)
             )
             self._connection.check(code)
         return _export.exported_of(info)
@@ -322,7 +324,7 @@ class Server:
         durability: str | None = None,
         tensor: str | None = None,
         ids_path: str | os.PathLike[str] | None = None,
-        rows: int | None = None,
+        rows: int | str | None = None,
         optimizer: str | None = None,
         init: str | tuple | None = None,
         seed: int | None = None,
@@ -341,7 +343,7 @@ class Server:
 
         @path: a folder that :meth:`export_table` made, a safetensors or a .npy file. Its weights are
         [rows, dim] of float32, float16 or, in safetensors, bfloat16; state in it is [rows, state_numbers] of
-        float32, ids are [rows] of int64 or uint64, in any order.
+        float32, ids are [rows] of int64 or uint64, in any order; of one id the last row counts.
         @name: of the table; None: as the export says. A file that is no export needs one.
         @state: False: state in the files is left out, and begins as zeros.
         @durability: another than the export's; of other files as in :meth:`create_table`.
@@ -350,14 +352,16 @@ class Server:
         two dimensions.
         @ids_path: a .npy file of the rows' ids; None: the file's tensor ``ids``; without either they are rows
         0, 1, and so on.
-        @rows: None: as many as the file has, or with ids unbounded.
+        @rows: a number, or "unbounded"; None: as many as the file has, or with ids unbounded.
         @optimizer and the rest: as in :meth:`create_table`, None: its default.
-        @progress: called with (done, total, unit) now and then; makes no calls of its own.
+        @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
+        it raises what @progress raised.
         Buffers are taken from the connection's arena, and given back. Where it fails there is no table:
         ExistsError: the name is taken; NotFoundError, InvalidError, MismatchError, UnsupportedError,
         VersionError, TooLargeError, CorruptError (an export's file is not what it was): of the files, with the
-        reason in the message; IdRangeError: an id is not below @rows, or negative; ArenaFullError,
-        NoSpaceError, IoError.
+        reason in the message; InvalidError also for one file of an export whose rows would get the ids of
+        others; IdRangeError: an id is not below @rows, or negative, or the file has more rows; BusyError: the
+        server has eight imports under way, or four of this user; ArenaFullError, NoSpaceError, IoError.
         """
         words = {
             "optimizer": optimizer, "init": init, "seed": seed, "rounding": rounding,
@@ -365,14 +369,13 @@ class Server:
             "weight_decay": weight_decay, "clip_norm": clip_norm,
         }  # fmt: skip
         words = {word: value for word, value in words.items() if value is not None}
-        table = _table_options("", 0, rows, **words) if words or rows is not None else None
-        options = _export.import_options_of(table, state, durability, tensor, ids_path)
+        table = _table_options("", 0, None, **words) if words else None
+        options = _export.import_options_of(table, state, durability, tensor, ids_path, rows)
         new_name = None if name is None else _export.bytes_of("name", name.encode())
-        function = _progress_function(progress)
         info = ImportedInfo()
-        with self._connection as handle:
+        with Reports(progress) as reports, self._connection as handle:
             code = lib.embtier_import(
-                handle, new_name, _export.path_of(path), byref(options), function, None, byref(info)
+                handle, new_name, _export.path_of(path), byref(options), reports.function, None, byref(info)
             )
             self._connection.check(code)
         return _export.imported_of(info)
@@ -629,9 +632,3 @@ def _checkpoints(pointer: c_void_p) -> list[Checkpoint]:
         return [_checkpoint.checkpoint_of(info) for info in infos]
     finally:
         lib.embtier_checkpoint_list_free(pointer)
-
-
-def _progress_function(progress: Progress | None) -> Any:
-    if progress is None:
-        return ProgressFunction()
-    return ProgressFunction(lambda _, done, total, unit: progress(done, total, unit.decode()))

@@ -6,18 +6,20 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import TREE, Daemon
 from transfers import (
-    LONG, SANITIZED, anonymous_bytes, as_made, cli_json, contents, folder_names, kill_after, read_export,
+    LONG, SANITIZED, anonymous_bytes, as_made, cli_json, command, contents, folder_names, kill_after, read_export,
     read_safetensors, start_cli, train,
 )  # fmt: skip
 
@@ -462,26 +464,6 @@ def test_no_export_has_the_name_of_an_unfinished_one(server, name, tmp_path):
     assert folder_names(tmp_path) == set()
 
 
-def test_files_of_others_are_not_deleted(server, name, tmp_path):
-    create(server, name)
-    partial = tmp_path / "export.partial"
-    partial.mkdir()
-    others = {"mine", f"{name}-notes.txt", f"{name}-1.safetensors", f"{name}-00001.safetensors.old"}
-    for other in others:
-        (partial / other).write_text("mine")
-    another = f"{name}-2-00003.safetensors"  # table's
-    for ours in (f"{name}-00001.safetensors", f"{name}-00007.weight.npy", another, "table.json"):
-        (partial / ours).write_text("of one that was killed")
-    with pytest.raises(embtier.NoTableError):
-        server.export_table(f"{name}.none", tmp_path / "export")
-    assert others <= folder_names(partial)
-    server.export_table(name, tmp_path / "export", all_rows=True)
-    assert folder_names(tmp_path) == {"export"}
-    assert folder_names(tmp_path / "export") == others | {f"{name}-00001.safetensors", "table.json"}
-    assert all((tmp_path / "export" / other).read_text() == "mine" for other in others)
-    server.import_table(tmp_path / "export", f"{name}.copy")
-
-
 def test_a_full_disk_leaves_nothing_behind(daemon, server, name, tmp_path):
     table = create(server, name, rows=100_000)
     disk = tmp_path / "disk"
@@ -625,3 +607,82 @@ def test_memory_does_not_grow_with_the_table(own_daemon, tmp_path):
             assert server_peak - before < 150_000_000, arguments
     sizes = [sum(file.stat().st_size for file in (tmp_path / one).iterdir()) for one in ("all", "written")]
     assert min(sizes) > WIDE_ROWS * 256
+
+
+# ---- Folders that are there ----
+
+INNER = "unfinished.embtier-export"
+
+
+def tree_of(folder: Path) -> dict[str, str | int]:
+    """Of everything in it, the text or the kind."""
+    return {
+        str(path.relative_to(folder)): path.read_text() if path.is_file() else path.lstat().st_mode
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def put(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("mine")
+
+
+# What stands in `partial`: lines of Python over p, the folder, and i, the one inside.
+OTHERS = {
+    "names_like_ours": 'put(p, "notes.txt", "model-00001-of-00002.safetensors", "my-12345.ids.npy", "table.json")',
+    "only_names_of_ours": 'put(p, "my-00001.safetensors", "table.json")',
+    "a_folder": '(p / "folder").mkdir()',
+    "beside_ours": 'put(i, "t-00001.safetensors"); put(p, "notes.txt")',
+    "in_ours": 'put(i, "t-00001.safetensors", "t-1.safetensors")',
+    "a_folder_in_ours": '(i / "t-00001.safetensors").mkdir(parents=True)',
+    "a_link_in_ours": 'i.mkdir(); (i / "t-00001.safetensors").symlink_to("/etc/passwd")',
+    "a_file_like_the_inner": f'put(p, "{INNER}")',
+    "a_link_like_the_inner": 'i.symlink_to(p)',
+    "another_users": "os.chown(p, 12345, -1)",
+    "another_users_file": 'put(i, "t-00001.safetensors"); os.chown(i / "t-00001.safetensors", 12345, -1)',
+    "a_file": 'p.rmdir(); p.write_text("mine")',
+    "a_link": 'p.rmdir(); put(p.parent / "elsewhere", "t-00001.safetensors"); p.symlink_to("elsewhere")',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_folder_of_others_stays_as_it_is(server, name, tmp_path, kind):
+    if "another_users" in kind and os.geteuid() != 0:
+        pytest.skip("needs root, for files of another user")
+    create(server, name)
+    partial = tmp_path / "export.partial"
+    partial.mkdir()
+    exec(OTHERS[kind], {"p": partial, "i": partial / INNER, "put": put, "os": os})  # noqa: S102  (the lines above)
+    before = tree_of(tmp_path)
+    with pytest.raises(embtier.ExistsError, match=f"{partial} is there already"):
+        server.export_table(name, tmp_path / "export")
+    assert tree_of(tmp_path) == before
+    server.export_table(name, tmp_path / "other")
+
+
+@pytest.mark.parametrize("left", [[], [INNER], ["t-00001.safetensors", "t-2-00007.weight.npy", "table.json"]])
+def test_what_an_export_that_was_killed_left_makes_room(server, name, tmp_path, left):
+    create(server, name)
+    partial = tmp_path / "export.partial"
+    (partial / INNER if left else partial).mkdir(parents=True)
+    put(partial / INNER, *(file for file in left if file != INNER))
+    server.export_table(name, tmp_path / "export", all_rows=True)
+    assert folder_names(tmp_path) == {"export"}
+    assert folder_names(tmp_path / "export") == {f"{name}-00001.safetensors", "table.json"}
+
+
+def test_a_folder_that_cannot_be_read_is_told_before_anything_is_done(daemon, server, name, tmp_path):
+    """Its new name in there would not be safe."""
+    create(server, name)
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o300)
+    before = server.checkpoints()
+    as_others = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
+    done = subprocess.run(
+        [*(as_others if os.geteuid() == 0 else []), *command(daemon, "export", name, closed / "export")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    closed.chmod(0o700)
+    assert done.returncode == 1 and f"folder {closed}/: Permission denied" in done.stderr, done.stderr
+    assert folder_names(closed) == set() and server.checkpoints() == before

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Progress functions, called by the library in the middle of a call that goes on whatever they raise.
+
+What C calls cannot pass an exception on: ctypes prints it and goes on. So it is kept here until the call
+has returned. And Python runs the handler of a signal when it next runs Python, which in a long call is in
+front of the progress function's first line, where nothing can catch what the handler raises: so SIGINT's,
+which raises KeyboardInterrupt, waits for the call's return too, as it does in a call without progress.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+from ._library import ProgressFunction
+
+Progress = Callable[[int, int, str], None]
+
+
+class Reports:
+    """``with Reports(progress) as reports:`` around one call into the library, which gets
+    ``reports.function``; raises at its end what @progress raised first. @progress: None: none is told."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._error: BaseException | None = None
+        self._handler: Any = None  # SIGINT's, while it is deferred
+        self._interrupt: tuple[int, FrameType | None] | None = None
+        self.function: Any = ProgressFunction() if progress is None else ProgressFunction(self._report)
+
+    def __enter__(self) -> Reports:
+        if self._progress is not None and threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if callable(handler):  # it is Python's
+                self._handler = handler
+                signal.signal(signal.SIGINT, self._defer)
+        return self
+
+    def __exit__(self, _type: type | None, _error: BaseException | None, _traceback: TracebackType | None) -> None:
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+        self.function = None  # which holds this
+        try:
+            if self._error is not None:
+                raise self._error
+        finally:
+            if self._interrupt is not None:
+                self._handler(*self._interrupt)
+
+    def _defer(self, number: int, frame: FrameType | None) -> None:
+        self._interrupt = (number, frame)
+
+    def _report(self, _context: Any, done: int, total: int, unit: bytes) -> None:
+        if self._error is not None:
+            return
+        try:
+            self._progress(done, total, unit.decode())
+        except BaseException as error:
+            self._error = error

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does the bar say how far work is and how long it will go on, and no more than it knows? */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tools/progress_bar.h"
+
+#define SECOND UINT64_C(1000000000)
+
+static int terminal = -1, standard_error = -1;
+static char shown[1024];
+
+/* Standard error is a terminal's other end, while a test runs. */
+static int setup(void **state)
+{
+    int other;
+
+    (void)state;
+    terminal = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    other = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    standard_error = dup(STDERR_FILENO);
+    assert_true(other >= 0 && standard_error >= 0);
+    assert_int_equal(dup2(other, STDERR_FILENO), STDERR_FILENO);
+    close(other);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    dup2(standard_error, STDERR_FILENO);
+    close(standard_error);
+    close(terminal);
+    return 0;
+}
+
+/* After @seconds in which nothing was told. */
+static void update(struct progress_bar *bar, uint64_t seconds, uint64_t done, uint64_t total,
+                   const char *unit)
+{
+    ssize_t count;
+
+    bar->begin_ns -= seconds * SECOND;
+    progress_bar_update(bar, done, total, unit);
+    count = read(terminal, shown, sizeof(shown) - 1);
+    shown[count > 0 ? count : 0] = '\0';
+}
+
+static void assert_shown(const char *text)
+{
+    if (!strstr(shown, text))
+        fail_msg("no `%s` in `%s`", text, shown);
+}
+
+static void assert_not_shown(const char *text)
+{
+    if (strstr(shown, text))
+        fail_msg("`%s` in `%s`", text, shown);
+}
+
+static void test_the_time_left_is_from_the_pace_so_far(void **state)
+{
+    struct progress_bar bar;
+
+    (void)state;
+    progress_bar_begin(&bar, "working");
+    update(&bar, 900, 90, 100, "rows");
+    assert_shown("working [###########################   ]  90%  90 rows, 1m40s left");
+    update(&bar, 50, 95, 100, "rows");
+    assert_shown(" 95%  95 rows, 50s left");
+    update(&bar, 10, 100, 100, "rows");
+    assert_shown("100%  100 rows");
+    assert_not_shown("left");
+    progress_bar_end(&bar);
+}
+
+static void test_a_stage_of_another_unit_has_its_own_pace(void **state)
+{
+    struct progress_bar bar;
+
+    (void)state;
+    progress_bar_begin(&bar, "working");
+    update(&bar, 1000, 50, 100, "rows");
+    update(&bar, 0, 50, 100, "bytes"); /* that many were there already */
+    assert_shown(" 50%  50 bytes");
+    assert_not_shown("left");
+    update(&bar, 400, 90, 100, "bytes");
+    assert_shown(" 90%  90 bytes, 1m40s left");
+    progress_bar_end(&bar);
+}
+
+static void test_so_has_one_that_counts_from_the_begin_again(void **state)
+{
+    struct progress_bar bar;
+
+    (void)state;
+    progress_bar_begin(&bar, "working");
+    update(&bar, 1000, 90, 100, "rows");
+    update(&bar, 0, 10, 60, "rows");
+    assert_not_shown("left");
+    update(&bar, 400, 50, 60, "rows");
+    assert_shown(" 83%  50 rows, 1m40s left");
+    progress_bar_end(&bar);
+}
+
+static void test_without_a_total_there_is_a_count_only(void **state)
+{
+    struct progress_bar bar;
+
+    (void)state;
+    progress_bar_begin(&bar, "working");
+    update(&bar, 10, 1234, 0, "rows");
+    assert_shown("working 1,234 rows");
+    assert_not_shown("%");
+    assert_not_shown("#");
+    assert_not_shown("left");
+    progress_bar_end(&bar);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_the_time_left_is_from_the_pace_so_far, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_a_stage_of_another_unit_has_its_own_pace, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_so_has_one_that_counts_from_the_begin_again, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_without_a_total_there_is_a_count_only, setup,
+                                        teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
