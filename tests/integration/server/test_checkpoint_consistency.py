@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from daemons import EMBTIERD, LANES, LONG, SANITIZED
+from stores import cut, damaged, flip
 
 import embtier
 
@@ -651,30 +652,6 @@ def test_the_server_makes_one_now_and_then_if_something_has_changed_and_keeps_so
 
 
 # ---- Damage ----
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-@contextlib.contextmanager
-def damaged(path: Path, how):
-    """A table file is the server's own as well, by another name: only the checkpoint's is damaged."""
-    aside = Path(f"{path.parent}.{path.name}.aside")  # beside its folder, on the same file system
-    path.rename(aside)
-    try:
-        if how is not None:
-            path.write_bytes(aside.read_bytes())
-            how(path)
-        yield
-    finally:
-        aside.replace(path)
 
 
 # Below a checkpoint's folder; the first such file
