@@ -70,6 +70,13 @@ def refused(server: embtier.Server, error: type[Exception], match: str, name: st
     assert any(spec.name == name for spec in before) or is_free(server, name)
 
 
+def next_table_id(server: embtier.Server, name: str) -> int:
+    """Ids count up: a table that was begun in between, and taken back, has had one."""
+    made = server.create_table(f"{name}.next", 2, 10)
+    server.drop_table(made.name)
+    return made.spec.table_id
+
+
 # ---- Files ----
 
 
