@@ -159,10 +159,11 @@ def kill_after(process: subprocess.Popen, seconds: float) -> bool:
     return process.returncode < 0
 
 
-def anonymous_bytes(pid: int) -> int:
-    """Without memory that is shared, such as an arena; 0: the process is gone."""
+def memory_bytes(pid: int, kind: str = "RssAnon") -> int:
+    """@kind: RssAnon is without memory that is shared, such as an arena, and VmRSS with all of it, as the kernel calls
+    them. 0: the process is gone."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
+            if line.startswith(f"{kind}:"):
                 return int(line.split()[1]) << 10
     return 0
