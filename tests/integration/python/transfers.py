@@ -8,6 +8,8 @@ import contextlib
 import dataclasses
 import json
 import os
+import pty
+import re
 import struct
 import subprocess
 import time
@@ -151,6 +153,37 @@ def start_cli(daemon: Daemon, *arguments: str | Path) -> subprocess.Popen:
     )
 
 
+def run_on_terminal(daemon: Daemon, *arguments: str | Path, stream: str = "stderr") -> tuple[int, str, str]:
+    """Exit status, what a terminal gets that only @stream is, and what comes out of the other one."""
+    ours, its = pty.openpty()
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: its}
+    process = subprocess.Popen(command(daemon, *arguments), stdin=subprocess.DEVNULL, text=True, **streams)
+    os.close(its)
+    seen = b""
+    with contextlib.suppress(OSError):  # EIO is how a terminal ends
+        while more := os.read(ours, 65536):
+            seen += more
+    os.close(ours)
+    stdout, stderr = process.communicate()
+    return process.returncode, seen.decode(), stderr if stream == "stdout" else stdout
+
+
+def screen(seen: str) -> list[str]:
+    """What is left on a terminal that knows no more than embtier needs: CR, LF and how to clear the rest of a line."""
+    lines, column = [""], 0
+    for word in re.findall(r"\r|\n|\033\[K|[^\r\n\033]+", seen):
+        if word == "\r":
+            column = 0
+        elif word == "\n":
+            lines.append("")
+        elif word == "\033[K":
+            lines[-1] = lines[-1][:column]
+        else:
+            lines[-1] = lines[-1][:column] + word + lines[-1][column + len(word) :]
+            column += len(word)
+    return lines
+
+
 def kill_after(process: subprocess.Popen, seconds: float) -> bool:
     """SIGKILL. Did it come before the end?"""
     time.sleep(seconds)
@@ -159,7 +192,7 @@ def kill_after(process: subprocess.Popen, seconds: float) -> bool:
     return process.returncode < 0
 
 
-def memory_bytes(pid: int, kind: str = "RssAnon") -> int:
+def memory_bytes(pid: int, kind: str) -> int:
     """@kind: RssAnon is without memory that is shared, such as an arena, and VmRSS with all of it, as the kernel calls
     them. 0: the process is gone."""
     with contextlib.suppress(OSError):
