@@ -255,16 +255,13 @@ def running(stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon
 
 
 @contextlib.contextmanager
-def refused(
-    daemon: Daemon, stored: Stored, error: type[Exception], words: str, file: Path | None
-) -> Iterator[embtier.Server]:
+def refused(daemon: Daemon, error: type[Exception], words: str, file: Path | None) -> Iterator[embtier.Server]:
     with daemon.connect() as server:
         before = server.tables()
         with pytest.raises(error) as raised:
             yield server
         check_said(str(raised.value), words, file)
         assert server.tables() == before
-    check_serving(daemon, stored.rows)
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -272,12 +269,13 @@ def test_restore_under_a_new_name_refuses_it_and_makes_no_table(running, stored,
     bad = BAD[kind]
     words = bad.said_of_rows or bad.said
     with spoilt(running, bad) as file:
-        with refused(running, stored, bad.error, words, file) as server:
+        with refused(running, bad.error, words, file) as server:
             server.restore_checkpoint(bad.id, [bad.table], name="then")
         # The first of these is well, and its rows are read before the damage of the second is found.
         tables = sorted(["gone", "gone_logged"], key=lambda table: table == bad.table)
-        with refused(running, stored, bad.error, words, file) as server:
+        with refused(running, bad.error, words, file) as server:
             server.restore_checkpoint(bad.id, tables)
+        check_serving(running, stored.rows)
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -288,8 +286,9 @@ def test_restore_over_a_live_table_refuses_it_and_leaves_its_rows(running, store
         if not bad.is_found_before_the_name:
             error, words = embtier.ExistsError, "there is a table '(replayed|logged)': drop it first"
         for tables in (["replayed"], ["logged"], ["gone", "gone_logged", "replayed"], None):
-            with refused(running, stored, error, words, file) as server:
+            with refused(running, error, words, file) as server:
                 server.restore_checkpoint(bad.id, tables)
+        check_serving(running, stored.rows)
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -299,8 +298,9 @@ def test_verify_tells_it_and_the_server_goes_on(running, stored, kind):
         done = run_cli(running, "checkpoint", "verify", str(bad.id))
         assert done.returncode == 1 and not done.stdout
         check_said(done.stderr, bad.said, file)
-        with refused(running, stored, bad.error, bad.said, file) as server:
+        with refused(running, bad.error, bad.said, file) as server:
             server.verify_checkpoint(bad.id)
+        check_serving(running, stored.rows)
         assert run_cli(running, "checkpoint", "verify", "2").stdout == "checkpoint 2 is whole\n"
     if bad.id == 1:
         assert run_cli(running, "checkpoint", "verify", "1").stdout == "checkpoint 1 is whole\n"
