@@ -11,7 +11,10 @@ from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
 import numpy as np
-from daemons import EMBTIERD, Daemon
+import pytest
+from daemons import EMBTIERD, LANES, Daemon
+
+import embtier
 
 CLI = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
 
@@ -63,6 +66,24 @@ def check_rows(server, wanted: dict[str, np.ndarray]) -> None:
         assert got[name].tobytes() == rows.tobytes(), name
 
 
+# Of other tables: each is named for its durability, and all of its rows hold one number
+MODES = ("replay", "async", "sync")
+
+
+def write_all(server, number) -> None:
+    for mode in MODES:
+        server.open_table(mode).set(np.arange(3000), np.full((3000, 8), number))
+
+
+def with_tables(daemon) -> embtier.Server:
+    daemon.configure(settings(daemon))
+    daemon.start()
+    server = daemon.connect()
+    for mode in MODES:
+        server.create_table(mode, 8, durability=mode)
+    return server
+
+
 # ---- Files ----
 
 
@@ -78,6 +99,15 @@ def paths(daemon: Daemon) -> str:
     return ",".join(reversed(daemon.config["data"]["directories"]))
 
 
+def folders_of(daemon, *below: str) -> list[Path]:
+    """Those of checkpoints, complete or not, in all data directories; or what lies @below them."""
+    return [
+        path
+        for directory in daemon.config["data"]["directories"]
+        for path in sorted(Path(directory).glob("/".join(["checkpoints", "[0-9]*", *below])))
+    ]
+
+
 def what_is_there(daemon: Daemon, without: Container[str] = ()) -> dict[str, tuple[int, int]]:
     """Every file and folder of its data, its size and when it was changed; but for names in @without."""
     found = {}
@@ -86,6 +116,30 @@ def what_is_there(daemon: Daemon, without: Container[str] = ()) -> dict[str, tup
             if path.name not in without:
                 found[str(path)] = (path.stat().st_size, path.stat().st_mtime_ns)
     return found
+
+
+# ---- Checkpoints ----
+
+
+def settings(daemon, **sections) -> dict:
+    """No checkpoints but those of the test, and a cache so small that rows leave it all the time."""
+    return {
+        "checkpoints": {"interval_seconds": 0},
+        "cache": {"tiers": [daemon.dram(LANES, 4)]},
+        "rocksdb": {"memtable_bytes": "2MiB"},
+        **sections,
+    }
+
+
+def checkpoint_under_load(server, **options):
+    """Updates under way are waited for, and under a sanitizer on a busy machine that may take too long:
+    there is no checkpoint then, and users try again."""
+    for _ in range(5):
+        try:
+            return server.checkpoint(**options)
+        except embtier.TimeoutError as error:
+            assert "have not ended" in str(error)
+    pytest.fail("no checkpoint in five tries")
 
 
 # ---- Damage ----
