@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does `embtier` do what its help says, with the exit codes it promises? */
+#include <regex.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,6 +193,19 @@ static int embtier_checkpoint(void **state, const char *what, unsigned long long
     return embtier(state, arguments);
 }
 
+/* Of an extended regular expression that matches within one line. */
+static void assert_has_line(const char *expression)
+{
+    regex_t compiled;
+    bool found;
+
+    assert_int_equal(regcomp(&compiled, expression, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0);
+    found = regexec(&compiled, output, 0, NULL, 0) == 0;
+    regfree(&compiled);
+    if (!found)
+        fail_msg("no line like '%s' in:\n%s", expression, output);
+}
+
 static void test_a_checkpoint_lives_from_create_to_delete(void **state)
 {
     unsigned long long first;
@@ -203,6 +218,9 @@ static void test_a_checkpoint_lives_from_create_to_delete(void **state)
                                     " --metadata '{\"epoch\": 3, \"note\": \"a b\"}'"),
                      0);
     first = created_id();
+    assert_has_line(
+        "^created .*: [1-9][0-9]* tables?, [0-9.]+ [KM]?i?B, [0-9.]+ [KM]?i?B of them new; "
+        "updates paused for [0-9.]+ m?s$");
     assert_int_equal(embtier(state, "checkpoint create"), 0);
     newest = created_id();
     assert_true(newest > first);
@@ -218,6 +236,11 @@ static void test_a_checkpoint_lives_from_create_to_delete(void **state)
     assert_says("step       2000\n");
     assert_says("metadata   {\"epoch\":3,\"note\":\"a b\"}\n");
     assert_says("           kept\n");
+    assert_has_line("^bytes      [1-9][0-9.]* [KM]?i?B$");
+    assert_has_line("^new bytes  [1-9][0-9.]* [KM]?i?B$");
+    assert_has_line("^pause      [0-9.]+ m?s$");
+    assert_has_line("^held rows  0$");
+    assert_has_line("^took       [0-9.]+ s$");
     assert_int_equal(embtier_checkpoint(state, "show -o json", first), 0);
     snprintf(line, sizeof(line), "\"id\": %llu,", first);
     assert_says(line);
@@ -225,6 +248,9 @@ static void test_a_checkpoint_lives_from_create_to_delete(void **state)
     assert_says("\"epoch\": 3,");
     assert_says("\"made_by\": \"user\"");
     assert_says("\"kept\"");
+    assert_has_line("\"new_bytes\": [1-9][0-9]*,$");
+    assert_has_line("\"pause_us\": [0-9]+,$");
+    assert_has_line("\"held_rows\": 0,$");
     assert_int_equal(embtier_checkpoint(state, "show", newest), 0);
     assert_says("step       -\n");
     assert_says("metadata   -\n");

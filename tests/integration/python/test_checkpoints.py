@@ -145,11 +145,17 @@ def test_requests_go_on_meanwhile(daemon, server, name):
 
 
 def test_progress_is_told(server, name):
-    server.create_table(name, 16, 5000, init=("constant", 1), eager=True)
-    reports: list[tuple[int, int, str]] = []
-    made = server.checkpoint(progress=lambda *report: reports.append(report))
-    server.verify_checkpoint(made.id, progress=lambda *report: reports.append(report))
-    assert all(0 <= done <= total and unit for done, total, unit in reports)
+    server.create_table(name, 16, 5000).set(np.arange(5000), np.ones((5000, 16)))  # there are rows to be saved
+    saved: list[tuple[int, int, str]] = []
+    verified: list[tuple[int, int, str]] = []
+    made = server.checkpoint(progress=lambda *report: saved.append(report))
+    server.verify_checkpoint(made.id, progress=lambda *report: verified.append(report))
+    assert saved and {unit for _, _, unit in saved} <= {"rows", "databases"}
+    assert verified and {(total, unit) for _, total, unit in verified} == {(made.bytes, "bytes")}
+    for reports in (saved, verified):
+        assert all(0 <= done <= total for done, total, _ in reports)
+    read = [done for done, _, _ in verified]
+    assert read == sorted(read) and read[-1] > 0
 
 
 def test_those_on_disk_are_there_after_a_restart(own_daemon):
@@ -441,7 +447,7 @@ def test_requests_to_other_tables_go_on_while_one_is_restored(daemon, server, na
             server.restore_checkpoint(
                 checkpoint.id, [then.name], f"{name}.{copy}", lambda *report: reports.append(report)
             )
-    assert all(0 <= done <= total and unit for done, total, unit in reports)
+    assert reports and all(0 <= done <= total and unit for done, total, unit in reports)
     for copy in range(3):
         found = server.open_table(f"{name}.{copy}").get_with_state(np.arange(20000))
         np.testing.assert_array_equal(found[0], rows)

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from conftest import TREE, Daemon
 from transfers import (
-    LONG, cli_json, contents, folder_names, is_free, kill_after, refused, run_cli, safetensors_bytes, spec_of,
-    start_cli, train, with_header,
+    LONG, cli_json, contents, folder_names, is_free, kill_after, next_table_id, refused, run_cli, safetensors_bytes,
+    spec_of, start_cli, train, with_header,
 )  # fmt: skip
 
 import embtier
@@ -374,6 +374,49 @@ def test_parts_that_are_not_what_they_were_are_refused(server, name, export):
         server.import_table(export, f"{name}.2")
     third.write_bytes(raw[2])
     server.import_table(export, f"{name}.2")
+
+
+WRONG_PARTS = {
+    "dtype": ({"weight": ("F16", numbers(100, 5))}, "weight is of dtype F16"),
+    "state_dtype": ({"state": ("F64", numbers(100, 5))}, "state is of dtype F64"),
+    "ids_dtype": ({"ids": ("I32", IDS[200:])}, "ids is of dtype I32"),
+    "rows": ({"weight": ("F32", numbers(99, 5))}, r"weight has the shape \[99, 5\]"),
+    "dim": ({"weight": ("F32", numbers(100, 4))}, r"weight has the shape \[100, 4\]"),
+    "state": ({"state": ("F32", numbers(100, 4))}, r"state has the shape \[100, 4\]"),
+    "ids": ({"ids": ("I64", IDS[:99])}, r"ids has the shape \[99\]"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_PARTS)
+def test_shapes_and_dtypes_of_all_parts_are_checked_before_a_table_is_begun(server, name, export, kind):
+    changes, match = WRONG_PARTS[kind]
+    whole = {"weight": ("F32", numbers(100, 5)), "state": ("F32", numbers(100, 5)), "ids": ("I64", IDS[200:])}
+    third = part(export, 3)
+    before = next_table_id(server, name)
+
+    def fails(error: type[Exception], match: str) -> list[tuple]:
+        reports = []
+        with pytest.raises(error, match=f"^{third}: {match}"):
+            server.import_table(export, f"{name}.2", progress=lambda *report: reports.append(report))
+        return reports
+
+    third.write_bytes(safetensors_bytes(whole | changes))
+    assert fails(embtier.MismatchError, match) == []
+    assert next_table_id(server, name) == before + 1
+    # What only its bytes tell is found later, and has cost an id: so the one above could have been seen.
+    third.write_bytes(safetensors_bytes(whole))
+    assert fails(embtier.CorruptError, "weight is not what was exported") != []
+    assert next_table_id(server, name) == before + 3
+
+
+@pytest.mark.parametrize("kind", ["float64", "1-D", "3-D", "too_wide"])
+def test_those_of_others_files_too(server, name, tmp_path, kind):
+    array, error, match = WRONG_ARRAYS[kind]
+    np.save(tmp_path / "rows.npy", array)
+    before, reports = next_table_id(server, name), []
+    with pytest.raises(error, match=match):
+        server.import_table(tmp_path / "rows.npy", name, progress=lambda *report: reports.append(report))
+    assert reports == [] and next_table_id(server, name) == before + 1
 
 
 def changed(manifest: dict, change: str) -> None:

@@ -8,6 +8,8 @@ import contextlib
 import dataclasses
 import json
 import os
+import pty
+import re
 import struct
 import subprocess
 import time
@@ -68,6 +70,13 @@ def refused(server: embtier.Server, error: type[Exception], match: str, name: st
         yield
     assert server.tables() == before
     assert any(spec.name == name for spec in before) or is_free(server, name)
+
+
+def next_table_id(server: embtier.Server, name: str) -> int:
+    """Ids count up: a table that was begun in between, and taken back, has had one."""
+    made = server.create_table(f"{name}.next", 2, 10)
+    server.drop_table(made.name)
+    return made.spec.table_id
 
 
 # ---- Files ----
@@ -144,6 +153,37 @@ def start_cli(daemon: Daemon, *arguments: str | Path) -> subprocess.Popen:
     )
 
 
+def run_on_terminal(daemon: Daemon, *arguments: str | Path, stream: str = "stderr") -> tuple[int, str, str]:
+    """Exit status, what a terminal gets that only @stream is, and what comes out of the other one."""
+    ours, its = pty.openpty()
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: its}
+    process = subprocess.Popen(command(daemon, *arguments), stdin=subprocess.DEVNULL, text=True, **streams)
+    os.close(its)
+    seen = b""
+    with contextlib.suppress(OSError):  # EIO is how a terminal ends
+        while more := os.read(ours, 65536):
+            seen += more
+    os.close(ours)
+    stdout, stderr = process.communicate()
+    return process.returncode, seen.decode(), stderr if stream == "stdout" else stdout
+
+
+def screen(seen: str) -> list[str]:
+    """What is left on a terminal that knows no more than embtier needs: CR, LF and how to clear the rest of a line."""
+    lines, column = [""], 0
+    for word in re.findall(r"\r|\n|\033\[K|[^\r\n\033]+", seen):
+        if word == "\r":
+            column = 0
+        elif word == "\n":
+            lines.append("")
+        elif word == "\033[K":
+            lines[-1] = lines[-1][:column]
+        else:
+            lines[-1] = lines[-1][:column] + word + lines[-1][column + len(word) :]
+            column += len(word)
+    return lines
+
+
 def kill_after(process: subprocess.Popen, seconds: float) -> bool:
     """SIGKILL. Did it come before the end?"""
     time.sleep(seconds)
@@ -152,10 +192,11 @@ def kill_after(process: subprocess.Popen, seconds: float) -> bool:
     return process.returncode < 0
 
 
-def anonymous_bytes(pid: int) -> int:
-    """Without memory that is shared, such as an arena; 0: the process is gone."""
+def memory_bytes(pid: int, kind: str) -> int:
+    """@kind: RssAnon is without memory that is shared, such as an arena, and VmRSS with all of it, as the kernel calls
+    them. 0: the process is gone."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
+            if line.startswith(f"{kind}:"):
                 return int(line.split()[1]) << 10
     return 0

@@ -17,6 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from daemons import EMBTIERD, LANES, LONG, SANITIZED
+from stores import (
+    MODES, checkpoint_under_load, cut, damaged, flip, folders_of, settings, with_tables, write_all,
+)  # fmt: skip
 
 import embtier
 
@@ -29,15 +32,6 @@ def ids_of(server: embtier.Server) -> list[int]:
     return [checkpoint.id for checkpoint in server.checkpoints()]
 
 
-def folders_of(daemon, *below: str) -> list[Path]:
-    """Those of checkpoints, complete or not, in all data directories; or what lies @below them."""
-    return [
-        path
-        for directory in daemon.config["data"]["directories"]
-        for path in sorted(Path(directory).glob("/".join(["checkpoints", "[0-9]*", *below])))
-    ]
-
-
 def check_nothing_is_left_over(daemon, server: embtier.Server) -> None:
     """On disk are those that are listed, each with its record, and nothing else."""
     listed = {f"{id:06d}" for id in ids_of(server)}
@@ -46,16 +40,6 @@ def check_nothing_is_left_over(daemon, server: embtier.Server) -> None:
         assert {path.name for path in shelf.glob("*")} == listed
     records = {path.parent.name for path in folders_of(daemon, "checkpoint.json")}
     assert records == listed
-
-
-def settings(daemon, **sections) -> dict:
-    """No checkpoints but those of the test, and a cache so small that rows leave it all the time."""
-    return {
-        "checkpoints": {"interval_seconds": 0},
-        "cache": {"tiers": [daemon.dram(LANES, 4)]},
-        "rocksdb": {"memtable_bytes": "2MiB"},
-        **sections,
-    }
 
 
 # ---- One point between requests ----
@@ -111,17 +95,6 @@ def push_rows(server, counters, client):
             for part in range(2):
                 batch.gradients(part)[:] = 1
             yield batch.push(1.0, counters.sent[client])
-
-
-def checkpoint_under_load(server, **options):
-    """Updates under way are waited for, and under a sanitizer on a busy machine that may take too long:
-    there is no checkpoint then, and users try again."""
-    for _ in range(5):
-        try:
-            return server.checkpoint(**options)
-        except embtier.TimeoutError as error:
-            assert "have not ended" in str(error)
-    pytest.fail("no checkpoint in five tries")
 
 
 def the_number(rows: np.ndarray) -> int:
@@ -542,25 +515,9 @@ def test_after_a_crash_new_tables_are_there_without_rows_and_dropped_ones_stay_a
 
 # ---- --restore ----
 
-MODES = ("replay", "async", "sync")
-
-
-def write_all(server, number) -> None:
-    for mode in MODES:
-        server.open_table(mode).set(np.arange(3000), np.full((3000, 8), number))
-
 
 def numbers_of(server, names=MODES) -> list[int]:
     return [the_number(server.open_table(name).get(np.arange(3000))) for name in names]
-
-
-def with_tables(daemon) -> embtier.Server:
-    daemon.configure(settings(daemon))
-    daemon.start()
-    server = daemon.connect()
-    for mode in MODES:
-        server.create_table(mode, 8, durability=mode)
-    return server
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
@@ -699,30 +656,6 @@ def test_the_server_makes_one_now_and_then_if_something_has_changed_and_keeps_so
 
 
 # ---- Damage ----
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-@contextlib.contextmanager
-def damaged(path: Path, how):
-    """A table file is the server's own as well, by another name: only the checkpoint's is damaged."""
-    aside = Path(f"{path.parent}.{path.name}.aside")  # beside its folder, on the same file system
-    path.rename(aside)
-    try:
-        if how is not None:
-            path.write_bytes(aside.read_bytes())
-            how(path)
-        yield
-    finally:
-        aside.replace(path)
 
 
 # Below a checkpoint's folder; the first such file

@@ -12,49 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from daemons import SANITIZED, Daemon
-
-ROWS = 4000
-DIM = 12
-
-# name: (durability, optimizer, dtype)
-TABLES = {
-    "replayed": ("replay", "adam", "f32"),
-    "logged": ("async", "rowwise_adagrad", "bf16"),
-    "synced": ("sync", "none", "f16"),
-}
-
-
-def directories(daemon: Daemon, count: int, shards: int) -> dict:
-    folders = [daemon.folder / f"disk-{i}" for i in range(count)]
-    for folder in folders:
-        folder.mkdir(exist_ok=True)
-    return {"data": {"directories": [str(f) for f in folders], "shards_per_directory": shards}}
-
-
-def all_rows(server) -> dict[str, np.ndarray]:
-    """Of every table, with the optimizer's state."""
-    rows = {}
-    for info in server.tables():
-        table = server.open_table(info.name)
-        parts = table.get_with_state(np.arange(ROWS))
-        rows[info.name] = np.concatenate([np.asarray(p, dtype=np.float32).reshape(ROWS, -1) for p in parts], axis=1)
-    return rows
-
-
-def fill(server, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    for name, (durability, optimizer, dtype) in TABLES.items():
-        table = server.create_table(
-            name, DIM, ROWS, durability=durability, optimizer=optimizer, dtype=dtype, init=("uniform", -1, 1), seed=5
-        )
-        ids = rng.permutation(ROWS)[: ROWS // 2]
-        rows = rng.integers(-8, 8, (ids.size, DIM)).astype(np.float32)
-        table.set(ids, (rows.view(np.uint32) >> 16).astype(np.uint16) if dtype == "bf16" else rows)
-        if optimizer != "none":
-            with server.push_batch([(table, 500)]) as batch:
-                batch.ids(0)[:] = ids[:500]
-                batch.gradients(0)[:] = rng.standard_normal((500, DIM))
-                batch.push(lr=0.1, step=1)
+from stores import DIM, TABLES, all_rows, check_rows, directories, fill, paths, what_is_there
 
 
 @pytest.fixture
@@ -74,19 +32,6 @@ def old(make_daemon, rng) -> tuple[Daemon, dict]:
     return daemon, wanted
 
 
-def what_is_there(daemon: Daemon) -> dict[str, tuple[int, int]]:
-    """Every file and folder of its data, its size and when it was changed."""
-    found = {}
-    for directory in daemon.config["data"]["directories"]:
-        for path in Path(directory).rglob("*"):
-            found[str(path)] = (path.stat().st_size, path.stat().st_mtime_ns)
-    return found
-
-
-def paths(daemon: Daemon) -> str:
-    return ",".join(reversed(daemon.config["data"]["directories"]))
-
-
 @pytest.mark.parametrize("shape", [(1, 8, 2), (3, 1, 1)])
 def test_tables_of_another_store_are_there_to_the_bit(make_daemon, old, shape):
     daemon, wanted = old
@@ -95,17 +40,12 @@ def test_tables_of_another_store_are_there_to_the_bit(make_daemon, old, shape):
     new.configure(directories(new, count, shards) | {"cache": {"tiers": [new.dram(lanes)]}})
     new.start("--restore", "1", "--restore-from", paths(daemon))
     with new.connect() as server:
-        got = all_rows(server)
-        assert set(got) == set(TABLES)
-        for name in TABLES:
-            assert (got[name] == wanted[name]).all(), name
+        check_rows(server, wanted)
         assert {t.name: t.durability for t in server.tables()} == {n: t[0] for n, t in TABLES.items()}
     new.kill()  # at once: the tables were safe before anybody was served
     new.start()
     with new.connect() as server:
-        got = all_rows(server)
-    for name in TABLES:
-        assert (got[name] == wanted[name]).all(), name
+        check_rows(server, wanted)
 
 
 def test_the_newest_is_taken_when_none_is_named_and_the_other_store_stays_as_it_was(make_daemon, old):
@@ -116,8 +56,7 @@ def test_the_newest_is_taken_when_none_is_named_and_the_other_store_stays_as_it_
     new = make_daemon()
     new.start("--restore-from", paths(daemon))
     with new.connect() as server:
-        got = all_rows(server)
-    assert all((got[name] == wanted[name]).all() for name in TABLES)
+        check_rows(server, wanted)
     new.stop()
     assert what_is_there(daemon) == before
     daemon.start()
@@ -178,8 +117,7 @@ def test_killed_in_the_middle_it_leaves_nothing_and_can_be_done_again(make_daemo
         new.stop()
     new.start("--restore-from", paths(daemon))
     with new.connect() as server:
-        got = all_rows(server)
-    assert all((got[name] == wanted[name]).all() for name in TABLES)
+        check_rows(server, wanted)
 
 
 def test_a_signal_ends_it_and_is_not_forgotten(make_daemon, old, rng):

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of stores and their checkpoints share: tables of all kinds with all of their rows, the files of
+data directories, and ways to damage one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Callable, Container, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from daemons import EMBTIERD, LANES, Daemon
+
+import embtier
+
+CLI = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
+
+# ---- Tables ----
+
+ROWS = 4000
+DIM = 12
+
+# name: (durability, optimizer, dtype)
+TABLES = {
+    "replayed": ("replay", "adam", "f32"),
+    "logged": ("async", "rowwise_adagrad", "bf16"),
+    "synced": ("sync", "none", "f16"),
+}
+
+
+def fill(server, seed: int) -> None:
+    """Makes TABLES, and writes and trains half of their rows."""
+    rng = np.random.default_rng(seed)
+    for name, (durability, optimizer, dtype) in TABLES.items():
+        table = server.create_table(
+            name, DIM, ROWS, durability=durability, optimizer=optimizer, dtype=dtype, init=("uniform", -1, 1), seed=5
+        )
+        ids = rng.permutation(ROWS)[: ROWS // 2]
+        rows = rng.integers(-8, 8, (ids.size, DIM)).astype(np.float32)
+        table.set(ids, (rows.view(np.uint32) >> 16).astype(np.uint16) if dtype == "bf16" else rows)
+        if optimizer != "none":
+            with server.push_batch([(table, 500)]) as batch:
+                batch.ids(0)[:] = ids[:500]
+                batch.gradients(0)[:] = rng.standard_normal((500, DIM))
+                batch.push(lr=0.1, step=1)
+
+
+def all_rows(server) -> dict[str, np.ndarray]:
+    """Of every table, with the optimizer's state."""
+    rows = {}
+    for info in server.tables():
+        table = server.open_table(info.name)
+        parts = table.get_with_state(np.arange(info.rows))
+        rows[info.name] = np.concatenate([np.asarray(p, np.float32).reshape(info.rows, -1) for p in parts], axis=1)
+    return rows
+
+
+def check_rows(server, wanted: dict[str, np.ndarray]) -> None:
+    """There are these tables, with these rows and that state, and no others."""
+    got = all_rows(server)
+    assert got.keys() == wanted.keys()
+    for name, rows in wanted.items():
+        assert got[name].tobytes() == rows.tobytes(), name
+
+
+# Of other tables: each is named for its durability, and all of its rows hold one number
+MODES = ("replay", "async", "sync")
+
+
+def write_all(server, number) -> None:
+    for mode in MODES:
+        server.open_table(mode).set(np.arange(3000), np.full((3000, 8), number))
+
+
+def with_tables(daemon) -> embtier.Server:
+    daemon.configure(settings(daemon))
+    daemon.start()
+    server = daemon.connect()
+    for mode in MODES:
+        server.create_table(mode, 8, durability=mode)
+    return server
+
+
+# ---- Files ----
+
+
+def directories(daemon: Daemon, count: int, shards: int) -> dict:
+    folders = [daemon.folder / f"disk-{i}" for i in range(count)]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+    return {"data": {"directories": [str(f) for f in folders], "shards_per_directory": shards}}
+
+
+def paths(daemon: Daemon) -> str:
+    """For --restore-from; in another order than the server has them."""
+    return ",".join(reversed(daemon.config["data"]["directories"]))
+
+
+def folders_of(daemon, *below: str) -> list[Path]:
+    """Those of checkpoints, complete or not, in all data directories; or what lies @below them."""
+    return [
+        path
+        for directory in daemon.config["data"]["directories"]
+        for path in sorted(Path(directory).glob("/".join(["checkpoints", "[0-9]*", *below])))
+    ]
+
+
+def what_is_there(daemon: Daemon, without: Container[str] = ()) -> dict[str, tuple[int, int]]:
+    """Every file and folder of its data, its size and when it was changed; but for names in @without."""
+    found = {}
+    for directory in daemon.config["data"]["directories"]:
+        for path in Path(directory).rglob("*"):
+            if path.name not in without:
+                found[str(path)] = (path.stat().st_size, path.stat().st_mtime_ns)
+    return found
+
+
+# ---- Checkpoints ----
+
+
+def settings(daemon, **sections) -> dict:
+    """No checkpoints but those of the test, and a cache so small that rows leave it all the time."""
+    return {
+        "checkpoints": {"interval_seconds": 0},
+        "cache": {"tiers": [daemon.dram(LANES, 4)]},
+        "rocksdb": {"memtable_bytes": "2MiB"},
+        **sections,
+    }
+
+
+def checkpoint_under_load(server, **options):
+    """Updates under way are waited for, and under a sanitizer on a busy machine that may take too long:
+    there is no checkpoint then, and users try again."""
+    for _ in range(5):
+        try:
+            return server.checkpoint(**options)
+        except embtier.TimeoutError as error:
+            assert "have not ended" in str(error)
+    pytest.fail("no checkpoint in five tries")
+
+
+# ---- Damage ----
+
+
+def flip(path: Path, at: int | None = None) -> None:
+    """A bit of the byte @at, or of the one in the middle."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@contextlib.contextmanager
+def damaged(path: Path, how: Callable[[Path], None] | None) -> Iterator[None]:
+    """Without it if @how is None. A table file is the server's own as well, by another name: only the
+    checkpoint's is damaged."""
+    aside = Path(f"{path.parent}.{path.name}.aside")  # beside its folder, on the same file system
+    path.rename(aside)
+    try:
+        if how is not None:
+            path.write_bytes(aside.read_bytes())
+            how(path)
+        yield
+    finally:
+        aside.replace(path)
+
+
+# ---- Processes ----
+
+
+def run_cli(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(CLI), "-s", daemon.socket, *arguments], capture_output=True, text=True, check=False, timeout=60
+    )

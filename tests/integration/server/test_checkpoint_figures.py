@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is what is told of checkpoints true: to which a crash went back, how long updates paused, how many rows were
+held, what is new in it?"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+
+import numpy as np
+from daemons import LANES
+from stores import checkpoint_under_load, folders_of, run_cli, settings, with_tables, write_all
+
+DIM = 256  # 1 KiB a row
+
+
+def shown(daemon, id: int) -> tuple[dict, str]:
+    """By `embtier checkpoint show`, as JSON and as text."""
+    done = [run_cli(daemon, "checkpoint", "show", str(id), *more) for more in (("-o", "json"), ())]
+    assert all(one.returncode == 0 for one in done), done
+    return json.loads(done[0].stdout), done[1].stdout
+
+
+def test_after_a_crash_the_log_says_to_which_step_it_went_back_and_how_long_that_took(make_daemon):
+    daemon = make_daemon()
+    back, read = "did not end cleanly: replay tables are as they were", "logs of async and sync tables have been read"
+    with with_tables(daemon) as server:
+        write_all(server, 1)
+        with_step, made = server.checkpoint(step=77).id, time.monotonic()
+        write_all(server, 2)
+    assert not daemon.logged(back) and not daemon.logged(read)
+    for turn, (id, step) in enumerate([(with_step, "77"), (None, "none")]):
+        if id is None:
+            with daemon.connect() as server:
+                write_all(server, 3)
+                id, made = server.checkpoint().id, time.monotonic()
+                write_all(server, 4)
+        daemon.kill()
+        began = time.monotonic()
+        daemon.start()
+        start_ms = (time.monotonic() - began) * 1e3
+        assert len(daemon.logged(back)) == len(daemon.logged(read)) == turn + 1
+        said = daemon.logged(back)[-1]
+        assert (said["level"], said["checkpoint"], said["step"]) == ("warn", str(id), step)
+        assert 0 <= int(said["made_seconds_ago"]) <= time.monotonic() - made + 2
+        assert 0 <= int(said["spent_ms"]) <= start_ms
+        said = daemon.logged(read)[-1]
+        assert said["level"] == "info" and int(said["bytes"]) > 3000 * 8 * 4, "both tables' last rows are in logs"
+        assert 0 <= int(said["spent_ms"]) <= start_ms
+    daemon.restart()  # which is no crash
+    assert len(daemon.logged(back)) == len(daemon.logged(read)) == 2
+
+
+def test_how_long_an_update_under_way_held_the_others_up_is_told(make_daemon):
+    """A read of SSD takes a second longer, and the push that waits for it is under way when the checkpoint begins."""
+    daemon = make_daemon()
+    trigger = daemon.folder / "slow"
+    daemon.configure(settings(daemon))
+    daemon.with_fault("slow_reads", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_READ_MS="1000")
+    daemon.start()
+    with daemon.connect() as server:
+        server.create_table("rows", 8, 1000, optimizer="sgd").set(np.arange(1000), np.ones((1000, 8)))
+    daemon.restart()
+    ended = []
+
+    def push() -> None:
+        with daemon.connect() as own, own.push_batch([(own.open_table("rows"), 1)]) as batch:
+            batch.ids(0)[:] = [5]
+            batch.gradients(0)[:] = 1
+            trigger.touch()
+            batch.push(1.0, 1)
+            ended.append(time.monotonic())
+
+    thread = threading.Thread(target=push)
+    with daemon.connect() as server:
+        thread.start()
+        try:
+            daemon.await_metric("reading_rows", 1)
+            began = time.monotonic()
+            made = server.checkpoint()
+            spent = time.monotonic() - began
+        finally:
+            thread.join()
+        trigger.unlink()
+        waited = ended[0] - began  # for the push
+        assert waited > 0, "it is to be under way"
+        print(f"waited {waited:.3f} s, pause {made.pause:.3f} s, spent {spent:.3f} s")
+        assert 0 < waited / 2 <= made.pause <= spent
+        quick = server.checkpoint()
+        assert 0 <= quick.pause < made.pause
+        server.restore_checkpoint(made.id, ["rows"], name="then")
+        assert server.open_table("then").get([4, 5])[:, 0].tolist() == [1, 0], "what was waited for is in it"
+        assert server.checkpoint_info(made.id).pause == made.pause
+    metrics = daemon.metrics()
+    assert metrics["checkpoint_longest_pause_seconds"] >= made.pause > metrics["checkpoint_pause_seconds"]
+    pause_us = round(made.pause * 1e6)
+    assert str(pause_us) in [said["pause_us"] for said in daemon.logged("checkpoint made")]
+    as_json, text = shown(daemon, made.id)
+    assert as_json["pause_us"] == pause_us
+    as_text = f"{made.pause * 1e3:.4g} ms" if pause_us < 1e6 else f"{made.pause:.4g} s"
+    assert f"\npause      {as_text}\n" in text
+
+
+def test_how_often_an_update_found_no_room_meanwhile_is_told(make_daemon):
+    """Rows that are written while it is made, and are more than the cache has, wait for its end."""
+    daemon = make_daemon()
+    daemon.configure(settings(daemon))
+    daemon.start()
+    rows = 16_000 * LANES  # four times what the cache has
+    stop, failures = threading.Event(), []
+    with daemon.connect() as server:
+        server.create_table("rows", DIM, rows)
+
+    def write() -> None:
+        try:
+            with daemon.connect() as own:
+                table = own.open_table("rows")
+                number = 0
+                while not stop.is_set():
+                    number += 1
+                    for first in range(0, rows, 4000):
+                        table.set(np.arange(first, first + 4000), np.full((1, DIM), number))
+        except BaseException as error:  # told to the test's thread
+            failures.append(error)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        with daemon.connect() as server:
+            tries = 0
+            while (made := checkpoint_under_load(server)).held_rows == 0:
+                tries += 1
+                assert tries < 30 and not failures
+                time.sleep(0.1)
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures
+    with daemon.connect() as server:
+        assert server.checkpoint_info(made.id).held_rows == made.held_rows
+        assert {one.id: one.held_rows for one in server.checkpoints()}[made.id] == made.held_rows
+        quiet = server.checkpoint()
+        assert quiet.held_rows == 0
+    print(f"{made.held_rows} rows were held, after {tries} tries")
+    assert daemon.metrics()["checkpoint_held_rows"] >= made.held_rows
+    assert str(made.held_rows) in [said["held_rows"] for said in daemon.logged("checkpoint made")]
+    for one in (made, quiet):
+        as_json, text = shown(daemon, one.id)
+        assert as_json["held_rows"] == one.held_rows
+        assert f"\nheld rows  {one.held_rows:,}\n" in text
+
+
+def test_its_bytes_and_the_new_ones_are_those_of_its_files(make_daemon):
+    daemon = make_daemon()
+    with with_tables(daemon) as server:
+        write_all(server, 1)
+        server.checkpoint()
+        server.open_table("replay").set([7], np.full((1, 8), 2))
+        made = server.checkpoint()
+        files = {
+            checkpoint: {
+                path.stat().st_ino: path.stat().st_size
+                for path in folders_of(daemon, "shard-*", "*", "*")
+                if f"checkpoints/{checkpoint.id:06d}/" in str(path)
+            }
+            for checkpoint in (made, server.checkpoints()[0])
+        }
+        mine, before = files.values()
+        assert made.bytes == sum(mine.values())
+        assert made.new_bytes == sum(size for file, size in mine.items() if file not in before)
+        assert 0 < made.new_bytes < made.bytes, "some are shared"
+    as_json, text = shown(daemon, made.id)
+    assert (as_json["bytes"], as_json["new_bytes"]) == (made.bytes, made.new_bytes)
+    assert all(re.search(rf"(?m)^{word} +[1-9][0-9.]* ([KMG]i)?B$", text) for word in ("bytes", "new bytes")), text
