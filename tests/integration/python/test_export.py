@@ -578,9 +578,10 @@ def test_a_server_that_dies_meanwhile_leaves_nothing(own_daemon: Daemon, tmp_pat
 
 # ---- Memory ----
 
-FEW_ROWS = 100_000  # of 64 numbers: 26 MB
+FEW_ROWS = 150_000  # of 64 numbers: 38 MB
 TIMES = 4
-SLACK_BYTES = 35_000_000  # of the 77 MB that the larger table has more
+# Of the 115 MB that the larger table has more: what is read ahead has its limit, which small files do not reach.
+SLACK_BYTES = 50_000_000
 
 
 def peak_of(process: subprocess.Popen, daemon: Daemon) -> tuple[int, int]:
@@ -630,8 +631,8 @@ def test_memory_does_not_grow_with_the_table(own_daemon, tmp_path):
             f"{turn}: client {client >> 20} and {client_of_many >> 20} MiB, "
             f"server {server >> 20} and {server_of_many >> 20} MiB"
         )
-        assert 0 < client < 50_000_000 and 0 < client_of_many <= client + SLACK_BYTES / 4, turn
         if not SANITIZED:  # what is freed is kept for a while, to find its uses
+            assert 0 < client < 50_000_000 and 0 < client_of_many <= client + SLACK_BYTES / 10, turn
             assert server_of_many <= server + SLACK_BYTES, turn
 
 

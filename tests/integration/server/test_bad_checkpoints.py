@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import Daemon
+from daemons import LANES, Daemon
 from stores import DIM, TABLES, all_rows, check_rows, cut, damaged, directories, fill, flip, paths, run_cli
 from stores import what_is_there as files_of
 
@@ -176,7 +176,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
                 server.checkpoint()
 
     daemon = Daemon(tmp_path_factory.mktemp("stored"))
-    daemon.configure(directories(daemon, 2, 2) | {"checkpoints": {"interval_seconds": 0}})
+    daemon.configure(directories(daemon, 2, max(2, LANES)) | {"checkpoints": {"interval_seconds": 0}})
     return closed(daemon, make)
 
 
@@ -188,7 +188,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Stored:
         server.create_table("own", DIM, 100, optimizer="adagrad").set(np.arange(50), np.ones((50, DIM)))
 
     daemon = Daemon(tmp_path_factory.mktemp("target"))
-    daemon.configure(directories(daemon, 1, 2))
+    daemon.configure(directories(daemon, 1, max(2, LANES)))
     return closed(daemon, make)
 
 
