@@ -100,7 +100,9 @@ static enum embtier_err is_there(const char *folder, const char *name, bool *ret
     if (!path)
         return no_memory(msg);
     *ret_there = access(path, F_OK) == 0;
-    return *ret_there || errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
+    return *ret_there || errno == ENOENT || errno == ENOTDIR
+               ? EMBTIER_OK
+               : err_set_errno(msg, errno, "%s", path);
 }
 
 static enum embtier_err state_of(const struct checkpoint_shelf *shelf, uint64_t id,
@@ -195,7 +197,7 @@ static enum embtier_err list_folders(const char *directory, struct ids *ids, str
     while (err == EMBTIER_OK && (entry = readdir(folder))) {
         uint64_t id;
 
-        if (parse_id(entry->d_name, &id))
+        if (entry->d_type != DT_REG && parse_id(entry->d_name, &id))
             err = ids_add(ids, id, msg);
     }
     closedir(folder);
@@ -662,6 +664,21 @@ static void verified(void *context, uint64_t bytes)
         verifying->progress(verifying->context, verifying->done, verifying->total);
 }
 
+/* Of a file at @path, which is told of as @name. */
+static enum embtier_err check_length(const char *path, const char *name, uint64_t bytes,
+                                     struct err_msg *msg)
+{
+    struct stat info;
+
+    if (stat(path, &info) != 0)
+        return errno == ENOENT ? err_set(msg, EMBTIER_CORRUPT, "%s: missing", name)
+                               : err_set_errno(msg, errno, "%s", name);
+    if ((uint64_t)info.st_size != bytes)
+        return err_set(msg, EMBTIER_CORRUPT, "%s: has %" PRIu64 " bytes instead of %" PRIu64, name,
+                       (uint64_t)info.st_size, bytes);
+    return EMBTIER_OK;
+}
+
 static enum embtier_err verify_database(const struct checkpoint_shelf *shelf, uint64_t id,
                                         const struct checkpoint_database *database,
                                         bool with_tables, struct verifying *verifying,
@@ -679,8 +696,10 @@ static enum embtier_err verify_database(const struct checkpoint_shelf *shelf, ui
 
         if (!path)
             return no_memory(msg);
-        if (file->is_table && !with_tables)
+        if (file->is_table && !with_tables) {
+            TRY(check_length(path, path, file->bytes, msg));
             continue;
+        }
         TRY(file_sum(path, file->bytes, &sum, verified, verifying, give_up, msg));
         if (sum != file->sum)
             return err_set(msg, EMBTIER_CORRUPT,
@@ -739,7 +758,6 @@ static enum embtier_err put_back_file(const struct checkpoint_file *file, const 
     _cleanup_(freep) char *path = path_join(to, file->name);
     bool linked = false;
     uint32_t sum = 0;
-    struct stat info;
 
     if (!from || !path)
         return no_memory(msg);
@@ -750,12 +768,7 @@ static enum embtier_err put_back_file(const struct checkpoint_file *file, const 
         if (sum != file->sum)
             return err_set(msg, EMBTIER_CORRUPT, "%s: damaged", from);
     }
-    if (stat(path, &info) != 0)
-        return err_set_errno(msg, errno, "%s", path);
-    if ((uint64_t)info.st_size != file->bytes)
-        return err_set(msg, EMBTIER_CORRUPT, "%s: has %" PRIu64 " bytes instead of %" PRIu64, from,
-                       (uint64_t)info.st_size, file->bytes);
-    return EMBTIER_OK;
+    return check_length(path, from, file->bytes, msg);
 }
 
 static enum embtier_err fill_folder(const struct checkpoint_shelf *shelf,

@@ -88,7 +88,8 @@ checkpoint_verify(const struct checkpoint_shelf *shelf, const struct checkpoint_
                   void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
                   const _Atomic bool *give_up, struct err_msg *msg);
 /* The same of a database's files that are no table files: before it is opened, since RocksDB takes
- * some damage of MANIFEST and logs for their torn ends. What table files hold it checks itself. */
+ * some damage of MANIFEST and logs for their torn ends. What table files hold it checks itself, but
+ * of one that is missing or cut short it says something else: those have their lengths. */
 MUST_CHECK enum embtier_err checkpoint_check_logs(const struct checkpoint_shelf *shelf,
                                                   const struct checkpoint_record *record,
                                                   uint32_t shard, bool logged, struct err_msg *msg);
