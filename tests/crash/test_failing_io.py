@@ -170,7 +170,10 @@ class Work:
     def restorable(self, server) -> int:
         """A checkpoint that stays when others are made, and its rows."""
         self.put_back = {name: rows.least.copy() for name, rows in self.rows.items()}
-        return server.checkpoint().id
+        made = server.checkpoint().id
+        for rows in self.rows.values():
+            rows.saved = rows.least.copy()
+        return made
 
     def must_be(self, server, name, wanted, copy=None) -> None:
         got = server.open_table(copy or name).get(np.arange(ROWS))
@@ -221,8 +224,12 @@ def prepare_none(work, server) -> None:
     pass
 
 
+def name_checkpoint(work, server) -> None:
+    work.newest = server.checkpoints()[-1].id
+
+
 def restore(work, server) -> None:
-    server.restore_checkpoint(server.checkpoints()[-1].id, ["pushed"], "copy")
+    server.restore_checkpoint(work.newest, ["pushed"], "copy")
 
 
 def look_at_copy(work, server) -> None:
@@ -246,7 +253,7 @@ def look_at_export(work, server) -> None:
 
 
 REQUESTS = {
-    "restore": (prepare_none, restore, look_at_copy),
+    "restore": (name_checkpoint, restore, look_at_copy),
     "export": (prepare_none, export, look_at_export),
     "import": (export, load, look_at_copy),
 }

@@ -99,8 +99,8 @@ class Churn:
         self.daemon = daemon
         self.end = time.monotonic() + seconds
         self.failures: list[BaseException] = []
-        self.done = dict.fromkeys(("clients", "tables", "checkpoints", "scans", "mortals"), 0)
-        works = (self.clients, self.tables, self.checkpoints)
+        self.done = dict.fromkeys(("clients", "tables", "imports", "checkpoints", "scans", "mortals"), 0)
+        works = (self.clients, self.tables, self.imports, self.checkpoints)
         threads = [
             threading.Thread(target=self.run, args=(work, random.Random(rng.randrange(2**32))))
             for work in works
@@ -158,6 +158,22 @@ class Churn:
             assert (table.get(IDS[:2000]) == rows).all()
             server.drop_table(name)
         self.done["tables"] += 1
+
+    def imports(self, rng) -> None:
+        """Some of a file that is none."""
+        path = self.daemon.folder / "rows.npy"
+        with self.connect(rng) as server:
+            chance = rng.random()
+            if chance < 0.3:
+                path = path.with_name("ids.npy")  # of one dimension
+            try:
+                server.import_table(path, "imported", durability=rng.choice(list(STEADY)), optimizer="adagrad")
+            except embtier.MismatchError:
+                assert chance < 0.3
+            else:
+                assert (server.open_table("imported").get(IDS[::50]) == IDS[::50, None]).all()
+                server.drop_table("imported")
+        self.done["imports"] += 1
 
     def checkpoints(self, rng) -> None:
         with self.connect(rng) as server:
@@ -238,6 +254,8 @@ def test_a_long_life_lets_nothing_grow(make_daemon, rng):
             rows = None if durability == "sync" else ROWS
             table = server.create_table(durability, 64, rows, durability=durability, optimizer=optimizer)
             table.set(IDS, np.ones((ROWS, 64)))
+    np.save(daemon.folder / "rows.npy", np.repeat(IDS[:, None].astype(np.float32), 24, axis=1))
+    np.save(daemon.folder / "ids.npy", IDS)
     states, done = [], {}
     for turn in range(ROUNDS):
         churn = Churn(daemon, rng, ROUND_S)
