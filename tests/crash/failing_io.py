@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import errno
 import mmap
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 # In the order of failing_io.c.
-CALLS = ["open", "read", "write", "sync", "resize", "allocate", "rename", "link", "unlink", "mkdir", "rmdir"]
+CALLS = ["open", "read", "stream", "write", "sync", "resize", "allocate", "rename", "link", "unlink", "mkdir", "rmdir"]
 KINDS = ["log", "table", "manifest", "current", "json", "seal", "checkpoint", "info", "folder", "other"]
 SHORT = -1
 
@@ -24,8 +25,11 @@ _ERRORS = [("EIO", ONCE), ("EIO", ON), ("ENOSPC", ONCE), ("ENOSPC", ON)]
 FAULTS = {
     "open": [*_ERRORS, ("EINTR", ONCE)],
     "read": [("EIO", ONCE), ("EIO", ON), ("SHORT", ONCE), ("EINTR", ONCE)],
+    "stream": [("EIO", ONCE), ("EIO", ON), ("EINTR", ONCE)],
     "write": [*_ERRORS, ("SHORT", ONCE), ("SHORT", ON), ("EINTR", ONCE)],
     "sync": [*_ERRORS, ("EINTR", ONCE)],
+    "resize": [*_ERRORS, ("EINTR", ONCE)],
+    "allocate": [*_ERRORS, ("EINTR", ONCE)],
     "unlink": [("EIO", ONCE), ("EIO", ON)],
     "rmdir": [("EIO", ONCE), ("EIO", ON)],
 }
@@ -43,6 +47,11 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self.call}-{self.kind}-{self.error}-{'from' if self.on else 'at'}-{self.at}"
+
+    @staticmethod
+    def parse(text: str) -> Fault:
+        call, kind, error, on, at = re.fullmatch(r"(\w+)-(\w+)-(\w+)-(from|at)-(\d+)", text).groups()
+        return Fault(call, kind, error, on == "from", int(at))
 
 
 def faults_of(call: str) -> list[tuple[str, bool]]:

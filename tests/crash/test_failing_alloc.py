@@ -221,6 +221,25 @@ def set_rows(w):
         w.attempt(lambda table=table, rows=rows: table.set(IDS, rows))
 
 
+def get_with_state(w):
+    table = w.server.open_table("steady")
+    rows, state = w.attempt(lambda: table.get_with_state(IDS))
+    assert (rows == w.rows["steady"]).all() and (state == 0).all()
+
+
+def set_with_state(w):
+    table = w.server.create_table("of_state", 4, ROWS, optimizer="adagrad")
+    rows, state = np.full((ROWS, 4), 3, np.float32), np.full((ROWS, 4), 5, np.float32)
+    with w.server.batch([(table, ROWS)], state=True) as batch:
+        batch.ids(0)[:] = IDS
+        batch.rows(0)[:], batch.state(0)[:] = rows, state
+        w.attempt(batch.set)
+    found = table.get_with_state(IDS)
+    assert (found[0] == rows).all() and (found[1] == state).all()
+    del table
+    w.server.drop_table("of_state")
+
+
 def pooled(w):
     table = w.server.open_table("steady")
     with w.server.bag_batch([embtier.Bags(table, ROWS, 4, "sum")]) as batch:
@@ -331,6 +350,39 @@ def checkpoint_restore(w):
     w.tidy(w.server.checkpoints()[-1].id - 1)  # a restore makes one
 
 
+def checkpoint_restore_all(w):
+    """Which needs that there are none of their names: so in a checkpoint, and after it."""
+    names = ["steady", "pushed", "replayed"]
+    made = w.server.checkpoint()
+    for name in names:
+        w.server.drop_table(name)
+
+    def restore_unless_there():
+        with contextlib.suppress(embtier.ExistsError):
+            w.server.restore_checkpoint(made.id)
+
+    w.attempt(lambda: w.server.restore_checkpoint(made.id), restore_unless_there)
+    assert {spec.name for spec in w.server.tables()} == {*names}
+    w.tidy(w.server.checkpoints()[-1].id - 1)  # a restore makes one
+
+
+def import_rows(w):
+    path = w.daemon.folder / "import.npy"
+    np.save(path, w.rows["replayed"])
+
+    def load():
+        w.server.import_table(path, "imported", optimizer="adagrad")
+
+    def load_unless_there():
+        with contextlib.suppress(embtier.ExistsError):
+            load()
+
+    w.attempt(load, load_unless_there)
+    assert (w.server.open_table("imported").get(IDS) == w.rows["replayed"]).all()
+    w.server.drop_table("imported")
+    w.tidy(w.server.checkpoints()[-1].id - 1)  # an import makes one
+
+
 def checkpoint_delete(w):
     made = w.server.checkpoint()
     w.server.checkpoint()
@@ -364,9 +416,9 @@ def scan_all_rows(w):
 
 KINDS = [
     connect, disconnect, create, create_eager, create_logged, create_that_is_there, drop, drop_of_none,
-    list_tables, open_table, status, get, get_never_written, set_rows, pooled, push_by_ticket, push_rows,
-    prefetch, join, push_of_a_group, checkpoint_create, checkpoint_list, checkpoint_show,
-    checkpoint_verify, checkpoint_restore, checkpoint_delete, scan, scan_all_rows,
+    list_tables, open_table, status, get, get_never_written, get_with_state, set_rows, set_with_state, pooled,
+    push_by_ticket, push_rows, prefetch, join, push_of_a_group, checkpoint_create, checkpoint_list, checkpoint_show,
+    checkpoint_verify, checkpoint_restore, checkpoint_restore_all, import_rows, checkpoint_delete, scan, scan_all_rows,
 ]  # fmt: skip
 
 
@@ -424,6 +476,11 @@ def make_data(daemon, how: str) -> list[str]:
         if how == "restore":
             server.open_table("async").set(IDS, START_ROWS * 0)
     daemon.kill()
+    if how == "restore_from":  # what is started then is an empty one beside it
+        rows, other = daemon.folder / "rows", daemon.folder / "other"
+        rows.rename(other)
+        rows.mkdir()
+        return ["--restore-from", str(other)]
     return ["--restore", str(made.id)] if how == "restore" else []
 
 
@@ -457,7 +514,7 @@ def end_of(daemon, lines: list[str]) -> str:
     return f"{errors[0]['err']}: {errors[0]['why']}"
 
 
-@pytest.mark.parametrize("how", ["nothing", "clean", "crash", "restore"])
+@pytest.mark.parametrize("how", ["nothing", "clean", "crash", "restore", "restore_from"])
 def test_a_start_whose_allocation_fails_says_so_and_the_next_one_works(make_daemon, rng, how):
     daemon = make_daemon(SMALL, lanes=1)
     arguments = make_data(daemon, how)

@@ -1,27 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Killed before any one of the calls with which it changes the file system: while it drops tables, puts
-tables back into the running server, compacts, or stops, has every row what its table's durability
-promises, and is a table there wholly or not at all?
+"""Killed before any one of the calls with which it changes the file system: while the server drops, imports
+or puts back tables, makes or deletes a checkpoint, compacts, stops, or starts with all put back, has every
+row what its table's durability promises, and is a table or a checkpoint there wholly or not at all? And
+an export whose client is killed?
 
-A fault library counts the calls (tests/faults/kill_at.c) from when the test says so, and kills."""
+A fault library counts the calls (tests/faults/kill_at.c) from when the test says so, and kills. The start
+after that may be killed too. EMBTIER_TEST_KILL=MOMENT:CALL[:CALL_OF_THE_START], as failures say it, takes
+one again; of a call's number the same is done, as far as threads do things in the same order."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
+import signal
 import struct
+import subprocess
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import LONG, SANITIZED, Daemon
+from daemons import EMBTIERD, FAULTS, LONG, SANITIZED, Daemon
 
 import embtier
 
 # Of each moment; the long form takes every call.
-KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 2 if SANITIZED else 10_000 if LONG else 8))
+KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 2 if SANITIZED else 10_000 if LONG else 6))
+ONLY = os.environ.get("EMBTIER_TEST_KILL", "").split(":")  # [""]: none is named
+CLI = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
 
 DIM = 16
 ROWS = 1500
@@ -56,15 +64,30 @@ def must_be(server, name, number) -> None:
     assert found.tolist() == [number], f"{name}: {found}, not {number}"
 
 
+class Killer:
+    """The test's half of kill_at.c."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.write_bytes(bytes(24))
+
+    def tell(self, armed: int, before: int) -> None:
+        with self.path.open("r+b") as file:
+            file.write(struct.pack("<3Q", armed, before, 0))
+
+    @property
+    def count(self) -> int:
+        return struct.unpack("<3Q", self.path.read_bytes())[2]
+
+
 class Store:
     """A stopped one with two checkpoints: in the first all rows are 1, then 2."""
 
     def __init__(self, folder: Path) -> None:
         self.daemon = Daemon(folder, SETTINGS, lanes=1)
         self.rows, self.copy = folder / "rows", folder / "copy"
-        self.shared = folder / "kill"
-        self.shared.write_bytes(bytes(24))
-        self.daemon.with_fault("kill_at", EMBTIER_FAULT_KILL=str(self.shared))
+        self.killer = Killer(folder / "kill")
+        self.daemon.with_fault("kill_at", EMBTIER_FAULT_KILL=str(self.killer.path))
         self.daemon.start()
         with self.daemon.connect() as server:
             for name in TABLES:
@@ -75,20 +98,26 @@ class Store:
                 server.checkpoint()
         self.daemon.stop()
         shutil.copytree(self.rows, self.copy)
+        self.file = folder / "rows.npy"  # of a table to be imported
+        np.save(self.file, np.full((ROWS, DIM), 5, np.float32))
 
-    def start_anew(self) -> None:
+    def put_back(self) -> None:
         shutil.rmtree(self.rows)
         shutil.copytree(self.copy, self.rows)
-        self.tell(0, 0)
-        self.daemon.start()
+        self.killer.tell(0, 0)
 
-    def tell(self, armed: int, before: int) -> None:
-        with self.shared.open("r+b") as file:
-            file.write(struct.pack("<3Q", armed, before, 0))
-
-    @property
-    def count(self) -> int:
-        return struct.unpack("<3Q", self.shared.read_bytes())[2]
+    def launch(self, call: int, *arguments: str) -> bool:
+        """A start that is killed before @call, or is ready."""
+        self.killer.tell(1, call)
+        self.daemon.launch(*arguments)
+        deadline = time.monotonic() + 60
+        while self.daemon.is_running:
+            assert time.monotonic() < deadline
+            with contextlib.suppress(*GONE):
+                self.daemon.connect(arena_bytes=0).close()
+                return True
+            time.sleep(0.01)
+        return False
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +130,48 @@ def store(tmp_path_factory):
 # ---- What it is killed in: each says how far it came, and what then must be ----
 
 
-class Drop:
+class Moment:
+    """Of a server that serves."""
+
+    checkpoints = {1, 2}  # that must be there afterwards
+
+    def prepare(self, server) -> None:
+        pass
+
+    def run(self, server, store) -> None:
+        raise NotImplementedError
+
+    def check(self, server) -> None:
+        raise NotImplementedError
+
+    def check_stopped(self, store) -> None:
+        """After that, and after the server."""
+
+    def live(self, store, call: int) -> None:
+        """Until it is killed before @call, or is done."""
+        store.put_back()
+        store.daemon.start()
+        with contextlib.suppress(*GONE), store.daemon.connect(timeout=60) as server:
+            self.prepare(server)
+            store.killer.tell(1, call)
+            self.run(server, store)
+
+
+def must_be_saved_or_not(server, is_saved: bool = False) -> None:
+    """Rows that were 2 in a checkpoint and then 3, which another may have taken, or must have."""
+    replay = [np.unique(numbers(server, name)).tolist() for name in TABLES if not is_logged(name)]
+    assert replay in ([[[3], [3]]] if is_saved else [[[2], [2]], [[3], [3]]]), replay
+    for name in filter(is_logged, TABLES):
+        must_be(server, name, 3)
+
+
+def what_is_in(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every file, its size and when it was changed."""
+    files = {str(path): path.stat() for path in folder.rglob("*")}
+    return {path: (info.st_size, info.st_mtime_ns) for path, info in files.items()}
+
+
+class Drop(Moment):
     """Of two tables; the updates before it are of no checkpoint."""
 
     def __init__(self) -> None:
@@ -110,7 +180,7 @@ class Drop:
     def prepare(self, server) -> None:
         write(server, TABLES, 3)
 
-    def run(self, server, daemon) -> None:
+    def run(self, server, store) -> None:
         for name in ("victim_replay", "victim_async"):
             server.drop_table(name)
             self.dropped.append(name)
@@ -127,7 +197,7 @@ class Drop:
                 must_be(server, name, 7)
 
 
-class Restore:
+class Restore(Moment):
     """Of two tables under their names, which others have given up."""
 
     def __init__(self) -> None:
@@ -137,7 +207,7 @@ class Restore:
         for name in ("victim_replay", "victim_async"):
             server.drop_table(name)
 
-    def run(self, server, daemon) -> None:
+    def run(self, server, store) -> None:
         server.restore_checkpoint(1, ["victim_replay", "victim_async"])
         self.is_done = True
 
@@ -153,16 +223,13 @@ class Restore:
                 must_be(server, name, 7)
 
 
-class Compact:
+class Compact(Moment):
     """Rows are written until there have been compactions."""
 
     def __init__(self) -> None:
         self.sent = self.acknowledged = 2
 
-    def prepare(self, server) -> None:
-        pass
-
-    def run(self, server, daemon) -> None:
+    def run(self, server, store) -> None:
         deadline = time.monotonic() + 60
         while server.status()["metrics"]["store_compactions"] < 4:
             assert time.monotonic() < deadline, "nothing is compacted"
@@ -179,80 +246,302 @@ class Compact:
                 must_be(server, name, 2)
 
 
-class Stop:
+class Stop(Moment):
     """With rows that are nowhere but in the cache."""
 
     def prepare(self, server) -> None:
         write(server, TABLES, 3)
 
-    def run(self, server, daemon) -> None:
-        daemon._process.terminate()
-        daemon._process.wait(60)
+    def run(self, server, store) -> None:
+        store.daemon._process.terminate()
+        store.daemon._process.wait(60)
 
     def check(self, server) -> None:
-        replay = [np.unique(numbers(server, name)).tolist() for name in TABLES if not is_logged(name)]
-        assert replay in ([[2], [2]], [[3], [3]]), replay
-        for name in filter(is_logged, TABLES):
-            must_be(server, name, 3)
+        must_be_saved_or_not(server)
 
 
-MOMENTS = {"drop": Drop, "restore": Restore, "compact": Compact, "stop": Stop}
+class Checkpoint(Moment):
+    """Of rows that are nowhere but in the cache; the oldest of two before it goes."""
+
+    checkpoints = {2}
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def prepare(self, server) -> None:
+        write(server, TABLES, 3)
+
+    def run(self, server, store) -> None:
+        self.made = server.checkpoint(step=17, keep=2).id
+
+    def check(self, server) -> None:
+        must_be_saved_or_not(server, bool(self.made))
+        ids = [info.id for info in server.checkpoints() if info.step == 17]
+        assert not self.made or ids == [self.made], "was made, and is gone"
+        is_saved = numbers(server, "replay")[0] == 3
+        assert bool(ids) == is_saved, f"checkpoints of step 17 are {ids}, rows are of one: {is_saved}"
+        assert ids or 1 in [info.id for info in server.checkpoints()], "the oldest went for none"
 
 
-def killed_before(store: Store, moment, call: int) -> int:
-    """Runs @moment until it is killed before @call, or is done; how many calls there were."""
-    daemon = store.daemon
-    store.start_anew()
-    with contextlib.suppress(*GONE), daemon.connect(timeout=60) as server:
-        moment.prepare(server)
-        store.tell(1, call)
-        moment.run(server, daemon)
-    count = store.count
-    daemon.kill()
-    store.tell(0, 0)
+class Delete(Moment):
+    checkpoints = {2}
+
+    def __init__(self) -> None:
+        self.is_done = False
+
+    def run(self, server, store) -> None:
+        server.delete_checkpoint(1)
+        self.is_done = True
+
+    def check(self, server) -> None:
+        for name in TABLES:
+            must_be(server, name, 2)
+        for info in server.checkpoints():
+            assert info.id != 1 or not self.is_done, "was deleted, and is there again"
+            server.restore_checkpoint(info.id, ["victim_async"], "again")
+            must_be(server, "again", min(info.id, 2))  # the start may have made others
+            server.drop_table("again")
+
+
+class Import(Moment):
+    """Of two tables, with rows of others that are nowhere but in the cache."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def prepare(self, server) -> None:
+        write(server, TABLES, 3)
+
+    def run(self, server, store) -> None:
+        for durability in ("replay", "async"):
+            name = f"made_{durability}"
+            server.import_table(store.file, name, durability=durability)
+            self.made.append(name)
+
+    def check(self, server) -> None:
+        must_be_saved_or_not(server, bool(self.made))  # it ends with a checkpoint
+        there = {spec.name for spec in server.tables()}
+        for name in ("made_replay", "made_async"):
+            assert name in there or name not in self.made, f"{name} is gone"
+            if name in there:
+                must_be(server, name, 5)
+            else:
+                server.create_table(name, DIM, ROWS, init=("constant", 7))
+                must_be(server, name, 7)
+
+
+class RestoreStart(Moment):
+    """All tables put back after a crash, since when a table has come and one has gone."""
+
+    checkpoints = {1}
+
+    def __init__(self) -> None:
+        self.is_done = False
+
+    def live(self, store, call: int) -> None:
+        store.put_back()
+        store.daemon.start()
+        with store.daemon.connect() as server:
+            write(server, TABLES, 3)
+            server.drop_table("victim_async")
+            server.create_table("late", DIM, ROWS, init=("constant", 6))
+        store.daemon.kill()
+        self.is_done = store.launch(call, "--restore", "1")
+
+    def check(self, server) -> None:
+        there = {spec.name for spec in server.tables()}
+        if there == {*TABLES}:
+            for name in TABLES:
+                must_be(server, name, 1)
+            return
+        assert not self.is_done and there == {*TABLES, "late"} - {"victim_async"}, there
+        must_be(server, "late", 6)
+        for name in {*TABLES} - {"victim_async"}:
+            must_be(server, name, 3 if is_logged(name) else 2)
+
+
+class RestoreFrom(Moment):
+    """All tables of another store, in an empty one."""
+
+    checkpoints: set[int] = set()
+
+    def __init__(self) -> None:
+        self.is_done = self.is_there = False
+
+    def live(self, store, call: int) -> None:
+        shutil.rmtree(store.rows)
+        store.rows.mkdir()
+        self.before = what_is_in(store.copy)
+        self.is_done = store.launch(call, "--restore", "1", "--restore-from", str(store.copy))
+
+    def check(self, server) -> None:
+        there = {spec.name for spec in server.tables()}
+        self.is_there = there == {*TABLES}
+        assert self.is_there or (not self.is_done and not there), there
+        for name in there:
+            must_be(server, name, 1)
+
+    def check_stopped(self, store) -> None:
+        assert what_is_in(store.copy) == self.before, "the other store has changed"
+        if self.is_there:
+            return
+        store.daemon.start("--restore", "1", "--restore-from", str(store.copy))
+        self.is_done = True
+        with store.daemon.connect() as server:
+            self.check(server)
+        store.daemon.kill()
+
+
+MOMENTS = {
+    "drop": Drop, "restore": Restore, "compact": Compact, "stop": Stop, "checkpoint": Checkpoint, "delete": Delete,
+    "import": Import, "restore_start": RestoreStart, "restore_from": RestoreFrom,
+}  # fmt: skip
+
+
+def count_of(store: Store, moment: Moment, call: int) -> int:
+    """How many calls there were until it was killed before @call, or was done."""
+    moment.live(store, call)
+    deadline = time.monotonic() + 1
+    while store.killer.count < call and store.daemon.is_running and time.monotonic() < deadline:
+        time.sleep(0.01)  # it may come while what was asked for is tidied up
+    count = store.killer.count
+    store.daemon.kill()
+    store.killer.tell(0, 0)
     return count
 
 
-def start_killed_before(store: Store, call: int) -> None:
-    """What the start after it has to do may be cut short as well."""
-    daemon = store.daemon
-    store.tell(1, call)
-    daemon.launch()
-    deadline = time.monotonic() + 60
-    while daemon.is_running:
-        assert time.monotonic() < deadline
-        with contextlib.suppress(*GONE):
-            daemon.connect(arena_bytes=0).close()
-            break
-        time.sleep(0.01)
-    daemon.kill()
-    store.tell(0, 0)
-
-
-def look(store: Store, moment, what: str) -> None:
+def look(store: Store, moment: Moment) -> None:
+    store.daemon.start()
     with store.daemon.connect(timeout=60) as server:
-        try:
-            moment.check(server)
-        except (AssertionError, embtier.Error) as error:
-            raise AssertionError(f"{what}: {error}") from error
+        ids = {info.id for info in server.checkpoints()}
+        assert moment.checkpoints <= ids, f"of checkpoints {moment.checkpoints} there are {ids}"
+        for id in ids:
+            server.verify_checkpoint(id)
+        moment.check(server)
+        write(server, [spec.name for spec in server.tables()], 8)  # it goes on
+        server.verify_checkpoint(server.checkpoint().id)
+    store.daemon.kill()
+    moment.check_stopped(store)
+
+
+def chosen(rng, moment: str, calls: int) -> list[tuple[int, int]]:
+    """Before which calls it is killed, and then the start after it (0: it is not)."""
+    if ONLY[0]:
+        return [(int(ONLY[1]), int(ONLY[2]) if len(ONLY) > 2 else 0)]
+    every = range(1, calls + 1)
+    some = every if KILLS >= calls else sorted(rng.sample(every, KILLS))
+    return [(call, rng.choice([0, rng.randrange(1, 100)])) for call in some]
+
+
+def report(moment: str, calls: int, tried: int, killed: int, starts: int, failures: list[str]) -> None:
+    """The number of calls varies a little, so the last may not come again."""
+    print(f"{moment}: {calls} calls, killed before {killed} of {tried} chosen, in {starts} starts after that too")
+    assert not failures, "\n".join(failures)
+    assert 3 * killed >= 2 * tried, "hardly any kill happened"
+
+
+def must_be_chosen(moment: str) -> None:
+    if ONLY[0] not in ("", moment):
+        pytest.skip("EMBTIER_TEST_KILL names another moment")
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_before_any_change_of_the_file_system_nothing_that_was_promised_is_lost(store, rng, moment):
-    calls = killed_before(store, MOMENTS[moment](), 0)
+    must_be_chosen(moment)
+    calls = count_of(store, MOMENTS[moment](), 0)
     assert calls > 5, "are they counted?"
-    chosen = list(range(1, calls + 1))
-    if KILLS < calls:
-        chosen = sorted(rng.sample(chosen, KILLS))
-    killed = 0
-    for call in chosen:
+    tries, killed, starts, failures = chosen(rng, moment, calls), 0, 0, []
+    for call, again in tries:
         what = MOMENTS[moment]()
-        killed += killed_before(store, what, call) >= call
-        again = rng.choice([0, rng.randrange(1, 100)])
-        if again:
-            start_killed_before(store, again)
-        store.daemon.start()
-        look(store, what, f"before call {call} of {calls}, and of the next start's before call {again}")
-        store.daemon.kill()
-    print(f"{moment}: {calls} calls, killed before {killed} of {len(chosen)}")
-    assert killed > 0
+        try:
+            killed += count_of(store, what, call) >= call
+            if again:
+                starts += not store.launch(again)
+                store.daemon.kill()
+                store.killer.tell(0, 0)
+            look(store, what)
+        except (AssertionError, embtier.Error) as error:
+            failures.append(f"EMBTIER_TEST_KILL={moment}:{call}:{again} (of {calls} calls): {error}"[:3000])
+            print(failures[-1], flush=True)
+            if store.daemon.is_running:
+                store.daemon.kill()
+    report(moment, calls, len(tries), killed, starts, failures)
+
+
+# ---- Exports: the client is killed ----
+
+
+def export_until_killed(daemon: Daemon, killer: Killer, arguments: list[str], call: int) -> tuple[int, int]:
+    """Its exit status, and how many calls there were."""
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": str(FAULTS / "libkill_at.so"),
+        "EMBTIER_FAULT_KILL": str(killer.path),
+        "ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:verify_asan_link_order=0",
+    }
+    killer.tell(1, call)
+    done = subprocess.run(
+        [CLI, "-s", daemon.socket, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    count = killer.count
+    killer.tell(0, 0)
+    return done.returncode, count
+
+
+@pytest.mark.parametrize("format", ["safetensors", "npy"])
+def test_an_export_that_is_killed_is_whole_or_not_there_and_can_be_made_again(make_daemon, tmp_path, rng, format):
+    must_be_chosen(f"export_{format}")
+    daemon = make_daemon(SETTINGS, lanes=1)
+    daemon.start()
+    killer, folder, path = Killer(tmp_path / "kill"), tmp_path / "exports", tmp_path / "exports/rows"
+    partial = path.with_name("rows.partial")
+    folder.mkdir()
+    rows = np.arange(ROWS * DIM, dtype=np.float32).reshape(ROWS, DIM)
+    arguments = ["export", "rows", str(path), "--checkpoint", "newest", "--state", "--format", format,
+                 "--file-bytes", "100KiB"]  # fmt: skip
+    with daemon.connect() as server:
+        table = server.create_table("rows", DIM, optimizer="adagrad")
+        table.set(IDS * 7, rows)
+        wanted = [part.tobytes() for part in table.get_with_state(IDS * 7)]
+        server.checkpoint()
+
+        def check(path: Path) -> None:
+            server.import_table(path, "back")
+            found = [part.tobytes() for part in server.open_table("back").get_with_state(IDS * 7)]
+            server.drop_table("back")
+            assert found == wanted, f"{path}: not what was exported"
+
+        def run(call: int) -> bool:
+            """Whether it was killed."""
+            code, _ = export_until_killed(daemon, killer, arguments, call)
+            assert code in (-signal.SIGKILL, 0), f"ends with {code}"
+            there = {child.name for child in folder.iterdir()}
+            assert there <= {"rows", "rows.partial"} and len(there) < 2, there
+            assert code != 0 or there == {"rows"}, there
+            if path.exists():
+                check(path)
+                assert export_until_killed(daemon, killer, arguments, 0)[0] == 1, "an export was replaced"
+                check(path)
+                shutil.rmtree(path)
+            elif (partial / "table.json").exists():  # as it is when only the name was missing
+                with contextlib.suppress(embtier.CorruptError):
+                    check(partial)
+            assert export_until_killed(daemon, killer, arguments, 0)[0] == 0
+            assert {child.name for child in folder.iterdir()} == {"rows"}, "something is left of the one before"
+            check(path)
+            return code != 0
+
+        code, calls = export_until_killed(daemon, killer, arguments, 0)
+        assert code == 0 and calls > 20, "are they counted?"
+        files = json.loads((path / "table.json").read_text())
+        assert len(files["parts"]) > 1
+        tries, killed, failures = chosen(rng, f"export_{format}", calls), 0, []
+        for call, _ in tries:
+            shutil.rmtree(path, ignore_errors=True)
+            try:
+                killed += run(call)
+            except (AssertionError, embtier.Error) as error:
+                failures.append(f"EMBTIER_TEST_KILL=export_{format}:{call} (of {calls} calls): {error}"[:3000])
+                shutil.rmtree(partial, ignore_errors=True)
+    report(f"export_{format}", calls, len(tries), killed, 0, failures)
+    daemon.stop()

@@ -6,8 +6,9 @@
  * (tests/integration/server/failing_io.py).
  *
  * A short read or write does half of what was asked, in sectors where there is more than one. Reads
- * and syncs by io_uring are made to fail when they have been done, in the ring's own memory. Not
- * known: stdio, by which RocksDB reads MANIFEST and logs at the start. */
+ * and syncs by io_uring are made to fail when they have been done, in the ring's own memory. Reads
+ * by stdio, by which RocksDB takes MANIFEST and logs at the start, are calls of a kind of their
+ * own: that is what it does with them, whatever reads them before. */
 #undef _FILE_OFFSET_BITS /* with it pread and pread64 are one symbol */
 
 #include <assert.h>
@@ -36,7 +37,21 @@ static_assert(sizeof(off_t) == sizeof(off64_t), "a 64-bit machine");
 #define SECTOR 512
 
 /* In the order of failing_io.py, as the kinds of files. */
-enum call { OPEN, READ, WRITE, SYNC, RESIZE, ALLOCATE, RENAME, LINK, UNLINK, MKDIR, RMDIR, CALLS };
+enum call {
+    OPEN,
+    READ,
+    STREAM,
+    WRITE,
+    SYNC,
+    RESIZE,
+    ALLOCATE,
+    RENAME,
+    LINK,
+    UNLINK,
+    MKDIR,
+    RMDIR,
+    CALLS
+};
 enum kind { LOG, TABLE, MANIFEST, CURRENT, JSON, SEAL, CHECKPOINT, INFO, FOLDER, OTHER, KINDS };
 
 #define SHORT (-1) /* instead of an errno */
@@ -52,7 +67,7 @@ struct control {
     _Atomic uint32_t failed;
     _Atomic uint64_t counts[CALLS][KINDS];
 };
-static_assert(sizeof(struct control) == 32 + 8 * 11 * 10, "read by failing_io.py");
+static_assert(sizeof(struct control) == 32 + 8 * 12 * 10, "read by failing_io.py");
 
 static struct control *control;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -71,6 +86,7 @@ static void *next(const char *name)
 
 typedef int (*openat_fn)(int, const char *, int, mode_t);
 typedef ssize_t (*read_fn)(int, void *, size_t);
+typedef size_t (*fread_fn)(void *, size_t, size_t, FILE *);
 typedef ssize_t (*pread_fn)(int, void *, size_t, off_t);
 typedef ssize_t (*write_fn)(int, const void *, size_t);
 typedef ssize_t (*pwrite_fn)(int, const void *, size_t, off_t);
@@ -203,6 +219,25 @@ TRANSFER(pwrite, WRITE, NEXT(pwrite_fn, "pwrite")(fd, data, bytes, at), int fd, 
          size_t bytes, off_t at)
 TRANSFER(pwrite64, WRITE, NEXT(pwrite_fn, "pwrite")(fd, data, bytes, at), int fd, const void *data,
          size_t bytes, off64_t at)
+
+#undef fread_unlocked /* with optimization a macro */
+
+/* Never short: stdio reads on until it has all, or the end. */
+#define STREAM_READ(name)                                                                          \
+    EXPORT size_t name(void *data, size_t size, size_t count, FILE *stream)                        \
+    {                                                                                              \
+        int error;                                                                                 \
+                                                                                                   \
+        if (fails(STREAM, fileno_unlocked(stream), &error) && error != SHORT) {                    \
+            stream->_flags |= _IO_ERR_SEEN;                                                        \
+            errno = error;                                                                         \
+            return 0;                                                                              \
+        }                                                                                          \
+        return NEXT(fread_fn, #name)(data, size, count, stream);                                   \
+    }
+
+STREAM_READ(fread)
+STREAM_READ(fread_unlocked)
 
 #define OF_FILE(name, call, next_call, ...)                                                        \
     EXPORT int name(__VA_ARGS__)                                                                   \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kill_at: preloaded into embtierd, counts the calls that change the file system, and kills the
- * process before one of them.
+/* kill_at: preloaded into embtierd or embtier, counts the calls that change the file system, and
+ * kills the process before one of them.
  *
  * The file EMBTIER_FAULT_KILL, which the test makes, is shared: struct kill_at below. What io_uring
  * does is not counted (it syncs logs), nor is what goes to a socket or the log. */
@@ -84,6 +84,9 @@ static void count_file(int fd)
     }
 
 COUNTED(int, rename, (const char *from, const char *to), (from, to), count())
+COUNTED(int, renameat2,
+        (int from_folder, const char *from, int to_folder, const char *to, unsigned int flags),
+        (from_folder, from, to_folder, to, flags), count())
 COUNTED(int, link, (const char *from, const char *to), (from, to), count())
 COUNTED(int, unlink, (const char *path), (path), count())
 COUNTED(int, unlinkat, (int folder, const char *path, int flags), (folder, path, flags), count())
@@ -93,6 +96,10 @@ COUNTED(int, fsync, (int fd), (fd), count_file(fd))
 COUNTED(int, fdatasync, (int fd), (fd), count_file(fd))
 COUNTED(int, ftruncate, (int fd, off_t bytes), (fd, bytes), count_file(fd))
 COUNTED(int, ftruncate64, (int fd, off64_t bytes), (fd, bytes), count_file(fd))
+COUNTED(int, fallocate, (int fd, int mode, off_t at, off_t bytes), (fd, mode, at, bytes),
+        count_file(fd))
+COUNTED(int, fallocate64, (int fd, int mode, off64_t at, off64_t bytes), (fd, mode, at, bytes),
+        count_file(fd))
 COUNTED(ssize_t, write, (int fd, const void *bytes, size_t n), (fd, bytes, n), count_file(fd))
 COUNTED(ssize_t, pwrite, (int fd, const void *bytes, size_t n, off_t at), (fd, bytes, n, at),
         count_file(fd))
