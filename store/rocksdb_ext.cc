@@ -1007,13 +1007,13 @@ class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
 
     rocksdb::IOStatus Sync(const rocksdb::IOOptions &options, rocksdb::IODebugContext *dbg) override
     {
-        return Try([&] { return target()->Sync(options, dbg); });
+        return TrySync([&] { return target()->Sync(options, dbg); });
     }
 
     rocksdb::IOStatus Fsync(const rocksdb::IOOptions &options,
                             rocksdb::IODebugContext *dbg) override
     {
-        return Try([&] { return target()->Fsync(options, dbg); });
+        return TrySync([&] { return target()->Fsync(options, dbg); });
     }
 
     rocksdb::IOStatus Close(const rocksdb::IOOptions &options,
@@ -1025,6 +1025,19 @@ class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
     }
 
   private:
+    // A log with nothing in it has nothing to lose, and is tried again: that of a database whose
+    // writes pass it is never followed by another.
+    template <typename Call> rocksdb::IOStatus TrySync(Call call)
+    {
+        if (failed_ || state_->written > 0)
+            return Try(call);
+        const rocksdb::IOStatus status = call();
+
+        if (!status.ok())
+            watch_->OnLogFailed(status);
+        return rocksdb::IOStatus::OK();
+    }
+
     template <typename Call> rocksdb::IOStatus Try(Call call)
     {
         // Nothing more goes into a log that has failed: a record behind one that is cut short could
