@@ -490,10 +490,13 @@ enum embtier_err database_write(struct database *database, const struct store_ro
     if (database_is_behind(database))
         return database_why_busy(database, msg);
     TRY(log_check(database, failures, msg));
+    if (!rocksdb_ext_begin_write(database->watch))
+        return database_why_busy(database, msg);
     batch = rocksdb_writebatch_create();
     bytes = batch_fill(batch, rows, count);
     rocksdb_write(database->db, database->logged ? setup->log : setup->write, batch, &error);
     rocksdb_writebatch_destroy(batch);
+    rocksdb_ext_end_write(database->watch);
     err = rocksdb_err_take(error, database->path, msg);
     if (err == EMBTIER_BUSY)
         return database_why_busy(database, msg);

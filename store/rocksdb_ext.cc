@@ -33,6 +33,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -646,8 +647,11 @@ class Watch final : public rocksdb::EventListener
         return log_failed_;
     }
 
-    // While the database is resumed: only then is a log that has failed followed by another.
-    std::mutex &ResumeMutex()
+    // While the database is resumed: only then is a log that has failed followed by another. Shared
+    // by who may have write buffers switched meanwhile: that writes to the MANIFEST, and
+    // RocksDB 7.8 aborts when somebody else makes a new one while it resumes (fixed in its pull
+    // request 12871).
+    std::shared_mutex &ResumeMutex()
     {
         return resume_mutex_;
     }
@@ -724,8 +728,8 @@ class Watch final : public rocksdb::EventListener
     }
 
     std::shared_ptr<Activity> activity_;
-    uint32_t running_ = 0;    // under activity_->mutex
-    std::mutex resume_mutex_; // taken before error_mutex_
+    uint32_t running_ = 0;           // under activity_->mutex
+    std::shared_mutex resume_mutex_; // taken before error_mutex_
     std::mutex error_mutex_;
     std::condition_variable changed_;
     Status error_;
@@ -1403,8 +1407,31 @@ void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db)
     watch->rep->SetFlushed(db->rep->GetLatestSequenceNumber());
 }
 
+bool rocksdb_ext_begin_write(struct rocksdb_ext_watch *watch)
+{
+    return watch->rep->ResumeMutex().try_lock_shared();
+}
+
+void rocksdb_ext_end_write(struct rocksdb_ext_watch *watch)
+{
+    watch->rep->ResumeMutex().unlock_shared();
+}
+
+// While the database is resumed by somebody else, that is who flushes.
+static Status BeginFlush(rocksdb_t *db, struct rocksdb_ext_watch *watch,
+                         const rocksdb::FlushOptions &options)
+{
+    std::shared_lock<std::shared_mutex> not_resumed(watch->rep->ResumeMutex(), std::try_to_lock);
+
+    if (not_resumed)
+        return db->rep->Flush(options);
+    const Status error = watch->rep->Error();
+    return error.ok() ? Status::TryAgain("the database is being resumed") : error;
+}
+
 // Writes are stopped while level 0 waits for compaction, and such flushes are refused: @tries.
-static Status Flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned tries)
+static Status Flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned tries,
+                    bool is_resuming)
 {
     const rocksdb::SequenceNumber sequence = db->rep->GetLatestSequenceNumber();
     const uint64_t errors = watch->rep->Errors();
@@ -1414,29 +1441,32 @@ static Status Flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned tri
     options.allow_write_stall = true;
     // Its own wait returns at once after a resume, and never after a flush that failed.
     options.wait = false;
-    Status status = db->rep->Flush(options);
+    const auto begin = [&] {
+        return is_resuming ? db->rep->Flush(options) : BeginFlush(db, watch, options);
+    };
+    Status status = begin();
     while (status.IsTryAgain() && --tries > 0 && !watch->rep->HasFailed(errors)) {
         usleep(10000);
-        status = db->rep->Flush(options);
+        status = begin();
     }
     return status.ok() ? watch->rep->WaitFlushed(sequence, errors) : status;
 }
 
 char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch)
 {
-    return TextOf(Flush(db, watch, 6000)); // a minute
+    return TextOf(Flush(db, watch, 6000, false)); // a minute
 }
 
 char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
 {
-    const std::lock_guard<std::mutex> lock(watch->rep->ResumeMutex());
+    const std::lock_guard<std::shared_mutex> lock(watch->rep->ResumeMutex());
     const uint64_t errors = watch->rep->Errors();
     const bool stands_still = watch->rep->HasFailed(errors);
     Status status = db->rep->Resume(); // which flushes if background work stood still
 
     // Nobody else tries a flush again that failed; until it is done, the error stands.
     if (status.ok() && (watch->rep->LogFailed() || (!stands_still && watch->rep->FlushFailed())))
-        status = Flush(db, watch, 1);
+        status = Flush(db, watch, 1, true);
     if (status.ok())
         watch->rep->ClearError(errors);
     return TextOf(status);
@@ -1512,7 +1542,7 @@ static Status ListFiles(rocksdb::DB *db, Watch *watch,
                         std::vector<rocksdb::LiveFileStorageInfo> *ret_files)
 {
     rocksdb::LiveFilesStorageInfoOptions options;
-    std::unique_lock<std::mutex> not_resumed(watch->ResumeMutex(), std::try_to_lock);
+    std::shared_lock<std::shared_mutex> not_resumed(watch->ResumeMutex(), std::try_to_lock);
 
     if (!not_resumed) {
         const Status status = watch->Error();

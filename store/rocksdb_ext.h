@@ -123,6 +123,10 @@ char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch);
 /* Gets over the error, so that all goes on: what a failed flush has left is written, so it blocks.
  * Returns the error if it could not, as RocksDB's C API does. */
 char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch);
+/* Around a write, and what else may have RocksDB switch write buffers. False: the database is being
+ * resumed, and takes none. */
+bool rocksdb_ext_begin_write(struct rocksdb_ext_watch *watch);
+void rocksdb_ext_end_write(struct rocksdb_ext_watch *watch);
 
 /* Table files are written with a checksum of the whole file, which the MANIFEST keeps. */
 void rocksdb_ext_sum_files(rocksdb_options_t *options);
