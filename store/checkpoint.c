@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/checkpoint.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,355 +16,14 @@
 #include "store/file_tree.h"
 #include "store/rocksdb_err.h"
 #include "store/rocksdb_ext.h"
+#include "store/store_identity.h"
 
-#define SHELF_FOLDER "checkpoints"
-#define DRAFT_FILE   "draft"
-#define NEW_SUFFIX   ".new"
-#define LOST_SUFFIX  ".lost"
-
-/* ---- Places ---- */
-
-static const char *directory_at(const struct checkpoint_shelf *shelf, uint32_t index)
-{
-    return store_identity_directory(shelf->identity, index);
-}
-
-static uint32_t directory_count(const struct checkpoint_shelf *shelf)
-{
-    return store_identity_directory_count(shelf->identity);
-}
-
-/* A malloced path of a checkpoint's folder in a data directory; NULL when out of memory. */
-static char *folder_of(const struct checkpoint_shelf *shelf, uint64_t id, uint32_t directory)
-{
-    char *path = NULL;
-
-    if (asprintf(&path, "%s/" SHELF_FOLDER "/%06" PRIu64, directory_at(shelf, directory), id) < 0)
-        return NULL;
-    return path;
-}
-
-/* Of the folder for a shard, and for one of its databases. */
-static char *shard_folder_of(const struct checkpoint_shelf *shelf, uint64_t id, uint32_t shard)
-{
-    char *path = NULL;
-
-    if (asprintf(&path, "%s/" SHELF_FOLDER "/%06" PRIu64 "/shard-%04" PRIu32,
-                 directory_at(shelf, shard / shelf->shards_per_directory), id, shard) < 0)
-        return NULL;
-    return path;
-}
-
-char *checkpoint_database_path(const struct checkpoint_shelf *shelf, uint64_t id, uint32_t shard,
-                               bool logged)
-{
-    _cleanup_(freep) char *folder = shard_folder_of(shelf, id, shard);
-
-    return folder ? path_join(folder, database_name(logged)) : NULL;
-}
+#define NEW_SUFFIX  ".new"
+#define LOST_SUFFIX ".lost"
 
 static enum embtier_err no_memory(struct err_msg *msg)
 {
     return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
-}
-
-static bool parse_id(const char *name, uint64_t *ret_id)
-{
-    char *end;
-
-    if (name[0] < '0' || name[0] > '9')
-        return false;
-    errno = 0;
-    *ret_id = strtoull(name, &end, 10);
-    return *end == '\0' && errno == 0 && *ret_id > 0;
-}
-
-/* ---- What is there ---- */
-
-/* A checkpoint's folder in the first directory, while it is made or deleted, has a mark: made
- * before anything else is in it, and removed when all is complete; or made again, and removed as
- * the last. So one with neither mark nor record was complete once, and is never taken for nothing.
- */
-enum folder_state {
-    FOLDER_DRAFT, /* or not there: no checkpoint */
-    FOLDER_COMPLETE,
-    FOLDER_DAMAGED, /* its record is gone */
-};
-
-static enum embtier_err is_there(const char *folder, const char *name, bool *ret_there,
-                                 struct err_msg *msg)
-{
-    _cleanup_(freep) char *path = path_join(folder, name);
-
-    if (!path)
-        return no_memory(msg);
-    *ret_there = access(path, F_OK) == 0;
-    return *ret_there || errno == ENOENT || errno == ENOTDIR
-               ? EMBTIER_OK
-               : err_set_errno(msg, errno, "%s", path);
-}
-
-static enum embtier_err state_of(const struct checkpoint_shelf *shelf, uint64_t id,
-                                 enum folder_state *ret_state, struct err_msg *msg)
-{
-    _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
-    bool has_mark = false, has_record = false, is_empty = true;
-
-    if (!folder)
-        return no_memory(msg);
-    TRY(is_there(folder, DRAFT_FILE, &has_mark, msg));
-    TRY(is_there(folder, CHECKPOINT_RECORD_FILE, &has_record, msg));
-    if (!has_mark && !has_record) {
-        TRY(folder_is_empty(folder, &is_empty, msg));
-        TRY(is_there(folder, DRAFT_FILE, &has_mark, msg)); /* another thread may have begun */
-    }
-    *ret_state = has_mark || (!has_record && is_empty) ? FOLDER_DRAFT
-                 : has_record                          ? FOLDER_COMPLETE
-                                                       : FOLDER_DAMAGED;
-    return EMBTIER_OK;
-}
-
-/* On disk when it returns. NOT_FOUND: there is no such folder. */
-static enum embtier_err mark_draft(const struct checkpoint_shelf *shelf, uint64_t id,
-                                   struct err_msg *msg)
-{
-    _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
-    _cleanup_(freep) char *path = folder ? path_join(folder, DRAFT_FILE) : NULL;
-    uint32_t sum;
-    struct stat info;
-
-    if (!path)
-        return no_memory(msg);
-    if (stat(folder, &info) != 0 && errno == ENOENT)
-        return err_set(msg, EMBTIER_NOT_FOUND, "there is no checkpoint %" PRIu64, id);
-    TRY(file_make(path, "", 0, &sum, msg));
-    return directory_sync(folder, msg);
-}
-
-static enum embtier_err unmark(const struct checkpoint_shelf *shelf, uint64_t id,
-                               struct err_msg *msg)
-{
-    _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
-    _cleanup_(freep) char *path = folder ? path_join(folder, DRAFT_FILE) : NULL;
-
-    if (!path)
-        return no_memory(msg);
-    if (unlink(path) != 0 && errno != ENOENT)
-        return err_set_errno(msg, errno, "%s", path);
-    return directory_sync(folder, msg);
-}
-
-/* ---- Lists ---- */
-
-struct ids {
-    uint64_t *ids;
-    uint32_t count;
-};
-
-static enum embtier_err ids_add(struct ids *ids, uint64_t id, struct err_msg *msg)
-{
-    uint64_t *const more = realloc(ids->ids, (ids->count + 1) * sizeof(*more));
-
-    if (!more)
-        return no_memory(msg);
-    ids->ids = more;
-    ids->ids[ids->count++] = id;
-    return EMBTIER_OK;
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-    const uint64_t left = *(const uint64_t *)a;
-    const uint64_t right = *(const uint64_t *)b;
-
-    return left < right ? -1 : left > right;
-}
-
-/* Of all folders in a data directory, complete or not. */
-static enum embtier_err list_folders(const char *directory, struct ids *ids, struct err_msg *msg)
-{
-    _cleanup_(freep) char *path = path_join(directory, SHELF_FOLDER);
-    enum embtier_err err = EMBTIER_OK;
-    const struct dirent *entry;
-    DIR *folder;
-
-    if (!path)
-        return no_memory(msg);
-    folder = opendir(path);
-    if (!folder)
-        return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
-    while (err == EMBTIER_OK && (entry = readdir(folder))) {
-        uint64_t id;
-
-        if (entry->d_type != DT_REG && parse_id(entry->d_name, &id))
-            err = ids_add(ids, id, msg);
-    }
-    closedir(folder);
-    if (ids->count > 0)
-        qsort(ids->ids, ids->count, sizeof(*ids->ids), compare_ids);
-    return err;
-}
-
-/* Those that are none go. */
-static enum embtier_err keep_checkpoints(const struct checkpoint_shelf *shelf, struct ids *ids,
-                                         struct err_msg *msg)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < ids->count; i++) {
-        enum folder_state state = FOLDER_DRAFT;
-
-        TRY(state_of(shelf, ids->ids[i], &state, msg));
-        if (state != FOLDER_DRAFT)
-            ids->ids[kept++] = ids->ids[i];
-    }
-    ids->count = kept;
-    return EMBTIER_OK;
-}
-
-enum embtier_err checkpoint_list(const struct checkpoint_shelf *shelf, uint64_t **ret_ids,
-                                 uint32_t *ret_count, struct err_msg *msg)
-{
-    struct ids ids = { 0 };
-    enum embtier_err err = list_folders(directory_at(shelf, 0), &ids, msg);
-
-    if (err == EMBTIER_OK)
-        err = keep_checkpoints(shelf, &ids, msg);
-    if (err != EMBTIER_OK) {
-        free(ids.ids);
-        return err;
-    }
-    *ret_ids = ids.ids;
-    *ret_count = ids.count;
-    return EMBTIER_OK;
-}
-
-enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t id,
-                                 struct checkpoint_record **ret_record, struct err_msg *msg)
-{
-    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
-    _cleanup_(freep) char *folder = folder_of(shelf, id, 0);
-    enum folder_state state = FOLDER_DRAFT;
-
-    if (!folder)
-        return no_memory(msg);
-    TRY(state_of(shelf, id, &state, msg));
-    if (state == FOLDER_DRAFT)
-        return err_set(msg, EMBTIER_NOT_FOUND, "there is no checkpoint %" PRIu64, id);
-    if (state == FOLDER_DAMAGED)
-        return err_set(msg, EMBTIER_CORRUPT,
-                       "%s/" CHECKPOINT_RECORD_FILE
-                       ": missing; without it the folder is of no use, and may be removed",
-                       folder);
-    TRY(checkpoint_record_read(folder, &record, msg));
-    if (strcmp(record->store_uuid, store_identity_uuid(shelf->identity)) != 0)
-        return err_set(msg, EMBTIER_MISMATCH, "%s: of another store", folder);
-    if (record->info.id != id ||
-        record->shard_count != directory_count(shelf) * shelf->shards_per_directory)
-        return err_set(msg, EMBTIER_MISMATCH,
-                       "%s: of checkpoint %" PRIu64 " with %" PRIu32 " shards", folder,
-                       record->info.id, record->shard_count);
-    *ret_record = TAKE(record);
-    return EMBTIER_OK;
-}
-
-enum embtier_err checkpoint_read_newest(const struct checkpoint_shelf *shelf,
-                                        struct checkpoint_record **ret_record, struct err_msg *msg)
-{
-    _cleanup_(freep) uint64_t *ids = NULL;
-    uint32_t count = 0;
-
-    *ret_record = NULL;
-    TRY(checkpoint_list(shelf, &ids, &count, msg));
-    return count > 0 ? checkpoint_read(shelf, ids[count - 1], ret_record, msg) : EMBTIER_OK;
-}
-
-enum embtier_err checkpoint_catalog(const struct checkpoint_shelf *shelf,
-                                    const struct checkpoint_record *record,
-                                    struct catalog **ret_catalog, struct err_msg *msg)
-{
-    _cleanup_(freep) char *folder = folder_of(shelf, record->info.id, 0);
-    _cleanup_(freep) char *path = folder ? path_join(folder, CATALOG_FILE) : NULL;
-    uint32_t sum = 0;
-
-    if (!path)
-        return no_memory(msg);
-    TRY(file_sum(path, record->catalog_bytes, &sum, NULL, NULL, NULL, msg));
-    if (sum != record->catalog_sum)
-        return err_set(msg, EMBTIER_CORRUPT, "%s: damaged", path);
-    return catalog_open(folder, ret_catalog, msg);
-}
-
-/* Removes a checkpoint's folders everywhere; it is marked, and the mark goes last. */
-static enum embtier_err remove_folders(const struct checkpoint_shelf *shelf, uint64_t id,
-                                       struct err_msg *msg)
-{
-    _cleanup_(freep) char *first = folder_of(shelf, id, 0);
-    bool is_there = false;
-
-    if (!first)
-        return no_memory(msg);
-    for (uint32_t d = directory_count(shelf); d-- > 1;) {
-        _cleanup_(freep) char *folder = folder_of(shelf, id, d);
-
-        if (!folder)
-            return no_memory(msg);
-        TRY(folder_remove(folder, msg));
-    }
-    is_there = access(first, F_OK) == 0;
-    TRY(folder_empty(first, DRAFT_FILE, msg));
-    if (is_there)
-        TRY(directory_sync(first, msg));
-    return folder_remove(first, msg);
-}
-
-/* What may be seen of a mark may not be on disk yet. */
-static enum embtier_err sweep_one(const struct checkpoint_shelf *shelf, uint64_t id,
-                                  struct err_msg *msg)
-{
-    enum folder_state state = FOLDER_DRAFT;
-    enum embtier_err err;
-
-    TRY(state_of(shelf, id, &state, msg));
-    if (state != FOLDER_DRAFT)
-        return EMBTIER_OK;
-    err = mark_draft(shelf, id, msg);
-    if (err != EMBTIER_NOT_FOUND)
-        TRY(err);
-    return remove_folders(shelf, id, msg);
-}
-
-/* Goes on after one that cannot be removed. */
-static enum embtier_err sweep_directory(const struct checkpoint_shelf *shelf, uint32_t directory,
-                                        struct ids *ids, struct err_msg *msg)
-{
-    enum embtier_err first = EMBTIER_OK;
-
-    TRY(list_folders(directory_at(shelf, directory), ids, msg));
-    for (uint32_t i = 0; i < ids->count; i++) {
-        const enum embtier_err err =
-            sweep_one(shelf, ids->ids[i], first == EMBTIER_OK ? msg : NULL);
-
-        if (first == EMBTIER_OK)
-            first = err;
-    }
-    return first;
-}
-
-enum embtier_err checkpoint_sweep(const struct checkpoint_shelf *shelf, struct err_msg *msg)
-{
-    enum embtier_err first = EMBTIER_OK;
-
-    for (uint32_t d = 0; d < directory_count(shelf); d++) {
-        struct ids ids = { 0 };
-        const enum embtier_err err =
-            sweep_directory(shelf, d, &ids, first == EMBTIER_OK ? msg : NULL);
-
-        free(ids.ids);
-        if (first == EMBTIER_OK)
-            first = err;
-    }
-    return first;
 }
 
 /* ---- Making ---- */
@@ -383,34 +41,21 @@ struct checkpoint_draft {
     bool is_complete;
 };
 
-/* Never that of another, complete or not. */
-static enum embtier_err next_id(const struct checkpoint_shelf *shelf, uint64_t *ret_id,
-                                struct err_msg *msg)
-{
-    struct ids ids = { 0 };
-    enum embtier_err err = EMBTIER_OK;
-
-    for (uint32_t d = 0; d < directory_count(shelf) && err == EMBTIER_OK; d++)
-        err = list_folders(directory_at(shelf, d), &ids, msg);
-    *ret_id = ids.count > 0 ? ids.ids[ids.count - 1] + 1 : 1;
-    free(ids.ids);
-    return err;
-}
-
 static enum embtier_err make_folders(const struct checkpoint_draft *draft, struct err_msg *msg)
 {
     const struct checkpoint_shelf *const shelf = &draft->shelf;
 
-    for (uint32_t d = 0; d < directory_count(shelf); d++) {
-        _cleanup_(freep) char *all = path_join(directory_at(shelf, d), SHELF_FOLDER);
-        _cleanup_(freep) char *folder = folder_of(shelf, draft->record.info.id, d);
+    for (uint32_t d = 0; d < store_identity_directory_count(shelf->identity); d++) {
+        _cleanup_(freep) char *all =
+            path_join(store_identity_directory(shelf->identity, d), CHECKPOINT_SHELF_FOLDER);
+        _cleanup_(freep) char *folder = checkpoint_folder(shelf, draft->record.info.id, d);
 
         if (!all || !folder)
             return no_memory(msg);
         TRY(folder_make(all, msg));
         TRY(folder_make(folder, msg));
         if (d == 0) /* before there is anything else */
-            TRY(mark_draft(shelf, draft->record.info.id, msg));
+            TRY(checkpoint_mark(shelf, draft->record.info.id, msg));
     }
     return EMBTIER_OK;
 }
@@ -419,7 +64,8 @@ enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
                                   struct checkpoint_draft **ret_draft, struct err_msg *msg)
 {
     _cleanup_(checkpoint_draft_freep) struct checkpoint_draft *draft = calloc(1, sizeof(*draft));
-    const uint32_t shards = directory_count(shelf) * shelf->shards_per_directory;
+    const uint32_t shards =
+        store_identity_directory_count(shelf->identity) * shelf->shards_per_directory;
     const size_t most = (size_t)shards * STORE_DATABASES_PER_SHARD;
 
     if (!draft)
@@ -432,7 +78,7 @@ enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
         return no_memory(msg);
     memcpy(draft->record.store_uuid, store_identity_uuid(shelf->identity), STORE_UUID_CHARS + 1);
     draft->record.shard_count = shards;
-    TRY(next_id(shelf, &draft->record.info.id, msg));
+    TRY(checkpoint_next_id(shelf, &draft->record.info.id, msg));
     /* Only to say what is new: a damaged one is no reason not to make another. */
     if (checkpoint_read_newest(shelf, &draft->before, NULL) != EMBTIER_OK)
         draft->before = NULL;
@@ -542,7 +188,7 @@ static enum embtier_err keep_database(struct checkpoint_draft *draft, uint32_t i
     struct captured *const captured = &draft->captured[index];
     const uint64_t id = draft->record.info.id;
     const size_t count = rocksdb_ext_files_count(captured->files);
-    _cleanup_(freep) char *shard = shard_folder_of(&draft->shelf, id, database->shard);
+    _cleanup_(freep) char *shard = checkpoint_shard_folder(&draft->shelf, id, database->shard);
     _cleanup_(freep) char *folder =
         checkpoint_database_path(&draft->shelf, id, database->shard, database->logged);
 
@@ -571,15 +217,16 @@ static enum embtier_err sync_folders(const struct checkpoint_draft *draft, struc
 {
     const struct checkpoint_shelf *const shelf = &draft->shelf;
 
-    for (uint32_t d = 0; d < directory_count(shelf); d++) {
-        _cleanup_(freep) char *all = path_join(directory_at(shelf, d), SHELF_FOLDER);
-        _cleanup_(freep) char *folder = folder_of(shelf, draft->record.info.id, d);
+    for (uint32_t d = 0; d < store_identity_directory_count(shelf->identity); d++) {
+        _cleanup_(freep) char *all =
+            path_join(store_identity_directory(shelf->identity, d), CHECKPOINT_SHELF_FOLDER);
+        _cleanup_(freep) char *folder = checkpoint_folder(shelf, draft->record.info.id, d);
 
         if (!all || !folder)
             return no_memory(msg);
         TRY(directory_sync(folder, msg));
         TRY(directory_sync(all, msg));
-        TRY(directory_sync(directory_at(shelf, d), msg));
+        TRY(directory_sync(store_identity_directory(shelf->identity, d), msg));
     }
     return EMBTIER_OK;
 }
@@ -607,7 +254,7 @@ enum embtier_err checkpoint_commit(struct checkpoint_draft *draft, const struct 
                                    void *context, const _Atomic bool *give_up, struct err_msg *msg)
 {
     struct checkpoint_record *const record = &draft->record;
-    _cleanup_(freep) char *folder = folder_of(&draft->shelf, record->info.id, 0);
+    _cleanup_(freep) char *folder = checkpoint_folder(&draft->shelf, record->info.id, 0);
 
     if (!folder)
         return no_memory(msg);
@@ -623,7 +270,7 @@ enum embtier_err checkpoint_commit(struct checkpoint_draft *draft, const struct 
     info->new_bytes = record->info.new_bytes;
     record->info = *info;
     TRY(checkpoint_record_write(record, folder, msg));
-    TRY(unmark(&draft->shelf, record->info.id, msg));
+    TRY(checkpoint_unmark(&draft->shelf, record->info.id, msg));
     draft->is_complete = true;
     return EMBTIER_OK;
 }
@@ -638,8 +285,9 @@ void checkpoint_draft_free(struct checkpoint_draft *draft)
     }
     /* Its mark may be gone already, and come back with the loss of power, or not: before it is
      * there for certain, nothing goes. What stays is swept away before the next is made. */
-    if (!draft->is_complete && mark_draft(&draft->shelf, draft->record.info.id, NULL) == EMBTIER_OK)
-        (void)remove_folders(&draft->shelf, draft->record.info.id, NULL);
+    if (!draft->is_complete &&
+        checkpoint_mark(&draft->shelf, draft->record.info.id, NULL) == EMBTIER_OK)
+        (void)!checkpoint_remove_folders(&draft->shelf, draft->record.info.id, NULL);
     free(draft->record.databases);
     free(draft->captured);
     checkpoint_record_free(draft->before);
@@ -746,8 +394,8 @@ enum embtier_err checkpoint_verify(const struct checkpoint_shelf *shelf,
 enum embtier_err checkpoint_delete(const struct checkpoint_shelf *shelf, uint64_t id,
                                    struct err_msg *msg)
 {
-    TRY(mark_draft(shelf, id, msg));
-    return remove_folders(shelf, id, msg);
+    TRY(checkpoint_mark(shelf, id, msg));
+    return checkpoint_remove_folders(shelf, id, msg);
 }
 
 /* RocksDB appends to some of its files, so only those that never change may have two names. */

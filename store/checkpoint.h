@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint.h: the checkpoints of a store: making, checking, deleting them, and putting databases
- * back to one.
- *
- * On disk, in each data directory:
- *   checkpoints/000017/shard-0003/replay/   the files of that database: SSTs are second names
- *                                           (hard links), the rest are copies
- *   checkpoints/000017/shard-0003/logged/   the same, its log included
- * and in the first one:
- *   checkpoints/000017/catalog.json         the tables as they were
- *   checkpoints/000017/checkpoint.json      the record (checkpoint_record.h), written last
- *   checkpoints/000017/draft                only while it is made or deleted: there is none then
+ * back to one. Where they lie, and which there are: checkpoint_shelf.h.
  *
  * Thread: as told; at most one checkpoint is being made at a time. */
 #ifndef EMBTIER_STORE_CHECKPOINT_H
@@ -21,50 +12,21 @@
 
 #include "base/err.h"
 #include "store/checkpoint_record.h"
+#include "store/checkpoint_shelf.h"
 
 struct catalog;
 struct catalog_made;
 struct checkpoint_draft;
 struct database;
 
-/* Where the checkpoints of a store lie. */
-struct checkpoint_shelf {
-    const struct store_identity *identity; /* borrowed */
-    uint32_t shards_per_directory;
-};
-
-/* Ids of all, ascending; malloced. One that is damaged is among them. */
-MUST_CHECK enum embtier_err checkpoint_list(const struct checkpoint_shelf *shelf,
-                                            uint64_t **ret_ids, uint32_t *ret_count,
-                                            struct err_msg *msg);
-/* NOT_FOUND; CORRUPT: also if its record is missing; MISMATCH: it is another store's; else as
- * checkpoint_record_read(). */
-MUST_CHECK enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t id,
-                                            struct checkpoint_record **ret_record,
-                                            struct err_msg *msg);
-/* The newest, or NULL. */
-MUST_CHECK enum embtier_err checkpoint_read_newest(const struct checkpoint_shelf *shelf,
-                                                   struct checkpoint_record **ret_record,
-                                                   struct err_msg *msg);
-/* The tables as they were. CORRUPT. */
-MUST_CHECK enum embtier_err checkpoint_catalog(const struct checkpoint_shelf *shelf,
-                                               const struct checkpoint_record *record,
-                                               struct catalog **ret_catalog, struct err_msg *msg);
-/* Malloced: where a checkpoint has the files of a database; NULL when out of memory. */
-MUST_CHECK char *checkpoint_database_path(const struct checkpoint_shelf *shelf, uint64_t id,
-                                          uint32_t shard, bool logged);
-/* Removes what is left of checkpoints that were not completed, or not quite deleted. When none is
- * being made. */
-MUST_CHECK enum embtier_err checkpoint_sweep(const struct checkpoint_shelf *shelf,
-                                             struct err_msg *msg);
-
 /* ---- Making ---- */
 
 MUST_CHECK enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
                                              struct checkpoint_draft **ret_draft,
                                              struct err_msg *msg);
-/* Takes a database as it is now, its write buffers excepted. Quick: no data is read or written. The
- * database must stay open until the draft is committed or freed. */
+/* Takes a database as it is now, its write buffers excepted. Quick, if its logs have been synced
+ * right before: no other data is read or written. The database must stay open until the draft is
+ * committed or freed. */
 MUST_CHECK enum embtier_err checkpoint_capture(struct checkpoint_draft *draft, uint32_t shard,
                                                bool logged, struct database *database,
                                                struct err_msg *msg);
