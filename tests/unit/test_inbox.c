@@ -40,7 +40,7 @@ static void *produce(void *context)
 
 static void test_messages_of_four_producers_arrive_once_and_in_their_order(void **state)
 {
-    struct inbox inbox = { 0 };
+    struct inbox inbox = { NULL };
     struct producer producers[PRODUCERS];
     uint32_t next[PRODUCERS] = { 0 };
     uint32_t got = 0;
@@ -79,7 +79,7 @@ static void test_messages_of_four_producers_arrive_once_and_in_their_order(void 
 
 static void test_empty_inbox_gives_nothing(void **state)
 {
-    struct inbox inbox = { 0 };
+    struct inbox inbox = { NULL };
     struct message message = { .kind = MESSAGE_CALL };
 
     (void)state;
