@@ -273,10 +273,14 @@ static enum embtier_err copy_rows(struct exporting *e)
 static enum embtier_err check_table(const struct exporting *e, const char *name)
 {
     struct embtier_table *table = NULL;
+    enum embtier_err err = EMBTIER_OK;
 
     TRY(embtier_table_open(e->server, name, &table));
+    if (e->options->all_rows && embtier_table_info(table)->rows == EMBTIER_UNBOUNDED)
+        err = err_set(msg_of(e), EMBTIER_INVALID,
+                      "table '%s' is unbounded: only rows that were written can be had", name);
     embtier_table_close(table);
-    return EMBTIER_OK;
+    return err;
 }
 
 static enum embtier_err find_checkpoint(struct exporting *e, const char *table)

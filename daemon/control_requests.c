@@ -407,8 +407,8 @@ void control_job_done(struct control *control, struct job *job)
 
     if (!connection) {
         if (job->err != EMBTIER_OK) /* only making a checkpoint can fail */
-            log_error("no checkpoint: a crash would go back to the one before", "err=%s why=%s",
-                      err_name(job->err), LOG_QUOTED(job->msg.text));
+            log_error("no checkpoint could be made: a crash goes back to the newest that there is",
+                      "err=%s why=%s", err_name(job->err), LOG_QUOTED(job->msg.text));
         job_free(job);
         return;
     }

@@ -336,9 +336,11 @@ static void log_progress(const struct server *server, uint64_t total, uint64_t b
     snprintf(line, sizeof(line), "writing rows back: %" PRIu64 " of %" PRIu64, done, total);
     notify_status(line);
     if (left.err)
-        log_warn("rows cannot be written back, which is tried again until a second signal ends it",
-                 "done=%" PRIu64 " left=%" PRIu64 " err=%s", done, left.rows,
-                 err_name((enum embtier_err)left.err));
+        log_warn(
+            "rows cannot be written back, which is tried again until a second signal ends it as a "
+            "crash would",
+            "done=%" PRIu64 " left=%" PRIu64 " err=%s", done, left.rows,
+            err_name((enum embtier_err)left.err));
     else
         log_info("writing rows back", "done=%" PRIu64 " left=%" PRIu64 " left_ms=%" PRIu64, done,
                  left.rows, done > 0 ? spent_ms * left.rows / done : 0);
@@ -369,7 +371,8 @@ static enum embtier_err write_back(struct server *server, struct err_msg *msg)
             const struct unwritten left = count_unwritten(server);
 
             return err_set(msg, left.err ? (enum embtier_err)left.err : EMBTIER_IO,
-                           "stopped by a second signal with %" PRIu64 " rows not written",
+                           "stopped by a second signal with %" PRIu64
+                           " rows not written: `replay` tables go back to the newest checkpoint",
                            left.rows);
         }
         nanosleep(&(struct timespec){ .tv_nsec = 200000L }, NULL);

@@ -33,7 +33,7 @@ import torch
 from dlrm_model import BagInput, Dlrm
 from online_retail import DENSE, Bags, Retail, Samples, load
 from progress_bar import ProgressBar
-from training_checkpoint import OtherOptions, newest, restore, save
+from training_checkpoint import OtherOptions, exists, newest, restore, save
 
 import embtier
 import embtier.torch
@@ -174,6 +174,9 @@ def arguments() -> argparse.Namespace:
         "--resume", action="store_true",
         help="go on from the newest checkpoint, or begin where there is none; implies --alone",
     )  # fmt: skip
+    parser.add_argument(
+        "--restart", action="store_true", help="with --checkpoint-every: begin anew although there are checkpoints"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the tables, for a look with `embtier`")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     args = parser.parse_args()
@@ -375,6 +378,8 @@ def print_report(report: Report) -> None:
 
 def run(server: embtier.Server, args: argparse.Namespace) -> Report:
     checkpoint = newest(server, NAME, trained_with(args)) if args.resume else None
+    if args.checkpoint_every and not (args.resume or args.restart) and exists(server, NAME):
+        raise OtherOptions("there are checkpoints of this training: --resume goes on from them, --restart begins anew")
     retail = load(args.data, args.seed)
     print(f"{len(retail.train):,} training samples, {len(retail.held_out):,} held out", file=sys.stderr)
     if checkpoint is None:

@@ -16,6 +16,7 @@ there, to begin again with.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -42,11 +43,17 @@ def save(server: embtier.Server, trainer: str, step: int, options: dict, state: 
         os.fsync(file.fileno())
     _sync_names(folder)
     metadata = {"trainer": trainer, "options": options, "dense": str(Path(file.name).resolve())}
-    server.checkpoint(step=step, metadata=metadata, keep=KEPT)
-    kept = {checkpoint.id for checkpoint in _all(server, trainer)}
-    for checkpoint in before:
-        if checkpoint.id not in kept:
+    server.checkpoint(step=step, metadata=metadata)
+    # Not by `keep`, which counts those of other trainers too.
+    for checkpoint in before[: 1 - KEPT]:
+        with contextlib.suppress(embtier.BusyError, embtier.NotFoundError):  # being exported; somebody else was faster
+            server.delete_checkpoint(checkpoint.id)
             Path(checkpoint.metadata["dense"]).unlink(missing_ok=True)
+
+
+def exists(server: embtier.Server, trainer: str) -> bool:
+    """Whether there is one that a training from the start would push out."""
+    return bool(_all(server, trainer))
 
 
 def newest(server: embtier.Server, trainer: str, options: dict) -> embtier.Checkpoint | None:

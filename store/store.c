@@ -75,6 +75,17 @@ static bool is_put_back(const struct store *store, enum database_kind kind)
     return store->recovery.happened && (kind == DATABASE_REPLAY || !store->recovery.after_crash);
 }
 
+static void add_way_out(struct err_msg *msg)
+{
+    const size_t used = strlen(msg->text);
+
+    snprintf(
+        msg->text + used, sizeof(msg->text) - used,
+        " (a crash has to be got over with the newest checkpoint; `embtierd --restore ID` takes "
+        "another one, for all tables; with the newest one's folder in checkpoints/ moved away, "
+        "`replay` tables go back to the one before, and others lose nothing)");
+}
+
 static enum embtier_err open_database(struct store *store, const char *folder, uint32_t index,
                                       bool direct_io, struct err_msg *msg)
 {
@@ -103,6 +114,7 @@ static enum embtier_err open_shard(struct store *store, uint32_t shard, bool dir
     const char *directory =
         store_identity_directory(store->identity, shard / store->shards_per_directory);
     _cleanup_(freep) char *folder = NULL;
+    enum embtier_err err;
 
     if (asprintf(&folder, "%s/shard-%04u", directory, shard) < 0) {
         folder = NULL;
@@ -110,8 +122,13 @@ static enum embtier_err open_shard(struct store *store, uint32_t shard, bool dir
     }
     if (make && mkdir(folder, 0700) != 0 && errno != EEXIST)
         return err_set_errno(msg, errno, "%s", folder);
-    for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++)
-        TRY(open_database(store, folder, shard * DATABASE_KINDS + kind, direct_io, msg));
+    for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++) {
+        err = open_database(store, folder, shard * DATABASE_KINDS + kind, direct_io, msg);
+        if (err == EMBTIER_CORRUPT && msg && is_put_back(store, kind) &&
+            store->recovery.after_crash)
+            add_way_out(msg);
+        TRY(err);
+    }
     if (make) {
         TRY(directory_sync(folder, msg));
         TRY(directory_sync(directory, msg));
@@ -417,16 +434,6 @@ static enum embtier_err go_back_beside(const struct store *store,
 {
     TRY(checkpoint_read_newest(&store->shelf, ret_record, msg));
     return *ret_record ? make_beside(store, *ret_record, false, msg) : EMBTIER_OK;
-}
-
-static void add_way_out(struct err_msg *msg)
-{
-    const size_t used = strlen(msg->text);
-
-    snprintf(
-        msg->text + used, sizeof(msg->text) - used,
-        " (a crash has to be got over with the newest checkpoint; `embtierd --restore ID` takes "
-        "another one)");
 }
 
 static enum embtier_err put_back_after_crash(struct store *store, struct err_msg *msg)

@@ -207,6 +207,9 @@ static enum embtier_err directory_lock(struct directory *directory, bool is_othe
             return err_set_errno(msg, errno, "%s", path);
         len = (int)pread(fd, pid, sizeof(pid) - 1, 0);
         pid[len > 0 ? strcspn(pid, "\n") : 0] = '\0';
+        if (strtol(pid, NULL, 10) == (long)getpid())
+            return err_set(msg, EMBTIER_LOCKED, "%s: is one of this server's own data directories",
+                           directory->path);
         return err_set(msg, EMBTIER_LOCKED, "%s: in use by process %s", path,
                        pid[0] ? pid : "(unknown)");
     }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -243,3 +244,23 @@ def test_the_example_ends_the_same_whatever_was_killed_on_the_way(daemon, own_da
         )
         assert [name for name in ours if ours[name] != theirs[name]] == []
         training.drop_tables(other)
+
+
+def test_a_training_from_the_start_does_not_push_out_checkpoints_unasked(own_daemon, tmp_path):
+    command = [
+        sys.executable, TREE / "examples/train_online_retail.py", "--socket", own_daemon.socket, "--dim", "4", "--steps",
+        "2", "--checkpoint-every", "1", "--checkpoint-dir", tmp_path / "dense", "--alone",
+    ]  # fmt: skip
+    with own_daemon.connect() as server:
+        others = server.checkpoint(step=1).id
+        run = functools.partial(
+            subprocess.run, stderr=subprocess.PIPE, text=True, timeout=120,
+            env=os.environ | {"PYTHONPATH": str(TREE / "client/python")},
+        )  # fmt: skip
+        assert run(command).returncode == 0
+        before = [checkpoint.id for checkpoint in server.checkpoints()]
+        refused = run(command)
+        assert refused.returncode != 0 and "--resume" in refused.stderr and "--restart" in refused.stderr
+        assert [checkpoint.id for checkpoint in server.checkpoints()] == before
+        assert run([*command, "--restart"]).returncode == 0
+        assert others in [checkpoint.id for checkpoint in server.checkpoints()], "of somebody else"
