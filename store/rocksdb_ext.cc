@@ -628,6 +628,17 @@ class Watch final : public rocksdb::EventListener
         changed_.notify_all();
     }
 
+    void SetOpened()
+    {
+        opened_ = true;
+    }
+
+    // Before that, what fails refuses the start.
+    bool IsOpened() const
+    {
+        return opened_;
+    }
+
     uint64_t LogFailures() const
     {
         return log_failures_;
@@ -739,6 +750,7 @@ class Watch final : public rocksdb::EventListener
     std::mutex logs_mutex_;
     std::vector<std::shared_ptr<LogState>> logs_;
     std::atomic<bool> log_failed_{ false };
+    std::atomic<bool> opened_{ false };
     std::atomic<uint64_t> log_failures_{ 0 };
     rocksdb::SequenceNumber flushed_ = 0;
 };
@@ -1064,6 +1076,91 @@ class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
     std::atomic<bool> failed_{ false };
 };
 
+// A log that could not be made: it is tried again when something is to be written to it. RocksDB
+// 7.8 aborts when it is told, and has deletions of ranges in the write buffer that the log is for.
+class LateFile final : public rocksdb::FSWritableFile
+{
+  public:
+    LateFile(rocksdb::FileSystem *system, const std::string &name,
+             const rocksdb::FileOptions &options)
+        : FSWritableFile(options), system_(system), name_(name), options_(options)
+    {
+    }
+
+    rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
+                             rocksdb::IODebugContext *dbg) override
+    {
+        return With(dbg, [&] { return file_->Append(data, options, dbg); });
+    }
+
+    rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
+                             const rocksdb::DataVerificationInfo &verification,
+                             rocksdb::IODebugContext *dbg) override
+    {
+        return With(dbg, [&] { return file_->Append(data, options, verification, dbg); });
+    }
+
+    rocksdb::IOStatus Flush(const rocksdb::IOOptions &options,
+                            rocksdb::IODebugContext *dbg) override
+    {
+        return IsMade() ? file_->Flush(options, dbg) : rocksdb::IOStatus::OK();
+    }
+
+    rocksdb::IOStatus Sync(const rocksdb::IOOptions &options, rocksdb::IODebugContext *dbg) override
+    {
+        return With(dbg, [&] { return file_->Sync(options, dbg); });
+    }
+
+    rocksdb::IOStatus Fsync(const rocksdb::IOOptions &options,
+                            rocksdb::IODebugContext *dbg) override
+    {
+        return With(dbg, [&] { return file_->Fsync(options, dbg); });
+    }
+
+    rocksdb::IOStatus Close(const rocksdb::IOOptions &options,
+                            rocksdb::IODebugContext *dbg) override
+    {
+        return IsMade() ? file_->Close(options, dbg) : rocksdb::IOStatus::OK();
+    }
+
+    bool IsSyncThreadSafe() const override
+    {
+        return true;
+    }
+
+    uint64_t GetFileSize(const rocksdb::IOOptions &options, rocksdb::IODebugContext *dbg) override
+    {
+        return IsMade() ? file_->GetFileSize(options, dbg) : 0;
+    }
+
+  private:
+    bool IsMade()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        return file_ != nullptr;
+    }
+
+    template <typename Call> rocksdb::IOStatus With(rocksdb::IODebugContext *dbg, Call call)
+    {
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            rocksdb::IOStatus status;
+
+            if (!file_)
+                status = system_->NewWritableFile(name_, options_, &file_, dbg);
+            if (!status.ok())
+                return status;
+        }
+        return call();
+    }
+
+    rocksdb::FileSystem *const system_;
+    const std::string name_;
+    std::mutex mutex_; // while it is made
+    const rocksdb::FileOptions options_;
+    std::unique_ptr<rocksdb::FSWritableFile> file_;
+};
+
 // Who is to hear of logs in a directory.
 struct LogWatches {
     std::mutex mutex;
@@ -1182,16 +1279,20 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper
                                       std::unique_ptr<rocksdb::FSWritableFile> *file,
                                       rocksdb::IODebugContext *dbg) override
     {
+        const bool is_log = HasSuffix(name, ".log");
+        const auto watch = is_log ? log_watches.Of(name) : nullptr;
         rocksdb::IOStatus status = target()->NewWritableFile(name, options, file, dbg);
 
+        if (!status.ok() && watch && watch->IsOpened()) {
+            file->reset(new LateFile(target(), name, options));
+            status = rocksdb::IOStatus::OK();
+        }
         if (!status.ok())
             return status;
-        const bool is_log = HasSuffix(name, ".log");
         if (HasSuffix(name, ".sst"))
             file->reset(new TableFile(std::move(*file), table_files.Begin(name)));
         else
             file->reset(new CountedFile(std::move(*file), is_log ? &log_bytes : &other_bytes));
-        const auto watch = is_log ? log_watches.Of(name) : nullptr;
         if (watch) {
             const auto state = std::make_shared<LogState>(name);
 
@@ -1405,6 +1506,7 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
 void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db)
 {
     watch->rep->SetFlushed(db->rep->GetLatestSequenceNumber());
+    watch->rep->SetOpened();
 }
 
 bool rocksdb_ext_begin_write(struct rocksdb_ext_watch *watch)
