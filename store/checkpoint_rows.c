@@ -43,8 +43,7 @@ void checkpoint_rows_free(struct checkpoint_rows *rows)
     free(rows);
 }
 
-/* Indexes go when they have been read, and filters are not read at all but for their first block.
- */
+/* Indexes and filters go when they have been read: each file is read once. */
 static void table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *cache)
 {
     rocksdb_block_based_table_options_t *const table = rocksdb_block_based_options_create();

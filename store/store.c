@@ -728,8 +728,15 @@ enum embtier_err store_write(struct store *store, uint32_t shard, const struct s
 
 enum embtier_err store_sync_all_logs(struct store *store, struct err_msg *msg)
 {
-    for (uint32_t shard = 0; shard < store->shard_count; shard++)
-        TRY(store_sync_logs(store, &shard, 1, msg));
+    uint32_t shards[DATABASES_SYNC_MAX];
+
+    for (uint32_t first = 0; first < store->shard_count; first += DATABASES_SYNC_MAX) {
+        const uint32_t some = MIN(store->shard_count - first, (uint32_t)DATABASES_SYNC_MAX);
+
+        for (uint32_t i = 0; i < some; i++)
+            shards[i] = first + i;
+        TRY(store_sync_logs(store, shards, some, msg));
+    }
     return EMBTIER_OK;
 }
 
