@@ -567,17 +567,22 @@ class Watch final : public rocksdb::EventListener
     // error for hard or fatal, and its recovery from a hard one may wait for ever: a flush that is
     // scheduled when background work stops ends without leaving its queue, and then no other flush
     // can enter that. (A compaction without space is no hard error, and waits for space by itself.)
-    // After a fatal error, such as of the MANIFEST, only opening the database again would help.
+    // A change that the MANIFEST did not take has not happened either, and the next one begins a
+    // new MANIFEST; but the old one may hold it, so RocksDB has stopped to delete files.
     void OnBackgroundError(rocksdb::BackgroundErrorReason reason, Status *error) override
     {
+        const bool manifest = (reason == rocksdb::BackgroundErrorReason::kManifestWrite ||
+                               reason == rocksdb::BackgroundErrorReason::kManifestWriteNoWAL) &&
+                              error->IsIOError();
         const bool flush = (reason == rocksdb::BackgroundErrorReason::kFlush ||
                             reason == rocksdb::BackgroundErrorReason::kFlushNoWAL) &&
                            error->IsIOError();
         const bool compaction = reason == rocksdb::BackgroundErrorReason::kCompaction &&
                                 error->IsIOError() &&
                                 error->severity() >= Status::Severity::kHardError;
+        const bool is_ours = manifest || flush || compaction;
 
-        if (flush || compaction)
+        if (is_ours)
             *error = Status(*error, Status::Severity::kSoftError);
         else if (error->IsIOError() && error->severity() == Status::Severity::kFatalError)
             *error = Status(*error, Status::Severity::kHardError);
@@ -586,11 +591,23 @@ class Watch final : public rocksdb::EventListener
             if (error->severity() >= error_.severity())
                 error_ = *error;
             errors_++;
-            flush_failed_ = flush_failed_ || flush;
+            flush_failed_ = flush_failed_ || flush || manifest;
+            manifest_failures_ += manifest;
             changed_.notify_all();
         }
-        if (flush || compaction)
+        if (is_ours)
             *error = Status::OK();
+    }
+
+    // Each has files kept (DisableFileDeletions()) until it is forgotten.
+    uint64_t ManifestFailures() const
+    {
+        return manifest_failures_;
+    }
+
+    void ForgetManifestFailures(uint64_t count)
+    {
+        manifest_failures_ -= count;
     }
 
     void AddLog(const std::shared_ptr<LogState> &log)
@@ -752,6 +769,7 @@ class Watch final : public rocksdb::EventListener
     std::atomic<bool> log_failed_{ false };
     std::atomic<bool> opened_{ false };
     std::atomic<uint64_t> log_failures_{ 0 };
+    std::atomic<uint64_t> manifest_failures_{ 0 };
     rocksdb::SequenceNumber flushed_ = 0;
 };
 
@@ -1559,13 +1577,33 @@ char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch)
     return TextOf(Flush(db, watch, 6000, false)); // a minute
 }
 
+// A new MANIFEST, which any change makes: an option that stays as it is counts as one. What the one
+// before may have held, or not, is without meaning then.
+static Status RenewManifest(rocksdb::DB *db, Watch *watch)
+{
+    const uint64_t failures = watch->ManifestFailures();
+
+    if (failures == 0)
+        return Status::OK();
+    const bool value = db->GetOptions().report_bg_io_stats;
+    const Status status = db->SetOptions({ { "report_bg_io_stats", value ? "true" : "false" } });
+    if (!status.ok())
+        return status;
+    for (uint64_t i = 0; i < failures; i++)
+        (void)db->EnableFileDeletions(false);
+    watch->ForgetManifestFailures(failures);
+    return status;
+}
+
 char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
 {
     const std::lock_guard<std::shared_mutex> lock(watch->rep->ResumeMutex());
     const uint64_t errors = watch->rep->Errors();
     const bool stands_still = watch->rep->HasFailed(errors);
-    Status status = db->rep->Resume(); // which flushes if background work stood still
+    Status status = RenewManifest(db->rep, watch->rep.get());
 
+    if (status.ok())
+        status = db->rep->Resume(); // which flushes if background work stood still
     // Nobody else tries a flush again that failed; until it is done, the error stands.
     if (status.ok() && (watch->rep->LogFailed() || (!stands_still && watch->rep->FlushFailed())))
         status = Flush(db, watch, 1, true);
@@ -1652,7 +1690,7 @@ static Status ListFiles(rocksdb::DB *db, Watch *watch,
             return status;
         not_resumed.lock(); // it has just succeeded
     }
-    if (watch->LogFailed())
+    if (watch->LogFailed() || watch->ManifestFailures() > 0)
         return watch->Error();
     options.include_checksum_info = true;
     options.wal_size_for_flush = UINT64_MAX; // never flush

@@ -358,20 +358,11 @@ def run_while_working(daemon, control, work, fault) -> tuple[int, str]:
     healed = work.heals()
     assert daemon.is_running
     work.check()
-    # RocksDB's way out of such an error can wait for ever (store/rocksdb_ext.cc); space that was missing
-    # and is there again must be taken all the same.
-    may_stay = fault.kind == "manifest" and fault.error == "EIO"
-    assert healed or may_stay, f"nothing heals: {work.refused[-3:]}"
-    if healed:
-        daemon.stop()
-        daemon.start()
-        work.check()
-    else:  # it is over when the database has been opened again
-        daemon.kill()
-        daemon.start()
-        work.check(crashed=True)
-        assert work.heals()
-    return failed, f"{len(work.refused)} refused{'' if healed else ', did not heal'}"
+    assert healed, f"nothing heals: {work.refused[-3:]}"
+    daemon.stop()
+    daemon.start()
+    work.check()
+    return failed, f"{len(work.refused)} refused"
 
 
 def run_while_stopping(daemon, control, work, fault) -> tuple[int, str]:
