@@ -283,30 +283,34 @@ static enum embtier_err check_table(const struct exporting *e, const char *name)
     return err;
 }
 
+/* Of a list of one. */
+static void note_checkpoint(struct exporting *e, struct embtier_checkpoint_list *list)
+{
+    const struct embtier_checkpoint *const checkpoint = embtier_checkpoint_list_at(list, 0);
+
+    e->manifest.checkpoint = checkpoint->id;
+    e->manifest.has_step = checkpoint->has_step != 0;
+    e->manifest.step = checkpoint->step;
+    embtier_checkpoint_list_free(list);
+}
+
+/* Which one is the newest, the server says when it opens it. */
 static enum embtier_err find_checkpoint(struct exporting *e, const char *table)
 {
     const struct embtier_checkpoint_options made = { .automatic = 1 };
     struct embtier_checkpoint_list *list = NULL;
-    const struct embtier_checkpoint *checkpoint;
-    uint64_t id = e->options->checkpoint;
+    const uint64_t id = e->options->checkpoint;
 
+    if (id == EMBTIER_CHECKPOINT_NEWEST)
+        return EMBTIER_OK;
     if (id == 0) {
         TRY(check_table(e, table));
         TRY(embtier_checkpoint_create(e->server, &made, e->progress, e->progress_context, &list));
-    } else if (id == EMBTIER_CHECKPOINT_NEWEST) {
-        TRY(embtier_checkpoint_list(e->server, &list));
     } else {
         TRY(embtier_checkpoint_show(e->server, id, &list));
     }
-    checkpoint = embtier_checkpoint_list_at(list, embtier_checkpoint_list_count(list) - 1);
-    if (checkpoint) {
-        e->manifest.checkpoint = checkpoint->id;
-        e->manifest.has_step = checkpoint->has_step != 0;
-        e->manifest.step = checkpoint->step;
-    }
-    embtier_checkpoint_list_free(list);
-    return checkpoint ? EMBTIER_OK
-                      : err_set(msg_of(e), EMBTIER_NOT_FOUND, "there is no checkpoint yet");
+    note_checkpoint(e, list);
+    return EMBTIER_OK;
 }
 
 static enum embtier_err open_scan(struct exporting *e, const char *table)
@@ -315,9 +319,14 @@ static enum embtier_err open_scan(struct exporting *e, const char *table)
                                                   .with_state = e->options->with_state,
                                                   .all_rows = e->options->all_rows };
     const uint64_t file_bytes = e->options->file_bytes ? e->options->file_bytes : FILE_BYTES;
+    struct embtier_checkpoint_list *list = NULL;
     uint64_t each, rows;
 
     TRY(embtier_scan_open(e->server, table, &options, &e->scan));
+    if (options.checkpoint == 0) {
+        TRY(embtier_checkpoint_show(e->server, embtier_scan_checkpoint(e->scan), &list));
+        note_checkpoint(e, list);
+    }
     e->manifest.spec = *scan_table_spec(e->scan);
     e->manifest.with_state = e->options->with_state != 0;
     e->manifest.all_rows = e->options->all_rows != 0;

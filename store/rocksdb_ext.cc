@@ -294,6 +294,11 @@ class PlainLogger final : public rocksdb::Logger
     int fd_ = -1;
 };
 
+// On the thread that makes a table file, when it is as good as made: nothing is in it. RocksDB will
+// delete it then, as when all rows of a compaction are gone; but if writing or closing it fails, it
+// looks for the file's first key, and aborts.
+thread_local bool table_is_empty;
+
 // Which tables a file's rows are of, and how many bytes of each: as text, "7:123456 9:42".
 class TableNotes final : public rocksdb::TablePropertiesCollector
 {
@@ -322,6 +327,7 @@ class TableNotes final : public rocksdb::TablePropertiesCollector
     Status Finish(rocksdb::UserCollectedProperties *properties) override
     {
         (*properties)[PROPERTY] = Text();
+        table_is_empty = tables_.empty();
         return Status::OK();
     }
 
@@ -1206,20 +1212,22 @@ struct LogWatches {
 };
 LogWatches log_watches;
 
-// Table files are appended to in large pieces, and each page goes to SSD once.
+// Table files are appended to in large pieces, and each page goes to SSD once. What fails of one
+// that will be deleted does not matter (table_is_empty).
 class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
 {
   public:
     TableFile(std::unique_ptr<rocksdb::FSWritableFile> &&file, TableFiles::Counter bytes)
         : FSWritableFileOwnerWrapper(std::move(file)), bytes_(std::move(bytes))
     {
+        table_is_empty = false;
     }
 
     rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
                              rocksdb::IODebugContext *dbg) override
     {
         *bytes_ += data.size();
-        return target()->Append(data, options, dbg);
+        return Matters(target()->Append(data, options, dbg));
     }
 
     rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
@@ -1227,7 +1235,7 @@ class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
                              rocksdb::IODebugContext *dbg) override
     {
         *bytes_ += data.size();
-        return target()->Append(data, options, verification, dbg);
+        return Matters(target()->Append(data, options, verification, dbg));
     }
 
     rocksdb::IOStatus PositionedAppend(const Slice &data, uint64_t offset,
@@ -1235,7 +1243,7 @@ class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
                                        rocksdb::IODebugContext *dbg) override
     {
         *bytes_ += data.size();
-        return target()->PositionedAppend(data, offset, options, dbg);
+        return Matters(target()->PositionedAppend(data, offset, options, dbg));
     }
 
     rocksdb::IOStatus PositionedAppend(const Slice &data, uint64_t offset,
@@ -1244,10 +1252,44 @@ class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
                                        rocksdb::IODebugContext *dbg) override
     {
         *bytes_ += data.size();
-        return target()->PositionedAppend(data, offset, options, verification, dbg);
+        return Matters(target()->PositionedAppend(data, offset, options, verification, dbg));
+    }
+
+    rocksdb::IOStatus Truncate(uint64_t size, const rocksdb::IOOptions &options,
+                               rocksdb::IODebugContext *dbg) override
+    {
+        return Matters(target()->Truncate(size, options, dbg));
+    }
+
+    rocksdb::IOStatus Flush(const rocksdb::IOOptions &options,
+                            rocksdb::IODebugContext *dbg) override
+    {
+        return Matters(target()->Flush(options, dbg));
+    }
+
+    rocksdb::IOStatus Sync(const rocksdb::IOOptions &options, rocksdb::IODebugContext *dbg) override
+    {
+        return Matters(target()->Sync(options, dbg));
+    }
+
+    rocksdb::IOStatus Fsync(const rocksdb::IOOptions &options,
+                            rocksdb::IODebugContext *dbg) override
+    {
+        return Matters(target()->Fsync(options, dbg));
+    }
+
+    rocksdb::IOStatus Close(const rocksdb::IOOptions &options,
+                            rocksdb::IODebugContext *dbg) override
+    {
+        return Matters(target()->Close(options, dbg));
     }
 
   private:
+    static rocksdb::IOStatus Matters(rocksdb::IOStatus status)
+    {
+        return table_is_empty ? rocksdb::IOStatus::OK() : status;
+    }
+
     const TableFiles::Counter bytes_;
 };
 
