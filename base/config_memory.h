@@ -34,6 +34,11 @@
 
 #define CONFIG_DATABASES_PER_SHARD 2 /* of RocksDB */
 
+/* So much stays in the logs of all shards when a checkpoint is begun, and so much in one at most:
+ * the rest is flushed before. */
+#define CHECKPOINT_LOG_BYTES      (16 * MIB)
+#define CHECKPOINT_LOG_BYTES_EACH MIB
+
 /* Memory of requests is never less, whatever its budget. */
 #define REQUEST_BYTES_LEAST (16 * MIB)
 /* Of each session, what is not its arena: tickets' numbers, completions, descriptors. */

@@ -259,6 +259,23 @@ static enum embtier_err take_moment(struct making *making, sem_t *drained, struc
     return EMBTIER_OK;
 }
 
+/* A log in a checkpoint is read into memory by who opens that, and by a start after a crash. If
+ * some stay long, that takes more; what keeps a checkpoint from being made its own calls will tell.
+ */
+static enum embtier_err shorten_logs(struct making *making, struct err_msg *msg)
+{
+    struct checkpoints *const c = making->checkpoints;
+    struct err_msg why = { { 0 } };
+    const enum embtier_err err = store_shorten_logs(c->opts.store, &c->stopping, &why);
+
+    if (err == EMBTIER_SHUTDOWN)
+        return err_set(msg, err, "%s", why.text);
+    if (err != EMBTIER_OK)
+        log_warn("logs of the checkpoint stay long", "err=%s why=%s", err_name(err),
+                 LOG_QUOTED(why.text));
+    return EMBTIER_OK;
+}
+
 static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
 {
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
@@ -361,6 +378,8 @@ static enum embtier_err make(struct making *making, struct err_msg *msg)
     making->dirty_rows = before.dirty;
     making->has_logged = has_logged_tables(c);
     TRY(clean_some(making, msg));
+    if (making->has_logged)
+        TRY(shorten_logs(making, msg));
     making->updated_bytes = tables_totals(c->opts.tables).updated_bytes;
     making->info.created_ms = since_1970_ms();
     TRY(begin_epoch(making, msg));

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -27,6 +28,9 @@
 /* Beside RocksDB's files, which it leaves alone; gone again when the question is answered. */
 #define PROBE_FILE  "embtier-probe"
 #define PROBE_SLACK (4 * MIB)
+/* For write buffers that are being flushed, before one more is. */
+#define FLUSHES_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
+#define FLUSHES_PAUSE_NS    (5L * 1000 * 1000)
 
 struct database {
     char *path;
@@ -125,6 +129,17 @@ static void add_hint(struct err_msg *msg)
              "wal_recovery_mode=kPointInTimeRecovery\" takes what lies before the damage)");
 }
 
+/* Has RocksDB look for what may go; after a flush it does so too early. */
+static enum embtier_err delete_old_logs(struct database *database, struct err_msg *msg)
+{
+    char *error = NULL;
+
+    rocksdb_disable_file_deletions(database->db, &error);
+    TRY(rocksdb_err_take(error, database->path, msg));
+    rocksdb_enable_file_deletions(database->db, false, &error);
+    return rocksdb_err_take(error, database->path, msg);
+}
+
 /* RocksDB is done with logs when what was in them has been flushed. Of one that is damaged where it
  * begins nothing is, when a start takes what lies before the damage: it would stay in use, each
  * checkpoint fail for it, and the next start find the damage again. So something is flushed. */
@@ -142,11 +157,7 @@ static enum embtier_err leave_old_logs(struct database *database, struct err_msg
                       (const char *)key.bytes, sizeof(key), &error);
     TRY(rocksdb_err_take(error, database->path, msg));
     TRY(database_flush(database, msg));
-    /* Which makes RocksDB look for what may go; after a flush it does so too early. */
-    rocksdb_disable_file_deletions(database->db, &error);
-    TRY(rocksdb_err_take(error, database->path, msg));
-    rocksdb_enable_file_deletions(database->db, false, &error);
-    return rocksdb_err_take(error, database->path, msg);
+    return delete_old_logs(database, msg);
 }
 
 /* A user who has the log cut where it is damaged does not want it refused for that. */
@@ -527,6 +538,38 @@ enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t
 enum embtier_err database_flush(struct database *database, struct err_msg *msg)
 {
     return rocksdb_err_take(rocksdb_ext_flush(database->db, database->watch), database->path, msg);
+}
+
+/* So that one more is no reason to refuse writes (database_is_behind()). RocksDB would not wait, as
+ * it has no limit of its own (WRITE_BUFFERS_NO_LIMIT). */
+static enum embtier_err await_flushes(struct database *database, const _Atomic bool *give_up,
+                                      struct err_msg *msg)
+{
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+
+    for (;;) {
+        if (give_up && atomic_load(give_up))
+            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+        if (database_property(database, "rocksdb.num-immutable-mem-table") == 0)
+            return EMBTIER_OK;
+        if (database_is_failed(database) ||
+            clock_now_ns(&clock_monotonic) - began_ns > FLUSHES_PATIENCE_NS)
+            return database_why_busy(database, msg);
+        nanosleep(&(struct timespec){ .tv_nsec = FLUSHES_PAUSE_NS }, NULL);
+    }
+}
+
+enum embtier_err database_shorten_log(struct database *database, uint64_t most_bytes,
+                                      const _Atomic bool *give_up, struct err_msg *msg)
+{
+    if (database_property(database, "rocksdb.cur-size-all-mem-tables") <= most_bytes)
+        return EMBTIER_OK;
+    TRY(await_flushes(database, give_up, msg));
+    /* A log that has failed is followed by another in database_resume() only. */
+    TRY(log_check(database, log_failures(database), msg));
+    if (database_property(database, "rocksdb.cur-size-active-mem-table") > most_bytes)
+        TRY(database_flush(database, msg));
+    return delete_old_logs(database, msg);
 }
 
 /* The keys of table @table_id are [start, end). The last table id is never given out. */

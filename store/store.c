@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/config_memory.h"
 #include "base/log.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"
@@ -738,6 +739,25 @@ enum embtier_err store_sync_all_logs(struct store *store, struct err_msg *msg)
         TRY(store_sync_logs(store, shards, some, msg));
     }
     return EMBTIER_OK;
+}
+
+enum embtier_err store_shorten_logs(struct store *store, const _Atomic bool *give_up,
+                                    struct err_msg *msg)
+{
+    const uint64_t most_bytes =
+        MIN(CHECKPOINT_LOG_BYTES / store->shard_count, (uint64_t)CHECKPOINT_LOG_BYTES_EACH);
+    enum embtier_err first = EMBTIER_OK;
+
+    for (uint32_t s = 0; s < store->shard_count; s++) {
+        const enum embtier_err err = database_shorten_log(
+            database_of(store, s, true), most_bytes, give_up, first == EMBTIER_OK ? msg : NULL);
+
+        if (err == EMBTIER_SHUTDOWN)
+            return err_set(msg, err, "the server is shutting down");
+        if (first == EMBTIER_OK)
+            first = err;
+    }
+    return first;
 }
 
 enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards, uint32_t count,

@@ -133,6 +133,13 @@ MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t shard,
 MUST_CHECK enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards,
                                             uint32_t count, struct err_msg *msg);
 
+/* Flushes logged databases that have much in their logs, so that those of a checkpoint that is
+ * begun then are short (CHECKPOINT_LOG_BYTES). Writes go on meanwhile. SHUTDOWN between two
+ * databases when
+ * *@give_up (may be NULL) is true. The first error of any; the others are flushed all the same. */
+MUST_CHECK enum embtier_err store_shorten_logs(struct store *store, const _Atomic bool *give_up,
+                                               struct err_msg *msg);
+
 MUST_CHECK enum embtier_err store_sync_all_logs(struct store *store, struct err_msg *msg);
 
 /* Writes the shard's write buffers out and waits. */
