@@ -163,9 +163,12 @@ static uint64_t default_memory(const struct config *config)
 
 static enum embtier_err compute_defaults(struct config *config, struct err_msg *msg)
 {
-    const uint64_t share = default_memory(config);
-    const uint64_t dram_slabs = MIN(GIB, share) / SLAB_BYTES;
+    uint64_t share, dram_slabs;
 
+    if (config->checkpoints.transfer_bytes == 0)
+        config->checkpoints.transfer_bytes = config_transfer_default(config);
+    share = default_memory(config);
+    dram_slabs = MIN(GIB, share) / SLAB_BYTES;
     if (config->cache.tier_count == 0) {
         config->cache.tiers[0] = (struct tier_spec){
             .kind = TIER_KIND_DRAM,
@@ -278,6 +281,7 @@ static enum embtier_err check_directories(const struct config *config, struct er
 static enum embtier_err check_together(const struct config *config, struct err_msg *msg)
 {
     TRY(check_directories(config, msg));
+    TRY(config_transfer_check(config, msg));
     if (config->lanes.count > shard_count(config))
         return yaml_doc_mistake(config->doc, "lanes.count", msg,
                                 "%u lanes, but %u shards; allowed: at most one lane per shard",

@@ -72,6 +72,7 @@ struct config {
     struct {
         uint32_t interval_seconds; /* between those the server makes itself; 0: it makes none */
         uint32_t keep;             /* of its own, so many are kept */
+        uint64_t transfer_bytes;   /* memory for exports, imports and restores, all together */
     } checkpoints;
 
     struct {

@@ -62,7 +62,10 @@ struct cyaml_schema_value;
 #define CONFIG_CHECKPOINTS_KEYS(K)                                                                 \
     K(checkpoints, interval_seconds, U32, "600", 0, 31536000,                                      \
       "time between those the server makes itself, which a crash goes back to; 0: none")           \
-    K(checkpoints, keep, U32, "2", 1, 1000, "of these, how many are kept")
+    K(checkpoints, keep, U32, "2", 1, 1000, "of these, how many are kept")                         \
+    K(checkpoints, transfer_bytes, BYTES,                                                          \
+      "(256MiB; less where memory is scarce, more with many shards)", CONFIG_MIB,                  \
+      CONFIG_BYTES_MAX, "memory for exports, imports and restores under way, all together")
 
 #define CONFIG_ENDURANCE_KEYS(K)                                                                   \
     K(endurance, capacity_bytes, BYTES, "(of the file systems of data.directories)", CONFIG_MIB,   \

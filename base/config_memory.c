@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/embtier_types.h"
 #include "base/yaml_doc.h"
 
 struct part {
@@ -56,6 +57,14 @@ static uint64_t compaction_bytes(const struct config *config)
     return threads * HEAP_THREAD_BYTES + MIN(compacting, shards) * HEAP_INPUTS * HEAP_INPUT_BYTES;
 }
 
+/* Of the one table that is made at a time with all its rows. */
+static uint64_t eager_bytes(const struct config *config)
+{
+    const uint64_t longest = (uint64_t)EMBTIER_DIM_MAX * 12 + ROW_WRITER_ROW_BYTES;
+
+    return MAX(ROW_WRITER_MOST, align_up((shard_count(config) + ROW_WRITER_COPIES) * longest, MIB));
+}
+
 /* Parts are whole MiB. */
 static struct beside beside_of(const struct config *config, uint32_t lane_count)
 {
@@ -65,7 +74,8 @@ static struct beside beside_of(const struct config *config, uint32_t lane_count)
         .lane_bytes = align_up(lane_bytes(config, lane_count), MIB),
         .compaction_bytes = compaction_bytes(config),
         .session_bytes = align_up((uint64_t)config->socket.max_sessions * SESSION_BYTES, MIB),
-        .rest_bytes = PROGRAM_BYTES + MAX(config->lanes.request_bytes, REQUEST_BYTES_LEAST) -
+        .rest_bytes = PROGRAM_BYTES + eager_bytes(config) +
+                      MAX(config->lanes.request_bytes, REQUEST_BYTES_LEAST) -
                       config->lanes.request_bytes,
     };
 
@@ -74,30 +84,56 @@ static struct beside beside_of(const struct config *config, uint32_t lane_count)
     return beside;
 }
 
+static uint64_t transfer_least(const struct config *config)
+{
+    return align_up(SCAN_BYTES + shard_count(config) * SCAN_SHARD_BYTES +
+                        SCAN_LOG_FACTOR * CHECKPOINT_LOG_BYTES,
+                    MIB);
+}
+
+uint64_t config_transfer_default(const struct config *config)
+{
+    return MAX(transfer_least(config), MIN(256 * MIB, config->machine.memory_bytes / 16));
+}
+
+enum embtier_err config_transfer_check(const struct config *config, struct err_msg *msg)
+{
+    const uint64_t bytes = config->checkpoints.transfer_bytes;
+
+    if (bytes >= transfer_least(config))
+        return EMBTIER_OK;
+    return yaml_doc_mistake(config->doc, "checkpoints.transfer_bytes", msg,
+                            "%s is too little to export a table of %u shards; allowed: at least %s",
+                            BYTES_TEXT(bytes), shard_count(config),
+                            BYTES_TEXT(transfer_least(config)));
+}
+
 uint64_t config_memory_beside(const struct config *config, uint32_t lane_count)
 {
     return config->lanes.request_bytes + config->lanes.ticket_bytes +
            config->lanes.write_queue_bytes + config->rocksdb.memtable_bytes +
-           config->rocksdb.metadata_cache_bytes + beside_of(config, lane_count).bytes;
+           config->rocksdb.metadata_cache_bytes + config->checkpoints.transfer_bytes +
+           beside_of(config, lane_count).bytes;
 }
 
 enum embtier_err config_memory_check(const struct config *config,
                                      bool (*is_memory)(const struct tier_spec *tier),
                                      struct err_msg *msg)
 {
-    struct part parts[TIERS_MAX + 6] = {
+    struct part parts[TIERS_MAX + 7] = {
         { "lanes.request_bytes", config->lanes.request_bytes },
         { "lanes.ticket_bytes", config->lanes.ticket_bytes },
         { "lanes.write_queue_bytes", config->lanes.write_queue_bytes },
         { "rocksdb.memtable_bytes", config->rocksdb.memtable_bytes },
         { "rocksdb.metadata_cache_bytes", config->rocksdb.metadata_cache_bytes },
         { "socket.max_total_arena_bytes", config->socket.max_total_arena_bytes },
+        { "checkpoints.transfer_bytes", config->checkpoints.transfer_bytes },
     };
     const struct beside beside = beside_of(config, config->lanes.count);
     const struct part *largest = parts;
     uint64_t tier_bytes = 0;
     uint64_t sum = beside.bytes;
-    uint32_t count = 6;
+    uint32_t count = 7;
 
     for (uint32_t t = 0; t < config->cache.tier_count; t++) {
         const struct tier_spec *tier = &config->cache.tiers[t];
@@ -118,13 +154,15 @@ enum embtier_err config_memory_check(const struct config *config,
     return yaml_doc_mistake(
         config->doc, largest->key, msg,
         "all memory together is %s (tiers %s, requests %s, tickets %s, write queue %s, RocksDB "
-        "%s, shared arenas %s; beside these lanes %u of %s, databases %u of %s, compaction %s, "
+        "%s, shared arenas %s, exports and imports %s; beside these lanes %u of %s, databases %u "
+        "of %s, compaction %s, "
         "sessions %s, the rest %s), the machine has %s; allowed: at most that",
         BYTES_TEXT(sum), BYTES_TEXT(tier_bytes), BYTES_TEXT(config->lanes.request_bytes),
         BYTES_TEXT(config->lanes.ticket_bytes), BYTES_TEXT(config->lanes.write_queue_bytes),
         BYTES_TEXT(config->rocksdb.memtable_bytes + config->rocksdb.metadata_cache_bytes),
-        BYTES_TEXT(config->socket.max_total_arena_bytes), beside.lanes,
-        BYTES_TEXT(beside.lane_bytes), beside.databases, BYTES_TEXT(HEAP_DATABASE_BYTES),
-        BYTES_TEXT(beside.compaction_bytes), BYTES_TEXT(beside.session_bytes),
-        BYTES_TEXT(beside.rest_bytes), BYTES_TEXT(config->machine.memory_bytes));
+        BYTES_TEXT(config->socket.max_total_arena_bytes),
+        BYTES_TEXT(config->checkpoints.transfer_bytes), beside.lanes, BYTES_TEXT(beside.lane_bytes),
+        beside.databases, BYTES_TEXT(HEAP_DATABASE_BYTES), BYTES_TEXT(beside.compaction_bytes),
+        BYTES_TEXT(beside.session_bytes), BYTES_TEXT(beside.rest_bytes),
+        BYTES_TEXT(config->machine.memory_bytes));
 }

@@ -34,10 +34,26 @@
 
 #define CONFIG_DATABASES_PER_SHARD 2 /* of RocksDB */
 
+/* What one scan of a checkpoint (store/table_scan.c) has on the heap, beside what follows from the
+ * length of rows: what each of four at once had added to RssAnon at their peak, with 1 to 512
+ * shards, up to 36 files in each, rows of 4 to 65,536 bytes and logs of 0 to 50 MiB, was 6 to 93
+ * MiB; this is a fifth to a half more wherever files are read, and up to twice that of long logs.
+ */
+#define SCAN_BYTES       (32 * MIB)  /* 16 MiB read ahead, metadata of files, the record */
+#define SCAN_SHARD_BYTES (256 * KIB) /* a database, opened for reading */
+#define SCAN_LOG_FACTOR  2           /* a log's rows in memory: short ones take almost so much */
 /* So much stays in the logs of all shards when a checkpoint is begun, and so much in one at most:
  * the rest is flushed before. */
 #define CHECKPOINT_LOG_BYTES      (16 * MIB)
 #define CHECKPOINT_LOG_BYTES_EACH MIB
+
+/* Rows that wait to be written: of an import, a restore, an eager table (daemon/row_writer.c). */
+#define ROW_WRITER_BYTES     (16 * MIB)
+#define ROW_WRITER_ROWS      8192
+#define ROW_WRITER_ROW_BYTES 64         /* of each row, beside its own */
+#define ROW_WRITER_PARTS     8          /* so many parts at least are written one by one … */
+#define ROW_WRITER_COPIES    3          /* … and are there so many times more meanwhile */
+#define ROW_WRITER_MOST      (24 * MIB) /* or a row for each shard and copy, if that is more */
 
 /* Memory of requests is never less, whatever its budget. */
 #define REQUEST_BYTES_LEAST (16 * MIB)
@@ -48,6 +64,10 @@
 
 /* Whether a tier's bytes are the machine's memory, as far as its kind tells. */
 bool config_tier_kind_is_memory(const struct tier_spec *tier);
+
+/* The default of checkpoints.transfer_bytes, and the least: one scan of what logs may hold. */
+uint64_t config_transfer_default(const struct config *config);
+MUST_CHECK enum embtier_err config_transfer_check(const struct config *config, struct err_msg *msg);
 
 /* All but the tiers and shared arenas, if there are @lane_count lanes: for their defaults. */
 uint64_t config_memory_beside(const struct config *config, uint32_t lane_count);

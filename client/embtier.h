@@ -256,8 +256,9 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_verify(
 /* Makes tables as they were: @tables, @table_count of them (0: all), as new tables of the names
  * that they had, or one of them as @name (NULL: as it was). Tables that there are stay as they are:
  * EXISTS if one of the names is taken; NOT_FOUND: no such checkpoint; NO_TABLE: it has no such
- * table; CORRUPT; NO_SPACE and the like. After a failure none is made. @ret_list are the tables
- * that were made; nobody can open them before they are safe from a crash. */
+ * table; BUSY, TOO_LARGE: no memory is left for it now, or ever is enough; CORRUPT; NO_SPACE and
+ * the like. After a failure none is made. @ret_list are the tables that were made; nobody can open
+ * them before they are safe from a crash. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_restore(
     struct embtier *server, uint64_t id, const char *const *tables, size_t table_count,
     const char *name,
@@ -296,7 +297,8 @@ struct embtier_scan_rows {
 
 /* A connection has one at a time. NOT_FOUND: no such checkpoint; NO_TABLE: it has no such table;
  * INVALID (all rows of an unbounded table), ARENA_FULL, CORRUPT; BUSY: there is a scan, or eight
- * are open in the server, or four of this user. The checkpoint cannot be deleted meanwhile. */
+ * are open in the server, or four of this user, or no memory is left for one more; TOO_LARGE: there
+ * never is enough (checkpoints.transfer_bytes). The checkpoint cannot be deleted meanwhile. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_scan_open(struct embtier *server, const char *table,
                   const struct embtier_scan_options *options, struct embtier_scan **ret_scan);
@@ -326,7 +328,8 @@ struct embtier_load_buffer {
 /* @with_state nonzero: rows come with their optimizer's state, else it begins as zeros.
  * @buffer_bytes of the arena; 0: 8 MiB, or half of what is free if that is less. EXISTS, INVALID,
  * ARENA_FULL; BUSY: this connection has a load, or eight are open in the server, or four of this
- * user; VERSION: rows that never come would have initial values that the server does not know. */
+ * user, or no memory is left for one more; TOO_LARGE: there never is enough; VERSION: rows that
+ * never come would have initial values that the server does not know. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_load_open(struct embtier *server, const struct embtier_table_options *table, int with_state,
                   uint64_t buffer_bytes, struct embtier_load **ret_load);
@@ -374,8 +377,9 @@ struct embtier_exported {
  * where it is made, that no unfinished export of this user has left; LOCKED: another export makes
  * it; INVALID: @path is empty, or ends in .partial, or file_bytes are so few that it would be more
  * than 16,384 files of each tensor; BUSY: eight exports are under way in the server, or four of
- * this user; and as embtier_scan_open() and embtier_checkpoint_create(); NO_SPACE, IO. @progress is
- * told of rows; a total of 0 is one that is not known. */
+ * this user, or no memory is left for one more; and as embtier_scan_open() and
+ * embtier_checkpoint_create(); NO_SPACE, IO. @progress is told of rows; a total of 0 is one that is
+ * not known. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_export(struct embtier *server, const char *table, const char *path,
                const struct embtier_export_options *options,

@@ -2,12 +2,15 @@
 #include "daemon/checkpoint_restore.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/config_memory.h"
 #include "base/log.h"
 #include "daemon/row_writer.h"
+#include "daemon/transfer_memory.h"
 #include "kernels/init_rows.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"
@@ -34,15 +37,19 @@ struct restoring {
     uint64_t rows;
 };
 
+static struct store_row like_of(const struct catalog_table *table)
+{
+    return (struct store_row){ .table_id = table->table_id,
+                               .weight_bytes = table_spec_weight_bytes(&table->spec),
+                               .state_bytes = table_spec_state_bytes(&table->spec),
+                               .logged = table->spec.durability != EMBTIER_DURABILITY_REPLAY };
+}
+
 static enum embtier_err copy_shard(struct restoring *restoring, uint32_t shard,
                                    struct row_writer *writer, const struct progress_sink *progress,
                                    struct err_msg *msg)
 {
-    const struct table_spec *const spec = &restoring->from->spec;
-    const struct store_row like = { .table_id = restoring->from->table_id,
-                                    .weight_bytes = table_spec_weight_bytes(spec),
-                                    .state_bytes = table_spec_state_bytes(spec),
-                                    .logged = spec->durability != EMBTIER_DURABILITY_REPLAY };
+    const struct store_row like = like_of(restoring->from);
     _cleanup_(checkpoint_rows_freep) struct checkpoint_rows *from = NULL;
 
     TRY(checkpoint_rows_open(restoring->shelf, restoring->record, shard, &like, NULL, &from, msg));
@@ -136,32 +143,74 @@ static enum embtier_err check_free(struct tables *tables, const struct table_spe
     return EMBTIER_OK;
 }
 
-static enum embtier_err restore_table(const struct checkpoint_shelf *shelf, struct tables *tables,
-                                      const struct checkpoint_record *record,
-                                      const struct catalog_table *from,
+static enum embtier_err restore_table(struct restoring *restoring, struct tables *tables,
                                       const struct table_spec *spec,
                                       const struct progress_sink *progress,
                                       struct table_info *ret_info, struct err_msg *msg)
 {
-    struct restoring restoring = { .shelf = shelf, .record = record, .from = from };
     struct row_writer *writer = NULL;
     enum embtier_err err;
 
     TRY(tables_begin(tables, spec, ret_info, msg));
     err = tables_writer(tables, ret_info, &writer, msg);
     if (err == EMBTIER_OK)
-        err = copy_rows(&restoring, writer, progress, msg);
+        err = copy_rows(restoring, writer, progress, msg);
     row_writer_free(writer);
     if (err != EMBTIER_OK) {
         tables_abandon(tables, ret_info, 1);
         return err;
     }
     log_info("table restored", "table=%s checkpoint=%" PRIu64 " rows=%" PRIu64, spec->name,
-             record->info.id, restoring.rows);
+             restoring->record->info.id, restoring->rows);
     return EMBTIER_OK;
 }
 
+/* One table after the other, one shard after the other: what the largest of them takes. */
+static uint64_t memory_bytes(const struct tables *tables, const struct checkpoint_record *record,
+                             const struct catalog_table *const *chosen, uint32_t count)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct store_row like = like_of(chosen[i]);
+        const uint64_t row_bytes = (uint64_t)like.weight_bytes + like.state_bytes;
+        uint64_t shard_bytes = 0;
+
+        for (uint32_t s = 0; s < record->shard_count; s++)
+            shard_bytes = MAX(shard_bytes, checkpoint_rows_bytes(record, s, &like));
+        most = MAX(most, SCAN_BYTES + shard_bytes + tables_writer_bytes(tables, row_bytes));
+    }
+    return most;
+}
+
+static enum embtier_err restore_all(const struct restoring *what, struct tables *tables,
+                                    const struct restore_order *order,
+                                    const struct catalog_table *const *chosen, uint32_t count,
+                                    const struct progress_sink *progress,
+                                    struct restored_tables *restored, struct err_msg *msg)
+{
+    enum embtier_err err = EMBTIER_OK;
+
+    restored->infos = calloc((size_t)count + 1, sizeof(*restored->infos));
+    if (!restored->infos)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < count && err == EMBTIER_OK; i++) {
+        const struct table_spec spec = spec_of(chosen[i], order);
+        struct restoring restoring = *what;
+
+        restoring.from = chosen[i];
+        err = restore_table(&restoring, tables, &spec, progress, &restored->infos[i], msg);
+        restored->count += err == EMBTIER_OK;
+    }
+    if (err != EMBTIER_OK) {
+        tables_abandon(tables, restored->infos, restored->count);
+        restored->count = 0;
+    }
+    return err;
+}
+
 enum embtier_err checkpoint_restore(const struct checkpoint_shelf *shelf, struct tables *tables,
+                                    struct transfer_memory *memory,
                                     const struct restore_order *order,
                                     const struct progress_sink *progress,
                                     struct restored_tables *ret_restored, struct err_msg *msg)
@@ -169,8 +218,10 @@ enum embtier_err checkpoint_restore(const struct checkpoint_shelf *shelf, struct
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
     _cleanup_(catalog_freep) struct catalog *catalog = NULL;
     _cleanup_(freep) const struct catalog_table **chosen = NULL;
-    enum embtier_err err = EMBTIER_OK;
+    struct restoring restoring = { .shelf = shelf };
+    uint64_t taken_bytes = 0;
     uint32_t count = 0;
+    enum embtier_err err;
 
     TRY(checkpoint_read(shelf, order->id, &record, msg));
     TRY(checkpoint_catalog(shelf, record, &catalog, msg));
@@ -180,19 +231,11 @@ enum embtier_err checkpoint_restore(const struct checkpoint_shelf *shelf, struct
 
         TRY(check_free(tables, &spec, msg));
     }
-    ret_restored->infos = calloc((size_t)count + 1, sizeof(*ret_restored->infos));
-    if (!ret_restored->infos)
-        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < count && err == EMBTIER_OK; i++) {
-        const struct table_spec spec = spec_of(chosen[i], order);
-
-        err = restore_table(shelf, tables, record, chosen[i], &spec, progress,
-                            &ret_restored->infos[i], msg);
-        ret_restored->count += err == EMBTIER_OK;
-    }
-    if (err != EMBTIER_OK) {
-        tables_abandon(tables, ret_restored->infos, ret_restored->count);
-        ret_restored->count = 0;
-    }
+    TRY(transfer_memory_take(memory, memory_bytes(tables, record, chosen, count), "the restore",
+                             &taken_bytes, msg));
+    restoring.record = record;
+    err = restore_all(&restoring, tables, order, chosen, count, progress, ret_restored, msg);
+    malloc_trim(0);
+    transfer_memory_give(memory, &taken_bytes);
     return err;
 }

@@ -11,6 +11,7 @@
 #include "daemon/tables.h"
 
 struct checkpoint_shelf;
+struct transfer_memory;
 
 struct restore_order {
     uint64_t id;
@@ -26,11 +27,13 @@ struct restored_tables {
 };
 
 /* All that can be known to be in the way is found out before the first table is made: NOT_FOUND,
- * NO_TABLE, EXISTS, VERSION. The shelf may be another store's. The tables are in state CREATING
- * then, to be published or abandoned; after an error there are none. */
+ * NO_TABLE, EXISTS, VERSION; BUSY, TOO_LARGE: @memory is not enough now, or never. The shelf may be
+ * another store's. The tables are in state CREATING then, to be published or abandoned; after an
+ * error there are none. */
 MUST_CHECK enum embtier_err
 checkpoint_restore(const struct checkpoint_shelf *shelf, struct tables *tables,
-                   const struct restore_order *order, const struct progress_sink *progress,
-                   struct restored_tables *ret_restored, struct err_msg *msg);
+                   struct transfer_memory *memory, const struct restore_order *order,
+                   const struct progress_sink *progress, struct restored_tables *ret_restored,
+                   struct err_msg *msg);
 
 #endif

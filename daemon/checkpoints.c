@@ -701,7 +701,12 @@ static void verified_bytes(void *context, uint64_t done, uint64_t total)
 enum embtier_err checkpoints_scan(struct checkpoints *c, const struct scan_order *order,
                                   struct scan **ret_scan, struct err_msg *msg)
 {
-    return scan_open(c->opts.store, c, order, ret_scan, msg);
+    return scan_open(c->opts.store, c, c->opts.memory, order, ret_scan, msg);
+}
+
+struct transfer_memory *checkpoints_memory(const struct checkpoints *c)
+{
+    return c->opts.memory;
 }
 
 const _Atomic bool *checkpoints_stopping(const struct checkpoints *c)
@@ -851,8 +856,8 @@ enum embtier_err checkpoints_restore(struct checkpoints *c, const struct restore
                                      struct restored_tables *ret_restored, struct err_msg *msg)
 {
     *ret_restored = (struct restored_tables){ 0 };
-    TRY(checkpoint_restore(store_shelf(c->opts.store), c->opts.tables, order, progress,
-                           ret_restored, msg));
+    TRY(checkpoint_restore(store_shelf(c->opts.store), c->opts.tables, c->opts.memory, order,
+                           progress, ret_restored, msg));
     /* More tables may be wanted of it. */
     return checkpoints_publish(c, ret_restored->infos, ret_restored->count,
                                &(struct checkpoint_order){ .keep_all = true }, progress, msg);
@@ -906,7 +911,8 @@ enum embtier_err checkpoints_restore_other(struct checkpoints *c, char *const *d
     how.has_step = record->info.has_step;
     how.step = record->info.step;
     memcpy(how.metadata, record->info.metadata, sizeof(how.metadata));
-    TRY(checkpoint_restore(&shelf, c->opts.tables, &order, progress, ret_restored, msg));
+    TRY(checkpoint_restore(&shelf, c->opts.tables, c->opts.memory, &order, progress, ret_restored,
+                           msg));
     return checkpoints_publish(c, ret_restored->infos, ret_restored->count, &how, progress, msg);
 }
 

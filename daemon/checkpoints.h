@@ -23,10 +23,12 @@ struct catalog_made;
 struct checkpoints;
 struct lane;
 struct store;
+struct transfer_memory;
 
 struct checkpoints_opts {
     struct store *store;
     struct tables *tables;
+    struct transfer_memory *memory; /* of scans and restores */
     struct lane *const *lanes;
     uint32_t lane_count;
     uint32_t core_count;  /* that the server may run on */
@@ -85,12 +87,13 @@ MUST_CHECK enum embtier_err checkpoints_verify(struct checkpoints *checkpoints, 
                                                const struct progress_sink *progress,
                                                struct checkpoint_info *ret_info,
                                                struct err_msg *msg);
-/* scan_open() on their store. Thread: one that may wait for SSD. */
+/* scan_open() on their store and memory. Thread: one that may wait for SSD. */
 struct scan;
 struct scan_order;
 MUST_CHECK enum embtier_err checkpoints_scan(struct checkpoints *checkpoints,
                                              const struct scan_order *order, struct scan **ret_scan,
                                              struct err_msg *msg);
+struct transfer_memory *checkpoints_memory(const struct checkpoints *checkpoints);
 /* Becomes true with checkpoints_stop(). */
 const _Atomic bool *checkpoints_stopping(const struct checkpoints *checkpoints);
 /* While it is used it is not deleted. NOT_FOUND, BUSY. Any thread. */

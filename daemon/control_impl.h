@@ -13,8 +13,8 @@
 #include "daemon/worker.h"
 #include "proto/control.pb-c.h"
 
-/* So many tables can be read at a time: each costs memory that no budget of the configuration has,
- * for the databases of a checkpoint. Of one user no more than half of them. */
+/* So many tables can be read at a time, by one thread, if there is memory for so many databases of
+ * checkpoints (transfer_memory.h). Of one user no more than half of them. */
 #define CONTROL_SCANS_MAX 8
 
 struct connection;

@@ -15,8 +15,7 @@
 #include "proto/frame.h"
 #include "proto/shm_layout.h"
 
-/* Each costs memory that no budget of the configuration has: up to 16 MiB of rows that wait to be
- * written (row_writer.c). Of one user no more than half of them. */
+/* If there is memory for so many (transfer_memory.h). Of one user no more than half of them. */
 #define LOADS_MAX 8
 
 /* ---- Of a connection ---- */

@@ -2,16 +2,21 @@
 #include "daemon/load.h"
 
 #include <inttypes.h>
+#include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "daemon/checkpoints.h"
 #include "daemon/row_writer.h"
+#include "daemon/transfer_memory.h"
 #include "kernels/init_rows.h"
 
 struct load {
     struct tables *tables;
+    struct transfer_memory *memory;
+    uint64_t taken_bytes; /* of that */
     struct table_info info;
     struct row_writer *writer; /* NULL: no more is taken */
     uint32_t row_bytes;        /* that the client gives */
@@ -30,6 +35,8 @@ void load_free(struct load *load)
         tables_abandon(load->tables, &load->info, 1);
     }
     free(load->row);
+    malloc_trim(0); /* else it stays with a thread that may need none for long */
+    transfer_memory_give(load->memory, &load->taken_bytes);
     free(load);
 }
 
@@ -45,16 +52,31 @@ static enum embtier_err check_spec(struct table_spec *spec, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-enum embtier_err load_open(struct tables *tables, const struct load_order *order,
-                           struct load **ret_load, struct err_msg *msg)
+static enum embtier_err take_memory(struct load *load, const struct table_spec *spec,
+                                    struct err_msg *msg)
+{
+    const uint64_t row_bytes =
+        (uint64_t)table_spec_weight_bytes(spec) + table_spec_state_bytes(spec);
+    char what[sizeof(spec->name) + 32];
+
+    snprintf(what, sizeof(what), "an import of table '%s'", spec->name);
+    return transfer_memory_take(load->memory, tables_writer_bytes(load->tables, row_bytes), what,
+                                &load->taken_bytes, msg);
+}
+
+enum embtier_err load_open(struct tables *tables, struct transfer_memory *memory,
+                           const struct load_order *order, struct load **ret_load,
+                           struct err_msg *msg)
 {
     _cleanup_(load_freep) struct load *load = calloc(1, sizeof(*load));
     struct table_spec spec = order->spec;
 
     if (!load)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    TRY(check_spec(&spec, msg));
     load->tables = tables;
+    load->memory = memory;
+    TRY(check_spec(&spec, msg));
+    TRY(take_memory(load, &spec, msg));
     load->row_bytes = table_spec_weight_bytes(&spec);
     load->row = calloc(1, (size_t)load->row_bytes + table_spec_state_bytes(&spec));
     if (!load->row)

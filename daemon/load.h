@@ -14,15 +14,18 @@
 
 struct checkpoints;
 struct load;
+struct transfer_memory;
 
 struct load_order {
     struct table_spec spec; /* init_version 0: the newest */
     bool with_state;        /* rows come with it; else it begins as zeros */
 };
 
-/* EXISTS, INVALID. */
-MUST_CHECK enum embtier_err load_open(struct tables *tables, const struct load_order *order,
-                                      struct load **ret_load, struct err_msg *msg);
+/* EXISTS, INVALID; BUSY, TOO_LARGE: @memory is not enough now, or never. It is given back by
+ * load_free(). */
+MUST_CHECK enum embtier_err load_open(struct tables *tables, struct transfer_memory *memory,
+                                      const struct load_order *order, struct load **ret_load,
+                                      struct err_msg *msg);
 /* Abandons the table if it was not published. */
 void load_free(struct load *load);
 DEFINE_CLEANUP(struct load, load_free)

@@ -9,6 +9,7 @@
 #include "daemon/lane.h"
 #include "daemon/server.h"
 #include "daemon/tables.h"
+#include "daemon/transfer_memory.h"
 #include "store/store.h"
 
 #define COUNTER true
@@ -144,6 +145,7 @@ static void sink_checkpoints(const struct server_parts *parts, metric_sink sink,
     sink(context, METRIC_checkpoint_longest_pause_seconds, "",
          (double)stats.longest_pause_us / 1e6);
     sink(context, METRIC_checkpoint_yielded_seconds, "", (double)stats.yielded_us / 1e6);
+    sink(context, METRIC_transfer_bytes, "", (double)transfer_memory_used(parts->transfer_memory));
 }
 
 static void sink_groups(const struct server_parts *parts, metric_sink sink, void *context)

@@ -33,6 +33,7 @@ struct server_parts;
     METRIC(checkpoint_yielded_seconds, COUNTER, "So long checkpoints left few cores to others",    \
            "")                                                                                     \
     METRIC(checkpoint_held_rows, COUNTER, "How often an update found no room during one", "")      \
+    METRIC(transfer_bytes, GAUGE, "Memory put down for exports, imports and restores", "")         \
     METRIC(shared_reads, COUNTER, "Lookups that joined a read already under way", "")              \
     METRIC(reading_rows, GAUGE, "Distinct rows being read from SSD", "")                           \
     METRIC(cache_capacity_bytes, GAUGE, "Size of a tier", "tier")                                  \

@@ -5,13 +5,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/config_memory.h"
 #include "base/row_hash.h"
 #include "daemon/table.h"
 #include "store/store.h"
 
-/* Rows of all shards together that wait to be written. */
-#define WAITING_ROWS  8192
-#define WAITING_BYTES (UINT64_C(16) << 20)
+_Static_assert(sizeof(struct store_row) + sizeof(uint64_t) + sizeof(void *) <= ROW_WRITER_ROW_BYTES,
+               "the configuration counts what a row takes");
 
 struct row_writer {
     struct row_writer_opts opts;
@@ -36,18 +36,31 @@ void row_writer_free(struct row_writer *writer)
     free(writer);
 }
 
+/* Of each shard; all are written when there are so many of one. */
+static uint64_t batch_rows(uint32_t shard_count, uint64_t row_bytes)
+{
+    const uint64_t rows = MIN((uint64_t)ROW_WRITER_ROWS, ROW_WRITER_BYTES / row_bytes);
+
+    return MAX(rows / MAX(shard_count, (uint32_t)ROW_WRITER_PARTS), UINT64_C(1));
+}
+
+uint64_t row_writer_bytes(uint32_t shard_count, uint64_t row_bytes)
+{
+    return (shard_count + (uint64_t)ROW_WRITER_COPIES) * batch_rows(shard_count, row_bytes) *
+           (row_bytes + ROW_WRITER_ROW_BYTES);
+}
+
 enum embtier_err row_writer_new(const struct row_writer_opts *opts, struct row_writer **ret_writer,
                                 struct err_msg *msg)
 {
     _cleanup_(row_writer_freep) struct row_writer *writer = calloc(1, sizeof(*writer));
     const uint64_t row_bytes = opts->table->row_bytes;
-    const uint64_t rows = MIN((uint64_t)WAITING_ROWS, WAITING_BYTES / row_bytes);
 
     if (!writer)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     writer->opts = *opts;
     writer->shard_count = store_shard_count(opts->store);
-    writer->batch_rows = (uint32_t)MAX(rows / writer->shard_count, UINT64_C(1));
+    writer->batch_rows = (uint32_t)batch_rows(writer->shard_count, row_bytes);
     writer->counts = calloc(writer->shard_count, sizeof(*writer->counts));
     writer->rows =
         calloc((uint64_t)writer->shard_count * writer->batch_rows, sizeof(*writer->rows));

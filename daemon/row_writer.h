@@ -15,6 +15,9 @@ struct row_writer;
 struct store;
 struct table;
 
+/* What one has of memory at most, for rows of so many bytes. */
+uint64_t row_writer_bytes(uint32_t shard_count, uint64_t row_bytes);
+
 struct row_writer_opts {
     struct store *store;
     const struct table *table;

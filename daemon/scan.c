@@ -2,10 +2,12 @@
 #include "daemon/scan.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/checkpoints.h"
+#include "daemon/transfer_memory.h"
 #include "kernels/init_rows.h"
 #include "proto/shm_layout.h"
 #include "store/catalog.h"
@@ -19,6 +21,8 @@
 
 struct scan {
     struct checkpoints *checkpoints;
+    struct transfer_memory *memory;
+    uint64_t taken_bytes;    /* of that */
     struct scan_order order; /* with the checkpoint's id */
     struct table_spec spec;
     uint32_t row_bytes; /* that the client gets */
@@ -39,6 +43,7 @@ void scan_free(struct scan *scan)
     if (scan->is_used)
         checkpoints_end_use(scan->checkpoints, scan->order.checkpoint_id);
     free(scan->made);
+    transfer_memory_give(scan->memory, &scan->taken_bytes);
     free(scan);
 }
 
@@ -75,9 +80,30 @@ static enum embtier_err check_table(const struct catalog_table *table, const str
     return EMBTIER_OK;
 }
 
+/* Puts down what it can come to, and then opens all there is to read. */
+static enum embtier_err open_stored(struct scan *scan, struct store *store,
+                                    const struct checkpoint_record *record, uint32_t table_id,
+                                    struct err_msg *msg)
+{
+    const struct store_row like = { .table_id = table_id,
+                                    .weight_bytes = table_spec_weight_bytes(&scan->spec),
+                                    .state_bytes = table_spec_state_bytes(&scan->spec),
+                                    .logged = scan->spec.durability != EMBTIER_DURABILITY_REPLAY };
+    const uint64_t made_bytes = (uint64_t)MADE_ROWS * scan->whole_bytes;
+    char what[sizeof(scan->spec.name) + 32];
+
+    snprintf(what, sizeof(what), "an export of table '%s'", scan->spec.name);
+    TRY(transfer_memory_take(scan->memory, table_scan_bytes(record, &like) + made_bytes, what,
+                             &scan->taken_bytes, msg));
+    scan->made = malloc(made_bytes);
+    if (!scan->made)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    return table_scan_open(store_shelf(store), record, &like, &scan->stored, msg);
+}
+
 enum embtier_err scan_open(struct store *store, struct checkpoints *checkpoints,
-                           const struct scan_order *order, struct scan **ret_scan,
-                           struct err_msg *msg)
+                           struct transfer_memory *memory, const struct scan_order *order,
+                           struct scan **ret_scan, struct err_msg *msg)
 {
     _cleanup_(scan_freep) struct scan *scan = calloc(1, sizeof(*scan));
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
@@ -87,6 +113,7 @@ enum embtier_err scan_open(struct store *store, struct checkpoints *checkpoints,
     if (!scan)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     scan->checkpoints = checkpoints;
+    scan->memory = memory;
     scan->order = *order;
     TRY(find_checkpoint(store, scan, &record, msg));
     TRY(checkpoint_catalog(store_shelf(store), record, &catalog, msg));
@@ -95,16 +122,7 @@ enum embtier_err scan_open(struct store *store, struct checkpoints *checkpoints,
     scan->spec = table->spec;
     scan->whole_bytes = table_spec_weight_bytes(&scan->spec) + table_spec_state_bytes(&scan->spec);
     scan->row_bytes = order->with_state ? scan->whole_bytes : table_spec_weight_bytes(&scan->spec);
-    scan->made = malloc((size_t)MADE_ROWS * scan->whole_bytes);
-    if (!scan->made)
-        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    TRY(table_scan_open(
-        store_shelf(store), record,
-        &(struct store_row){ .table_id = table->table_id,
-                             .weight_bytes = table_spec_weight_bytes(&scan->spec),
-                             .state_bytes = table_spec_state_bytes(&scan->spec),
-                             .logged = table->spec.durability != EMBTIER_DURABILITY_REPLAY },
-        &scan->stored, msg));
+    TRY(open_stored(scan, store, record, table->table_id, msg));
     scan->row_count = order->all_rows ? scan->spec.rows : table_scan_estimate(scan->stored);
     *ret_scan = TAKE(scan);
     return EMBTIER_OK;

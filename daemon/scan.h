@@ -14,6 +14,7 @@
 struct checkpoints;
 struct scan;
 struct store;
+struct transfer_memory;
 
 struct scan_order {
     uint64_t checkpoint_id; /* 0: the newest */
@@ -23,9 +24,11 @@ struct scan_order {
                         of any number of rows */
 };
 
-/* NOT_FOUND, NO_TABLE, INVALID (all rows of an unbounded table), CORRUPT. The checkpoint is not
- * deleted before scan_free(). */
+/* NOT_FOUND, NO_TABLE, INVALID (all rows of an unbounded table), CORRUPT; BUSY, TOO_LARGE: @memory
+ * is not enough now, or never. The checkpoint is not deleted, and memory not given back, before
+ * scan_free(). */
 MUST_CHECK enum embtier_err scan_open(struct store *store, struct checkpoints *checkpoints,
+                                      struct transfer_memory *memory,
                                       const struct scan_order *order, struct scan **ret_scan,
                                       struct err_msg *msg);
 void scan_free(struct scan *scan);

@@ -20,6 +20,7 @@
 #include "daemon/request_memory.h"
 #include "daemon/tables.h"
 #include "daemon/ticket_memory.h"
+#include "daemon/transfer_memory.h"
 #include "store/store.h"
 #include "tiers/arena.h"
 
@@ -226,6 +227,7 @@ static enum embtier_err make_checkpoints(struct server *server,
     TRY(checkpoints_new(
         &(struct checkpoints_opts){ .store = parts->store,
                                     .tables = parts->tables,
+                                    .memory = parts->transfer_memory,
                                     .lanes = parts->lanes,
                                     .lane_count = parts->lane_count,
                                     .core_count = config->machine.core_count,
@@ -271,6 +273,8 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(request_memory_new(config->lanes.request_bytes, &clock_monotonic, &server->parts.memory,
                            msg));
     TRY(ticket_memory_new(config->lanes.ticket_bytes, &server->parts.ticket_memory, msg));
+    TRY(transfer_memory_new(config->checkpoints.transfer_bytes, &server->parts.transfer_memory,
+                            msg));
     TRY(groups_new(config->lanes.group_seconds * UINT64_C(1000000000),
                    config->lanes.request_bytes / 4, &clock_monotonic, &server->parts.groups, msg));
     TRY(make_arenas(server, msg));
@@ -431,6 +435,7 @@ void server_free(struct server *server)
     groups_free(server->parts.groups);
     request_memory_free(server->parts.memory);
     ticket_memory_free(server->parts.ticket_memory);
+    transfer_memory_free(server->parts.transfer_memory);
     store_free(server->parts.store);
     closep(&server->signal_fd);
     free(server);

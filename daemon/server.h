@@ -20,6 +20,7 @@ struct ticket_memory;
 struct server;
 struct store;
 struct tables;
+struct transfer_memory;
 
 /* What the control thread and the metrics see of the server; borrowed for its life. */
 struct server_parts {
@@ -29,6 +30,7 @@ struct server_parts {
     struct request_memory *memory;
     struct ticket_memory *ticket_memory;
     struct groups *groups;
+    struct transfer_memory *transfer_memory;
     struct checkpoints *checkpoints;
     struct arena *arenas[TIERS_MAX];
     struct lane **lanes;

@@ -559,6 +559,11 @@ enum embtier_err tables_writer(struct tables *tables, const struct table_info *i
                           ret_writer, msg);
 }
 
+uint64_t tables_writer_bytes(const struct tables *tables, uint64_t row_bytes)
+{
+    return row_writer_bytes(store_shard_count(tables->store), row_bytes);
+}
+
 enum embtier_err tables_publish(struct tables *tables, struct table_info *infos, uint32_t count,
                                 struct err_msg *msg)
 {

@@ -71,6 +71,8 @@ MUST_CHECK enum embtier_err tables_begin(struct tables *tables, const struct tab
 /* Which must be gone before the table is published or abandoned. */
 MUST_CHECK enum embtier_err tables_writer(struct tables *tables, const struct table_info *info,
                                           struct row_writer **ret_writer, struct err_msg *msg);
+/* What it has of memory at most (row_writer_bytes()). */
+uint64_t tables_writer_bytes(const struct tables *tables, uint64_t row_bytes);
 /* Makes such tables live, all at once. */
 MUST_CHECK enum embtier_err tables_publish(struct tables *tables, struct table_info *infos,
                                            uint32_t count, struct err_msg *msg);

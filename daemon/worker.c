@@ -70,7 +70,8 @@ static void job_run(struct worker *worker, struct job *job)
         scan_free(TAKE(job->scan));
         break;
     case JOB_LOAD_OPEN:
-        job->err = load_open(worker->tables, &job->load_order, &job->load, &job->msg);
+        job->err = load_open(worker->tables, checkpoints_memory(worker->checkpoints),
+                             &job->load_order, &job->load, &job->msg);
         break;
     case JOB_LOAD_ROWS:
         job->err = load_add(job->load, &job->load_batch, &job->msg);

@@ -2,7 +2,9 @@
 #include "store/checkpoint_rows.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/config_memory.h"
 #include "store/database.h"
 #include "store/rocksdb_err.h"
 #include "store/rocksdb_ext.h"
@@ -16,6 +18,8 @@
 #define LEVELS_MAX      7
 #define OPEN_FILES      64
 #define ARENA_BYTES     ((size_t)(64 << 10)) /* of rows in its log, at a time */
+#define CACHE_BYTES     ((size_t)MIB)
+#define ROWS_HELD       2  /* of each file: read, and ahead */
 #define ENTRY_BYTES     11 /* of RocksDB's for a row: sequence number and lengths */
 
 struct checkpoint_rows {
@@ -47,12 +51,42 @@ void checkpoint_rows_free(struct checkpoint_rows *rows)
 static void table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *cache)
 {
     rocksdb_block_based_table_options_t *const table = rocksdb_block_based_options_create();
+    rocksdb_cache_t *const own = cache ? NULL : rocksdb_cache_create_lru(CACHE_BYTES);
 
-    if (cache)
-        rocksdb_block_based_options_set_block_cache(table, cache);
+    rocksdb_block_based_options_set_block_cache(table, cache ? cache : own);
+    if (own) /* the table options have it */
+        rocksdb_cache_destroy(own);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
     rocksdb_options_set_block_based_table_factory(options, table);
     rocksdb_block_based_options_destroy(table);
+}
+
+/* Of a database: what it has of memory for rows in its logs, and of its table files that are read
+ * at the same time for one row each. */
+static uint64_t held_bytes(const struct checkpoint_database *database, uint64_t row_bytes)
+{
+    uint64_t log_bytes = 0, tables = 0;
+
+    for (uint32_t i = 0; i < database->file_count; i++) {
+        const struct checkpoint_file *const file = &database->files[i];
+        const char *const end = strrchr(file->name, '.');
+
+        tables += file->is_table;
+        log_bytes += end && strcmp(end, ".log") == 0 ? file->bytes : 0;
+    }
+    return SCAN_LOG_FACTOR * log_bytes +
+           MIN(tables, (uint64_t)DATABASE_LEVEL0_FILES_MAX + LEVELS_MAX) * ROWS_HELD * row_bytes;
+}
+
+uint64_t checkpoint_rows_bytes(const struct checkpoint_record *record, uint32_t shard,
+                               const struct store_row *like)
+{
+    uint64_t bytes = SCAN_SHARD_BYTES;
+
+    for (uint32_t i = 0; i < record->database_count; i++)
+        if (record->databases[i].shard == shard && record->databases[i].logged == like->logged)
+            bytes += held_bytes(&record->databases[i], like->weight_bytes + like->state_bytes);
+    return bytes;
 }
 
 /* How many files are read at the same time. */

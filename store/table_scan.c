@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/config_memory.h"
 #include "store/checkpoint_rows.h"
 
 #define AHEAD_BYTES    ((size_t)(16 * 1024))
@@ -48,6 +49,22 @@ void table_scan_free(struct table_scan *scan)
         rocksdb_cache_destroy(scan->cache);
     free(scan);
     malloc_trim(0);
+}
+
+static uint64_t ahead_rows(uint64_t row_bytes)
+{
+    return MIN(AHEAD_BYTES / row_bytes + 1, (uint64_t)AHEAD_ROWS_MAX);
+}
+
+uint64_t table_scan_bytes(const struct checkpoint_record *record, const struct store_row *like)
+{
+    const uint64_t row_bytes = (uint64_t)like->weight_bytes + like->state_bytes;
+    uint64_t bytes = SCAN_BYTES;
+
+    for (uint32_t shard = 0; shard < record->shard_count; shard++)
+        bytes += checkpoint_rows_bytes(record, shard, like) +
+                 ahead_rows(row_bytes) * (row_bytes + sizeof(uint64_t));
+    return bytes;
 }
 
 static void swap(struct source *a, struct source *b)
@@ -138,7 +155,7 @@ enum embtier_err table_scan_open(const struct checkpoint_shelf *shelf,
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     scan->cache = rocksdb_cache_create_lru(CACHE_BYTES);
     scan->row_bytes = like->weight_bytes + like->state_bytes;
-    scan->ahead_rows = (uint32_t)MIN(AHEAD_BYTES / scan->row_bytes + 1, (size_t)AHEAD_ROWS_MAX);
+    scan->ahead_rows = (uint32_t)ahead_rows(scan->row_bytes);
     TRY(open_sources(scan, shelf, record, like, msg));
     *ret_scan = TAKE(scan);
     return EMBTIER_OK;

@@ -12,8 +12,9 @@
 
 struct table_scan;
 
-/* @like names the table (table_id, lengths, logged). Opens a database per shard, which takes memory
- * for each: some MiB, and its log. CORRUPT. */
+/* What a scan has of memory at most: known before anything is opened. */
+uint64_t table_scan_bytes(const struct checkpoint_record *record, const struct store_row *like);
+/* @like names the table (table_id, lengths, logged). Opens a database per shard. CORRUPT. */
 MUST_CHECK enum embtier_err table_scan_open(const struct checkpoint_shelf *shelf,
                                             const struct checkpoint_record *record,
                                             const struct store_row *like,

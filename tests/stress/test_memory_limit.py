@@ -4,9 +4,11 @@ it is exactly that? Limits are those of a control group of the daemon's own; nee
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from daemons import LANES, LONG, SANITIZED
+from scans import Scan
 
 import embtier
 
@@ -22,7 +25,9 @@ pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer needs memory of i
 
 LOAD_S = 600 if LONG else 15
 MIB = 1 << 20
-BUDGETS_MIB = {"request": 32, "ticket": 16, "queue": 8, "memtable": 16, "metadata": 8, "arenas": 128}
+BUDGETS_MIB = {
+    "request": 32, "ticket": 16, "queue": 8, "memtable": 16, "metadata": 8, "arenas": 160, "transfers": 128,
+}  # fmt: skip
 TIERS_MIB = 16 * LANES
 NAMED_MIB = sum(BUDGETS_MIB.values()) + TIERS_MIB
 
@@ -110,7 +115,7 @@ def limited(make_daemon, group):
                 "max_sessions": 64,
                 "max_user_sessions": 64,
             },
-            "checkpoints": {"interval_seconds": 5},
+            "checkpoints": {"interval_seconds": 5, "transfer_bytes": f"{BUDGETS_MIB['transfers']}MiB"},
         }
     )
     daemon.configure(
@@ -127,7 +132,7 @@ def needed_bytes(daemon, group: Group) -> int:
     why = daemon.fail_to_start(wrapper=group.wrapper)
     said = re.search(r"all memory together is (\d+)MiB \(", why)
     assert said, why
-    for part in ("tiers", "requests", "tickets", "write queue", "RocksDB", "shared arenas"):
+    for part in ("tiers", "requests", "tickets", "write queue", "RocksDB", "shared arenas", "exports and imports"):
         assert part in why
     for part in ("lanes", "databases", "compaction", "sessions", "the rest"):
         assert part in why
@@ -147,11 +152,11 @@ def test_a_limit_of_a_page_less_than_is_needed_is_refused(limited, group):
     limited.stop()
 
 
-def connect(daemon, end: float) -> embtier.Server:
+def connect(daemon, end: float, arena_bytes: int = 32 * MIB) -> embtier.Server:
     """All arenas together are as large as they may be: the one before has to be gone first."""
     while True:
         try:
-            return daemon.connect(arena_bytes=32 * MIB, timeout=120)
+            return daemon.connect(arena_bytes=arena_bytes, timeout=120)
         except embtier.BusyError:
             assert time.monotonic() < end + 10
             time.sleep(0.01)
@@ -185,7 +190,66 @@ def work(daemon, end: float, seed: int, failures: list) -> None:
         failures.append(error)
 
 
-def test_with_what_is_needed_it_lives_under_load(limited, group, rng):
+class Transfers:
+    """Scans, exports, imports and restores, as many at a time as there is memory for: what finds none tries again."""
+
+    def __init__(self, daemon, folder: Path, end: float, failures: list) -> None:
+        self._daemon, self._folder, self._end, self._failures = daemon, folder, end, failures
+        self.done: collections.Counter = collections.Counter()  # of each kind, and those that were refused
+        with daemon.connect(arena_bytes=32 * MIB) as server:
+            table = server.create_table("given", 64, optimizer="adagrad", durability="sync")
+            for first in range(0, 40_000, 10_000):
+                table.set(np.arange(first, first + 10_000), np.ones((10_000, 64), np.float32))
+            self._checkpoint = server.checkpoint().id
+            server.export_table("given", folder / "given", checkpoint=self._checkpoint, state=True)
+        kinds = [self.scan] * 3 + [self.export] + [self.load] * 4 + [self.restore]  # of one user, of each kind four
+        self.threads = [threading.Thread(target=self._go_on, args=(kind, i)) for i, kind in enumerate(kinds)]
+
+    def _go_on(self, kind, number: int) -> None:
+        try:
+            while time.monotonic() < self._end:
+                with connect(self._daemon, self._end, 2 * MIB) as server:
+                    try:
+                        kind(server, number)
+                        self.done[kind.__name__] += 1
+                    except embtier.BusyError as error:
+                        if "checkpoints.transfer_bytes" not in str(error):
+                            raise
+                        self.done["refused"] += 1
+                        time.sleep(0.02)
+        except BaseException as error:  # told to the test's thread
+            self._failures.append(error)
+
+    def scan(self, server, number: int) -> None:
+        rows = Scan(server, f"load-{number % 3}")
+        try:
+            while len(rows.next()) and time.monotonic() < self._end:
+                pass
+        finally:
+            rows.close()
+
+    def export(self, server, _number: int) -> None:
+        server.export_table("load-1", self._folder / "load", state=True)
+        shutil.rmtree(self._folder / "load")
+
+    def load(self, server, number: int) -> None:
+        server.import_table(self._folder / "given", f"loaded-{number}")
+        server.drop_table(f"loaded-{number}")
+
+    def restore(self, server, _number: int) -> None:
+        server.restore_checkpoint(self._checkpoint, ["given"], name="restored")
+        server.drop_table("restored")
+
+
+def anonymous_bytes(pid: int) -> int:
+    """Resident memory that is neither shared nor of files."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def test_with_what_is_needed_it_lives_under_load(limited, group, rng, tmp_path):
     needed = needed_bytes(limited, group)
     group.limit(needed)
     limited.launch(wrapper=group.wrapper)
@@ -199,17 +263,21 @@ def test_with_what_is_needed_it_lives_under_load(limited, group, rng):
         threading.Thread(target=work, args=(limited, end, rng.randrange(2**20) * 3 + i, failures))
         for i in range(4)
     ]
+    transfers = Transfers(limited, tmp_path, end, failures)
+    threads += transfers.threads
     for thread in threads:
         thread.start()
+    peak_anon = 0
     for thread in threads:
-        thread.join()
+        while thread.is_alive():
+            thread.join(0.05)
+            peak_anon = max(peak_anon, anonymous_bytes(limited.pid))
     assert limited.is_running and group.kills == 0, limited.log.read_text()[-2000:]
     assert not failures, failures
-    status = dict(
-        line.split(":", 1) for line in Path(f"/proc/{limited.pid}/status").read_text().splitlines()
-    )
-    resident = {name: int(status[name].split()[0]) >> 10 for name in ("RssAnon", "RssShmem", "RssFile")}
+    for kind in ("scan", "export", "load", "restore", "refused"):
+        assert transfers.done[kind] > 0, transfers.done
+    print(f"transfers {dict(transfers.done)},", end=" ")
     print(f"budgets {NAMED_MIB} MiB, limit {needed // MIB} MiB,", end=" ")
-    print(f"peak with page cache {group.peak // MIB} MiB, resident MiB {resident}")
+    print(f"peak with page cache {group.peak // MIB} MiB, of RssAnon {peak_anon // MIB} MiB")
     limited.stop()
     assert group.kills == 0

@@ -84,6 +84,9 @@ static void assert_defaults(const struct config *config)
     assert_int_equal(config->rocksdb.compaction_parallel, 1);
     assert_int_equal(config->rocksdb.direct_io, SWITCH_AUTO);
     assert_null(config->rocksdb.options);
+    assert_int_equal(config->checkpoints.interval_seconds, 600);
+    assert_int_equal(config->checkpoints.keep, 2);
+    assert_int_equal(config->checkpoints.transfer_bytes, 256 * MIB);
     assert_true(config->socket.is_default);
     assert_int_equal(config->socket.mode, 0660);
     assert_int_equal(config->socket.max_arena_bytes, GIB);
@@ -193,6 +196,7 @@ static void test_every_key_is_read(void **state)
                "  compaction_parallel: 2\n"
                "  direct_io: on\n"
                "  options: \"max_open_files=100;write_buffer_size=1\"\n"
+               "checkpoints: {interval_seconds: 5, keep: 6, transfer_bytes: 70MiB}\n"
                "endurance: {capacity_bytes: 7TB, rated_written_bytes: 14000TB, rated_years: 3}\n"
                "socket:\n"
                "  path: /run/x.sock\n"
@@ -236,6 +240,9 @@ static void test_every_key_is_read(void **state)
     assert_int_equal(config->rocksdb.compaction_parallel, 2);
     assert_int_equal(config->rocksdb.direct_io, SWITCH_ON);
     assert_string_equal(config->rocksdb.options, "max_open_files=100;write_buffer_size=1");
+    assert_int_equal(config->checkpoints.interval_seconds, 5);
+    assert_int_equal(config->checkpoints.keep, 6);
+    assert_int_equal(config->checkpoints.transfer_bytes, 70 * MIB);
     assert_int_equal(config->endurance.capacity_bytes, UINT64_C(7000000000000));
     assert_int_equal(config->endurance.rated_written_bytes, UINT64_C(14000000000000000));
     assert_int_equal(config->endurance.rated_years, 3);
@@ -441,13 +448,13 @@ static void test_more_memory_than_the_machine_has_says_both_numbers(void **state
     assert_mistake("cache:\n  tiers:\n  - name: big\n    bytes: 1000TiB\n",
                    "e.yaml:4: cache.tiers[0].bytes: all memory together is 1000.00TiB (tiers "
                    "1000TiB, requests 64MiB, tickets 64MiB, write queue 64MiB, RocksDB 256MiB, "
-                   "shared arenas 4GiB; beside these lanes 4 of 43MiB, databases 8 of 512KiB, "
-                   "compaction 84MiB, sessions 32MiB, the rest 16MiB), the machine has 64GiB; "
-                   "allowed: at most that");
+                   "shared arenas 4GiB, exports and imports 256MiB; beside these lanes 4 of 43MiB, "
+                   "databases 8 of 512KiB, compaction 84MiB, sessions 32MiB, the rest 40MiB), the "
+                   "machine has 64GiB; allowed: at most that");
     assert_mistake("\nsocket:\n  max_total_arena_bytes: 80GiB\n",
-                   "e.yaml:3: socket.max_total_arena_bytes: all memory together is 81.74GiB...");
+                   "e.yaml:3: socket.max_total_arena_bytes: all memory together is 82.01GiB...");
     assert_mistake("cache: {tiers: [{bytes: 30GiB}, {kind: dax_kmem, bytes: 31GiB}]}",
-                   "e.yaml:1: cache.tiers[1].bytes: all memory together is 65.74GiB (tiers "
+                   "e.yaml:1: cache.tiers[1].bytes: all memory together is 66.01GiB (tiers "
                    "61GiB...");
     /* Not memory, whatever its size. */
     config_free(parsed("cache: {tiers: [{bytes: 4GiB}, {kind: file, path: /a, bytes: 9TiB}]}"));
@@ -509,6 +516,36 @@ static void test_memory_that_no_budget_names_is_counted(void **state)
     assert_in_range(sum_mib_of(BUDGETS(1, 2, 32, 64, 2)), sum_mib + 12, sum_mib + 200);
     assert_in_range(sum_mib_of(BUDGETS(1, 2, 8, 1088, 2)), sum_mib + 16, sum_mib + 64);
     assert_in_range(sum_mib_of(BUDGETS(1, 2, 8, 64, 3)), sum_mib + 40, sum_mib + 120);
+}
+
+static void test_memory_of_exports_and_imports_is_counted(void **state)
+{
+    (void)state;
+    assert_int_equal(sum_mib_of("checkpoints: {transfer_bytes: 100MiB}") + 50,
+                     sum_mib_of("checkpoints: {transfer_bytes: 150MiB}"));
+    assert_mistake("\ncheckpoints:\n  transfer_bytes: 100GiB\n",
+                   "e.yaml:3: checkpoints.transfer_bytes: all memory together is 100.64GiB...");
+}
+
+static void test_memory_of_exports_is_enough_for_one(void **state)
+{
+    const struct machine small = { .memory_bytes = GIB, .core_count = 1 };
+    struct config *config;
+
+    (void)state;
+    assert_mistake("checkpoints: {transfer_bytes: 64MiB}",
+                   "e.yaml:1: checkpoints.transfer_bytes: 64MiB is too little to export a table of "
+                   "4 shards; allowed: at least 65MiB");
+    config_free(parsed("checkpoints: {transfer_bytes: 65MiB}"));
+    assert_mistake("data: {shards_per_directory: 128}\ncheckpoints: {transfer_bytes: 95MiB}",
+                   "e.yaml:2: checkpoints.transfer_bytes: 95MiB is too little to export a table of "
+                   "128 shards; allowed: at least 96MiB");
+    config = parsed("data: {shards_per_directory: 1024}");
+    assert_int_equal(config->checkpoints.transfer_bytes, 320 * MIB);
+    config_free(config);
+    config = parsed_on("", &small);
+    assert_int_equal(config->checkpoints.transfer_bytes, 65 * MIB);
+    config_free(config);
 }
 
 static void test_a_long_file_name_leaves_the_message_whole(void **state)
@@ -683,6 +720,8 @@ int main(void)
         cmocka_unit_test(test_small_cache_means_fewer_lanes),
         cmocka_unit_test(test_more_memory_than_the_machine_has_says_both_numbers),
         cmocka_unit_test(test_memory_that_no_budget_names_is_counted),
+        cmocka_unit_test(test_memory_of_exports_and_imports_is_counted),
+        cmocka_unit_test(test_memory_of_exports_is_enough_for_one),
         cmocka_unit_test(test_a_long_file_name_leaves_the_message_whole),
         cmocka_unit_test(test_bytes_are_read_with_their_units),
         cmocka_unit_test(test_bytes_are_written_as_people_read_them),

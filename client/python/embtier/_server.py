@@ -247,8 +247,8 @@ class Server:
         @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
         it raises what @progress raised.
         ExistsError: a name is taken; NoTableError: the checkpoint has no such table; NotFoundError: there
-        is no such checkpoint; InvalidError: a table is named twice, or a name is none; NoSpaceError, IoError,
-        CorruptError. Nothing is made then: tables can be opened when all are complete, and safe from a crash.
+        is no such checkpoint; InvalidError: a table is named twice, or a name is none; BusyError, TooLargeError:
+        no memory is left for it now, or ever is enough; NoSpaceError, IoError, CorruptError. Nothing is made then: tables can be opened when all are complete, and safe from a crash.
         """
         id = _checkpoint.id_of(id)
         names = _checkpoint.names_of(tables, name)
@@ -302,7 +302,8 @@ class Server:
         user left; LockedError: another export makes it; NoTableError; NotFoundError: there is no such
         checkpoint; InvalidError: all rows of an unbounded table, @path is empty or ends in .partial, @file_bytes
         are so few that it would be more than 16,384 files of each tensor; BusyError: the server has eight
-        exports under way, or four of this user; ArenaFullError, NoSpaceError, IoError, CorruptError, and as
+        exports under way, or four of this user, or no memory for one more; TooLargeError: there never is enough
+        (checkpoints.transfer_bytes); ArenaFullError, NoSpaceError, IoError, CorruptError, and as
         :meth:`checkpoint`. One that is killed leaves PATH.partial, which the next to @path begins anew.
         """
         options = _export.export_options_of(checkpoint, state, all_rows, format, file_bytes)
@@ -361,7 +362,8 @@ class Server:
         VersionError, TooLargeError, CorruptError (an export's file is not what it was): of the files, with the
         reason in the message; InvalidError also for one file of an export whose rows would get the ids of
         others; IdRangeError: an id is not below @rows, or negative, or the file has more rows; BusyError: the
-        server has eight imports under way, or four of this user; ArenaFullError, NoSpaceError, IoError.
+        server has eight imports under way, or four of this user, or no memory for one more; TooLargeError: there
+        never is enough; ArenaFullError, NoSpaceError, IoError.
         """
         words = {
             "optimizer": optimizer, "init": init, "seed": seed, "rounding": rounding,
