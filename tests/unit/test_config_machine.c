@@ -171,7 +171,7 @@ static void test_tier_on_tmpfs_counts_as_memory(void **state)
     assert_found(*state,
                  "data: {directories: ['%s']}\n"
                  "socket: {max_total_arena_bytes: 3GiB}\n"
-                 "cache:\n  tiers:\n  - {bytes: 4416MiB}\n"
+                 "cache:\n  tiers:\n  - {bytes: 4136MiB}\n"
                  "  - {kind: file, bytes: 40MiB, path: /dev/shm}\n",
                  "e.yaml:5: cache.tiers[0].bytes: all memory together", "the machine has 8GiB");
 }
