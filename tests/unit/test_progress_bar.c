@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does the bar say how far work is and how long it will go on, and no more than it knows? */
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,12 +49,20 @@ static int teardown(void **state)
 static void update(struct progress_bar *bar, uint64_t seconds, uint64_t done, uint64_t total,
                    const char *unit)
 {
-    ssize_t count;
+    struct pollfd other = { .fd = terminal, .events = POLLIN };
+    size_t length = 0;
 
     bar->begin_ns -= seconds * SECOND;
     progress_bar_update(bar, done, total, unit);
-    count = read(terminal, shown, sizeof(shown) - 1);
-    shown[count > 0 ? count : 0] = '\0';
+    /* The system brings it over in its own time: the first of it, and what may come behind. */
+    while (poll(&other, 1, length == 0 ? 10000 : 50) > 0) {
+        const ssize_t count = read(terminal, shown + length, sizeof(shown) - 1 - length);
+
+        if (count <= 0)
+            break;
+        length += (size_t)count;
+    }
+    shown[length] = '\0';
 }
 
 static void assert_shown(const char *text)
