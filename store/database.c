@@ -26,8 +26,11 @@
 /* Rows of one MultiGet: enough to share index and filter blocks, few enough for the stack. */
 #define READ_CHUNK_ROWS 128
 /* Beside RocksDB's files, which it leaves alone; gone again when the question is answered. */
-#define PROBE_FILE  "embtier-probe"
-#define PROBE_SLACK (4 * MIB)
+#define PROBE_FILE        "embtier-probe"
+#define PROBE_SLACK       (4 * MIB)
+#define FLUSH_PATIENCE_MS 60000 /* while writes are stopped for want of compaction */
+/* A flush that could as well be left is: level 0 is nearly full. */
+#define SHORTEN_LEVEL0_FILES (DATABASE_LEVEL0_FILES_MAX / 2)
 /* For write buffers that are being flushed, before one more is. */
 #define FLUSHES_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
 #define FLUSHES_PAUSE_NS    (5L * 1000 * 1000)
@@ -278,6 +281,9 @@ enum embtier_err database_close(struct database *database, bool complete, struct
 
     if (err != EMBTIER_OK) /* it may have heard of a flush that failed before this one */
         err = database_flush(database, msg);
+    if (err == EMBTIER_OK)
+        err = rocksdb_err_take(rocksdb_ext_renew_manifest(database->db, database->watch),
+                               database->path, msg);
     close_rocksdb(database);
     if (err == EMBTIER_OK && complete)
         err = database_seal_write(database->path, msg);
@@ -537,7 +543,8 @@ enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t
 
 enum embtier_err database_flush(struct database *database, struct err_msg *msg)
 {
-    return rocksdb_err_take(rocksdb_ext_flush(database->db, database->watch), database->path, msg);
+    return rocksdb_err_take(rocksdb_ext_flush(database->db, database->watch, FLUSH_PATIENCE_MS),
+                            database->path, msg);
 }
 
 /* So that one more is no reason to refuse writes (database_is_behind()). RocksDB would not wait, as
@@ -563,12 +570,15 @@ enum embtier_err database_shorten_log(struct database *database, uint64_t most_b
                                       const _Atomic bool *give_up, struct err_msg *msg)
 {
     if (database_property(database, "rocksdb.cur-size-all-mem-tables") <= most_bytes)
-        return EMBTIER_OK;
+        return delete_old_logs(database, msg);
+    if (atomic_load_explicit(&database->level0_files, memory_order_relaxed) >= SHORTEN_LEVEL0_FILES)
+        return err_set(msg, EMBTIER_BUSY, "%s: compaction is behind", database->path);
     TRY(await_flushes(database, give_up, msg));
     /* A log that has failed is followed by another in database_resume() only. */
     TRY(log_check(database, log_failures(database), msg));
     if (database_property(database, "rocksdb.cur-size-active-mem-table") > most_bytes)
-        TRY(database_flush(database, msg));
+        TRY(rocksdb_err_take(rocksdb_ext_flush(database->db, database->watch, 0), database->path,
+                             msg));
     return delete_old_logs(database, msg);
 }
 
@@ -636,12 +646,10 @@ void database_poll_debt(struct database *database, struct database_debt *ret_deb
 
 enum embtier_err database_set_compacting(struct database *database, bool on, struct err_msg *msg)
 {
-    const char *const keys[] = { "disable_auto_compactions" };
-    const char *const values[] = { on ? "false" : "true" };
-    char *error = NULL;
-
-    rocksdb_set_options(database->db, ARRAY_LEN(keys), keys, values, &error);
-    return rocksdb_err_take(error, database->path, msg);
+    return rocksdb_err_take(rocksdb_ext_set_option(database->db, database->watch,
+                                                   "disable_auto_compactions",
+                                                   on ? "false" : "true"),
+                            database->path, msg);
 }
 
 bool database_is_failed(struct database *database)

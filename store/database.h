@@ -50,8 +50,8 @@ MUST_CHECK enum embtier_err databases_sync_logs(struct database *const *database
 MUST_CHECK enum embtier_err database_flush(struct database *database, struct err_msg *msg);
 /* Of a logged database: flushes, if what it has in the write buffers, and so in its logs, is more
  * than @most_bytes, and has the logs deleted that are not needed then. No write finds the database
- * behind for it: it is begun when nothing else waits to be flushed, which is waited for some
- * seconds; BUSY then. SHUTDOWN when *@give_up (may be NULL) is true before it begins. What is
+ * behind for it: BUSY, and nothing flushed, if level 0 is half full, and if what is being flushed
+ * already takes seconds. SHUTDOWN when *@give_up (may be NULL) is true before it begins. What is
  * written meanwhile is in the log. */
 MUST_CHECK enum embtier_err database_shorten_log(struct database *database, uint64_t most_bytes,
                                                  const _Atomic bool *give_up, struct err_msg *msg);

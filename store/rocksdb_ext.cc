@@ -294,10 +294,12 @@ class PlainLogger final : public rocksdb::Logger
     int fd_ = -1;
 };
 
-// On the thread that makes a table file, when it is as good as made: nothing is in it. RocksDB will
-// delete it then, as when all rows of a compaction are gone; but if writing or closing it fails, it
-// looks for the file's first key, and aborts.
-thread_local bool table_is_empty;
+// Whether a table file that is as good as made has nothing in it. RocksDB will delete it then, as
+// when all rows of a compaction are gone; but if writing or closing it fails, it looks for the
+// file's first key, and aborts. The file says where that is written down, for who notes its rows,
+// which RocksDB makes next on the same thread.
+using EmptyMark = std::shared_ptr<std::atomic<bool>>;
+thread_local EmptyMark newest_empty_mark;
 
 // Which tables a file's rows are of, and how many bytes of each: as text, "7:123456 9:42".
 class TableNotes final : public rocksdb::TablePropertiesCollector
@@ -327,7 +329,8 @@ class TableNotes final : public rocksdb::TablePropertiesCollector
     Status Finish(rocksdb::UserCollectedProperties *properties) override
     {
         (*properties)[PROPERTY] = Text();
-        table_is_empty = tables_.empty();
+        if (is_empty_)
+            *is_empty_ = tables_.empty();
         return Status::OK();
     }
 
@@ -372,6 +375,7 @@ class TableNotes final : public rocksdb::TablePropertiesCollector
         return text;
     }
 
+    const EmptyMark is_empty_ = std::move(newest_empty_mark);
     Bytes tables_;
     uint32_t table_ = 0;
     uint64_t *bytes_ = nullptr; // of table_
@@ -603,6 +607,19 @@ class Watch final : public rocksdb::EventListener
         }
         if (is_ours)
             *error = Status::OK();
+    }
+
+    // Of a change that RocksDB makes no background error of: as above.
+    void OnManifestFailed(rocksdb::DB *db, const Status &error)
+    {
+        (void)db->DisableFileDeletions();
+        std::lock_guard<std::mutex> lock(error_mutex_);
+        if (error_.severity() <= Status::Severity::kSoftError)
+            error_ = Status(error, Status::Severity::kSoftError);
+        errors_++;
+        flush_failed_ = true;
+        manifest_failures_++;
+        changed_.notify_all();
     }
 
     // Each has files kept (DisableFileDeletions()) until it is forgotten.
@@ -1213,14 +1230,14 @@ struct LogWatches {
 LogWatches log_watches;
 
 // Table files are appended to in large pieces, and each page goes to SSD once. What fails of one
-// that will be deleted does not matter (table_is_empty).
+// that will be deleted does not matter (EmptyMark).
 class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
 {
   public:
     TableFile(std::unique_ptr<rocksdb::FSWritableFile> &&file, TableFiles::Counter bytes)
         : FSWritableFileOwnerWrapper(std::move(file)), bytes_(std::move(bytes))
     {
-        table_is_empty = false;
+        newest_empty_mark = is_empty_;
     }
 
     rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
@@ -1285,11 +1302,12 @@ class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
     }
 
   private:
-    static rocksdb::IOStatus Matters(rocksdb::IOStatus status)
+    rocksdb::IOStatus Matters(rocksdb::IOStatus status) const
     {
-        return table_is_empty ? rocksdb::IOStatus::OK() : status;
+        return *is_empty_ ? rocksdb::IOStatus::OK() : status;
     }
 
+    const EmptyMark is_empty_ = std::make_shared<std::atomic<bool>>(false);
     const TableFiles::Counter bytes_;
 };
 
@@ -1614,27 +1632,47 @@ static Status Flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned tri
     return status.ok() ? watch->rep->WaitFlushed(sequence, errors) : status;
 }
 
-char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch)
+char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned patience_ms)
 {
-    return TextOf(Flush(db, watch, 6000, false)); // a minute
+    return TextOf(Flush(db, watch, patience_ms / 10 + 1, false));
 }
 
 // A new MANIFEST, which any change makes: an option that stays as it is counts as one. What the one
-// before may have held, or not, is without meaning then.
-static Status RenewManifest(rocksdb::DB *db, Watch *watch)
+// before may have held, or not, is without meaning then. Says of how many failures that is the end.
+static Status RenewManifest(rocksdb::DB *db, const Watch *watch, uint64_t *ret_failures)
 {
-    const uint64_t failures = watch->ManifestFailures();
-
-    if (failures == 0)
+    *ret_failures = watch->ManifestFailures();
+    if (*ret_failures == 0)
         return Status::OK();
     const bool value = db->GetOptions().report_bg_io_stats;
-    const Status status = db->SetOptions({ { "report_bg_io_stats", value ? "true" : "false" } });
-    if (!status.ok())
-        return status;
+    return db->SetOptions({ { "report_bg_io_stats", value ? "true" : "false" } });
+}
+
+static void ForgetManifestFailures(rocksdb::DB *db, Watch *watch, uint64_t failures)
+{
     for (uint64_t i = 0; i < failures; i++)
         (void)db->EnableFileDeletions(false);
     watch->ForgetManifestFailures(failures);
-    return status;
+}
+
+char *rocksdb_ext_renew_manifest(rocksdb_t *db, struct rocksdb_ext_watch *watch)
+{
+    uint64_t failures = 0;
+    const Status status = RenewManifest(db->rep, watch->rep.get(), &failures);
+
+    if (status.ok())
+        ForgetManifestFailures(db->rep, watch->rep.get(), failures);
+    return TextOf(status);
+}
+
+char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,
+                             const char *value)
+{
+    const Status status = db->rep->SetOptions({ { key, value } });
+
+    if (status.IsIOError())
+        watch->rep->OnManifestFailed(db->rep, status);
+    return TextOf(status);
 }
 
 char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
@@ -1642,15 +1680,18 @@ char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
     const std::lock_guard<std::shared_mutex> lock(watch->rep->ResumeMutex());
     const uint64_t errors = watch->rep->Errors();
     const bool stands_still = watch->rep->HasFailed(errors);
-    Status status = RenewManifest(db->rep, watch->rep.get());
+    uint64_t failures = 0;
+    Status status = RenewManifest(db->rep, watch->rep.get(), &failures);
 
     if (status.ok())
         status = db->rep->Resume(); // which flushes if background work stood still
     // Nobody else tries a flush again that failed; until it is done, the error stands.
     if (status.ok() && (watch->rep->LogFailed() || (!stands_still && watch->rep->FlushFailed())))
         status = Flush(db, watch, 1, true);
-    if (status.ok())
+    if (status.ok()) {
+        ForgetManifestFailures(db->rep, watch->rep.get(), failures);
         watch->rep->ClearError(errors);
+    }
     return TextOf(status);
 }
 
@@ -1736,7 +1777,9 @@ static Status ListFiles(rocksdb::DB *db, Watch *watch,
         return watch->Error();
     options.include_checksum_info = true;
     options.wal_size_for_flush = UINT64_MAX; // never flush
-    return db->GetLiveFilesStorageInfo(options, ret_files);
+    const Status status = db->GetLiveFilesStorageInfo(options, ret_files);
+    // It notes there which logs are on disk, and does not hear if that fails.
+    return status.ok() && watch->ManifestFailures() > 0 ? watch->Error() : status;
 }
 
 struct rocksdb_ext_files *rocksdb_ext_files_new(rocksdb_t *db, struct rocksdb_ext_watch *watch,

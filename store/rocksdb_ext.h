@@ -117,8 +117,15 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
 
 /* Writes out all that was in the write buffers at the call, and returns when it is in the MANIFEST,
  * or with the error, as RocksDB's C API does. While writes are stopped for want of compaction no
- * flush is begun; it then waits for a minute. */
-char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch);
+ * flush is begun; it then waits for @patience_ms. */
+char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned patience_ms);
+
+/* Sets an option at run time; if the MANIFEST does not take that, it is an error to be got over. */
+char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,
+                             const char *value);
+/* If a write of the MANIFEST has failed since it was begun: begins another, so that it is certain
+ * what it holds. */
+char *rocksdb_ext_renew_manifest(rocksdb_t *db, struct rocksdb_ext_watch *watch);
 
 /* Gets over the error, so that all goes on: what a failed flush has left is written, so it blocks.
  * Returns the error if it could not, as RocksDB's C API does. */

@@ -35,6 +35,8 @@
 #define CLOSED_FILE  "closed.json"
 /* Of long work at the start, a line each. */
 #define PROGRESS_NS (UINT64_C(1000) * 1000 * 1000)
+/* For all flushes before a checkpoint, which could as well be left. */
+#define SHORTEN_PATIENCE_NS (UINT64_C(15) * 1000 * 1000 * 1000)
 
 /* Beside what the write buffers take when they are flushed. */
 #define ROOM_BYTES (16 * MIB)
@@ -746,11 +748,20 @@ enum embtier_err store_shorten_logs(struct store *store, const _Atomic bool *giv
 {
     const uint64_t most_bytes =
         MIN(CHECKPOINT_LOG_BYTES / store->shard_count, (uint64_t)CHECKPOINT_LOG_BYTES_EACH);
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
     enum embtier_err first = EMBTIER_OK;
 
     for (uint32_t s = 0; s < store->shard_count; s++) {
-        const enum embtier_err err = database_shorten_log(
-            database_of(store, s, true), most_bytes, give_up, first == EMBTIER_OK ? msg : NULL);
+        enum embtier_err err;
+
+        if (clock_now_ns(&clock_monotonic) - began_ns > SHORTEN_PATIENCE_NS)
+            return first != EMBTIER_OK ? first
+                                       : err_set(msg, EMBTIER_BUSY,
+                                                 "flushes take too long: %" PRIu32 " of %" PRIu32
+                                                 " shards are flushed",
+                                                 s, store->shard_count);
+        err = database_shorten_log(database_of(store, s, true), most_bytes, give_up,
+                                   first == EMBTIER_OK ? msg : NULL);
 
         if (err == EMBTIER_SHUTDOWN)
             return err_set(msg, err, "the server is shutting down");

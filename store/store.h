@@ -135,8 +135,8 @@ MUST_CHECK enum embtier_err store_sync_logs(struct store *store, const uint32_t 
 
 /* Flushes logged databases that have much in their logs, so that those of a checkpoint that is
  * begun then are short (CHECKPOINT_LOG_BYTES). Writes go on meanwhile. SHUTDOWN between two
- * databases when
- * *@give_up (may be NULL) is true. The first error of any; the others are flushed all the same. */
+ * databases when *@give_up (may be NULL) is true. The first error of any; the others are flushed
+ * all the same, but for BUSY if it takes long. */
 MUST_CHECK enum embtier_err store_shorten_logs(struct store *store, const _Atomic bool *give_up,
                                                struct err_msg *msg);
 
