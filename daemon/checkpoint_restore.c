@@ -219,7 +219,7 @@ enum embtier_err checkpoint_restore(const struct checkpoint_shelf *shelf, struct
     _cleanup_(catalog_freep) struct catalog *catalog = NULL;
     _cleanup_(freep) const struct catalog_table **chosen = NULL;
     struct restoring restoring = { .shelf = shelf };
-    uint64_t taken_bytes = 0;
+    struct transfer_share share = { 0 };
     uint32_t count = 0;
     enum embtier_err err;
 
@@ -231,11 +231,11 @@ enum embtier_err checkpoint_restore(const struct checkpoint_shelf *shelf, struct
 
         TRY(check_free(tables, &spec, msg));
     }
-    TRY(transfer_memory_take(memory, memory_bytes(tables, record, chosen, count), "the restore",
-                             &taken_bytes, msg));
+    TRY(transfer_memory_take(memory, order->uid, memory_bytes(tables, record, chosen, count),
+                             "the restore", &share, msg));
     restoring.record = record;
     err = restore_all(&restoring, tables, order, chosen, count, progress, ret_restored, msg);
     malloc_trim(0);
-    transfer_memory_give(memory, &taken_bytes);
+    transfer_memory_give(memory, &share);
     return err;
 }

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "daemon/tables.h"
@@ -15,6 +16,7 @@ struct transfer_memory;
 
 struct restore_order {
     uint64_t id;
+    uid_t uid;           /* whose */
     char **names;        /* of tables; owned */
     uint32_t name_count; /* 0: all */
     char *new_name;      /* of the only one, or NULL: as it was; owned */

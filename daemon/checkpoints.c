@@ -13,10 +13,12 @@
 
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/config_memory.h"
 #include "base/log.h"
 #include "daemon/checkpoint_pace.h"
 #include "daemon/lane.h"
 #include "daemon/scan.h"
+#include "daemon/transfer_memory.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"
 #include "store/store.h"
@@ -505,6 +507,10 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
     enum embtier_err err;
 
     TRY(check_metadata(order->metadata, msg));
+    if (order->automatic && order->promised) /* before one is made for nothing */
+        TRY(transfer_memory_probe(c->opts.memory, order->uid,
+                                  SCAN_BYTES + store_shard_count(c->opts.store) * SCAN_SHARD_BYTES,
+                                  "an export", msg));
     memcpy(making.info.metadata, order->metadata, sizeof(making.info.metadata));
     checkpoint_pace_init(&making.pace, &clock_monotonic, c->few_cores);
     note_begin(c);

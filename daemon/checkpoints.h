@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "daemon/checkpoint_restore.h"
@@ -50,11 +51,13 @@ struct checkpoint_order {
     uint32_t keep; /* then the oldest made by users are deleted, but for so many; 0: none is */
     const struct catalog_made *made; /* to be in it too, or NULL */
     bool keep_all; /* none is deleted, of the server's own either: one may still be needed */
+    uid_t uid;     /* whose, if it is promised */
     bool promised; /* it stays for a minute, however few of the server's own are to be kept:
                       whoever had it made has yet to begin to read it */
 };
 
-/* Returns when it is complete on disk, or there is none. INVALID: the metadata is no JSON. */
+/* Returns when it is complete on disk, or there is none. INVALID: the metadata is no JSON. BUSY: it
+ * is for an export (automatic and promised), and there is no memory for one. */
 MUST_CHECK enum embtier_err checkpoints_make(struct checkpoints *checkpoints,
                                              const struct checkpoint_order *order,
                                              const struct progress_sink *progress,

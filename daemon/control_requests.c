@@ -461,6 +461,7 @@ static void handle_checkpoint_create(struct control *control, struct connection 
     job->order.keep = wire->keep;
     job->order.automatic = wire->automatic;
     job->order.promised = true; /* an export may be about to read it */
+    job->order.uid = connection->peer_uid;
     strncpy(job->order.metadata, wire->metadata, sizeof(job->order.metadata) - 1);
     control_submit_job(control, connection, id, job);
 }
@@ -503,6 +504,7 @@ static void handle_checkpoint_restore(struct control *control, struct connection
     if (!job)
         return;
     err = copy_restore_order(wire, &job->restore);
+    job->restore.uid = connection->peer_uid;
     if (err == EMBTIER_OK) {
         control_submit_job(control, connection, id, job);
         return;

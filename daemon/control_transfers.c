@@ -167,6 +167,7 @@ static void handle_scan_open(struct control *control, struct connection *connect
         return;
     job->scan_order.checkpoint_id = wire->checkpoint;
     job->scan_order.with_state = wire->with_state;
+    job->scan_order.uid = connection->peer_uid;
     job->scan_order.all_rows = wire->all_rows;
     strncpy(job->scan_order.name, wire->table, sizeof(job->scan_order.name) - 1);
     control_submit_job(control, connection, id, job);
@@ -222,7 +223,7 @@ static void handle_load_open(struct control *control, struct connection *connect
                              const Embtier__LoadOpen *wire)
 {
     struct err_msg msg = { { 0 } };
-    struct load_order order = { .with_state = wire->with_state };
+    struct load_order order = { .with_state = wire->with_state, .uid = connection->peer_uid };
     enum embtier_err err = table_spec_from_wire(wire->spec, &order.spec, &msg);
     struct job *job;
 

@@ -16,7 +16,7 @@
 struct load {
     struct tables *tables;
     struct transfer_memory *memory;
-    uint64_t taken_bytes; /* of that */
+    struct transfer_share share; /* of that */
     struct table_info info;
     struct row_writer *writer; /* NULL: no more is taken */
     uint32_t row_bytes;        /* that the client gives */
@@ -36,7 +36,7 @@ void load_free(struct load *load)
     }
     free(load->row);
     malloc_trim(0); /* else it stays with a thread that may need none for long */
-    transfer_memory_give(load->memory, &load->taken_bytes);
+    transfer_memory_give(load->memory, &load->share);
     free(load);
 }
 
@@ -52,7 +52,7 @@ static enum embtier_err check_spec(struct table_spec *spec, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-static enum embtier_err take_memory(struct load *load, const struct table_spec *spec,
+static enum embtier_err take_memory(struct load *load, uid_t uid, const struct table_spec *spec,
                                     struct err_msg *msg)
 {
     const uint64_t row_bytes =
@@ -60,8 +60,8 @@ static enum embtier_err take_memory(struct load *load, const struct table_spec *
     char what[sizeof(spec->name) + 32];
 
     snprintf(what, sizeof(what), "an import of table '%s'", spec->name);
-    return transfer_memory_take(load->memory, tables_writer_bytes(load->tables, row_bytes), what,
-                                &load->taken_bytes, msg);
+    return transfer_memory_take(load->memory, uid, tables_writer_bytes(load->tables, row_bytes),
+                                what, &load->share, msg);
 }
 
 enum embtier_err load_open(struct tables *tables, struct transfer_memory *memory,
@@ -76,7 +76,7 @@ enum embtier_err load_open(struct tables *tables, struct transfer_memory *memory
     load->tables = tables;
     load->memory = memory;
     TRY(check_spec(&spec, msg));
-    TRY(take_memory(load, &spec, msg));
+    TRY(take_memory(load, order->uid, &spec, msg));
     load->row_bytes = table_spec_weight_bytes(&spec);
     load->row = calloc(1, (size_t)load->row_bytes + table_spec_state_bytes(&spec));
     if (!load->row)

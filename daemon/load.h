@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "base/table_spec.h"
@@ -18,6 +19,7 @@ struct transfer_memory;
 
 struct load_order {
     struct table_spec spec; /* init_version 0: the newest */
+    uid_t uid;              /* whose */
     bool with_state;        /* rows come with it; else it begins as zeros */
 };
 

@@ -22,8 +22,8 @@
 struct scan {
     struct checkpoints *checkpoints;
     struct transfer_memory *memory;
-    uint64_t taken_bytes;    /* of that */
-    struct scan_order order; /* with the checkpoint's id */
+    struct transfer_share share; /* of that */
+    struct scan_order order;     /* with the checkpoint's id */
     struct table_spec spec;
     uint32_t row_bytes; /* that the client gets */
     uint32_t whole_bytes;
@@ -43,7 +43,7 @@ void scan_free(struct scan *scan)
     if (scan->is_used)
         checkpoints_end_use(scan->checkpoints, scan->order.checkpoint_id);
     free(scan->made);
-    transfer_memory_give(scan->memory, &scan->taken_bytes);
+    transfer_memory_give(scan->memory, &scan->share);
     free(scan);
 }
 
@@ -93,8 +93,9 @@ static enum embtier_err open_stored(struct scan *scan, struct store *store,
     char what[sizeof(scan->spec.name) + 32];
 
     snprintf(what, sizeof(what), "an export of table '%s'", scan->spec.name);
-    TRY(transfer_memory_take(scan->memory, table_scan_bytes(record, &like) + made_bytes, what,
-                             &scan->taken_bytes, msg));
+    TRY(transfer_memory_take(scan->memory, scan->order.uid,
+                             table_scan_bytes(record, &like) + made_bytes, what, &scan->share,
+                             msg));
     scan->made = malloc(made_bytes);
     if (!scan->made)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "base/table_spec.h"
@@ -20,6 +21,7 @@ struct scan_order {
     uint64_t checkpoint_id; /* 0: the newest */
     char name[EMBTIER_TABLE_NAME_MAX + 1];
     bool with_state; /* else weights only */
+    uid_t uid;       /* whose */
     bool all_rows;   /* those that were never written too, with their initial values; not of a table
                         of any number of rows */
 };

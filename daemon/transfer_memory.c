@@ -2,14 +2,17 @@
 #include "daemon/transfer_memory.h"
 
 #include <assert.h>
-#include <stdatomic.h>
+#include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/config.h"
 
 struct transfer_memory {
     uint64_t bytes;
-    _Atomic uint64_t used_bytes; /* what is given is free before it is taken again */
+    pthread_mutex_t lock; /* of what follows */
+    struct transfer_share *shares;
+    uint64_t used_bytes; /* what is given is free before it is taken again */
 };
 
 enum embtier_err transfer_memory_new(uint64_t bytes, struct transfer_memory **ret_memory,
@@ -20,46 +23,103 @@ enum embtier_err transfer_memory_new(uint64_t bytes, struct transfer_memory **re
     if (!memory)
         return err_set(msg, EMBTIER_NO_MEMORY, "memory of exports and imports: out of memory");
     memory->bytes = bytes;
+    pthread_mutex_init(&memory->lock, NULL);
     *ret_memory = memory;
     return EMBTIER_OK;
 }
 
 void transfer_memory_free(struct transfer_memory *memory)
 {
+    if (!memory)
+        return;
+    pthread_mutex_destroy(&memory->lock);
     free(memory);
 }
 
-enum embtier_err transfer_memory_take(struct transfer_memory *memory, uint64_t bytes,
-                                      const char *what, uint64_t *taken, struct err_msg *msg)
+static uint64_t users_bytes(const struct transfer_memory *memory, uid_t uid)
 {
-    uint64_t used = transfer_memory_used(memory);
+    uint64_t bytes = 0;
 
-    assert(*taken == 0);
-    bytes = align_up(bytes, MIB);
+    for (const struct transfer_share *share = memory->shares; share; share = share->next)
+        bytes += share->uid == uid ? share->bytes : 0;
+    return bytes;
+}
+
+static enum embtier_err check_room(const struct transfer_memory *memory, uid_t uid, uint64_t bytes,
+                                   const char *what, struct err_msg *msg)
+{
+    const uint64_t users = users_bytes(memory, uid);
+
     if (bytes > memory->bytes)
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "%s needs %s of memory, and all exports and imports together may have %s: "
                        "checkpoints.transfer_bytes has to be greater",
                        what, BYTES_TEXT(bytes), BYTES_TEXT(memory->bytes));
-    do {
-        if (bytes > memory->bytes - used)
-            return err_set(msg, EMBTIER_BUSY,
-                           "%s needs %s of memory, and exports and imports have %s of the %s of "
-                           "checkpoints.transfer_bytes: try again when one has ended",
-                           what, BYTES_TEXT(bytes), BYTES_TEXT(used), BYTES_TEXT(memory->bytes));
-    } while (!atomic_compare_exchange_weak_explicit(&memory->used_bytes, &used, used + bytes,
-                                                    memory_order_acquire, memory_order_relaxed));
-    *taken = bytes;
+    if (bytes > memory->bytes - memory->used_bytes)
+        return err_set(msg, EMBTIER_BUSY,
+                       "%s needs %s of memory, and exports and imports have %s of the %s of "
+                       "checkpoints.transfer_bytes: try again when one has ended",
+                       what, BYTES_TEXT(bytes), BYTES_TEXT(memory->used_bytes),
+                       BYTES_TEXT(memory->bytes));
+    if (users > 0 && users + bytes > memory->bytes - memory->bytes / 4)
+        return err_set(msg, EMBTIER_BUSY,
+                       "%s needs %s of memory, and exports and imports of this user have %s: more "
+                       "than three quarters of the %s of checkpoints.transfer_bytes are for nobody "
+                       "alone; try again when one has ended",
+                       what, BYTES_TEXT(bytes), BYTES_TEXT(users), BYTES_TEXT(memory->bytes));
     return EMBTIER_OK;
 }
 
-void transfer_memory_give(struct transfer_memory *memory, uint64_t *taken)
+enum embtier_err transfer_memory_take(struct transfer_memory *memory, uid_t uid, uint64_t bytes,
+                                      const char *what, struct transfer_share *share,
+                                      struct err_msg *msg)
 {
-    atomic_fetch_sub_explicit(&memory->used_bytes, *taken, memory_order_release);
-    *taken = 0;
+    enum embtier_err err;
+
+    assert(share->bytes == 0);
+    bytes = align_up(bytes, MIB);
+    pthread_mutex_lock(&memory->lock);
+    err = check_room(memory, uid, bytes, what, msg);
+    if (err == EMBTIER_OK) {
+        *share = (struct transfer_share){ .next = memory->shares, .bytes = bytes, .uid = uid };
+        memory->shares = share;
+        memory->used_bytes += bytes;
+    }
+    pthread_mutex_unlock(&memory->lock);
+    return err;
 }
 
-uint64_t transfer_memory_used(const struct transfer_memory *memory)
+enum embtier_err transfer_memory_probe(struct transfer_memory *memory, uid_t uid, uint64_t bytes,
+                                       const char *what, struct err_msg *msg)
 {
-    return atomic_load_explicit(&memory->used_bytes, memory_order_relaxed);
+    struct transfer_share share = { 0 };
+
+    TRY(transfer_memory_take(memory, uid, bytes, what, &share, msg));
+    transfer_memory_give(memory, &share);
+    return EMBTIER_OK;
+}
+
+void transfer_memory_give(struct transfer_memory *memory, struct transfer_share *share)
+{
+    struct transfer_share **at;
+
+    if (share->bytes == 0)
+        return;
+    pthread_mutex_lock(&memory->lock);
+    for (at = &memory->shares; *at != share; at = &(*at)->next)
+        ;
+    *at = share->next;
+    memory->used_bytes -= share->bytes;
+    pthread_mutex_unlock(&memory->lock);
+    *share = (struct transfer_share){ 0 };
+}
+
+uint64_t transfer_memory_used(struct transfer_memory *memory)
+{
+    uint64_t bytes;
+
+    pthread_mutex_lock(&memory->lock);
+    bytes = memory->used_bytes;
+    pthread_mutex_unlock(&memory->lock);
+    return bytes;
 }

@@ -7,6 +7,7 @@
 #define EMBTIER_DAEMON_TRANSFER_MEMORY_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -18,13 +19,25 @@ MUST_CHECK enum embtier_err transfer_memory_new(uint64_t bytes, struct transfer_
 void transfer_memory_free(struct transfer_memory *memory);
 DEFINE_CLEANUP(struct transfer_memory, transfer_memory_free)
 
-/* Puts down @bytes for @what, such as "an export of table 't'", in whole MiB: *@taken, 0 before, is
- * to be given back. BUSY: not now; TOO_LARGE: never. */
-MUST_CHECK enum embtier_err transfer_memory_take(struct transfer_memory *memory, uint64_t bytes,
-                                                 const char *what, uint64_t *taken,
-                                                 struct err_msg *msg);
-/* *@taken is 0 then; it may be before. */
-void transfer_memory_give(struct transfer_memory *memory, uint64_t *taken);
-uint64_t transfer_memory_used(const struct transfer_memory *memory);
+/* What one of them has: 0 bytes before and after. Where it lies it stays meanwhile. */
+struct transfer_share {
+    struct transfer_share *next; /* of all, in no order */
+    uint64_t bytes;
+    uid_t uid;
+};
+
+/* Puts down @bytes for @what of user @uid, such as "an export of table 't'", in whole MiB; @share
+ * is to be given back. BUSY: not now, as there is no room, or as a user who has something may have
+ * three quarters of all; TOO_LARGE: never. */
+MUST_CHECK enum embtier_err transfer_memory_take(struct transfer_memory *memory, uid_t uid,
+                                                 uint64_t bytes, const char *what,
+                                                 struct transfer_share *share, struct err_msg *msg);
+/* As if it were taken, and given back at once. */
+MUST_CHECK enum embtier_err transfer_memory_probe(struct transfer_memory *memory, uid_t uid,
+                                                  uint64_t bytes, const char *what,
+                                                  struct err_msg *msg);
+/* A share of 0 bytes is none. */
+void transfer_memory_give(struct transfer_memory *memory, struct transfer_share *share);
+uint64_t transfer_memory_used(struct transfer_memory *memory);
 
 #endif

@@ -19,6 +19,8 @@
 
 #define THREADS 4
 #define TURNS   20000
+#define UID     1000 /* of one user, … */
+#define OTHER   1001
 
 static struct transfer_memory *memory_new(uint64_t bytes)
 {
@@ -31,27 +33,28 @@ static struct transfer_memory *memory_new(uint64_t bytes)
 static void test_who_does_not_fit_is_told_how_much_there_is(void **state)
 {
     _cleanup_(transfer_memory_freep) struct transfer_memory *memory = memory_new(100 * MIB);
-    uint64_t first = 0, second = 0;
+    struct transfer_share first = { 0 }, second = { 0 };
     struct err_msg msg;
 
     (void)state;
-    assert_int_equal(transfer_memory_take(memory, 59 * MIB + 1, "an export", &first, NULL),
+    assert_int_equal(transfer_memory_take(memory, UID, 59 * MIB + 1, "an export", &first, NULL),
                      EMBTIER_OK);
-    assert_int_equal(first, 60 * MIB);
-    assert_int_equal(transfer_memory_take(memory, 41 * MIB, "an import", &second, &msg),
+    assert_int_equal(first.bytes, 60 * MIB);
+    assert_int_equal(transfer_memory_take(memory, OTHER, 41 * MIB, "an import", &second, &msg),
                      EMBTIER_BUSY);
-    assert_int_equal(second, 0);
+    assert_int_equal(second.bytes, 0);
     assert_string_equal(msg.text,
                         "an import needs 41MiB of memory, and exports and imports have 60MiB of "
                         "the 100MiB of checkpoints.transfer_bytes: try again when one has ended");
-    assert_int_equal(transfer_memory_take(memory, 40 * MIB, "an import", &second, NULL),
+    assert_int_equal(transfer_memory_take(memory, OTHER, 40 * MIB, "an import", &second, NULL),
                      EMBTIER_OK);
     assert_int_equal(transfer_memory_used(memory), 100 * MIB);
     transfer_memory_give(memory, &first);
-    assert_int_equal(first, 0);
+    assert_int_equal(first.bytes, 0);
     transfer_memory_give(memory, &first); /* has nothing */
     assert_int_equal(transfer_memory_used(memory), 40 * MIB);
-    assert_int_equal(transfer_memory_take(memory, 60 * MIB, "an export", &first, NULL), EMBTIER_OK);
+    assert_int_equal(transfer_memory_take(memory, UID, 60 * MIB, "an export", &first, NULL),
+                     EMBTIER_OK);
     transfer_memory_give(memory, &first);
     transfer_memory_give(memory, &second);
     assert_int_equal(transfer_memory_used(memory), 0);
@@ -60,16 +63,45 @@ static void test_who_does_not_fit_is_told_how_much_there_is(void **state)
 static void test_what_never_fits_is_not_told_to_try_again(void **state)
 {
     _cleanup_(transfer_memory_freep) struct transfer_memory *memory = memory_new(100 * MIB);
-    uint64_t taken = 0;
+    struct transfer_share taken = { 0 };
     struct err_msg msg;
 
     (void)state;
-    assert_int_equal(transfer_memory_take(memory, 100 * MIB + 1, "an export", &taken, &msg),
+    assert_int_equal(transfer_memory_take(memory, UID, 100 * MIB + 1, "an export", &taken, &msg),
                      EMBTIER_TOO_LARGE);
     assert_string_equal(msg.text,
                         "an export needs 101MiB of memory, and all exports and imports together "
                         "may have 100MiB: checkpoints.transfer_bytes has to be greater");
     assert_int_equal(transfer_memory_used(memory), 0);
+}
+
+static void test_a_user_who_has_something_leaves_a_quarter_to_others(void **state)
+{
+    _cleanup_(transfer_memory_freep) struct transfer_memory *memory = memory_new(100 * MIB);
+    struct transfer_share shares[4] = { { 0 } };
+    struct err_msg msg;
+
+    (void)state;
+    assert_int_equal(transfer_memory_take(memory, UID, 50 * MIB, "an export", &shares[0], NULL),
+                     EMBTIER_OK);
+    assert_int_equal(transfer_memory_take(memory, UID, 26 * MIB, "an export", &shares[1], &msg),
+                     EMBTIER_BUSY);
+    assert_non_null(strstr(msg.text, "imports of this user have 50MiB: more than three quarters"));
+    assert_int_equal(transfer_memory_probe(memory, UID, 26 * MIB, "an export", NULL), EMBTIER_BUSY);
+    assert_int_equal(transfer_memory_probe(memory, OTHER, 26 * MIB, "an export", NULL), EMBTIER_OK);
+    assert_int_equal(transfer_memory_used(memory), 50 * MIB);
+    assert_int_equal(transfer_memory_take(memory, UID, 25 * MIB, "an export", &shares[1], NULL),
+                     EMBTIER_OK);
+    assert_int_equal(transfer_memory_take(memory, OTHER, 25 * MIB, "an import", &shares[2], NULL),
+                     EMBTIER_OK);
+    transfer_memory_give(memory, &shares[1]); /* the one in the middle */
+    transfer_memory_give(memory, &shares[0]);
+    transfer_memory_give(memory, &shares[2]);
+    assert_int_equal(transfer_memory_used(memory), 0);
+    /* With nothing yet, all of it. */
+    assert_int_equal(transfer_memory_take(memory, UID, 100 * MIB, "an export", &shares[3], NULL),
+                     EMBTIER_OK);
+    transfer_memory_give(memory, &shares[3]);
 }
 
 static void *take_and_give(void *context)
@@ -78,9 +110,9 @@ static void *take_and_give(void *context)
     uint64_t refused = 0;
 
     for (uint32_t i = 0; i < TURNS; i++) {
-        uint64_t taken = 0;
+        struct transfer_share taken = { 0 };
         const enum embtier_err err =
-            transfer_memory_take(memory, (1 + i % 3) * MIB, "a thread", &taken, NULL);
+            transfer_memory_take(memory, UID, (1 + i % 3) * MIB, "a thread", &taken, NULL);
 
         assert_true(err == EMBTIER_OK || err == EMBTIER_BUSY);
         assert_true(transfer_memory_used(memory) <= 5 * MIB);
@@ -167,6 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_does_not_fit_is_told_how_much_there_is),
         cmocka_unit_test(test_what_never_fits_is_not_told_to_try_again),
+        cmocka_unit_test(test_a_user_who_has_something_leaves_a_quarter_to_others),
         cmocka_unit_test(test_threads_together_have_no_more_either),
         cmocka_unit_test(test_rows_that_wait_are_as_many_as_the_configuration_counts),
         cmocka_unit_test(test_a_scan_takes_what_its_logs_hold),

@@ -50,7 +50,11 @@ def test_an_export_for_which_there_is_no_memory_waits_for_another(small, tmp_pat
             "checkpoints.transfer_bytes: try again when one has ended"
         )
         with pytest.raises(embtier.BusyError, match=f"an export of table 't' {said}"):
+            other.export_table("t", tmp_path / "second", checkpoint=checkpoint.id)
+        made = [one.id for one in server.checkpoints()]
+        with pytest.raises(embtier.BusyError, match="an export needs .*checkpoints.transfer_bytes"):
             other.export_table("t", tmp_path / "second")
+        assert [one.id for one in server.checkpoints()] == made, "one was made for nothing"
         with pytest.raises(embtier.BusyError, match="the restore needs .*checkpoints.transfer_bytes"):
             other.restore_checkpoint(checkpoint.id, ["t"], name="copy")
         assert [table.name for table in other.tables()] == ["t"]
