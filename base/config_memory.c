@@ -57,7 +57,7 @@ static uint64_t compaction_bytes(const struct config *config)
     return threads * HEAP_THREAD_BYTES + MIN(compacting, shards) * HEAP_INPUTS * HEAP_INPUT_BYTES;
 }
 
-/* Of the one table that is made at a time with all its rows. */
+/* Of the one table that is made at a time with all its rows: of f32, and two more of state. */
 static uint64_t eager_bytes(const struct config *config)
 {
     const uint64_t longest = (uint64_t)EMBTIER_DIM_MAX * 12 + ROW_WRITER_ROW_BYTES;
@@ -86,8 +86,7 @@ static struct beside beside_of(const struct config *config, uint32_t lane_count)
 
 static uint64_t transfer_least(const struct config *config)
 {
-    return align_up(SCAN_BYTES + shard_count(config) * SCAN_SHARD_BYTES +
-                        SCAN_LOG_FACTOR * CHECKPOINT_LOG_BYTES,
+    return align_up(SCAN_LEAST_BYTES(shard_count(config)) + SCAN_LOG_FACTOR * CHECKPOINT_LOG_BYTES,
                     MIB);
 }
 

@@ -39,9 +39,10 @@
  * shards, up to 36 files in each, rows of 4 to 65,536 bytes and logs of 0 to 50 MiB, was 6 to 93
  * MiB; this is a fifth to a half more wherever files are read, and up to twice that of long logs.
  */
-#define SCAN_BYTES       (32 * MIB)  /* 16 MiB read ahead, metadata of files, the record */
-#define SCAN_SHARD_BYTES (256 * KIB) /* a database, opened for reading */
-#define SCAN_LOG_FACTOR  2           /* a log's rows in memory: short ones take almost so much */
+#define SCAN_BYTES               (32 * MIB)  /* 16 MiB read ahead, metadata of files, the record */
+#define SCAN_SHARD_BYTES         (256 * KIB) /* a database, opened for reading */
+#define SCAN_LEAST_BYTES(shards) (SCAN_BYTES + (uint64_t)(shards)*SCAN_SHARD_BYTES)
+#define SCAN_LOG_FACTOR          2 /* a log's rows in memory: short ones take almost so much */
 /* So much stays in the logs of all shards when a checkpoint is begun, and so much in one at most:
  * the rest is flushed before. */
 #define CHECKPOINT_LOG_BYTES      (16 * MIB)

@@ -509,8 +509,8 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
     TRY(check_metadata(order->metadata, msg));
     if (order->automatic && order->promised) /* before one is made for nothing */
         TRY(transfer_memory_probe(c->opts.memory, order->uid,
-                                  SCAN_BYTES + store_shard_count(c->opts.store) * SCAN_SHARD_BYTES,
-                                  "an export", msg));
+                                  SCAN_LEAST_BYTES(store_shard_count(c->opts.store)), "an export",
+                                  msg));
     memcpy(making.info.metadata, order->metadata, sizeof(making.info.metadata));
     checkpoint_pace_init(&making.pace, &clock_monotonic, c->few_cores);
     note_begin(c);

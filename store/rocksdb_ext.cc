@@ -614,12 +614,8 @@ class Watch final : public rocksdb::EventListener
     {
         (void)db->DisableFileDeletions();
         std::lock_guard<std::mutex> lock(error_mutex_);
-        if (error_.severity() <= Status::Severity::kSoftError)
-            error_ = Status(error, Status::Severity::kSoftError);
-        errors_++;
-        flush_failed_ = true;
         manifest_failures_++;
-        changed_.notify_all();
+        AddSoftError(Status(error, Status::Severity::kSoftError));
     }
 
     // Each has files kept (DisableFileDeletions()) until it is forgotten.
@@ -660,12 +656,9 @@ class Watch final : public rocksdb::EventListener
     {
         std::lock_guard<std::mutex> lock(error_mutex_);
         log_error_ = Status(error, Status::Severity::kSoftError);
-        if (error_.severity() <= Status::Severity::kSoftError)
-            error_ = log_error_;
-        errors_++;
-        flush_failed_ = log_failed_ = true;
+        log_failed_ = true;
         log_failures_++;
-        changed_.notify_all();
+        AddSoftError(log_error_);
     }
 
     void SetOpened()
@@ -773,6 +766,16 @@ class Watch final : public rocksdb::EventListener
     }
 
   private:
+    // Which RocksDB knows nothing of, and a flush gets over.
+    void AddSoftError(const Status &error)
+    {
+        if (error_.severity() <= Status::Severity::kSoftError)
+            error_ = error;
+        errors_++;
+        flush_failed_ = true;
+        changed_.notify_all();
+    }
+
     bool Failed(uint64_t errors) const
     {
         return errors_ != errors || error_.severity() >= Status::Severity::kHardError;
