@@ -468,14 +468,17 @@ void checkpoint_forget_beside(const char *path)
 static enum embtier_err put_away(const char *path, struct err_msg *msg)
 {
     _cleanup_(freep) char *lost = NULL;
+    bool has_path, has_lost;
 
     if (asprintf(&lost, "%s" LOST_SUFFIX, path) < 0) {
         lost = NULL;
         return no_memory(msg);
     }
-    if (access(path, F_OK) != 0)
+    TRY(path_is_there(path, &has_path, msg));
+    if (!has_path)
         return EMBTIER_OK;
-    if (access(lost, F_OK) == 0)
+    TRY(path_is_there(lost, &has_lost, msg));
+    if (has_lost)
         return folder_remove(path, msg);
     return rename(path, lost) == 0 ? EMBTIER_OK : err_set_errno(msg, errno, "%s", lost);
 }

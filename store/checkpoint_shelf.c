@@ -81,10 +81,7 @@ static enum embtier_err is_there(const char *folder, const char *name, bool *ret
 
     if (!path)
         return no_memory(msg);
-    *ret_there = access(path, F_OK) == 0;
-    return *ret_there || errno == ENOENT || errno == ENOTDIR
-               ? EMBTIER_OK
-               : err_set_errno(msg, errno, "%s", path);
+    return path_is_there(path, ret_there, msg);
 }
 
 static enum embtier_err state_of(const struct checkpoint_shelf *shelf, uint64_t id,
@@ -112,12 +109,13 @@ enum embtier_err checkpoint_mark(const struct checkpoint_shelf *shelf, uint64_t 
 {
     _cleanup_(freep) char *folder = checkpoint_folder(shelf, id, 0);
     _cleanup_(freep) char *path = folder ? path_join(folder, DRAFT_FILE) : NULL;
+    bool has_folder;
     uint32_t sum;
-    struct stat info;
 
     if (!path)
         return no_memory(msg);
-    if (stat(folder, &info) != 0 && errno == ENOENT)
+    TRY(path_is_there(folder, &has_folder, msg));
+    if (!has_folder)
         return err_set(msg, EMBTIER_NOT_FOUND, "there is no checkpoint %" PRIu64, id);
     TRY(file_make(path, "", 0, &sum, msg));
     return directory_sync(folder, msg);
@@ -175,7 +173,7 @@ static enum embtier_err list_folders(const char *directory, struct ids *ids, str
     folder = opendir(path);
     if (!folder)
         return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
-    while (err == EMBTIER_OK && (entry = readdir(folder))) {
+    while (err == EMBTIER_OK && (entry = folder_next(folder, path, &err, msg))) {
         uint64_t id;
 
         if (entry->d_type != DT_REG && parse_id(entry->d_name, &id))
@@ -293,7 +291,7 @@ enum embtier_err checkpoint_remove_folders(const struct checkpoint_shelf *shelf,
             return no_memory(msg);
         TRY(folder_remove(folder, msg));
     }
-    is_there = access(first, F_OK) == 0;
+    TRY(path_is_there(first, &is_there, msg));
     TRY(folder_empty(first, DRAFT_FILE, msg));
     if (is_there)
         TRY(directory_sync(first, msg));

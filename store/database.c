@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "store/database_seal.h"
 #include "store/durable_file.h"
+#include "store/file_tree.h"
 #include "store/log_damage.h"
 #include "store/rocksdb_err.h"
 #include "store/row_format.h"
@@ -71,13 +72,13 @@ static enum embtier_err database_check_there(const char *path, bool *ret_sealed,
                                              struct err_msg *msg)
 {
     _cleanup_(freep) char *current = path_join(path, "CURRENT");
+    bool is_there;
 
     if (!current)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
-    if (access(current, F_OK) == 0)
-        return database_seal_break(path, ret_sealed, msg);
-    return errno == ENOENT ? err_set(msg, EMBTIER_CORRUPT, "%s: missing", current)
-                           : err_set_errno(msg, errno, "%s", current);
+    TRY(path_is_there(current, &is_there, msg));
+    return is_there ? database_seal_break(path, ret_sealed, msg)
+                    : err_set(msg, EMBTIER_CORRUPT, "%s: missing", current);
 }
 
 /* Bytes of all log files, before it is opened: what is to be recovered. A database that was open
@@ -86,23 +87,26 @@ static enum embtier_err count_logs(const char *path, uint32_t *ret_count, uint64
                                    struct err_msg *msg)
 {
     DIR *const folder = opendir(path);
+    enum embtier_err err = EMBTIER_OK;
     const struct dirent *file;
     uint32_t count = 0;
     uint64_t bytes = 0;
 
     if (!folder)
         return err_set_errno(msg, errno, "%s", path);
-    while ((file = readdir(folder))) {
+    while (err == EMBTIER_OK && (file = folder_next(folder, path, &err, msg))) {
         const char *const end = strrchr(file->d_name, '.');
-        struct stat info;
+        struct stat info = { 0 };
 
-        if (end && strcmp(end, ".log") == 0 &&
-            fstatat(dirfd(folder), file->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0) {
-            bytes += (uint64_t)info.st_size;
-            count++;
-        }
+        if (!end || strcmp(end, ".log") != 0)
+            continue;
+        if (fstatat(dirfd(folder), file->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+            err = err_set_errno(msg, errno, "%s/%s", path, file->d_name);
+        bytes += (uint64_t)info.st_size;
+        count++;
     }
     closedir(folder);
+    TRY(err);
     if (count == 0)
         return err_set(msg, EMBTIER_CORRUPT, "%s: its log is missing", path);
     *ret_count = count;
@@ -187,7 +191,7 @@ static enum embtier_err check_records(const struct database_opts *opts, struct e
     folder = opendir(opts->path);
     if (!folder)
         return err_set_errno(msg, errno, "%s", opts->path);
-    while (err == EMBTIER_OK && (file = readdir(folder))) {
+    while (err == EMBTIER_OK && (file = folder_next(folder, opts->path, &err, msg))) {
         _cleanup_(freep) char *path = path_join(opts->path, file->d_name);
 
         if (!path)

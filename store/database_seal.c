@@ -156,11 +156,8 @@ enum embtier_err database_is_sealed(const char *path, bool *ret_sealed, struct e
     struct seal seal = { 0 };
     enum embtier_err err = seal_init(path, &seal, msg);
 
-    if (err == EMBTIER_OK) {
-        *ret_sealed = access(seal.path, F_OK) == 0;
-        if (!*ret_sealed && errno != ENOENT)
-            err = err_set_errno(msg, errno, "%s", seal.path);
-    }
+    if (err == EMBTIER_OK)
+        err = path_is_there(seal.path, ret_sealed, msg);
     seal_clear(&seal);
     return err;
 }

@@ -198,9 +198,31 @@ static enum embtier_err remove_entry(const char *path, struct err_msg *msg)
                                                 : err_set_errno(msg, errno, "%s", path);
 }
 
+enum embtier_err path_is_there(const char *path, bool *ret_there, struct err_msg *msg)
+{
+    *ret_there = access(path, F_OK) == 0;
+    return *ret_there || errno == ENOENT || errno == ENOTDIR
+               ? EMBTIER_OK
+               : err_set_errno(msg, errno, "%s", path);
+}
+
 static bool is_itself_or_parent(const char *name)
 {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+const struct dirent *folder_next(DIR *folder, const char *path, enum embtier_err *ret_err,
+                                 struct err_msg *msg)
+{
+    const struct dirent *entry;
+
+    do {
+        errno = 0;
+        entry = readdir(folder);
+    } while (entry && is_itself_or_parent(entry->d_name));
+    if (!entry && errno != 0)
+        *ret_err = err_set_errno(msg, errno, "%s", path);
+    return entry;
 }
 
 enum embtier_err folder_empty(const char *path, const char *but, struct err_msg *msg)
@@ -211,10 +233,10 @@ enum embtier_err folder_empty(const char *path, const char *but, struct err_msg 
 
     if (!folder)
         return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
-    while (err == EMBTIER_OK && (entry = readdir(folder))) {
+    while (err == EMBTIER_OK && (entry = folder_next(folder, path, &err, msg))) {
         _cleanup_(freep) char *child = NULL;
 
-        if (is_itself_or_parent(entry->d_name) || (but && strcmp(entry->d_name, but) == 0))
+        if (but && strcmp(entry->d_name, but) == 0)
             continue;
         child = path_join(path, entry->d_name);
         err = child ? remove_entry(child, msg)
@@ -228,7 +250,9 @@ enum embtier_err folder_remove(const char *path, struct err_msg *msg)
 {
     struct stat info;
 
-    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
+    if (lstat(path, &info) != 0)
+        return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
+    if (S_ISLNK(info.st_mode))
         return remove_entry(path, msg);
     TRY(folder_empty(path, NULL, msg));
     return rmdir(path) == 0 || errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
@@ -236,16 +260,13 @@ enum embtier_err folder_remove(const char *path, struct err_msg *msg)
 
 enum embtier_err folder_is_empty(const char *path, bool *ret_empty, struct err_msg *msg)
 {
-    const struct dirent *entry;
+    enum embtier_err err = EMBTIER_OK;
     DIR *const folder = opendir(path);
-    bool empty = true;
 
-    if (!folder && errno != ENOENT)
-        return err_set_errno(msg, errno, "%s", path);
-    while (folder && empty && (entry = readdir(folder)))
-        empty = is_itself_or_parent(entry->d_name);
-    if (folder)
-        closedir(folder);
-    *ret_empty = empty;
-    return EMBTIER_OK;
+    *ret_empty = true;
+    if (!folder)
+        return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
+    *ret_empty = !folder_next(folder, path, &err, msg);
+    closedir(folder);
+    return err;
 }

@@ -4,6 +4,7 @@
 #ifndef EMBTIER_STORE_FILE_TREE_H
 #define EMBTIER_STORE_FILE_TREE_H
 
+#include <dirent.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,6 +28,13 @@ MUST_CHECK enum embtier_err file_sum(const char *path, uint64_t bytes, uint32_t 
                                      void (*progress)(void *context, uint64_t bytes), void *context,
                                      const _Atomic bool *give_up, struct err_msg *msg);
 
+/* The next entry of an open folder that is neither itself nor its parent. NULL at the end, and
+ * where it can't be read: *@ret_err, which is EMBTIER_OK before, then says so. @path is for the
+ * message. */
+const struct dirent *folder_next(DIR *folder, const char *path, enum embtier_err *ret_err,
+                                 struct err_msg *msg);
+/* Whether there is anything of this name; an error says that nobody knows. */
+MUST_CHECK enum embtier_err path_is_there(const char *path, bool *ret_there, struct err_msg *msg);
 /* Makes the folder, mode 0700, if it is not there. */
 MUST_CHECK enum embtier_err folder_make(const char *path, struct err_msg *msg);
 /* Removes the folder, if it is there, with all folders and files in it. Links are not followed. */

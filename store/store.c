@@ -22,6 +22,8 @@
 #include "store/database.h"
 #include "store/database_seal.h"
 #include "store/durable_file.h"
+#include "store/file_tree.h"
+#include "store/open_progress.h"
 #include "store/rocksdb_ext.h"
 #include "store/rocksdb_setup.h"
 #include "store/store_identity.h"
@@ -33,8 +35,6 @@
 
 #define RESTORE_FILE "restore.json"
 #define CLOSED_FILE  "closed.json"
-/* Of long work at the start, a line each. */
-#define PROGRESS_NS (UINT64_C(1000) * 1000 * 1000)
 /* For all flushes before a checkpoint, which could as well be left. */
 #define SHORTEN_PATIENCE_NS (UINT64_C(15) * 1000 * 1000 * 1000)
 
@@ -56,8 +56,9 @@ struct store {
     uint32_t shard_count;
     struct database **databases; /* see database_of(); NULL from the first that was not opened */
     uint32_t database_count;
-    bool is_open;         /* to the end */
-    pthread_mutex_t lock; /* of the file that this is about: */
+    bool is_open;                   /* to the end */
+    struct open_progress *progress; /* until then */
+    pthread_mutex_t lock;           /* of the file that this is about: */
     _Atomic bool
         closed_file; /* no row of a `replay` table was written since the last clean close */
     _Atomic int replay_refusal; /* an enum embtier_err */
@@ -139,22 +140,10 @@ static enum embtier_err open_shard(struct store *store, uint32_t shard, bool dir
     return EMBTIER_OK;
 }
 
-/* Tells of long work, a line a second. */
-static void tell_progress(uint64_t *told_ns, const char *step, uint32_t done, uint32_t count)
-{
-    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
-
-    if (now_ns - *told_ns < PROGRESS_NS)
-        return;
-    *told_ns = now_ns;
-    log_info("the store is being opened", "step=%s done=%u of=%u", step, done, count);
-}
-
 static enum embtier_err store_open_shards(struct store *store, const struct config *config,
                                           struct err_msg *msg)
 {
     const uint32_t directories = store_identity_directory_count(store->identity);
-    uint64_t told_ns = clock_now_ns(&clock_monotonic);
 
     store->direct_io = true;
     for (uint32_t d = 0; d < directories; d++) {
@@ -165,8 +154,8 @@ static enum embtier_err store_open_shards(struct store *store, const struct conf
                             &direct_io, msg));
         store->direct_io = store->direct_io && direct_io;
         for (uint32_t s = first; s < first + store->shards_per_directory; s++) {
+            open_progress_set(store->progress, "shards", s, store->shard_count);
             TRY(open_shard(store, s, direct_io, msg)); /* which reads its logs */
-            tell_progress(&told_ns, "shards", s + 1, store->shard_count);
         }
     }
     return EMBTIER_OK;
@@ -190,12 +179,12 @@ static enum embtier_err read_closed_file(struct store *store, struct err_msg *ms
 {
     _cleanup_(freep) char *path = path_join(store_first_directory(store), CLOSED_FILE);
 
+    bool is_there;
+
     if (!path)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    if (access(path, F_OK) == 0)
-        atomic_store(&store->closed_file, true);
-    else if (errno != ENOENT)
-        return err_set_errno(msg, errno, "%s", path);
+    TRY(path_is_there(path, &is_there, msg));
+    atomic_store(&store->closed_file, is_there);
     return EMBTIER_OK;
 }
 
@@ -273,15 +262,13 @@ static enum embtier_err make_beside(const struct store *store,
                                     const struct checkpoint_record *record, bool logged,
                                     struct err_msg *msg)
 {
-    uint64_t told_ns = clock_now_ns(&clock_monotonic);
-
     for (uint32_t s = 0; s < store->shard_count; s++) {
         _cleanup_(freep) char *path = database_path_of(store, s, logged);
 
         if (!path)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+        open_progress_set(store->progress, "files", s, store->shard_count);
         TRY(checkpoint_make_beside(&store->shelf, record, s, logged, path, msg));
-        tell_progress(&told_ns, "files", s + 1, store->shard_count);
     }
     return EMBTIER_OK;
 }
@@ -299,15 +286,13 @@ static void forget_beside(const struct store *store, bool logged)
 static enum embtier_err take_places(const struct store *store, bool logged, bool emptied,
                                     struct err_msg *msg)
 {
-    uint64_t told_ns = clock_now_ns(&clock_monotonic);
-
     for (uint32_t s = 0; s < store->shard_count; s++) {
         _cleanup_(freep) char *path = database_path_of(store, s, logged);
 
         if (!path)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+        open_progress_set(store->progress, "places", s, store->shard_count);
         TRY(checkpoint_take_place(path, emptied, msg));
-        tell_progress(&told_ns, "places", s + 1, store->shard_count);
     }
     return EMBTIER_OK;
 }
@@ -395,7 +380,7 @@ static enum embtier_err make_all_beside(const struct store *store,
 
 static void verified(void *context, uint64_t done, uint64_t total)
 {
-    tell_progress(context, "MiB verified", (uint32_t)(done / MIB), (uint32_t)(total / MIB));
+    open_progress_set(context, "verify_mib", (uint32_t)(done / MIB), (uint32_t)(total / MIB));
 }
 
 /* @asked: for the first time, so that what will be replaced is still there. */
@@ -404,13 +389,12 @@ static enum embtier_err put_back_all(struct store *store, uint64_t id, bool aske
 {
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
     _cleanup_(catalog_freep) struct catalog *then = NULL;
-    uint64_t told_ns = clock_now_ns(&clock_monotonic);
 
     /* All that can be wrong with it is found out first. */
     TRY(checkpoint_read(&store->shelf, id, &record, msg));
     TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
     if (asked)
-        TRY(checkpoint_verify(&store->shelf, record, verified, &told_ns, NULL, msg));
+        TRY(checkpoint_verify(&store->shelf, record, verified, store->progress, NULL, msg));
     TRY(make_all_beside(store, record, msg));
     TRY(write_down(store, id, msg));
     TRY(remove_closed_file(store, msg));
@@ -600,10 +584,13 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
                             struct err_msg *msg)
 {
     _cleanup_(store_freep) struct store *store = calloc(1, sizeof(*store));
+    _cleanup_(open_progress_end) struct open_progress progress;
     const struct config *config = opts->config;
 
+    open_progress_begin(&progress);
     if (!store)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    store->progress = &progress;
     pthread_mutex_init(&store->lock, NULL);
     TRY(store_identity_open(config, &store->identity, msg));
     row_hasher_init(&store->hasher, store_identity_hash_key(store->identity));
@@ -627,6 +614,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
                                              .parallel = config->rocksdb.compaction_parallel,
                                              .hold_patience_ms = HOLD_PATIENCE_MS },
         &store->scheduler, msg));
+    store->progress = NULL;
     *ret_store = TAKE(store);
     return EMBTIER_OK;
 }

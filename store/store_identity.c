@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "store/durable_file.h"
+#include "store/file_tree.h"
 #include "store/summed_json.h"
 
 #define IDENTITY_FILE "embtier.json"
@@ -163,14 +164,14 @@ bool store_identity_is_ready(const char *directory)
  * in it that a new store would not find there. */
 static enum embtier_err directory_check_empty(const char *path, struct err_msg *msg)
 {
-    static const char *const ours[] = { ".", "..", "lost+found", LOCK_FILE, identity_file_beside };
+    static const char *const ours[] = { "lost+found", LOCK_FILE, identity_file_beside };
     DIR *dir = opendir(path);
     enum embtier_err err = EMBTIER_OK;
     const struct dirent *entry;
 
     if (!dir)
         return err_set_errno(msg, errno, "%s", path);
-    while (err == EMBTIER_OK && (entry = readdir(dir))) {
+    while (err == EMBTIER_OK && (entry = folder_next(dir, path, &err, msg))) {
         bool known = false;
 
         for (size_t i = 0; i < ARRAY_LEN(ours); i++)

@@ -2,8 +2,9 @@
 /* slow_reads: preloaded into embtierd, makes SSD slow: every read of an SST file takes
  * EMBTIER_FAULT_READ_MS longer while the file EMBTIER_FAULT_TRIGGER exists.
  *
- * It knows pread, preadv and io_uring's submissions, which are of table files only; if RocksDB ever
- * read its tables by other calls, a test that asks for a slow read and finds it fast would fail. */
+ * It knows read, pread, preadv and io_uring's submissions, which are of table files only; if
+ * RocksDB ever read its tables by other calls, a test that asks for a slow read and finds it fast
+ * would fail. */
 #undef _FILE_OFFSET_BITS /* with it pread and pread64 are one symbol */
 
 #include <assert.h>
@@ -57,6 +58,7 @@ static void *next(const char *name)
     return function;
 }
 
+typedef ssize_t (*read_fn)(int, void *, size_t);
 typedef ssize_t (*pread_fn)(int, void *, size_t, off_t);
 typedef ssize_t (*preadv_fn)(int, const struct iovec *, int, off_t);
 struct io_uring;
@@ -66,6 +68,12 @@ typedef int (*submit_fn)(struct io_uring *, unsigned);
 static_assert(sizeof(off_t) == sizeof(off64_t), "a 64-bit machine");
 
 #define SLOW __attribute__((visibility("default"))) ssize_t
+
+SLOW read(int fd, void *buffer, size_t bytes)
+{
+    delay(fd);
+    return ((read_fn)next("read"))(fd, buffer, bytes);
+}
 
 SLOW pread(int fd, void *buffer, size_t bytes, off_t at)
 {

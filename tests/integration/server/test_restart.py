@@ -202,21 +202,38 @@ def test_a_dirty_row_is_written_once_however_often_it_was_set(own_daemon):
     assert said and said[0]["rows"] == "1000"
 
 
-def test_a_start_that_takes_long_says_how_far_it_is(make_daemon):
-    """Every read of a table file takes 200 ms longer, of which some are read when a database is opened."""
-    daemon = make_daemon()
+@pytest.mark.parametrize("how", ["stopped", "killed", "restore"])
+def test_a_start_that_takes_long_says_how_far_it_is(make_daemon, how):
+    """Every read of a table file takes longer than a second, so that lines come while one shard is opened,
+    its logs read and flushed, or a file of the checkpoint is verified."""
+    daemon = make_daemon({"data": {"shards_per_directory": 2}})
     slow = daemon.folder / "slow"
-    daemon.with_fault("slow_reads", EMBTIER_FAULT_TRIGGER=str(slow), EMBTIER_FAULT_READ_MS="200")
+    daemon.with_fault("slow_reads", EMBTIER_FAULT_TRIGGER=str(slow), EMBTIER_FAULT_READ_MS="1200")
     daemon.start()
     with daemon.connect() as server:
         server.create_table("rows", 64, durability="async").set(np.arange(1000), np.ones((1000, 64)))
-    daemon.stop()
+        if how == "restore":
+            server.create_table("others", 64).set(np.arange(1000), np.ones((1000, 64)))
+            server.checkpoint()
+    daemon.kill() if how == "killed" else daemon.stop()
     before = len(daemon.logged("the store is being opened"))  # a slow machine's first start
     slow.touch()
-    daemon.start()
-    said = [(int(fields["done"]), int(fields["of"])) for fields in daemon.logged("the store is being opened")[before:]]
-    shards = daemon.config["data"]["shards_per_directory"]
-    assert said and said == sorted(set(said)) and all(0 < done <= of == shards for done, of in said), said
+    daemon.start(*(["--restore", "1"] if how == "restore" else []))
+    slow.unlink()
+    said = [
+        (fields["step"], int(fields["done"]), int(fields["of"]), int(fields["seconds"]))
+        for fields in daemon.logged("the store is being opened")[before:]
+    ]
+    assert len(said) >= 2, said
+    seconds = [line[3] for line in said]
+    assert seconds == sorted(seconds) and seconds[0] <= 2 and seconds[-1] >= len(said) - 1, said
+    for step in {line[0] for line in said}:
+        done = [line[1] for line in said if line[0] == step]
+        assert done == sorted(done) and all(0 <= line[1] <= line[2] for line in said), said
+    assert all(line[1] < line[2] == 2 for line in said if line[0] == "shards"), said
+    assert "shards" in {line[0] for line in said} or how == "restore", said
+    if how == "restore":
+        assert "verify_mib" in {line[0] for line in said}, said
 
 
 def test_a_second_signal_does_not_disturb_a_stop_that_gets_on(own_daemon):

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/open_progress.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+
+/* False: at the end. Under the lock, which is free meanwhile. */
+static bool wait_a_second(struct open_progress *progress)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec++;
+    while (!progress->is_ended)
+        if (pthread_cond_timedwait(&progress->ended, &progress->lock, &until) == ETIMEDOUT)
+            break;
+    return !progress->is_ended;
+}
+
+static void *progress_main(void *arg)
+{
+    struct open_progress *const progress = arg;
+
+    pthread_mutex_lock(&progress->lock);
+    while (wait_a_second(progress))
+        if (progress->step)
+            log_info("the store is being opened", "step=%s done=%u of=%u seconds=%" PRIu64,
+                     progress->step, progress->done, progress->of,
+                     (clock_now_ns(&clock_monotonic) - progress->began_ns) / NS_PER_S);
+    pthread_mutex_unlock(&progress->lock);
+    return NULL;
+}
+
+void open_progress_begin(struct open_progress *progress)
+{
+    pthread_condattr_t attributes;
+
+    *progress = (struct open_progress){ .began_ns = clock_now_ns(&clock_monotonic) };
+    pthread_mutex_init(&progress->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&progress->ended, &attributes);
+    pthread_condattr_destroy(&attributes);
+    progress->has_thread = pthread_create(&progress->thread, NULL, progress_main, progress) == 0;
+    if (progress->has_thread)
+        pthread_setname_np(progress->thread, "opening");
+}
+
+void open_progress_set(struct open_progress *progress, const char *step, uint32_t done, uint32_t of)
+{
+    pthread_mutex_lock(&progress->lock);
+    progress->step = step;
+    progress->done = done;
+    progress->of = of;
+    pthread_mutex_unlock(&progress->lock);
+}
+
+void open_progress_end(struct open_progress *progress)
+{
+    pthread_mutex_lock(&progress->lock);
+    progress->is_ended = true;
+    pthread_cond_signal(&progress->ended);
+    pthread_mutex_unlock(&progress->lock);
+    if (progress->has_thread)
+        pthread_join(progress->thread, NULL);
+    pthread_cond_destroy(&progress->ended);
+    pthread_mutex_destroy(&progress->lock);
+}
