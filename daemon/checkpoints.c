@@ -280,8 +280,8 @@ static enum embtier_err shorten_logs(struct making *making, struct err_msg *msg)
 
 static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
 {
-    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
     enum embtier_err err;
+    uint64_t began_ns;
     sem_t drained;
 
     /* What `async` tables have logged since the last one is written to disk by nothing else: now,
@@ -289,6 +289,7 @@ static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
     if (making->has_logged)
         TRY(store_sync_all_logs(making->checkpoints->opts.store, msg));
     sem_init(&drained, 0, 0);
+    began_ns = clock_now_ns(&clock_monotonic);
     err = take_moment(making, &drained, msg);
     open_gates(making->checkpoints); /* after which no lane knows the semaphore */
     sem_destroy(&drained);
@@ -690,10 +691,15 @@ enum embtier_err checkpoints_show(struct checkpoints *c, uint64_t id,
 {
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
     _cleanup_(catalog_freep) struct catalog *catalog = NULL;
+    enum embtier_err err;
 
     *ret_tables = (struct checkpoint_tables){ 0 };
-    TRY(checkpoint_read(store_shelf(c->opts.store), id, &record, msg));
-    TRY(checkpoint_catalog(store_shelf(c->opts.store), record, &catalog, msg));
+    TRY(checkpoints_begin_use(c, id, msg));
+    err = checkpoint_read(store_shelf(c->opts.store), id, &record, msg);
+    if (err == EMBTIER_OK)
+        err = checkpoint_catalog(store_shelf(c->opts.store), record, &catalog, msg);
+    checkpoints_end_use(c, id);
+    TRY(err);
     TRY(copy_names(catalog, ret_tables, msg));
     *ret_info = record->info;
     return EMBTIER_OK;

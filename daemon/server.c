@@ -25,6 +25,7 @@
 #include "tiers/arena.h"
 
 #define PROGRESS_INTERVAL_NS (UINT64_C(1000) * 1000 * 1000)
+#define FLUSH_PAUSE_NS       (100L * 1000 * 1000) /* after one that failed */
 
 struct server {
     struct server_parts parts;
@@ -384,6 +385,47 @@ static enum embtier_err write_back(struct server *server, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
+static bool may_pass(enum embtier_err err)
+{
+    return err == EMBTIER_NO_SPACE || err == EMBTIER_IO || err == EMBTIER_BUSY;
+}
+
+/* What the writers have handed to RocksDB is in its write buffers. The error says that rows are
+ * lost; one that does not pass is left to store_close(). */
+static enum embtier_err flush_shard(struct server *server, uint32_t shard, struct err_msg *msg)
+{
+    uint64_t logged_ns = 0;
+
+    for (;;) {
+        struct err_msg why = { { 0 } };
+        const enum embtier_err err = store_flush(server->parts.store, shard, &why);
+
+        if (!may_pass(err))
+            return EMBTIER_OK;
+        if (signalled(server))
+            return err_set(msg, err,
+                           "stopped by a second signal with write buffers not flushed: `replay` "
+                           "tables go back to the newest checkpoint (%s)",
+                           why.text);
+        if (clock_now_ns(&clock_monotonic) - logged_ns > PROGRESS_INTERVAL_NS) {
+            logged_ns = clock_now_ns(&clock_monotonic);
+            notify_status("flushing write buffers");
+            log_warn("write buffers cannot be flushed, which is tried again until a second signal "
+                     "ends it as a crash would",
+                     "shard=%u err=%s why=%s", shard, err_name(err), LOG_QUOTED(why.text));
+        }
+        nanosleep(&(struct timespec){ .tv_nsec = FLUSH_PAUSE_NS }, NULL);
+    }
+}
+
+/* While the scheduler still gets over errors, which nobody does once the store is being closed. */
+static enum embtier_err flush(struct server *server, struct err_msg *msg)
+{
+    for (uint32_t s = 0; server->parts.store && s < store_shard_count(server->parts.store); s++)
+        TRY(flush_shard(server, s, msg));
+    return EMBTIER_OK;
+}
+
 static void free_lanes(struct server *server)
 {
     for (uint32_t i = 0; i < server->parts.lane_count; i++)
@@ -403,6 +445,8 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     control_free(server->control);
     server->control = NULL;
     err = write_back(server, msg);
+    if (err == EMBTIER_OK)
+        err = flush(server, msg);
     free_lanes(server);
     if (server->parts.store) {
         struct err_msg close_msg = { { 0 } };

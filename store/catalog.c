@@ -137,33 +137,53 @@ static enum embtier_err catalog_parse(struct catalog *catalog, const char *text,
     return summed_json_check(catalog->path, text, version >= FORMAT_VERSION_SUMMED, msg);
 }
 
+static struct catalog *catalog_new(const char *directory)
+{
+    _cleanup_(catalog_freep) struct catalog *catalog = calloc(1, sizeof(*catalog));
+
+    if (!catalog)
+        return NULL;
+    catalog->directory = strdup(directory);
+    catalog->path = path_join(directory, CATALOG_FILE);
+    return catalog->directory && catalog->path ? TAKE(catalog) : NULL;
+}
+
+enum embtier_err catalog_read(const char *directory, struct catalog **ret_catalog,
+                              struct err_msg *msg)
+{
+    _cleanup_(catalog_freep) struct catalog *catalog = catalog_new(directory);
+    _cleanup_(freep) char *text = NULL;
+
+    if (!catalog)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
+    TRY(durable_file_read(directory, CATALOG_FILE, &text, msg));
+    TRY(catalog_parse(catalog, text, msg));
+    *ret_catalog = TAKE(catalog);
+    return EMBTIER_OK;
+}
+
+/* A store gets its catalog while it is made: later on, no catalog is no empty one. */
+static enum embtier_err catalog_make(const char *directory, struct catalog **ret_catalog,
+                                     struct err_msg *msg)
+{
+    _cleanup_(catalog_freep) struct catalog *catalog = catalog_new(directory);
+    _cleanup_(freep) struct catalog_table *none = calloc(1, sizeof(*none));
+
+    if (!catalog || !none)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
+    if (store_identity_is_ready(directory))
+        return err_set(msg, EMBTIER_CORRUPT, "%s: missing", catalog->path);
+    TRY(catalog_replace(catalog, 1, &none, 0, msg));
+    *ret_catalog = TAKE(catalog);
+    return EMBTIER_OK;
+}
+
 enum embtier_err catalog_open(const char *directory, struct catalog **ret_catalog,
                               struct err_msg *msg)
 {
-    _cleanup_(catalog_freep) struct catalog *catalog = calloc(1, sizeof(*catalog));
-    _cleanup_(freep) struct catalog_table *none = NULL;
-    _cleanup_(freep) char *text = NULL;
-    enum embtier_err err;
+    const enum embtier_err err = catalog_read(directory, ret_catalog, msg);
 
-    if (catalog) {
-        catalog->directory = strdup(directory);
-        catalog->path = path_join(directory, CATALOG_FILE);
-        none = calloc(1, sizeof(*none));
-    }
-    if (!catalog || !catalog->directory || !catalog->path || !none)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
-    err = durable_file_read(directory, CATALOG_FILE, &text, msg);
-    if (err == EMBTIER_NOT_FOUND) {
-        /* A store gets its catalog while it is made: later on, no catalog is no empty one. */
-        if (store_identity_is_ready(directory))
-            return err_set(msg, EMBTIER_CORRUPT, "%s: missing", catalog->path);
-        TRY(catalog_replace(catalog, 1, &none, 0, msg));
-    } else {
-        TRY(err);
-        TRY(catalog_parse(catalog, text, msg));
-    }
-    *ret_catalog = TAKE(catalog);
-    return EMBTIER_OK;
+    return err == EMBTIER_NOT_FOUND ? catalog_make(directory, ret_catalog, msg) : err;
 }
 
 void catalog_free(struct catalog *catalog)

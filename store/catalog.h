@@ -31,6 +31,10 @@ struct catalog_table {
     struct table_spec spec;
 };
 
+/* NOT_FOUND if there is none. */
+MUST_CHECK enum embtier_err catalog_read(const char *directory, struct catalog **ret_catalog,
+                                         struct err_msg *msg);
+/* Makes an empty one, if there is none, of a store that is being made. */
 MUST_CHECK enum embtier_err catalog_open(const char *directory, struct catalog **ret_catalog,
                                          struct err_msg *msg);
 void catalog_free(struct catalog *catalog);

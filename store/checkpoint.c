@@ -167,6 +167,9 @@ static enum embtier_err keep_file(struct checkpoint_draft *draft,
         TRY(file_make(copy, from->contents, from->bytes, &file->sum, msg));
     else if (!linked)
         TRY(file_copy(path, copy, from->bytes, &file->sum, msg));
+    /* A checksum that is made of what is damaged already would find it well for ever. */
+    if (from->is_table && !linked && from->has_sum && file->sum != from->sum)
+        return err_set(msg, EMBTIER_CORRUPT, "%s: damaged", path);
     if (linked)
         before = find_before(draft, database, file->name, copy);
     if (linked && from->has_sum)

@@ -273,7 +273,7 @@ enum embtier_err checkpoint_catalog(const struct checkpoint_shelf *shelf,
     TRY(file_sum(path, record->catalog_bytes, &sum, NULL, NULL, NULL, msg));
     if (sum != record->catalog_sum)
         return err_set(msg, EMBTIER_CORRUPT, "%s: damaged", path);
-    return catalog_open(folder, ret_catalog, msg);
+    return catalog_read(folder, ret_catalog, msg);
 }
 
 enum embtier_err checkpoint_remove_folders(const struct checkpoint_shelf *shelf, uint64_t id,

@@ -29,6 +29,7 @@
 /* Beside RocksDB's files, which it leaves alone; gone again when the question is answered. */
 #define PROBE_FILE        "embtier-probe"
 #define PROBE_SLACK       (4 * MIB)
+#define NS_PER_MS         UINT64_C(1000000)
 #define FLUSH_PATIENCE_MS 60000 /* while writes are stopped for want of compaction */
 /* A flush that could as well be left is: level 0 is nearly full. */
 #define SHORTEN_LEVEL0_FILES (DATABASE_LEVEL0_FILES_MAX / 2)
@@ -529,7 +530,7 @@ enum embtier_err database_write(struct database *database, const struct store_ro
 }
 
 enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t count,
-                                     struct err_msg *msg)
+                                     bool by_syncer, struct err_msg *msg)
 {
     struct rocksdb_ext_watch *watches[DATABASES_SYNC_MAX] = { NULL };
     uint64_t failures[DATABASES_SYNC_MAX];
@@ -539,7 +540,7 @@ enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t
         watches[i] = databases[i]->watch;
         failures[i] = log_failures(databases[i]);
     }
-    rocksdb_ext_sync_logs(watches, count, databases[0]->setup->io_uring);
+    rocksdb_ext_sync_logs(watches, count, databases[0]->setup->io_uring, by_syncer);
     for (uint32_t i = 0; i < count; i++)
         TRY(log_check(databases[i], failures[i], msg));
     return EMBTIER_OK;
@@ -593,8 +594,9 @@ static void table_range(uint32_t table_id, struct row_key *ret_start, struct row
     *ret_end = row_key_make(table_id + 1, 0);
 }
 
-enum embtier_err database_delete_table(struct database *database, uint32_t table_id,
-                                       struct err_msg *msg)
+/* BUSY when it had to wait. */
+static enum embtier_err try_delete_table(struct database *database, uint32_t table_id,
+                                         struct err_msg *msg)
 {
     struct row_key start, end;
     char *error = NULL;
@@ -602,13 +604,28 @@ enum embtier_err database_delete_table(struct database *database, uint32_t table
     if (database_is_behind(database) && database_is_failed(database))
         return database_why_busy(database, msg);
     TRY(log_check(database, log_failures(database), msg));
+    if (!rocksdb_ext_begin_write(database->watch))
+        return err_set(msg, EMBTIER_BUSY, "%s: it is getting over an error", database->path);
     table_range(table_id, &start, &end);
     rocksdb_delete_range_cf(database->db,
-                            database->logged ? database->setup->log_patient
-                                             : database->setup->write_patient,
+                            database->logged ? database->setup->log : database->setup->write,
                             database->family, (const char *)start.bytes, sizeof(start),
                             (const char *)end.bytes, sizeof(end), &error);
-    TRY(rocksdb_err_take(error, database->path, msg));
+    rocksdb_ext_end_write(database->watch);
+    return rocksdb_err_take(error, database->path, msg);
+}
+
+enum embtier_err database_delete_table(struct database *database, uint32_t table_id,
+                                       struct err_msg *msg)
+{
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+    enum embtier_err err;
+
+    /* It waits here, not in RocksDB: who resumes the database waits for who writes to it. */
+    while ((err = try_delete_table(database, table_id, msg)) == EMBTIER_BUSY &&
+           clock_now_ns(&clock_monotonic) - began_ns < FLUSH_PATIENCE_MS * NS_PER_MS)
+        nanosleep(&(struct timespec){ .tv_nsec = FLUSHES_PAUSE_NS }, NULL);
+    TRY(err);
     return database_flush(database, msg); /* after which it need not be in the log */
 }
 

@@ -44,9 +44,10 @@ MUST_CHECK enum embtier_err database_read(struct database *database, struct stor
                                           uint32_t count, struct err_msg *msg);
 MUST_CHECK enum embtier_err database_write(struct database *database, const struct store_row *rows,
                                            uint32_t count, struct err_msg *msg);
-/* As store_sync_logs(). All are logged, and at most DATABASES_SYNC_MAX. */
+/* As store_sync_logs(), @by_syncer, or store_sync_all_logs(). All are logged, and at most
+ * DATABASES_SYNC_MAX. */
 MUST_CHECK enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t count,
-                                                struct err_msg *msg);
+                                                bool by_syncer, struct err_msg *msg);
 MUST_CHECK enum embtier_err database_flush(struct database *database, struct err_msg *msg);
 /* Of a logged database: flushes, if what it has in the write buffers, and so in its logs, is more
  * than @most_bytes, and has the logs deleted that are not needed then. No write finds the database

@@ -474,6 +474,12 @@ class LogState
         return file_;
     }
 
+    // Another one of the same file, the caller's to close, or -1.
+    int OpenAnother() const
+    {
+        return open(name_.c_str(), O_WRONLY | O_CLOEXEC);
+    }
+
     // RocksDB has removed it: all that was in it has been flushed. What could not be opened at
     // first is tried again. Under the lock of the list of logs.
     bool IsGone()
@@ -1552,7 +1558,11 @@ char *rocksdb_ext_watch_log_error(const struct rocksdb_ext_watch *watch, uint64_
     return TextOf(watch->rep->LogError(failures));
 }
 
-void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t count, bool io_uring)
+// A failed write is told once to each open file. Of two threads that sync a log by the same
+// descriptor one may hear nothing of it, and take for safe what is not: only the syncer has that of
+// the log.
+void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t count, bool io_uring,
+                           bool by_syncer)
 {
     std::vector<std::shared_ptr<LogState>> logs;
     std::vector<Watch *> watch_of;
@@ -1564,7 +1574,7 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
             logs.push_back(log);
             watch_of.push_back(watches[i]->rep.get());
             written.push_back(log->written);
-            files.push_back(log->File());
+            files.push_back(by_syncer ? log->File() : log->OpenAnother());
         }
     }
     std::vector<int> results(files.size(), 0);
@@ -1574,6 +1584,10 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
     for (size_t i = 0; i < files.size() && !ring; i++)
         results[i] = fdatasync(files[i]) == 0 ? 0 : errno;
     for (size_t i = 0; i < files.size(); i++) {
+        if (!by_syncer && files[i] >= 0)
+            close(files[i]);
+        else if (!by_syncer && logs[i]->IsGone())
+            continue;
         if (results[i] == 0)
             results[i] = logs[i]->SyncName();
         if (results[i] == 0)
@@ -1795,7 +1809,7 @@ struct rocksdb_ext_files *rocksdb_ext_files_new(rocksdb_t *db, struct rocksdb_ex
     files->log_failures = watch->rep->LogFailures();
     Status status = db->rep->DisableFileDeletions();
     if (status.ok()) {
-        rocksdb_ext_sync_logs(&watch, 1, false);
+        rocksdb_ext_sync_logs(&watch, 1, false, false);
         status = ListFiles(db->rep, watch->rep.get(), &files->rep);
         if (status.ok())
             status = watch->rep->LogError(files->log_failures);

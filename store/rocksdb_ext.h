@@ -112,8 +112,10 @@ uint64_t rocksdb_ext_watch_log_failures(const struct rocksdb_ext_watch *watch);
 char *rocksdb_ext_watch_log_error(const struct rocksdb_ext_watch *watch, uint64_t failures);
 
 /* Has all that was written to the logs of @count databases on disk, with @io_uring at the same
- * time. Failures are those of rocksdb_ext_watch_log_error(). */
-void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t count, bool io_uring);
+ * time. Failures are those of rocksdb_ext_watch_log_error(). @by_syncer: by the one thread that
+ * acknowledges what is in these logs. */
+void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t count, bool io_uring,
+                           bool by_syncer);
 
 /* Writes out all that was in the write buffers at the call, and returns when it is in the MANIFEST,
  * or with the error, as RocksDB's C API does. While writes are stopped for want of compaction no

@@ -230,7 +230,6 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     setup->read = rocksdb_readoptions_create();
     rocksdb_readoptions_set_verify_checksums(setup->read, 1);
     setup->write = write_options(false, false, true);
-    setup->write_patient = write_options(false, false, false);
     setup->log = write_options(true, false, true);
     setup->log_patient = write_options(true, false, false);
     *ret_setup = TAKE(setup);
@@ -245,8 +244,6 @@ void rocksdb_setup_free(struct rocksdb_setup *setup)
         rocksdb_writeoptions_destroy(setup->log_patient);
     if (setup->log)
         rocksdb_writeoptions_destroy(setup->log);
-    if (setup->write_patient)
-        rocksdb_writeoptions_destroy(setup->write_patient);
     if (setup->write)
         rocksdb_writeoptions_destroy(setup->write);
     if (setup->read)

@@ -33,10 +33,9 @@ struct rocksdb_setup {
     rocksdb_cache_t *metadata_cache;
     rocksdb_options_t *options; /* databases open with copies of it */
     rocksdb_readoptions_t *read;
-    rocksdb_writeoptions_t *write;         /* never waits; no log */
-    rocksdb_writeoptions_t *write_patient; /* waits when RocksDB wants to; no log */
-    rocksdb_writeoptions_t *log;           /* never waits; in the log */
-    rocksdb_writeoptions_t *log_patient;   /* waits; in the log */
+    rocksdb_writeoptions_t *write;       /* never waits; no log */
+    rocksdb_writeoptions_t *log;         /* never waits; in the log */
+    rocksdb_writeoptions_t *log_patient; /* waits; in the log */
     bool io_uring;
 };
 

@@ -717,6 +717,28 @@ enum embtier_err store_write(struct store *store, uint32_t shard, const struct s
     return database_write(database_of(store, shard, rows[0].logged), rows, count, msg);
 }
 
+static enum embtier_err sync_logs(struct store *store, const uint32_t *shards, uint32_t count,
+                                  bool by_syncer, struct err_msg *msg)
+{
+    struct database *databases[DATABASES_SYNC_MAX];
+
+    for (uint32_t done = 0; done < count;) {
+        const uint32_t some = MIN(count - done, (uint32_t)DATABASES_SYNC_MAX);
+
+        for (uint32_t i = 0; i < some; i++)
+            databases[i] = database_of(store, shards[done + i], true);
+        TRY(databases_sync_logs(databases, some, by_syncer, msg));
+        done += some;
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards, uint32_t count,
+                                 struct err_msg *msg)
+{
+    return sync_logs(store, shards, count, true, msg);
+}
+
 enum embtier_err store_sync_all_logs(struct store *store, struct err_msg *msg)
 {
     uint32_t shards[DATABASES_SYNC_MAX];
@@ -726,7 +748,7 @@ enum embtier_err store_sync_all_logs(struct store *store, struct err_msg *msg)
 
         for (uint32_t i = 0; i < some; i++)
             shards[i] = first + i;
-        TRY(store_sync_logs(store, shards, some, msg));
+        TRY(sync_logs(store, shards, some, false, msg));
     }
     return EMBTIER_OK;
 }
@@ -757,22 +779,6 @@ enum embtier_err store_shorten_logs(struct store *store, const _Atomic bool *giv
             first = err;
     }
     return first;
-}
-
-enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards, uint32_t count,
-                                 struct err_msg *msg)
-{
-    struct database *databases[DATABASES_SYNC_MAX];
-
-    for (uint32_t done = 0; done < count;) {
-        const uint32_t some = MIN(count - done, (uint32_t)DATABASES_SYNC_MAX);
-
-        for (uint32_t i = 0; i < some; i++)
-            databases[i] = database_of(store, shards[done + i], true);
-        TRY(databases_sync_logs(databases, some, msg));
-        done += some;
-    }
-    return EMBTIER_OK;
 }
 
 enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg *msg)

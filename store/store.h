@@ -129,7 +129,8 @@ MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t shard,
                                         const struct store_row *rows, uint32_t count,
                                         struct err_msg *msg);
 /* Makes logged rows of @count different shards that have been written safe from loss of power as
- * well. After an error, none of those since the last call need be; the call is to be made again. */
+ * well. After an error, none of those since the last call need be; the call is to be made again.
+ * Thread: one for each shard. */
 MUST_CHECK enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards,
                                             uint32_t count, struct err_msg *msg);
 
@@ -140,6 +141,7 @@ MUST_CHECK enum embtier_err store_sync_logs(struct store *store, const uint32_t 
 MUST_CHECK enum embtier_err store_shorten_logs(struct store *store, const _Atomic bool *give_up,
                                                struct err_msg *msg);
 
+/* All that is in logs, by another thread than those that call store_sync_logs(). */
 MUST_CHECK enum embtier_err store_sync_all_logs(struct store *store, struct err_msg *msg);
 
 /* Writes the shard's write buffers out and waits. */

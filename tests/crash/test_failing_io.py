@@ -615,6 +615,44 @@ def test_rows_whose_only_copy_is_to_leave_the_cache_stay_while_the_disk_takes_no
         check(np.arange(count))
 
 
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
+def test_a_stop_waits_until_the_disk_takes_what_is_in_write_buffers(make_daemon, error):
+    """Rows that fit into a write buffer have left the cache and its queue, and are nowhere on the disk yet."""
+    daemon, control = new_daemon(make_daemon)
+    daemon.start()
+    with daemon.connect() as server:
+        table = server.create_table("rows", 16)
+        table.set(np.arange(1000), np.ones((1000, 16)))
+        server.checkpoint()
+        control.arm(Fault("write", "table", error, True, 1))
+        table.set(np.arange(1000), np.full((1000, 16), 2))
+    daemon._process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + 30
+    while not daemon.logged("write buffers cannot be flushed"):
+        assert daemon.is_running and time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(1)
+    assert daemon.is_running
+    assert control.disarm() > 0
+    assert daemon._process.wait(30) == 0
+    daemon._process = None
+    daemon.start()
+    with daemon.connect() as server:
+        assert (server.open_table("rows").get(np.arange(1000)) == 2).all()
+    control.arm(Fault("write", "table", error, True, 1))
+    with daemon.connect() as server:
+        server.open_table("rows").set([0], np.full((1, 16), 3))
+    before = len(daemon.logged("write buffers cannot be flushed"))
+    daemon._process.send_signal(signal.SIGTERM)
+    while len(daemon.logged("write buffers cannot be flushed")) == before:
+        assert daemon.is_running
+        time.sleep(0.05)
+    daemon._process.send_signal(signal.SIGTERM)
+    assert daemon._process.wait(30) == 1, "a second signal ends it"
+    daemon._process = None
+    assert "go back to the newest checkpoint" in daemon.log_lines()[-1]
+
+
 @pytest.mark.parametrize("at", [1, 2, 3] if LONG else [2])
 def test_a_log_that_could_not_be_opened_once_does_not_refuse_updates_for_good(make_daemon, at):
     """RocksDB opens it to write to it, and the server to sync it."""
