@@ -123,6 +123,14 @@ static void rename_leveldb_files(char *error)
         at[1] = 's', at[2] = 's', at[3] = 't';
 }
 
+static void name_damaged_table(const char *path, struct err_msg *msg)
+{
+    _cleanup_(freep) char *error = rocksdb_ext_table_error(path);
+
+    if (error)
+        (void)err_set(msg, EMBTIER_CORRUPT, "%s/%s", path, error);
+}
+
 /* A page that never came to the disk, inside of what was being written when power failed, looks the
  * same as one that has rotted: which it is, and so whether rows are lost that were acknowledged, is
  * for a person to say. Other files, which messages name, are never left like that. */
@@ -256,6 +264,8 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     /* An argument that RocksDB refuses here can only be the user's. */
     if (err == EMBTIER_INVALID)
         err = EMBTIER_CONFIG;
+    if (err == EMBTIER_CORRUPT && msg && !strstr(msg->text, ".sst"))
+        name_damaged_table(opts->path, msg);
     if (err == EMBTIER_CORRUPT && database->recovered_bytes > 0 && msg)
         add_hint(msg);
     /* Nothing was lost by a start that failed. */

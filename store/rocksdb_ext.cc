@@ -12,6 +12,7 @@
 #include <rocksdb/file_system.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/options.h>
+#include <rocksdb/sst_file_reader.h>
 #include <rocksdb/statistics.h>
 #include <rocksdb/table_properties.h>
 #include <rocksdb/version.h>
@@ -1406,6 +1407,25 @@ struct rocksdb_ext_watch {
 static char *TextOf(const Status &status)
 {
     return status.ok() ? nullptr : strdup(status.ToString().c_str());
+}
+
+char *rocksdb_ext_table_error(const char *path)
+{
+    std::vector<std::string> names;
+
+    if (!rocksdb::Env::Default()->GetChildren(path, &names).ok())
+        return nullptr;
+    std::sort(names.begin(), names.end());
+    for (const std::string &name : names) {
+        const std::string file = std::string(path) + "/" + name;
+        const Status status = HasSuffix(name, ".sst")
+                                  ? rocksdb::SstFileReader(rocksdb::Options()).Open(file)
+                                  : Status::OK();
+
+        if (!status.ok())
+            return strdup((name + ": " + status.ToString()).c_str());
+    }
+    return nullptr;
 }
 
 bool rocksdb_ext_fits(void)

@@ -97,6 +97,11 @@ struct rocksdb_ext_watch;
 struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *activity,
                                                 rocksdb_options_t *options, const char *path);
 void rocksdb_ext_watch_free(struct rocksdb_ext_watch *watch);
+
+/* Of a database that is not open, at @path: what is wrong with the first table file that cannot be
+ * opened, malloced, which names it; NULL if there is none. RocksDB blames the MANIFEST for it. */
+char *rocksdb_ext_table_error(const char *path);
+
 /* To be called when the database is open, before the first write. */
 void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db);
 /* The error of the database's background work that has not been got over, malloced, or NULL when

@@ -217,6 +217,8 @@ def damage(rng: random.Random, path: Path) -> Damage:
         at = rng.randrange(len(was))
         if heads and rng.random() < 0.5:  # few bytes of a log, and those that matter most
             at = rng.choice(heads) + rng.randrange(7)
+        elif path.suffix == ".sst" and rng.random() < 0.3:  # its index, properties and footer
+            at = rng.randrange(max(0, len(was) - 1024), len(was))
         how = rng.choices(["bit", "byte", "sector", "cut"], [70, 10, 10, 10])[0]
         if how == "bit":
             now[at] ^= 1 << rng.randrange(8)
