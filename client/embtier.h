@@ -422,7 +422,7 @@ struct embtier_imported {
  * with the reason in the message; INVALID also for one file of an export whose rows would get the
  * ids of others; ID_RANGE: an id is not below the number of rows, or negative, or the file has more
  * rows; BUSY: eight loads are open in the server, or four of this user; and as embtier_load_open()
- * and embtier_load_rows(). @progress is told of rows. */
+ * and embtier_load_rows(). @progress is told of rows, first of 0 when the server has begun. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_import(struct embtier *server, const char *name, const char *path,
                const struct embtier_import_options *options,

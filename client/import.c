@@ -250,6 +250,12 @@ static enum embtier_err check_sums(const struct importing *in, const struct expo
     return EMBTIER_OK;
 }
 
+static void tell_rows(const struct importing *in)
+{
+    if (in->progress)
+        in->progress(in->progress_context, in->rows_done, in->manifest.rows, "rows");
+}
+
 static enum embtier_err load_part(struct importing *in, const struct export_part *part)
 {
     const uint32_t capacity = embtier_load_buffer(in->load).capacity;
@@ -262,8 +268,7 @@ static enum embtier_err load_part(struct importing *in, const struct export_part
         TRY(embtier_load_rows(in->load, rows));
         done += rows;
         in->rows_done += rows;
-        if (in->progress)
-            in->progress(in->progress_context, in->rows_done, in->manifest.rows, "rows");
+        tell_rows(in);
     }
     return check_sums(in, part);
 }
@@ -513,6 +518,7 @@ static enum embtier_err load_all(struct importing *in)
     const bool with_state = export_manifest_has(&in->manifest, EXPORT_STATE);
 
     TRY(load_open_spec(in->server, &in->manifest.spec, with_state, 0, &in->load));
+    tell_rows(in); /* for what follows the wait for the server took no time */
     for (uint32_t i = 0; i < in->manifest.part_count; i++) {
         TRY(load_part(in, &in->manifest.parts[i]));
         close_part(in);

@@ -40,8 +40,10 @@ def numbers(rows: int, dim: int, dtype: str = "<f4") -> np.ndarray:
 def test_a_numpy_file_becomes_a_table(server, name, tmp_path, dtype):
     rows = numbers(300, 7, dtype)
     np.save(tmp_path / "rows.npy", rows)
-    made = server.import_table(tmp_path / "rows.npy", name)
+    told = []
+    made = server.import_table(tmp_path / "rows.npy", name, progress=lambda *report: told.append(report))
     assert made == embtier.Imported(name, 300, rows.nbytes)
+    assert told[:2] == [(0, 300, "rows"), (300, 300, "rows")]  # so the time it waits is none of it
     table = server.open_table(name)
     assert (table.rows, table.dim, table.numpy_dtype, table.spec.optimizer) == (300, 7, np.dtype(dtype), "none")
     assert table.get(np.arange(300)).tobytes() == rows.tobytes()
