@@ -334,7 +334,8 @@ int command_checkpoint_create(struct cli *cli, int argc, char **argv)
     exit_code = cli_connect_patiently(cli, 0);
     if (exit_code)
         return exit_code;
-    progress_bar_begin(&bar, "saving");
+    progress_bar_begin(&bar, "saving",
+                       "the server goes on by itself: see `embtier checkpoint list`");
     err = embtier_checkpoint_create(cli->server, &options, progress_bar_update, &bar, &list);
     progress_bar_end(&bar);
     if (err)
@@ -402,7 +403,8 @@ int command_checkpoint_verify(struct cli *cli, int argc, char **argv)
     exit_code = cli_connect_patiently(cli, 0);
     if (exit_code)
         return exit_code;
-    progress_bar_begin(&bar, "verifying");
+    progress_bar_begin(&bar, "verifying",
+                       "the server reads on to the end, but tells nobody what it finds");
     err = embtier_checkpoint_verify(cli->server, id, progress_bar_update, &bar);
     progress_bar_end(&bar);
     if (err)
@@ -427,7 +429,7 @@ int command_checkpoint_restore(struct cli *cli, int argc, char **argv)
     exit_code = cli_connect_patiently(cli, 0);
     if (exit_code)
         return exit_code;
-    progress_bar_begin(&bar, "restoring");
+    progress_bar_begin(&bar, "restoring", CLI_GIVEN_UP);
     err =
         embtier_checkpoint_restore(cli->server, id, (const char *const *)argv + optind,
                                    (size_t)(argc - optind), name, progress_bar_update, &bar, &list);

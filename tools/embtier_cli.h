@@ -102,6 +102,14 @@ int cli_connect(struct cli *cli, uint64_t arena_bytes);
  * there is --timeout. */
 int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes);
 
+/* What is said of tables that are being made or dropped when the user goes. The server does without
+ * him what it has begun, but for rows that it makes itself: then it looks whether he is there, up
+ * to the last of them. */
+#define CLI_GOES_ON "the server goes on by itself: see `embtier table list`"
+#define CLI_GIVEN_UP                                                                               \
+    "the server gives it up and makes no table, unless all rows were just written: see "           \
+    "`embtier table list`"
+
 /* As `embtier table list` does. Returns an exit code. */
 int cli_print_tables(const struct cli *cli, const struct embtier_table_list *list);
 

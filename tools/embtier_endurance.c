@@ -352,7 +352,7 @@ static void wait_interval(double seconds)
     const uint64_t steps = (uint64_t)ceil(seconds * 1000 / INTERVAL_MS);
     struct progress_bar bar;
 
-    progress_bar_begin(&bar, "counting");
+    progress_bar_begin(&bar, "counting", "the server counts on");
     for (uint64_t step = 0; step < steps; step++) {
         const double left = MIN(seconds * 1000 - (double)step * INTERVAL_MS, (double)INTERVAL_MS);
 

@@ -172,7 +172,7 @@ int command_table_create(struct cli *cli, int argc, char **argv)
     exit_code = options->eager ? cli_connect_patiently(cli, 0) : cli_connect(cli, 0);
     if (exit_code)
         return exit_code;
-    progress_bar_begin(&bar, "creating");
+    progress_bar_begin(&bar, "creating", options->eager ? CLI_GIVEN_UP : CLI_GOES_ON);
     options->progress = progress_bar_update;
     options->progress_context = &bar;
     err = embtier_table_create(cli->server, options, &table);
@@ -305,7 +305,7 @@ int command_table_drop(struct cli *cli, int argc, char **argv)
         return exit_code;
     if (!yes && !confirm_drop(cli, name, &err))
         return err ? cli_fail_server(cli, err) : cli_fail(EMBTIER_OK, "nothing was dropped");
-    progress_bar_begin(&bar, "dropping");
+    progress_bar_begin(&bar, "dropping", CLI_GOES_ON);
     err = embtier_table_drop(cli->server, name, progress_bar_update, &bar);
     progress_bar_end(&bar);
     if (err)

@@ -123,9 +123,9 @@ int command_export(struct cli *cli, int argc, char **argv)
     exit_code = cli_connect_patiently(cli, ARENA_BYTES);
     if (exit_code)
         return exit_code;
-    progress_bar_begin(&bar, "exporting");
-    progress_bar_interrupted("what was written stays beside PATH, in PATH.partial, until the next "
-                             "export to PATH");
+    progress_bar_begin(&bar, "exporting",
+                       "what was written stays beside PATH, in PATH.partial, until the next export "
+                       "to PATH");
     err = embtier_export(cli->server, argv[optind], argv[optind + 1], &options, progress_bar_update,
                          &bar, &exported);
     progress_bar_end(&bar);
@@ -198,6 +198,15 @@ static int print_imported(const struct cli *cli, const char *path,
     return EXIT_DONE;
 }
 
+/* A server that has all rows needs nobody for the rest. */
+static void import_progress(void *context, uint64_t done, uint64_t total, const char *unit)
+{
+    if (done >= total)
+        progress_bar_interrupted("the server has all rows, and the table may still appear: see "
+                                 "`embtier table list`");
+    progress_bar_update(context, done, total, unit);
+}
+
 int command_import(struct cli *cli, int argc, char **argv)
 {
     struct import_arguments arguments = { .options = EMBTIER_IMPORT_OPTIONS_INIT,
@@ -212,10 +221,9 @@ int command_import(struct cli *cli, int argc, char **argv)
     exit_code = cli_connect_patiently(cli, ARENA_BYTES);
     if (exit_code)
         return exit_code;
-    progress_bar_begin(&bar, "importing");
-    progress_bar_interrupted("there is no such table, unless it was just complete");
+    progress_bar_begin(&bar, "importing", "it is given up, and there is no such table");
     err = embtier_import(cli->server, arguments.name, argv[optind], &arguments.options,
-                         progress_bar_update, &bar, &imported);
+                         import_progress, &bar, &imported);
     progress_bar_end(&bar);
     return err ? cli_fail_server(cli, err) : print_imported(cli, argv[optind], &imported);
 }

@@ -13,36 +13,36 @@
 
 #define BAR_CELLS 30
 
-static const char the_server_goes_on[] =
-    "the server goes on by itself (see `embtier table list`, `embtier checkpoint list`)";
-static const char *interrupted = the_server_goes_on; /* for the handler */
+static const char *volatile interrupted; /* for the handler */
 
 /* Only what a signal handler may do. The default action would leave the bar half drawn and the
  * user in doubt. */
 static void on_interrupt(int signal_number)
 {
     static const char before[] = "\nembtier: interrupted; ";
+    const char *const word = interrupted;
 
     (void)signal_number;
     if (write(STDERR_FILENO, before, sizeof(before) - 1) < 0 ||
-        write(STDERR_FILENO, interrupted, strlen(interrupted)) < 0 ||
-        write(STDERR_FILENO, "\n", 1) < 0)
+        write(STDERR_FILENO, word, strlen(word)) < 0 || write(STDERR_FILENO, "\n", 1) < 0)
         _exit(130);
     _exit(130); /* 128 + SIGINT, as shells do */
 }
 
-void progress_bar_interrupted(const char *what)
+void progress_bar_interrupted(const char *word)
 {
-    interrupted = what;
+    interrupted = word;
 }
 
-void progress_bar_begin(struct progress_bar *bar, const char *what)
+void progress_bar_begin(struct progress_bar *bar, const char *what, const char *word)
 {
     const struct sigaction action = { .sa_handler = on_interrupt };
 
-    interrupted = the_server_goes_on;
     *bar = (struct progress_bar){ .what = what, .begin_ns = clock_now_ns(&clock_monotonic) };
-    sigaction(SIGINT, &action, NULL);
+    interrupted = word;
+    sigaction(SIGINT, NULL, &bar->before);
+    if (bar->before.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &action, NULL);
 }
 
 static void begin_stage(struct progress_bar *bar, uint64_t done, const char *unit)
@@ -78,7 +78,7 @@ void progress_bar_update(void *context, uint64_t done, uint64_t total, const cha
     struct progress_bar *bar = context;
     struct number_text count;
 
-    if (bar->unit[0] == '\0') /* the first, which has gone on since the bar began */
+    if (bar->unit[0] == '\0' && done > 0) /* the first, which has gone on since the bar began */
         snprintf(bar->unit, sizeof(bar->unit), "%s", unit);
     else if (strncmp(bar->unit, unit, sizeof(bar->unit) - 1) != 0 || done < bar->done)
         begin_stage(bar, done, unit);
@@ -99,5 +99,5 @@ void progress_bar_end(struct progress_bar *bar)
 {
     if (bar->is_shown)
         fputs("\r\033[K", stderr);
-    signal(SIGINT, SIG_DFL);
+    sigaction(SIGINT, &bar->before, NULL);
 }

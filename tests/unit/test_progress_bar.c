@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -82,7 +83,7 @@ static void test_the_time_left_is_from_the_pace_so_far(void **state)
     struct progress_bar bar;
 
     (void)state;
-    progress_bar_begin(&bar, "working");
+    progress_bar_begin(&bar, "working", "it goes on");
     update(&bar, 900, 90, 100, "rows");
     assert_shown("working [###########################   ]  90%  90 rows, 1m40s left");
     update(&bar, 50, 95, 100, "rows");
@@ -98,7 +99,7 @@ static void test_a_stage_of_another_unit_has_its_own_pace(void **state)
     struct progress_bar bar;
 
     (void)state;
-    progress_bar_begin(&bar, "working");
+    progress_bar_begin(&bar, "working", "it goes on");
     update(&bar, 1000, 50, 100, "rows");
     update(&bar, 0, 50, 100, "bytes"); /* that many were there already */
     assert_shown(" 50%  50 bytes");
@@ -113,7 +114,7 @@ static void test_so_has_one_that_counts_from_the_begin_again(void **state)
     struct progress_bar bar;
 
     (void)state;
-    progress_bar_begin(&bar, "working");
+    progress_bar_begin(&bar, "working", "it goes on");
     update(&bar, 1000, 90, 100, "rows");
     update(&bar, 0, 10, 60, "rows");
     assert_not_shown("left");
@@ -127,13 +128,56 @@ static void test_without_a_total_there_is_a_count_only(void **state)
     struct progress_bar bar;
 
     (void)state;
-    progress_bar_begin(&bar, "working");
+    progress_bar_begin(&bar, "working", "it goes on");
     update(&bar, 10, 1234, 0, "rows");
     assert_shown("working 1,234 rows");
     assert_not_shown("%");
     assert_not_shown("#");
     assert_not_shown("left");
     progress_bar_end(&bar);
+}
+
+static void test_what_is_told_of_before_it_is_begun_has_the_pace_from_then_on(void **state)
+{
+    struct progress_bar bar;
+
+    (void)state;
+    progress_bar_begin(&bar, "working", "it goes on");
+    update(&bar, 1000, 0, 100, "rows"); /* so long it has waited */
+    assert_shown("  0%  0 rows");
+    assert_not_shown("left");
+    update(&bar, 100, 50, 100, "rows");
+    assert_shown(" 50%  50 rows, 1m40s left");
+    progress_bar_end(&bar);
+}
+
+static void on_interrupt(int signal_number)
+{
+    (void)signal_number;
+}
+
+static void test_interrupts_that_are_ignored_are_so_meanwhile_and_later(void **state)
+{
+    struct progress_bar bar;
+
+    (void)state;
+    signal(SIGINT, SIG_IGN);
+    progress_bar_begin(&bar, "working", "it goes on");
+    assert_int_equal(raise(SIGINT), 0); /* else the test ends here */
+    progress_bar_end(&bar);
+    assert_int_equal(raise(SIGINT), 0);
+    assert_ptr_equal(signal(SIGINT, SIG_DFL), SIG_IGN);
+}
+
+static void test_at_the_end_interrupts_do_what_they_did(void **state)
+{
+    struct progress_bar bar;
+
+    (void)state;
+    signal(SIGINT, on_interrupt);
+    progress_bar_begin(&bar, "working", "it goes on");
+    progress_bar_end(&bar);
+    assert_ptr_equal(signal(SIGINT, SIG_DFL), on_interrupt);
 }
 
 int main(void)
@@ -147,6 +191,10 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_without_a_total_there_is_a_count_only, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            test_what_is_told_of_before_it_is_begun_has_the_pace_from_then_on, setup, teardown),
+        cmocka_unit_test(test_interrupts_that_are_ignored_are_so_meanwhile_and_later),
+        cmocka_unit_test(test_at_the_end_interrupts_do_what_they_did),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does `embtier` show on a terminal how long exports, imports and verifying will take, leave nothing of it there,
-and show nothing of it where there is no terminal?"""
+and show nothing of it where there is no terminal? Does it say the truth when it is interrupted?"""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
+import time
 
+import numpy as np
 import pytest
-from transfers import is_free, run_on_terminal, screen
+from transfers import is_free, run_on_terminal, screen, spec_of
+
+import embtier
 
 
 @pytest.fixture
@@ -50,6 +56,78 @@ def test_what_is_no_terminal_gets_nothing_of_it(daemon, shown, what):
     code, seen, stderr = run_on_terminal(daemon, *arguments, stream="stdout")
     assert code == 0 and stderr == ""
     assert seen.startswith(said) and seen.count("\n") == 1 and "\033" not in seen and "#" not in seen
+
+
+def interrupted(daemon, at, *arguments) -> tuple[str, str]:
+    """What the terminal saw, and what is left on it as the last line. The interrupt comes when it shows @at. A shell's
+    background jobs ignore them, and so would their children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        code, seen, stdout = run_on_terminal(daemon, *arguments, interrupt_at=at)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert code in (0, 130) and (code == 0 or stdout == "")
+    return seen, screen(seen)[-2] if code == 130 else ""
+
+
+def is_given_up(server, name) -> bool:
+    """The server looks now and then whether somebody waits for the table. False: it was whole before; it is dropped."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.suppress(embtier.ExistsError, embtier.BusyError):
+            if is_free(server, name):
+                return True
+        if (spec := spec_of(server, name)) is not None and spec.state == "live":
+            server.drop_table(name)
+            return False
+        time.sleep(0.05)
+    raise AssertionError(f"{server.tables()}")
+
+
+GIVEN_UP = "embtier: interrupted; the server gives it up and makes no table, "
+TURNS = 20  # until the interrupt comes at the right time
+
+
+def test_rows_that_are_made_for_nobody_are_given_up(daemon, server, name):
+    for _ in range(TURNS):
+        _, said = interrupted(daemon, "creating [", "table", "create", name, "-r", "20000000", "-d", "2", "--eager")
+        assert said == "" or said.startswith(GIVEN_UP)
+        if is_given_up(server, name) and said:
+            return
+    raise AssertionError
+
+
+def test_so_is_a_restore(daemon, server, name):
+    server.create_table(name, 16, 500_000, eager=True)
+    id = server.checkpoint().id
+    server.drop_table(name)
+    for _ in range(TURNS):
+        _, said = interrupted(daemon, "restoring [", "checkpoint", "restore", str(id), name)
+        assert said == "" or said.startswith(GIVEN_UP)
+        if is_given_up(server, name) and said:
+            return
+    raise AssertionError
+
+
+def test_and_an_import_until_the_server_has_all_rows(daemon, server, name, tmp_path):
+    np.save(tmp_path / "rows.npy", np.ones((500_000, 32), np.float32))
+    for _ in range(TURNS):
+        seen, said = interrupted(daemon, " 0%", "import", tmp_path / "rows.npy", "--as", name)
+        was_given_up = is_given_up(server, name)
+        if said == "embtier: interrupted; it is given up, and there is no such table":
+            assert was_given_up and "100%" not in seen
+            return
+    raise AssertionError
+
+
+def test_after_which_its_table_may_still_appear(daemon, server, name, tmp_path):
+    np.save(tmp_path / "rows.npy", np.ones((100_000, 32), np.float32))
+    for _ in range(TURNS):
+        _, said = interrupted(daemon, "100%", "import", tmp_path / "rows.npy", "--as", name)
+        is_given_up(server, name)
+        if said:
+            break
+    assert said.startswith("embtier: interrupted; the server has all rows, and the table may still appear: see ")
 
 
 def test_what_went_wrong_is_told_where_the_bar_was(daemon, server, shown, name, tmp_path):

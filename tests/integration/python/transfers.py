@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import time
@@ -153,8 +154,11 @@ def start_cli(daemon: Daemon, *arguments: str | Path) -> subprocess.Popen:
     )
 
 
-def run_on_terminal(daemon: Daemon, *arguments: str | Path, stream: str = "stderr") -> tuple[int, str, str]:
-    """Exit status, what a terminal gets that only @stream is, and what comes out of the other one."""
+def run_on_terminal(
+    daemon: Daemon, *arguments: str | Path, stream: str = "stderr", interrupt_at: str | None = None
+) -> tuple[int, str, str]:
+    """Exit status, what a terminal gets that only @stream is, and what comes out of the other one. When the terminal
+    shows @interrupt_at, an interrupt comes."""
     ours, its = pty.openpty()
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: its}
     process = subprocess.Popen(command(daemon, *arguments), stdin=subprocess.DEVNULL, text=True, **streams)
@@ -163,6 +167,8 @@ def run_on_terminal(daemon: Daemon, *arguments: str | Path, stream: str = "stder
     with contextlib.suppress(OSError):  # EIO is how a terminal ends
         while more := os.read(ours, 65536):
             seen += more
+            if interrupt_at is not None and interrupt_at.encode() in seen:
+                process.send_signal(signal.SIGINT)
     os.close(ours)
     stdout, stderr = process.communicate()
     return process.returncode, seen.decode(), stderr if stream == "stdout" else stdout
