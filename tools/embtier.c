@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -219,6 +220,14 @@ static void print_command_help(const struct command *command)
     printf("%s%s\n%s", command->help[0] ? "\n" : "", command->examples, common_help);
 }
 
+static int try_help(const struct cli *cli)
+{
+    const char *words = cli->command ? cli->command->words : NULL;
+
+    fprintf(stderr, "Try 'embtier%s%s --help'.\n", words ? " " : "", words ? words : "");
+    return EXIT_USAGE;
+}
+
 int cli_usage(const struct cli *cli, const char *format, ...)
 {
     const char *words = cli->command ? cli->command->words : NULL;
@@ -228,8 +237,8 @@ int cli_usage(const struct cli *cli, const char *format, ...)
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
-    fprintf(stderr, "\nTry 'embtier%s%s --help'.\n", words ? " " : "", words ? words : "");
-    return EXIT_USAGE;
+    putc('\n', stderr);
+    return try_help(cli);
 }
 
 /* In UTF-8 those of its second page too, which are 0xc2 and 0x80 to 0x9f. */
@@ -351,18 +360,40 @@ static int common_option(struct cli *cli, int option, int *ret_exit)
     }
 }
 
+struct short_options {
+    char text[32];
+};
+
+/* The letters of @options, as getopt_long() takes them, behind @how: no others are known. */
+static void short_options(struct short_options *letters, const char *how,
+                          const struct option *options)
+{
+    char *at = stpcpy(letters->text, how);
+
+    for (; options->name; options++) {
+        if (options->val > UCHAR_MAX)
+            continue;
+        *at++ = (char)options->val;
+        if (options->has_arg == required_argument)
+            *at++ = ':';
+    }
+    *at = '\0';
+}
+
 int cli_next_option(struct cli *cli, int argc, char **argv, const struct option *options,
                     int *ret_exit)
 {
+    struct short_options letters;
+
+    short_options(&letters, "", options);
     for (;;) {
-        const int option = getopt_long(argc, argv, "i:r:d:yw:" CLI_SHORT_OPTIONS, options, NULL);
+        const int option = getopt_long(argc, argv, letters.text, options, NULL);
 
         if (option == -1)
             return CLI_OPTIONS_END;
         *ret_exit = -1;
-        if (option == '?') {
-            fputs("Try 'embtier --help'.\n", stderr); /* getopt has said what is wrong */
-            *ret_exit = EXIT_USAGE;
+        if (option == '?') { /* getopt has said what is wrong */
+            *ret_exit = try_help(cli);
         } else if (!common_option(cli, option, ret_exit)) {
             return option;
         }
@@ -387,8 +418,6 @@ int cli_seconds_option(struct cli *cli, int argc, char **argv, const char *name,
     }
     if (option == CLI_OPTIONS_EXIT)
         return exit_code;
-    if (option != CLI_OPTIONS_END)
-        return cli_usage(cli, "option -%c is not known here", option);
     if (argc > optind)
         return cli_usage(cli, "unexpected argument '%s'", argv[optind]);
     return -1;
@@ -404,8 +433,6 @@ int cli_yes_option(struct cli *cli, int argc, char **argv, const char *what, boo
         *ret_yes = true;
     if (option == CLI_OPTIONS_EXIT)
         return exit_code;
-    if (option != CLI_OPTIONS_END)
-        return cli_usage(cli, "option -%c is not known here", option);
     if (argc - optind != 1)
         return cli_usage(cli, argc == optind ? "%s is missing" : "more than one %s", what);
     return -1;
@@ -426,8 +453,6 @@ int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max)
 
     if (option == CLI_OPTIONS_EXIT)
         return exit_code;
-    if (option != CLI_OPTIONS_END)
-        return cli_usage(cli, "option -%c is not known here", option);
     if (argc - optind < min)
         return cli_usage(cli, "an argument is missing: %s", cli->command->arguments);
     if (argc - optind > max)
@@ -476,15 +501,15 @@ int main(int argc, char **argv)
 {
     static const struct option options[] = { CLI_LONG_OPTIONS };
     struct cli cli = { .timeout_ms = TIMEOUT_MS_DEFAULT };
+    struct short_options letters;
     int exit_code = -1;
     int words = 0;
     int option;
 
-    while ((option = getopt_long(argc, argv, "+" CLI_SHORT_OPTIONS, options, NULL)) != -1) {
-        if (!common_option(&cli, option, &exit_code)) {
-            fputs("Try 'embtier --help'.\n", stderr);
-            return EXIT_USAGE;
-        }
+    short_options(&letters, "+", options);
+    while ((option = getopt_long(argc, argv, letters.text, options, NULL)) != -1) {
+        if (!common_option(&cli, option, &exit_code))
+            return try_help(&cli);
         if (exit_code >= 0)
             return exit_code;
     }

@@ -151,8 +151,6 @@ static int parse_restore(struct cli *cli, int argc, char **argv, uint64_t *ret_i
         *ret_name = optarg;
     if (option == CLI_OPTIONS_EXIT)
         return exit_code;
-    if (option != CLI_OPTIONS_END)
-        return cli_usage(cli, "option -%c is not known here", option);
     if (argc == optind)
         return cli_usage(cli, "ID is missing");
     exit_code = parse_id(cli, argv[optind], ret_id);

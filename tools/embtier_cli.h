@@ -68,11 +68,11 @@ int command_config_keys(struct cli *cli, int argc, char **argv);
     {                                                                                              \
         NULL, 0, NULL, 0                                                                           \
     }
-#define CLI_SHORT_OPTIONS "s:o:t:hV"
 
 enum { CLI_OPTIONS_END = -1, CLI_OPTIONS_EXIT = -2 };
 
-/* The next option of the command's own, CLI_OPTIONS_END, or CLI_OPTIONS_EXIT: then *ret_exit is the
+/* The next option of the command's own, which are all of @options, those below UCHAR_MAX also as a
+ * letter; CLI_OPTIONS_END, or CLI_OPTIONS_EXIT: then *ret_exit is the
  * exit code (--help, a mistake). */
 int cli_next_option(struct cli *cli, int argc, char **argv, const struct option *options,
                     int *ret_exit);

@@ -16,6 +16,8 @@
 #define BATCH_BYTES    (UINT64_C(2) << 20)
 #define BATCH_ROWS_MAX 1024
 
+enum { OPTION_STATE = 256 };
+
 /* What the command line or standard input asks for. */
 struct row_set {
     const struct embtier_table_info *info;
@@ -331,17 +333,15 @@ static int open_table(struct cli *cli, const char *name, struct embtier_table **
 /* --state, then a table and ids or rows. -1: go on; else the exit code. */
 static int row_arguments(struct cli *cli, int argc, char **argv, bool *ret_with_state)
 {
-    static const struct option options[] = { { "state", no_argument, NULL, 'S' },
+    static const struct option options[] = { { "state", no_argument, NULL, OPTION_STATE },
                                              CLI_LONG_OPTIONS };
     int exit_code = EXIT_USAGE;
     int option;
 
-    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == 'S')
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == OPTION_STATE)
         *ret_with_state = true;
     if (option == CLI_OPTIONS_EXIT)
         return exit_code;
-    if (option != CLI_OPTIONS_END)
-        return cli_usage(cli, "option -%c is not known here", option);
     if (argc - optind < 2)
         return cli_usage(cli, "an argument is missing: %s", cli->command->arguments);
     return -1;

@@ -108,7 +108,6 @@ int table_option(const struct cli *cli, int option, struct table_arguments *argu
 
     arguments->given += option != TABLE_OPTION_DURABILITY;
     switch (option) {
-    case TABLE_OPTION_ROWS:
     case 'r':
         arguments->has_rows = true;
         if (!parse_rows(optarg, &options->rows))

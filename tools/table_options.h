@@ -12,8 +12,7 @@
 #include "tools/embtier_cli.h"
 
 enum {
-    TABLE_OPTION_ROWS = 1024,
-    TABLE_OPTION_DTYPE,
+    TABLE_OPTION_DTYPE = 1024,
     TABLE_OPTION_OPTIMIZER,
     TABLE_OPTION_INIT,
     TABLE_OPTION_SEED,
@@ -45,7 +44,7 @@ const char *table_option_name(struct table_option_name *buffer, int hyperparamet
 /* Those that do not say what a row looks like; @names: one table_option_name for each
  * hyperparameter. */
 #define TABLE_LONG_OPTIONS(names)                                                                  \
-    { "rows", required_argument, NULL, TABLE_OPTION_ROWS },                                        \
+    { "rows", required_argument, NULL, 'r' },                                                      \
         { "optimizer", required_argument, NULL, TABLE_OPTION_OPTIMIZER },                          \
         { "init", required_argument, NULL, TABLE_OPTION_INIT },                                    \
         { "seed", required_argument, NULL, TABLE_OPTION_SEED },                                    \
