@@ -199,7 +199,7 @@ static void print_help(FILE *out)
 
     fputs("Usage: embtier [options] COMMAND [arguments]\n\nCommands:\n", out);
     for (const struct command *command = commands; command->words; command++)
-        fprintf(out, "  %-18s %s\n", command->words, command->summary);
+        fprintf(out, "  %-18s  %s\n", command->words, command->summary);
     fprintf(out, "\n%s\n", common_help);
     fprintf(out,
             "The socket is %s unless --socket or EMBTIER_SOCKET says otherwise.\n"
@@ -213,8 +213,9 @@ static void print_help(FILE *out)
 
 static void print_command_help(const struct command *command)
 {
-    printf("Usage: embtier %s %s\n\n%c%s.\n\n%s", command->words, command->arguments,
-           command->summary[0] - 'a' + 'A', command->summary + 1, command->help);
+    printf("Usage: embtier %s%s%s\n\n%c%s.\n\n%s", command->words, command->arguments[0] ? " " : "",
+           command->arguments, command->summary[0] - 'a' + 'A', command->summary + 1,
+           command->help);
     if (command->more_help)
         command->more_help(stdout);
     printf("%s%s\n%s", command->help[0] ? "\n" : "", command->examples, common_help);
@@ -490,7 +491,7 @@ static int refuse_words(const struct cli *cli, int argc, char **argv)
         if (!known && argc > 1 && argv[1][0] != '-')
             fprintf(stderr, "embtier: '%s %s' is not a command\n", argv[0], argv[1]);
         known = true;
-        fprintf(stderr, "  embtier %-18s %s\n", command->words, command->summary);
+        fprintf(stderr, "  embtier %-18s  %s\n", command->words, command->summary);
     }
     if (known)
         return argc > 1 && strcmp(argv[1], "--help") == 0 ? EXIT_DONE : EXIT_USAGE;
