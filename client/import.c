@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An import looks at every file before it asks the server for a table, and again when its turn
- * comes. Files of others get a manifest of one part, so that there is one way to read them. Rows go
- * from the files to where the server takes them from; the table is there when the last is (load.h).
- */
+ * comes. Files of others get a manifest of one part, so that there is one way to read them. Another
+ * program may put a newer file in the place of one at any time: what comes from one path is read
+ * from one opened file, so that it is of one time. Rows go from the files to where the server takes
+ * them from; the table is there when the last is (load.h). */
 #include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 struct column {
     char *path; /* NULL: there is no such tensor */
     struct tensor_reader *reader;
+    bool is_shared; /* the reader is another column's, or the import's */
     uint32_t tensor;
     uint32_t row_bytes;
     enum tensor_dtype dtype;
@@ -37,8 +39,9 @@ struct importing {
     void *progress_context;
     const char *path;
     bool is_export;
-    struct export_manifest manifest;       /* its spec is of the table to be made */
-    char weight[TENSOR_NAME_MAX + 1];      /* the tensor's name, in a file of others */
+    struct tensor_reader *file;       /* of others, open from the first look to the end; or NULL */
+    struct export_manifest manifest;  /* its spec is of the table to be made */
+    char weight[TENSOR_NAME_MAX + 1]; /* the tensor's name, in a file of others */
     struct column columns[EXPORT_COLUMNS]; /* of the part at hand */
     struct embtier_load *load;
     uint64_t rows_done;
@@ -60,7 +63,8 @@ static enum embtier_err no_memory(const struct importing *in)
 static void close_part(struct importing *in)
 {
     for (int c = 0; c < EXPORT_COLUMNS; c++) {
-        tensor_reader_free(in->columns[c].reader);
+        if (!in->columns[c].is_shared)
+            tensor_reader_free(in->columns[c].reader);
         XXH3_freeState(in->columns[c].sum);
         free(in->columns[c].path);
         in->columns[c] = (struct column){ 0 };
@@ -151,6 +155,17 @@ static enum embtier_err check_shape(const struct importing *in, enum export_colu
                    column == EXPORT_STATE ? ", the numbers that the optimizer keeps" : "");
 }
 
+/* NULL: the file at @path has not been opened. */
+static struct tensor_reader *find_open(const struct importing *in, const char *path)
+{
+    if (in->file && strcmp(path, in->path) == 0)
+        return in->file;
+    for (int c = 0; c < EXPORT_COLUMNS; c++)
+        if (in->columns[c].reader && strcmp(path, in->columns[c].path) == 0)
+            return in->columns[c].reader;
+    return NULL;
+}
+
 static enum embtier_err open_column(struct importing *in, const struct export_part *part,
                                     enum export_column c)
 {
@@ -164,7 +179,10 @@ static enum embtier_err open_column(struct importing *in, const struct export_pa
     if (!column->path || !column->sum)
         return no_memory(in);
     XXH3_64bits_reset(column->sum);
-    TRY(tensor_reader_open(column->path, &column->reader, msg_of(in)));
+    column->reader = find_open(in, column->path);
+    column->is_shared = column->reader != NULL;
+    if (!column->reader)
+        TRY(tensor_reader_open(column->path, &column->reader, msg_of(in)));
     TRY(find_tensor(in, column, name));
     info = tensor_reader_at(column->reader, column->tensor);
     TRY(check_shape(in, c, info, part->rows));
@@ -453,13 +471,14 @@ static enum embtier_err check_alone(const struct importing *in, const struct ten
 
 static enum embtier_err from_file(struct importing *in)
 {
-    _cleanup_(tensor_reader_freep) struct tensor_reader *reader = NULL;
     struct export_manifest *const m = &in->manifest;
     const char *ids_path = in->options->ids_path;
     const struct tensor_info *weights = NULL;
+    const struct tensor_reader *reader;
     struct export_part *part;
 
-    TRY(tensor_reader_open(in->path, &reader, msg_of(in)));
+    TRY(tensor_reader_open(in->path, &in->file, msg_of(in)));
+    reader = in->file;
     TRY(find_weights(in, reader, &weights));
     snprintf(in->weight, sizeof(in->weight), "%s", weights->name);
     if (!ids_path && find_named(reader, "ids"))
@@ -561,6 +580,7 @@ enum embtier_err embtier_import(struct embtier *server, const char *name, const 
     }
     embtier_load_close(in.load);
     close_part(&in);
+    tensor_reader_free(in.file);
     export_manifest_clear(&in.manifest);
     return err;
 }

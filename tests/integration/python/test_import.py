@@ -70,6 +70,30 @@ def test_its_rows_may_have_ids_of_another_file(server, name, tmp_path, id_dtype)
     assert unbounded.rows is None and (unbounded.get(ids.astype(np.uint64)) == rows).all()
 
 
+def test_a_file_that_another_takes_the_place_of_is_not_mixed_with_it(server, name, tmp_path):
+    """As programs save: beside it, and renamed."""
+    path, saves = tmp_path / "rows.safetensors", []
+    for save in (1, 2):
+        state, ids = np.full((100, 4), save, np.float32), np.arange(100) + 1000 * save
+        saves.append(tmp_path / str(save))
+        saves[-1].write_bytes(safetensors_bytes({"weight": ("F32", state), "state": ("F32", state), "ids": ("I64", ids)}))
+    program = "import itertools, os, sys\nfor save in itertools.cycle(sys.argv[2:]):\n" \
+        "    os.link(save, sys.argv[1] + '.new'); os.rename(sys.argv[1] + '.new', sys.argv[1])"  # fmt: skip
+    os.link(saves[1], path)
+    saving = subprocess.Popen([sys.executable, "-c", program, path, *saves])
+    try:
+        for turn in range(12):
+            server.import_table(path, f"{name}.{turn}", optimizer="adagrad", durability="async")
+            table = server.open_table(f"{name}.{turn}")
+            found = [table.get_with_state(np.arange(100) + 1000 * save) for save in (1, 2)]
+            numbers = [sorted({float(row.max()) for row in pair}) for pair in found]
+            assert numbers in ([[1], [0]], [[0], [2]]), f"turn {turn}"
+        assert saving.poll() is None
+    finally:
+        saving.kill()
+        saving.wait()
+
+
 def test_more_rows_than_the_file_has_begin_with_their_first_values(server, name, tmp_path):
     np.save(tmp_path / "rows.npy", numbers(10, 4))
     server.import_table(tmp_path / "rows.npy", name, rows=15, init=("constant", 2))
