@@ -29,7 +29,8 @@
  * Threads. A connection and everything made from it is used by one thread at a time; different
  * connections are independent. Connections do not survive fork(): the child must not use them, not
  * even to disconnect, and makes its own. A progress function must not call back into its
- * connection.
+ * connection. The one thread of the library's own, which an export has while it lasts, blocks all
+ * signals: an application's handlers do not run on it.
  *
  * Lifetimes. Tables, batches and groups end with their connection at the latest;
  * embtier_disconnect() frees them all. Pointers into a batch are good until embtier_batch_free() or
@@ -359,7 +360,8 @@ struct embtier_export_options {
     int all_rows; /* nonzero: rows that were never written too, with their initial values; not of an
                      unbounded table */
     int npy;      /* nonzero: NumPy's .npy files, one for each tensor; else safetensors */
-    uint64_t file_bytes; /* a file has no more, about; 0: 4 GiB */
+    uint64_t file_bytes; /* a file has no more, about; 0: 4 GiB. Until it ends it is a file with
+                            holes, up to four times as long as the rows that are expected */
 };
 
 struct embtier_exported {

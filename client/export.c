@@ -3,6 +3,7 @@
  * they are. One thread asks the server for rows, another writes those that came before. */
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 #include "client/table.h"
 
 #define FILE_BYTES (UINT64_C(4) << 30)
+/* Of rows beyond what is expected, that a file has room for. */
+#define SLACK_BYTES (64 * MIB)
 
 /* One on its way. */
 struct exporting {
@@ -35,6 +38,7 @@ struct exporting {
 
     /* Handed over, from one thread to the other and back: */
     struct embtier_scan_rows rows; /* 0 of them: they were all */
+    bool given_up;                 /* no more will come, and none of it is of use */
     sem_t filled, written;
 };
 
@@ -202,24 +206,26 @@ static void *writing(void *context)
 
     while (!is_last) {
         wait_for(&e->filled);
+        if (e->given_up)
+            break;
         is_last = e->rows.count == 0;
-        if (e->write_err == EMBTIER_OK)
-            e->write_err = is_last ? write_last(e) : write_rows(e, &e->rows);
+        e->write_err = is_last ? write_last(e) : write_rows(e, &e->rows);
         sem_post(&e->written);
     }
     return NULL;
 }
 
-/* After what was handed over before is written, and none of it was in vain. */
+/* After what was handed over before is written. NULL: the scan has failed. The other thread ends if
+ * either has. */
 static enum embtier_err hand_over(struct exporting *e, const struct embtier_scan_rows *rows)
 {
     enum embtier_err err;
 
     wait_for(&e->written);
     err = e->write_err; /* which the other thread has again from here on */
-    e->rows = *rows;
-    if (err != EMBTIER_OK)
-        e->rows.count = 0; /* it ends */
+    e->given_up = err != EMBTIER_OK || !rows;
+    if (!e->given_up)
+        e->rows = *rows;
     sem_post(&e->filled);
     return err;
 }
@@ -234,7 +240,7 @@ static enum embtier_err read_rows(struct exporting *e)
         const enum embtier_err err = embtier_scan_next(e->scan, &rows);
 
         if (err != EMBTIER_OK) {
-            (void)!hand_over(e, &(struct embtier_scan_rows){ 0 });
+            (void)!hand_over(e, NULL);
             return err;
         }
         TRY(hand_over(e, &rows));
@@ -245,6 +251,20 @@ static enum embtier_err read_rows(struct exporting *e)
     return EMBTIER_OK;
 }
 
+/* Without signals: they are for the application's threads, and a limit on files' lengths is an
+ * error that way. */
+static int start_writing(struct exporting *e, pthread_t *ret_thread)
+{
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(ret_thread, NULL, writing, e);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
 static enum embtier_err copy_rows(struct exporting *e)
 {
     enum embtier_err err;
@@ -253,7 +273,7 @@ static enum embtier_err copy_rows(struct exporting *e)
 
     sem_init(&e->filled, 0, 0);
     sem_init(&e->written, 0, 1);
-    rc = pthread_create(&thread, NULL, writing, e);
+    rc = start_writing(e, &thread);
     if (rc != 0)
         return err_set_errno(msg_of(e), rc, "thread");
     err = read_rows(e);
@@ -313,6 +333,21 @@ static enum embtier_err find_checkpoint(struct exporting *e, const char *table)
     return EMBTIER_OK;
 }
 
+/* Rows of one file, and room for as many: how far its tensors lie apart until it ends, so not much
+ * more than can be. If more come than were expected, there is one file more. */
+static uint64_t find_rows_per_part(const struct exporting *e, uint64_t file_bytes, uint64_t each)
+{
+    const uint64_t expected = embtier_scan_row_count(e->scan);
+    uint64_t most = file_bytes / each, likely = 0;
+
+    if (e->manifest.spec.rows != EMBTIER_UNBOUNDED)
+        most = MIN(most, e->manifest.spec.rows);
+    if (!__builtin_mul_overflow(expected, 4, &likely) &&
+        !__builtin_add_overflow(likely, SLACK_BYTES / each + 1, &likely))
+        most = MIN(most, likely);
+    return MAX(most, UINT64_C(1));
+}
+
 static enum embtier_err open_scan(struct exporting *e, const char *table)
 {
     const struct embtier_scan_options options = { .checkpoint = e->manifest.checkpoint,
@@ -334,9 +369,7 @@ static enum embtier_err open_scan(struct exporting *e, const char *table)
     each = table_spec_weight_bytes(&e->manifest.spec) + sizeof(uint64_t);
     if (e->manifest.with_state)
         each += table_spec_state_bytes(&e->manifest.spec);
-    e->rows_per_part = MAX(file_bytes / each, UINT64_C(1));
-    if (e->manifest.spec.rows != EMBTIER_UNBOUNDED) /* parts have room for as many */
-        e->rows_per_part = MIN(e->rows_per_part, MAX(e->manifest.spec.rows, UINT64_C(1)));
+    e->rows_per_part = find_rows_per_part(e, file_bytes, each);
     /* How many were written is estimated; begin_part() knows. */
     rows = embtier_scan_row_count(e->scan);
     if (!e->manifest.all_rows)

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -491,6 +492,26 @@ def test_a_full_disk_leaves_nothing_behind(daemon, server, name, tmp_path):
     )  # fmt: skip
     assert said.returncode == 0, said.stderr
     assert said.stdout.splitlines() == [*["NoSpaceError []"] * 3, str(table.rows)]
+
+
+@pytest.mark.parametrize("format", ["safetensors", "npy"])
+def test_files_need_room_for_their_rows_only_and_one_too_long_is_an_error(daemon, server, name, tmp_path, format):
+    train(server, server.create_table(name, 5, optimizer="adam", seed=11), 1, IDS)
+
+    def export(limit_bytes: int, path: Path) -> subprocess.CompletedProcess[str]:
+        limits = (resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+        arguments = ("export", name, path, "--state", "--format", format, "--file-bytes", "9000000TiB")
+        return subprocess.run(
+            command(daemon, *arguments), capture_output=True, text=True, check=False,
+            preexec_fn=lambda: resource.setrlimit(*limits),  # noqa: PLW1509
+        )  # fmt: skip
+
+    done = export(256 << 20, tmp_path / "export")
+    assert done.returncode == 0, done.stderr
+    assert len(read_export(tmp_path / "export")["weight"]) == len(IDS)
+    done = export(1000, tmp_path / "short")
+    assert done.returncode == 1 and "File too large" in done.stderr, done
+    assert folder_names(tmp_path) == {"export"}
 
 
 # ---- Killed ----
