@@ -24,7 +24,10 @@
  * in a SET: the last one wins; in a push: what it gets is added up.
  *
  * Errors. Functions return enum embtier_err (embtier_err.h); embtier_message() has the details of
- * the last failure on a connection. Outputs are untouched on failure.
+ * the last failure on a connection. Outputs are untouched on failure. After DISCONNECTED, and after
+ * TIMEOUT where it is the server that was silent for timeout_ms, it is not known what came of that
+ * which the server was to make, drop or delete: it may have been done, or may be yet. The lists of
+ * tables and checkpoints say. What is said below of failures is of all others.
  *
  * Threads. A connection and everything made from it is used by one thread at a time; different
  * connections are independent. Connections do not survive fork(): the child must not use them, not
@@ -236,7 +239,8 @@ struct embtier_checkpoint_list;
 
 /* Returns when it is complete on disk; requests of all clients go on meanwhile. @options may be
  * NULL. The list that comes back has one entry. INVALID (the metadata is no JSON), NO_SPACE, IO,
- * SHUTDOWN, TIMEOUT (updates under way did not end): there is no new checkpoint then. */
+ * SHUTDOWN, TIMEOUT (updates under way did not end): there is no new checkpoint then (but see
+ * Errors, above). */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_create(
     struct embtier *server, const struct embtier_checkpoint_options *options,
     void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),
@@ -258,8 +262,8 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_verify(
  * that they had, or one of them as @name (NULL: as it was). Tables that there are stay as they are:
  * EXISTS if one of the names is taken; NOT_FOUND: no such checkpoint; NO_TABLE: it has no such
  * table; BUSY, TOO_LARGE: no memory is left for it now, or ever is enough; CORRUPT; NO_SPACE and
- * the like. After a failure none is made. @ret_list are the tables that were made; nobody can open
- * them before they are safe from a crash. */
+ * the like. After a failure none is made (but see Errors, above). @ret_list are the tables
+ * that were made; nobody can open them before they are safe from a crash. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_restore(
     struct embtier *server, uint64_t id, const char *const *tables, size_t table_count,
     const char *name,
@@ -341,7 +345,7 @@ EMBTIER_PUBLIC struct embtier_load_buffer embtier_load_buffer(const struct embti
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_load_rows(struct embtier_load *load,
                                                                      uint32_t count);
 /* Returns when the table is there with all its rows, safe from a crash; after a failure there is
- * none. Only the close may follow. */
+ * none (but see Errors, above). Only the close may follow. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_load_end(struct embtier_load *load,
                  void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),
@@ -418,7 +422,7 @@ struct embtier_imported {
 /* Makes table @name (NULL: the name that the export says) of @path: a folder that embtier_export()
  * made, a safetensors or a .npy file. Shapes and dtypes of all files are checked before the first
  * row is read. Of one id the last row counts. The table is there when it is whole and safe from a
- * crash; after a failure there is none.
+ * crash; after a failure there is none (but see Errors, above, if it came after the last row).
  * @options may be NULL, @ret_imported too. EXISTS: the name is taken; NOT_FOUND, INVALID, MISMATCH,
  * UNSUPPORTED, TOO_LARGE, VERSION, CORRUPT (an export's file is not what it was): of the files,
  * with the reason in the message; INVALID also for one file of an export whose rows would get the

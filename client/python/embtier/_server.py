@@ -196,8 +196,8 @@ class Server:
         it raises what @progress raised.
         Where it fails there is no new checkpoint: TypeError or ValueError for @metadata that is not JSON,
         InvalidError for too much of it, NoSpaceError, IoError, ShutdownError; TimeoutError when updates
-        under way did not end. A TimeoutError is also raised when the server was silent for the connection's
-        timeout, and :meth:`checkpoints` then says what came of it.
+        under way did not end. After a DisconnectedError, or a TimeoutError because the server was silent for the
+        connection's timeout, there may be one, or may be yet: :meth:`checkpoints` says what came of it.
         """
         options = _checkpoint.options_of(step, metadata, keep)
         pointer = c_void_p()
@@ -248,7 +248,10 @@ class Server:
         it raises what @progress raised.
         ExistsError: a name is taken; NoTableError: the checkpoint has no such table; NotFoundError: there
         is no such checkpoint; InvalidError: a table is named twice, or a name is none; BusyError, TooLargeError:
-        no memory is left for it now, or ever is enough; NoSpaceError, IoError, CorruptError. Nothing is made then: tables can be opened when all are complete, and safe from a crash.
+        no memory is left for it now, or ever is enough; NoSpaceError, IoError, CorruptError. Nothing is made
+        then: tables can be opened when all are complete, and safe from a crash. After a DisconnectedError, or a
+        TimeoutError because the server was silent for the connection's timeout, they may be made, or may be yet:
+        :meth:`tables` says what came of it.
         """
         id = _checkpoint.id_of(id)
         names = _checkpoint.names_of(tables, name)
@@ -363,7 +366,8 @@ class Server:
         reason in the message; InvalidError also for one file of an export whose rows would get the ids of
         others; IdRangeError: an id is not below @rows, or negative, or the file has more rows; BusyError: the
         server has eight imports under way, or four of this user, or no memory for one more; TooLargeError: there
-        never is enough; ArenaFullError, NoSpaceError, IoError.
+        never is enough; ArenaFullError, NoSpaceError, IoError. After a DisconnectedError or a TimeoutError that
+        came behind the last row there may be one, or may be yet: :meth:`tables` says what came of it.
         """
         words = {
             "optimizer": optimizer, "init": init, "seed": seed, "rounding": rounding,
