@@ -218,15 +218,17 @@ static enum embtier_err lock_partial(struct export_folder *f, struct err_msg *ms
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
     _cleanup_(closep) int fd = openat(f->parent, f->partial_name, flags);
+    bool is_locked;
 
     if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
         return err_set(msg, EMBTIER_EXISTS, "%s is there already, and is no folder",
                        f->partial_path);
     if (fd < 0)
         return err_set_errno(msg, errno, "folder %s", f->partial_path);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno != EWOULDBLOCK)
+    is_locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (!is_locked && errno != EWOULDBLOCK)
         return err_set_errno(msg, errno, "%s cannot be locked", f->partial_path);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || !is_still_there(f, fd))
+    if (!is_locked || !is_still_there(f, fd))
         return err_set(msg, EMBTIER_LOCKED, "%s: another export is under way in it",
                        f->partial_path);
     f->partial = TAKE_FD(fd);
