@@ -537,6 +537,17 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
     return EMBTIER_OK;
 }
 
+/* Of a checkpoint that the start goes on from: the one of the result is a user's too then, and
+ * stays until a user deletes it. */
+static void carry_over(const struct checkpoint_info *from, struct checkpoint_order *order)
+{
+    order->has_step = from->has_step;
+    order->step = from->step;
+    memcpy(order->metadata, from->metadata, sizeof(order->metadata));
+    /* Servers before this one made those of a user's step as their own. */
+    order->automatic = from->automatic && !from->has_step && from->metadata[0] == '\0';
+}
+
 enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
 {
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *newest = NULL;
@@ -547,12 +558,10 @@ enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
 
     store_recovery(c->opts.store, &recovery);
     if (recovery.happened && !recovery.after_crash) {
-        TRY(checkpoints_make(c,
-                             &(struct checkpoint_order){ .automatic = true,
-                                                         .keep_all = true,
-                                                         .has_step = recovery.has_step,
-                                                         .step = recovery.step },
-                             NULL, &info, msg));
+        struct checkpoint_order order = { .keep_all = true };
+
+        carry_over(&recovery.checkpoint, &order);
+        TRY(checkpoints_make(c, &order, NULL, &info, msg));
         return store_restore_done(c->opts.store, msg);
     }
     /* Whatever is wrong with it, a new one is the better for it. */
@@ -820,7 +829,7 @@ enum embtier_err checkpoints_delete(struct checkpoints *c, uint64_t id,
     return EMBTIER_OK;
 }
 
-/* So that nobody uses what a crash would empty. */
+/* So that nobody uses what a crash would empty, or begins again at a step that nothing tells. */
 static enum embtier_err make_safe(struct checkpoints *c, const struct table_info *infos,
                                   uint32_t count, const struct checkpoint_order *how,
                                   const struct progress_sink *progress, struct err_msg *msg)
@@ -830,7 +839,7 @@ static enum embtier_err make_safe(struct checkpoints *c, const struct table_info
     struct checkpoint_order order = *how;
     struct checkpoint_info info;
     enum embtier_err err;
-    bool is_safe = true;
+    bool is_safe = !how->has_step && how->metadata[0] == '\0';
     uint32_t tries = 0;
 
     if (!ids)
@@ -841,7 +850,6 @@ static enum embtier_err make_safe(struct checkpoints *c, const struct table_info
     }
     if (is_safe)
         return EMBTIER_OK;
-    order.automatic = true;
     order.made = &made;
     /* What has been written is worth more than one try: each waits longer for updates under way. */
     do
@@ -872,7 +880,8 @@ enum embtier_err checkpoints_restore(struct checkpoints *c, const struct restore
                            progress, ret_restored, msg));
     /* More tables may be wanted of it. */
     return checkpoints_publish(c, ret_restored->infos, ret_restored->count,
-                               &(struct checkpoint_order){ .keep_all = true }, progress, msg);
+                               &(struct checkpoint_order){ .automatic = true, .keep_all = true },
+                               progress, msg);
 }
 
 static void log_other(const struct checkpoint_info *info)
@@ -920,9 +929,7 @@ enum embtier_err checkpoints_restore_other(struct checkpoints *c, char *const *d
     TRY(find_other(&shelf, id, &record, msg));
     log_other(&record->info);
     order.id = record->info.id;
-    how.has_step = record->info.has_step;
-    how.step = record->info.step;
-    memcpy(how.metadata, record->info.metadata, sizeof(how.metadata));
+    carry_over(&record->info, &how);
     TRY(checkpoint_restore(&shelf, c->opts.tables, c->opts.memory, &order, progress, ret_restored,
                            msg));
     return checkpoints_publish(c, ret_restored->infos, ret_restored->count, &how, progress, msg);

@@ -109,7 +109,7 @@ MUST_CHECK enum embtier_err checkpoints_delete(struct checkpoints *checkpoints, 
                                                struct err_msg *msg);
 /* Makes tables live whose rows are complete, and that are in state CREATING (tables_begin()): all
  * or none, and not before they are safe from a crash, for which a checkpoint is made if only that
- * makes them so: with the step and metadata of @how, and keeping all if it says so. After an
+ * makes them so: as @how says. If that has a step or metadata, one is made in any case. After an
  * error they are abandoned. Thread: the worker's. */
 MUST_CHECK enum embtier_err checkpoints_publish(struct checkpoints *checkpoints,
                                                 struct table_info *infos, uint32_t count,

@@ -159,8 +159,8 @@ enum embtier_err load_publish(struct load *load, struct checkpoints *checkpoints
     row_writer_free(writer);
     TRY(err);
     load->is_begun = false; /* live, or abandoned */
-    TRY(checkpoints_publish(checkpoints, &load->info, 1, &(struct checkpoint_order){ 0 }, progress,
-                            msg));
+    TRY(checkpoints_publish(checkpoints, &load->info, 1,
+                            &(struct checkpoint_order){ .automatic = true }, progress, msg));
     log_info("table imported", "table=%s rows=%" PRIu64, load->info.spec.name, load->rows);
     *ret_info = load->info;
     return EMBTIER_OK;

@@ -45,22 +45,22 @@ static void log_recovery(const struct store *store)
     store_recovery(store, &recovery);
     if (!recovery.happened)
         return;
-    if (recovery.checkpoint_id == 0) {
+    if (recovery.checkpoint.id == 0) {
         log_warn("the last run did not end cleanly and there is no checkpoint: rows of replay "
                  "tables have their initial values again",
                  "left_of_them=shard-NNNN/replay.lost spent_ms=%" PRIu64,
                  recovery.spent_ns / 1000000);
         return;
     }
-    if (recovery.has_step)
-        snprintf(step, sizeof(step), "%" PRIu64, recovery.step);
+    if (recovery.checkpoint.has_step)
+        snprintf(step, sizeof(step), "%" PRIu64, recovery.checkpoint.step);
     log_warn(recovery.after_crash
                  ? "the last run did not end cleanly: replay tables are as they were when the "
                    "newest checkpoint was made, later updates are lost"
                  : "all tables are as they were when the checkpoint was made, as was asked for",
              "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRId64 " spent_ms=%" PRIu64,
-             recovery.checkpoint_id, step,
-             (int64_t)time(NULL) - (int64_t)(recovery.created_ms / 1000),
+             recovery.checkpoint.id, step,
+             (int64_t)time(NULL) - (int64_t)(recovery.checkpoint.created_ms / 1000),
              recovery.spent_ns / 1000000);
 }
 

@@ -104,7 +104,7 @@ static enum embtier_err open_database(struct store *store, const char *folder, u
                                  .activity = store->activity,
                                  .path = path,
                                  .make = store_identity_is_making(store->identity) ||
-                                         (put_back && store->recovery.checkpoint_id == 0),
+                                         (put_back && store->recovery.checkpoint.id == 0),
                                  .put_back = put_back,
                                  .logged = kind == DATABASE_LOGGED,
                                  .direct_io = direct_io },
@@ -357,10 +357,7 @@ static void note_recovery(struct store *store, const struct checkpoint_record *r
     store->recovery = (struct store_recovery){ .happened = true, .after_crash = after_crash };
     if (!record)
         return;
-    store->recovery.checkpoint_id = record->info.id;
-    store->recovery.has_step = record->info.has_step;
-    store->recovery.step = record->info.step;
-    store->recovery.created_ms = record->info.created_ms;
+    store->recovery.checkpoint = record->info;
 }
 
 /* Or none. */

@@ -31,6 +31,7 @@
 #include "base/config.h"
 #include "base/err.h"
 #include "base/row_hash.h"
+#include "store/checkpoint_record.h"
 
 struct checkpoint_draft;
 struct checkpoint_record;
@@ -62,11 +63,9 @@ DEFINE_CLEANUP(struct store, store_free)
 
 /* What store_open() has put back. */
 struct store_recovery {
-    bool after_crash;       /* of `replay` tables, else of all: as store_opts.restore_id says */
-    uint64_t checkpoint_id; /* 0: there was none, the tables are as when they were made */
-    bool has_step;
-    uint64_t step;
-    uint64_t created_ms;
+    bool after_crash; /* of `replay` tables, else of all: as store_opts.restore_id says */
+    struct checkpoint_info
+        checkpoint; /* id 0: there was none, the tables are as when they were made */
     uint64_t spent_ns;
     bool happened; /* else nothing of this holds */
 };

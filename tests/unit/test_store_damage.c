@@ -163,7 +163,7 @@ static void test_after_sigkill_rows_are_those_of_the_checkpoint(void **state)
         fixture_open(f);
         store_recovery(f->store, &recovery);
         assert_true(recovery.happened && recovery.after_crash);
-        assert_int_equal(recovery.checkpoint_id, 1);
+        assert_int_equal(recovery.checkpoint.id, 1);
         assert_int_equal(fixture_count_right(f, 1, 0, 2000, 1), 2000);
         if (run % 2 == 0) /* else a start that fails: the next one does it again */
             fixture_close(f);

@@ -569,6 +569,35 @@ def test_restore_puts_all_tables_back_to_an_older_checkpoint(make_daemon, end):
     check(4, False)
 
 
+@pytest.mark.parametrize("by", ["user", "server"])
+def test_the_checkpoint_of_what_was_restored_is_as_the_one_it_was_restored_from(make_daemon, by):
+    """A trainer finds its step and what it has told of it there, however many the server makes later."""
+    metadata = {"dense": "step-5.pt"}
+    daemon = make_daemon()
+    with with_tables(daemon) as server:
+        write_all(server, 1)
+        if by == "user":
+            server.checkpoint(step=5, metadata=metadata)
+        write_all(server, 2)
+    daemon.restart({"checkpoints": {"keep": 1}})
+    with daemon.connect() as server:
+        wanted = server.checkpoints()[0]
+        assert wanted.automatic == (by == "server")
+        write_all(server, 3)
+    daemon.stop()
+    daemon.start("--restore", str(wanted.id))
+    with daemon.connect() as server:
+        made = server.checkpoints()[-1]
+        assert made.id > wanted.id
+        assert (made.automatic, made.step, made.metadata) == (wanted.automatic, wanted.step, wanted.metadata)
+        write_all(server, 4)
+    for number in (5, 6):
+        daemon.restart()  # which makes one
+        with daemon.connect() as server:
+            write_all(server, number)
+            assert (made.id in ids_of(server)) == (by == "user")
+
+
 def test_restore_of_a_damaged_checkpoint_is_refused_and_changes_nothing(make_daemon):
     """Wherever the damage is: what would have been replaced is still there."""
     daemon = make_daemon()

@@ -67,6 +67,43 @@ def test_the_newest_is_taken_when_none_is_named_and_the_other_store_stays_as_it_
     assert (now["logged"][:100, :DIM] == 7).all()
 
 
+@pytest.mark.parametrize("durability", ["replay", "async", "sync"])
+def test_a_trainers_step_and_metadata_stay_with_its_tables(make_daemon, durability):
+    """Until a user deletes the checkpoint that has them, whether or not the tables need one."""
+    metadata = {"dense": "step-5.pt"}
+    first, second = make_daemon(), make_daemon({"checkpoints": {"interval_seconds": 0, "keep": 1}})
+    first.start()
+    with first.connect() as server:
+        server.create_table("rows", 8, durability=durability).set([1], np.ones((1, 8)))
+        server.checkpoint(step=5, metadata=metadata)
+    first.stop()
+    second.start("--restore-from", paths(first))
+    with second.connect() as server:
+        made = server.checkpoints()[-1]
+        server.create_table("more", 8)
+    for number in range(3):
+        with second.connect() as server:
+            found = [c for c in server.checkpoints() if c.step is not None]
+            assert [(c.id, c.automatic, c.step, c.metadata) for c in found] == [(made.id, False, 5, metadata)]
+            assert "rows" in server.checkpoint_info(made.id).tables
+            server.open_table("more").set([1], np.full((1, 8), number))
+        second.restart()  # which makes a checkpoint
+    with second.connect() as server:
+        server.delete_checkpoint(made.id)
+
+
+def test_without_a_step_logged_tables_need_no_checkpoint(make_daemon):
+    first, second = make_daemon(), make_daemon()
+    first.start()
+    with first.connect() as server:
+        server.create_table("rows", 8, durability="async")
+        server.checkpoint()
+    first.stop()
+    second.start("--restore-from", paths(first))
+    with second.connect() as server:
+        assert [t.name for t in server.tables()] == ["rows"] and server.checkpoints() == []
+
+
 def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
     daemon, _ = old
     new = make_daemon()
