@@ -45,10 +45,12 @@ def save(server: embtier.Server, trainer: str, step: int, options: dict, state: 
     metadata = {"trainer": trainer, "options": options, "dense": str(Path(file.name).resolve())}
     server.checkpoint(step=step, metadata=metadata)
     # Not by `keep`, which counts those of other trainers too.
+    kept = {checkpoint.metadata["dense"] for checkpoint in before[1 - KEPT :]}
     for checkpoint in before[: 1 - KEPT]:
         with contextlib.suppress(embtier.BusyError, embtier.NotFoundError):  # being exported; somebody else was faster
             server.delete_checkpoint(checkpoint.id)
-            Path(checkpoint.metadata["dense"]).unlink(missing_ok=True)
+            if checkpoint.metadata["dense"] not in kept:  # as the one has that `embtierd --restore ID` made
+                Path(checkpoint.metadata["dense"]).unlink(missing_ok=True)
 
 
 def exists(server: embtier.Server, trainer: str) -> bool:

@@ -143,6 +143,23 @@ def test_the_newest_of_the_trainer_is_found_and_files_of_older_ones_go(server, t
         training_checkpoint.newest(server, "this", {"dim": 8})
 
 
+def test_a_file_that_a_newer_checkpoint_has_too_stays(own_daemon, tmp_path):
+    """As when the server was put back to the first of them, and made another of that."""
+    with own_daemon.connect() as server:
+        for step in range(training_checkpoint.KEPT):
+            training_checkpoint.save(server, "this", step, {}, {"step": step}, tmp_path)
+        first = server.checkpoints()[0]
+        server.checkpoint(step=first.step, metadata=first.metadata)
+        for step in range(training_checkpoint.KEPT - 1):
+            training_checkpoint.save(server, "this", step, {}, {"step": step}, tmp_path)
+            assert first.id not in [checkpoint.id for checkpoint in server.checkpoints()]
+            for checkpoint in server.checkpoints():
+                if checkpoint.metadata:
+                    assert Path(checkpoint.metadata["dense"]).exists(), checkpoint
+        training_checkpoint.save(server, "this", 9, {}, {}, tmp_path)
+        assert not Path(first.metadata["dense"]).exists()
+
+
 # ---- The program of the examples, as users run it ----
 
 EXAMPLE = TREE / "examples/train_online_retail.py"
