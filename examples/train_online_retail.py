@@ -172,11 +172,13 @@ def arguments() -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument(
         "--resume", action="store_true",
-        help="go on from the newest checkpoint, or begin where there is none; implies --alone",
+        help="go on from the newest checkpoint, or begin where there is none and no table of a training; implies --alone",
     )  # fmt: skip
     parser.add_argument(
-        "--restart", action="store_true", help="with --checkpoint-every: begin anew although there are checkpoints"
-    )
+        "--restart", action="store_true",
+        help="begin anew: with --checkpoint-every although there are checkpoints; with --resume, where there is none, "
+        "although there are tables of a training",
+    )  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="leave the tables, for a look with `embtier`")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     args = parser.parse_args()
@@ -208,10 +210,13 @@ def make_tables(
     }
 
 
+def our_tables(server: embtier.Server) -> list[str]:
+    return [spec.name for spec in server.tables() if spec.name.startswith(PREFIX)]
+
+
 def drop_tables(server: embtier.Server) -> None:
-    for spec in server.tables():
-        if spec.name.startswith(PREFIX):
-            server.drop_table(spec.name)
+    for name in our_tables(server):
+        server.drop_table(name)
 
 
 def torch_bags(retail: Retail, tables: dict[str, embtier.Table]) -> TorchBags:
@@ -380,6 +385,11 @@ def run(server: embtier.Server, args: argparse.Namespace) -> Report:
     checkpoint = newest(server, NAME, trained_with(args)) if args.resume else None
     if args.checkpoint_every and not (args.resume or args.restart) and exists(server, NAME):
         raise OtherOptions("there are checkpoints of this training: --resume goes on from them, --restart begins anew")
+    if args.resume and checkpoint is None and not args.restart and (there := our_tables(server)):
+        raise OtherOptions(
+            f"there are tables of a training ({there[0]} and {len(there) - 1} more), but no checkpoint of it to go on "
+            "from: with --restart too they are dropped, and it begins anew"
+        )
     retail = load(args.data, args.seed)
     print(f"{len(retail.train):,} training samples, {len(retail.held_out):,} held out", file=sys.stderr)
     if checkpoint is None:

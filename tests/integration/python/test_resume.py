@@ -281,3 +281,25 @@ def test_a_training_from_the_start_does_not_push_out_checkpoints_unasked(own_dae
         assert [checkpoint.id for checkpoint in server.checkpoints()] == before
         assert run([*command, "--restart"]).returncode == 0
         assert others in [checkpoint.id for checkpoint in server.checkpoints()], "of somebody else"
+
+
+def test_without_a_checkpoint_a_training_that_is_there_is_not_begun_anew_unasked(own_daemon, tmp_path):
+    command = [
+        sys.executable, EXAMPLE, "--socket", own_daemon.socket, "--dim", "4", "--steps", "2", "--keep", "--resume",
+        "--checkpoint-every", "2", "--checkpoint-dir", tmp_path / "dense",
+    ]  # fmt: skip
+    run = functools.partial(
+        subprocess.run, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S,
+        env=os.environ | {"PYTHONPATH": str(TREE / "client/python")},
+    )  # fmt: skip
+    with own_daemon.connect() as server:
+        assert run(command).returncode == 0, "there is nothing yet"
+        rows = server.open_table(training.our_tables(server)[0]).get(range(100))
+        server.checkpoint()  # the newest cannot be deleted
+        for checkpoint in server.checkpoints()[:-1]:
+            server.delete_checkpoint(checkpoint.id)
+        refused = run(command)
+        assert refused.returncode == 1 and "no checkpoint" in refused.stderr and "--restart" in refused.stderr
+        assert (server.open_table(training.our_tables(server)[0]).get(range(100)) == rows).all()
+        assert run([*command, "--restart"]).returncode == 0
+        assert run(command).returncode == 0, "it goes on from the one that was made now"
