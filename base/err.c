@@ -95,16 +95,27 @@ void err_write(struct err_msg *msg, const char *format, ...)
     va_end(args);
 }
 
-void err_write_errno(struct err_msg *msg, int errnum, const char *format, ...)
+void err_append(struct err_msg *msg, const char *format, ...)
 {
     va_list args;
     size_t used;
 
     if (!msg)
         return;
+    used = strlen(msg->text);
+    va_start(args, format);
+    vsnprintf(msg->text + used, sizeof(msg->text) - used, format, args);
+    va_end(args);
+}
+
+void err_write_errno(struct err_msg *msg, int errnum, const char *format, ...)
+{
+    va_list args;
+
+    if (!msg)
+        return;
     va_start(args, format);
     vsnprintf(msg->text, sizeof(msg->text), format, args);
     va_end(args);
-    used = strlen(msg->text);
-    snprintf(msg->text + used, sizeof(msg->text) - used, ": %s", strerror(errnum));
+    err_append(msg, ": %s", strerror(errnum));
 }

@@ -27,6 +27,8 @@ enum embtier_err err_from_errno(int errnum);
     (err_write_errno((msg), (errnum), __VA_ARGS__), err_not_ok(err_from_errno(errnum)))
 
 void err_write(struct err_msg *msg, const char *format, ...) PRINTF_LIKE(2, 3);
+/* To one that is written already; what is too long is left out. */
+void err_append(struct err_msg *msg, const char *format, ...) PRINTF_LIKE(2, 3);
 void err_write_errno(struct err_msg *msg, int errnum, const char *format, ...) PRINTF_LIKE(3, 4);
 
 static inline enum embtier_err err_not_ok(enum embtier_err err)

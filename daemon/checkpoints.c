@@ -21,6 +21,7 @@
 #include "daemon/transfer_memory.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"
+#include "store/checkpoint_advice.h"
 #include "store/store.h"
 #include "store/store_identity.h"
 
@@ -901,7 +902,7 @@ static enum embtier_err find_other(const struct checkpoint_shelf *shelf, uint64_
                                    struct checkpoint_record **ret_record, struct err_msg *msg)
 {
     if (id != 0)
-        return checkpoint_read(shelf, id, ret_record, msg);
+        return checkpoint_read_named(shelf, id, ret_record, msg);
     TRY(checkpoint_read_newest(shelf, ret_record, msg));
     return *ret_record ? EMBTIER_OK
                        : err_set(msg, EMBTIER_NOT_FOUND,

@@ -21,6 +21,7 @@
 #include "daemon/table.h"
 #include "kernels/init_rows.h"
 #include "store/catalog.h"
+#include "store/checkpoint_advice.h"
 #include "store/store.h"
 
 #define CHUNK_TABLES 256
@@ -53,12 +54,16 @@ const char *table_state_word(uint32_t state)
 enum embtier_err tables_new(struct store *store, struct tables **ret_tables, struct err_msg *msg)
 {
     _cleanup_(tables_freep) struct tables *tables = calloc(1, sizeof(*tables));
+    enum embtier_err err;
 
     if (!tables)
         return err_set(msg, EMBTIER_NO_MEMORY, "tables: out of memory");
     pthread_mutex_init(&tables->lock, NULL);
     tables->store = store;
-    TRY(catalog_open(store_first_directory(store), &tables->catalog, msg));
+    err = catalog_open(store_first_directory(store), &tables->catalog, msg);
+    if (err == EMBTIER_CORRUPT)
+        checkpoint_advise(store_shelf(store), msg);
+    TRY(err);
     *ret_tables = TAKE(tables);
     return EMBTIER_OK;
 }

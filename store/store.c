@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"
+#include "store/checkpoint_advice.h"
 #include "store/compaction_scheduler.h"
 #include "store/database.h"
 #include "store/database_seal.h"
@@ -73,21 +74,32 @@ static struct database *database_of(const struct store *store, uint32_t shard, b
     return store->databases[shard * DATABASE_KINDS + (logged ? DATABASE_LOGGED : DATABASE_REPLAY)];
 }
 
+static const char *directory_of(const struct store *store, uint32_t shard)
+{
+    return store_identity_directory(store->identity, shard / store->shards_per_directory);
+}
+
+/* A malloced path; NULL when out of memory. */
+static char *shard_folder_of(const struct store *store, uint32_t shard)
+{
+    char *path = NULL;
+
+    return asprintf(&path, "%s/shard-%04u", directory_of(store, shard), shard) < 0 ? NULL : path;
+}
+
 /* Whether a database has been put back to that, or emptied. */
 static bool is_put_back(const struct store *store, enum database_kind kind)
 {
     return store->recovery.happened && (kind == DATABASE_REPLAY || !store->recovery.after_crash);
 }
 
-static void add_way_out(struct err_msg *msg)
+/* Of a database that is damaged. What a person has had put back is that person's choice. */
+static void add_way_out(const struct store *store, enum database_kind kind, struct err_msg *msg)
 {
-    const size_t used = strlen(msg->text);
-
-    snprintf(
-        msg->text + used, sizeof(msg->text) - used,
-        " (a crash has to be got over with the newest checkpoint; `embtierd --restore ID` takes "
-        "another one, for all tables; with the newest one's folder in checkpoints/ moved away, "
-        "`replay` tables go back to the one before, and others lose nothing)");
+    if (!is_put_back(store, kind))
+        checkpoint_advise(&store->shelf, msg);
+    else if (store->recovery.after_crash)
+        checkpoint_advise_after_crash(msg);
 }
 
 static enum embtier_err open_database(struct store *store, const char *folder, uint32_t index,
@@ -115,22 +127,18 @@ static enum embtier_err open_shard(struct store *store, uint32_t shard, bool dir
                                    struct err_msg *msg)
 {
     const bool make = store_identity_is_making(store->identity);
-    const char *directory =
-        store_identity_directory(store->identity, shard / store->shards_per_directory);
-    _cleanup_(freep) char *folder = NULL;
+    const char *const directory = directory_of(store, shard);
+    _cleanup_(freep) char *folder = shard_folder_of(store, shard);
     enum embtier_err err;
 
-    if (asprintf(&folder, "%s/shard-%04u", directory, shard) < 0) {
-        folder = NULL;
+    if (!folder)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
-    }
     if (make && mkdir(folder, 0700) != 0 && errno != EEXIST)
         return err_set_errno(msg, errno, "%s", folder);
     for (uint32_t kind = 0; kind < DATABASE_KINDS; kind++) {
         err = open_database(store, folder, shard * DATABASE_KINDS + kind, direct_io, msg);
-        if (err == EMBTIER_CORRUPT && msg && is_put_back(store, kind) &&
-            store->recovery.after_crash)
-            add_way_out(msg);
+        if (err == EMBTIER_CORRUPT)
+            add_way_out(store, kind, msg);
         TRY(err);
     }
     if (make) {
@@ -166,13 +174,9 @@ static enum embtier_err store_open_shards(struct store *store, const struct conf
 /* A malloced path; NULL when out of memory. */
 static char *database_path_of(const struct store *store, uint32_t shard, bool logged)
 {
-    char *path = NULL;
+    _cleanup_(freep) char *folder = shard_folder_of(store, shard);
 
-    if (asprintf(&path, "%s/shard-%04u/%s",
-                 store_identity_directory(store->identity, shard / store->shards_per_directory),
-                 shard, database_name(logged)) < 0)
-        return NULL;
-    return path;
+    return folder ? path_join(folder, database_name(logged)) : NULL;
 }
 
 static enum embtier_err read_closed_file(struct store *store, struct err_msg *msg)
@@ -388,7 +392,7 @@ static enum embtier_err put_back_all(struct store *store, uint64_t id, bool aske
     _cleanup_(catalog_freep) struct catalog *then = NULL;
 
     /* All that can be wrong with it is found out first. */
-    TRY(checkpoint_read(&store->shelf, id, &record, msg));
+    TRY(checkpoint_read_named(&store->shelf, id, &record, msg));
     TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
     if (asked)
         TRY(checkpoint_verify(&store->shelf, record, verified, store->progress, NULL, msg));
@@ -407,9 +411,16 @@ static enum embtier_err drop_again(const struct store *store,
 {
     _cleanup_(catalog_freep) struct catalog *catalog = NULL;
     _cleanup_(catalog_freep) struct catalog *then = NULL;
+    enum embtier_err err;
 
-    TRY(catalog_open(store_first_directory(store), &catalog, msg));
-    TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
+    err = catalog_open(store_first_directory(store), &catalog, msg);
+    if (err == EMBTIER_CORRUPT)
+        checkpoint_advise(&store->shelf, msg);
+    TRY(err);
+    err = checkpoint_catalog(&store->shelf, record, &then, msg);
+    if (err != EMBTIER_OK)
+        checkpoint_advise_after_crash(msg);
+    TRY(err);
     return catalog_add_gone(catalog, then, msg);
 }
 
@@ -430,8 +441,8 @@ static enum embtier_err put_back_after_crash(struct store *store, struct err_msg
     if (closed) /* by a process that died before it could say so, or did not know of that file */
         return atomic_load(&store->closed_file) ? EMBTIER_OK : write_closed_file(store, msg);
     err = go_back_beside(store, &record, msg);
-    if (err != EMBTIER_OK && msg)
-        add_way_out(msg);
+    if (err != EMBTIER_OK)
+        checkpoint_advise_after_crash(msg);
     TRY(err);
     note_recovery(store, record, true);
     if (record)
@@ -449,10 +460,10 @@ static enum embtier_err store_put_back(struct store *store, uint64_t restore_id,
 
     store->shelf = (struct checkpoint_shelf){ store->identity, store->shards_per_directory };
     if (store_identity_is_making(store->identity))
-        return restore_id
-                   ? err_set(msg, EMBTIER_NOT_FOUND,
-                             "there is no checkpoint %" PRIu64 ": the store is new", restore_id)
-                   : EMBTIER_OK;
+        return restore_id ? err_set(msg, EMBTIER_NOT_FOUND,
+                                    "there is no checkpoint %" PRIu64 ": the store in %s is new",
+                                    restore_id, store_first_directory(store))
+                          : EMBTIER_OK;
     TRY(read_closed_file(store, msg));
     if (restore_id)
         id = restore_id;
