@@ -364,12 +364,32 @@ static void note_recovery(struct store *store, const struct checkpoint_record *r
     store->recovery.checkpoint = record->info;
 }
 
+/* One that was lost with all that was in it is put back too. */
+static enum embtier_err make_shard_folders(const struct store *store, struct err_msg *msg)
+{
+    for (uint32_t s = 0; s < store->shard_count; s++) {
+        _cleanup_(freep) char *folder = shard_folder_of(store, s);
+        bool is_there;
+
+        if (!folder)
+            return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+        TRY(path_is_there(folder, &is_there, msg));
+        if (is_there)
+            continue;
+        TRY(folder_make(folder, msg));
+        TRY(directory_sync(directory_of(store, s), msg));
+    }
+    return EMBTIER_OK;
+}
+
 /* Or none. */
 static enum embtier_err make_all_beside(const struct store *store,
                                         const struct checkpoint_record *record, struct err_msg *msg)
 {
-    enum embtier_err err = make_beside(store, record, false, msg);
+    enum embtier_err err = make_shard_folders(store, msg);
 
+    if (err == EMBTIER_OK)
+        err = make_beside(store, record, false, msg);
     if (err == EMBTIER_OK)
         err = make_beside(store, record, true, msg);
     if (err != EMBTIER_OK) {

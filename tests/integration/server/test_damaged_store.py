@@ -26,6 +26,7 @@ DAMAGE = {
     "current": without("shard-*/replay/CURRENT"),
     "logged_current": without("shard-*/logged/CURRENT"),
     "table_file": without("shard-*/replay/*.sst"),
+    "shard": without("shard-*"),
 }
 
 
@@ -58,7 +59,7 @@ def test_after_a_clean_stop_the_newest_checkpoint_gets_over_any_damage(store, wh
         check_rows(server, wanted)
 
 
-@pytest.mark.parametrize("what", ["catalog", "logged_current"])
+@pytest.mark.parametrize("what", ["catalog", "logged_current", "shard"])
 def test_after_a_crash_so_does_damage_of_what_a_crash_does_not_put_back(store, what):
     daemon, wanted = store
     daemon.kill()
