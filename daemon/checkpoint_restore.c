@@ -14,8 +14,10 @@
 #include "kernels/init_rows.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"
+#include "store/checkpoint_advice.h"
 #include "store/checkpoint_rows.h"
 #include "store/store.h"
+#include "store/store_identity.h"
 
 /* Between two reports. */
 #define PROGRESS_ROWS 4096
@@ -125,16 +127,22 @@ static struct table_spec spec_of(const struct catalog_table *table,
     return spec;
 }
 
-static enum embtier_err check_free(struct tables *tables, const struct table_spec *spec,
-                                   struct err_msg *msg)
+static enum embtier_err check_spec(const struct table_spec *spec, struct err_msg *msg)
 {
-    struct table_info info;
-
     TRY(table_spec_check(spec, msg)); /* the new name */
     if (spec->init_version < 1 || spec->init_version > INIT_ROWS_VERSION)
         return err_set(msg, EMBTIER_VERSION,
                        "table '%s' has initial values of version %u, this server knows 1 to %u",
                        spec->name, spec->init_version, INIT_ROWS_VERSION);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_free(struct tables *tables, const struct table_spec *spec,
+                                   struct err_msg *msg)
+{
+    struct table_info info;
+
+    TRY(check_spec(spec, msg));
     if (tables_find(tables, spec->name, &info, NULL) == EMBTIER_OK)
         return err_set(
             msg, EMBTIER_EXISTS,
@@ -238,4 +246,65 @@ enum embtier_err checkpoint_restore(const struct checkpoint_shelf *shelf, struct
     malloc_trim(0);
     transfer_memory_give(memory, &share);
     return err;
+}
+
+/* ---- Another store's ---- */
+
+/* 0 is the newest one. */
+static enum embtier_err find_other(const struct checkpoint_shelf *shelf, uint64_t id,
+                                   struct checkpoint_record **ret_record, struct err_msg *msg)
+{
+    if (id != 0)
+        return checkpoint_read_named(shelf, id, ret_record, msg);
+    TRY(checkpoint_read_newest(shelf, ret_record, msg));
+    return *ret_record ? EMBTIER_OK
+                       : err_set(msg, EMBTIER_NOT_FOUND,
+                                 "%s: has no checkpoint; start its server and make one with "
+                                 "`embtier checkpoint create`",
+                                 store_identity_directory(shelf->identity, 0));
+}
+
+static enum embtier_err check_other(const struct other_checkpoint *other,
+                                    const struct catalog *mine, struct err_msg *msg)
+{
+    _cleanup_(catalog_freep) struct catalog *catalog = NULL;
+
+    TRY(checkpoint_catalog(&other->shelf, other->record, &catalog, msg));
+    for (uint32_t i = 0; i < catalog_count(catalog); i++) {
+        const struct catalog_table *const table = catalog_at(catalog, i);
+
+        if (table->state != CATALOG_LIVE)
+            continue;
+        TRY(check_spec(&table->spec, msg));
+        if (find_live(mine, table->spec.name))
+            return err_set(msg, EMBTIER_EXISTS,
+                           "there is a table '%s': --restore-from makes all tables of the "
+                           "checkpoint, or none; start without it, if it has made them before, "
+                           "or to drop that table first",
+                           table->spec.name);
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err other_checkpoint_open(char *const *directories, uint32_t directory_count,
+                                       uint64_t id, const struct catalog *mine,
+                                       struct other_checkpoint *ret_other, struct err_msg *msg)
+{
+    _cleanup_(other_checkpoint_close) struct other_checkpoint other = { 0 };
+
+    TRY(store_identity_open_other(directories, directory_count, &other.identity,
+                                  &other.shelf.shards_per_directory, msg));
+    other.shelf.identity = other.identity;
+    TRY(find_other(&other.shelf, id, &other.record, msg));
+    TRY(check_other(&other, mine, msg));
+    *ret_other = other;
+    other = (struct other_checkpoint){ 0 };
+    return EMBTIER_OK;
+}
+
+void other_checkpoint_close(struct other_checkpoint *other)
+{
+    checkpoint_record_free(other->record);
+    store_identity_free(other->identity);
+    *other = (struct other_checkpoint){ 0 };
 }

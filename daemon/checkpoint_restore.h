@@ -10,8 +10,11 @@
 
 #include "base/err.h"
 #include "daemon/tables.h"
+#include "store/checkpoint_shelf.h"
 
-struct checkpoint_shelf;
+struct catalog;
+struct checkpoint_record;
+struct store_identity;
 struct transfer_memory;
 
 struct restore_order {
@@ -22,6 +25,22 @@ struct restore_order {
     char *new_name;      /* of the only one, or NULL: as it was; owned */
 };
 void restore_order_clear(struct restore_order *order);
+
+/* One of another store, which no server has open: its directories, whatever their number and that
+ * of its shards, are locked until it is closed, and only read. */
+struct other_checkpoint {
+    struct store_identity *identity;
+    struct checkpoint_shelf shelf;
+    struct checkpoint_record *record;
+};
+/* @id 0: its newest. Finds out what can be wrong with it before anything is made or reserved, a
+ * name that one of the live tables of @mine has (EXISTS) included. */
+MUST_CHECK enum embtier_err other_checkpoint_open(char *const *directories,
+                                                  uint32_t directory_count, uint64_t id,
+                                                  const struct catalog *mine,
+                                                  struct other_checkpoint *ret_other,
+                                                  struct err_msg *msg);
+void other_checkpoint_close(struct other_checkpoint *other);
 
 struct restored_tables {
     struct table_info *infos; /* malloced */

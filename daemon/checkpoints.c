@@ -21,9 +21,7 @@
 #include "daemon/transfer_memory.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"
-#include "store/checkpoint_advice.h"
 #include "store/store.h"
-#include "store/store_identity.h"
 
 /* Updates under way end by themselves; those that wait for a disk that takes nothing may not. */
 #define DRAIN_SECONDS      5 /* at first, after each time in vain twice as long */
@@ -897,42 +895,20 @@ static void log_other(const struct checkpoint_info *info)
              (int64_t)time(NULL) - (int64_t)(info->created_ms / 1000));
 }
 
-/* 0 is the newest one. */
-static enum embtier_err find_other(const struct checkpoint_shelf *shelf, uint64_t id,
-                                   struct checkpoint_record **ret_record, struct err_msg *msg)
-{
-    if (id != 0)
-        return checkpoint_read_named(shelf, id, ret_record, msg);
-    TRY(checkpoint_read_newest(shelf, ret_record, msg));
-    return *ret_record ? EMBTIER_OK
-                       : err_set(msg, EMBTIER_NOT_FOUND,
-                                 "%s: has no checkpoint; start its server and make one with "
-                                 "`embtier checkpoint create`",
-                                 store_identity_directory(shelf->identity, 0));
-}
-
-enum embtier_err checkpoints_restore_other(struct checkpoints *c, char *const *directories,
-                                           uint32_t directory_count, uint64_t id,
+enum embtier_err checkpoints_restore_other(struct checkpoints *c,
+                                           const struct other_checkpoint *other,
                                            const struct progress_sink *progress,
                                            struct restored_tables *ret_restored,
                                            struct err_msg *msg)
 {
-    _cleanup_(store_identity_freep) struct store_identity *identity = NULL;
-    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
-    struct checkpoint_shelf shelf = { 0 };
-    struct restore_order order = { 0 };
+    const struct restore_order order = { .id = other->record->info.id };
     struct checkpoint_order how = { 0 };
 
     *ret_restored = (struct restored_tables){ 0 };
-    TRY(store_identity_open_other(directories, directory_count, &identity,
-                                  &shelf.shards_per_directory, msg));
-    shelf.identity = identity;
-    TRY(find_other(&shelf, id, &record, msg));
-    log_other(&record->info);
-    order.id = record->info.id;
-    carry_over(&record->info, &how);
-    TRY(checkpoint_restore(&shelf, c->opts.tables, c->opts.memory, &order, progress, ret_restored,
-                           msg));
+    log_other(&other->record->info);
+    carry_over(&other->record->info, &how);
+    TRY(checkpoint_restore(&other->shelf, c->opts.tables, c->opts.memory, &order, progress,
+                           ret_restored, msg));
     return checkpoints_publish(c, ret_restored->infos, ret_restored->count, &how, progress, msg);
 }
 

@@ -122,12 +122,9 @@ MUST_CHECK enum embtier_err checkpoints_restore(struct checkpoints *checkpoints,
                                                 const struct progress_sink *progress,
                                                 struct restored_tables *ret_restored,
                                                 struct err_msg *msg);
-/* The same of all tables of a checkpoint of another store, of which these are the data directories,
- * whatever their number and that of its shards; 0: its newest. No server has it open. Locks and
- * reads them only. */
+/* The same of all tables of another store's. */
 MUST_CHECK enum embtier_err checkpoints_restore_other(struct checkpoints *checkpoints,
-                                                      char *const *directories,
-                                                      uint32_t directory_count, uint64_t id,
+                                                      const struct other_checkpoint *other,
                                                       const struct progress_sink *progress,
                                                       struct restored_tables *ret_restored,
                                                       struct err_msg *msg);

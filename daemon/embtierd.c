@@ -69,20 +69,29 @@ static bool parse_id(const char *text, uint64_t *ret_id)
     return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *ret_id > 0;
 }
 
-/* Cuts @text up. */
+/* Cuts @text up; false: that is said. */
 static bool parse_directories(char *text, struct arguments *arguments)
 {
     struct server_restore *const restore = &arguments->restore;
+    const size_t length = strlen(text);
+    uint32_t count = 1;
 
+    for (const char *at = text; (at = strchr(at, ',')); at++)
+        count++;
+    if (length == 0 || text[0] == ',' || text[length - 1] == ',' || strstr(text, ",,")) {
+        fprintf(stderr, "embtierd: --restore-from %s: a directory is missing%s\n", text,
+                length > 0 ? " before or after a comma" : "");
+        return false;
+    }
+    if (count > CONFIG_DIRECTORIES_MAX) {
+        fprintf(stderr, "embtierd: --restore-from: %u directories, a store has at most %d\n", count,
+                CONFIG_DIRECTORIES_MAX);
+        return false;
+    }
     restore->directories = arguments->directories;
     restore->directory_count = 0;
-    for (char *at = text; at;) {
-        char *const directory = strsep(&at, ",");
-
-        if (directory[0] == '\0' || restore->directory_count == CONFIG_DIRECTORIES_MAX)
-            return false;
-        arguments->directories[restore->directory_count++] = directory;
-    }
+    for (char *at = text; at;)
+        arguments->directories[restore->directory_count++] = strsep(&at, ",");
     return true;
 }
 
@@ -122,13 +131,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
             }
             break;
         case 'f':
-            if (!parse_directories(optarg, arguments)) {
-                fprintf(stderr,
-                        "embtierd: --restore-from %s: 1 to %d directories with commas between "
-                        "them\n",
-                        optarg, CONFIG_DIRECTORIES_MAX);
+            if (!parse_directories(optarg, arguments))
                 return EXIT_USAGE;
-            }
             break;
         case 'k':
             config_print_keys(stdout);

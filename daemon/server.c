@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/checkpoint_restore.h"
 #include "daemon/checkpoints.h"
 #include "daemon/control.h"
 #include "daemon/group.h"
@@ -199,19 +200,15 @@ static void on_restoring(void *context, uint64_t done, uint64_t total, const cha
 
 /* Tables of another store's. */
 static enum embtier_err restore_other(const struct server *server,
-                                      const struct server_restore *restore, struct err_msg *msg)
+                                      const struct other_checkpoint *other, struct err_msg *msg)
 {
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
     struct restoring restoring = { .server = server, .told_ns = began_ns };
     const struct progress_sink progress = { .report = on_restoring, .context = &restoring };
     struct restored_tables restored = { 0 };
     const enum embtier_err err =
-        checkpoints_restore_other(server->parts.checkpoints, restore->directories,
-                                  restore->directory_count, restore->id, &progress, &restored, msg);
+        checkpoints_restore_other(server->parts.checkpoints, other, &progress, &restored, msg);
 
-    if (err == EMBTIER_EXISTS)
-        log_warn("if the tables were restored before, start without --restore-from", "directory=%s",
-                 restore->directories[0]);
     if (err == EMBTIER_OK)
         log_info("tables are as in the other store's checkpoint", "tables=%u spent_ms=%" PRIu64,
                  restored.count, (clock_now_ns(&clock_monotonic) - began_ns) / 1000000);
@@ -219,8 +216,9 @@ static enum embtier_err restore_other(const struct server *server,
     return err;
 }
 
+/* @other: whose tables are made first, if it has a record. */
 static enum embtier_err make_checkpoints(struct server *server,
-                                         const struct server_restore *restore, struct err_msg *msg)
+                                         const struct other_checkpoint *other, struct err_msg *msg)
 {
     struct server_parts *const parts = &server->parts;
     const struct config *const config = parts->config;
@@ -237,8 +235,8 @@ static enum embtier_err make_checkpoints(struct server *server,
                                     .keep = config->checkpoints.keep },
         &parts->checkpoints, msg));
     TRY(checkpoints_begin(parts->checkpoints, msg));
-    if (restore->directory_count > 0)
-        TRY(restore_other(server, restore, msg));
+    if (other->record)
+        TRY(restore_other(server, other, msg));
     if (atomic_load(checkpoints_stopping(parts->checkpoints))) /* the signal has been read */
         return err_set(msg, EMBTIER_SHUTDOWN, "stopped by a signal");
     if (store_replay_refusal(parts->store) != EMBTIER_OK) /* nothing is changed yet */
@@ -263,6 +261,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
                             struct server **ret_server, struct err_msg *msg)
 {
     _cleanup_(server_freep) struct server *server = calloc(1, sizeof(*server));
+    _cleanup_(other_checkpoint_close) struct other_checkpoint other = { 0 };
 
     if (!server)
         return err_set(msg, EMBTIER_NO_MEMORY, "server: out of memory");
@@ -271,6 +270,10 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     server->parts.started_ns = clock_now_ns(&clock_monotonic);
     TRY(watch_signals(server, msg));
     TRY(open_store(server, restore->directory_count > 0 ? 0 : restore->id, msg));
+    TRY(tables_new(server->parts.store, &server->parts.tables, msg));
+    if (restore->directory_count > 0)
+        TRY(other_checkpoint_open(restore->directories, restore->directory_count, restore->id,
+                                  tables_catalog(server->parts.tables), &other, msg));
     TRY(request_memory_new(config->lanes.request_bytes, &clock_monotonic, &server->parts.memory,
                            msg));
     TRY(ticket_memory_new(config->lanes.ticket_bytes, &server->parts.ticket_memory, msg));
@@ -279,10 +282,9 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(groups_new(config->lanes.group_seconds * UINT64_C(1000000000),
                    config->lanes.request_bytes / 4, &clock_monotonic, &server->parts.groups, msg));
     TRY(make_arenas(server, msg));
-    TRY(tables_new(server->parts.store, &server->parts.tables, msg));
     TRY(make_lanes(server, msg));
     TRY(tables_load(server->parts.tables, server->parts.lanes, server->parts.lane_count, msg));
-    TRY(make_checkpoints(server, restore, msg));
+    TRY(make_checkpoints(server, &other, msg));
     TRY(control_new(&server->parts, &server->control, msg));
     *ret_server = TAKE(server);
     return EMBTIER_OK;

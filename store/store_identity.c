@@ -254,6 +254,14 @@ static enum embtier_err directories_check_distinct(const struct store_identity *
     return EMBTIER_OK;
 }
 
+static bool is_same_directory(const char *path, const char *other)
+{
+    struct stat mine, others;
+
+    return stat(path, &mine) == 0 && stat(other, &others) == 0 && mine.st_dev == others.st_dev &&
+           mine.st_ino == others.st_ino;
+}
+
 static enum embtier_err record_check(const struct directory *directory,
                                      const struct directory *first, const struct config *config,
                                      struct err_msg *msg)
@@ -405,12 +413,12 @@ enum embtier_err store_identity_open(const struct config *config,
     return identity_open(config, false, ret_identity, msg);
 }
 
-enum embtier_err store_identity_open_other(char *const *directories, uint32_t count,
-                                           struct store_identity **ret_identity,
-                                           uint32_t *ret_shards_per_directory, struct err_msg *msg)
+/* What can be wrong with the option that names them, before it is taken for what is wrong with a
+ * configuration. */
+static enum embtier_err others_check(char *const *directories, uint32_t count,
+                                     uint32_t *ret_shards_per_directory, struct err_msg *msg)
 {
-    struct config config = { .data.directories = (char **)directories,
-                             .data.directory_count = count };
+    struct record first = { 0 };
 
     for (uint32_t i = 0; i < count; i++) {
         struct record record = { 0 };
@@ -419,8 +427,35 @@ enum embtier_err store_identity_open_other(char *const *directories, uint32_t co
         if (record.state != STATE_READY)
             return err_set(msg, EMBTIER_NOT_FOUND, "%s: no data directory of a store (no %s)",
                            directories[i], IDENTITY_FILE);
-        config.data.shards_per_directory = record.shards_per_directory;
+        if (i == 0)
+            first = record;
+        for (uint32_t j = 0; j < i; j++)
+            if (is_same_directory(directories[i], directories[j]))
+                return err_set(msg, EMBTIER_INVALID,
+                               "--restore-from: %s and %s are the same directory", directories[j],
+                               directories[i]);
+        if (strcmp(record.uuid, first.uuid) != 0)
+            return err_set(msg, EMBTIER_MISMATCH,
+                           "--restore-from: %s and %s belong to different stores", directories[0],
+                           directories[i]);
     }
+    if (first.directory_count != count)
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "--restore-from: the store of %s was made with %u data directories, and %u "
+                       "%s named: it takes all of them",
+                       directories[0], first.directory_count, count, count == 1 ? "is" : "are");
+    *ret_shards_per_directory = first.shards_per_directory;
+    return EMBTIER_OK;
+}
+
+enum embtier_err store_identity_open_other(char *const *directories, uint32_t count,
+                                           struct store_identity **ret_identity,
+                                           uint32_t *ret_shards_per_directory, struct err_msg *msg)
+{
+    struct config config = { .data.directories = (char **)directories,
+                             .data.directory_count = count };
+
+    TRY(others_check(directories, count, &config.data.shards_per_directory, msg));
     TRY(identity_open(&config, true, ret_identity, msg));
     *ret_shards_per_directory = config.data.shards_per_directory;
     return EMBTIER_OK;

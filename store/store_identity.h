@@ -29,8 +29,8 @@ MUST_CHECK enum embtier_err store_identity_open(const struct config *config,
                                                 struct store_identity **ret_identity,
                                                 struct err_msg *msg);
 /* Those of a store that another server has made, and no server has open: locks them, changes
- * nothing else. @directories: all of them, in any order. Refuses as store_open() says; NOT_FOUND:
- * one is no data directory. */
+ * nothing else. @directories: all of them, in any order, as --restore-from has them. Refuses as
+ * store_open() says; NOT_FOUND: one is no data directory; INVALID: one is named twice. */
 MUST_CHECK enum embtier_err store_identity_open_other(char *const *directories, uint32_t count,
                                                       struct store_identity **ret_identity,
                                                       uint32_t *ret_shards_per_directory,

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import SANITIZED, Daemon
+from daemons import EMBTIERD, SANITIZED, Daemon
 from stores import DIM, TABLES, all_rows, check_rows, directories, fill, paths, what_is_there
 
 
@@ -112,8 +113,16 @@ def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
     def why(*arguments: str) -> str:
         return new.fail_to_start("--restore-from", *arguments)
 
-    assert "made with 2 data directories" in why(first)
-    assert "the same" in why(f"{first},{first}")
+    third = make_daemon()
+    third.start()
+    third.stop()
+    others = third.config["data"]["directories"][0]
+    short = f"--restore-from: the store of {first} was made with 2 data directories, and 1 is named: it takes all of them"
+    assert why(first) == short
+    assert why(f"{first},{second}/../disk-0") == (
+        f"--restore-from: {first} and {second}/../disk-0 are the same directory"
+    )
+    assert why(f"{first},{others}") == f"--restore-from: {first} and {others} belong to different stores"
     assert "no data directory of a store" in why(str(daemon.folder))
     assert "No such file" in why("/nowhere") or "no data directory" in why("/nowhere")
     assert "there is no checkpoint 99" in why(paths(daemon), "--restore", "99")
@@ -130,10 +139,29 @@ def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
         assert server.tables() == []
         server.create_table("logged", 3, 10)
     new.stop()
-    assert "there is a table 'logged'" in why(paths(daemon))
+    tiers = len(new.logged("tier reserved"))
+    said = why(paths(daemon))
+    assert "there is a table 'logged'" in said and "--restore-from makes all tables" in said
+    assert "another name" not in said
+    assert len(new.logged("tier reserved")) == tiers, "it was found before the tiers, which may take minutes"
     new.start()
     with new.connect() as server:
         assert [t.name for t in server.tables()] == ["logged"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,", "--restore-from a,: a directory is missing before or after a comma"),
+        (",a", "--restore-from ,a: a directory is missing before or after a comma"),
+        ("a,,b", "--restore-from a,,b: a directory is missing before or after a comma"),
+        ("", "--restore-from : a directory is missing"),
+        (",".join(["a"] * 1000), "--restore-from: 1000 directories, a store has at most"),
+    ],
+)
+def test_what_is_wrong_with_the_list_is_said(text, said):
+    done = subprocess.run([EMBTIERD, "--restore-from", text], capture_output=True, text=True, timeout=10)
+    assert done.returncode == 2 and said in done.stderr
 
 
 def test_killed_in_the_middle_it_leaves_nothing_and_can_be_done_again(make_daemon, old, rng):
