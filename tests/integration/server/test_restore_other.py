@@ -149,6 +149,36 @@ def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
         assert [t.name for t in server.tables()] == ["logged"]
 
 
+def test_a_copy_made_as_the_manual_says_while_the_server_runs_is_a_backup(make_daemon, old, tmp_path):
+    daemon, wanted = old
+    daemon.configure({"checkpoints": {"keep": 1, "interval_seconds": 0}})
+    daemon.start("--restore", "1")
+    with daemon.connect() as server:
+        made = server.checkpoint()
+        for step in range(3):
+            for name in TABLES:
+                table = server.open_table(name)
+                table.set(np.arange(1000), np.full((1000, DIM), step, dtype=table.numpy_dtype))
+            server.checkpoint(keep=9)
+            daemon.stop()
+            daemon.start()  # which makes one
+            server.reconnect()
+            if step == 1:
+                server.verify_checkpoint(made.id)
+                copies = [tmp_path / f"copy-{i}" for i in range(2)]
+                for copy, directory in zip(copies, daemon.config["data"]["directories"], strict=True):
+                    (copy / "checkpoints").mkdir(parents=True)
+                    subprocess.run(["cp", f"{directory}/embtier.json", copy], check=True)
+                    subprocess.run(
+                        ["cp", "-R", f"{directory}/checkpoints/{made.id:06d}", copy / "checkpoints"], check=True
+                    )
+        server.delete_checkpoint(made.id)
+    new = make_daemon()
+    new.start("--restore-from", ",".join(map(str, copies)))
+    with new.connect() as server:
+        check_rows(server, wanted)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
