@@ -206,7 +206,7 @@ def test_a_dirty_row_is_written_once_however_often_it_was_set(own_daemon):
 def test_a_start_that_takes_long_says_how_far_it_is(make_daemon, how):
     """Every read of a table file takes longer than a second, so that lines come while one shard is opened,
     its logs read and flushed, or a file of the checkpoint is verified."""
-    daemon = make_daemon({"data": {"shards_per_directory": 2}})
+    daemon = make_daemon({"data": {"shards_per_directory": 1}}, lanes=1)
     slow = daemon.folder / "slow"
     daemon.with_fault("slow_reads", EMBTIER_FAULT_TRIGGER=str(slow), EMBTIER_FAULT_READ_MS="1200")
     daemon.start()
@@ -226,11 +226,11 @@ def test_a_start_that_takes_long_says_how_far_it_is(make_daemon, how):
     ]
     assert len(said) >= 2, said
     seconds = [line[3] for line in said]
-    assert seconds == sorted(seconds) and seconds[0] <= 2 and seconds[-1] >= len(said) - 1, said
+    assert seconds == sorted(seconds) and seconds[-1] >= len(said), said
     for step in {line[0] for line in said}:
         done = [line[1] for line in said if line[0] == step]
         assert done == sorted(done) and all(0 <= line[1] <= line[2] for line in said), said
-    assert all(line[1] < line[2] == 2 for line in said if line[0] == "shards"), said
+    assert all(line[1:3] == (0, 1) for line in said if line[0] == "shards"), said
     assert "shards" in {line[0] for line in said} or how == "restore", said
     if how == "restore":
         assert "verify_mib" in {line[0] for line in said}, said
