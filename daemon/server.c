@@ -55,14 +55,16 @@ static void log_recovery(const struct store *store)
     }
     if (recovery.checkpoint.has_step)
         snprintf(step, sizeof(step), "%" PRIu64, recovery.checkpoint.step);
-    log_warn(recovery.after_crash
-                 ? "the last run did not end cleanly: replay tables are as they were when the "
-                   "newest checkpoint was made, later updates are lost"
-                 : "all tables are as they were when the checkpoint was made, as was asked for",
-             "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRId64 " spent_ms=%" PRIu64,
-             recovery.checkpoint.id, step,
-             (int64_t)time(NULL) - (int64_t)(recovery.checkpoint.created_ms / 1000),
-             recovery.spent_ns / 1000000);
+    log_warn(
+        recovery.after_crash
+            ? "the last run did not end cleanly: replay tables are as they were when the "
+              "newest checkpoint was made, later updates are lost"
+            : "all tables are as they were when the checkpoint was made, as was asked for: leave "
+              "--restore out from now on, or the next start does it again",
+        "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRId64 " spent_ms=%" PRIu64,
+        recovery.checkpoint.id, step,
+        (int64_t)time(NULL) - (int64_t)(recovery.checkpoint.created_ms / 1000),
+        recovery.spent_ns / 1000000);
 }
 
 static enum embtier_err open_store(struct server *server, uint64_t restore_id, struct err_msg *msg)
