@@ -1351,6 +1351,34 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper
         return status;
     }
 
+    // As RocksDB's own, which is sure that where access() does not say that nothing is there it
+    // says EIO or ENOMEM: else an assertion ends the process. So does one where the folder of
+    // archived logs can't be looked at for a list of logs (without assertions the list is empty, of
+    // a checkpoint too): there are none that anybody wants.
+    rocksdb::IOStatus FileExists(const std::string &name, const rocksdb::IOOptions &,
+                                 rocksdb::IODebugContext *) override
+    {
+        int error;
+
+        do
+            error = access(name.c_str(), F_OK) == 0 ? 0 : errno;
+        while (error == EINTR);
+        switch (error) {
+        case 0:
+            return rocksdb::IOStatus::OK();
+        case EACCES:
+        case ELOOP:
+        case ENAMETOOLONG:
+        case ENOENT:
+        case ENOTDIR:
+            return rocksdb::IOStatus::NotFound();
+        default:
+            return HasSuffix(name, "/archive")
+                       ? rocksdb::IOStatus::NotFound()
+                       : rocksdb::IOStatus::IOError("While looking for " + name, strerror(error));
+        }
+    }
+
     // A log's buffer would grow to the largest batch, and it stays as long as the log, of which a
     // checkpoint keeps many: together hundreds of MiB, in no budget.
     rocksdb::FileOptions OptimizeForLogWrite(const rocksdb::FileOptions &options,
