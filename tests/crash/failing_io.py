@@ -11,33 +11,46 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # In the order of failing_io.c.
-CALLS = ["open", "read", "stream", "write", "sync", "resize", "allocate", "rename", "link", "unlink", "mkdir", "rmdir"]
-KINDS = ["log", "table", "manifest", "current", "json", "seal", "checkpoint", "info", "folder", "other"]
+CALLS = [
+    "open", "read", "stream", "write", "sync", "resize", "allocate", "rename", "link", "unlink", "mkdir", "rmdir",
+    "list", "stat",
+]  # fmt: skip
+KINDS = ["log", "table", "manifest", "current", "json", "seal", "checkpoint", "info", "folder", "shelf", "other"]
 SHORT = -1
 
 _HEAD = struct.Struct("=IIIiIIII")
 _COUNTS = struct.Struct(f"={len(CALLS) * len(KINDS)}Q")
 
-# What can become of a call, and whether also of all after it: what is interrupted or cut short for ever
-# is no disk.
+# What can become of a call, and whether also of all after it. What is cut short for ever is a disk only of writes,
+# and what is interrupted for ever is none: callers that are right would call for ever. So EINTR from then on is
+# a thousand calls in a row, and all is well again then.
 ONCE, ON = False, True
-_ERRORS = [("EIO", ONCE), ("EIO", ON), ("ENOSPC", ONCE), ("ENOSPC", ON)]
+_EIO = [("EIO", ONCE), ("EIO", ON)]
+_ERRORS = [*_EIO, ("ENOSPC", ONCE), ("ENOSPC", ON)]
+_INTERRUPTED = [("EINTR", ONCE), ("EINTR", ON)]
 FAULTS = {
-    "open": [*_ERRORS, ("EINTR", ONCE)],
-    "read": [("EIO", ONCE), ("EIO", ON), ("SHORT", ONCE), ("EINTR", ONCE)],
-    "stream": [("EIO", ONCE), ("EIO", ON), ("EINTR", ONCE)],
-    "write": [*_ERRORS, ("SHORT", ONCE), ("SHORT", ON), ("EINTR", ONCE)],
-    "sync": [*_ERRORS, ("EINTR", ONCE)],
-    "resize": [*_ERRORS, ("EINTR", ONCE)],
-    "allocate": [*_ERRORS, ("EINTR", ONCE)],
-    "unlink": [("EIO", ONCE), ("EIO", ON)],
-    "rmdir": [("EIO", ONCE), ("EIO", ON)],
+    "open": [*_ERRORS, *_INTERRUPTED],
+    "read": [*_EIO, ("SHORT", ONCE), *_INTERRUPTED],
+    "stream": [*_EIO, *_INTERRUPTED],
+    "write": [*_ERRORS, ("SHORT", ONCE), ("SHORT", ON), *_INTERRUPTED],
+    "sync": [*_ERRORS, *_INTERRUPTED],
+    "resize": [*_ERRORS, *_INTERRUPTED],
+    "allocate": [*_ERRORS, *_INTERRUPTED],
+    # These no disk of today interrupts, but some that are far away: once is enough.
+    "rename": [*_ERRORS, ("EINTR", ONCE)],
+    "link": [*_ERRORS, ("EINTR", ONCE)],
+    "mkdir": [*_ERRORS, ("EINTR", ONCE)],
+    "unlink": [*_EIO, ("EINTR", ONCE)],
+    "rmdir": [*_EIO, ("EINTR", ONCE)],
+    "list": [*_EIO, ("EINTR", ONCE)],
+    "stat": [*_EIO, ("EINTR", ONCE)],
 }
 
 
 @dataclass(frozen=True)
 class Fault:
-    """@at: which call of its kind on that kind of file; the first is 1."""
+    """@at: which call of its kind on that kind of file; the first is 1. @on: all after it too, but of EINTR
+    a thousand only, since a right caller tries again until it is not interrupted."""
 
     call: str
     kind: str
@@ -55,7 +68,7 @@ class Fault:
 
 
 def faults_of(call: str) -> list[tuple[str, bool]]:
-    return FAULTS.get(call, _ERRORS)
+    return FAULTS[call]
 
 
 class Control:

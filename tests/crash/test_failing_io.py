@@ -3,9 +3,10 @@
 while reads go on, does all heal when the disk does, and is no row ever wrong or lost?
 
 In the long form all kinds of calls fail, each by all errors, at the first, at the last and at other ones of
-a phase; in the short form as many as there is time for, EMBTIER_TEST_FAULT_SECONDS.
-EMBTIER_TEST_FAULTS=PATTERN: only those that match; EMBTIER_TEST_FAULT=CASE, as failures say it: exactly
-that one, such as work-write-log-EIO-from-3."""
+a phase, once and from then on (of EINTR a thousand times in a row: a program that takes an interrupted call
+again, as it should, would not end otherwise); in the short form as many as there is time for,
+EMBTIER_TEST_FAULT_SECONDS. EMBTIER_TEST_FAULTS=PATTERN: only those that match; EMBTIER_TEST_FAULT=CASE, as
+failures say it: exactly that one, such as work-write-log-EIO-from-3."""
 
 from __future__ import annotations
 
@@ -352,7 +353,7 @@ def run_while_working(daemon, control, work, fault) -> tuple[int, str]:
     daemon.start()
     work.create()
     control.arm(fault)
-    work.run(reads_fail=fault.call in ("read", "open") and fault.kind == "table")
+    work.run(reads_fail=fault.call in ("read", "open", "stat") and fault.kind == "table")
     failed = control.disarm()
     assert daemon.is_running
     healed = work.heals()
@@ -404,7 +405,7 @@ def is_ready(daemon, *arguments: str) -> bool:
 def must_say(daemon, fault) -> None:
     """A read that the disk refused is told as that. Of a log it is no torn end, and not to be cut."""
     line = daemon.log_lines()[-1]
-    if fault.call in ("read", "stream") and fault.error == "EIO":
+    if fault.call in ("read", "stream", "list", "stat") and fault.error == "EIO":
         assert "Input/output error" in line, line
     assert "wal_recovery_mode" not in line, line
 
@@ -417,7 +418,7 @@ def run_while_starting(daemon, control, work, fault) -> tuple[int, str]:
     control.arm(fault)
     ready = is_ready(daemon)
     if ready:
-        if fault.call not in ("read", "open"):
+        if fault.call not in ("read", "open", "stat"):
             work.check()
         failed = control.disarm()
         daemon.stop()
@@ -707,6 +708,38 @@ def test_a_read_that_fails_while_a_crash_is_got_over_is_not_taken_for_a_torn_end
     daemon.stop()
 
 
+@pytest.mark.parametrize("on", [False, True], ids=["once", "from_then_on"])
+@pytest.mark.parametrize("at", [1, 2, 3, 5])
+def test_a_start_that_can_not_list_its_checkpoints_goes_back_to_none_but_the_newest(make_daemon, at, on):
+    """The first call opens their folder, those after it read it: itself, its parent, and three checkpoints."""
+    daemon, control = new_daemon(make_daemon)
+    daemon.start()
+    work = Work(daemon)
+    work.create()
+    with daemon.connect(timeout=60) as server:
+        for _ in range(2):
+            for name in TABLES:
+                work.update(server, name, np.random.permutation(ROWS))
+            work.restorable(server)
+        for name in TABLES:
+            work.update(server, name, np.random.permutation(ROWS))
+        assert len(server.checkpoints()) == 3
+    daemon.kill()
+    fault = Fault("list", "shelf", "EIO", on, at)
+    control.arm(fault)
+    ready = is_ready(daemon)
+    assert control.disarm() > 0
+    if ready:
+        work.check_recovered()
+        daemon.kill()
+    else:
+        must_say(daemon, fault)
+    daemon.start()
+    work.check_recovered()
+    assert work.heals()
+    daemon.stop()
+
+
 # What did harm once, beyond being refused: it was told as "file exists", as "damaged", as "no checkpoint yet"; nothing was
 # taken again before a restart; the process was aborted.
 HARMFUL = [
@@ -715,6 +748,8 @@ HARMFUL = [
     ("export", Fault("read", "json", "EIO", True, 1)),
     ("work", Fault("write", "manifest", "EIO", True, 44)),
     ("crash", Fault("resize", "table", "EIO", True, 5)),
+    ("start", Fault("stat", "current", "EINTR", False, 3)),
+    ("work", Fault("stat", "other", "EIO", True, 1)),
 ]
 
 

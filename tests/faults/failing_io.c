@@ -3,15 +3,19 @@
  * EMBTIER_FAULT_FOLDER by kind of call and kind of file, and makes one of these sites fail: once,
  * or from then on. What is to fail, and what has been counted, is in the file
  * EMBTIER_FAULT_CONTROL, which the test and the daemon both have mapped
- * (tests/integration/server/failing_io.py).
+ * (tests/crash/failing_io.py).
  *
  * A short read or write does half of what was asked, in sectors where there is more than one. Reads
  * and syncs by io_uring are made to fail when they have been done, in the ring's own memory. Reads
  * by stdio, by which RocksDB takes MANIFEST and logs at the start, are calls of a kind of their
- * own: that is what it does with them, whatever reads them before. */
+ * own: that is what it does with them, whatever reads them before.
+ *
+ * A call that is interrupted is made again, by a correct caller until it is not: one that was
+ * interrupted for ever would never end. So from then on means, of EINTR, many calls in a row. */
 #undef _FILE_OFFSET_BITS /* with it pread and pread64 are one symbol */
 
 #include <assert.h>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,12 +30,16 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 /* Both names of each are taken: libraries built with 64-bit offsets call the second. */
 static_assert(sizeof(off_t) == sizeof(off64_t), "a 64-bit machine");
+static_assert(sizeof(struct stat) == sizeof(struct stat64), "a 64-bit machine");
+static_assert(sizeof(struct statvfs) == sizeof(struct statvfs64), "a 64-bit machine");
+static_assert(sizeof(struct dirent) == sizeof(struct dirent64), "a 64-bit machine");
 
 #define EXPORT __attribute__((visibility("default")))
 #define SECTOR 512
@@ -50,11 +58,27 @@ enum call {
     UNLINK,
     MKDIR,
     RMDIR,
+    LIST,
+    STAT,
     CALLS
 };
-enum kind { LOG, TABLE, MANIFEST, CURRENT, JSON, SEAL, CHECKPOINT, INFO, FOLDER, OTHER, KINDS };
+enum kind {
+    LOG,
+    TABLE,
+    MANIFEST,
+    CURRENT,
+    JSON,
+    SEAL,
+    CHECKPOINT,
+    INFO,
+    FOLDER,
+    SHELF, /* the folder of all checkpoints */
+    OTHER,
+    KINDS
+};
 
-#define SHORT (-1) /* instead of an errno */
+#define SHORT         (-1) /* instead of an errno */
+#define INTERRUPTIONS 1000
 
 struct control {
     _Atomic uint32_t armed;
@@ -62,12 +86,12 @@ struct control {
     uint32_t kind;
     int32_t error;
     uint32_t at; /* which call fails, the first is 1 */
-    uint32_t on; /* and all after it */
+    uint32_t on; /* and all after it; of EINTR so many only, INTERRUPTIONS */
     _Atomic uint32_t seen;
     _Atomic uint32_t failed;
     _Atomic uint64_t counts[CALLS][KINDS];
 };
-static_assert(sizeof(struct control) == 32 + 8 * 12 * 10, "read by failing_io.py");
+static_assert(sizeof(struct control) == 32 + 8 * 14 * 11, "read by failing_io.py");
 
 static struct control *control;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -96,6 +120,15 @@ typedef int (*path_fn)(const char *);
 typedef int (*paths_fn)(const char *, const char *);
 typedef int (*mkdir_fn)(const char *, mode_t);
 typedef int (*sync_fn)(int);
+typedef int (*stat_fn)(const char *, struct stat *);
+typedef int (*fstat_fn)(int, struct stat *);
+typedef int (*fstatat_fn)(int, const char *, struct stat *, int);
+typedef int (*statvfs_fn)(const char *, struct statvfs *);
+typedef int (*access_fn)(const char *, int);
+typedef int (*faccessat_fn)(int, const char *, int, int);
+typedef DIR *(*opendir_fn)(const char *);
+typedef struct dirent *(*readdir_fn)(DIR *);
+typedef FILE *(*fopen_fn)(const char *, const char *);
 typedef int (*submit_fn)(struct io_uring *, unsigned);
 
 static void map_control(void)
@@ -127,7 +160,9 @@ static enum kind kind_of(const char *path)
         return JSON;
     if (strstr(path, ".seal"))
         return SEAL;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+    if (ends_with(path, "/checkpoints"))
+        return SHELF;
+    if (NEXT(stat_fn, "stat")(path, &info) == 0 && S_ISDIR(info.st_mode))
         return FOLDER;
     if (strstr(path, "/checkpoints/"))
         return CHECKPOINT;
@@ -142,43 +177,87 @@ static enum kind kind_of(const char *path)
     return strcmp(name, "LOG") == 0 ? INFO : OTHER;
 }
 
+/* Of those that could fail, the first is 1. */
+static bool is_to_fail(uint32_t nth)
+{
+    if (nth <= control->at)
+        return nth == control->at;
+    return control->on && (control->error != EINTR || nth - control->at < INTERRUPTIONS);
+}
+
 /* Whether a call is to fail, and how. */
-static bool fails_path(enum call call, const char *path, int *ret_error)
+static bool judge(enum call call, const char *path, int *ret_error)
 {
     const char *const folder = getenv("EMBTIER_FAULT_FOLDER");
     enum kind kind;
-    uint32_t seen;
 
     if (!folder || strncmp(path, folder, strlen(folder)) != 0)
         return false;
     pthread_once(&once, map_control);
     kind = kind_of(path);
     atomic_fetch_add(&control->counts[call][kind], 1);
-    if (!atomic_load(&control->armed) || control->call != call || control->kind != kind)
-        return false;
-    seen = atomic_fetch_add(&control->seen, 1) + 1;
-    if (seen < control->at || (seen > control->at && !control->on))
+    if (!atomic_load(&control->armed) || control->call != call || control->kind != kind ||
+        !is_to_fail(atomic_fetch_add(&control->seen, 1) + 1))
         return false;
     atomic_fetch_add(&control->failed, 1);
     *ret_error = control->error;
     return true;
 }
 
-static bool fails(enum call call, int fd, int *ret_error)
+/* These leave errno as it is: by that alone is the end of a folder told from an error. */
+static bool fails_path(enum call call, const char *path, int *ret_error)
+{
+    const int before = errno;
+    const bool fails = judge(call, path, ret_error);
+
+    errno = before;
+    return fails;
+}
+
+static ssize_t path_of(int fd, char *path, size_t bytes)
 {
     char link[64];
+    ssize_t length;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    length = readlink(link, path, bytes - 1);
+    if (length > 0)
+        path[length] = '\0';
+    return length;
+}
+
+static bool fails(enum call call, int fd, int *ret_error)
+{
+    const int before = errno;
     char path[4096];
     struct stat info;
-    ssize_t bytes;
+    bool fails = false;
 
-    if (fd < 0 || fstat(fd, &info) != 0 || (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)))
-        return false;
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    bytes = readlink(link, path, sizeof(path) - 1);
-    if (bytes <= 0)
-        return false;
-    path[bytes] = '\0';
-    return fails_path(call, path, ret_error);
+    if (fd >= 0 && NEXT(fstat_fn, "fstat")(fd, &info) == 0 &&
+        (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) && path_of(fd, path, sizeof(path)) > 0)
+        fails = judge(call, path, ret_error);
+    errno = before;
+    return fails;
+}
+
+/* @name is in a folder that is open, or a path. */
+static bool fails_at(enum call call, int folder, const char *name, int *ret_error)
+{
+    const int before = errno;
+    char path[4096];
+    ssize_t length;
+    bool fails = false;
+
+    if (name[0] == '/' || folder < 0)
+        return fails_path(call, name, ret_error);
+    length = path_of(folder, path, sizeof(path));
+    if (length > 0 && (size_t)length + strlen(name) + 2 <= sizeof(path)) {
+        if (name[0] != '\0')
+            sprintf(path + length, "/%s", name);
+        fails = judge(call, path, ret_error);
+    }
+    errno = before;
+    return fails;
 }
 
 /* Also for direct I/O: whole sectors, if it can. */
@@ -251,6 +330,9 @@ OF_FILE(fsync, SYNC, NEXT(sync_fn, "fsync")(fd), int fd)
 OF_FILE(fdatasync, SYNC, NEXT(sync_fn, "fdatasync")(fd), int fd)
 OF_FILE(ftruncate, RESIZE, NEXT(ftruncate_fn, "ftruncate")(fd, size), int fd, off_t size)
 OF_FILE(ftruncate64, RESIZE, NEXT(ftruncate_fn, "ftruncate")(fd, size), int fd, off64_t size)
+OF_FILE(fstat, STAT, NEXT(fstat_fn, "fstat")(fd, info), int fd, struct stat *info)
+OF_FILE(fstat64, STAT, NEXT(fstat_fn, "fstat")(fd, (struct stat *)info), int fd,
+        struct stat64 *info)
 OF_FILE(fallocate, ALLOCATE, NEXT(fallocate_fn, "fallocate")(fd, mode, at, bytes), int fd, int mode,
         off_t at, off_t bytes)
 OF_FILE(fallocate64, ALLOCATE, NEXT(fallocate_fn, "fallocate")(fd, mode, at, bytes), int fd,
@@ -269,6 +351,55 @@ OF_PATH(rmdir, RMDIR, path, NEXT(path_fn, "rmdir")(path), const char *path)
 OF_PATH(mkdir, MKDIR, path, NEXT(mkdir_fn, "mkdir")(path, mode), const char *path, mode_t mode)
 OF_PATH(rename, RENAME, to, NEXT(paths_fn, "rename")(from, to), const char *from, const char *to)
 OF_PATH(link, LINK, to, NEXT(paths_fn, "link")(from, to), const char *from, const char *to)
+OF_PATH(stat, STAT, path, NEXT(stat_fn, "stat")(path, info), const char *path, struct stat *info)
+OF_PATH(stat64, STAT, path, NEXT(stat_fn, "stat")(path, (struct stat *)info), const char *path,
+        struct stat64 *info)
+OF_PATH(lstat, STAT, path, NEXT(stat_fn, "lstat")(path, info), const char *path, struct stat *info)
+OF_PATH(lstat64, STAT, path, NEXT(stat_fn, "lstat")(path, (struct stat *)info), const char *path,
+        struct stat64 *info)
+OF_PATH(statvfs, STAT, path, NEXT(statvfs_fn, "statvfs")(path, info), const char *path,
+        struct statvfs *info)
+OF_PATH(statvfs64, STAT, path, NEXT(statvfs_fn, "statvfs")(path, (struct statvfs *)info),
+        const char *path, struct statvfs64 *info)
+OF_PATH(access, STAT, path, NEXT(access_fn, "access")(path, mode), const char *path, int mode)
+
+#define IN_FOLDER(name, call, next_call, ...)                                                      \
+    EXPORT int name(__VA_ARGS__)                                                                   \
+    {                                                                                              \
+        int error;                                                                                 \
+                                                                                                   \
+        return fails_at(call, folder, path, &error) ? fail(error) : next_call;                     \
+    }
+
+IN_FOLDER(fstatat, STAT, NEXT(fstatat_fn, "fstatat")(folder, path, info, flags), int folder,
+          const char *path, struct stat *info, int flags)
+IN_FOLDER(fstatat64, STAT, NEXT(fstatat_fn, "fstatat")(folder, path, (struct stat *)info, flags),
+          int folder, const char *path, struct stat64 *info, int flags)
+IN_FOLDER(faccessat, STAT, NEXT(faccessat_fn, "faccessat")(folder, path, mode, flags), int folder,
+          const char *path, int mode, int flags)
+
+/* Those that return a pointer. */
+#define OR_NULL(type, name, is_failing, next_call, ...)                                            \
+    EXPORT type *name(__VA_ARGS__)                                                                 \
+    {                                                                                              \
+        int error;                                                                                 \
+                                                                                                   \
+        if (!is_failing)                                                                           \
+            return next_call;                                                                      \
+        fail(error);                                                                               \
+        return NULL;                                                                               \
+    }
+
+OR_NULL(DIR, opendir, fails_path(LIST, path, &error), NEXT(opendir_fn, "opendir")(path),
+        const char *path)
+OR_NULL(struct dirent, readdir, fails(LIST, dirfd(folder), &error),
+        NEXT(readdir_fn, "readdir")(folder), DIR *folder)
+OR_NULL(struct dirent64, readdir64, fails(LIST, dirfd(folder), &error),
+        (struct dirent64 *)NEXT(readdir_fn, "readdir")(folder), DIR *folder)
+OR_NULL(FILE, fopen, fails_path(OPEN, path, &error), NEXT(fopen_fn, "fopen")(path, mode),
+        const char *path, const char *mode)
+OR_NULL(FILE, fopen64, fails_path(OPEN, path, &error), NEXT(fopen_fn, "fopen")(path, mode),
+        const char *path, const char *mode)
 
 /* The mode is there when the flags say so. */
 static mode_t mode_of(int flags, va_list args)
@@ -286,7 +417,7 @@ static mode_t mode_of(int flags, va_list args)
         va_start(args, flags);                                                                     \
         mode = mode_of(flags, args);                                                               \
         va_end(args);                                                                              \
-        if (fails_path(OPEN, path, &error))                                                        \
+        if (fails_at(OPEN, folder, path, &error))                                                  \
             return fail(error);                                                                    \
         return NEXT(openat_fn, "openat64")(folder, path, flags, mode);                             \
     }
