@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -21,7 +22,17 @@ KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 500 if LONG else 25))
 TABLES = {"narrow": (3, "none"), "wide": (300, "none"), "stateful": (40, "adam")}
 
 
-def write_until_it_dies(daemon, name, seed, versions):
+@dataclass
+class Batch:
+    """Of rows that were set at once. Moments are those of one clock."""
+
+    ids: np.ndarray
+    numbers: np.ndarray
+    sent: float
+    acknowledged: float = float("inf")
+
+
+def write_until_it_dies(daemon, name, seed, versions, batches):
     """Sets random rows to growing versions. versions[id] is the greatest one that was ever sent."""
     rng = np.random.default_rng(seed)
     try:
@@ -33,7 +44,9 @@ def write_until_it_dies(daemon, name, seed, versions):
                     versions[ids] += 1
                     batch.ids(0)[:] = ids
                     batch.rows(0)[:] = versions[ids][:, None]
+                    batches.append(Batch(ids, versions[ids], time.monotonic()))
                     batch.set()
+                    batches[-1].acknowledged = time.monotonic()
                     batch.get()
                     assert (batch.rows(0) == versions[ids][:, None]).all()
     except (embtier.DisconnectedError, embtier.UnreachableError):
@@ -55,32 +68,83 @@ def check(daemon, expected):
         assert wrong.size == 0, f"{name}: rows {wrong[:9]} are {got[wrong[:9]]}, not {wanted[wrong[:9]]}"
 
 
+def check_one_instant(daemon, expected, batches):
+    """@expected and the first so many of each table's batches, at one point between all of them. Goes on
+    from there; says how many batches there are."""
+    there = {}
+    for name, rows in expected.items():
+        got = rows_of(daemon, name)
+        for count in range(len(batches[name]) + 1):
+            if (got == rows).all():
+                there[name] = count
+                break
+            if count < len(batches[name]):
+                rows[batches[name][count].ids] = batches[name][count].numbers
+        assert name in there, f"{name}: as after none of its {len(batches[name])} batches"
+    newest = max(
+        (batches[name][count - 1].sent for name, count in there.items() if count), default=0
+    )
+    for name, count in there.items():
+        missing = batches[name][count : count + 1]
+        assert not missing or missing[0].acknowledged > newest, f"{name}: not of one instant: {there}"
+    return sum(there.values())
+
+
+def newest_checkpoint(daemon):
+    """Of those that are complete; 0: there is none."""
+    return max(
+        (
+            int(path.parent.name)
+            for path in (daemon.folder / "rows/checkpoints").glob("*/checkpoint.json")
+            if not (path.parent / "draft").exists()
+        ),
+        default=0,
+    )
+
+
+def checkpoint_gone_back_to(daemon):
+    return int(daemon.logged("the last run did not end cleanly")[-1].get("checkpoint", 0))
+
+
 def test_after_sigkill_under_load_replay_tables_are_as_in_the_newest_checkpoint(make_daemon, rng):
     """Before there is one: as they were made. A clean stop loses nothing, and no crash goes back to
-    before it."""
+    before it. With checkpoints that the server makes meanwhile, all tables are as at one instant."""
     daemon = make_daemon()
-    daemon.configure({"rocksdb": {"memtable_bytes": "8MiB"}})  # so that much is flushed
+    options = random_options(daemon, rng)
+    daemon.configure(options)
     daemon.start()
     with daemon.connect() as server:
         for name, (dim, optimizer) in TABLES.items():
             server.create_table(name, dim, ROWS, optimizer=optimizer)
     versions = {name: np.zeros(ROWS, dtype=np.int64) for name in TABLES}
     expected = {name: np.zeros(ROWS) for name in TABLES}
+    kept = kills_with_checkpoints = 0
     for kill in range(KILLS):
+        batches = {name: [] for name in TABLES}
         threads = [
             threading.Thread(
-                target=write_until_it_dies, args=(daemon, name, rng.randrange(2**32), versions[name])
+                target=write_until_it_dies,
+                args=(daemon, name, rng.randrange(2**32), versions[name], batches[name]),
             )
             for name in TABLES
         ]
         for thread in threads:
             thread.start()
-        time.sleep(rng.uniform(0, 0.3))
+        makes_checkpoints = options["checkpoints"]["interval_seconds"] == 1
+        time.sleep(rng.uniform(0.5, 3) if makes_checkpoints else rng.uniform(0, 0.3))
         daemon.kill()
         for thread in threads:
             thread.join()
+        newest = newest_checkpoint(daemon)
+        options = random_options(daemon, rng)
+        daemon.configure(options)
         daemon.start()
-        check(daemon, expected)
+        assert checkpoint_gone_back_to(daemon) == newest
+        if makes_checkpoints:
+            kept += check_one_instant(daemon, expected, batches)
+            kills_with_checkpoints += 1
+        else:
+            check(daemon, expected)
         if kill % 3 == 2:
             with daemon.connect() as server:
                 for name, (dim, _) in TABLES.items():
@@ -91,8 +155,10 @@ def test_after_sigkill_under_load_replay_tables_are_as_in_the_newest_checkpoint(
                 if kill % 2:
                     server.checkpoint()
             if not kill % 2:  # the next start makes one
-                daemon.restart()
+                options = random_options(daemon, rng)
+                daemon.restart(options)
                 check(daemon, expected)
+    print(f"{kept} batches in checkpoints of the server's own, of {kills_with_checkpoints} kills")
     assert len(daemon.logged("the last run did not end cleanly")) == KILLS
     daemon.restart()
     assert len(daemon.logged("the last run did not end cleanly")) == KILLS
@@ -166,7 +232,12 @@ def random_options(daemon, rng):
             "map_percent": rng.choice([0, 20]),
             "tiers": [daemon.dram(lanes, rng.choice([4, 16])), daemon.pmem(lanes)],
         },
-        "rocksdb": {"memtable_bytes": rng.choice(["2MiB", "16MiB"])},
+        "checkpoints": {"interval_seconds": rng.choice([1, 600, 600])},
+        "rocksdb": {
+            "memtable_bytes": rng.choice(["2MiB", "16MiB"]),
+            "direct_io": rng.choice(["auto", "off"]),
+            "io_uring": rng.choice(["auto", "off"]),
+        },
     }
 
 
