@@ -3,7 +3,7 @@
 request refused (or one start), with a word why, and nothing else?
 
 One of them fails at a time, all one after another with EMBTIER_TEST_LONG=1, else some. Afterwards the
-same request succeeds, rows are what they were, and what is allocated is what was before."""
+same request succeeds, rows are what they were, what is allocated is what was before, and so are open files."""
 
 from __future__ import annotations
 
@@ -431,6 +431,7 @@ def test_a_request_whose_allocation_fails_is_refused_and_harms_nothing(world, rn
         calls = w.calls
     w.check()
     live = w.allocations.settled_live()
+    descriptors = w.daemon.settled_descriptors()
     before = w.allocations.live_sites(w.server.tables) if LONG else None
     errors_before, failures, unharmed = w.errors.copy(), 0, collections.Counter()
     for n in itertools.chain(sample(rng, calls, SAMPLED_REQUESTS), beyond(calls)):
@@ -444,6 +445,7 @@ def test_a_request_whose_allocation_fails_is_refused_and_harms_nothing(world, rn
             now = w.allocations.live_sites(w.server.tables)
             left = now - before if before else now
             pytest.fail(f"allocation {n} ({site}) failed, {w.allocations.live - live} are left: {left}")
+        w.daemon.must_have_closed_all_but(descriptors)
         if n > calls and not failed:
             break
         failures += failed

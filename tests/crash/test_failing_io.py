@@ -352,6 +352,7 @@ def all_faults(make_daemon, rng, part: int) -> list[tuple[str, Fault, bool]]:
 def run_while_working(daemon, control, work, fault) -> tuple[int, str]:
     daemon.start()
     work.create()
+    descriptors = daemon.settled_descriptors()
     control.arm(fault)
     work.run(reads_fail=fault.call in ("read", "open", "stat") and fault.kind == "table")
     failed = control.disarm()
@@ -360,6 +361,7 @@ def run_while_working(daemon, control, work, fault) -> tuple[int, str]:
     assert daemon.is_running
     work.check()
     assert healed, f"nothing heals: {work.refused[-3:]}"
+    daemon.must_have_closed_all_but(descriptors)
     daemon.stop()
     daemon.start()
     work.check()
@@ -414,6 +416,7 @@ def run_while_starting(daemon, control, work, fault) -> tuple[int, str]:
     daemon.start()
     work.create()
     work.run()
+    descriptors = daemon.settled_descriptors()
     daemon.stop()
     control.arm(fault)
     ready = is_ready(daemon)
@@ -421,6 +424,7 @@ def run_while_starting(daemon, control, work, fault) -> tuple[int, str]:
         if fault.call not in ("read", "open", "stat"):
             work.check()
         failed = control.disarm()
+        daemon.must_have_closed_all_but(descriptors)
         daemon.stop()
     else:
         failed = control.disarm()
@@ -441,12 +445,14 @@ def run_while_recovering(daemon, control, work, fault) -> tuple[int, str]:
     with daemon.connect(timeout=60) as server:
         for name in TABLES:
             work.update(server, name, np.random.permutation(ROWS))
+    descriptors = daemon.settled_descriptors()
     daemon.kill()
     control.arm(fault)
     ready = is_ready(daemon)
     failed = control.disarm()
     if ready:
         work.check_recovered()
+        daemon.must_have_closed_all_but(descriptors)
         daemon.kill()  # nor did it make the disk worse
     else:
         must_say(daemon, fault)
@@ -466,11 +472,13 @@ def run_while_put_back(daemon, control, work, fault) -> tuple[int, str]:
         checkpoint = work.restorable(server)
         for name in TABLES:
             work.update(server, name, np.random.permutation(ROWS))
+    descriptors = daemon.settled_descriptors()
     daemon.kill()
     control.arm(fault)
     ready = is_ready(daemon, "--restore", str(checkpoint))
     failed = control.disarm()
     if ready:
+        daemon.must_have_closed_all_but(descriptors)
         daemon.kill()
     else:
         must_say(daemon, fault)
@@ -497,6 +505,7 @@ def run_while_asking(phase):
             work.save(server)
             prepare(work, server)
             before = {spec.name for spec in server.tables()}
+            descriptors = daemon.settled_descriptors()
             control.arm(fault)
             done = work.attempt(phase, act, work, server)
             failed = control.disarm()
@@ -511,6 +520,7 @@ def run_while_asking(phase):
                 prepare(work, server)
                 act(work, server)
                 look(work, server)
+        daemon.must_have_closed_all_but(descriptors)
         daemon.stop()
         daemon.start()
         work.check()

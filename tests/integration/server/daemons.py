@@ -5,6 +5,7 @@ environment and way to end, and with eyes on its log, its figures and its descri
 from __future__ import annotations
 
 import collections
+import contextlib
 import importlib.util
 import json
 import os
@@ -30,6 +31,8 @@ TREE, EMBTIERD, LANES = _conftest.TREE, _conftest.EMBTIERD, _conftest.LANES
 FAULTS = Path(os.environ.get("EMBTIER_FAULTS", EMBTIERD.parents[1] / "tests/faults"))
 LONG = os.environ.get("EMBTIER_TEST_LONG") == "1"  # tools/check --long: for hours
 SANITIZED = b"__asan_init" in EMBTIERD.read_bytes() or b"__tsan_init" in EMBTIERD.read_bytes()
+
+_DATABASE_FILE = re.compile(r"/(\d+\.(sst|log)|MANIFEST-\d+)( \(deleted\))?$")
 
 START_LIMIT_S = 60
 STOP_LIMIT_S = 120
@@ -186,17 +189,47 @@ class Daemon(_conftest.Daemon):
         with self.connect(arena_bytes=0) as server:
             return server.status()["metrics"]
 
+    def _open_files(self) -> list[str]:
+        targets = []
+        for name in os.listdir(f"/proc/{self.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                targets.append(os.readlink(f"/proc/{self.pid}/fd/{name}"))
+        return targets
+
     def descriptors(self) -> dict[str, int]:
         """How many there are of each kind; files of RocksDB, which come and go, are left out."""
-        kinds = collections.Counter()
-        for name in os.listdir(f"/proc/{self.pid}/fd"):
-            try:
-                target = os.readlink(f"/proc/{self.pid}/fd/{name}")
-            except FileNotFoundError:
-                continue
-            if not target.startswith(str(self.folder)):
-                kinds[re.sub(r"\d+", "", target)] += 1
-        return dict(kinds)
+        return dict(collections.Counter(
+            re.sub(r"\d+", "", target) for target in self._open_files() if not target.startswith(str(self.folder))
+        ))  # fmt: skip
+
+    def all_descriptors(self) -> dict[str, int]:
+        """These with all files of its folder but those that RocksDB opens and closes as it likes: the tables,
+        logs and manifests of databases, not those of checkpoints. A ring for reads is made by each thread
+        with its first."""
+        return dict(collections.Counter(
+            re.sub(r"\d+", "", target) for target in self._open_files()
+            if target != "anon_inode:[io_uring]" and ("/checkpoints/" in target or not _DATABASE_FILE.search(target))
+        ))  # fmt: skip
+
+    def settled_descriptors(self) -> dict[str, int]:
+        """Of sessions that have gone, too, all is closed then."""
+        found, since = self.all_descriptors(), time.monotonic()
+        while time.monotonic() - since < 0.2:
+            time.sleep(0.01)
+            if (now := self.all_descriptors()) != found:
+                found, since = now, time.monotonic()
+        return found
+
+    def must_have_closed_all_but(self, wanted: dict[str, int], seconds: float = 10) -> None:
+        """In the end no more of any kind than @wanted: sessions of clients that have gone, and work in the
+        background, take a while."""
+        deadline = time.monotonic() + seconds
+        while more := {
+            kind: count - wanted.get(kind, 0)
+            for kind, count in self.all_descriptors().items() if count > wanted.get(kind, 0)
+        }:  # fmt: skip
+            assert time.monotonic() < deadline, f"descriptors are left: {more}"
+            time.sleep(0.01)
 
     def await_metric(self, name: str, wanted: float, seconds: float = 15) -> None:
         deadline = time.monotonic() + seconds
