@@ -458,8 +458,7 @@ class LogState
 {
   public:
     explicit LogState(const std::string &name)
-        : name_(name), file_(open(name.c_str(), O_WRONLY | O_CLOEXEC)),
-          directory_(name.substr(0, name.rfind('/')))
+        : name_(name), file_(Open()), directory_(name.substr(0, name.rfind('/')))
     {
     }
     ~LogState()
@@ -470,15 +469,18 @@ class LogState
     LogState(const LogState &) = delete;
     LogState &operator=(const LogState &) = delete;
 
+    // Or -error, of its opening.
     int File() const
     {
         return file_;
     }
 
-    // Another one of the same file, the caller's to close, or -1.
-    int OpenAnother() const
+    // Another one of the same file, the caller's to close.
+    int Open() const
     {
-        return open(name_.c_str(), O_WRONLY | O_CLOEXEC);
+        const int file = open(name_.c_str(), O_WRONLY | O_CLOEXEC);
+
+        return file >= 0 ? file : -errno;
     }
 
     // RocksDB has removed it: all that was in it has been flushed. What could not be opened at
@@ -488,8 +490,8 @@ class LogState
         struct stat info;
 
         if (file_ < 0)
-            file_ = open(name_.c_str(), O_WRONLY | O_CLOEXEC);
-        return file_ < 0 ? errno == ENOENT : fstat(file_, &info) == 0 && info.st_nlink == 0;
+            file_ = Open();
+        return file_ < 0 ? file_ == -ENOENT : fstat(file_, &info) == 0 && info.st_nlink == 0;
     }
 
     // Has the file's name on disk, too. 0 or an error number.
@@ -518,7 +520,7 @@ class LogState
 
   private:
     const std::string name_;
-    std::atomic<int> file_; // -1: syncing it fails
+    std::atomic<int> file_; // less than 0: syncing it fails by this error
     const std::string directory_;
     std::atomic<bool> name_is_synced_{ false };
 };
@@ -1606,6 +1608,13 @@ char *rocksdb_ext_watch_log_error(const struct rocksdb_ext_watch *watch, uint64_
     return TextOf(watch->rep->LogError(failures));
 }
 
+// As RocksDB tells its own: a full disk is a kind of its own.
+static rocksdb::IOStatus IoErrorOf(const std::string &what, int error)
+{
+    return error == ENOSPC || error == EDQUOT ? rocksdb::IOStatus::NoSpace(what, strerror(error))
+                                              : rocksdb::IOStatus::IOError(what, strerror(error));
+}
+
 // A failed write is told once to each open file. Of two threads that sync a log by the same
 // descriptor one may hear nothing of it, and take for safe what is not: only the syncer has that of
 // the log.
@@ -1622,7 +1631,7 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
             logs.push_back(log);
             watch_of.push_back(watches[i]->rep.get());
             written.push_back(log->written);
-            files.push_back(by_syncer ? log->File() : log->OpenAnother());
+            files.push_back(by_syncer ? log->File() : log->Open());
         }
     }
     std::vector<int> results(files.size(), 0);
@@ -1632,17 +1641,19 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
     for (size_t i = 0; i < files.size() && !ring; i++)
         results[i] = fdatasync(files[i]) == 0 ? 0 : errno;
     for (size_t i = 0; i < files.size(); i++) {
-        if (!by_syncer && files[i] >= 0)
+        if (files[i] >= 0 && !by_syncer)
             close(files[i]);
-        else if (!by_syncer && logs[i]->IsGone())
+        if (files[i] == -ENOENT &&
+            !by_syncer) // gone meanwhile: all that was in it has been flushed
             continue;
+        if (files[i] < 0)
+            results[i] = -files[i];
         if (results[i] == 0)
             results[i] = logs[i]->SyncName();
         if (results[i] == 0)
             logs[i]->SetSynced(written[i]);
         else
-            watch_of[i]->OnLogFailed(
-                rocksdb::IOStatus::IOError("While syncing log", strerror(results[i])));
+            watch_of[i]->OnLogFailed(IoErrorOf("While syncing log", results[i]));
     }
 }
 
