@@ -11,6 +11,7 @@ failures say it: exactly that one, such as work-write-log-EIO-from-3."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import re
@@ -21,7 +22,7 @@ import zlib
 
 import numpy as np
 import pytest
-from daemons import LONG, SANITIZED
+from daemons import LONG, log_fields
 from failing_io import Control, Fault, faults_of
 
 import embtier
@@ -44,6 +45,10 @@ TABLES = {
 ROWS = 3000
 CHUNK = 500
 REFUSALS = (embtier.IoError, embtier.NoSpaceError)
+# Told as what they are, whatever call they befall, and also by what is refused later for their sake. What is cut
+# short (SHORT) is no error by itself.
+CLASSES = {"EIO": embtier.IoError, "EINTR": embtier.IoError, "ENOSPC": embtier.NoSpaceError}
+REASONS = [os.strerror(number).lower() for number in (errno.EIO, errno.EINTR, errno.ENOSPC)]
 
 
 class Rows:
@@ -68,8 +73,8 @@ class Rows:
 class Work:
     """The same requests each time, larger than the cache, by one client."""
 
-    def __init__(self, daemon) -> None:
-        self.daemon = daemon
+    def __init__(self, daemon, fault: Fault | None = None) -> None:
+        self.daemon, self.fault = daemon, fault
         self.rows = {name: Rows() for name in TABLES}
         self.refused: list[str] = []
         self.unsure: set[str] = set()
@@ -90,9 +95,18 @@ class Work:
             function(*arguments)
             return True
         except REFUSALS as error:
-            assert str(error), what
+            self.must_tell(what, error)
             self.refused.append(f"{what}: {error}")
             return False
+
+    def must_tell(self, what: str, error: embtier.Error) -> None:
+        """What has failed, and of which file, or at least why."""
+        assert str(error), what
+        if self.fault and self.fault.error in CLASSES:
+            assert isinstance(error, CLASSES[self.fault.error]), f"{what}: of {self.fault}: {error!r}"
+            told = str(error)
+            is_named = str(self.daemon.folder) in told or any(why in told.lower() for why in REASONS)
+            assert is_named, f"{what}: of {self.fault}: {told}"
 
     def update(self, server, name, ids) -> None:
         """By SET, or, where there is an optimizer, by a push."""
@@ -407,6 +421,8 @@ def is_ready(daemon, *arguments: str) -> bool:
 def must_say(daemon, fault) -> None:
     """A read that the disk refused is told as that. Of a log it is no torn end, and not to be cut."""
     line = daemon.log_lines()[-1]
+    if fault.error in CLASSES:
+        assert log_fields(line)["err"] == CLASSES[fault.error].name, f"of {fault}: {line}"
     if fault.call in ("read", "stream", "list", "stat") and fault.error == "EIO":
         assert "Input/output error" in line, line
     assert "wal_recovery_mode" not in line, line
@@ -559,7 +575,7 @@ def test_whatever_call_fails_updates_are_refused_and_no_row_is_wrong(make_daemon
         daemon, control = new_daemon(make_daemon)
         before = time.monotonic()
         try:
-            failed, said = RUN[phase](daemon, control, Work(daemon), fault)
+            failed, said = RUN[phase](daemon, control, Work(daemon, fault), fault)
             said = f"{failed} failed, {said}"
             happened += failed > 0
             assert failed or not is_bound_to_happen, "the fault never happened"
@@ -750,7 +766,7 @@ def test_a_start_that_can_not_list_its_checkpoints_goes_back_to_none_but_the_new
     daemon.stop()
 
 
-# What did harm once, beyond being refused: it was told as "file exists", as "damaged", as "no checkpoint yet"; nothing was
+# What did harm once, beyond being refused: it was told as "file exists", as "damaged", as "no checkpoint yet", a full disk as a broken one; nothing was
 # taken again before a restart; the process was aborted.
 HARMFUL = [
     ("work", Fault("unlink", "json", "EIO", True, 1)),
@@ -760,13 +776,14 @@ HARMFUL = [
     ("crash", Fault("resize", "table", "EIO", True, 5)),
     ("start", Fault("stat", "current", "EINTR", False, 3)),
     ("work", Fault("stat", "other", "EIO", True, 1)),
+    ("work", Fault("sync", "log", "ENOSPC", True, 1)),
 ]
 
 
 @pytest.mark.parametrize("phase,fault", HARMFUL, ids=str)
 def test_a_fault_that_once_did_harm_does_no_more(make_daemon, phase, fault):
     daemon, control = new_daemon(make_daemon)
-    failed, said = RUN[phase](daemon, control, Work(daemon), fault)
+    failed, said = RUN[phase](daemon, control, Work(daemon, fault), fault)
     print(said)
     assert failed or fault.at > 1, "the fault never happened"  # how many calls there are is a matter of time
     if daemon.is_running:
