@@ -32,8 +32,16 @@ static const struct {
     { "Compaction too large", EMBTIER_NO_SPACE },
 };
 
+/* So starts what is told of a table that can't be looked at, whyever that is. */
+#define NO_ACCESS "Corruption: Can't access "
+
 enum embtier_err rocksdb_err(const char *text)
 {
+    const char *const cause =
+        strncmp(text, NO_ACCESS, strlen(NO_ACCESS)) == 0 ? strstr(text, "IO error") : NULL;
+
+    if (cause)
+        text = cause;
     for (size_t i = 0; i < ARRAY_LEN(error_starts); i++)
         if (strncmp(text, error_starts[i].start, strlen(error_starts[i].start)) == 0)
             return error_starts[i].err;
