@@ -36,6 +36,8 @@
 /* For write buffers that are being flushed, before one more is. */
 #define FLUSHES_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
 #define FLUSHES_PAUSE_NS    (5L * 1000 * 1000)
+/* rocksdb::BottommostLevelCompaction::kForceOptimized, which the C API has no name for. */
+#define BOTTOMMOST_TOO 3
 
 struct database {
     char *path;
@@ -642,12 +644,17 @@ enum embtier_err database_delete_table(struct database *database, uint32_t table
 enum embtier_err database_compact_table(struct database *database, uint32_t table_id,
                                         struct err_msg *msg)
 {
+    rocksdb_compactoptions_t *options = rocksdb_compactoptions_create();
     struct row_key start, end;
     char *error;
 
+    /* Else a file with nothing in it but the mark that the table was deleted is only moved down,
+     * and stays there for ever. */
+    rocksdb_compactoptions_set_bottommost_level_compaction(options, BOTTOMMOST_TOO);
     table_range(table_id, &start, &end);
-    rocksdb_compact_range(database->db, (const char *)start.bytes, sizeof(start),
-                          (const char *)end.bytes, sizeof(end));
+    rocksdb_compact_range_opt(database->db, options, (const char *)start.bytes, sizeof(start),
+                              (const char *)end.bytes, sizeof(end));
+    rocksdb_compactoptions_destroy(options);
     /* It says nothing of how it went. */
     error = rocksdb_ext_watch_error(database->watch);
     return rocksdb_err_take(error, database->path, msg);

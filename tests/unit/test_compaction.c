@@ -138,6 +138,26 @@ static void test_dropped_table_gives_its_space_back_and_others_stay(void **state
     assert_int_equal(fixture_count_right(f, 3, 0, 2000, 1), 2000);
 }
 
+/* What is dropped before it was ever flushed leaves the mark of its deletion only, which no other
+ * file overlaps. */
+static void test_tables_that_come_and_go_leave_no_files(void **state)
+{
+    struct store_fixture *f = *state;
+    struct err_msg msg = { { 0 } };
+    uint64_t before;
+
+    fixture_open(f);
+    fixture_write_all(f, 1, 0, 2000, 1);
+    fixture_flush_all(f);
+    before = stats_of(f).stored_bytes;
+    for (uint32_t table = 2; table < 22; table++) {
+        fixture_write_all(f, table, 0, 100, 1);
+        must(store_drop_table(f->store, table, false, NULL, NULL, NULL, &msg), &msg);
+    }
+    assert_in_range(stats_of(f).stored_bytes, 1, before + 4096);
+    assert_int_equal(fixture_count_right(f, 1, 0, 2000, 1), 2000);
+}
+
 static void *drop_table(void *context)
 {
     struct store_fixture *f = context;
@@ -454,6 +474,7 @@ int main(void)
         COMPACTION_TEST(test_two_shards_compact_at_once_where_that_is_allowed),
         COMPACTION_TEST(test_urgent_shards_compact_even_while_the_server_is_busy),
         COMPACTION_TEST(test_dropped_table_gives_its_space_back_and_others_stay),
+        COMPACTION_TEST(test_tables_that_come_and_go_leave_no_files),
         COMPACTION_TEST(test_drop_and_automatic_compactions_take_turns),
         COMPACTION_TEST(test_drop_goes_on_where_the_disk_is_not_full),
         cmocka_unit_test(test_who_gets_no_slot_hears_so_after_a_while),
