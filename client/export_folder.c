@@ -69,14 +69,6 @@ static bool is_inner(const char *file)
     return strcmp(file, EXPORT_FOLDER_NAME) == 0;
 }
 
-static bool is_this_users(int folder, const char *name, mode_t type)
-{
-    struct stat info;
-
-    return fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) == 0 &&
-           (info.st_mode & S_IFMT) == type && info.st_uid == geteuid();
-}
-
 /* ---- Walks ---- */
 
 /* NULL: errno says why. The descriptor stays the caller's. */
@@ -110,24 +102,34 @@ static enum embtier_err refuse_others(const struct export_folder *f, struct err_
                    f->partial_path);
 }
 
+/* Of a thing in @folder, or with the name "" of @folder. */
+static enum embtier_err check_this_users(const struct export_folder *f, int folder,
+                                         const char *name, mode_t type, struct err_msg *msg)
+{
+    struct stat info;
+
+    if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0)
+        return err_set_errno(msg, errno, "%s in %s", name, f->partial_path);
+    return (info.st_mode & S_IFMT) == type && info.st_uid == geteuid() ? EMBTIER_OK
+                                                                       : refuse_others(f, msg);
+}
+
 /* Nothing but things of this @type whose names are ours, all of this user. */
 static enum embtier_err check_names(const struct export_folder *f, int folder, mode_t type,
                                     bool (*is_ours)(const char *), struct err_msg *msg)
 {
     DIR *const stream = open_stream(folder);
+    enum embtier_err err = EMBTIER_OK;
     const char *name;
-    int why;
 
     if (!stream)
         return err_set_errno(msg, errno, "folder %s", f->partial_path);
-    do
-        name = next_name(stream);
-    while (name && is_ours(name) && is_this_users(folder, name, type));
-    why = errno;
+    while (err == EMBTIER_OK && (name = next_name(stream)))
+        err = is_ours(name) ? check_this_users(f, folder, name, type, msg) : refuse_others(f, msg);
+    if (err == EMBTIER_OK && errno != 0)
+        err = err_set_errno(msg, errno, "folder %s", f->partial_path);
     closedir(stream);
-    if (!name && why == 0)
-        return EMBTIER_OK;
-    return name ? refuse_others(f, msg) : err_set_errno(msg, why, "folder %s", f->partial_path);
+    return err;
 }
 
 /* Goes on after a failure, and returns the first one's errno, or 0. */
@@ -204,33 +206,40 @@ static enum embtier_err check_free(const struct export_folder *f, struct err_msg
     return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", f->path);
 }
 
+static enum embtier_err refuse_busy(const struct export_folder *f, struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_LOCKED, "%s: another export is under way in it", f->partial_path);
+}
+
 /* Another export may have removed its folder between our opening it and the lock. */
-static bool is_still_there(const struct export_folder *f, int fd)
+static enum embtier_err check_still_there(const struct export_folder *f, int fd,
+                                          struct err_msg *msg)
 {
     struct stat named, locked;
 
-    return fstatat(f->parent, f->partial_name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-           fstat(fd, &locked) == 0 && named.st_dev == locked.st_dev &&
-           named.st_ino == locked.st_ino;
+    if (fstat(fd, &locked) != 0 ||
+        fstatat(f->parent, f->partial_name, &named, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? refuse_busy(f, msg)
+                               : err_set_errno(msg, errno, "folder %s", f->partial_path);
+    return named.st_dev == locked.st_dev && named.st_ino == locked.st_ino ? EMBTIER_OK
+                                                                          : refuse_busy(f, msg);
 }
 
 static enum embtier_err lock_partial(struct export_folder *f, struct err_msg *msg)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
     _cleanup_(closep) int fd = openat(f->parent, f->partial_name, flags);
-    bool is_locked;
 
     if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
         return err_set(msg, EMBTIER_EXISTS, "%s is there already, and is no folder",
                        f->partial_path);
     if (fd < 0)
         return err_set_errno(msg, errno, "folder %s", f->partial_path);
-    is_locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
-    if (!is_locked && errno != EWOULDBLOCK)
-        return err_set_errno(msg, errno, "%s cannot be locked", f->partial_path);
-    if (!is_locked || !is_still_there(f, fd))
-        return err_set(msg, EMBTIER_LOCKED, "%s: another export is under way in it",
-                       f->partial_path);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK
+                   ? refuse_busy(f, msg)
+                   : err_set_errno(msg, errno, "%s cannot be locked", f->partial_path);
+    TRY(check_still_there(f, fd, msg));
     f->partial = TAKE_FD(fd);
     return EMBTIER_OK;
 }
@@ -267,8 +276,8 @@ static enum embtier_err make(struct export_folder *f, struct err_msg *msg)
     if (!is_new && errno != EEXIST)
         return err_set_errno(msg, errno, "folder %s", f->partial_path);
     TRY(lock_partial(f, msg));
-    if (!is_new && !is_this_users(f->partial, "", S_IFDIR))
-        return refuse_others(f, msg);
+    if (!is_new)
+        TRY(check_this_users(f, f->partial, "", S_IFDIR, msg));
     TRY(check_names(f, f->partial, S_IFDIR, is_inner, msg));
     f->is_ours = true;
     return take_inner(f, msg);

@@ -4,6 +4,7 @@
  * program may put a newer file in the place of one at any time: what comes from one path is read
  * from one opened file, so that it is of one time. Rows go from the files to where the server takes
  * them from; the table is there when the last is (load.h). */
+#include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
@@ -549,7 +550,9 @@ static enum embtier_err import(struct importing *in, const char *name)
 {
     struct stat info;
 
-    if (stat(in->path, &info) == 0 && S_ISDIR(info.st_mode))
+    if (stat(in->path, &info) != 0)
+        return err_set_errno(msg_of(in), errno, "%s", in->path);
+    if (S_ISDIR(info.st_mode))
         TRY(from_export(in));
     else
         TRY(from_file(in));

@@ -22,14 +22,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import EMBTIERD, FAULTS, LONG, SANITIZED, Daemon
+from daemons import CLI, FAULTS, LONG, SANITIZED, Daemon
 
 import embtier
 
 # Of each moment; the long form takes every call.
 KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 2 if SANITIZED else 10_000 if LONG else 6))
 ONLY = os.environ.get("EMBTIER_TEST_KILL", "").split(":")  # [""]: none is named
-CLI = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
 
 DIM = 16
 ROWS = 1500

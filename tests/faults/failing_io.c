@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* failing_io: preloaded into embtierd, counts its input and output below the folder
+/* failing_io: preloaded into embtierd, or a client, counts its input and output below the folder
  * EMBTIER_FAULT_FOLDER by kind of call and kind of file, and makes one of these sites fail: once,
  * or from then on. What is to fail, and what has been counted, is in the file
  * EMBTIER_FAULT_CONTROL, which the test and the daemon both have mapped
@@ -126,7 +126,12 @@ typedef int (*fstatat_fn)(int, const char *, struct stat *, int);
 typedef int (*statvfs_fn)(const char *, struct statvfs *);
 typedef int (*access_fn)(const char *, int);
 typedef int (*faccessat_fn)(int, const char *, int, int);
+typedef int (*mkdirat_fn)(int, const char *, mode_t);
+typedef int (*unlinkat_fn)(int, const char *, int);
+typedef int (*renameat_fn)(int, const char *, int, const char *);
+typedef int (*renameat2_fn)(int, const char *, int, const char *, unsigned);
 typedef DIR *(*opendir_fn)(const char *);
+typedef DIR *(*fdopendir_fn)(int);
 typedef struct dirent *(*readdir_fn)(DIR *);
 typedef FILE *(*fopen_fn)(const char *, const char *);
 typedef int (*submit_fn)(struct io_uring *, unsigned);
@@ -377,6 +382,16 @@ IN_FOLDER(fstatat64, STAT, NEXT(fstatat_fn, "fstatat")(folder, path, (struct sta
           int folder, const char *path, struct stat64 *info, int flags)
 IN_FOLDER(faccessat, STAT, NEXT(faccessat_fn, "faccessat")(folder, path, mode, flags), int folder,
           const char *path, int mode, int flags)
+IN_FOLDER(mkdirat, MKDIR, NEXT(mkdirat_fn, "mkdirat")(folder, path, mode), int folder,
+          const char *path, mode_t mode)
+IN_FOLDER(unlinkat, flags &AT_REMOVEDIR ? RMDIR : UNLINK,
+          NEXT(unlinkat_fn, "unlinkat")(folder, path, flags), int folder, const char *path,
+          int flags)
+IN_FOLDER(renameat, RENAME, NEXT(renameat_fn, "renameat")(from_folder, from, folder, path),
+          int from_folder, const char *from, int folder, const char *path)
+IN_FOLDER(renameat2, RENAME,
+          NEXT(renameat2_fn, "renameat2")(from_folder, from, folder, path, flags), int from_folder,
+          const char *from, int folder, const char *path, unsigned flags)
 
 /* Those that return a pointer. */
 #define OR_NULL(type, name, is_failing, next_call, ...)                                            \
@@ -392,6 +407,8 @@ IN_FOLDER(faccessat, STAT, NEXT(faccessat_fn, "faccessat")(folder, path, mode, f
 
 OR_NULL(DIR, opendir, fails_path(LIST, path, &error), NEXT(opendir_fn, "opendir")(path),
         const char *path)
+OR_NULL(DIR, fdopendir, fails(LIST, folder, &error), NEXT(fdopendir_fn, "fdopendir")(folder),
+        int folder)
 OR_NULL(struct dirent, readdir, fails(LIST, dirfd(folder), &error),
         NEXT(readdir_fn, "readdir")(folder), DIR *folder)
 OR_NULL(struct dirent64, readdir64, fails(LIST, dirfd(folder), &error),
