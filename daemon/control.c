@@ -618,14 +618,21 @@ static void free_own_jobs(struct control *control)
     }
 }
 
+void control_end_jobs(struct control *control)
+{
+    if (!control)
+        return;
+    worker_free(TAKE(control->worker));
+    worker_free(TAKE(control->reader));
+    worker_free(TAKE(control->verifier));
+    free_own_jobs(control);
+}
+
 void control_free(struct control *control)
 {
     if (!control)
         return;
-    worker_free(control->worker);
-    worker_free(control->reader);
-    worker_free(control->verifier);
-    free_own_jobs(control);
+    control_end_jobs(control);
     if (control->listen_fd >= 0) {
         unlink(control->parts->config->socket.path);
         closep(&control->listen_fd);

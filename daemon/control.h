@@ -20,6 +20,9 @@ MUST_CHECK enum embtier_err control_new(const struct server_parts *parts,
  * under way. */
 MUST_CHECK enum embtier_err control_run(struct control *control, int signal_fd,
                                         struct err_msg *msg);
+/* After which no job runs: the store may be closed. */
+void control_end_jobs(struct control *control);
+/* When no lane runs any more: one that has sent its last mail may still be about to wake us. */
 void control_free(struct control *control);
 DEFINE_CLEANUP(struct control, control_free)
 

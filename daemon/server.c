@@ -446,12 +446,12 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
 
     notify_stopping();
     (void)signalled(server); /* the one that stopped us */
-    control_free(server->control);
-    server->control = NULL;
+    control_end_jobs(server->control);
     err = write_back(server, msg);
     if (err == EMBTIER_OK)
         err = flush(server, msg);
     free_lanes(server);
+    control_free(TAKE(server->control));
     if (server->parts.store) {
         struct err_msg close_msg = { { 0 } };
         /* What is lost must not look like a clean end to the next start. */
@@ -472,8 +472,9 @@ void server_free(struct server *server)
 {
     if (!server)
         return;
-    control_free(server->control);
+    control_end_jobs(server->control);
     free_lanes(server);
+    control_free(server->control);
     free(server->parts.lanes);
     free(server->shard_lanes);
     checkpoints_free(server->parts.checkpoints);
