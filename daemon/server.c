@@ -423,7 +423,7 @@ static enum embtier_err flush_shard(struct server *server, uint32_t shard, struc
 }
 
 /* While the scheduler still gets over errors, which nobody does once the store is being closed. */
-static enum embtier_err flush(struct server *server, struct err_msg *msg)
+static enum embtier_err flush_shards(struct server *server, struct err_msg *msg)
 {
     for (uint32_t s = 0; server->parts.store && s < store_shard_count(server->parts.store); s++)
         TRY(flush_shard(server, s, msg));
@@ -449,7 +449,7 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     control_end_jobs(server->control);
     err = write_back(server, msg);
     if (err == EMBTIER_OK)
-        err = flush(server, msg);
+        err = flush_shards(server, msg);
     free_lanes(server);
     control_free(TAKE(server->control));
     if (server->parts.store) {

@@ -182,7 +182,6 @@ static char *database_path_of(const struct store *store, uint32_t shard, bool lo
 static enum embtier_err read_closed_file(struct store *store, struct err_msg *msg)
 {
     _cleanup_(freep) char *path = path_join(store_first_directory(store), CLOSED_FILE);
-
     bool is_there;
 
     if (!path)

@@ -5,18 +5,16 @@ data directories, and ways to damage one."""
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import EMBTIERD, LANES, Daemon
+from daemons import CLI, LANES, Daemon
 
 import embtier
 
-CLI = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
 
 # ---- Tables ----
 

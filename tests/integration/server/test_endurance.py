@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import TREE, Daemon
+from daemons import CLI, Daemon
 
 DIM = 128
 ROWS = 40_000
-CLI = Path(os.environ.get("EMBTIER_CLI", TREE / "build/tools/embtier"))
 
 
 def process_written_bytes(daemon) -> int:
