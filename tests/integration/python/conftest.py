@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,3 +169,14 @@ def rng() -> random.Random:
     seed = int(os.environ.get("EMBTIER_TEST_SEED", random.SystemRandom().randrange(2**32)))
     print(f"EMBTIER_TEST_SEED={seed}")
     return random.Random(seed)
+
+
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """As a program in the foreground has them: a shell's background jobs ignore SIGINT, and only a program's
+    main thread hears of it. pytest-xdist gives that to its tests, but for a race of execnet 1.9."""
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("pytest-xdist runs these tests in a thread of its own")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -520,12 +520,11 @@ def test_a_pending_request_fails_within_a_second_of_the_server_s_death(own_daemo
         server.batch([(batch.table(0), 1)]).get()
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_waiting_ends_by_timeout_and_by_ctrl_c_and_the_request_goes_on(own_daemon, name):
     server = own_daemon.connect()
     table = server.create_table(name, 4, init=("constant", 1))
     batch = server.batch([(table, 1)])
-    # A shell without job control has what it starts with `&` ignore Ctrl-C.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     own_daemon.freeze()
     batch.submit_get()
     with pytest.raises(embtier.TimeoutError):

@@ -17,15 +17,7 @@ import embtier
 ROWS = 50_000
 
 
-@pytest.fixture(autouse=True)
-def _interrupts():
-    """As a program in the foreground has them: a shell's background jobs ignore SIGINT, and only a program's
-    main thread hears of it. pytest-xdist gives that to its tests, but for a race of execnet 1.9."""
-    if threading.current_thread() is not threading.main_thread():
-        pytest.skip("pytest-xdist runs these tests in a thread of its own")
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("interrupts")
 
 
 class Stop(BaseException):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
 import time
 
 import numpy as np
@@ -59,13 +58,8 @@ def test_what_is_no_terminal_gets_nothing_of_it(daemon, shown, what):
 
 
 def interrupted(daemon, at, *arguments) -> tuple[str, str]:
-    """What the terminal saw, and what is left on it as the last line. The interrupt comes when it shows @at. A shell's
-    background jobs ignore them, and so would their children."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        code, seen, stdout = run_on_terminal(daemon, *arguments, interrupt_at=at)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    """What the terminal saw, and what is left on it as the last line. The interrupt comes when it shows @at."""
+    code, seen, stdout = run_on_terminal(daemon, *arguments, interrupt_at=at)
     assert code in (0, 130) and (code == 0 or stdout == "")
     return seen, screen(seen)[-2] if code == 130 else ""
 

@@ -158,10 +158,12 @@ def run_on_terminal(
     daemon: Daemon, *arguments: str | Path, stream: str = "stderr", interrupt_at: str | None = None
 ) -> tuple[int, str, str]:
     """Exit status, what a terminal gets that only @stream is, and what comes out of the other one. When the terminal
-    shows @interrupt_at, an interrupt comes."""
+    shows @interrupt_at, an interrupt comes, which a shell's background jobs ignore, as their children do if not told
+    otherwise."""
+    words = ["env", "--default-signal=INT", *command(daemon, *arguments)]
     ours, its = pty.openpty()
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: its}
-    process = subprocess.Popen(command(daemon, *arguments), stdin=subprocess.DEVNULL, text=True, **streams)
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, text=True, **streams)
     os.close(its)
     seen = b""
     with contextlib.suppress(OSError):  # EIO is how a terminal ends
