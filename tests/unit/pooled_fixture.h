@@ -51,6 +51,17 @@ static const struct lanes_shape shapes[] = {
       .write_queue_bytes = 1 * MIB },
 };
 
+/* How often what is random is done. Under the thread sanitizer each round takes some ten times as
+ * long. */
+static inline uint32_t rounds_of(uint32_t usual)
+{
+#ifdef __SANITIZE_THREAD__
+    return (usual + 3) / 4;
+#else
+    return usual;
+#endif
+}
+
 static inline void pooling_start(struct pooling *p, struct store_fixture *f,
                                  const struct lanes_shape *shape)
 {

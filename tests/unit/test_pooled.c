@@ -146,7 +146,7 @@ static void test_waves_that_share_a_bag_are_added_up_in_their_order(void **state
         other.client = client_attach(&p.x, SLOT_BYTES);
         p.bags[1] = (struct bags){ .mode = EMBTIER_POOL_MAX, .id_count = IDS_MOST, .bag_count = 1 };
         p.bags[1].offsets[1] = IDS_MOST;
-        for (uint32_t round = 0; round < 100; round++) {
+        for (uint32_t round = 0; round < rounds_of(100); round++) {
             struct bags *const b = &p.bags[0];
             const struct shm_pool_segment *segments;
             uint32_t others;
@@ -238,7 +238,7 @@ static void test_rows_that_change_meanwhile_are_whole(void **state)
             p.bags[0].ids[i] = next_random(&p.seed) % HOT;
             p.bags[0].offsets[i + 1] = i + 1;
         }
-        for (uint32_t round = 0; round < 500; round++) {
+        for (uint32_t round = 0; round < rounds_of(500); round++) {
             const struct shm_pool_segment *const segments = lay_bags_out(&p, p.bags, 1);
             uint32_t number;
 

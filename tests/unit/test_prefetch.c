@@ -125,7 +125,7 @@ static void test_a_push_releases_the_prefetch_it_names(void **state)
         struct pushing t;
 
         pushing_start(&t, *state, &shapes[s]);
-        for (uint32_t round = 0; round < 20; round++) {
+        for (uint32_t round = 0; round < rounds_of(20); round++) {
             struct shm_pool_segment looked_up[SEGMENTS], *segments;
             const uint64_t ahead = prefetch(&t, 0, 500)->ticket;
             uint64_t ticket;

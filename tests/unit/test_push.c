@@ -51,7 +51,7 @@ static void test_pushes_change_each_row_once_as_its_optimizer_says(void **state)
         struct pushing t;
 
         pushing_start(&t, *state, &shapes[s]);
-        for (uint32_t round = 0; round < 40; round++) {
+        for (uint32_t round = 0; round < rounds_of(40); round++) {
             const bool is_max = round % 3 == 0;
             const uint32_t other = round / 2 % 2; /* of the same table, or of the other one */
             struct shm_pool_segment looked_up[SEGMENTS], *segments;
