@@ -125,6 +125,12 @@ class Work:
                     server.open_table(name).set(part, np.full((len(part), TABLES[name][0]), number))
                     rows.least[part] = number
 
+    def update_all(self) -> None:
+        """Each row anew, which is in no checkpoint then."""
+        with self.daemon.connect(timeout=60) as server:
+            for name in TABLES:
+                self.update(server, name, np.random.permutation(ROWS))
+
     def read(self, server, name, crashed=False) -> None:
         for ids in np.array_split(np.arange(ROWS), 6):
             self.rows[name].check(name, ids, server.open_table(name).get(ids), crashed)
@@ -316,6 +322,7 @@ def sites(make_daemon) -> dict[str, dict]:
     work.create()
     with phase("work"):
         work.run()
+    work.update_all()
     with phase("stop"):
         daemon.stop()
     with phase("start"):
@@ -328,11 +335,13 @@ def sites(make_daemon) -> dict[str, dict]:
                 act(work, server)
             look(work, server)
     work.run()
+    work.update_all()
     daemon.kill()
     with phase("crash"):
         daemon.start()
     with daemon.connect() as server:
         checkpoint = str(work.restorable(server))
+    work.update_all()
     daemon.kill()
     with phase("restore_start"):
         daemon.start("--restore", checkpoint)
@@ -393,6 +402,7 @@ def run_while_stopping(daemon, control, work, fault) -> tuple[int, str]:
     daemon.start()
     work.create()
     work.run()
+    work.update_all()
     assert not work.refused, work.refused
     control.arm(fault)
     daemon._process.send_signal(signal.SIGTERM)
@@ -471,10 +481,8 @@ def run_while_recovering(daemon, control, work, fault) -> tuple[int, str]:
     daemon.start()
     work.create()
     work.run()
+    work.update_all()
     assert not work.refused, work.refused
-    with daemon.connect(timeout=60) as server:
-        for name in TABLES:
-            work.update(server, name, np.random.permutation(ROWS))
     descriptors = daemon.settled_descriptors()
     daemon.kill()
     control.arm(fault)
@@ -496,12 +504,10 @@ def run_while_put_back(daemon, control, work, fault) -> tuple[int, str]:
     """A start with --restore, after a crash. One that is refused may be asked for again, or not."""
     daemon.start()
     work.create()
+    work.update_all()
     with daemon.connect(timeout=60) as server:
-        for name in TABLES:
-            work.update(server, name, np.random.permutation(ROWS))
         checkpoint = work.restorable(server)
-        for name in TABLES:
-            work.update(server, name, np.random.permutation(ROWS))
+    work.update_all()
     descriptors = daemon.settled_descriptors()
     daemon.kill()
     control.arm(fault)
