@@ -257,7 +257,9 @@ def restore(work, server) -> None:
 
 def look_at_copy(work, server) -> None:
     work.must_be(server, "pushed", work.rows["pushed"].saved, "copy")
-    server.drop_table("copy")
+    # What failed may have been the shard's own work beside the request, and not be got over yet.
+    work.attempt("drop of copy", server.drop_table, "copy")
+    assert "copy" not in {spec.name for spec in server.tables()}
 
 
 def export(work, server) -> None:
@@ -358,11 +360,13 @@ def places(rng, count: int) -> list[int]:
 
 
 def all_faults(make_daemon, rng, part: int) -> list[tuple[str, Fault, bool]]:
-    """With each, whether it is bound to happen: of calls as many as half of those that there were once. What a
-    start compacts is a matter of time, and so is what RocksDB looks at."""
+    """With each, whether it is bound to happen: of calls as many as half of those that there were once. What is
+    compacted when is a matter of time, though there is enough of it in all the work, and so is what RocksDB looks at."""
 
     def is_bound(phase, call, kind, at, count) -> bool:
-        if kind == "other" or call in ("list", "stat") or (phase, kind) == ("start", "table"):
+        if kind == "other" or call in ("list", "stat"):
+            return False
+        if phase != "work" and kind in ("table", "manifest", "current", "folder"):
             return False
         return at == 1 or 2 * at <= count
 
@@ -456,6 +460,7 @@ def run_while_starting(daemon, control, work, fault) -> tuple[int, str]:
     daemon.start()
     work.create()
     work.run()
+    work.update_all()  # so that the start makes a checkpoint of what the stop wrote
     descriptors = daemon.settled_descriptors()
     daemon.stop()
     control.arm(fault)
