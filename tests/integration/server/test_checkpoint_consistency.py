@@ -345,6 +345,8 @@ def test_after_sigkill_while_checkpoints_are_made_rows_are_those_of_the_newest(m
         thread = threading.Thread(target=stepper.run_until_it_dies, args=(daemon, rng.randrange(2**32)))
         thread.start()
         time.sleep(rng.uniform(0, 3.0 if SANITIZED else 1.2))
+        while kill == KILLS - 1 and steps == 0 and stepper.completed == before and thread.is_alive():
+            time.sleep(0.01)  # all kills so far came before a checkpoint was whole
         daemon.kill()
         thread.join()
         assert not stepper.failures, f"kill {kill}"
