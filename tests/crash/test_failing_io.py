@@ -553,15 +553,18 @@ def run_while_asking(phase):
             failed = control.disarm()
             if done:
                 look(work, server)
+                assert failed or not work.refused, work.refused
             else:
                 assert {spec.name for spec in server.tables()} == before, "half of it is there"
         assert work.heals(), work.refused[-3:]
         with daemon.connect(timeout=60) as server:
             work.save(server)
             if not done:
+                refused = len(work.refused)
                 prepare(work, server)
                 act(work, server)
                 look(work, server)
+                assert len(work.refused) == refused, work.refused[-1]
         daemon.must_have_closed_all_but(descriptors)
         daemon.stop()
         daemon.start()
