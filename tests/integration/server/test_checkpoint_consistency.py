@@ -183,14 +183,21 @@ def test_a_checkpoint_has_each_request_wholly_or_not_at_all(make_daemon):
 MEMBERS = 2
 
 
-def step_until_it_dies(daemon, member, done, failures, go) -> None:
-    """A member of a group: looks rows of two tables up, each in a bag of its own, and pushes by ticket."""
+def step_until_it_dies(daemon, member, done, failures, go, away) -> None:
+    """A member of a group: looks rows of two tables up, each in a bag of its own, and pushes by ticket.
+
+    While it is not to `go`, it is `away`: between two steps, the earlier of which is `done`.
+    """
     try:
         with daemon.connect() as server:
             group = server.join("trainers", MEMBERS, member)
             bags = [embtier.Bags(server.open_table(mode), PUSHED, PUSHED) for mode in ("replay", "async")]
             with server.bag_batch(bags) as batch:
-                while go[member].wait(60):
+                while True:
+                    if not go[member].is_set():
+                        away[member].set()
+                        if not go[member].wait(60):
+                            break
                     for part in range(2):
                         batch.ids(part)[:] = np.arange(PUSHED)
                         batch.offsets(part)[:] = np.arange(PUSHED + 1)
@@ -213,9 +220,9 @@ def test_a_step_of_a_group_is_in_it_wholly_and_one_that_waits_for_a_member_holds
         for mode in ("replay", "async"):
             server.create_table(mode, PUSHED_DIM, optimizer="adagrad", durability=mode)
     done, failures, made = [0] * MEMBERS, [], {}
-    go = [threading.Event() for _ in range(MEMBERS)]
+    go, away = ([threading.Event() for _ in range(MEMBERS)] for _ in range(2))
     threads = [
-        threading.Thread(target=step_until_it_dies, args=(daemon, member, done, failures, go))
+        threading.Thread(target=step_until_it_dies, args=(daemon, member, done, failures, go, away))
         for member in range(MEMBERS)
     ]
     for event in go:
@@ -228,13 +235,14 @@ def test_a_step_of_a_group_is_in_it_wholly_and_one_that_waits_for_a_member_holds
                 wanted = max(done) + 3
                 while min(done) < wanted and not failures:
                     time.sleep(0.005)
-                if turn == 4:  # all but the first stay away
+                if turn == 4:  # the first is in a step that the other one does not come to
                     go[1].clear()
+                    assert away[1].wait(60)
                     time.sleep(0.3)
                 before = min(done)
                 checkpoint = checkpoint_under_load(server)
                 made[checkpoint.id] = (before, max(done) + 1)
-            assert turn < 4 or before == min(done), "it waited"
+            assert threads[1].is_alive(), "it waited until the other one was gone"
     finally:
         daemon.kill()
         go[1].set()
