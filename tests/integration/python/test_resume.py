@@ -9,8 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import embtier
@@ -23,6 +24,7 @@ sys.path.insert(0, str(TREE / "examples"))
 
 import embtier.torch  # noqa: E402
 import online_retail  # noqa: E402
+import paced_training  # noqa: E402
 import train_online_retail as training  # noqa: E402
 import training_checkpoint  # noqa: E402
 from dlrm_model import Dlrm  # noqa: E402
@@ -163,26 +165,42 @@ def test_a_file_that_a_newer_checkpoint_has_too_stays(own_daemon, tmp_path):
 # ---- The program of the examples, as users run it ----
 
 EXAMPLE = TREE / "examples/train_online_retail.py"
-EXAMPLE_STEPS = 160
+PACED = TREE / "tests/integration/python/paced_training.py"
+EXAMPLE_STEPS = 100
 EXAMPLE_EVERY = 20  # steps, a checkpoint
-STEPS_AFTER = 5  # a checkpoint, at least, when something is killed
+STEPS_AFTER = 5  # a checkpoint, when more may be made or something is killed
 LIMIT_S = 120  # of a wait
 
 
 class Example:
-    """The program as a process, whose rows have an optimizer with state."""
+    """The program as a process, whose rows have an optimizer with state: no step before it may."""
 
     def __init__(self, socket: str, folder: Path, *options: str) -> None:
-        self.said = folder / "said"
+        self.folder = Path(tempfile.mkdtemp(dir=folder))
+        self.said = self.folder / "said"
+        self.may(0)
         command = [
-            sys.executable, EXAMPLE, "--socket", socket, "--dim", str(DIM), "--optimizer", "adam", "--lr", "0.01",
-            "--steps", str(EXAMPLE_STEPS), "--checkpoint-dir", folder / "dense", "--keep", "-o", "json", *options,
+            sys.executable, PACED, self.folder / "may", self.folder / "at", "--socket", socket, "--dim", str(DIM),
+            "--optimizer", "adam", "--lr", "0.01", "--steps", str(EXAMPLE_STEPS), "--checkpoint-dir", folder / "dense",
+            "--keep", "-o", "json", *options,
         ]  # fmt: skip
         path = os.pathsep.join(filter(None, [str(TREE / "client/python"), os.environ.get("PYTHONPATH")]))
         with self.said.open("w") as said:
             self.process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=said, env=os.environ | {"PYTHONPATH": path}, cwd=folder
             )
+
+    def may(self, steps: int) -> None:
+        paced_training.write(self.folder / "may", steps)
+
+    def make(self, steps: int) -> None:
+        """It has made so many steps, with their checkpoints, and makes no more."""
+        self.may(steps)
+        at, deadline = self.folder / "at", time.monotonic() + LIMIT_S
+        while not at.exists() or int(at.read_text()) != steps:
+            assert self.process.poll() is None, f"ended too early: {self.said.read_text()}"
+            assert time.monotonic() < deadline, self.said.read_text()
+            time.sleep(0.003)
 
     def end(self) -> tuple[int, dict]:
         """Its status, and what it reports, if anything."""
@@ -192,64 +210,46 @@ class Example:
             self.process.kill()
         return self.process.returncode, json.loads(report or b"{}")
 
-    def wait_for(self, what: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while not what():
-            assert self.process.poll() is None, f"ended too early: {self.said.read_text()}"
-            assert time.monotonic() < deadline, self.said.read_text()
-            time.sleep(0.003)
-
-
-def newest_id(server: embtier.Server) -> int:
-    return max((checkpoint.id for checkpoint in server.checkpoints() if checkpoint.step is not None), default=0)
-
-
-def run_past_a_checkpoint(server: embtier.Server, example: Example) -> int:
-    """Returns the last step that has a checkpoint, as more steps have been made."""
-    before = newest_id(server)
-    example.wait_for(lambda: newest_id(server) > before)
-    make_steps(server, example)
-    return next(c.step for c in server.checkpoints() if c.id == newest_id(server))
-
-
-def make_steps(server: embtier.Server, example: Example) -> None:
-    """Each is two requests."""
-    enough = server.status()["metrics"]["requests"] + 2 * STEPS_AFTER
-    example.wait_for(lambda: server.status()["metrics"]["requests"] >= enough)
-
 
 def test_the_example_ends_the_same_whatever_was_killed_on_the_way(daemon, own_daemon, retail, tmp_path_factory):
     """First the trainer, then the server, which goes back to a checkpoint that has no step, then both."""
     undisturbed = Example(daemon.socket, tmp_path_factory.mktemp("undisturbed"))
+    undisturbed.may(EXAMPLE_STEPS)
     folder = tmp_path_factory.mktemp("disturbed")
     every = ("--checkpoint-every", str(EXAMPLE_EVERY))
 
     first = Example(own_daemon.socket, folder, *every)
-    with own_daemon.connect() as server:
-        steps = [run_past_a_checkpoint(server, first)]
-        first.process.kill()
-        assert first.end() == (-signal.SIGKILL, {})
+    first.make(EXAMPLE_EVERY + STEPS_AFTER)
+    first.may(EXAMPLE_EVERY + 2 * STEPS_AFTER)
+    first.process.kill()  # in the middle of one of these steps, or between two
+    assert first.end() == (-signal.SIGKILL, {})
 
-        second = Example(own_daemon.socket, folder, *every, "--resume")
-        steps.append(run_past_a_checkpoint(server, second))
+    second = Example(own_daemon.socket, folder, *every, "--resume")
+    second.make(2 * EXAMPLE_EVERY + STEPS_AFTER)
+    with own_daemon.connect() as server:
         server.checkpoint()
-        make_steps(server, second)
-        own_daemon.kill()
-        assert second.end() == (1, {}), second.said.read_text()
+    second.may(2 * EXAMPLE_EVERY + 2 * STEPS_AFTER)
+    own_daemon.kill()
+    second.may(EXAMPLE_STEPS)  # that is, it meets the server's death
+    assert second.end() == (1, {}), second.said.read_text()
     own_daemon.start()
 
     third = Example(own_daemon.socket, folder, *every, "--resume")
-    with own_daemon.connect() as server:
-        steps.append(run_past_a_checkpoint(server, third))
-        third.process.kill()
-        own_daemon.kill()
-        assert third.end() == (-signal.SIGKILL, {})
+    third.make(3 * EXAMPLE_EVERY + STEPS_AFTER)
+    third.may(3 * EXAMPLE_EVERY + 2 * STEPS_AFTER)
+    third.process.kill()
+    own_daemon.kill()
+    assert third.end() == (-signal.SIGKILL, {})
     own_daemon.start()
 
+    with own_daemon.connect() as server:
+        steps = [checkpoint.step for checkpoint in server.checkpoints() if checkpoint.step is not None]
+    assert steps == [EXAMPLE_EVERY, 2 * EXAMPLE_EVERY, 3 * EXAMPLE_EVERY]
     last = Example(own_daemon.socket, folder, *every, "--resume")
+    last.may(EXAMPLE_STEPS)
     status, report = last.end()
     assert status == 0, last.said.read_text()
-    assert 0 < steps[0] < steps[1] < steps[2] <= report["resumed_step"] < EXAMPLE_STEPS
+    assert report["resumed_step"] == 3 * EXAMPLE_EVERY
     status, expected = undisturbed.end()
     assert status == 0, undisturbed.said.read_text()
     for number in ("steps", "loss_final", "loss_last", "auc"):  # JSON has all digits of them
