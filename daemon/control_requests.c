@@ -378,16 +378,16 @@ static void handle_drop(struct control *control, struct connection *connection, 
 void control_tell_progress(struct control *control, struct connection *connection)
 {
     struct job *const job = connection->job;
-    const char *const unit = atomic_load(&job->unit);
+    const struct job_progress told = job_progress(job);
     Embtier__Progress progress = EMBTIER__PROGRESS__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
 
     if (connection->fd < 0 || connection_has_unsent(connection))
         return;
-    progress.done = atomic_load(&job->done);
-    progress.total = atomic_load(&job->total);
-    if (unit)
-        progress.unit = (char *)(uintptr_t)unit;
+    progress.done = told.done;
+    progress.total = told.total;
+    if (told.unit)
+        progress.unit = (char *)(uintptr_t)told.unit;
     message.id = job->request_id;
     message.body_case = EMBTIER__REPLY__BODY_PROGRESS;
     message.progress = &progress;

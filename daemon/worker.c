@@ -14,7 +14,7 @@ struct worker {
     struct checkpoints *checkpoints;
     void (*send)(void *owner, struct message *message);
     void *owner;
-    pthread_mutex_t lock; /* the queue */
+    pthread_mutex_t lock; /* the queue, and the progress of jobs */
     pthread_cond_t wake;
     struct job *first;
     struct job *last;
@@ -32,9 +32,9 @@ static void report(void *context, uint64_t done, uint64_t total, const char *uni
     if (now_ns - job->reported_ns < PROGRESS_INTERVAL_NS)
         return;
     job->reported_ns = now_ns;
-    atomic_store(&job->done, done);
-    atomic_store(&job->total, total);
-    atomic_store(&job->unit, unit);
+    pthread_mutex_lock(&job->worker->lock);
+    job->progress = (struct job_progress){ .done = done, .total = total, .unit = unit };
+    pthread_mutex_unlock(&job->worker->lock);
     if (!atomic_exchange(&job->told, true))
         job->worker->send(job->worker->owner, &job->progress_message);
 }
@@ -184,4 +184,14 @@ void worker_submit(struct worker *worker, struct job *job)
     worker->last = job;
     pthread_cond_signal(&worker->wake);
     pthread_mutex_unlock(&worker->lock);
+}
+
+struct job_progress job_progress(struct job *job)
+{
+    struct job_progress progress;
+
+    pthread_mutex_lock(&job->worker->lock);
+    progress = job->progress;
+    pthread_mutex_unlock(&job->worker->lock);
+    return progress;
 }

@@ -34,6 +34,12 @@ enum job_kind {
     JOB_LOAD_CLOSE,
 };
 
+struct job_progress {
+    uint64_t done;
+    uint64_t total;
+    const char *unit; /* a constant; NULL: nothing was told yet */
+};
+
 struct job {
     struct message done_message;     /* MESSAGE_JOB_DONE */
     struct message progress_message; /* MESSAGE_JOB_PROGRESS; in the inbox while `told` */
@@ -52,10 +58,7 @@ struct job {
     void *owner; /* the connection; NULL: the server's own, of which nobody is told */
     uint32_t request_id;
 
-    /* Progress, any thread; `unit` is a constant. */
-    _Atomic uint64_t done;
-    _Atomic uint64_t total;
-    _Atomic(const char *) unit;
+    struct job_progress progress; /* under the worker's lock: job_progress() */
     _Atomic bool told;
     _Atomic bool gone;    /* the client */
     uint64_t reported_ns; /* worker */
@@ -90,5 +93,7 @@ static inline bool job_uses_arena(const struct job *job)
 
 /* Borrows @job until MESSAGE_JOB_DONE. */
 void worker_submit(struct worker *worker, struct job *job);
+/* The last that it told, all of one report. Any thread, of a job that was submitted. */
+struct job_progress job_progress(struct job *job);
 
 #endif

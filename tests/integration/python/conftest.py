@@ -7,6 +7,7 @@ library (default: beside that daemon); EMBTIER_TEST_LANES, its lanes (default: 1
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -106,9 +107,12 @@ class Daemon:
     def freeze(self) -> None:
         """SIGSTOP, and returns when no thread runs any more, which is later than when it was sent."""
         self.signal(signal.SIGSTOP)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while True:
-            stats = [path.read_text() for path in Path(f"/proc/{self._process.pid}/task").glob("*/stat")]
+            stats = []
+            for path in Path(f"/proc/{self._process.pid}/task").glob("*/stat"):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+                    stats.append(path.read_text())
             if all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats):
                 return
             assert time.monotonic() < deadline
@@ -130,7 +134,18 @@ class Daemon:
             shutil.rmtree(self._socket_folder)
 
     def connect(self, **options) -> embtier.Server:
-        return embtier.connect(self.socket, **options)
+        return embtier.connect(self.socket, **({"timeout": 60} | options))
+
+
+def under_load(call: Callable, *arguments, **options):
+    """What makes a checkpoint, with it. Updates under way are waited for, and under a sanitizer on a busy machine that
+    may take too long: there is no checkpoint then, and users try again."""
+    for _ in range(5):
+        try:
+            return call(*arguments, **options)
+        except embtier.TimeoutError as error:
+            assert "have not ended" in str(error)
+    pytest.fail("no checkpoint in five tries")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import embtier
 DIM = 256  # a row of f32 has 1 KiB, and the first tier 4 MiB a lane
 TIER_ROWS = 4096 * LANES
 ROWS = 8 * TIER_ROWS  # both tiers together hold a quarter
-LIMIT_S = 20
+LIMIT_S = 60
 
 
 def make_table(server: embtier.Server, name: str) -> embtier.Table:

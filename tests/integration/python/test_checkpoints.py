@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pytest
-from conftest import TREE, Daemon
+from conftest import TREE, Daemon, under_load
 
 import embtier
 from embtier._library import CheckpointInfo, CheckpointOptions, ProgressFunction, lib
@@ -138,7 +138,7 @@ def test_requests_go_on_meanwhile(daemon, server, name):
     table = server.create_table(name, 8, 20000, optimizer="sgd")
     with updates(daemon, name):
         for step in range(3):
-            made = server.checkpoint(step=step)
+            made = under_load(server.checkpoint, step=step)
             assert made.pause <= made.spent + 0.001
     server.verify_checkpoint(made.id)
     assert table.get([0]).shape == (1, 8)

@@ -247,7 +247,7 @@ def test_requests_in_flight_take_effect_in_order(server, name):
     with server.batch([(table, 100)]) as last:
         last.ids(0)[:] = np.arange(100)
         last.submit_get()
-        last.wait(10)
+        last.wait(60)
         assert (last.rows(0) == 7).all()
     for batch in batches:
         while not batch.poll():
@@ -269,21 +269,22 @@ def test_set_count_shortens_a_part(server, name):
             batch.set_count(0, 11)
 
 
-def test_more_than_max_in_flight_is_busy_but_get_waits_for_its_turn(daemon, name):
-    with daemon.connect(max_in_flight=2) as server:
+def test_more_than_max_in_flight_is_busy_but_get_waits_for_its_turn(own_daemon, name):
+    with own_daemon.connect(max_in_flight=2) as server:
         table = server.create_table(name, 8)
-        busy = 0
         batches = [server.batch([(table, 20_000)]) for _ in range(8)]
         for batch in batches:
             batch.ids(0)[:] = np.arange(20_000)
-            try:
-                batch.submit_get()
-            except embtier.BusyError:
-                busy += 1
-                batch.get()
-        for batch in batches:
+        own_daemon.freeze()
+        for batch in batches[:2]:
+            batch.submit_get()
+        with pytest.raises(embtier.BusyError):
+            batches[2].submit_get()
+        own_daemon.signal(signal.SIGCONT)
+        for batch in batches[2:]:
+            batch.get()
+        for batch in batches[:2]:
             batch.wait()
-        assert busy  # six of eight, unless the server is quicker than we submit
 
 
 # ---- Ids ----
@@ -384,7 +385,7 @@ def test_a_closed_connection_ends_its_session(own_daemon, name):
         table.get([1])
         assert shared_bytes(own_daemon) > 0
     assert server.closed
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while shared_bytes(own_daemon):
         assert time.monotonic() < deadline
     with pytest.raises(RuntimeError, match="closed"):
@@ -408,10 +409,11 @@ def test_a_freed_batch_says_so(server, name):
 def test_two_threads_on_one_connection_are_told(server, name):
     table = server.create_table(name, 512)
     errors: list[Exception] = []
+    deadline = time.monotonic() + 60
 
     def work() -> None:
         try:
-            for _ in range(200):
+            while not errors and time.monotonic() < deadline:
                 table.get(np.arange(2000))
         except RuntimeError as error:
             errors.append(error)
@@ -506,18 +508,23 @@ def test_calls_fail_when_the_server_dies_and_work_after_reconnecting(own_daemon,
 
 
 def test_a_pending_request_fails_within_a_second_of_the_server_s_death(own_daemon, name):
-    server = own_daemon.connect()
-    batch = server.batch([(server.create_table(name, 4), 1)])
-    own_daemon.freeze()
-    batch.submit_get()
-    assert not batch.poll()
-    own_daemon.kill()
-    began = time.monotonic()
-    with pytest.raises(embtier.DisconnectedError):
-        batch.wait()
-    assert time.monotonic() - began < 1.5
-    with pytest.raises(embtier.DisconnectedError):
-        server.batch([(batch.table(0), 1)]).get()
+    for turn in range(5):
+        server = own_daemon.connect()
+        batch = server.batch([(server.create_table(name, 4, if_not_exists=True), 1)])
+        own_daemon.freeze()
+        batch.submit_get()
+        assert not batch.poll()
+        own_daemon.kill()
+        began = time.monotonic()
+        with pytest.raises(embtier.DisconnectedError):
+            batch.wait(60)
+        seconds = time.monotonic() - began
+        with pytest.raises(embtier.DisconnectedError):
+            server.batch([(batch.table(0), 1)]).get()
+        if seconds < 1.5:
+            return
+        own_daemon.start()  # again: on a busy machine we may have been away for that second
+    pytest.fail(f"{seconds:.1f} s, and no less in the four tries before")
 
 
 @pytest.mark.usefixtures("interrupts")
@@ -550,7 +557,7 @@ def test_a_batch_dropped_in_flight_is_freed_when_it_is_done(own_daemon, name):
     with pytest.raises(embtier.ArenaFullError):
         server.batch([(table, 2_500)])
     own_daemon.signal(signal.SIGCONT)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         try:
             server.batch([(table, 2_500)])

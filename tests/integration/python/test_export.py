@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import TREE, Daemon
+from conftest import TREE, Daemon, under_load
 from transfers import (
-    LONG, SANITIZED, as_made, cli_json, command, contents, folder_names, kill_after, memory_bytes, read_export,
-    read_safetensors, start_cli, train,
+    LONG, SANITIZED, as_made, cli_json, command, contents, folder_names, kill_after, memory_bytes, moments_of_kills,
+    read_export, read_safetensors, start_cli, train,
 )  # fmt: skip
 
 import embtier
@@ -233,10 +233,13 @@ def test_each_request_is_in_it_wholly_or_not_at_all(daemon, server, name, tmp_pa
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        found = []
+        found, deadline = [], time.monotonic() + 60
+        while sent[0] < 2 and not failures:  # the first is done
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
         for turn in range(4):
             before = sent[0]
-            server.export_table(table, tmp_path / str(turn), file_bytes=100_000)
+            under_load(server.export_table, table, tmp_path / str(turn), file_bytes=100_000)
             exported = read_export(tmp_path / str(turn))
             assert exported["ids"].tolist() == list(range(20000))
             assert len(np.unique(exported["weight"])) == 1, "several requests are in it"
@@ -484,7 +487,7 @@ def test_a_full_disk_leaves_nothing_behind(daemon, server, name, tmp_path):
     """)
     script = f'mount -t tmpfs -o size=2m none {disk} && exec "$0" "$@"'
     wrapper = ["unshare", "-Urm", "sh", "-c", script]
-    if subprocess.run([*wrapper, "true"], capture_output=True, timeout=10, check=False).returncode != 0:
+    if subprocess.run([*wrapper, "true"], capture_output=True, timeout=60, check=False).returncode != 0:
         pytest.skip("no tmpfs of our own here")
     said = subprocess.run(
         [*wrapper, sys.executable, "-c", program, TREE / "client/python", daemon.socket, name, disk,
@@ -532,16 +535,21 @@ def test_an_export_that_is_killed_is_whole_or_not_there(daemon, server, name, tm
     files = folder_names(tmp_path / "export")
     (tmp_path / "export").rename(tmp_path / "wanted")
     killed = 0
-    for turn in range(KILLS):
-        killed += kill_after(start_cli(daemon, *arguments), whole_s * (turn + rng.random()) / KILLS)
+    for turn, seconds in enumerate(moments_of_kills(whole_s, KILLS, rng), 1):
+        killed += kill_after(start_cli(daemon, *arguments), seconds)
         if (tmp_path / "export").exists():
             assert folder_names(tmp_path / "export") == files
             check_whole(server, tmp_path / "export", name)
-            (tmp_path / "export").rename(tmp_path / f"done{killed}-{rng.random()}")
+            (tmp_path / "export").rename(tmp_path / f"done{turn}")
         assert folder_names(tmp_path) - {"export.partial"} == {
             path.name for path in tmp_path.iterdir() if path.name.startswith(("wanted", "done"))
         }
-    assert killed > 0
+        if turn >= KILLS and killed > 0:
+            break
+    deadline = time.monotonic() + 60
+    while server.status()["metrics"]["transfer_bytes"] > 0:  # what was killed may still be put down
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     cli_json(daemon, *arguments)  # beside whatever they have left
     assert folder_names(tmp_path / "export") == files and not (tmp_path / "export.partial").exists()
     check_whole(server, tmp_path / "export", name)
@@ -567,7 +575,7 @@ def test_one_that_dies_with_its_connection_leaves_the_server_as_it_was(daemon, s
     assert folder_names(tmp_path) == {"export.partial"}
     checkpoint = server.checkpoints()[-1].id
     server.checkpoint()
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while True:  # nothing reads the dead one's checkpoint any more
         try:
             server.delete_checkpoint(checkpoint)
@@ -605,16 +613,18 @@ TIMES = 4
 SLACK_BYTES = 50_000_000
 
 
-def peak_of(process: subprocess.Popen, daemon: Daemon) -> tuple[int, int]:
-    """Most bytes of the process, with all that it maps, and most anonymous ones of the daemon until it ends."""
-    peaks = [0, 0]
+def peak_of(process: subprocess.Popen, daemon: Daemon) -> tuple[int, int] | None:
+    """Most bytes of the process, with all that it maps, and most anonymous ones of the daemon until it ends. None: on a
+    busy machine we did not look often enough."""
+    peaks, looked, longest_s = [0, 0], time.monotonic(), 0.0
     while process.poll() is None:
+        longest_s, looked = max(longest_s, time.monotonic() - looked), time.monotonic()
         peaks[0] = max(peaks[0], memory_bytes(process.pid, "VmRSS"))
         peaks[1] = max(peaks[1], memory_bytes(daemon.pid, "RssAnon"))
         time.sleep(0.005)
     assert process.returncode == 0, process.stderr.read()
     process.stderr.close()
-    return peaks[0], peaks[1]
+    return (peaks[0], peaks[1]) if longest_s < 0.1 else None
 
 
 def peaks_of_a_table(daemon: Daemon, folder: Path, rows: int, name: str) -> dict[str, tuple[int, int]]:
@@ -627,7 +637,18 @@ def peaks_of_a_table(daemon: Daemon, folder: Path, rows: int, name: str) -> dict
         "import": ("import", there, "--as", copy),
         "export of rows on SSD": ("export", copy, written, "--format", "npy"),
     }
-    peaks = {what: peak_of(start_cli(daemon, *arguments), daemon) for what, arguments in turns.items()}
+    peaks: dict[str, tuple[int, int]] = {}
+    for what, arguments in turns.items():
+        for _ in range(10):
+            if (found := peak_of(start_cli(daemon, *arguments), daemon)) is not None or SANITIZED:
+                peaks[what] = found or (0, 0)
+                break
+            if arguments[0] == "import":
+                cli_json(daemon, "table", "drop", copy)
+            else:
+                shutil.rmtree(arguments[2])
+        else:
+            pytest.skip("too busy a machine to see peaks of memory")
     for path in (there, written):
         assert sum(file.stat().st_size for file in path.iterdir()) > rows * 256
         shutil.rmtree(path)

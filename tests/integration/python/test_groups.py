@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -450,19 +451,31 @@ def test_a_member_that_does_not_come_in_time_ends_the_group(own_daemon, name):
     table = make_table(first.server, name)
     before, batch = all_rows(table), first.rows(name, [1], np.ones((1, DIM)))
     message = rf"member 1 has not pushed step 1 in time \(lanes.group_seconds\)"
-    with pytest.raises(TimeoutError, match="the request goes on") as caught:
+    with pytest.raises(TimeoutError) as caught:
         batch.push(LR, 1, timeout=0.05, group=first.group)
-    assert caught.value.member is None
-    refuse(first, batch, TimeoutError, message, member=1)
+    if caught.value.member is None:
+        assert "the request goes on" in str(caught.value)
+        refuse(first, batch, TimeoutError, message, member=1)
+    else:  # on a busy machine this process may have been away for all of that second
+        assert caught.value.member == 1 and re.search(message, str(caught.value))
     with pytest.raises(TimeoutError, match=message):
         batch.poll()
     with pytest.raises(embtier.GroupBrokenError, match="member 1 did not push in time"):
         second.rows(name, [1], np.ones((1, DIM))).push(LR, 1, group=second.group)
     np.testing.assert_array_equal(all_rows(table), before)
-    for trainer in (first, second):
-        trainer.group = trainer.server.join(name, 2, trainer.group.member)
-        batch = trainer.submit(trainer.rows(name, [1], np.ones((1, DIM))))
-    batch.wait(LIMIT_S)
+    for _ in range(20):
+        for trainer in (first, second):
+            trainer.group = trainer.server.join(name, 2, trainer.group.member)
+        batches = [trainer.rows(name, [1], np.ones((1, DIM))) for trainer in (first, second)]
+        try:
+            for trainer, batch in zip((first, second), batches):
+                trainer.submit(batch)
+            for batch in batches:
+                batch.wait(LIMIT_S)
+            return
+        except (TimeoutError, embtier.GroupBrokenError):
+            continue  # we were away for a second again, between the two pushes
+    pytest.fail("no step in twenty tries")
 
 
 def test_memberships_end_with_their_session(own_daemon, name):

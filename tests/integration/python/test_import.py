@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from conftest import TREE, Daemon
 from transfers import (
-    LONG, cli_json, contents, folder_names, is_free, kill_after, next_table_id, refused, run_cli, safetensors_bytes,
-    spec_of, start_cli, train, with_header,
+    LONG, cli_json, contents, folder_names, is_free, kill_after, moments_of_kills, next_table_id, refused, run_cli,
+    safetensors_bytes, spec_of, start_cli, train, with_header,
 )  # fmt: skip
 
 import embtier
@@ -580,11 +580,13 @@ def test_a_client_that_is_killed_leaves_a_whole_table_or_none(daemon, server, na
     whole_s = time.monotonic() - began
     assert check_outcome(server, name, wanted)
     outcomes = []
-    for turn in range(KILLS):
-        killed = kill_after(start_cli(daemon, *arguments), whole_s * (turn + rng.random()) / KILLS)
+    for seconds in moments_of_kills(whole_s, KILLS, rng):
+        killed = kill_after(start_cli(daemon, *arguments), seconds)
         outcomes.append((killed, check_outcome(server, name, wanted)))
+        if len(outcomes) >= KILLS and any(killed for killed, _ in outcomes):
+            break
     print(outcomes)
-    assert any(killed for killed, _ in outcomes) and (False, False) not in outcomes
+    assert (False, False) not in outcomes
 
 
 @pytest.mark.parametrize("calls_at_the_end", [1, 2, 3])
@@ -613,17 +615,21 @@ def test_one_that_dies_at_its_end_does_too(daemon, server, name, tmp_path, calls
 
 
 class Killer:
-    """A progress function that ends the daemon once @share of the rows is there, @delay_s later."""
+    """A progress function that ends the daemon once @share of the rows is there: at once, while the client waits for
+    it, or @delay_s later, while it goes on."""
 
-    def __init__(self, daemon: Daemon, share: float, delay_s: float) -> None:
+    def __init__(self, daemon: Daemon, share: float, delay_s: float | None) -> None:
         self.share = share
         self.reached: float | None = None  # when
-        self._timer = threading.Timer(delay_s, daemon.kill)
+        self._timer = threading.Timer(delay_s or 0, daemon.kill)
+        self._is_at_once = delay_s is None
 
     def __call__(self, done: int, total: int, unit: str) -> None:
         if self.reached is None and unit == "rows" and done >= self.share * total:
             self.reached = time.monotonic()
             self._timer.start()
+            if self._is_at_once:
+                self._timer.join()
 
     def await_it(self) -> None:
         self._timer.join()
@@ -631,7 +637,7 @@ class Killer:
 
 @pytest.mark.parametrize("moment", ["middle", "end"])
 def test_a_server_that_is_killed_has_a_whole_table_or_none(own_daemon: Daemon, tmp_path, moment, rng):
-    wanted = make_file(tmp_path, 50_000)
+    wanted = make_file(tmp_path)
     reached: list[float] = []
     with own_daemon.connect() as server:
         kept = server.create_table("kept", 4, 100, durability="sync")
@@ -642,9 +648,11 @@ def test_a_server_that_is_killed_has_a_whole_table_or_none(own_daemon: Daemon, t
     outcomes = []
     turns = KILLS - 1 if moment == "end" else KILLS // 2
     for turn in range(turns):
-        share, delay_s = rng.uniform(0.1, 0.9), 0.0
-        if moment == "end":
-            share, delay_s = 1, turn / (turns - 1) * 3 * end_s
+        share, delay_s = rng.uniform(0.1, 0.9), None
+        if moment == "end" and turn > 0:
+            share, delay_s = 1, (turn - 1) / (turns - 2) * 3 * end_s
+        elif moment == "end":
+            share = 1
         killer = Killer(own_daemon, share, delay_s)
         with own_daemon.connect() as server:
             try:

@@ -94,17 +94,27 @@ def test_an_interrupt_while_the_library_waits_is_raised(daemon, server, name, tm
     """The handler then runs in front of the progress function, not in it."""
     np.save(tmp_path / "rows.npy", np.ones((ROWS, 64), np.float32))
     told: list[float] = []
-    daemon.freeze()
-    timers = [threading.Timer(0.3, interrupt), threading.Timer(0.6, daemon.signal, [signal.SIGCONT])]
+    before, over = signal.getsignal(signal.SIGINT), threading.Event()
+
+    def disturb() -> None:
+        while signal.getsignal(signal.SIGINT) is before:  # until the call has a handler of its own
+            if over.wait(0.001):
+                return
+        time.sleep(0.3)
+        interrupt()
+        time.sleep(0.3)
+        daemon.signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=disturb)
     try:
-        for timer in timers:
-            timer.start()
+        daemon.freeze()
+        thread.start()
         with pytest.raises(KeyboardInterrupt):
             server.import_table(tmp_path / "rows.npy", name, progress=lambda *_: told.append(time.monotonic()))
     finally:
+        over.set()
         daemon.signal(signal.SIGCONT)
-        for timer in timers:
-            timer.join()
+        thread.join()
     assert told and not capsys.readouterr().err
     assert (server.open_table(name).get([ROWS - 1]) == 1).all(), "the call went on"
 

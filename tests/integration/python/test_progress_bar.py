@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 import time
 
 import numpy as np
@@ -58,9 +59,10 @@ def test_what_is_no_terminal_gets_nothing_of_it(daemon, shown, what):
 
 
 def interrupted(daemon, at, *arguments) -> tuple[str, str]:
-    """What the terminal saw, and what is left on it as the last line. The interrupt comes when it shows @at."""
+    """What the terminal saw, and what is left on it as the last line. The interrupt comes when it shows @at, which on a
+    busy machine may be when all is done and nobody handles it any more."""
     code, seen, stdout = run_on_terminal(daemon, *arguments, interrupt_at=at)
-    assert code in (0, 130) and (code == 0 or stdout == "")
+    assert code in (0, 130, -signal.SIGINT) and (code != 130 or stdout == "")
     return seen, screen(seen)[-2] if code == 130 else ""
 
 

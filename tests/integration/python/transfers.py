@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import pty
+import random
 import re
 import signal
 import struct
@@ -171,6 +173,7 @@ def run_on_terminal(
             seen += more
             if interrupt_at is not None and interrupt_at.encode() in seen:
                 process.send_signal(signal.SIGINT)
+                interrupt_at = None
     os.close(ours)
     stdout, stderr = process.communicate()
     return process.returncode, seen.decode(), stderr if stream == "stdout" else stdout
@@ -190,6 +193,15 @@ def screen(seen: str) -> list[str]:
             lines[-1] = lines[-1][:column] + word + lines[-1][column + len(word) :]
             column += len(word)
     return lines
+
+
+def moments_of_kills(whole_s: float, count: int, rng: random.Random) -> Iterator[float]:
+    """Seconds: one in each of @count parts of the whole, and then ever sooner ones, since what was measured as the whole
+    may be too long."""
+    for part in range(count):
+        yield whole_s * (part + rng.random()) / count
+    for turn in itertools.count(1):
+        yield whole_s * rng.random() / 2**turn
 
 
 def kill_after(process: subprocess.Popen, seconds: float) -> bool:
