@@ -209,6 +209,7 @@ struct embtier *harness_connect(const struct harness *harness)
 
     options.socket_path = harness->socket;
     options.arena_bytes = 16 << 20;
+    options.timeout_ms = 0; /* a busy machine may need any time */
     if (embtier_connect(&options, &server) != EMBTIER_OK)
         die(harness, "cannot connect: %s", embtier_message(NULL));
     return server;

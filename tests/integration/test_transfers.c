@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/macros.h"
 #include "client/connection.h"
 #include "tests/integration/harness.h"
@@ -326,19 +328,20 @@ static void leave(struct embtier *server)
 
 static void await_no_table(struct embtier *server, const char *name)
 {
-    bool is_there = true;
+    const uint64_t until_ns = clock_now_ns(&clock_monotonic) + UINT64_C(120) * 1000000000;
+    bool is_there;
 
-    for (uint32_t i = 0; is_there && i < 1000; i++) {
+    do {
         struct embtier_table_list *list = NULL;
 
+        assert_true(clock_now_ns(&clock_monotonic) < until_ns);
+        usleep(10000);
         is_there = false;
         assert_int_equal(embtier_table_list(server, &list), EMBTIER_OK);
         for (size_t t = 0; t < embtier_table_list_count(list); t++)
             is_there |= strcmp(embtier_table_list_at(list, t)->name, name) == 0;
         embtier_table_list_free(list);
-        usleep(10000);
-    }
-    assert_false(is_there);
+    } while (is_there);
 }
 
 static void test_a_load_that_does_not_end_leaves_nothing(void **state)
@@ -417,23 +420,28 @@ static void test_what_a_load_cannot_do_is_said(void **state)
     embtier_disconnect(server);
 }
 
-static struct embtier *connect_impatiently(const struct harness *harness)
+/* Calls time out until thaw(): for those that are answered there is no limit. */
+static void freeze(const struct harness *harness, struct embtier *server)
 {
-    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
-    struct embtier *server = NULL;
+    int status;
 
-    options.socket_path = harness->socket;
-    options.arena_bytes = 4 << 20;
-    options.timeout_ms = 2000;
-    assert_int_equal(embtier_connect(&options, &server), EMBTIER_OK);
-    return server;
+    assert_int_equal(kill(harness->pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(harness->pid, &status, WUNTRACED), harness->pid);
+    assert_true(WIFSTOPPED(status));
+    server->socket.timeout_ms = 300;
+}
+
+static void thaw(const struct harness *harness, struct embtier *server)
+{
+    server->socket.timeout_ms = 0;
+    assert_int_equal(kill(harness->pid, SIGCONT), 0);
 }
 
 /* A server that is silent for a while answers later: into the buffer, or from it. */
 static void test_what_was_not_answered_keeps_its_buffer_and_ends(void **state)
 {
     struct harness *const harness = *state;
-    struct embtier *server = connect_impatiently(harness), *patient = harness_connect(harness);
+    struct embtier *server = harness_connect(harness), *other = harness_connect(harness);
     const struct embtier_scan_options options = { .buffer_bytes = SMALL };
     struct embtier_table_options load_options = options_of("silent");
     const uint64_t free_bytes = arena_alloc_free_bytes(server->alloc);
@@ -441,40 +449,40 @@ static void test_what_was_not_answered_keeps_its_buffer_and_ends(void **state)
     struct embtier_scan_rows rows = { 0 };
     struct embtier_load *load = NULL;
 
-    make_table(patient, "asked");
-    make_checkpoint(patient);
-    embtier_disconnect(patient);
+    make_table(other, "asked");
+    make_checkpoint(other);
+    embtier_disconnect(other);
 
     /* Closed while the server may still write. */
     assert_int_equal(embtier_scan_open(server, "asked", &options, &scan), EMBTIER_OK);
-    assert_int_equal(kill(harness->pid, SIGSTOP), 0);
+    freeze(harness, server);
     assert_int_equal(embtier_scan_next(scan, &rows), EMBTIER_TIMEOUT);
     embtier_scan_close(scan);
-    assert_int_equal(kill(harness->pid, SIGCONT), 0);
+    thaw(harness, server);
     assert_int_equal(arena_alloc_free_bytes(server->alloc), free_bytes - SMALL);
 
     /* Asked again, rows would be missing; closed when the server answers, nothing is. */
     assert_int_equal(embtier_scan_open(server, "asked", &options, &scan), EMBTIER_OK);
-    assert_int_equal(kill(harness->pid, SIGSTOP), 0);
+    freeze(harness, server);
     assert_int_equal(embtier_scan_next(scan, &rows), EMBTIER_TIMEOUT);
-    assert_int_equal(kill(harness->pid, SIGCONT), 0);
+    thaw(harness, server);
     assert_int_equal(embtier_scan_next(scan, &rows), EMBTIER_INVALID);
     embtier_scan_close(scan);
     assert_int_equal(arena_alloc_free_bytes(server->alloc), free_bytes - SMALL);
 
     /* Opened without an answer, it does not stay open. */
-    assert_int_equal(kill(harness->pid, SIGSTOP), 0);
+    freeze(harness, server);
     assert_int_equal(embtier_scan_open(server, "asked", &options, &scan), EMBTIER_TIMEOUT);
     assert_int_equal(embtier_load_open(server, &load_options, 0, SMALL, &load), EMBTIER_TIMEOUT);
-    assert_int_equal(kill(harness->pid, SIGCONT), 0);
+    thaw(harness, server);
     assert_int_equal(embtier_scan_open(server, "asked", &options, &scan), EMBTIER_OK);
     embtier_scan_close(scan);
 
     assert_int_equal(embtier_load_open(server, &load_options, 0, SMALL, &load), EMBTIER_OK);
     memset(embtier_load_buffer(load).ids, 0, sizeof(uint64_t));
-    assert_int_equal(kill(harness->pid, SIGSTOP), 0);
+    freeze(harness, server);
     assert_int_equal(embtier_load_rows(load, 1), EMBTIER_TIMEOUT);
-    assert_int_equal(kill(harness->pid, SIGCONT), 0);
+    thaw(harness, server);
     assert_int_equal(embtier_load_rows(load, 1), EMBTIER_INVALID);
     assert_int_equal(embtier_load_end(load, NULL, NULL), EMBTIER_INVALID);
     embtier_load_close(load);

@@ -73,18 +73,14 @@ def watched_daemon(own_daemon: Daemon) -> Iterator[Daemon]:
     thread.start()
     asking.wait()
     own_daemon.await_metric("sessions", 2)  # the thread's, and the one that asks
-    time.sleep(0.1)
-    figures = own_daemon.metrics()
-    time.sleep(0.1)
-    before = own_daemon.descriptors()
+    with own_daemon.connect(arena_bytes=0) as server:  # when it is answered, those that have gone are closed
+        figures, before = server.status()["metrics"], own_daemon.all_descriptors()
     try:
         yield own_daemon
         for name in ("sessions", "session_arena_bytes", "reading_rows"):
             own_daemon.await_metric(name, figures[name])
-        deadline = time.monotonic() + 15
-        while (now := own_daemon.descriptors()) != before and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert now == before
+        with own_daemon.connect(arena_bytes=0):
+            own_daemon.must_have_closed_all_but(before)
     finally:
         stop.set()
         thread.join()

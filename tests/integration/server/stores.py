@@ -10,8 +10,7 @@ from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
 import numpy as np
-import pytest
-from daemons import CLI, LANES, Daemon
+from daemons import CLI, LANES, Daemon, under_load
 
 import embtier
 
@@ -130,14 +129,7 @@ def settings(daemon, **sections) -> dict:
 
 
 def checkpoint_under_load(server, **options):
-    """Updates under way are waited for, and under a sanitizer on a busy machine that may take too long:
-    there is no checkpoint then, and users try again."""
-    for _ in range(5):
-        try:
-            return server.checkpoint(**options)
-        except embtier.TimeoutError as error:
-            assert "have not ended" in str(error)
-    pytest.fail("no checkpoint in five tries")
+    return under_load(server.checkpoint, **options)
 
 
 # ---- Damage ----

@@ -17,7 +17,8 @@ import pytest
 from daemons import SANITIZED
 from raw_client import RawClient, field, frame
 
-WITHIN_S = 15 if SANITIZED else 1
+WITHIN_S = 60 if SANITIZED else 1  # once at least: on a busy machine any process may be away for that long
+LIMIT_S = 60  # each time
 ROUNDS, ROUND_S = 3, 0.3
 # What the allocator keeps; and where rows are written, RocksDB's write buffers, those it is about to
 # flush included.
@@ -177,7 +178,7 @@ def connects(hello):
 ABUSERS = {
     "mute": 100,
     "half_a_frame": 100,
-    "descriptors": 100,
+    "descriptors": 20,  # with 48 each: the system has a limit of those that are on their way
     "garbage": 0,
     "unread": 20,
     "status": 0,
@@ -209,22 +210,25 @@ def abuser(daemon, what: str):
 
 def held(daemon) -> dict:
     """What the daemon holds for its clients; the asking one's connection is in it."""
-    metrics = daemon.metrics()
-    with open(f"/proc/{daemon.pid}/maps") as maps:
-        mappings = sum("/memfd:embtier-" in line for line in maps)
-    return {
-        "sessions": metrics["sessions"],
-        "arena bytes": metrics["session_arena_bytes"],
-        "descriptors": daemon.descriptors(),
-        "mappings": mappings,
-    }
+    with daemon.connect(arena_bytes=0) as server:
+        metrics = server.status()["metrics"]
+        with open(f"/proc/{daemon.pid}/maps") as maps:
+            mappings = sum("/memfd:embtier-" in line for line in maps)
+        return {
+            "sessions": metrics["sessions"],
+            "arena bytes": metrics["session_arena_bytes"],
+            "descriptors": daemon.descriptors(),
+            "mappings": mappings,
+        }
 
 
-def await_held(daemon, wanted: dict) -> None:
-    deadline = time.monotonic() + WITHIN_S
+def await_held(daemon, wanted: dict) -> float:
+    """Returns how many seconds it took."""
+    began = time.monotonic()
     while (now := held(daemon)) != wanted:
-        assert time.monotonic() < deadline, f"held: {now}, before: {wanted}"
+        assert time.monotonic() < began + LIMIT_S, f"held: {now}, before: {wanted}"
         time.sleep(0.01)
+    return time.monotonic() - began
 
 
 def anonymous_bytes(daemon) -> int:
@@ -254,7 +258,7 @@ def steady_state(daemon) -> dict:
 @pytest.mark.parametrize("what", ABUSERS)
 def test_nothing_of_an_abuser_stays_and_others_get_right_answers(daemon, what):
     before = steady_state(daemon)
-    anonymous = 0
+    anonymous, seconds = 0, []
     for round_ in range(1 + ROUNDS):
         with abuser(daemon, what), daemon.connect() as server:
             until = time.monotonic() + ROUND_S
@@ -265,9 +269,10 @@ def test_nothing_of_an_abuser_stays_and_others_get_right_answers(daemon, what):
                 assert (table.get(ids) == ids[:, None]).all()
                 assert server.open_table("steady").dim == 8
                 served += 1
-        await_held(daemon, before)
+        seconds.append(await_held(daemon, before))
         if round_ == 0:  # whatever is made once, has been made
             anonymous = anonymous_bytes(daemon)
+    assert min(seconds) < WITHIN_S, seconds
     if not SANITIZED:
         slack = WRITTEN_BYTES if what in ("flood_of_sets", "flood_of_gets", "unseen_completions") else 0
         assert anonymous_bytes(daemon) < anonymous + SLACK_BYTES + slack
@@ -287,7 +292,7 @@ def test_descriptors_that_come_along_are_closed_at_once(daemon):
                 os.close(writer)
             assert client.receive()[2]
             for reader, _ in pipes:  # the end is seen when nobody has the other side
-                assert select.select([reader], [], [], 5)[0] and os.read(reader, 1) == b""
+                assert select.select([reader], [], [], LIMIT_S)[0] and os.read(reader, 1) == b""
                 os.close(reader)
         await_held(daemon, before)
 
@@ -295,18 +300,23 @@ def test_descriptors_that_come_along_are_closed_at_once(daemon):
 def test_replies_nobody_reads_take_little_memory_and_end_the_connection(daemon):
     before = steady_state(daemon)["sessions"]
     anonymous = anonymous_bytes(daemon)
+    began = time.monotonic()
     with abuser(daemon, "unread"):
-        began = time.monotonic()
-        while time.monotonic() < began + 3:
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
             if not SANITIZED:
                 assert anonymous_bytes(daemon) < anonymous + SLACK_BYTES
             time.sleep(0.05)
-        daemon.await_metric("sessions", before, 30)
+        daemon.await_metric("sessions", before)
         assert time.monotonic() - began > 5
     assert {line["why"] for line in daemon.logged("client dropped")} == {"it does not read its replies"}
 
 
 def test_clients_cannot_fill_the_log(daemon):
+    def told() -> int:
+        more = daemon.logged("more clients were refused or dropped")
+        return len(daemon.logged("client dropped")) + sum(int(line["count"]) for line in more)
+
     lines = len(daemon.log_lines())
     began = time.monotonic()
     for _ in range(1000):
@@ -314,9 +324,10 @@ def test_clients_cannot_fill_the_log(daemon):
             client.connect(daemon.socket)
             client.sendall(b"\xff" * 8)
             client.recv(4096)
-    time.sleep(1.5)
+    deadline = time.monotonic() + LIMIT_S
+    while told() < 1000:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     seconds = time.monotonic() - began
     assert 10 < len(daemon.log_lines()) - lines < 40 * (seconds + 1)
-    dropped = daemon.logged("client dropped")
-    more = daemon.logged("more clients were refused or dropped")
-    assert len(dropped) + sum(int(line["count"]) for line in more) == 1000
+    assert told() == 1000

@@ -155,7 +155,7 @@ def test_a_dropped_and_remade_table_has_first_values_again_though_its_rows_were_
             batch.submit_get()
             server.drop_table("again")
             try:
-                batch.wait(10)
+                batch.wait(60)
                 assert (batch.rows(0) == 99).all()
             except (embtier.DroppedError, embtier.NoTableError):
                 pass

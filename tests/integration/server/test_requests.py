@@ -191,7 +191,7 @@ def test_100_million_ids_are_too_large(client):
 
 def ends(client, why):
     """The server ends the session and says why."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not client.closed_why:
         assert time.monotonic() < deadline, "the session goes on"
         time.sleep(0.001)
@@ -208,11 +208,11 @@ def test_a_tail_further_ahead_than_there_are_slots_ends_the_session(client, jump
 
 
 def test_a_slot_used_while_its_request_is_under_way_ends_the_session(make_daemon):
-    """Reads take 500 ms, so the first request surely is under way when its slot is used again."""
+    """Reads take 5 s, so that the first request surely is under way when its slot is used again."""
     daemon = make_daemon()
     trigger = daemon.folder / "slow"
     daemon.with_fault(
-        "slow_reads", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_READ_MS="500"
+        "slow_reads", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_READ_MS="5000"
     )
     daemon.start()
     with daemon.connect() as server:
@@ -225,6 +225,7 @@ def test_a_slot_used_while_its_request_is_under_way_ends_the_session(make_daemon
         for _ in range(2):
             client.submit(GET, [(handle, client.payload + 64, client.payload + 128, 1)])
         ends(client, "PROTOCOL")
+        trigger.unlink()
         assert server.open_table("rows").get([1]).tolist() == [[1] * DIM]
     daemon.await_metric("session_arena_bytes", 0)
 

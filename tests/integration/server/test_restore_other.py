@@ -190,7 +190,7 @@ def test_a_copy_made_as_the_manual_says_while_the_server_runs_is_a_backup(make_d
     ],
 )
 def test_what_is_wrong_with_the_list_is_said(text, said):
-    done = subprocess.run([EMBTIERD, "--restore-from", text], capture_output=True, text=True, timeout=10)
+    done = subprocess.run([EMBTIERD, "--restore-from", text], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and said in done.stderr
 
 

@@ -102,8 +102,10 @@ def test_never_two_shards_compact_at_once_and_their_debt_falls(make_daemon):
     with daemon.connect() as server:
         table = server.create_table("rows", 64)
         deadline = time.monotonic() + (15 if LONG else 6)
-        most = 0
-        while time.monotonic() < deadline:
+        most, metrics = 0, None
+        while time.monotonic() < deadline or (
+            metrics["store_compactions"] <= 4 and time.monotonic() < deadline + 60  # there is to be enough work
+        ):
             table.set(rng.integers(0, 200_000, 10_000), rows)
             metrics = server.status()["metrics"]
             most = max(most, metrics["store_pending_compaction_bytes"])
@@ -147,16 +149,31 @@ def test_threads_that_nobody_waits_for_leave_the_cores_to_others(own_daemon):
     with own_daemon.connect() as server:
         server.create_table("rows", 16, 1000).set(np.arange(1000), np.ones((1000, 16)))
         server.checkpoint()  # which flushes
-    nice = of_threads(own_daemon.pid, lambda thread: os.getpriority(os.PRIO_PROCESS, thread))
-    policies = of_threads(own_daemon.pid, os.sched_getscheduler)
     usual = os.getpriority(os.PRIO_PROCESS, 0)
-    for name in ("lane", "reader", "caster", "writer", "syncer", "embtierd"):
-        assert usual in nice[name], name
-        assert policies[name] == {os.SCHED_OTHER}, name
-    assert nice["lane"] == nice["writer"] == {usual}
-    assert nice["worker"] == {usual, min(usual + 10, 19)}  # of updates that wait; of scans
-    assert os.SCHED_BATCH in policies["rocksdb:high"]
-    assert nice["rocksdb:high"] == {usual}  # where cores are busy, updates would wait for it
+
+    def wrong() -> list[str]:
+        nice = of_threads(own_daemon.pid, lambda thread: os.getpriority(os.PRIO_PROCESS, thread))
+        policies = of_threads(own_daemon.pid, os.sched_getscheduler)
+        right = {
+            name: usual in nice[name] and policies[name] == {os.SCHED_OTHER}
+            for name in ("lane", "reader", "caster", "writer", "syncer", "embtierd")
+        }
+        right["lane"] &= nice["lane"] == {usual}
+        right["writer"] &= nice["writer"] == {usual}
+        right["worker"] = nice["worker"] == {usual, min(usual + 10, 19)}  # of updates that wait; of scans
+        # where cores are busy, updates would wait for it
+        right["rocksdb:high"] = os.SCHED_BATCH in policies["rocksdb:high"] and nice["rocksdb:high"] == {usual}
+        return [name for name in right if not right[name]]
+
+    await_none(wrong)
+
+
+def await_none(wrong: Callable[[], list[str]]) -> None:
+    """A thread sets what is its own when it first runs, which may be later than the server is ready."""
+    deadline = time.monotonic() + 30
+    while names := wrong():
+        assert time.monotonic() < deadline, names
+        time.sleep(0.1)
 
 
 def turns_ns(pid: int) -> dict[str, set[int]]:
@@ -176,13 +193,17 @@ def turns_ns(pid: int) -> dict[str, set[int]]:
 def test_threads_that_requests_wait_for_ask_for_short_turns(own_daemon):
     with own_daemon.connect() as server:
         server.create_table("rows", 16, 1000)
-    turns = turns_ns(own_daemon.pid)
-    usual = max(turns["embtierd"])
+    usual = max(turns_ns(own_daemon.pid)["embtierd"])
     if usual == 0:
         pytest.skip("a system that is older than these")
-    for name in ("lane", "caster", "writer", "syncer"):
-        assert max(turns[name]) < usual, name
-    assert min(turns["reader"]) < usual  # of lanes; not that of scans
+
+    def wrong() -> list[str]:
+        turns = turns_ns(own_daemon.pid)
+        right = {name: max(turns[name]) < usual for name in ("lane", "caster", "writer", "syncer")}
+        right["reader"] = min(turns["reader"]) < usual  # of lanes; not that of scans
+        return [name for name in right if not right[name]]
+
+    await_none(wrong)
 
 
 def test_where_cores_are_few_a_checkpoint_leaves_them_to_whoever_asks(make_daemon):
