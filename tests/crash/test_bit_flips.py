@@ -13,6 +13,7 @@ What cannot be found, since a file that is shorter looks the same after a crash 
   in the last record.
 * The end of the MANIFEST of a database with a log, cut off or zeroed after a crash (a clean stop seals
   it): whole flushes are gone.
+* The end of an older log, where the crash came before its rows were flushed: those behind it are gone.
 """
 
 from __future__ import annotations
@@ -268,11 +269,17 @@ def limit(store: Store, done: Damage, end: str) -> dict[str, list[np.ndarray]]:
     """What else rows may be after damage that cannot be found; see above."""
     if end != "killed" or done.how not in ("cut", "sector") or not done.shortens:
         return {}
-    if done.path.suffix == ".log":
+    if done.path.suffix == ".log" and is_newest_log(store, done.path):
         return store.before
-    if done.path.name.startswith("MANIFEST") and done.path.parent.name == "logged":
+    if done.path.suffix == ".log" or done.path.match("logged/MANIFEST-*"):
         return {name: [*store.before[name], store.initial[name]] for name in store.before}
     return {}
+
+
+def is_newest_log(store: Store, path: Path) -> bool:
+    """As it was left: a start makes others."""
+    folder = store.copy / path.parent.relative_to(store.rows)
+    return path.name == max(log.name for log in folder.glob("*.log"))
 
 
 def check(server, store: Store, besides: dict[str, list[np.ndarray]]) -> int:

@@ -112,7 +112,11 @@ class World:
             for name, rows in self.rows.items():
                 assert (server.open_table(name).get(IDS) == rows).all(), name
             assert (server.open_table("pushed").get(IDS) == -self.pushes).all()
-            assert {spec.name for spec in server.tables()} == {"steady", "pushed", "replayed"}
+            # Of a client whose connection ended with the allocation of a progress, the job goes on.
+            deadline = time.monotonic() + 30
+            while (names := {spec.name for spec in server.tables()}) != {"steady", "pushed", "replayed"}:
+                assert time.monotonic() < deadline, names
+                time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
@@ -135,11 +139,15 @@ def connect(w):
 
 
 def close_until_noticed(w, server):
-    before = w.daemon.descriptors()
+    """A session's arena is closed when all else of it has ended, its place in a group too."""
     server.close()
-    deadline = time.monotonic() + 10
-    while w.daemon.descriptors() == before and time.monotonic() < deadline:
+    deadline = time.monotonic() + 30
+    while arena_count(w) > 1 and time.monotonic() < deadline:  # that of w.server
         time.sleep(0.001)
+
+
+def arena_count(w) -> int:
+    return sum(count for kind, count in w.daemon.descriptors().items() if "embtier-arena" in kind)
 
 
 def disconnect(w):
@@ -290,7 +298,7 @@ def join(w):
     server = w.connect()
 
     def join_when_the_lost_session_has_gone():
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while True:
             try:
                 return server.join("trainers", 2, 0)
@@ -379,6 +387,8 @@ def import_rows(w):
         except embtier.ExistsError:  # what was made to end it waits for the client's next one
             load("another")
             w.server.drop_table("another")
+            if "imported" not in {spec.name for spec in w.server.tables()}:  # a half of it was, and had yet to go
+                load()
 
     w.attempt(load, load_unless_there)
     assert (w.server.open_table("imported").get(IDS) == w.rows["replayed"]).all()
@@ -444,10 +454,12 @@ def test_a_request_whose_allocation_fails_is_refused_and_harms_nothing(world, rn
         failed, w.n = w.failed, 0
         site = w.allocations.failed_site if failed else ""
         w.check()
-        if w.allocations.await_live(live) != live:
+        if (count := w.allocations.await_at_most(live)) > live:
             now = w.allocations.live_sites(w.server.tables)
             left = now - before if before else now
-            pytest.fail(f"allocation {n} ({site}) failed, {w.allocations.live - live} are left: {left}")
+            pytest.fail(f"allocation {n} ({site}) failed, {count - live} are left: {left}")
+        if count < live:
+            live = min(live, w.allocations.settled_live())
         w.daemon.must_have_closed_all_but(descriptors)
         if n > calls and not failed:
             break

@@ -22,7 +22,7 @@ import zlib
 
 import numpy as np
 import pytest
-from daemons import LONG, log_fields
+from daemons import LONG, STOP_LIMIT_S, log_fields
 from failing_io import Control, Fault, faults_of
 
 import embtier
@@ -32,8 +32,8 @@ PATTERN = os.environ.get("EMBTIER_TEST_FAULTS")
 # The long form tries all sites with all faults, which takes hours.
 SECONDS = float(os.environ.get("EMBTIER_TEST_FAULT_SECONDS", 0 if LONG or PATTERN else 25))  # 0: all of them
 PARTS = 4 if LONG and not (ONLY or PATTERN) else 1  # of all sites, side by side
-HEAL_S = 25
-RESTART_S = 20
+HEAL_S, HEAL_ROUNDS = 25, 20  # at least
+RESTART_S = 60
 
 # name: (dim, optimizer, durability); a row holds one number in all its columns
 TABLES = {
@@ -169,10 +169,10 @@ class Work:
                     self.attempt("drop", self.drop_table, server)
 
     def heals(self) -> bool:
-        """All is taken again, soon."""
+        """All is taken again, soon: a few rounds may take all the time on a machine with too much to do."""
         deadline = time.monotonic() + HEAL_S
         with self.daemon.connect(timeout=60) as server:
-            while True:
+            for rounds in itertools.count(1):
                 tried = [
                     self.attempt(f"update of {name}", self.update, server, name, np.arange(CHUNK))
                     for name in TABLES
@@ -181,10 +181,10 @@ class Work:
                     self.attempt("checkpoint", self.save, server),
                     self.attempt("create", self.make_table, server),
                 ]
-                if all(tried):
-                    self.drop_table(server)
+                # The shard of what is dropped may be another one, which has not got over it yet.
+                if all(tried) and self.attempt("drop", self.drop_table, server):
                     return True
-                if time.monotonic() > deadline:
+                if rounds >= HEAL_ROUNDS and time.monotonic() > deadline:
                     return False
                 time.sleep(0.1)
 
@@ -361,13 +361,15 @@ def places(rng, count: int) -> list[int]:
 
 def all_faults(make_daemon, rng, part: int) -> list[tuple[str, Fault, bool]]:
     """With each, whether it is bound to happen: of calls as many as half of those that there were once. What is
-    compacted when is a matter of time, though there is enough of it in all the work; so is what RocksDB looks at, and
-    how many files a checkpoint links."""
+    compacted when is a matter of time, and so how many tables and manifests are written, though some are in all the
+    work; so is what RocksDB looks at, and how many files a checkpoint links."""
 
     def is_bound(phase, call, kind, at, count) -> bool:
         if kind == "other" or call in ("link", "list", "stat"):
             return False
-        if phase != "work" and kind in ("table", "manifest", "current", "folder"):
+        if kind in ("table", "manifest"):
+            return phase == "work" and at == 1 and call != "unlink"
+        if phase != "work" and kind in ("current", "folder"):
             return False
         return at == 1 or 2 * at <= count
 
@@ -411,8 +413,10 @@ def run_while_stopping(daemon, control, work, fault) -> tuple[int, str]:
     assert not work.refused, work.refused
     control.arm(fault)
     daemon._process.send_signal(signal.SIGTERM)
-    deadline = time.monotonic() + 3
-    while daemon.is_running and time.monotonic() < deadline:
+    began, until = time.monotonic(), None
+    while daemon.is_running and time.monotonic() < (until or began + 60):
+        if until is None and control.failed:
+            until = time.monotonic() + 3  # from then on, since the calls that are to fail may be late ones
         time.sleep(0.02)
     failed = control.disarm()
     code = daemon._process.wait(90)
@@ -536,6 +540,21 @@ def run_while_put_back(daemon, control, work, fault) -> tuple[int, str]:
     return failed, "ready" if ready else "refused"
 
 
+def must_be_done(work, phase, server) -> None:
+    """In the end: what has failed may stand for a while in databases that nothing of heals() was written to."""
+
+    def whole() -> None:
+        for part in REQUESTS[phase]:
+            part(work, server)
+
+    for _ in range(10):
+        refused = len(work.refused)
+        if work.attempt(phase, whole) and len(work.refused) == refused:
+            return
+        time.sleep(1)
+    raise AssertionError(work.refused[-1])
+
+
 def run_while_asking(phase):
     """One request, of those that read or write tables as a whole."""
     prepare, act, look = REQUESTS[phase]
@@ -560,11 +579,7 @@ def run_while_asking(phase):
         with daemon.connect(timeout=60) as server:
             work.save(server)
             if not done:
-                refused = len(work.refused)
-                prepare(work, server)
-                act(work, server)
-                look(work, server)
-                assert len(work.refused) == refused, work.refused[-1]
+                must_be_done(work, phase, server)
         daemon.must_have_closed_all_but(descriptors)
         daemon.stop()
         daemon.start()
@@ -619,7 +634,8 @@ def test_whatever_call_fails_updates_are_refused_and_no_row_is_wrong(make_daemon
             shutil.rmtree(daemon.folder / "rows")
     print(f"{done} of {len(cases)} faults, {happened} happened, {len(failures)} wrong")
     assert not failures, "\n".join(failures)
-    assert 10 * happened >= 7 * done, "hardly any fault happened"
+    # A few may all be such as are not bound to.
+    assert done < 20 or 10 * happened >= 7 * done, "hardly any fault happened"
 
 
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
@@ -682,14 +698,14 @@ def test_a_stop_waits_until_the_disk_takes_what_is_in_write_buffers(make_daemon)
         control.arm(Fault("write", "table", "ENOSPC", True, 1))
         table.set(np.arange(1000), np.full((1000, 16), 2))
     daemon._process.send_signal(signal.SIGTERM)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + STOP_LIMIT_S
     while not daemon.logged("write buffers cannot be flushed"):
         assert daemon.is_running and time.monotonic() < deadline
         time.sleep(0.05)
     time.sleep(1)
     assert daemon.is_running
     assert control.disarm() > 0
-    assert daemon._process.wait(30) == 0
+    assert daemon._process.wait(STOP_LIMIT_S) == 0
     daemon._process = None
     daemon.start()
     with daemon.connect() as server:
@@ -703,7 +719,7 @@ def test_a_stop_waits_until_the_disk_takes_what_is_in_write_buffers(make_daemon)
         assert daemon.is_running
         time.sleep(0.05)
     daemon._process.send_signal(signal.SIGTERM)
-    assert daemon._process.wait(30) == 1, "a second signal ends it"
+    assert daemon._process.wait(STOP_LIMIT_S) == 1, "a second signal ends it"
     daemon._process = None
     assert "go back to the newest checkpoint" in daemon.log_lines()[-1]
 

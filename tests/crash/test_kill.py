@@ -187,6 +187,10 @@ class Oracle:
         self.acknowledged = np.zeros(ROWS, dtype=np.int64)
 
 
+def is_any_acknowledged(oracles):
+    return any(oracle.acknowledged.any() for oracle in oracles.values())
+
+
 def update_until_it_dies(daemon, name, seed, oracle):
     rng = np.random.default_rng(seed)
     try:
@@ -249,7 +253,7 @@ def test_after_sigkill_logged_tables_have_all_that_was_acknowledged(make_daemon,
     with daemon.connect() as server:
         for name, (dim, optimizer, durability) in LOGGED_TABLES.items():
             server.create_table(name, dim, ROWS, optimizer=optimizer, durability=durability)
-    for _ in range(LOGGED_KILLS):
+    for kill in range(LOGGED_KILLS):
         threads = [
             threading.Thread(
                 target=update_until_it_dies, args=(daemon, name, rng.randrange(2**32), oracles[name])
@@ -259,6 +263,9 @@ def test_after_sigkill_logged_tables_have_all_that_was_acknowledged(make_daemon,
         for thread in threads:
             thread.start()
         time.sleep(rng.uniform(0, 0.4))
+        if kill == LOGGED_KILLS - 1:  # all before may have come too soon
+            while not is_any_acknowledged(oracles) and any(thread.is_alive() for thread in threads):
+                time.sleep(0.01)
         daemon.kill()
         for thread in threads:
             thread.join()
@@ -266,7 +273,7 @@ def test_after_sigkill_logged_tables_have_all_that_was_acknowledged(make_daemon,
         daemon.start()
         for name in LOGGED_TABLES:
             check_logged(daemon, name, oracles[name])
-    assert sum(oracle.acknowledged.sum() for oracle in oracles.values()) > 0
+    assert is_any_acknowledged(oracles)
     daemon.restart()
     for name in LOGGED_TABLES:
         check_logged(daemon, name, oracles[name])
@@ -293,6 +300,9 @@ def test_sigkill_during_start_and_stop_harms_nothing(make_daemon, rng):
     daemon.stop()
 
 
+HALF_ROWS = 50_000_000  # more than are written until the kill, however late that comes
+
+
 @pytest.mark.parametrize("moment", ["create", "drop"])
 def test_a_table_killed_half_made_or_half_dropped_is_gone_and_the_log_says_so(make_daemon, moment):
     daemon = make_daemon()
@@ -308,7 +318,7 @@ def test_a_table_killed_half_made_or_half_dropped_is_gone_and_the_log_says_so(ma
                     server.drop_table("half")
                 else:
                     server.create_table(
-                        "half", 32, 3_000_000, eager=True,
+                        "half", 32, HALF_ROWS, eager=True,
                         progress=lambda *told: (progress.append(told), begun.set()),
                     )  # fmt: skip
         except embtier.Error:
@@ -323,7 +333,7 @@ def test_a_table_killed_half_made_or_half_dropped_is_gone_and_the_log_says_so(ma
     thread.start()
     assert begun.wait(60)
     if moment == "drop":
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         with daemon.connect(arena_bytes=0) as server:
             while all(spec.state == "live" for spec in server.tables() if spec.name == "half"):
                 if "half" not in [spec.name for spec in server.tables()]:
@@ -332,7 +342,7 @@ def test_a_table_killed_half_made_or_half_dropped_is_gone_and_the_log_says_so(ma
     daemon.kill()
     thread.join()
     if moment == "create":
-        assert progress and all(0 <= done <= total == 3_000_000 for done, total, _ in progress)
+        assert progress and all(0 <= done <= total == HALF_ROWS for done, total, _ in progress)
         assert {unit for _, _, unit in progress} == {"rows"}
     daemon.start()
     said = [fields for fields in daemon.logged("half made or half dropped") if fields["table"] == "half"]
@@ -373,17 +383,17 @@ def test_a_client_behind_the_long_work_of_another_does_not_give_up(own_daemon):
     def create(name, timeout, rows):
         try:
             with own_daemon.connect(timeout=timeout) as server:
-                server.create_table(name, 64, rows, eager=True, progress=lambda *_: begun.set())
+                server.create_table(name, 1, rows, eager=True, progress=lambda *_: begun.set())
         except embtier.Error as error:
             failed[name] = error
 
     begun = threading.Event()
-    first = threading.Thread(target=create, args=("long", 60, 50_000_000))
+    first = threading.Thread(target=create, args=("long", 60, 10**9))
     first.start()
     assert begun.wait(30)
-    second = threading.Thread(target=create, args=("behind", 2.5, 10))
+    second = threading.Thread(target=create, args=("behind", 8, 10))  # a sign of each second may be late
     second.start()
-    second.join(6)
+    second.join(20)
     assert second.is_alive(), failed
     own_daemon.stop()
     first.join()
@@ -407,7 +417,7 @@ def test_a_stop_during_an_eager_creation_ends_soon_and_drops_the_half_made_table
     assert begun.wait(30)
     began = time.monotonic()
     own_daemon.stop()
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 90
     thread.join()
     assert failed
     own_daemon.start()

@@ -22,6 +22,7 @@ import numpy as np
 from daemons import LONG, SANITIZED
 from failing_alloc import Allocations
 from scans import Scan
+from stores import checkpoint_under_load
 
 import embtier
 
@@ -33,6 +34,7 @@ WARM_UP = 4 if LONG else 1  # rounds in which whatever is made once is made
 # sixteen databases has some more or less of them. RocksDB keeps its files open, so their number goes up and
 # down by as many; but hardly any are open that have no name any more, and none more often than at first.
 SLACK = {"used": 8 << 20, "resident": 96 << 20, "files": 400, "nameless": 20, "open_most": 2}
+RING = "anon_inode:[io_uring]"
 ROWS = 5000
 IDS = np.arange(ROWS)
 STEADY = {"replay": "adam", "async": "sgd", "sync": "none"}  # durability: optimizer, and its name
@@ -180,7 +182,12 @@ class Churn:
 
     def checkpoints(self, rng) -> None:
         with self.connect(rng) as server:
-            made = server.checkpoint(step=rng.randrange(2**32), metadata={"x": "y" * rng.randrange(1000)})
+            try:
+                made = server.checkpoint(step=rng.randrange(2**32), metadata={"x": "y" * rng.randrange(1000)})
+            except embtier.TimeoutError as error:  # on a machine with too much to do
+                if "have not ended" not in str(error):
+                    raise
+                return
             chance = rng.random()
             if chance < 0.2:
                 server.verify_checkpoint(made.id)
@@ -206,23 +213,43 @@ def status_of(pid: int) -> dict[str, int]:
     fields = dict(line.split(":", 1) for line in lines)
     threads = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             threads += not (task / "comm").read_text().startswith("iou-wrk")  # the kernel's; come and go
     return {"resident": int(fields["RssAnon"].split()[0]) << 10, "threads": threads}
 
 
 def delete_but_one(server) -> None:
-    """A scan that a client left is closed when its session has gone, which takes a moment."""
-    server.checkpoint()
-    deadline = time.monotonic() + 15
+    """A scan that a client left is closed when its session has gone, which takes a moment. One of the server's own
+    may be made behind ours, and delete some too."""
+    checkpoint_under_load(server)
+    deadline = time.monotonic() + 60
     while len(infos := server.checkpoints()) > 1:
         for info in infos[:-1]:
-            with contextlib.suppress(embtier.BusyError):
+            with contextlib.suppress(embtier.BusyError, embtier.NotFoundError):
                 server.delete_checkpoint(info.id)
         assert time.monotonic() < deadline, "a checkpoint is still being read"
 
 
-def quiet_state(daemon, allocations) -> dict:
+def figures(daemon, allocations) -> collections.Counter:
+    """What is to be the same for good: descriptors by their kinds, threads, and what our own code has allocated."""
+    threads, live = status_of(daemon.pid)["threads"], allocations.live if allocations else 0
+    found = collections.Counter(daemon.descriptors(), threads=threads, live=live)
+    found[RING] = max(0, found[RING] - threads)  # each thread may make one, with its first read
+    return found
+
+
+def settled_figures(daemon, allocations, first) -> collections.Counter:
+    """When none is more than in the @first, if in the end: what is let go late, as with the last connection, has
+    not grown. None: they are to be the first, which are the least of some."""
+    found, deadline = figures(daemon, allocations), time.monotonic() + (2 if first is None else 30)
+    while (first is None or found - first) and time.monotonic() < deadline:
+        time.sleep(0.05)
+        now = figures(daemon, allocations)
+        found = found & now if first is None else now
+    return found
+
+
+def quiet_state(daemon, allocations, first) -> dict:
     with daemon.connect(arena_bytes=0, timeout=120) as server:
         for spec in server.tables():
             if spec.name not in STEADY:
@@ -236,7 +263,7 @@ def quiet_state(daemon, allocations) -> dict:
     if allocations:
         with daemon.connect(arena_bytes=0) as server:
             used = allocations.used_bytes(server.status)
-    time.sleep(0.3)  # so that the last connection is gone
+    settled = settled_figures(daemon, allocations, first)
     files = [file for _, _, files in os.walk(daemon.folder / "rows") for file in files]
     names = []
     for number in os.listdir(f"/proc/{daemon.pid}/fd"):
@@ -247,11 +274,11 @@ def quiet_state(daemon, allocations) -> dict:
     return {
         **status_of(daemon.pid),
         "used": used,
-        "live": allocations.live if allocations else 0,
+        "live": settled["live"],
         "files": len(files),
         "nameless": nameless,
         "open_most": max(collections.Counter(names).values()),  # of one file
-        "descriptors": daemon.descriptors(),
+        "figures": settled,
     }
 
 
@@ -270,8 +297,9 @@ def test_a_long_life_lets_nothing_grow(make_daemon, rng):
     for turn in range(ROUNDS):
         churn = Churn(daemon, rng, ROUND_S)
         done = {name: done.get(name, 0) + count for name, count in churn.done.items()}
-        states.append(quiet_state(daemon, allocations))
-        print(f"round {turn}:", {name: value for name, value in states[-1].items() if name != "descriptors"})
+        first = states[WARM_UP]["figures"] if turn > WARM_UP else None
+        states.append(quiet_state(daemon, allocations, first))
+        print(f"round {turn}:", {name: value for name, value in states[-1].items() if name != "figures"})
     print("in all:", done)
     states = states[WARM_UP:]
     third = max(1, len(states) // 3)
@@ -280,9 +308,8 @@ def test_a_long_life_lets_nothing_grow(make_daemon, rng):
         grown = statistics.median(series[-third:]) - statistics.median(series[:third])
         if not (SANITIZED and name == "resident"):  # what is freed is kept for a while, to find its uses
             assert grown <= slack, f"{name}: {series}"
-    for name in ("threads", "live", "descriptors"):
-        series = [state[name] for state in states]
-        assert all(value == series[0] for value in series), f"{name}: {series}"
+    for state in states:
+        assert not state["figures"] - states[0]["figures"], [state["figures"] for state in states]
     daemon.stop()
     if allocations:
         assert allocations.live == 0
