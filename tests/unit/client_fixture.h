@@ -28,7 +28,7 @@ static inline struct embtier_connect_options options_for(const struct fixture *f
     options.socket_path = fixture->fake.path;
     options.arena_bytes = 1 << 20;
     options.max_in_flight = 4;
-    options.timeout_ms = 2000;
+    options.timeout_ms = 60000;
     return options;
 }
 
@@ -71,6 +71,16 @@ static inline int teardown(void **state)
 static inline void wait_until_taken(struct fixture *fixture, uint32_t count)
 {
     while (fixture->fake.taken < count)
+        usleep(200);
+}
+
+/* Until the client can see it. */
+static inline void drop_client(struct fixture *fixture)
+{
+    const unsigned ended = fixture->fake.ended;
+
+    fixture->fake.drop_client = true;
+    while (fixture->fake.ended == ended)
         usleep(200);
 }
 

@@ -138,7 +138,6 @@ static void answer_hello(struct client *client, uint32_t id, const Embtier__Hell
         shm_lane_sleeps(client->control, 1);
     }
     send_reply(client, &reply, with_arena);
-    client->server->sessions++;
 }
 
 /* @ret_info points to @ret_wire, and that to @spec. */
@@ -553,6 +552,7 @@ static void answer_request(struct client *client, uint32_t number)
     shm_publish_completion(completion, number + 1);
     if (shm_client_is_waiting(client->arena))
         syscall(SYS_futex, &completion->sequence, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    server->answered++;
 }
 
 static void serve_requests(struct client *client)
@@ -586,9 +586,9 @@ static void serve_client(struct fake_server *server, int fd)
         struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
 
         if (farewell) {
+            reply_error(&client, 0, (enum embtier_err)farewell, "the fake server has had enough");
             if (client.control)
                 client.control->closed = farewell;
-            reply_error(&client, 0, (enum embtier_err)farewell, "the fake server has had enough");
             server->farewell = 0;
             break;
         }
@@ -605,6 +605,7 @@ static void serve_client(struct fake_server *server, int fd)
     if (client.arena)
         munmap(client.arena, client.arena_bytes);
     frame_reader_done(&client.reader);
+    server->ended++;
 }
 
 static void *run(void *arg)

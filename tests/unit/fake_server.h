@@ -52,9 +52,10 @@ struct fake_server {
     atomic_ullong err_limit;
 
     /* What it saw. */
-    atomic_uint taken;     /* requests, in this session */
-    atomic_uint doorbells; /* rung */
-    atomic_uint sessions;
+    atomic_uint taken;       /* requests, in this session */
+    atomic_uint doorbells;   /* rung */
+    atomic_uint answered;    /* requests, in all sessions */
+    atomic_uint ended;       /* sessions, with all they had */
     atomic_uint joined;      /* groups */
     atomic_uint join_size;   /* of the last … */
     atomic_uint join_member; /* … and the number asked for */

@@ -26,6 +26,7 @@
 
 #define LANES_MOST      4
 #define FIXTURE_WAIT_NS (UINT64_C(120) * 1000 * 1000 * 1000)
+#define HOUR_NS         (UINT64_C(3600) * 1000 * 1000 * 1000)
 #define FIXTURE_SLOTS   16
 
 struct lanes_fixture {
@@ -53,7 +54,7 @@ struct lanes_shape {
     uint64_t spin_ns;
     uint32_t max_batch_rows; /* 0: 1 << 20 */
     uint64_t take_ids;       /* 0: as the daemon */
-    uint64_t ticket_ns;      /* 0: a minute */
+    uint64_t ticket_ns;      /* 0: an hour */
 };
 
 static inline uint64_t now_ns(void)
@@ -100,8 +101,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
                                   .tables = x->tables,
                                   .memory = x->memory,
                                   .ticket_memory = x->ticket_memory,
-                                  .ticket_ns =
-                                      shape->ticket_ns ? shape->ticket_ns : UINT64_C(60000000000),
+                                  .ticket_ns = shape->ticket_ns ? shape->ticket_ns : HOUR_NS,
                                   .shard_lanes = x->shard_lanes,
                                   .arenas = x->arenas,
                                   .arena_count = x->tier_count,

@@ -142,6 +142,35 @@ static const struct shm_completion *answer(struct training *t, uint32_t m, uint3
     return client_wait(member_client(t, m), number);
 }
 
+struct arrival {
+    struct session *session;
+    bool arrived;
+};
+
+static void call_arrived(struct lane *lane, void *argument)
+{
+    struct arrival *const a = argument;
+    const struct taking *const taking = &a->session->taking;
+
+    (void)lane;
+    a->arrived = taking->kind == TAKING_PUSH && taking->push->stage == PUSH_ARRIVED;
+}
+
+/* Until the group has what member @m has sent. */
+static void await_arrival(struct training *t, uint32_t m)
+{
+    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+    struct arrival a = { .session = member_client(t, m)->session };
+
+    for (;;) {
+        lane_call(t->p.p.x.lanes[a.session->home], call_arrived, &a);
+        if (a.arrived)
+            return;
+        assert_true(now_ns() < until);
+        sched_yield();
+    }
+}
+
 /* Sends what all members have laid out; each is answered with @err. */
 static void push_all(struct training *t, enum embtier_err err)
 {
@@ -485,7 +514,8 @@ static void test_a_member_that_does_not_come_in_time_breaks_the_group(void **sta
     numbers[0] = send(t, 0);
     numbers[1] = send(t, 1);
     groups_expire(t->groups);
-    usleep(20000);
+    await_arrival(t, 0); /* before time goes on */
+    await_arrival(t, 1);
     t->clock_ns += 500;
     groups_expire(t->groups);
     assert_false(client_is_done(&t->others[1], numbers[1]));
@@ -618,7 +648,7 @@ static void test_a_table_is_dropped_while_a_push_waits(void **state)
             submission_of(&t->others[m], t->others[m].submitted)->segment_count = 1;
         }
         if (i == 0) { /* when its push has arrived, or this waits for it */
-            usleep(20000);
+            await_arrival(t, 0);
             must(tables_drop(t->p.p.x.tables, t->p.tables[1].spec.name, NULL, &info, &msg), &msg);
         } else {
             numbers[0] = send(t, 0);
@@ -654,7 +684,7 @@ static void test_nobody_waits_when_the_server_stops(void **state)
     struct training *const t = begin(state, &first);
     const uint32_t number = send(t, 0);
 
-    usleep(20000);
+    await_arrival(t, 0);
     groups_stop(t->groups);
     assert_int_not_equal(answer(t, 0, number)->err, EMBTIER_OK);
     end(t);

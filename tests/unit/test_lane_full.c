@@ -57,10 +57,9 @@ static void full_disk(struct store_fixture *f, enum embtier_optimizer optimizer,
                       enum embtier_durability durability)
 {
     float *const values = calloc(ROW_COUNT, sizeof(*values));
-    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
     struct lanes_fixture x;
     struct client client, other;
-    uint64_t table;
+    uint64_t table, until;
     float value;
 
     signal(SIGXFSZ, SIG_IGN);
@@ -74,6 +73,7 @@ static void full_disk(struct store_fixture *f, enum embtier_optimizer optimizer,
     check_rows(&other, table, values);
     assert_int_equal(client_get_one(&client, table, 0, &value), EMBTIER_OK);
     limit_files(RLIM_INFINITY);
+    until = now_ns() + FIXTURE_WAIT_NS;
     while (client_set_one(&client, table, ROW_COUNT - 1, DIM, -1) != EMBTIER_OK)
         assert_true(now_ns() < until);
     values[ROW_COUNT - 1] = -1;
@@ -148,14 +148,13 @@ static void test_updates_of_sync_tables_are_synced_and_of_others_not(void **stat
  */
 static void test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start(void **state)
 {
-    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
     float *const values = calloc(ROW_COUNT, sizeof(*values));
     struct err_msg msg = { { 0 } };
     struct table_info info;
     struct lanes_fixture x;
     struct client client;
     enum embtier_err err;
-    uint64_t table;
+    uint64_t table, until;
     float value;
 
     signal(SIGXFSZ, SIG_IGN);
@@ -172,6 +171,7 @@ static void test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start(void *
     assert_int_equal(client_get_one(&client, table, 0, &value), EMBTIER_DROPPED);
     client_detach(&client);
     limit_files(RLIM_INFINITY);
+    until = now_ns() + FIXTURE_WAIT_NS;
     while (fixture_stats(&x).write_queue.rows > 0) {
         assert_true(now_ns() < until);
         usleep(1000);

@@ -14,12 +14,23 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "tools/progress_bar.h"
 
 #define SECOND UINT64_C(1000000000)
 
 static int terminal = -1, standard_error = -1;
 static char shown[1024];
+static uint64_t held_ns = 1000 * SECOND;
+
+static uint64_t held_now_ns(void *context)
+{
+    (void)context;
+    return held_ns;
+}
+
+/* Instead of base's: time stands still but for update(). */
+const struct clock clock_monotonic = { .now_ns = held_now_ns };
 
 /* Standard error is a terminal's other end, while a test runs. */
 static int setup(void **state)
@@ -53,17 +64,18 @@ static void update(struct progress_bar *bar, uint64_t seconds, uint64_t done, ui
     struct pollfd other = { .fd = terminal, .events = POLLIN };
     size_t length = 0;
 
-    bar->begin_ns -= seconds * SECOND;
+    held_ns += seconds * SECOND;
     progress_bar_update(bar, done, total, unit);
-    /* The system brings it over in its own time: the first of it, and what may come behind. */
-    while (poll(&other, 1, length == 0 ? 10000 : 50) > 0) {
-        const ssize_t count = read(terminal, shown + length, sizeof(shown) - 1 - length);
+    fputs("\a", stderr); /* the system brings all of it over in its own time: the last of it */
+    while (length == 0 || shown[length - 1] != '\a') {
+        ssize_t count;
 
-        if (count <= 0)
-            break;
+        assert_true(poll(&other, 1, 60000) > 0);
+        count = read(terminal, shown + length, sizeof(shown) - length);
+        assert_true(count > 0);
         length += (size_t)count;
     }
-    shown[length] = '\0';
+    shown[length - 1] = '\0';
 }
 
 static void assert_shown(const char *text)
