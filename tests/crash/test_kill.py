@@ -393,7 +393,7 @@ def test_a_client_behind_the_long_work_of_another_does_not_give_up(own_daemon):
     assert begun.wait(30)
     second = threading.Thread(target=create, args=("behind", 8, 10))  # a sign of each second may be late
     second.start()
-    second.join(20)
+    second.join(12)
     assert second.is_alive(), failed
     own_daemon.stop()
     first.join()
