@@ -268,7 +268,9 @@ def test_batches_that_the_server_has_no_room_for_are_trained_without(server, nam
     seen = []
     with pytest.warns(UserWarning, match="skipped a prefetch: no room in DRAM.*skipped_prefetches") as told:
         for i, batch in enumerate(prefetcher):
-            # What a prefetch without room has pinned on its way is given back before the next one.
+            # What a prefetch without room has pinned on its way is given back before the next one is sent.
+            for one in prefetcher._held:
+                one.look(waits=True)
             await_pinned(server, distinct([b for b in loader[max(1, i) : i + 2] if b is not large]))
             seen.append(batch)
             train(module, batch)
