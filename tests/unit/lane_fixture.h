@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "daemon/group.h"
 #include "daemon/inbox.h"
 #include "daemon/lane.h"
@@ -24,10 +23,9 @@
 #include "daemon/ticket_memory.h"
 #include "tiers/arena.h"
 
-#define LANES_MOST      4
-#define FIXTURE_WAIT_NS (UINT64_C(120) * 1000 * 1000 * 1000)
-#define HOUR_NS         (UINT64_C(3600) * 1000 * 1000 * 1000)
-#define FIXTURE_SLOTS   16
+#define LANES_MOST    4
+#define HOUR_NS       (UINT64_C(3600) * 1000 * 1000 * 1000)
+#define FIXTURE_SLOTS 16
 
 struct lanes_fixture {
     struct store_fixture *f;
@@ -56,11 +54,6 @@ struct lanes_shape {
     uint64_t take_ids;       /* 0: as the daemon */
     uint64_t ticket_ns;      /* 0: an hour */
 };
-
-static inline uint64_t now_ns(void)
-{
-    return clock_now_ns(&clock_monotonic);
-}
 
 static inline void fixture_mail(void *owner, struct message *message)
 {

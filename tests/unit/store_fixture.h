@@ -19,10 +19,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/macros.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"
 #include "store/store.h"
+
+#define FIXTURE_WAIT_NS (UINT64_C(120) * 1000 * 1000 * 1000) /* no test takes so long */
 
 #define FIXTURE_WEIGHT_BYTES 128
 #define FIXTURE_STATE_BYTES  4
@@ -43,6 +46,11 @@ struct fixture_batch {
     struct store_row rows[FIXTURE_BATCH_ROWS];
     unsigned char bytes[FIXTURE_BATCH_ROWS][FIXTURE_ROW_BYTES];
 };
+
+static inline uint64_t now_ns(void)
+{
+    return clock_now_ns(&clock_monotonic);
+}
 
 static inline void must(enum embtier_err err, const struct err_msg *msg)
 {

@@ -7,22 +7,11 @@
 #include <stdatomic.h>
 #include <sys/syscall.h>
 
-#include "base/clock.h"
 #include "store/compaction_scheduler.h"
 #include "store_fixture.h"
 
 #define ROWS   20000
 #define ROUNDS 6
-
-static uint64_t now_ns(void)
-{
-    return clock_now_ns(&clock_monotonic);
-}
-
-static uint64_t wait_end_ns(uint64_t seconds)
-{
-    return now_ns() + seconds * 1000000000;
-}
 
 static struct store_stats stats_of(const struct store_fixture *f)
 {
@@ -50,7 +39,7 @@ static uint64_t stored_once_bytes(void)
 
 static void wait_until_compacted(struct store_fixture *f)
 {
-    for (const uint64_t until_ns = wait_end_ns(120); now_ns() < until_ns; usleep(50000)) {
+    for (const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS; now_ns() < until_ns; usleep(50000)) {
         const struct store_stats stats = stats_of(f);
 
         if (stats.stored_bytes < stored_once_bytes() * 3 / 2 && stats.shards_compacting == 0)
@@ -111,7 +100,7 @@ static void test_urgent_shards_compact_even_while_the_server_is_busy(void **stat
         fixture_write_all(f, 1, 0, 2000, version);
         fixture_flush_all(f);
     }
-    until_ns = wait_end_ns(120);
+    until_ns = now_ns() + FIXTURE_WAIT_NS;
     while (stats_of(f).compactions_run == 0) {
         assert_true(now_ns() < until_ns);
         usleep(50000);
@@ -300,7 +289,7 @@ static void *drop_seven(void *context)
 static void test_drop_goes_on_where_the_disk_is_not_full(void **state)
 {
     struct store_fixture *f = *state;
-    const uint64_t until_ns = wait_end_ns(300);
+    const uint64_t until_ns = now_ns() + 3 * FIXTURE_WAIT_NS;
     struct drop drop = { 0 };
     pthread_t thread;
 

@@ -7,20 +7,9 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "base/clock.h"
 #include "store_fixture.h"
 
 #define EXIT_SKIPPED 77
-
-static uint64_t now_ns(void)
-{
-    return clock_now_ns(&clock_monotonic);
-}
-
-static uint64_t wait_end_ns(void)
-{
-    return now_ns() + UINT64_C(120) * 1000000000;
-}
 
 /* The largest file of shard 0's @database that @pattern names, relative to data directory 0. */
 static void find_file(const struct store_fixture *f, const char *database, const char *pattern,
@@ -197,7 +186,8 @@ static enum embtier_err write_until_refused(struct store_fixture *f, uint32_t ta
     for (uint32_t version = 2; err == EMBTIER_OK; version++) {
         for (uint32_t i = 0; i < batch->count; i++)
             fixture_row_bytes(table, batch->rows[i].id, version, batch->rows[i].bytes);
-        for (const uint64_t until_ns = wait_end_ns(); now_ns() < until_ns; usleep(1000)) {
+        for (const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS; now_ns() < until_ns;
+             usleep(1000)) {
             err = fixture_write_batch(f, shard, table, batch, msg);
             if (err != EMBTIER_BUSY)
                 break;
@@ -218,7 +208,7 @@ static void heals(struct store_fixture *f, uint32_t table, uint32_t shard, bool 
     fixture_gather(f, shard, table, 0, 1000, batch);
     for (uint32_t i = 0; i < batch->count; i++)
         fixture_row_bytes(table, batch->rows[i].id, 9999, batch->rows[i].bytes);
-    for (const uint64_t until_ns = wait_end_ns(); now_ns() < until_ns; usleep(10000)) {
+    for (const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS; now_ns() < until_ns; usleep(10000)) {
         err = fixture_write_batch(f, shard, table, batch, &msg);
         if (err == EMBTIER_OK && flush) /* which may be refused a little longer */
             err = store_flush(f->store, shard, &msg);
