@@ -751,6 +751,7 @@ bool row_cache_purge_table(struct row_cache *c, uint16_t table_number, uint32_t 
     if (table->state == TABLE_IN_USE) {
         table->state = TABLE_PURGING;
         table->purge_set = 0;
+        c->purging++;
     }
     s = table->purge_set;
     for (; step && table->rows && row_index_next_set(&c->index, &s); step--, s++) {
@@ -770,8 +771,7 @@ bool row_cache_purge_table(struct row_cache *c, uint16_t table_number, uint32_t 
     table->purge_set = s;
     if (table->rows)
         return false;
-    c->table_slot_bytes -= length_class_bytes(table->length_class, c->granule_shift);
-    c->table_count--;
+    c->purging--;
     if (table->map != ROW_MAP_NONE) {
         row_maps_remove(&c->maps, table->map);
         c->stats.map_bytes = row_maps_bytes(&c->maps);
@@ -806,7 +806,7 @@ static bool write_back_set(struct row_cache *c, struct row_set *set, uint32_t mo
 uint32_t row_cache_write_back(struct row_cache *c, uint64_t *cursor, uint32_t most_rows,
                               bool *ret_done)
 {
-    uint32_t s = (uint32_t)*cursor;
+    uint32_t s = row_growth_scan_set(c, *cursor);
     uint32_t count = 0;
     bool more = true;
 
@@ -814,7 +814,7 @@ uint32_t row_cache_write_back(struct row_cache *c, uint64_t *cursor, uint32_t mo
         more = write_back_set(c, &c->index.sets[s], most_rows, &count);
         s += more;
     }
-    *cursor = s;
+    *cursor = row_growth_scan_cursor(c, s);
     *ret_done = more;
     return count;
 }
@@ -835,7 +835,7 @@ bool row_cache_end_epoch(struct row_cache *c)
 
 bool row_cache_forget_epoch(struct row_cache *c, uint64_t *cursor, uint32_t step)
 {
-    uint32_t s = (uint32_t)*cursor;
+    uint32_t s = row_growth_scan_set(c, *cursor);
 
     for (; step > 0 && row_index_next_set(&c->index, &s); step--, s++) {
         struct row_set *const set = &c->index.sets[s];
@@ -849,7 +849,7 @@ bool row_cache_forget_epoch(struct row_cache *c, uint64_t *cursor, uint32_t step
                 spot->dirty = row_cache_dirty_mark(c->epoch);
         }
     }
-    *cursor = s;
+    *cursor = row_growth_scan_cursor(c, s);
     return !row_index_next_set(&c->index, &s);
 }
 

@@ -14,7 +14,8 @@
  * from the last tier it leaves the cache, through @evict first if it is dirty. Slabs move to the
  * class whose evicted rows were youngest; a class that has no slab uses longer slots meanwhile.
  * Full sets evict within themselves; a row for which no place can be had is simply not cached, and
- * the caller is told. The index grows, to half of tier 0 at most, and never shrinks.
+ * the caller is told. The index is as large as the rows that are cached need, half of tier 0 at
+ * most: it grows as they come, and shrinks when longer ones take their place.
  *
  * Thread: the owning lane only. Memory: all of it, index and slot tables included, lies inside the
  * arenas; nothing is allocated, not even by row_cache_new(). Of tier 0, 1.1 MiB per lane are for
@@ -99,8 +100,7 @@ DEFINE_CLEANUP(struct row_cache, row_cache_free)
 
 /* Makes table number @table known: rows of @row_bytes (weights and state together, 1 to 102,400),
  * whose ids are below @rows (0: any), which nobody checks later on. Its rows get a map if there is
- * room for one. May
- * enlarge the index, a little at a time, by the work of later calls. */
+ * room for one. */
 MUST_CHECK enum embtier_err row_cache_add_table(struct row_cache *cache, uint16_t table,
                                                 uint32_t row_bytes, uint64_t rows);
 
@@ -180,7 +180,8 @@ void row_cache_unpin(struct row_cache *cache, uint16_t table, const struct row_r
 /* Hands dirty rows, in an epoch old ones only, to @evict, which then are clean, until it refuses,
  * @most_rows are handed over or the whole index has been seen. @cursor starts at 0 and is kept by
  * the caller. Returns the number handed over; *@ret_done is set when no row that was dirty when the
- * cursor was 0 still is. */
+ * cursor was 0 still is. When the index has shrunk meanwhile, it is seen from its beginning again.
+ */
 uint32_t row_cache_write_back(struct row_cache *cache, uint64_t *cursor, uint32_t most_rows,
                               bool *ret_done);
 

@@ -2,8 +2,8 @@
 /* row_cache_impl.h: what the files of the row cache share: its struct, and the slow paths.
  *
  * row_cache.c has the operations and their fast paths, row_moves.c moves rows between tiers and out
- * of the cache, row_victims.c says which row goes next, row_growth.c lets the index grow,
- * row_upkeep.c does a little of all slow work in each call. */
+ * of the cache, row_victims.c says which row goes next, row_growth.c lets the index grow and
+ * shrink, row_upkeep.c does a little of all slow work in each call. */
 #ifndef EMBTIER_TIERS_ROW_CACHE_IMPL_H
 #define EMBTIER_TIERS_ROW_CACHE_IMPL_H
 
@@ -50,12 +50,12 @@ struct row_cache {
     uint8_t *bounce; /* one row on its way up */
     struct slab *slabs;
 
-    uint64_t table_slot_bytes; /* of all tables, a slot each */
-    uint32_t table_count;
-    uint32_t wanted_sets; /* the index grows until it has as many */
-    uint32_t index_slabs; /* at the front of tier 0, fixed parts included */
-    uint32_t map_slabs;   /* at its end */
-    uint64_t fixed_bytes; /* before the index */
+    uint32_t purging;      /* tables that are */
+    uint32_t shrink_steps; /* whenever the index has moved rows downwards: scans begin anew */
+    uint32_t wanted_sets;  /* the index changes its size until it has as many */
+    uint32_t index_slabs;  /* at the front of tier 0, fixed parts included */
+    uint32_t map_slabs;    /* at its end */
+    uint64_t fixed_bytes;  /* before the index */
 
     uint64_t tick_rows; /* accesses per tick */
     uint64_t tick_left;
@@ -63,8 +63,8 @@ struct row_cache {
 
     uint64_t departures; /* rows that left, ever: who holds a row_place looks whether it moved on */
 
-    uint32_t inserts_since; /* since the index was last looked at for crowding */
-    uint32_t crowded_since; /* of these, how many found both sets full */
+    uint32_t inserts_since; /* since the size of the index was last looked at */
+    uint32_t look_after;    /* so many it is looked at again */
 
     struct row_cache_stats stats;
 };
@@ -181,13 +181,17 @@ void row_moves_account(struct row_cache *c, uint32_t tier, uint32_t row_bytes, b
 
 /* row_growth.c: @steps sets further; takes slabs for the index first. */
 void row_growth_step(struct row_cache *c, uint32_t steps);
-/* The index should have as many sets, within what it may take. */
-void row_growth_want(struct row_cache *c, uint64_t sets);
-/* Sets that all rows need that fit into the cache, given the tables known. */
-uint64_t row_growth_fitting_sets(const struct row_cache *c);
+/* How many sets the index should have, by the rows that are cached now. */
+void row_growth_look(struct row_cache *c);
+/* The next set of a scan from the bottom up that was at @cursor (0: at its beginning), and the
+ * cursor of one that goes on with @set. */
+uint32_t row_growth_scan_set(const struct row_cache *c, uint64_t cursor);
+uint64_t row_growth_scan_cursor(const struct row_cache *c, uint32_t set);
 
 /* row_upkeep.c: to be called first in each operation, with the number of rows it is about. */
 void row_upkeep(struct row_cache *c, uint32_t rows);
+/* The cache has room for @rows, which its clock goes by. */
+void row_upkeep_set_tick(struct row_cache *c, uint64_t rows);
 /* To be called last: rows that were moved can be read by all. */
 void row_upkeep_end(struct row_cache *c);
 

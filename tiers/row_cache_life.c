@@ -12,9 +12,6 @@
 #define GRANULE_SHIFT_MAX 8
 #define BOUNCE_BYTES      align_up(LENGTH_CLASS_ROW_BYTES_MAX, CACHE_LINE)
 
-/* Ticks in which the cache fills with rows that are all different. */
-#define TICKS_PER_FILL 256
-
 static enum embtier_err check_opts(const struct row_cache_opts *opts, uint64_t *ret_slabs,
                                    struct err_msg *msg)
 {
@@ -69,14 +66,6 @@ static void set_up_pools(struct row_cache *c, const struct row_cache_opts *opts)
                   opts->map_slabs * ARENA_SLAB_BYTES);
 }
 
-static void set_tick(struct row_cache *c)
-{
-    uint64_t sets = MIN(row_growth_fitting_sets(c), (uint64_t)c->wanted_sets);
-
-    c->tick_rows = MAX(sets * ROW_SET_WAYS / TICKS_PER_FILL, UINT64_C(1));
-    c->tick_left = MIN(c->tick_left, c->tick_rows);
-}
-
 enum embtier_err row_cache_new(const struct row_cache_opts *opts, struct row_cache **ret_cache,
                                struct err_msg *msg)
 {
@@ -119,8 +108,7 @@ enum embtier_err row_cache_new(const struct row_cache_opts *opts, struct row_cac
         (uint32_t)((c->index_slabs * ARENA_SLAB_BYTES - fixed) / sizeof(struct row_set));
     row_index_init(&c->index, base + fixed, c->wanted_sets);
     c->stats.index_bytes = c->wanted_sets * sizeof(struct row_set);
-    set_tick(c);
-    c->tick_left = c->tick_rows;
+    row_growth_look(c);
     *ret_cache = c;
     return EMBTIER_OK;
 }
@@ -153,10 +141,6 @@ enum embtier_err row_cache_add_table(struct row_cache *c, uint16_t table_number,
         .map = rows <= most_mapped_rows(c) ? row_maps_add(&c->maps, rows) : ROW_MAP_NONE,
     };
     c->stats.map_bytes = row_maps_bytes(&c->maps);
-    c->table_count++;
-    c->table_slot_bytes += length_class_bytes(table->length_class, c->granule_shift);
-    row_growth_want(c, row_growth_fitting_sets(c));
-    set_tick(c);
     return EMBTIER_OK;
 }
 
@@ -272,7 +256,7 @@ const char *row_cache_validate(const struct row_cache *c)
         if (wrong)
             return wrong;
     }
-    if (!c->index.has_grown && away)
+    if (!c->index.has_resized && away)
         return "sets miscount their rows that live elsewhere";
     if (counts.pinned != c->stats.pinned_rows || counts.pinned_bytes != c->stats.pinned_bytes)
         return "the count of pinned rows is wrong";

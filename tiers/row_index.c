@@ -4,15 +4,15 @@
 #include <assert.h>
 #include <string.h>
 
-#define NOT_GROWING (UINT64_C(1) << 32)
+#define NOT_RESIZING (UINT64_C(1) << 32)
 
 void row_index_init(struct row_index *index, void *memory, uint32_t set_count)
 {
     *index = (struct row_index){
         .sets = memory,
         .set_count = set_count,
-        .grown_count = set_count,
-        .boundary = NOT_GROWING,
+        .large_count = set_count,
+        .boundary = NOT_RESIZING,
         .zeroed_from = set_count,
     };
     memset(index->sets, 0, set_count * sizeof(*index->sets));
@@ -79,11 +79,18 @@ void row_index_clear(struct row_index *index, struct row_set *set, uint32_t way,
     }
 }
 
-void row_index_start_growth(struct row_index *index, uint32_t set_count)
+void row_index_start_resize(struct row_index *index, uint32_t set_count)
 {
-    index->grown_count = set_count;
-    index->zeroed_from = set_count;
-    index->has_grown = true;
+    index->has_resized = true;
+    index->is_shrinking = set_count < index->set_count;
+    if (index->is_shrinking) {
+        index->set_count = set_count;
+        index->zeroed_from = set_count;
+        index->boundary = 0;
+    } else {
+        index->large_count = set_count;
+        index->zeroed_from = set_count;
+    }
 }
 
 /* The lowest hash that @count sets map to @set. */
@@ -92,23 +99,31 @@ static uint64_t lowest_hash(uint32_t set, uint32_t count)
     return div_round_up((uint64_t)set << 32, count);
 }
 
-static uint32_t grown_set(const struct row_index *index, uint64_t hash)
+static uint32_t old_count(const struct row_index *index)
 {
-    return (uint32_t)((hash * index->grown_count) >> 32);
+    return index->is_shrinking ? index->large_count : index->set_count;
 }
 
-uint32_t row_index_prepare_growth(struct row_index *index)
+/* Sets that no row has been in are memory of any content. */
+static void zero_from(struct row_index *index, uint32_t from)
 {
-    uint32_t set = (uint32_t)(((index->boundary - 1) * index->set_count) >> 32);
-    uint32_t lowest = grown_set(index, lowest_hash(set, index->set_count));
-    uint32_t highest = grown_set(index, lowest_hash(set + 1, index->set_count) - 1);
-    uint32_t from = MAX(lowest, index->set_count);
+    if (from >= index->zeroed_from)
+        return;
+    memset(&index->sets[from], 0, (index->zeroed_from - from) * sizeof(*index->sets));
+    index->zeroed_from = from;
+}
+
+uint32_t row_index_prepare_set(struct row_index *index)
+{
+    const uint32_t count = old_count(index);
+    const uint64_t next = index->is_shrinking ? index->boundary : index->boundary - 1;
+    const uint32_t set = (uint32_t)((next * count) >> 32);
+    const uint32_t lowest = row_index_new_set(index, lowest_hash(set, count));
+    const uint32_t highest = row_index_new_set(index, lowest_hash(set + 1, count) - 1);
     uint16_t away;
 
-    if (from < index->zeroed_from) {
-        memset(&index->sets[from], 0, (index->zeroed_from - from) * sizeof(*index->sets));
-        index->zeroed_from = from;
-    }
+    if (!index->is_shrinking)
+        zero_from(index, MAX(lowest, index->set_count));
     /* Which of them each belongs to is not known without finding them: all inherit the count. If
      * the set could not be emptied at once, what has come to it since. */
     away = index->sets[set].away;
@@ -121,21 +136,39 @@ uint32_t row_index_prepare_growth(struct row_index *index)
     return set;
 }
 
+void row_index_pass_hash(struct row_index *index, uint32_t hash)
+{
+    index->boundary = index->is_shrinking ? (uint64_t)hash + 1 : hash;
+}
+
+static void end_resize(struct row_index *index)
+{
+    if (index->is_shrinking)
+        index->large_count = index->set_count;
+    else
+        index->set_count = index->large_count;
+    index->is_shrinking = false;
+    index->zeroed_from = index->set_count;
+    index->boundary = NOT_RESIZING;
+}
+
 void row_index_finish_set(struct row_index *index, uint32_t set)
 {
-    uint64_t lowest = lowest_hash(set, index->set_count);
+    const uint32_t count = old_count(index);
+    const uint64_t lowest = lowest_hash(set, count);
+    const uint64_t end = lowest_hash(set + 1, count);
+    /* None of its hashes is mapped to it again. */
+    const bool is_left = index->is_shrinking ? row_index_new_set(index, end - 1) < set
+                                             : row_index_new_set(index, lowest) > set;
 
-    index->boundary = lowest;
+    index->boundary = index->is_shrinking ? end : lowest;
     index->inherited = 0;
-    if (grown_set(index, lowest) > set) {
+    if (is_left) {
         index->sets[set].away = 0;
         index->sets[set].pinned &= (uint16_t)~ROW_SET_AWAY;
     }
-    if (set == 0) {
-        index->set_count = index->grown_count;
-        index->zeroed_from = index->grown_count;
-        index->boundary = NOT_GROWING;
-    }
+    if (set == (index->is_shrinking ? count - 1 : 0))
+        end_resize(index);
 }
 
 void row_index_clamp_stamps(struct row_index *index, uint32_t first_set, uint32_t end_set,

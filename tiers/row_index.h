@@ -5,13 +5,15 @@
  * tags, ages, and a bit per way for dirty and for pinned; the others have the entries. A row lives
  * in its first set or, if that was full when it came, in its second one. Few do (one in twenty with
  * 85 % of the ways in use), and a bit of the first set says whether any does, so that a lookup
- * seldom looks at the second. The count behind that bit is exact until the index grows; after that
- * it may be too high, which costs a look, never a row.
+ * seldom looks at the second. The count behind that bit is exact until the index changes its size;
+ * after that it may be too high, which costs a look, never a row.
  *
  * Sets are chosen by multiplication: set = hash * sets >> 32, so that it rises with the hash and
- * with the number of sets. That is what lets the index grow in place, a set at a time, from the top
- * down (row_growth.c): hashes from `boundary` up use the new number of sets, those below it the old
- * one, and no old set below the boundary overlaps a new one above it.
+ * with the number of sets. That is what lets the index change its size in place, a set at a time
+ * (row_growth.c). It grows from the top down and shrinks from the bottom up: hashes from `boundary`
+ * up use the larger number of sets, those below it the smaller one. No set that the smaller number
+ * gives to a hash below the boundary is one that the larger number gives to a hash above it, but
+ * for the one that is being emptied.
  *
  * Thread: the lane. Memory: the caller's. */
 #ifndef EMBTIER_TIERS_ROW_INDEX_H
@@ -58,10 +60,11 @@ _Static_assert(sizeof(struct row_set) == 320, "five cache lines");
 struct row_index {
     struct row_set *sets;
     uint32_t set_count;   /* by which hashes below the boundary are mapped */
-    uint32_t grown_count; /* by which the others are; the same while the index is not growing */
-    uint64_t boundary;    /* a hash; 2^32 while the index is not growing */
-    uint32_t zeroed_from; /* sets from set_count up to here are not in use yet */
-    bool has_grown;       /* `away` may be too high */
+    uint32_t large_count; /* by which the others are; the same while the size does not change */
+    uint64_t boundary;    /* a hash; 2^32 while the size does not change */
+    uint32_t zeroed_from; /* growing: sets from set_count up to here are not in use yet */
+    bool is_shrinking;
+    bool has_resized;   /* `away` may be too high */
     uint16_t inherited; /* the most rows that `away` of the set being emptied has told its heirs */
 };
 
@@ -96,7 +99,7 @@ static inline uint32_t row_index_second_hash(uint64_t hash)
 
 static inline uint32_t row_index_map(const struct row_index *index, uint32_t hash)
 {
-    uint32_t count = hash >= index->boundary ? index->grown_count : index->set_count;
+    uint32_t count = hash >= index->boundary ? index->large_count : index->set_count;
 
     return (uint32_t)(((uint64_t)hash * count) >> 32);
 }
@@ -144,7 +147,7 @@ static inline bool row_index_next_set(const struct row_index *index, uint32_t *s
 {
     if (*set >= index->set_count && *set < index->zeroed_from)
         *set = index->zeroed_from;
-    return *set < index->grown_count;
+    return *set < index->large_count;
 }
 
 void row_index_init(struct row_index *index, void *memory, uint32_t set_count);
@@ -159,16 +162,29 @@ void row_index_fill(struct row_index *index, struct row_set *set, uint32_t way, 
 /* Frees @way. @hash is looked at only if the row lives in its second set. */
 void row_index_clear(struct row_index *index, struct row_set *set, uint32_t way, uint64_t hash);
 
-/* Growth; see the head of this file. More sets lie behind the old ones in memory. */
-void row_index_start_growth(struct row_index *index, uint32_t set_count);
-static inline bool row_index_is_growing(const struct row_index *index)
+/* A new number of sets; see the head of this file. More sets than before lie behind the old ones in
+ * memory. */
+void row_index_start_resize(struct row_index *index, uint32_t set_count);
+static inline bool row_index_is_resizing(const struct row_index *index)
 {
-    return index->set_count != index->grown_count;
+    return index->set_count != index->large_count;
+}
+/* Whether a row of that hash is still where the old number of sets put it. */
+static inline bool row_index_is_old(const struct row_index *index, uint32_t hash)
+{
+    return (hash >= index->boundary) == index->is_shrinking;
+}
+/* The set of that hash by the new number of sets. */
+static inline uint32_t row_index_new_set(const struct row_index *index, uint64_t hash)
+{
+    return (uint32_t)((hash * (index->is_shrinking ? index->set_count : index->large_count)) >> 32);
 }
 /* The set that is emptied next, with what belongs to it made ready: the sets its rows go to are
  * zeroed and know of its rows that live elsewhere. */
-uint32_t row_index_prepare_growth(struct row_index *index);
-/* @set has no row of the old mapping left. */
+uint32_t row_index_prepare_set(struct row_index *index);
+/* All old rows of that hash have moved; they were the next in the order of the resizing. */
+void row_index_pass_hash(struct row_index *index, uint32_t hash);
+/* @set has no old row left. */
 void row_index_finish_set(struct row_index *index, uint32_t set);
 
 /* Makes stamps older than half of what 16 bits hold that old. */

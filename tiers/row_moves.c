@@ -300,7 +300,6 @@ uint32_t row_moves_make_way(struct row_cache *c, struct row_set *first, struct r
     if (free_ways)
         return (uint32_t)__builtin_ctz(free_ways);
 
-    c->crowded_since++;
     if (!row_moves_let_oldest_go(c, (struct row_ways){ first, ROW_SET_WAYS_MASK },
                                  (struct row_ways){ second, ROW_SET_WAYS_MASK }, &gone))
         return ROW_WAY_NONE;

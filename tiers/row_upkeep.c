@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_upkeep.c: the slow work, a little in each call: the clock, growth of the index, slabs that
+/* row_upkeep.c: the slow work, a little in each call: the clock, the size of the index, slabs that
  * drain, slabs that change class.
  *
  * The clock. A tick is 1/256 of the accesses that fill the cache; stamps are its low 16 bits. A
@@ -17,6 +17,8 @@
 #include "tiers/row_cache_impl.h"
 
 #define SWEEP_TICKS 16384
+/* Ticks in which the cache fills with rows that are all different. */
+#define TICKS_PER_FILL 256
 
 /* Rows that leave a tier between two comparisons of its classes. */
 #define COMPARE_EVERY 256
@@ -31,12 +33,18 @@
 
 static void sweep(struct row_cache *c, uint32_t ticks)
 {
-    uint64_t sets = (uint64_t)c->index.grown_count * ticks / SWEEP_TICKS + 1;
-    uint32_t end = (uint32_t)MIN(c->swept_set + sets, (uint64_t)c->index.grown_count);
+    uint64_t sets = (uint64_t)c->index.large_count * ticks / SWEEP_TICKS + 1;
+    uint32_t end = (uint32_t)MIN(c->swept_set + sets, (uint64_t)c->index.large_count);
 
     row_maps_sweep(&c->maps, ticks, SWEEP_TICKS, c->now);
     row_index_clamp_stamps(&c->index, c->swept_set, end, c->now);
-    c->swept_set = end == c->index.grown_count ? 0 : end;
+    c->swept_set = end >= c->index.large_count ? 0 : end;
+}
+
+void row_upkeep_set_tick(struct row_cache *c, uint64_t rows)
+{
+    c->tick_rows = MAX(rows / TICKS_PER_FILL, UINT64_C(1));
+    c->tick_left = c->tick_left ? MIN(c->tick_left, c->tick_rows) : c->tick_rows;
 }
 
 static void advance_clock(struct row_cache *c, uint64_t rows)

@@ -229,6 +229,11 @@ void slab_pool_take_away(struct slab_pool *pool, uint32_t slab)
     pool->slabs[slab].state = SLAB_INDEX;
 }
 
+void slab_pool_give_back(struct slab_pool *pool, uint32_t slab)
+{
+    add_free_slab(pool, slab);
+}
+
 struct slab_run slab_pool_turn_hand(const struct slab_pool *pool, uint32_t class_index,
                                     struct slab_hand *hand)
 {

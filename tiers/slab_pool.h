@@ -11,7 +11,7 @@
  *
  * A slab is free, in use by a class, draining (rows leave, none come; its heir is known), or part
  * of the index or of maps (tier 0 only). Slabs are given out from the tier's end, so that the index
- * can grow from its front. Thread: the lane. */
+ * can grow from its front, and give back what it no longer needs. Thread: the lane. */
 #ifndef EMBTIER_TIERS_SLAB_POOL_H
 #define EMBTIER_TIERS_SLAB_POOL_H
 
@@ -112,6 +112,8 @@ void slab_pool_drain(struct slab_pool *pool, uint32_t slab, uint32_t heir);
 void slab_pool_finish_drain(struct slab_pool *pool);
 /* Takes free slab @slab out of the pool, for the index or for maps. */
 void slab_pool_take_away(struct slab_pool *pool, uint32_t slab);
+/* The index has no more use for it: it is free. */
+void slab_pool_give_back(struct slab_pool *pool, uint32_t slab);
 
 /* Where a class's next victims are looked for: a run of neighbouring slots. */
 struct slab_run {

@@ -332,18 +332,22 @@ static void test_slabs_move_to_the_class_that_needs_them(void **state)
     fixture_close(&f);
 }
 
+static double metadata_per_row(const struct fixture *f)
+{
+    return (double)fixture_stats(f).index_bytes / (double)fixture_rows(f) + 4;
+}
+
 static void test_metadata_is_at_most_32_bytes_per_row(void **state)
 {
     struct fixture f;
-    double bytes;
 
     (void)state;
     fixture_open(&f, 2, (const uint32_t[]){ 20, 20 }, NULL, NULL);
     add_table(&f, T, 128);
     insert_many(&f, T, 0, 1000000, 128, false);
-    bytes = (double)fixture_stats(&f).index_bytes / (double)fixture_rows(&f) + 4;
-    printf("%u rows, %.1f bytes of metadata per row\n", (unsigned)fixture_rows(&f), bytes);
-    assert_true(bytes <= 32);
+    printf("%u rows, %.1f bytes of metadata per row\n", (unsigned)fixture_rows(&f),
+           metadata_per_row(&f));
+    assert_true(metadata_per_row(&f) <= 32);
     /* And there are as many rows as there are slots, or nearly. */
     assert_true(fixture_rows(&f) * 132 + fixture_stats(&f).index_bytes >
                 40 * ARENA_SLAB_BYTES * 95 / 100);
@@ -353,32 +357,87 @@ static void test_metadata_is_at_most_32_bytes_per_row(void **state)
 
 static void test_rows_stay_findable_while_the_index_grows(void **state)
 {
+    struct evictions e = { .refuse = true }; /* dirty rows stay, whatever set is full */
     uint64_t before, inserted = 0;
     struct fixture f;
 
     (void)state;
-    fixture_open(&f, 1, (const uint32_t[]){ 64 }, NULL, NULL);
+    fixture_open(&f, 1, (const uint32_t[]){ 64 }, count_eviction, &e);
     add_table(&f, 1, 2000);
     inserted = insert_many(&f, 1, 0, 30000, 2000, true);
     assert_int_equal(inserted, 30000);
     assert_int_equal(count_found(&f, 1, 0, 30000, 2000), 30000);
     before = fixture_stats(&f).index_bytes;
     add_table(&f, 2, 40);
-    for (uint32_t i = 0; i < 3000; i++) {
-        assert_int_equal(count_found(&f, 1, i * 10, i * 10 + 10, 2000), 10);
-        assert_true(fixture_insert(&f, 2, i, pattern(2, i, 40), true));
+    inserted = 0;
+    for (uint32_t i = 0; i < 9000; i++) {
+        const uint32_t id = i % 3000 * 10;
+
+        assert_int_equal(count_found(&f, 1, id, id + 10, 2000), 10);
+        inserted += fixture_insert(&f, 2, i, pattern(2, i, 40), true);
         if (i % 100 == 0)
             fixture_validate(&f);
     }
     assert_true(fixture_stats(&f).index_bytes > before);
     assert_int_equal(count_found(&f, 1, 0, 30000, 2000), 30000);
-    assert_int_equal(count_found(&f, 2, 0, 3000, 40), 3000);
-    /* Now so many of the short ones that the index is seen to be crowded. */
+    assert_true(inserted > 8900);
+    assert_int_equal(count_found(&f, 2, 0, 9000, 40), inserted);
+    /* Now so many of the short ones that they need a larger one. */
+    e.refuse = false;
     before = fixture_stats(&f).index_bytes;
     insert_many(&f, 2, 10000, 1000000, 40, false);
     insert_many(&f, 2, 10000, 1000000, 40, false);
     assert_true(fixture_stats(&f).index_bytes > before);
     fixture_validate(&f);
+    fixture_close(&f);
+}
+
+/* A table of short rows takes no more of the index than it has rows. */
+static void test_a_table_without_rows_costs_no_index(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    fixture_open(&f, 1, (const uint32_t[]){ 64 }, NULL, NULL);
+    add_table(&f, 1, 4);
+    insert_many(&f, 1, 0, 1000, 4, false);
+    add_table(&f, T, 256);
+    insert_many(&f, T, 0, 1000000, 256, false);
+    printf("%u rows, %.1f bytes of metadata per row\n", (unsigned)fixture_rows(&f),
+           metadata_per_row(&f));
+    assert_true(metadata_per_row(&f) <= 32);
+    assert_true(fixture_rows(&f) * 260 + fixture_stats(&f).index_bytes >
+                64 * ARENA_SLAB_BYTES * 95 / 100);
+    fixture_validate(&f);
+    fixture_close(&f);
+}
+
+static void test_the_index_shrinks_when_longer_rows_come(void **state)
+{
+    const uint64_t cache_bytes = 64 * ARENA_SLAB_BYTES;
+    struct fixture f;
+
+    (void)state;
+    fixture_open(&f, 1, (const uint32_t[]){ 64 }, NULL, NULL);
+    add_table(&f, 1, 4);
+    add_table(&f, T, 256);
+    for (uint32_t round = 0; round < 2; round++) {
+        insert_many(&f, 1, 0, 6000000, 4, round > 0);
+        /* About half of the tier, at 25 bytes a row beside 20 for its slot. */
+        assert_true(fixture_stats(&f).index_bytes > cache_bytes * 45 / 100);
+        fixture_validate(&f);
+        for (uint64_t id = 0; id < 1000000; id += 100000) {
+            insert_many(&f, T, id, id + 100000, 256, round > 0);
+            fixture_validate(&f);
+        }
+        printf("%u rows, %.1f bytes of metadata per row\n", (unsigned)fixture_rows(&f),
+               metadata_per_row(&f));
+        assert_true(metadata_per_row(&f) <= 32);
+        assert_true(fixture_rows(&f) * 260 + fixture_stats(&f).index_bytes >
+                    cache_bytes * 95 / 100);
+        /* The newest are there, but for some that a full set cost. */
+        assert_true(count_found(&f, T, 700000, 1000000, 256) > 299000);
+    }
     fixture_close(&f);
 }
 
@@ -536,6 +595,8 @@ int main(void)
         cmocka_unit_test(test_slabs_move_to_the_class_that_needs_them),
         cmocka_unit_test(test_metadata_is_at_most_32_bytes_per_row),
         cmocka_unit_test(test_rows_stay_findable_while_the_index_grows),
+        cmocka_unit_test(test_a_table_without_rows_costs_no_index),
+        cmocka_unit_test(test_the_index_shrinks_when_longer_rows_come),
         cmocka_unit_test(test_the_oldest_row_is_known_after_stamps_wrapped),
         cmocka_unit_test(test_purge_forgets_a_table_and_only_that),
         cmocka_unit_test(test_a_slab_does_not_go_to_a_table_that_was_purged),

@@ -481,7 +481,7 @@ static void test_rows_of_the_second_tier_are_found_and_move_up(void **state)
 
         open_cache(&f, 2, (const uint32_t[]){ 4, 8 }, NULL);
         insert(&f, T, 0, 3000, how % 2);
-        insert(&f, OTHER, 0, 9000, false);
+        insert(&f, OTHER, 0, 10000, false);
         below = count_below(&f);
         assert_int_equal(below, 3000);
         fixture_validate(&f);

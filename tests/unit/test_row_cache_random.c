@@ -60,10 +60,19 @@ static const struct shape long_rows = {
  * sets overlap, and are nearly full. */
 static const struct shape twins = {
     .first_table = FIXTURE_TWIN_TABLES,
-    .row_lengths = { [FIXTURE_TWIN_TABLES] = 250, 200, 150, 100 },
-    .weight_lengths = { [FIXTURE_TWIN_TABLES] = 250, 100, 150, 100 },
+    .row_lengths = { [FIXTURE_TWIN_TABLES] = 250, 100, 50, 16 },
+    .weight_lengths = { [FIXTURE_TWIN_TABLES] = 250, 50, 50, 16 },
     .id_counts = { [FIXTURE_TWIN_TABLES] = IDS, 5000, 5000, 5000 },
     .bounds = { [FIXTURE_TWIN_TABLES] = IDS, 5000, 0, 5000 },
+    .map_slabs = 1,
+};
+
+/* The index is right for the short rows, then for the long ones, then for the short ones again. */
+static const struct shape changing = {
+    .row_lengths = { 1500, 700, 2, 4 },
+    .weight_lengths = { 700, 700, 2, 4 },
+    .id_counts = { 6000, 6000, IDS, IDS },
+    .bounds = { 6000, 0, 0, IDS },
     .map_slabs = 1,
 };
 
@@ -86,6 +95,8 @@ struct model {
     bool in_epoch;
     uint32_t epochs_saved; /* to the end */
     uint32_t epochs_forgotten;
+    uint64_t index_bytes;
+    uint32_t shrunk; /* so often the index was smaller than before */
     struct model_row rows[TABLES_END][IDS];
     uint64_t write_back_cursor;
 };
@@ -475,11 +486,13 @@ static uint64_t first_seed(void)
     return text ? strtoull(text, NULL, 0) : UINT64_C(0x5eed0001);
 }
 
-static void run_model(const struct shape *shape, uint64_t seed, uint32_t tier_count,
-                      const uint32_t *slabs, uint32_t rounds)
+/* Returns how often the index shrank. */
+static uint32_t run_model(const struct shape *shape, uint64_t seed, uint32_t tier_count,
+                          const uint32_t *slabs, uint32_t rounds)
 {
     struct model *m = calloc(1, sizeof(*m));
     uint16_t tables = 0;
+    uint32_t shrunk;
 
     assert_non_null(m);
     printf("seed %#llx, %u tiers\n", (unsigned long long)seed, tier_count);
@@ -526,71 +539,87 @@ static void run_model(const struct shape *shape, uint64_t seed, uint32_t tier_co
             do_purge(m, table);
         if (m->in_epoch && round % 2 == 0)
             do_write_back(m);
+        m->shrunk += fixture_stats(&m->f).index_bytes < m->index_bytes;
+        m->index_bytes = fixture_stats(&m->f).index_bytes;
         if (round % 100 == 0)
             fixture_validate(&m->f);
     }
     fixture_validate(&m->f);
     assert_true(m->epochs_saved > 0);
     printf("  %u epochs saved, %u not, %u rows, %u handed over, %u refused, %u slab moves, "
-           "%u promotions, %u KiB of index\n",
+           "%u promotions, %u KiB of index, which shrank %u times\n",
            m->epochs_saved, m->epochs_forgotten, (unsigned)fixture_rows(&m->f),
            (unsigned)m->handed_over, (unsigned)fixture_stats(&m->f).not_cached,
            (unsigned)fixture_stats(&m->f).slab_moves,
            (unsigned)fixture_stats(&m->f).tiers[tier_count - 1].promotions,
-           (unsigned)(fixture_stats(&m->f).index_bytes / 1024));
+           (unsigned)(fixture_stats(&m->f).index_bytes / 1024), m->shrunk);
     fixture_close(&m->f);
+    shrunk = m->shrunk;
     free(m);
+    return shrunk;
 }
 
 static void test_one_tier_agrees_with_the_model(void **state)
 {
     (void)state;
-    run_model(&usual, first_seed(), 1, (const uint32_t[]){ 6 }, ROUNDS);
+    (void)run_model(&usual, first_seed(), 1, (const uint32_t[]){ 6 }, ROUNDS);
 }
 
 static void test_two_tiers_agree_with_the_model(void **state)
 {
     (void)state;
-    run_model(&usual, first_seed(), 2, (const uint32_t[]){ 5, 3 }, ROUNDS);
+    (void)run_model(&usual, first_seed(), 2, (const uint32_t[]){ 5, 3 }, ROUNDS);
 }
 
 static void test_three_tiers_agree_with_the_model(void **state)
 {
     (void)state;
-    run_model(&usual, first_seed(), 3, (const uint32_t[]){ 3, 2, 3 }, ROUNDS);
+    (void)run_model(&usual, first_seed(), 3, (const uint32_t[]){ 3, 2, 3 }, ROUNDS);
 }
 
 static void test_the_smallest_cache_agrees_with_the_model(void **state)
 {
     (void)state;
-    run_model(&usual, first_seed(), 1, (const uint32_t[]){ 2 }, ROUNDS / 2);
-    run_model(&usual, first_seed(), 2, (const uint32_t[]){ 2, 1 }, ROUNDS / 2);
+    (void)run_model(&usual, first_seed(), 1, (const uint32_t[]){ 2 }, ROUNDS / 2);
+    (void)run_model(&usual, first_seed(), 2, (const uint32_t[]){ 2, 1 }, ROUNDS / 2);
 }
 
 static void test_a_growing_index_agrees_with_the_model(void **state)
 {
     (void)state;
-    run_model(&usual, first_seed(), 2, (const uint32_t[]){ 30, 4 }, ROUNDS);
+    (void)run_model(&usual, first_seed(), 2, (const uint32_t[]){ 30, 4 }, ROUNDS);
+}
+
+static void test_a_shrinking_index_agrees_with_the_model(void **state)
+{
+    uint32_t shrunk = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 4; i++) {
+        shrunk += run_model(&changing, first_seed() + i, 1, (const uint32_t[]){ 6 }, ROUNDS);
+        shrunk += run_model(&changing, first_seed() + i, 2, (const uint32_t[]){ 8, 4 }, ROUNDS);
+    }
+    assert_true(shrunk > 0);
 }
 
 static void test_long_rows_agree_with_the_model(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 6; i++) {
-        run_model(&long_rows, first_seed() + i, 2, (const uint32_t[]){ 5, 5 }, ROUNDS / 4);
-        run_model(&long_rows, first_seed() + i, 3, (const uint32_t[]){ 4, 3, 3 }, ROUNDS / 4);
+        (void)run_model(&long_rows, first_seed() + i, 2, (const uint32_t[]){ 5, 5 }, ROUNDS / 4);
+        (void)run_model(&long_rows, first_seed() + i, 3, (const uint32_t[]){ 4, 3, 3 }, ROUNDS / 4);
     }
 }
 
 static void test_tables_with_maps_agree_with_the_model(void **state)
 {
     (void)state;
-    run_model(&mapped, first_seed(), 1, (const uint32_t[]){ 6 }, ROUNDS / 2);
-    run_model(&mapped, first_seed() + 1, 2, (const uint32_t[]){ 5, 3 }, ROUNDS / 2);
-    run_model(&mapped, first_seed() + 2, 3, (const uint32_t[]){ 4, 2, 3 }, ROUNDS / 2);
-    run_model(&mapped, first_seed() + 3, 2, (const uint32_t[]){ 30, 4 }, ROUNDS / 2);
-    run_model(&long_mapped, first_seed(), 2, (const uint32_t[]){ 5, 5 }, ROUNDS / 4);
-    run_model(&long_mapped, first_seed() + 1, 3, (const uint32_t[]){ 4, 3, 3 }, ROUNDS / 4);
+    (void)run_model(&mapped, first_seed(), 1, (const uint32_t[]){ 6 }, ROUNDS / 2);
+    (void)run_model(&mapped, first_seed() + 1, 2, (const uint32_t[]){ 5, 3 }, ROUNDS / 2);
+    (void)run_model(&mapped, first_seed() + 2, 3, (const uint32_t[]){ 4, 2, 3 }, ROUNDS / 2);
+    (void)run_model(&mapped, first_seed() + 3, 2, (const uint32_t[]){ 30, 4 }, ROUNDS / 2);
+    (void)run_model(&long_mapped, first_seed(), 2, (const uint32_t[]){ 5, 5 }, ROUNDS / 4);
+    (void)run_model(&long_mapped, first_seed() + 1, 3, (const uint32_t[]){ 4, 3, 3 }, ROUNDS / 4);
 }
 
 static void check_tables(struct model *m, uint16_t first, uint16_t end)
@@ -616,6 +645,7 @@ static void run_full_model(uint64_t seed, uint32_t tier_count, const uint32_t *s
 {
     struct model *m = calloc(1, sizeof(*m));
     uint64_t index_bytes = 0;
+    uint32_t grown = 0;
 
     assert_non_null(m);
     printf("seed %#llx, %u tiers\n", (unsigned long long)seed, tier_count);
@@ -642,12 +672,13 @@ static void run_full_model(uint64_t seed, uint32_t tier_count, const uint32_t *s
         }
         check_tables(m, twins.first_table, twins.first_table + tables);
         fixture_validate(&m->f);
-        assert_true(fixture_stats(&m->f).index_bytes > index_bytes);
+        grown += fixture_stats(&m->f).index_bytes > index_bytes;
         index_bytes = fixture_stats(&m->f).index_bytes;
         printf("  %u rows, %u handed over, %u refused, %u KiB of index\n",
                (unsigned)fixture_rows(&m->f), (unsigned)m->handed_over,
                (unsigned)fixture_stats(&m->f).not_cached, (unsigned)(index_bytes / 1024));
     }
+    assert_true(grown > 1);
     fixture_close(&m->f);
     free(m);
 }
@@ -667,6 +698,7 @@ int main(void)
         cmocka_unit_test(test_three_tiers_agree_with_the_model),
         cmocka_unit_test(test_the_smallest_cache_agrees_with_the_model),
         cmocka_unit_test(test_a_growing_index_agrees_with_the_model),
+        cmocka_unit_test(test_a_shrinking_index_agrees_with_the_model),
         cmocka_unit_test(test_long_rows_agree_with_the_model),
         cmocka_unit_test(test_tables_with_maps_agree_with_the_model),
         cmocka_unit_test(test_a_growing_index_loses_no_rows_that_share_a_home),
