@@ -11,13 +11,14 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "daemon/server.h"
+#include "daemon/server_check.h"
 #include "daemon/version.h"
 
 enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static const char usage[] =
     "Usage: embtierd [--config FILE] [--log-level LEVEL] [--restore ID]\n"
-    "                [--restore-from DIR,DIR...]\n"
+    "                [--restore-from DIR,DIR...] [--check]\n"
     "\n"
     "Serves embedding tables kept in RocksDB on SSD behind a row cache in DRAM and\n"
     "persistent memory. Runs in the foreground, logs to standard error, stops on SIGTERM\n"
@@ -33,6 +34,8 @@ static const char usage[] =
     "                         which these are the data directories, all of them; the newest\n"
     "                         one, or --restore ID of it. Its numbers of shards, directories\n"
     "                         and lanes may be others. No server may have it open\n"
+    "      --check            look whether the configuration is one that a start takes, and\n"
+    "                         end: exit code 0, or 1 and a line that says what is wrong\n"
     "      --help-config      list the configuration's keys and their defaults\n"
     "  -h, --help             this\n"
     "  -V, --version          the version\n"
@@ -44,6 +47,7 @@ struct arguments {
     const char *config_path;
     bool has_level;
     enum log_level level;
+    bool check;
     struct server_restore restore;
     char *directories[CONFIG_DIRECTORIES_MAX]; /* parts of an argument */
 };
@@ -103,6 +107,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
         { "log-level", required_argument, NULL, 'l' },
         { "restore", required_argument, NULL, 'r' },
         { "restore-from", required_argument, NULL, 'f' },
+        { "check", no_argument, NULL, 'n' },
         { "help-config", no_argument, NULL, 'k' },
         { "help", no_argument, NULL, 'h' },
         { "version", no_argument, NULL, 'V' },
@@ -133,6 +138,9 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
         case 'f':
             if (!parse_directories(optarg, arguments))
                 return EXIT_USAGE;
+            break;
+        case 'n':
+            arguments->check = true;
             break;
         case 'k':
             config_print_keys(stdout);
@@ -189,6 +197,22 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
     return err;
 }
 
+static int check(const struct arguments *arguments)
+{
+    _cleanup_(config_freep) struct config *config = NULL;
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err = config_load(arguments->config_path, &config, &msg);
+
+    if (err == EMBTIER_OK)
+        err = config_check_machine(config, &msg);
+    if (err == EMBTIER_OK)
+        err = server_check(config, &msg);
+    if (err == EMBTIER_OK)
+        return EXIT_DONE;
+    fprintf(stderr, "embtierd: %s\n", msg.text[0] ? msg.text : err_text(err));
+    return EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
     struct arguments arguments = { 0 };
@@ -199,6 +223,8 @@ int main(int argc, char **argv)
     if (code >= 0)
         return code;
     raise_descriptor_limit();
+    if (arguments.check)
+        return check(&arguments);
     block_signals();
     err = serve(&arguments, &msg);
     if (err != EMBTIER_OK) {

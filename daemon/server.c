@@ -19,6 +19,7 @@
 #include "daemon/lane.h"
 #include "daemon/notify.h"
 #include "daemon/request_memory.h"
+#include "daemon/server_check.h"
 #include "daemon/tables.h"
 #include "daemon/ticket_memory.h"
 #include "daemon/transfer_memory.h"
@@ -141,13 +142,9 @@ static enum embtier_err make_lane(struct server *server, uint32_t index, struct 
         .clock = &clock_monotonic,
     };
 
-    for (uint32_t t = 0; t < config->cache.tier_count; t++) {
-        const uint64_t slabs = arena_bytes(server->parts.arenas[t]) / ARENA_SLAB_BYTES;
-
-        opts.arena_slab_count[t] = (uint32_t)(slabs / server->parts.lane_count);
+    server_lane_slabs(config, opts.arena_slab_count, &opts.map_slabs);
+    for (uint32_t t = 0; t < config->cache.tier_count; t++)
         opts.arena_first_slab[t] = opts.arena_slab_count[t] * index;
-    }
-    opts.map_slabs = opts.arena_slab_count[0] * config->cache.map_percent / 100;
     return lane_new(&opts, &server->parts.lanes[index], msg);
 }
 
@@ -271,6 +268,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     server->parts.config = config;
     server->parts.started_ns = clock_now_ns(&clock_monotonic);
     TRY(watch_signals(server, msg));
+    TRY(server_check(config, msg));
     TRY(open_store(server, restore->directory_count > 0 ? 0 : restore->id, msg));
     TRY(tables_new(server->parts.store, &server->parts.tables, msg));
     if (restore->directory_count > 0)

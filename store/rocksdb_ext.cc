@@ -6,6 +6,7 @@
 #include "base/thread_class.h"
 
 #include <rocksdb/cache.h>
+#include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 #include <rocksdb/file_checksum.h>
@@ -36,6 +37,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -1495,6 +1497,38 @@ uint64_t rocksdb_ext_write_buffer_bytes(const rocksdb_options_t *options)
 rocksdb_cache_t *rocksdb_ext_metadata_cache_new(size_t bytes)
 {
     return new rocksdb_cache_t{ std::make_shared<MetadataCache>(bytes) };
+}
+
+bool rocksdb_ext_parse_options(const char *text,
+                               bool (*each)(void *context, const char *name, const char *value),
+                               void *context)
+{
+    std::unordered_map<std::string, std::string> parsed;
+
+    if (!rocksdb::StringToMap(text, &parsed).ok())
+        return false;
+    for (const auto &option : std::map<std::string, std::string>(parsed.begin(), parsed.end()))
+        if (!each(context, option.first.c_str(), option.second.c_str()))
+            break;
+    return true;
+}
+
+bool rocksdb_ext_each_option(const rocksdb_options_t *options,
+                             bool (*each)(void *context, const char *name, const char *value),
+                             void *context)
+{
+    rocksdb::ConfigOptions form;
+    std::string of_database;
+    std::string of_family;
+
+    form.delimiter = ";";
+    return rocksdb::GetStringFromDBOptions(form, rocksdb::DBOptions(options->rep), &of_database)
+               .ok() &&
+           rocksdb::GetStringFromColumnFamilyOptions(
+               form, rocksdb::ColumnFamilyOptions(options->rep), &of_family)
+               .ok() &&
+           rocksdb_ext_parse_options(of_database.c_str(), each, context) &&
+           rocksdb_ext_parse_options(of_family.c_str(), each, context);
 }
 
 bool rocksdb_ext_io_uring_works(void)

@@ -37,6 +37,16 @@ enum rocksdb_ext_ticker {
 };
 uint64_t rocksdb_ext_ticker(const rocksdb_options_t *options, enum rocksdb_ext_ticker ticker);
 
+/* Each option of a string, by RocksDB's own reading of it, in the order of their names, until @each
+ * says false. False: that is no string of options. */
+bool rocksdb_ext_parse_options(const char *text,
+                               bool (*each)(void *context, const char *name, const char *value),
+                               void *context);
+/* The same of all options that can stand in a string, with their present values. */
+bool rocksdb_ext_each_option(const rocksdb_options_t *options,
+                             bool (*each)(void *context, const char *name, const char *value),
+                             void *context);
+
 /* One budget for the write buffers of all databases opened with @options or a copy. */
 void rocksdb_ext_share_write_buffers(rocksdb_options_t *options, size_t bytes);
 uint64_t rocksdb_ext_write_buffer_bytes(const rocksdb_options_t *options);

@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "base/config_memory.h"
+#include "base/yaml_doc.h"
 #include "store/durable_file.h"
 #include "store/rocksdb_ext.h"
+#include "store/rocksdb_options.h"
 
 #define PROBE_FILE  "embtier.json" DURABLE_FILE_SUFFIX /* a name that a new store may find */
 #define PROBE_BYTES 4096
@@ -102,10 +104,10 @@ static enum embtier_err write_buffers_apply(rocksdb_options_t *options, const st
     const uint64_t total = config->rocksdb.memtable_bytes;
 
     if (total / buffers < WRITE_BUFFER_BYTES_MIN)
-        return err_set(msg, EMBTIER_CONFIG,
-                       "rocksdb.memtable_bytes: %" PRIu64 " is too little for %u shards, allowed: "
-                       "at least %" PRIu64,
-                       total, shard_count, buffers * WRITE_BUFFER_BYTES_MIN);
+        return yaml_doc_mistake(config->doc, "rocksdb.memtable_bytes", msg,
+                                "%s is too little for %u shards; allowed: at least %s",
+                                BYTES_TEXT(total), shard_count,
+                                BYTES_TEXT(buffers * WRITE_BUFFER_BYTES_MIN));
     rocksdb_ext_share_write_buffers(options, total);
     rocksdb_options_set_write_buffer_size(options, MIN(total / buffers, WRITE_BUFFER_BYTES_MAX));
     return EMBTIER_OK;
@@ -129,7 +131,7 @@ static void quiet_apply(rocksdb_options_t *options)
     rocksdb_options_set_max_manifest_file_size(options, MANIFEST_BYTES_MAX);
 }
 
-/* An option string. */
+/* An option string of our own. */
 static enum embtier_err text_apply(struct rocksdb_setup *setup, const char *text,
                                    struct err_msg *msg)
 {
@@ -138,7 +140,7 @@ static enum embtier_err text_apply(struct rocksdb_setup *setup, const char *text
 
     rocksdb_get_options_from_string(setup->options, text, changed, &error);
     if (error) {
-        err_set(msg, EMBTIER_CONFIG, "rocksdb.options: %s", error);
+        err_set(msg, EMBTIER_CONFIG, "RocksDB does not take the store's options: %s", error);
         rocksdb_free(error);
         rocksdb_options_destroy(changed);
         return EMBTIER_CONFIG;
@@ -211,8 +213,7 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     rocksdb_ext_note_tables(setup->options);
     rocksdb_options_set_wal_recovery_mode(setup->options,
                                           rocksdb_tolerate_corrupted_tail_records_recovery);
-    if (config->rocksdb.options)
-        TRY(text_apply(setup, config->rocksdb.options, msg));
+    TRY(rocksdb_options_apply(&setup->options, config, msg));
     /* What comes after the user's options is what the store's promises stand on. A log that is
      * missing as a whole is noticed. */
     TRY(text_apply(setup,

@@ -26,6 +26,7 @@
 #include "store/file_tree.h"
 #include "store/open_progress.h"
 #include "store/rocksdb_ext.h"
+#include "store/rocksdb_options.h"
 #include "store/rocksdb_setup.h"
 #include "store/store_identity.h"
 #include "store/summed_json.h"
@@ -605,6 +606,29 @@ static uint64_t capacity_bytes(const struct store *store)
         bytes += (uint64_t)fs.f_blocks * fs.f_frsize;
     }
     return bytes;
+}
+
+bool store_is_in_use(const struct config *config)
+{
+    return store_identity_is_in_use(config->data.directories[0]);
+}
+
+enum embtier_err store_check(const struct config *config, struct err_msg *msg)
+{
+    _cleanup_(rocksdb_setup_freep) struct rocksdb_setup *setup = NULL;
+
+    TRY(store_identity_check(config, msg));
+    TRY(rocksdb_setup_new(config, config->data.directory_count * config->data.shards_per_directory,
+                          &setup, msg));
+    if (config->rocksdb.options)
+        TRY(rocksdb_options_try(setup->options, config, msg));
+    for (uint32_t d = 0; config->rocksdb.direct_io == SWITCH_ON && d < config->data.directory_count;
+         d++) {
+        bool direct_io;
+
+        TRY(direct_io_probe(config->data.directories[d], SWITCH_ON, &direct_io, msg));
+    }
+    return EMBTIER_OK;
 }
 
 enum embtier_err store_open(const struct store_opts *opts, struct store **ret_store,

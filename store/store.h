@@ -43,6 +43,11 @@ struct store_opts {
     uint64_t restore_id;         /* all tables are put back to this checkpoint first; 0: to none */
 };
 
+/* Whether store_open() would take config->data and config->rocksdb as they are now: looks at the
+ * directories and has RocksDB look at its options, and changes nothing. Errors as store_open(). */
+MUST_CHECK enum embtier_err store_check(const struct config *config, struct err_msg *msg);
+/* Whether a server has the directories open now. */
+bool store_is_in_use(const struct config *config);
 /* Opens, or makes if the directories are empty, the whole store. If it was not closed cleanly, the
  * databases of `replay` tables are put back to the newest checkpoint first, or emptied if there is
  * none (store_recovery()). The directories may be named in

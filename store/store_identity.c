@@ -160,6 +160,14 @@ bool store_identity_is_ready(const char *directory)
     return record_read(directory, &record, NULL) == EMBTIER_OK && record.state == STATE_READY;
 }
 
+bool store_identity_is_in_use(const char *directory)
+{
+    _cleanup_(freep) char *path = path_join(directory, LOCK_FILE);
+    _cleanup_(closep) int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+
+    return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 /* A mistyped path must not get our files strewn among others: refuses a directory with anything
  * in it that a new store would not find there. */
 static enum embtier_err directory_check_empty(const char *path, struct err_msg *msg)
@@ -373,11 +381,11 @@ static int directory_compare(const void *left, const void *right)
            (l->record.directory_index < r->record.directory_index);
 }
 
-static enum embtier_err identity_open(const struct config *config, bool is_other,
-                                      struct store_identity **ret_identity, struct err_msg *msg)
+/* Of the directories of @config, nothing of which has been looked at. */
+static enum embtier_err identity_new(const struct config *config,
+                                     struct store_identity **ret_identity, struct err_msg *msg)
 {
     _cleanup_(store_identity_freep) struct store_identity *identity = calloc(1, sizeof(*identity));
-    const struct directory *first = NULL;
     const uint32_t count = config->data.directory_count;
 
     if (count == 0 || count > CONFIG_DIRECTORIES_MAX || config->data.shards_per_directory == 0 ||
@@ -398,13 +406,41 @@ static enum embtier_err identity_open(const struct config *config, bool is_other
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     }
     TRY(directories_check_distinct(identity, msg));
-    for (uint32_t i = 0; i < count; i++)
+    *ret_identity = TAKE(identity);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err identity_open(const struct config *config, bool is_other,
+                                      struct store_identity **ret_identity, struct err_msg *msg)
+{
+    _cleanup_(store_identity_freep) struct store_identity *identity = NULL;
+    const struct directory *first = NULL;
+
+    TRY(identity_new(config, &identity, msg));
+    for (uint32_t i = 0; i < identity->directory_count; i++)
         TRY(directory_open(&identity->directories[i], is_other, msg));
     TRY(directories_check(identity, config, &first, msg));
     TRY(directories_make(identity, config, first, msg));
-    qsort(identity->directories, count, sizeof(*identity->directories), directory_compare);
+    qsort(identity->directories, identity->directory_count, sizeof(*identity->directories),
+          directory_compare);
     *ret_identity = TAKE(identity);
     return EMBTIER_OK;
+}
+
+enum embtier_err store_identity_check(const struct config *config, struct err_msg *msg)
+{
+    _cleanup_(store_identity_freep) struct store_identity *identity = NULL;
+    const struct directory *first = NULL;
+
+    TRY(identity_new(config, &identity, msg));
+    for (uint32_t i = 0; i < identity->directory_count; i++) {
+        struct directory *const directory = &identity->directories[i];
+
+        TRY(record_read(directory->path, &directory->record, msg));
+        if (directory->record.state == STATE_ABSENT)
+            TRY(directory_check_empty(directory->path, msg));
+    }
+    return directories_check(identity, config, &first, msg);
 }
 
 enum embtier_err store_identity_open(const struct config *config,

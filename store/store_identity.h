@@ -28,6 +28,9 @@ struct store_identity;
 MUST_CHECK enum embtier_err store_identity_open(const struct config *config,
                                                 struct store_identity **ret_identity,
                                                 struct err_msg *msg);
+/* Whether store_identity_open() would take the directories of @config as they are now, but for who
+ * has them open: locks and writes nothing. */
+MUST_CHECK enum embtier_err store_identity_check(const struct config *config, struct err_msg *msg);
 /* Those of a store that another server has made, and no server has open: locks them, changes
  * nothing else. @directories: all of them, in any order, as --restore-from has them. Refuses as
  * store_open() says; NOT_FOUND: one is no data directory; INVALID: one is named twice. */
@@ -51,6 +54,8 @@ const char *store_identity_directory(const struct store_identity *identity, uint
 const char *store_identity_uuid(const struct store_identity *identity); /* STORE_UUID_CHARS */
 const unsigned char *store_identity_hash_key(const struct store_identity *identity);
 
+/* Whether a server has @directory open. */
+bool store_identity_is_in_use(const char *directory);
 /* Whether @directory is part of a store that was made to the end. */
 bool store_identity_is_ready(const char *directory);
 

@@ -108,6 +108,16 @@ enum embtier_err arena_new(const struct tier_spec *spec, uint64_t bytes, struct 
     return EMBTIER_OK;
 }
 
+enum embtier_err arena_check(const struct tier_spec *spec, uint64_t bytes, struct err_msg *msg)
+{
+    struct arena_memory memory;
+
+    TRY(check_available(spec, bytes, msg));
+    TRY(arena_memory_reserve(spec, ARENA_SLAB_BYTES, &memory, msg));
+    arena_memory_release(&memory);
+    return EMBTIER_OK;
+}
+
 void arena_free(struct arena *arena)
 {
     if (!arena)

@@ -93,6 +93,10 @@ struct row_cache_stats {
     uint64_t pinned_bytes;
 };
 
+/* Whether a cache of so many slabs in each of @tier_count tiers, @map_slabs of the first for maps,
+ * can be made: INVALID, TOO_LARGE, and the reason. */
+MUST_CHECK enum embtier_err row_cache_check_slabs(const uint32_t *slab_counts, uint32_t tier_count,
+                                                  uint32_t map_slabs, struct err_msg *msg);
 MUST_CHECK enum embtier_err row_cache_new(const struct row_cache_opts *opts,
                                           struct row_cache **ret_cache, struct err_msg *msg);
 void row_cache_free(struct row_cache *cache);

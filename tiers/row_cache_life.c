@@ -12,11 +12,67 @@
 #define GRANULE_SHIFT_MAX 8
 #define BOUNCE_BYTES      align_up(LENGTH_CLASS_ROW_BYTES_MAX, CACHE_LINE)
 
-static enum embtier_err check_opts(const struct row_cache_opts *opts, uint64_t *ret_slabs,
-                                   struct err_msg *msg)
+/* Where the parts of the cache lie, from the front of tier 0. */
+struct layout {
+    uint32_t granule_shift;
+    uint64_t tables_at;
+    uint64_t bounce_at;
+    uint64_t slabs_at;
+    uint64_t fixed_bytes; /* then the index */
+};
+
+static struct layout lay_out(uint64_t slabs)
+{
+    struct layout layout = { .granule_shift = GRANULE_SHIFT_MIN };
+
+    while (slabs << (SLAB_BYTES_SHIFT - layout.granule_shift) > UINT64_C(1) << 32 &&
+           layout.granule_shift <= GRANULE_SHIFT_MAX)
+        layout.granule_shift++;
+    layout.tables_at = align_up(sizeof(struct row_cache), CACHE_LINE);
+    layout.bounce_at = layout.tables_at + (ROW_CACHE_TABLES_MAX + 1) * sizeof(struct cached_table);
+    layout.slabs_at = layout.bounce_at + BOUNCE_BYTES;
+    layout.fixed_bytes = align_up(layout.slabs_at + slabs * sizeof(struct slab), CACHE_LINE);
+    return layout;
+}
+
+static uint64_t count_slabs(const uint32_t *slab_counts, uint32_t tier_count)
 {
     uint64_t slabs = 0;
 
+    for (uint32_t i = 0; i < tier_count; i++)
+        slabs += slab_counts[i];
+    return slabs;
+}
+
+enum embtier_err row_cache_check_slabs(const uint32_t *slab_counts, uint32_t tier_count,
+                                       uint32_t map_slabs, struct err_msg *msg)
+{
+    const uint64_t slabs = count_slabs(slab_counts, tier_count);
+    const struct layout layout = lay_out(slabs);
+
+    for (uint32_t i = 0; i < tier_count; i++)
+        if (slab_counts[i] < (i ? 1 : 2))
+            return err_set(msg, EMBTIER_INVALID,
+                           "tier %" PRIu32 " has %" PRIu32
+                           " slabs of 2 MiB per lane; %d are needed",
+                           i, slab_counts[i], i ? 1 : 2);
+    if (map_slabs > slab_counts[0] / 4)
+        return err_set(msg, EMBTIER_INVALID, "maps of %" PRIu32 " of tier 0's %" PRIu32 " slabs",
+                       map_slabs, slab_counts[0]);
+    if (layout.granule_shift > GRANULE_SHIFT_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "%" PRIu64 " slabs in one lane's cache; use more lanes", slabs);
+    if (div_round_up(layout.fixed_bytes + sizeof(struct row_set), ARENA_SLAB_BYTES) >
+        slab_counts[0] / 2)
+        return err_set(msg, EMBTIER_INVALID,
+                       "tier 0 has %" PRIu32 " slabs of 2 MiB per lane, and half of them has to "
+                       "keep account of %" PRIu64 " in all tiers; make tier 0 larger",
+                       slab_counts[0], slabs);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_opts(const struct row_cache_opts *opts, struct err_msg *msg)
+{
     if (!opts->hash || !opts->evict)
         return err_set(msg, EMBTIER_INVALID, "a row cache needs hash() and evict()");
     if (!opts->arena_count || opts->arena_count > TIERS_MAX)
@@ -27,18 +83,8 @@ static enum embtier_err check_opts(const struct row_cache_opts *opts, uint64_t *
 
         if (end * ARENA_SLAB_BYTES > arena_bytes(opts->arenas[i]))
             return err_set(msg, EMBTIER_INVALID, "slabs past the end of tier %" PRIu32, i);
-        if (opts->arena_slab_count[i] < (i ? 1 : 2))
-            return err_set(msg, EMBTIER_INVALID,
-                           "tier %" PRIu32 " has %" PRIu32
-                           " slabs of 2 MiB per lane; %d are needed",
-                           i, opts->arena_slab_count[i], i ? 1 : 2);
-        slabs += opts->arena_slab_count[i];
     }
-    if (opts->map_slabs > opts->arena_slab_count[0] / 4)
-        return err_set(msg, EMBTIER_INVALID, "maps of %" PRIu32 " of tier 0's %" PRIu32 " slabs",
-                       opts->map_slabs, opts->arena_slab_count[0]);
-    *ret_slabs = slabs;
-    return EMBTIER_OK;
+    return row_cache_check_slabs(opts->arena_slab_count, opts->arena_count, opts->map_slabs, msg);
 }
 
 static void set_up_pools(struct row_cache *c, const struct row_cache_opts *opts)
@@ -69,44 +115,31 @@ static void set_up_pools(struct row_cache *c, const struct row_cache_opts *opts)
 enum embtier_err row_cache_new(const struct row_cache_opts *opts, struct row_cache **ret_cache,
                                struct err_msg *msg)
 {
-    uint32_t granule_shift = GRANULE_SHIFT_MIN;
-    uint64_t slabs = 0;
-    uint64_t tables_at, bounce_at, slabs_at, fixed;
+    struct layout layout;
     uint8_t *base;
     struct row_cache *c;
 
-    TRY(check_opts(opts, &slabs, msg));
-    while (slabs << (SLAB_BYTES_SHIFT - granule_shift) > UINT64_C(1) << 32)
-        if (++granule_shift > GRANULE_SHIFT_MAX)
-            return err_set(msg, EMBTIER_TOO_LARGE,
-                           "%" PRIu64 " slabs in one lane's cache; use more lanes", slabs);
-    tables_at = align_up(sizeof(*c), CACHE_LINE);
-    bounce_at = tables_at + (ROW_CACHE_TABLES_MAX + 1) * sizeof(struct cached_table);
-    slabs_at = bounce_at + BOUNCE_BYTES;
-    fixed = align_up(slabs_at + slabs * sizeof(struct slab), CACHE_LINE);
-    if (div_round_up(fixed + sizeof(struct row_set), ARENA_SLAB_BYTES) >
-        opts->arena_slab_count[0] / 2)
-        return err_set(msg, EMBTIER_INVALID,
-                       "tier 0 is too small for what it has to keep account of");
-
+    TRY(check_opts(opts, msg));
+    layout = lay_out(count_slabs(opts->arena_slab_count, opts->arena_count));
     base = (uint8_t *)arena_base(opts->arenas[0]) + opts->arena_first_slab[0] * ARENA_SLAB_BYTES;
     c = (struct row_cache *)base;
-    memset(base, 0, fixed);
-    c->tables = (struct cached_table *)(base + tables_at);
-    c->bounce = base + bounce_at;
-    c->slabs = (struct slab *)(base + slabs_at);
-    c->fixed_bytes = fixed;
-    c->granule_shift = (uint8_t)granule_shift;
+    memset(base, 0, layout.fixed_bytes);
+    c->tables = (struct cached_table *)(base + layout.tables_at);
+    c->bounce = base + layout.bounce_at;
+    c->slabs = (struct slab *)(base + layout.slabs_at);
+    c->fixed_bytes = layout.fixed_bytes;
+    c->granule_shift = (uint8_t)layout.granule_shift;
     c->tier_count = (uint8_t)opts->arena_count;
     c->evict = opts->evict;
     c->hash = opts->hash;
     c->context = opts->context;
     c->map_slabs = opts->map_slabs;
-    c->index_slabs = (uint32_t)div_round_up(fixed + sizeof(struct row_set), ARENA_SLAB_BYTES);
+    c->index_slabs =
+        (uint32_t)div_round_up(c->fixed_bytes + sizeof(struct row_set), ARENA_SLAB_BYTES);
     set_up_pools(c, opts);
     c->wanted_sets =
-        (uint32_t)((c->index_slabs * ARENA_SLAB_BYTES - fixed) / sizeof(struct row_set));
-    row_index_init(&c->index, base + fixed, c->wanted_sets);
+        (uint32_t)((c->index_slabs * ARENA_SLAB_BYTES - c->fixed_bytes) / sizeof(struct row_set));
+    row_index_init(&c->index, base + c->fixed_bytes, c->wanted_sets);
     c->stats.index_bytes = c->wanted_sets * sizeof(struct row_set);
     row_growth_look(c);
     *ret_cache = c;

@@ -175,7 +175,8 @@ const struct command commands[] = {
       "  embtier set --state users - <rows.txt\n",
       command_set, NULL },
     { "config check", "[FILE]", "find mistakes in a configuration of embtierd",
-      "Reads it as embtierd would, and looks at the directories and memory that it names.\n"
+      "Makes the checks of a start, through the embtierd beside this program, and changes\n"
+      "nothing: what is found good is what a start takes.\n"
       "Without FILE: the defaults. A mistake is one line with file, line and key.\n",
       "  embtier config check /etc/embtier/embtierd.yaml\n", command_config_check, NULL },
     { "config keys", "", "list the keys of embtierd's configuration", "", "  embtier config keys\n",

@@ -72,8 +72,7 @@ static void set_up(struct cold *cold)
     cold->shape = (struct bench_server_shape){ .readers_per_lane = READERS,
                                                .shards = SHARDS,
                                                .dram_bytes = 8 * MIB,
-                                               .metadata_cache_bytes = 128 * MIB,
-                                               .rocksdb_options = "max_background_jobs=4" };
+                                               .metadata_cache_bytes = 128 * MIB };
     bench_server_start(&cold->server, &cold->shape);
     bench_server_tables(&cold->server, 1, cold->rows * 2, DIM);
     cold->table_id = embtier_table_info(cold->server.tables[0])->table_id;

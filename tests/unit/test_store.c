@@ -275,7 +275,7 @@ static void test_half_made_store_is_completed(void **state)
 static void test_mistake_in_rocksdb_options_is_named(void **state)
 {
     struct store_fixture *f = *state;
-    char options[] = "max_subcompactions=2;no_such_option=3";
+    char options[] = "bytes_per_sync=4096;no_such_option=3";
 
     f->config.rocksdb.options = options;
     fixture_refused(f, EMBTIER_CONFIG, "no_such_option");
@@ -284,13 +284,13 @@ static void test_mistake_in_rocksdb_options_is_named(void **state)
 static void test_rocksdb_options_are_taken(void **state)
 {
     struct store_fixture *f = *state;
-    char line[200], options[] = "max_subcompactions=2;compression=kLZ4Compression";
+    char line[200], options[] = "bytes_per_sync=4096;compression=kLZ4Compression";
 
     f->config.rocksdb.options = options;
     fixture_open(f);
     fixture_write_all(f, 1, 0, 100, 1);
     fixture_close(f);
-    assert_true(fixture_shell(line, sizeof(line), "grep -h -e '^ *max_subcompactions=2' %s/%s",
+    assert_true(fixture_shell(line, sizeof(line), "grep -h -e '^ *bytes_per_sync=4096' %s/%s",
                               f->made[0], "shard-0000/replay/OPTIONS-*") > 0);
     assert_true(fixture_shell(line, sizeof(line), "grep -h -e '^ *compression=kLZ4' %s/%s",
                               f->made[0], "shard-0000/replay/OPTIONS-*") > 0);
@@ -301,7 +301,7 @@ static void test_too_small_write_buffers_are_refused(void **state)
     struct store_fixture *f = *state;
 
     f->config.rocksdb.memtable_bytes = 100 * KIB;
-    fixture_refused(f, EMBTIER_CONFIG, "rocksdb.memtable_bytes: 102400 is too little for 4 shards");
+    fixture_refused(f, EMBTIER_CONFIG, "rocksdb.memtable_bytes: 100KiB is too little for 4 shards");
 }
 
 static void test_write_buffers_stay_within_their_budget(void **state)
@@ -370,14 +370,14 @@ static void test_close_that_was_not_complete_is_no_clean_end(void **state)
 static void test_start_that_is_refused_does_not_undo_a_clean_end(void **state)
 {
     struct store_fixture *const f = *state;
-    char mistake[] = "keep_log_file_num=0", *const options = f->config.rocksdb.options;
+    char line[8];
 
     fixture_open(f);
     fixture_write_all(f, 1, 0, 1000, 1);
     fixture_close(f);
-    f->config.rocksdb.options = mistake;
-    fixture_refused(f, EMBTIER_CONFIG, "shard-0000/replay");
-    f->config.rocksdb.options = options;
+    fixture_shell(line, sizeof(line), "cd %s/shard-0000/replay && mv CURRENT away", f->made[0]);
+    fixture_refused(f, EMBTIER_CORRUPT, "shard-0000/replay");
+    fixture_shell(line, sizeof(line), "cd %s/shard-0000/replay && mv away CURRENT", f->made[0]);
     fixture_open(f);
     assert_int_equal(shards_unclean(f), 0);
     assert_int_equal(fixture_count_right(f, 1, 0, 1000, 1), 1000);

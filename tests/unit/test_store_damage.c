@@ -594,15 +594,12 @@ static void io_error(struct store_fixture *f, uint32_t table)
 {
     struct err_msg msg = { { 0 } };
     uint32_t version = 1; /* the last one that was taken */
-
-    char options[] = "max_write_buffer_number=2;min_write_buffer_number_to_merge=3";
     struct store_stats stats;
 
     signal(SIGXFSZ, SIG_IGN);
     f->config.data.directory_count = 1;
     f->config.data.shards_per_directory = 1;
     f->config.rocksdb.memtable_bytes = MIB;
-    f->config.rocksdb.options = options; /* which the store may not be caught in */
     fixture_open(f);
     fixture_write_all(f, table, 0, 1000, 1);
     fixture_flush_all(f);

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server_check.h"
+
+#include "base/yaml_doc.h"
+#include "store/store.h"
+#include "tiers/arena.h"
+#include "tiers/row_cache.h"
+
+void server_lane_slabs(const struct config *config, uint32_t ret_slabs[TIERS_MAX],
+                       uint32_t *ret_map_slabs)
+{
+    for (uint32_t t = 0; t < config->cache.tier_count; t++)
+        ret_slabs[t] = (uint32_t)(div_round_up(config->cache.tiers[t].bytes, ARENA_SLAB_BYTES) /
+                                  config->lanes.count);
+    *ret_map_slabs = ret_slabs[0] * config->cache.map_percent / 100;
+}
+
+static enum embtier_err check_cache(const struct config *config, struct err_msg *msg)
+{
+    uint32_t slabs[TIERS_MAX] = { 0 };
+    uint32_t map_slabs = 0;
+    struct err_msg why = { { 0 } };
+    enum embtier_err err;
+
+    server_lane_slabs(config, slabs, &map_slabs);
+    err = row_cache_check_slabs(slabs, config->cache.tier_count, map_slabs, &why);
+    if (err != EMBTIER_OK)
+        return yaml_doc_mistake(config->doc, "cache.tiers[0].bytes", msg, "%s", why.text);
+    return EMBTIER_OK;
+}
+
+/* What a server that runs has is its own: that there is not as much again is no mistake. */
+static enum embtier_err check_memory(const struct config *config, struct err_msg *msg)
+{
+    const bool in_use = store_is_in_use(config);
+    uint64_t dram_bytes = 0;
+
+    for (uint32_t t = 0; t < config->cache.tier_count; t++) {
+        const struct tier_spec *const tier = &config->cache.tiers[t];
+
+        if (tier->kind == TIER_KIND_DRAM && !in_use)
+            dram_bytes += tier->bytes;
+        TRY(arena_check(tier, dram_bytes, msg));
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err server_check(const struct config *config, struct err_msg *msg)
+{
+    TRY(store_check(config, msg));
+    TRY(check_cache(config, msg));
+    return check_memory(config, msg);
+}

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does `embtier config check` find what a start refuses, in the same words, and nothing else?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+from daemons import CLI, Daemon
+
+REFUSED = {
+    "FIFO deletes rows": ({"rocksdb": {"options": "compaction_style=kCompactionStyleFIFO"}}, "compaction_style"),
+    "PlainTable takes no writes": ({"rocksdb": {"options": "plain_table_factory={user_key_len=12}"}}, "plain_table"),
+    "no such option": ({"rocksdb": {"options": "no_such_option=1"}}, "no_such_option"),
+    "no such value": ({"rocksdb": {"options": "compression=kNone"}}, "compression"),
+    "not linked": ({"rocksdb": {"options": "compression=kXpressCompression"}}, "not linked"),
+    "too large": ({"rocksdb": {"options": "level0_file_num_compaction_trigger=1000"}}, "level0_file_num"),
+    "write buffers": ({"rocksdb": {"memtable_bytes": "1MiB"}}, "memtable_bytes"),
+    "all memory": ({"cache": {"tiers": [{"kind": "dram", "bytes": "900GiB"}]}}, "all memory"),
+    "account of a large tier": (
+        {"cache": {"tiers": [{"kind": "dram", "bytes": "4MiB"}, {"kind": "file", "bytes": "60GiB"}]}},
+        "cache.tiers",
+    ),
+    "no such memory": (
+        {"cache": {"tiers": [{"kind": "dram", "bytes": "64MiB"}, {"kind": "dax_kmem", "bytes": "2MiB"}]}},
+        "dax_kmem",
+    ),
+}
+
+
+def checked(daemon: Daemon) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [CLI, "-o", "json", "config", "check", daemon.folder / "embtierd.yaml"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+        env={**os.environ, **daemon.environment},
+    )
+
+
+def refusal(daemon: Daemon) -> str:
+    """What a start ends with."""
+    daemon.launch()
+    assert daemon.await_any_end() == 1
+    return daemon.log_lines()[-1]
+
+
+def unquoted(line: str) -> str:
+    return line.replace("\\\\", "\\").replace('\\"', '"')
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_start_refuses_is_found(tmp_path, name):
+    changes, words = REFUSED[name]
+    daemon = Daemon(tmp_path, lanes=1)
+    daemon.configure(changes)
+    for tier in daemon.config["cache"]["tiers"]:
+        if tier["kind"] == "file":
+            tier["path"] = f"{daemon.folder}/pmem"
+    daemon.configure({})
+    result = checked(daemon)
+    assert result.returncode == 1, result
+    error = json.loads(result.stdout)["error"]
+    assert words in error
+    assert error in unquoted(refusal(daemon))
+
+
+def test_what_a_start_takes_is_found_good(tmp_path):
+    daemon = Daemon(tmp_path, lanes=1)
+    daemon.configure({"rocksdb": {"options": "compression=kLZ4Compression;bytes_per_sync=1048576"}})
+    result = checked(daemon)
+    assert result.returncode == 0, result
+    assert json.loads(result.stdout) == {"ok": True, "complete": True}
+    daemon.start()
+    assert checked(daemon).returncode == 0  # also beside the server that has its directories open
+    daemon.stop()
+
+
+def test_directories_of_another_shape_are_found(tmp_path):
+    daemon = Daemon(tmp_path, lanes=1)
+    daemon.start()
+    daemon.stop()
+    files = sorted(str(path) for path in tmp_path.rglob("*"))
+    daemon.configure({"data": {"shards_per_directory": 4}})
+    result = checked(daemon)
+    assert result.returncode == 1
+    assert "made with 8 shards" in json.loads(result.stdout)["error"]
+    assert "made with 8 shards" in refusal(daemon)
+    daemon.configure({"data": {"shards_per_directory": 8}})
+    assert checked(daemon).returncode == 0
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == files
