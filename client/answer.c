@@ -8,6 +8,7 @@
 #include "client/connection.h"
 #include "client/group.h"
 #include "client/table.h"
+#include "proto/shm_fields.h"
 
 /* What tickets are called that are about @batch's last request. */
 static const char *ticket_word(const struct embtier_batch *batch)
@@ -268,6 +269,52 @@ static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
     }
 }
 
+/* The form of the batch's last request (proto/shm_fields.h). */
+static uint32_t form_of(const struct embtier_batch *batch)
+{
+    switch (batch->op) {
+    case EMBTIER_GET:
+        return SHM_FORM_GET;
+    case EMBTIER_SET:
+        return SHM_FORM_SET;
+    case EMBTIER_GET_POOLED:
+    case EMBTIER_GET_POOLED_TICKET:
+        return SHM_FORM_POOL;
+    case EMBTIER_PUSH:
+        return batch->kind == BATCH_OF_BAGS ? SHM_FORM_PUSH_BAGS : SHM_FORM_PUSH_ROWS;
+    case EMBTIER_RELEASE:
+        return SHM_FORM_RELEASE;
+    case EMBTIER_PREFETCH:
+        return SHM_FORM_PREFETCH;
+    }
+    return 0;
+}
+
+/* A field was not 0 that the operation does not use: this library and the server do not agree on
+ * which these are, so they are of different versions, or the arena was written to by mistake. */
+static enum embtier_err tell_unused_field(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    const bool is_of_part = result->segment < batch->part_count;
+    const uint32_t form = form_of(batch);
+    const char *name = "unknown";
+    const struct shm_field *fields;
+    uint32_t count;
+    char where[32] = "";
+
+    fields = is_of_part ? shm_segment_fields(form, &count) : shm_submission_fields(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (fields[i].offset + 1 == result->field)
+            name = fields[i].name;
+    if (is_of_part)
+        snprintf(where, sizeof(where), " (part %u)", result->segment);
+    return err_set(&batch->server->message, result->err,
+                   "%s does not use the field '%s', which must be 0 and is %" PRIu64
+                   "%s: something else wrote into the shared arena, or this library and the "
+                   "server are of different versions",
+                   shm_form_words(form), name, result->value, where);
+}
+
 enum embtier_err answer_tell(const struct embtier_batch *batch)
 {
     const struct batch_result *const result = &batch->result;
@@ -276,6 +323,8 @@ enum embtier_err answer_tell(const struct embtier_batch *batch)
         return EMBTIER_OK;
     if (result->err == EMBTIER_DISCONNECTED)
         return connection_is_over(batch->server);
+    if (result->field != 0)
+        return tell_unused_field(batch);
     if (is_about_group(batch))
         return tell_group_error(batch);
     if (result->segment >= batch->part_count)

@@ -33,6 +33,7 @@ struct batch_result {
     uint64_t limit;
     uint64_t hit_rows;
     uint64_t ticket;
+    uint32_t field;     /* as in struct shm_completion */
     int is_of_prefetch; /* of a push: the error is about the prefetch that it named */
 };
 

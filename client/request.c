@@ -125,7 +125,8 @@ int request_is_pending(struct embtier_batch *batch)
                                          .value = completion->value,
                                          .limit = completion->limit,
                                          .hit_rows = completion->hit_rows,
-                                         .ticket = completion->ticket });
+                                         .ticket = completion->ticket,
+                                         .field = completion->field });
     return 0;
 }
 
@@ -369,7 +370,7 @@ static struct embtier_batch *next_slot_holder(struct embtier *server)
 
 static_assert((int)EMBTIER_GET == SHM_OP_GET && (int)EMBTIER_SET == SHM_OP_SET &&
                   (int)EMBTIER_GET_POOLED == SHM_OP_POOL && (int)EMBTIER_PUSH == SHM_OP_PUSH &&
-                  (int)EMBTIER_RELEASE == SHM_OP_RELEASE,
+                  (int)EMBTIER_RELEASE == SHM_OP_RELEASE && SHM_OP_LAST == SHM_OP_PREFETCH,
               "the same numbers");
 
 /* Writes the segments, and returns what goes into the ring. @push is NULL unless it is one. */

@@ -155,8 +155,8 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
     for (uint32_t s = 0; s < submission->segment_count; s++) {
         const struct shm_pool_segment *const wire = &scratch[s];
 
-        if (IS_BAD(CHECK_POOL_SEGMENT_FLAGS, wire->flags != 0))
-            return refuse(refusal, EMBTIER_UNSUPPORTED, s, wire->flags, 0);
+        if (IS_BAD(CHECK_POOL_SEGMENT_FIELDS, !shm_pool_segment_is_clean(wire, SHM_FORM_POOL)))
+            return request_refuse_unused(SHM_FORM_POOL, s, wire, refusal);
         if (IS_BAD(CHECK_POOL_MODE, wire->mode < EMBTIER_POOL_SUM || wire->mode > EMBTIER_POOL_MAX))
             return refuse(refusal, EMBTIER_INVALID, s, wire->mode, EMBTIER_POOL_MAX);
         if (IS_BAD(CHECK_POOL_WEIGHTS_OF_MAX,
@@ -173,7 +173,7 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
 }
 
 /* The tables' row lengths decide how much memory is taken, so tables are entered before there is
- * any: the word of a copied segment that means nothing on the wire holds the table meanwhile. */
+ * any: the word of a copied segment that was 0 on the wire holds the table meanwhile. */
 static struct table *entered_table(const struct shm_pool_segment *segment)
 {
     return (struct table *)(uintptr_t)segment->unused;

@@ -33,7 +33,7 @@ struct beginning {
     struct refusal *refusal;
 };
 
-/* The word of a copied segment that means nothing on the wire holds its table, once entered. */
+/* The word of a copied segment that was 0 on the wire holds its table, once entered. */
 static struct table *entered_table(const struct shm_push_segment *segment)
 {
     return (struct table *)(uintptr_t)segment->unused;
@@ -58,8 +58,8 @@ static enum embtier_err check_submission(struct beginning *b)
 {
     const struct shm_submission *const submission = b->submission;
 
-    if (IS_BAD(CHECK_PUSH_FLAGS, submission->flags != 0))
-        return refuse(b->refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, 0);
+    if (IS_BAD(CHECK_PUSH_FIELDS, !shm_submission_is_clean(submission, shm_form_of(submission))))
+        return request_refuse_unused(shm_form_of(submission), UINT32_MAX, submission, b->refusal);
     if (IS_BAD(CHECK_PUSH_STEP,
                !b->is_prefetch && (submission->step == 0 || submission->step > OPTIMIZER_STEP_MAX)))
         return refuse(b->refusal, EMBTIER_INVALID, UINT32_MAX, submission->step,
@@ -86,20 +86,26 @@ static enum embtier_err check_submission(struct beginning *b)
 
 static enum embtier_err copy_segments(struct beginning *b)
 {
+    const uint32_t form = shm_form_of(b->submission);
     const uint32_t count = b->submission->segment_count;
+    enum embtier_err err = EMBTIER_OK;
     uint64_t sum = 0;
 
     copy_once(b->segments, (const uint8_t *)b->session->arena + b->submission->segments_offset,
               count * sizeof(*b->segments));
     for (uint32_t s = 0; s < count; s++) {
-        b->segments[s].unused = 0;
-        sum += b->segments[s].count;
+        struct shm_push_segment *const wire = &b->segments[s];
+
+        if (IS_BAD(CHECK_PUSH_SEGMENT_FIELDS,
+                   err == EMBTIER_OK && !shm_push_segment_is_clean(wire, form)))
+            err = request_refuse_unused(form, s, wire, b->refusal);
+        wire->unused = 0; /* of all, whatever comes: no table has been entered */
+        sum += wire->count;
     }
+    TRY(err);
     if (IS_BAD(CHECK_PUSH_COUNT, sum > b->rules->max_batch_rows))
         return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sum, b->rules->max_batch_rows);
     for (uint32_t s = 0; s < count; s++) {
-        if (IS_BAD(CHECK_PUSH_SEGMENT_FLAGS, b->segments[s].flags != 0))
-            return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, b->segments[s].flags, 0);
         if (IS_BAD(CHECK_PUSH_LEARNING_RATE, !isfinite(b->segments[s].learning_rate)))
             return refuse(b->refusal, EMBTIER_INVALID, s, 0, 0);
     }
@@ -117,8 +123,6 @@ static enum embtier_err check_against_ticket(const struct beginning *b, uint32_t
         return refuse(b->refusal, EMBTIER_MISMATCH, s, wire->table >> 32, group->table >> 32);
     if (IS_BAD(CHECK_PUSH_TICKET_BAGS, wire->count != segment->bag_count))
         return refuse(b->refusal, EMBTIER_SHAPE, s, wire->count, segment->bag_count);
-    if (IS_BAD(CHECK_PUSH_TICKET_IDS, wire->ids_offset != 0))
-        return refuse(b->refusal, EMBTIER_INVALID, s, wire->ids_offset, 0);
     if (wire->weights_offset == 0)
         return EMBTIER_OK;
     if (IS_BAD(CHECK_PUSH_WEIGHTS_OF_MAX, segment->mode == EMBTIER_POOL_MAX))
@@ -135,8 +139,6 @@ static enum embtier_err check_ids(const struct beginning *b, uint32_t s)
 {
     const struct shm_push_segment *const wire = &b->segments[s];
 
-    if (IS_BAD(CHECK_PUSH_ROWS_WEIGHTS, wire->weights_offset != 0))
-        return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, wire->weights_offset, 0);
     if (IS_BAD(CHECK_PUSH_IDS_IN_ARENA,
                !in_arena(b->session, wire->ids_offset, (uint64_t)wire->count * sizeof(uint64_t),
                          SHM_ID_ALIGN)))

@@ -13,6 +13,34 @@
 #include "daemon/ticket.h"
 #include "daemon/tsan.h"
 
+enum embtier_err request_refuse_unused(uint32_t form, uint32_t segment, const void *place,
+                                       struct refusal *refusal)
+{
+    const struct shm_field *fields, *field;
+    uint64_t bits = 0;
+    uint32_t count;
+
+    fields =
+        segment == UINT32_MAX ? shm_submission_fields(&count) : shm_segment_fields(form, &count);
+    field = shm_find_unused(fields, count, place, form, &bits);
+    if (!field) /* it was asked for by somebody who found one */
+        return refuse(refusal, EMBTIER_INTERNAL, segment, 0, 0);
+    (void)refuse(refusal, field->err, segment, bits, 0);
+    refusal->field = field->offset + 1;
+    return field->err;
+}
+
+/* Whether it asks for an operation that there is, and for nothing that this does not use. */
+static enum embtier_err check_fields(const struct shm_submission *submission, uint32_t form,
+                                     struct refusal *refusal)
+{
+    if (IS_BAD(CHECK_OP, form == 0))
+        return refuse(refusal, EMBTIER_INVALID, UINT32_MAX, submission->op, SHM_OP_LAST);
+    if (IS_BAD(CHECK_FIELDS, !shm_submission_is_clean(submission, form)))
+        return request_refuse_unused(form, UINT32_MAX, submission, refusal);
+    return EMBTIER_OK;
+}
+
 /* Checks the submission, copies and checks the segments; the tables are not entered yet. */
 static enum embtier_err copy_segments(const struct request_rules *rules,
                                       const struct session *session, uint32_t number,
@@ -21,8 +49,6 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
 {
     uint64_t ids = 0;
 
-    if (IS_BAD(CHECK_OP, submission->op != SHM_OP_GET && submission->op != SHM_OP_SET))
-        return refuse(refusal, EMBTIER_INVALID, UINT32_MAX, submission->op, SHM_OP_PREFETCH);
     if (IS_BAD(CHECK_FLAGS, (submission->flags & ~(uint32_t)SHM_FLAG_STATE) != 0))
         return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, SHM_FLAG_STATE);
     if (IS_BAD(CHECK_SEGMENT_COUNT, submission->segment_count > SHM_SEGMENTS_MAX))
@@ -36,8 +62,9 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
     copy_once(rules->scratch, (const uint8_t *)session->arena + submission->segments_offset,
               submission->segment_count * sizeof(struct shm_segment));
     for (uint32_t s = 0; s < submission->segment_count; s++) {
-        if (IS_BAD(CHECK_SEGMENT_FLAGS, rules->scratch[s].flags != 0))
-            return refuse(refusal, EMBTIER_UNSUPPORTED, s, rules->scratch[s].flags, 0);
+        if (IS_BAD(CHECK_SEGMENT_FIELDS,
+                   !shm_segment_is_clean(&rules->scratch[s], shm_form_of(submission))))
+            return request_refuse_unused(shm_form_of(submission), s, &rules->scratch[s], refusal);
         ids += rules->scratch[s].id_count;
     }
     if (IS_BAD(CHECK_ID_COUNT, ids > rules->max_batch_rows))
@@ -439,7 +466,7 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
     struct shm_submission submission;
     struct group_member *member;
     struct request *request;
-    uint64_t id_count;
+    uint64_t id_count = 0;
     enum embtier_err err;
 
     copy_once(&submission, &shm_submissions(session->arena)[number % session->slot_count],
@@ -448,15 +475,16 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
         ret_taking->kind = TAKING_PUSH;
         return begin_push(rules, session, number, &submission, &ret_taking->push, ret_refusal);
     }
-    if (submission.op == SHM_OP_POOL) {
-        TRY(check_group(session, &submission, &member, ret_refusal));
-        ret_taking->kind = TAKING_POOLED;
-        return pooled_begin(rules, session, number, &submission, &ret_taking->pooled, ret_refusal);
-    }
     if (submission.op == SHM_OP_PREFETCH) {
         ret_taking->kind = TAKING_PUSH;
         return push_begin(rules, session, number, &submission, NULL, &ret_taking->push,
                           ret_refusal);
+    }
+    TRY(check_fields(&submission, shm_form_of(&submission), ret_refusal));
+    if (submission.op == SHM_OP_POOL) {
+        TRY(check_group(session, &submission, &member, ret_refusal));
+        ret_taking->kind = TAKING_POOLED;
+        return pooled_begin(rules, session, number, &submission, &ret_taking->pooled, ret_refusal);
     }
     if (submission.op == SHM_OP_RELEASE)
         return release_begin(rules, session, &submission, ret_taking, ret_refusal);
@@ -504,6 +532,7 @@ void request_answer(struct session *session, uint32_t number, const struct refus
     completion->segment = refusal->segment;
     completion->value = refusal->value;
     completion->limit = refusal->limit;
+    completion->field = refusal->field;
     completion->hit_rows = hit_rows;
     completion->ticket = ticket;
     atomic_store_explicit(&session->slot_busy[number % session->slot_count], 0,

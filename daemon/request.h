@@ -91,6 +91,7 @@ struct refusal {
     uint32_t segment; /* or UINT32_MAX */
     uint64_t value;
     uint64_t limit;
+    uint32_t field; /* as in struct shm_completion */
 };
 
 /* What splitting needs, and does not change. One per lane. */

@@ -9,15 +9,17 @@
 #include "daemon/request.h"
 #include "daemon/session.h"
 #include "kernels/cast.h"
+#include "proto/shm_fields.h"
 
 /* The checks of what a client wrote, by number. tests/unit builds these files once without each of
  * them (a copy: with what it copied read once more behind its checks), to see that it is missed. */
 enum {
+    CHECK_FIELDS = 200,
     CHECK_OP = 1,
     CHECK_FLAGS,
     CHECK_SEGMENT_COUNT,
     CHECK_SEGMENTS_IN_ARENA,
-    CHECK_SEGMENT_FLAGS,
+    CHECK_SEGMENT_FIELDS,
     CHECK_ID_COUNT,
     CHECK_TABLE,
     CHECK_IDS_IN_ARENA,
@@ -28,7 +30,7 @@ enum {
     COPY_IDS,
     CHECK_POOL_SEGMENT_COUNT,
     CHECK_POOL_SEGMENTS_IN_ARENA,
-    CHECK_POOL_SEGMENT_FLAGS,
+    CHECK_POOL_SEGMENT_FIELDS,
     CHECK_POOL_MODE,
     CHECK_POOL_WEIGHTS_OF_MAX,
     CHECK_POOL_ID_COUNT,
@@ -43,21 +45,19 @@ enum {
     CHECK_POOL_OFFSETS_END,
     CHECK_POOL_LAST_OFFSET,
     COPY_POOL_SEGMENTS,
-    CHECK_PUSH_FLAGS,
+    CHECK_PUSH_FIELDS,
     CHECK_PUSH_STEP,
     CHECK_PUSH_SEGMENT_COUNT,
     CHECK_PUSH_SEGMENTS_IN_ARENA,
     CHECK_PUSH_TICKET_SEGMENTS,
     CHECK_PUSH_COUNT,
-    CHECK_PUSH_SEGMENT_FLAGS,
+    CHECK_PUSH_SEGMENT_FIELDS,
     CHECK_PUSH_LEARNING_RATE,
     CHECK_PUSH_TICKET_TABLE,
     CHECK_PUSH_TICKET_BAGS,
-    CHECK_PUSH_TICKET_IDS,
-    CHECK_PUSH_WEIGHTS_OF_MAX,
+    CHECK_PUSH_WEIGHTS_OF_MAX = 42, /* numbers of checks that are gone are not used again */
     CHECK_PUSH_WEIGHTS_IN_ARENA,
-    CHECK_PUSH_ROWS_WEIGHTS,
-    CHECK_PUSH_IDS_IN_ARENA,
+    CHECK_PUSH_IDS_IN_ARENA = 45,
     CHECK_PUSH_TABLE,
     CHECK_PUSH_OPTIMIZER,
     CHECK_PUSH_DIM,
@@ -111,6 +111,11 @@ static inline enum embtier_err refuse(struct refusal *refusal, enum embtier_err 
     *refusal = (struct refusal){ .err = err, .segment = segment, .value = value, .limit = limit };
     return err;
 }
+
+/* Refuses a request of @form since the submission at @place, or its segment number @segment that is
+ * at @place, is not clean (shm_submission_is_clean() and so on). */
+MUST_CHECK enum embtier_err request_refuse_unused(uint32_t form, uint32_t segment,
+                                                  const void *place, struct refusal *refusal);
 
 /* What a request of @segments segments and @id_count ids needs behind its struct of @head_bytes,
  * which may be larger than struct request. */

@@ -41,15 +41,22 @@
 #define SHM_ROW_ALIGN         2 /* … and rows of this … */
 #define SHM_NUMBER_ALIGN      4 /* … and bags, weights and offsets of bags of this */
 
+/* OP(name, number): all operations there are. */
+#define SHM_OPS(OP)                                                                                \
+    OP(GET, 1)      /* weights of rows, from the server to the segment's rows */                   \
+    OP(SET, 2)      /* weights of rows, from the segment's rows to the server */                   \
+    OP(POOL, 3)     /* rows of bags, pooled, from the server to the segment's bags */              \
+    OP(PUSH, 4)     /* gradients, from the segment's gradients to the server's optimizers */       \
+    OP(RELEASE, 5)  /* the ticket is not needed any more; no segments */                           \
+    OP(PREFETCH, 6) /* rows of ids come into DRAM and stay there; the completion has a ticket */
+
 enum shm_op {
-    SHM_OP_GET = 1,     /* weights of rows, from the server to the segment's rows */
-    SHM_OP_SET = 2,     /* weights of rows, from the segment's rows to the server */
-    SHM_OP_POOL = 3,    /* rows of bags, pooled, from the server to the segment's bags */
-    SHM_OP_PUSH = 4,    /* gradients, from the segment's gradients to the server's optimizers */
-    SHM_OP_RELEASE = 5, /* the ticket is not needed any more; no segments */
-    SHM_OP_PREFETCH =
-        6, /* rows of ids come into DRAM and stay there; the completion has a ticket */
+#define OP(name, number) SHM_OP_##name = number,
+    SHM_OPS(OP)
+#undef OP
 };
+#define SHM_OP_COUNT_ONE(name, number) +1
+#define SHM_OP_LAST                    (0 SHM_OPS(SHM_OP_COUNT_ONE)) /* numbers have no gaps */
 
 /* Flags of a submission. */
 enum {
@@ -57,18 +64,22 @@ enum {
     SHM_FLAG_TICKET = 2, /* POOL: the completion has a ticket, for a push */
 };
 
+/* A field that an operation does not use is 0, here and in segments, or the request is refused;
+ * proto/shm_fields.h has the table of them. */
 struct shm_submission {
     uint32_t op;
     uint32_t flags; /* of SHM_FLAG_*; others are refused */
     uint32_t segment_count;
-    uint32_t reserved;
-    uint64_t segments_offset; /* of struct shm_segment or shm_pool_segment [segment_count] */
-    uint64_t step;   /* PUSH: of the optimizers, from 1; others: the trainer's batch number or 0 */
+    uint32_t reserved;        /* 0 */
+    uint64_t segments_offset; /* of struct shm_segment, shm_pool_segment or shm_push_segment
+                                 [segment_count]; RELEASE: 0 */
+    uint64_t step;   /* PUSH: of the optimizers, from 1; GET, SET and POOL with a group: the step of
+                        the group that they belong to, or 0; others: 0 */
     uint64_t ticket; /* PUSH: of the lookup, 0: the segments have ids; RELEASE; others: 0 */
-    uint64_t prefetch; /* PUSH: a prefetch that is released when it is done, or 0 */
+    uint64_t prefetch; /* PUSH: a prefetch that is released when it is done, or 0; others: 0 */
     uint64_t group; /* PUSH: handle of the group, of GroupInfo, whose step it is a part of; GET, SET
-                       and POOL: of the one that `step` is of; or 0 */
-    uint64_t unused;
+                       and POOL: of the one that `step` is of; or 0; others: 0 */
+    uint64_t unused; /* 0 */
 };
 static_assert(sizeof(struct shm_submission) == 64, "one cache line");
 
@@ -96,27 +107,27 @@ struct shm_pool_segment {
     uint64_t weights_offset; /* f32[id_count], one per id; 0: none */
     uint32_t id_count;
     uint32_t bag_count;
-    uint32_t mode;  /* enum embtier_pool */
-    uint32_t flags; /* 0 */
-    uint64_t unused;
+    uint32_t mode;   /* enum embtier_pool */
+    uint32_t flags;  /* 0 */
+    uint64_t unused; /* 0 */
 };
 static_assert(sizeof(struct shm_pool_segment) == 64, "wire layout");
 
-/* The same for a push; of a prefetch, only table, ids and count. By ticket: as many segments as the
- * lookup had, of the same tables, a gradient for each bag. Without one: a gradient for each id;
- * what an id gets that stands there twice is added up. */
+/* The same for a push; of a prefetch, only table, ids and count, the rest is 0. By ticket: as many
+ * segments as the lookup had, of the same tables, a gradient for each bag. Without one: a gradient
+ * for each id; what an id gets that stands there twice is added up. */
 struct shm_push_segment {
     uint64_t table;
     uint64_t ids_offset;       /* by ticket: 0 */
     uint64_t gradients_offset; /* f32[count][dim]; by ticket, 0: they are all zero */
     uint64_t weights_offset;   /* by ticket: f32[ids of the segment], where the gradients of the
-                                  samples' weights are written; 0: nowhere */
+                                  samples' weights are written; 0: nowhere. Of rows: 0 */
     double learning_rate;
-    uint32_t count; /* bags by ticket, else ids */
-    uint32_t dim;   /* the table's */
-    uint32_t flags; /* 0 */
-    uint32_t reserved;
-    uint64_t unused;
+    uint32_t count;    /* bags by ticket, else ids */
+    uint32_t dim;      /* the table's */
+    uint32_t flags;    /* 0 */
+    uint32_t reserved; /* 0 */
+    uint64_t unused;   /* 0 */
 };
 static_assert(sizeof(struct shm_push_segment) == 64, "wire layout");
 
@@ -124,7 +135,8 @@ struct shm_completion {
     _Atomic uint32_t sequence; /* n + 1 when request n is done; a futex */
     uint32_t err;              /* enum embtier_err */
     uint32_t segment;          /* the segment the error is about, or UINT32_MAX */
-    uint32_t reserved;
+    uint32_t field;    /* a field that the operation does not use is not 0: 1 + its offset in the
+                          segment or, without one, in the submission; `value` has its bits; or 0 */
     uint64_t value;    /* what was wrong: the row id, the offset, the count, the bag … */
     uint64_t limit;    /* and what it was held against */
     uint64_t hit_rows; /* rows served from the cache */
