@@ -418,6 +418,7 @@ static enum embtier_err release_begin(const struct request_rules *rules,
 
     if (err != EMBTIER_OK)
         return refuse(refusal, err, UINT32_MAX, submission->ticket, rules->ticket_ns / 1000000);
+    TRY(check_fields(submission, shm_form_of(submission), refusal));
     ret_taking->kind = TAKING_TICKET;
     return EMBTIER_OK;
 }
@@ -480,14 +481,14 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
         return push_begin(rules, session, number, &submission, NULL, &ret_taking->push,
                           ret_refusal);
     }
+    if (submission.op == SHM_OP_RELEASE)
+        return release_begin(rules, session, &submission, ret_taking, ret_refusal);
     TRY(check_fields(&submission, shm_form_of(&submission), ret_refusal));
     if (submission.op == SHM_OP_POOL) {
         TRY(check_group(session, &submission, &member, ret_refusal));
         ret_taking->kind = TAKING_POOLED;
         return pooled_begin(rules, session, number, &submission, &ret_taking->pooled, ret_refusal);
     }
-    if (submission.op == SHM_OP_RELEASE)
-        return release_begin(rules, session, &submission, ret_taking, ret_refusal);
     TRY(check_group(session, &submission, &member, ret_refusal));
     TRY(copy_segments(rules, session, number, &submission, &id_count, ret_refusal));
     TRY(request_new(rules, session, number, &submission, id_count, &request, ret_refusal));

@@ -5,20 +5,24 @@
  * offsets, to and fro between what is right and what must be refused, as fast as it can, while that
  * request is submitted. Each may be served or refused; what must not happen is that the process
  * dies (sanitizers watch), that a table changes, that a row comes to be that no table has, that a
- * bag has another table's rows, or that another client's memory changes. EMBTIER_TEST_MUTATIONS
- * says how many changes there are to be; an argument, which tests. */
-#include "lane_fixture.h"
+ * bag has another table's rows, or that another client's memory changes. There is a test for each
+ * form in the table of proto/shm_fields.h, and its fields are those of that table: what comes
+ * newly is changed by being there. EMBTIER_TEST_MUTATIONS says how many changes there are to be; an
+ * argument, which tests. */
+#include "forms_fixture.h"
 
+#include <math.h>
 #include <sys/mman.h>
 
-#define SLOT_BYTES    (512 * KIB)
-#define COUNT         50 /* ids of a request */
-#define BAGS          5
-#define HEADER_FIELDS 16 /* of submission and segment, at most */
-#define MUTATIONS     1000000
-#define AT_LEAST_NS   (UINT64_C(5) * 1000 * 1000 * 1000) /* both sides have to run at once */
-#define CANARY        0xa5
-#define FAR           (UINT64_C(1) << 40) /* no memory of ours is there; test_request.c has the edges */
+#define SLOT_BYTES   (5 * MIB)
+#define COUNT        50 /* ids of a request */
+#define BAGS         5
+#define FIELDS       20 /* of submission and segment, at most */
+#define MUTATIONS    1000000
+#define AT_LEAST_NS  (UINT64_C(5) * 1000 * 1000 * 1000) /* both sides have to run at once */
+#define CANARY       0xa5
+#define FAR          (UINT64_C(1) << 40) /* no memory of ours is there; test_request.c has the edges */
+#define HELPER_PLACE (FIXTURE_SLOTS / 2) /* the slot whose memory other requests use */
 
 /* Room for all rows: none leaves, so what is cached can be counted. */
 static const struct lanes_shape shapes[] = {
@@ -34,22 +38,28 @@ static const struct lanes_shape shapes[] = {
       .write_queue_bytes = MIB },
 };
 
-/* What is asked for. */
+/* What is asked for, by form. */
 struct aim {
-    enum shm_op op;
+    uint32_t form;
     uint32_t dim;
     uint32_t rows; /* of each table */
     uint32_t requests_least;
+    uint32_t shapes;
 };
 
-static const struct aim gets = { SHM_OP_GET, 16, 1000, 100000 };
-static const struct aim pushes = { SHM_OP_PUSH, 16, 1000, 20000 };
-static const struct aim lookups = { SHM_OP_POOL, 8192, 40, 2000 }; /* of two waves */
+static struct aim aim_of(uint32_t form)
+{
+    if (FORM_IS(form, GET))
+        return (struct aim){ form, 16, 1000, 100000, 1 };
+    if (FORM_IS(form, POOL))
+        return (struct aim){ form, 8192, 40, 2000, 2 }; /* of two waves */
+    return (struct aim){ form, 16, 1000, 10000, 2 };
+}
 
 struct field {
     volatile void *place;
     uint32_t bytes; /* 4 or 8 */
-    uint64_t good;
+    _Atomic uint64_t good;
     uint64_t bad[4];
 };
 
@@ -61,120 +71,115 @@ static void field_put(const struct field *field, uint64_t value)
         *(volatile uint64_t *)field->place = value;
 }
 
+/* What both processes use. */
+struct shared {
+    _Atomic uint64_t changes;
+    struct field fields[FIELDS + COUNT + BAGS + 1];
+};
+
 struct mutator {
     struct lanes_fixture x;
     struct client bad, good;
-    const struct aim *aim;
-    uint64_t table, other;
-    struct field fields[HEADER_FIELDS + COUNT + BAGS + 1];
+    struct aim aim;
+    struct form_shape shape;
+    struct form_place place;
+    uint64_t other;
+    struct shared *shared;
+    struct field *fields;
     uint32_t header_fields;
     uint32_t field_count;
-    float *bags;               /* of a pooled lookup */
-    _Atomic uint64_t *changes; /* shared with the other process */
+    struct field *ticket_field;
+    uint64_t ticket;   /* that the next request is to take along */
+    uint64_t left_one; /* a prefetch that is to be released */
 };
 
-static void add_field(struct mutator *m, volatile void *place, uint32_t bytes, uint64_t good,
-                      uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+static struct field *add_field(struct mutator *m, volatile void *place, uint32_t bytes,
+                               const uint64_t bad[4])
 {
-    m->fields[m->field_count++] = (struct field){ place, bytes, good, { a, b, c, d } };
+    struct field *const field = &m->fields[m->field_count++];
+    uint64_t good = 0;
+
+    assert_true(m->field_count <= ARRAY_LEN(m->shared->fields));
+    memcpy(&good, (const void *)place, bytes);
+    field->place = place;
+    field->bytes = bytes;
+    atomic_store(&field->good, good);
+    memcpy(field->bad, bad, sizeof(field->bad));
+    return field;
 }
 
-static void add_far_field(struct mutator *m, volatile void *place, const void *good)
+/* What is wrong there, or leads elsewhere. A field that is in no line here has some of each. */
+static const struct {
+    const char *name;
+    uint64_t bad[4];
+} bads[] = {
+    { "op", { 0, 77, UINT32_MAX, SHM_OP_GET } },
+    /* Without the state, rows are shorter. */
+    { "flags", { SHM_FLAG_STATE, UINT32_MAX, 3, 4 } },
+    { "segment_count", { UINT32_MAX, SHM_SEGMENTS_MAX, 70000, 3000 } },
+    { "step", { 0, UINT64_MAX, UINT64_C(1) << 60, 0 } },
+    { "table", { 0, UINT64_MAX, UINT64_C(77) << 32, UINT32_MAX } },
+    { "id_count", { UINT32_MAX, 100000, 2000000, 50000 } },
+    { "count", { UINT32_MAX, 100000, 2000000, 50000 } },
+    { "bag_count", { UINT32_MAX, 100000, BAGS + 1, BAGS - 1 } },
+    { "mode", { 0, UINT32_MAX, EMBTIER_POOL_MEAN, EMBTIER_POOL_MAX } },
+    { "dim", { 0, UINT32_MAX, 1, 17 } },
+    /* Numbers that are none, as else rows would change. */
+    { "learning_rate", { 0x7ff0000000000000, 0x7ff8000000000000, UINT64_MAX, 1 } },
+};
+static const uint64_t bad_offsets[4] = { FAR, 2 * FAR, 4 * FAR, 8 * FAR };
+static const uint64_t bad_words[4] = { 1, UINT64_MAX, 64, 4096 };
+
+static const uint64_t *bads_of(const char *name)
 {
-    add_field(m, place, 8, client_offset(&m->bad, good), FAR, 2 * FAR, 4 * FAR, 8 * FAR);
+    const size_t length = strlen(name);
+
+    for (size_t i = 0; i < ARRAY_LEN(bads); i++)
+        if (strcmp(bads[i].name, name) == 0)
+            return bads[i].bad;
+    return length > 7 && strcmp(name + length - 7, "_offset") == 0 ? bad_offsets : bad_words;
 }
 
-/* The segment of a GET; returns its ids. */
-static uint64_t *make_segment(struct mutator *m)
+static void add_fields(struct mutator *m, const struct shm_field *fields, uint32_t count,
+                       void *place)
 {
-    struct shm_segment *const segment = client_segment(&m->bad, 0);
+    for (uint32_t i = 0; i < count; i++) {
+        struct field *const added = add_field(m, (uint8_t *)place + fields[i].offset,
+                                              fields[i].bytes, bads_of(fields[i].name));
 
-    add_field(m, &segment->table, 8, m->table, 0, UINT64_MAX, UINT64_C(77) << 32, UINT32_MAX);
-    add_far_field(m, &segment->ids_offset, client_ids(&m->bad, 0));
-    add_far_field(m, &segment->rows_offset, client_rows(&m->bad, 0, COUNT));
-    add_field(m, &segment->id_count, 4, COUNT, UINT32_MAX, 100000, 2000000, 50000);
-    add_field(m, &segment->flags, 4, 0, 1, UINT32_MAX, 1, 2);
-    m->header_fields = m->field_count;
-    return client_ids(&m->bad, 0);
-}
-
-/* The same of a pooled lookup. */
-static uint64_t *make_pool_segment(struct mutator *m)
-{
-    struct shm_pool_segment *const segment = (void *)client_segment(&m->bad, 0);
-    uint64_t *const ids = (uint64_t *)(segment + 1);
-    float *const weights = (float *)(ids + COUNT);
-    uint32_t *const offsets = (uint32_t *)(weights + COUNT);
-
-    m->bags = (float *)(offsets + BAGS + 1);
-    add_field(m, &segment->table, 8, m->table, 0, UINT64_MAX, UINT64_C(77) << 32, UINT32_MAX);
-    add_far_field(m, &segment->ids_offset, ids);
-    add_far_field(m, &segment->bags_offset, m->bags);
-    add_far_field(m, &segment->offsets_offset, offsets);
-    add_far_field(m, &segment->weights_offset, weights);
-    add_field(m, &segment->id_count, 4, COUNT, UINT32_MAX, 100000, 2000000, COUNT - 1);
-    add_field(m, &segment->bag_count, 4, BAGS, UINT32_MAX, 100000, BAGS + 1, BAGS - 1);
-    add_field(m, &segment->mode, 4, EMBTIER_POOL_SUM, 0, UINT32_MAX, EMBTIER_POOL_MEAN,
-              EMBTIER_POOL_MAX);
-    add_field(m, &segment->flags, 4, 0, 1, UINT32_MAX, 1, 2);
-    for (uint32_t b = 0; b <= BAGS; b++)
-        add_field(m, &offsets[b], 4, b * COUNT / BAGS, UINT32_MAX, COUNT + 1,
-                  (b + 2) * COUNT / BAGS, b > 1 ? b - 1 : 1);
-    m->header_fields = m->field_count;
-    for (uint32_t i = 0; i < COUNT; i++)
-        weights[i] = 1;
-    return ids;
-}
-
-/* The same of a push of rows. With a learning rate of 0 it changes none. */
-static uint64_t *make_push_segment(struct mutator *m)
-{
-    struct shm_push_segment *const segment = (void *)client_segment(&m->bad, 0);
-    uint64_t *const ids = (uint64_t *)(segment + 1);
-    float *const gradients = (float *)(ids + COUNT);
-
-    memset(segment, 0, sizeof(*segment));
-    add_field(m, &segment->table, 8, m->table, 0, UINT64_MAX, UINT64_C(77) << 32, UINT32_MAX);
-    add_far_field(m, &segment->ids_offset, ids);
-    add_far_field(m, &segment->gradients_offset, gradients);
-    add_field(m, &segment->weights_offset, 8, 0, FAR, 2 * FAR, 64, 4096);
-    add_field(m, &segment->count, 4, COUNT, UINT32_MAX, 100000, 2000000, 50000);
-    add_field(m, &segment->dim, 4, m->aim->dim, 0, UINT32_MAX, 1, m->aim->dim + 1);
-    add_field(m, &segment->flags, 4, 0, 1, UINT32_MAX, 1, 2);
-    m->header_fields = m->field_count;
-    for (uint32_t i = 0; i < COUNT * m->aim->dim; i++)
-        gradients[i] = 1;
-    return ids;
+        if (strcmp(fields[i].name, "ticket") == 0)
+            m->ticket_field = added;
+        if (strcmp(fields[i].name, "op") == 0 && atomic_load(&added->good) == SHM_OP_GET)
+            added->bad[3] = SHM_OP_POOL;
+        /* Of a GET, whole rows are what is right: of shorter ones less is at stake. */
+        if (strcmp(fields[i].name, "flags") == 0 && atomic_load(&added->good) == SHM_FLAG_STATE)
+            added->bad[0] = 0;
+    }
 }
 
 /* The one request in slot 0, and all that can be wrong with it. */
 static void make_request(struct mutator *m)
 {
-    struct session *const session = m->bad.session;
-    struct shm_submission *const submission = &shm_submissions(session->arena)[0];
-    const struct shm_segment *const segment = client_segment(&m->bad, 0);
-    const bool is_get = m->aim->op == SHM_OP_GET;
-    uint64_t *ids;
+    struct shm_submission *const submission = &shm_submissions(m->bad.session->arena)[0];
+    void *const segment = client_segment(&m->bad, 0);
+    const struct shm_field *fields;
+    uint32_t count;
 
-    add_field(m, &submission->op, 4, m->aim->op, 0, 77, UINT32_MAX,
-              is_get ? SHM_OP_POOL : SHM_OP_GET);
-    /* Without the state, rows are shorter. */
-    add_field(m, &submission->flags, 4, is_get ? SHM_FLAG_STATE : 0, is_get ? 0 : SHM_FLAG_STATE,
-              UINT32_MAX, 3, 4);
-    add_field(m, &submission->segment_count, 4, 1, UINT32_MAX, SHM_SEGMENTS_MAX, 70000, 3000);
-    add_far_field(m, &submission->segments_offset, segment);
-    if (m->aim->op == SHM_OP_PUSH) {
-        add_field(m, &submission->step, 8, 1, 0, UINT64_MAX, UINT64_C(1) << 60, 0);
-        add_field(m, &submission->ticket, 8, 0, 1, UINT64_MAX, m->bad.session->id << 32 | 1, 2);
-        ids = make_push_segment(m);
-    } else {
-        ids = is_get ? make_segment(m) : make_pool_segment(m);
-    }
-    for (uint32_t i = 0; i < COUNT; i++)
-        add_field(m, &ids[i], 8, i * 7 % m->aim->rows, m->aim->rows + i, UINT64_MAX,
-                  UINT64_C(1) << 40, m->aim->rows);
-    for (uint32_t i = 0; i < m->field_count; i++)
-        field_put(&m->fields[i], m->fields[i].good);
+    *submission = form_lay_out(&m->bad, m->aim.form, &m->shape, 0, segment, &m->place);
+    if (FORM_IS(m->aim.form, GET))
+        submission->flags = SHM_FLAG_STATE;
+    fields = shm_submission_fields(&count);
+    add_fields(m, fields, count, submission);
+    fields = shm_segment_fields(m->aim.form, &count);
+    add_fields(m, fields, count, segment);
+    assert_true(m->field_count <= FIELDS);
+    for (uint32_t b = 0; FORM_IS(m->aim.form, POOL) && b <= BAGS; b++)
+        add_field(m, &m->place.offsets[b], 4,
+                  (uint64_t[]){ UINT32_MAX, COUNT + 1, (b + 2) * COUNT / BAGS, b > 1 ? b - 1 : 1 });
+    m->header_fields = m->field_count;
+    for (uint32_t i = 0; shm_segment_bytes(m->aim.form) > 0 && i < COUNT; i++)
+        add_field(m, &m->place.ids[i], 8,
+                  (uint64_t[]){ m->shape.rows + i, UINT64_MAX, UINT64_C(1) << 40, m->shape.rows });
 }
 
 static void mutate(void *context)
@@ -190,10 +195,10 @@ static void mutate(void *context)
         field_put(field, field->bad[random >> 62]);
         for (uint32_t wait = (random >> 32) % 64; wait > 0; wait--)
             __asm__ volatile("" ::: "memory");
-        field_put(field, field->good);
+        field_put(field, atomic_load_explicit(&field->good, memory_order_relaxed));
         for (uint32_t wait = (random >> 40) % 256; wait > 0; wait--)
             __asm__ volatile("" ::: "memory");
-        atomic_fetch_add_explicit(m->changes, 2, memory_order_relaxed);
+        atomic_fetch_add_explicit(&m->shared->changes, 2, memory_order_relaxed);
     }
 }
 
@@ -218,24 +223,89 @@ static uint64_t cached_rows(struct mutator *m)
     return rows;
 }
 
+/* Whether the form's requests need others between them, of a slot that nobody mutates. */
+static bool needs_helpers(const struct mutator *m)
+{
+    return form_takes_ticket(m->aim.form) || FORM_IS(m->aim.form, PREFETCH);
+}
+
+/* In the slot before each of them: a ticket for it, or the end of what the last one left. */
+static void submit_helper(struct mutator *m)
+{
+    void *const at = client_segment(&m->bad, HELPER_PLACE);
+
+    assert_int_equal(m->bad.submitted % 2, 1);
+    if (form_takes_ticket(m->aim.form) && m->ticket == 0) {
+        m->ticket = form_look_up(&m->bad, &m->shape, at);
+    } else if (m->left_one != 0) {
+        form_release(&m->bad, m->left_one);
+        m->left_one = 0;
+    } else {
+        const struct shm_submission nothing = { .op = SHM_OP_GET,
+                                                .segments_offset = client_offset(&m->bad, at) };
+
+        assert_int_equal(form_submit(&m->bad, &nothing)->err, EMBTIER_OK);
+    }
+}
+
 static void clear_answer(struct mutator *m)
 {
-    if (m->bags)
-        memset(m->bags, 0, (size_t)BAGS * m->aim->dim * sizeof(float));
-    else if (m->aim->op == SHM_OP_GET)
-        memset(client_rows(&m->bad, 0, COUNT), CANARY, 2 * COUNT * m->aim->dim * sizeof(float));
+    const size_t numbers = (size_t)COUNT * m->aim.dim * 2;
+
+    if (FORM_IS(m->aim.form, POOL))
+        memset(m->place.numbers, 0, (size_t)BAGS * m->aim.dim * sizeof(float));
+    else if (FORM_IS(m->aim.form, GET))
+        memset(m->place.numbers, CANARY, numbers * sizeof(float));
 }
 
 /* Whatever the offsets were, a bag has whole rows of the one table only, and these are ones. */
 static void check_answer(const struct mutator *m)
 {
-    for (uint32_t b = 0; m->bags && b < BAGS; b++) {
-        const float *const bag = m->bags + (size_t)b * m->aim->dim;
+    for (uint32_t b = 0; FORM_IS(m->aim.form, POOL) && b < BAGS; b++) {
+        const float *const bag = m->place.numbers + (size_t)b * m->aim.dim;
 
         assert_true(bag[0] >= 0 && bag[0] <= COUNT && bag[0] == (float)(uint32_t)bag[0]);
-        for (uint32_t c = 1; c < m->aim->dim; c++)
+        for (uint32_t c = 1; c < m->aim.dim; c++)
             assert_true(bag[c] == bag[0]);
     }
+}
+
+/* All slots ask with the same segment and ids; slot 0's submission changes, too. */
+static void fill_slot(struct mutator *m, uint32_t number)
+{
+    const struct shm_submission submission = {
+        .op = (uint32_t)atomic_load(&m->fields[0].good),
+        .step = FORM_IS(m->aim.form, PUSH_BAGS) || FORM_IS(m->aim.form, PUSH_ROWS) ? 1 : 0,
+        .ticket = m->ticket,
+        .segment_count = shm_segment_bytes(m->aim.form) > 0 ? 1 : 0,
+        .segments_offset = shm_segment_bytes(m->aim.form) > 0
+                               ? client_offset(&m->bad, client_segment(&m->bad, 0))
+                               : 0,
+    };
+
+    atomic_store(&m->ticket_field->good, m->ticket);
+    if (number % FIXTURE_SLOTS == 0)
+        field_put(m->ticket_field, m->ticket);
+    else
+        shm_submissions(m->bad.session->arena)[number % FIXTURE_SLOTS] = submission;
+}
+
+/* Whether it was served. */
+static bool submit_one(struct mutator *m)
+{
+    const uint32_t number = m->bad.submitted;
+    const struct shm_completion *done;
+
+    fill_slot(m, number);
+    clear_answer(m);
+    client_publish(&m->bad);
+    done = client_wait(&m->bad, number);
+    if (done->err != EMBTIER_OK)
+        return false;
+    m->ticket = 0;
+    m->left_one = done->ticket;
+    check_answer(m);
+    return true;
 }
 
 static void submit_until_enough(struct mutator *m)
@@ -245,42 +315,37 @@ static void submit_until_enough(struct mutator *m)
     uint32_t served = 0, refused = 0;
 
     for (uint32_t i = 0;
-         i < m->aim->requests_least || now_ns() < until || atomic_load(m->changes) < wanted; i++) {
-        const uint32_t number = m->bad.submitted;
-
-        /* All slots ask with the same segment and ids; slot 0's submission changes, too. */
-        if (number % FIXTURE_SLOTS != 0)
-            shm_submissions(m->bad.session->arena)[number % FIXTURE_SLOTS] =
-                (struct shm_submission){
-                    .op = m->aim->op,
-                    .step = 1,
-                    .segment_count = 1,
-                    .segments_offset = client_offset(&m->bad, client_segment(&m->bad, 0)),
-                };
-        clear_answer(m);
-        client_publish(&m->bad);
-        if (client_wait(&m->bad, number)->err == EMBTIER_OK) {
-            check_answer(m);
+         i < m->aim.requests_least || now_ns() < until || atomic_load(&m->shared->changes) < wanted;
+         i++) {
+        if (needs_helpers(m) && i > 0)
+            submit_helper(m);
+        if (submit_one(m))
             served++;
-        } else {
+        else
             refused++;
-        }
         if (i % 1024 == 0)
-            assert_int_equal(cached_rows(m), 2 * m->aim->rows);
+            assert_int_equal(cached_rows(m), 2 * m->aim.rows);
     }
-    printf("%u served, %u refused\n", served, refused);
+    printf("%s: %u served, %u refused\n", shm_form_words(m->aim.form), served, refused);
     assert_true(served > 0);
     assert_true(refused > 0);
 }
 
 static void check_table(struct mutator *m, uint64_t table, float value)
 {
-    for (uint64_t id = 0; id < m->aim->rows; id++) {
+    for (uint64_t id = 0; id < m->aim.rows; id++) {
         float got = 0;
 
         assert_int_equal(client_get_one(&m->good, table, id, &got), EMBTIER_OK);
         assert_true(got == value);
     }
+}
+
+static enum embtier_optimizer optimizer_of(uint32_t form)
+{
+    return FORM_IS(form, GET) || FORM_IS(form, SET) ? EMBTIER_OPTIMIZER_ADAGRAD
+           : FORM_IS(form, POOL)                    ? EMBTIER_OPTIMIZER_NONE
+                                                    : EMBTIER_OPTIMIZER_SGD;
 }
 
 static void mutate_requests(struct store_fixture *f, const struct lanes_shape *shape,
@@ -291,24 +356,30 @@ static void mutate_requests(struct store_fixture *f, const struct lanes_shape *s
     pid_t child;
 
     memset(&m, 0, sizeof(m));
-    m.aim = aim;
+    m.aim = *aim;
     lanes_start(&m.x, f, shape);
-    m.table = fixture_table(&m.x, "t", aim->rows, aim->dim,
-                            aim->op == SHM_OP_GET    ? EMBTIER_OPTIMIZER_ADAGRAD
-                            : aim->op == SHM_OP_PUSH ? EMBTIER_OPTIMIZER_SGD
-                                                     : EMBTIER_OPTIMIZER_NONE);
+    m.shape = (struct form_shape){
+        .table = fixture_table(&m.x, "t", aim->rows, aim->dim, optimizer_of(aim->form)),
+        .dim = aim->dim,
+        .rows = aim->rows,
+        .segments = 1,
+        .ids = COUNT,
+        .bags = BAGS,
+    };
     m.other = fixture_table(&m.x, "other", aim->rows, aim->dim, EMBTIER_OPTIMIZER_NONE);
     m.bad = client_attach(&m.x, SLOT_BYTES);
     m.good = client_attach(&m.x, SLOT_BYTES);
     for (uint64_t id = 0; id < aim->rows; id++) {
-        assert_int_equal(client_set_one(&m.good, m.table, id, aim->dim, 1), EMBTIER_OK);
+        assert_int_equal(client_set_one(&m.good, m.shape.table, id, aim->dim, 1), EMBTIER_OK);
         assert_int_equal(client_set_one(&m.good, m.other, id, aim->dim, 2), EMBTIER_OK);
     }
     assert_int_equal(cached_rows(&m), 2 * aim->rows);
     canary = client_rows(&m.good, FIXTURE_SLOTS - 1, COUNT);
     memset(canary, CANARY, SLOT_BYTES / 2);
-    m.changes = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(m.changes != MAP_FAILED);
+    m.shared =
+        mmap(NULL, sizeof(*m.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(m.shared != MAP_FAILED);
+    m.fields = m.shared->fields;
     make_request(&m);
 
     child = other_process(mutate, &m);
@@ -318,39 +389,33 @@ static void mutate_requests(struct store_fixture *f, const struct lanes_shape *s
     for (uint32_t i = 0; i < SLOT_BYTES / 2; i++)
         assert_int_equal(canary[i], CANARY);
     assert_int_equal(cached_rows(&m), 2 * aim->rows);
-    check_table(&m, m.table, 1);
+    check_table(&m, m.shape.table, 1);
     check_table(&m, m.other, 2);
-    munmap((void *)m.changes, 4096);
+    munmap(m.shared, sizeof(*m.shared));
     client_detach(&m.bad);
     client_detach(&m.good);
     lanes_stop(&m.x);
 }
 
-static void test_what_changes_behind_a_check_is_not_used(void **state)
-{
-    mutate_requests(*state, &shapes[0], &gets);
-}
-
-static void test_what_changes_behind_a_check_of_a_pooled_lookup_is_not_used(void **state)
-{
-    for (size_t s = 0; s < ARRAY_LEN(shapes); s++)
-        mutate_requests(*state, &shapes[s], &lookups);
-}
-
-static void test_what_changes_behind_a_check_of_a_push_is_not_used(void **state)
-{
-    for (size_t s = 0; s < ARRAY_LEN(shapes); s++)
-        mutate_requests(*state, &shapes[s], &pushes);
-}
+#define FORM(name, ...)                                                                            \
+    static void test_what_changes_behind_a_check_of_##name##_is_not_used(void **state)             \
+    {                                                                                              \
+        const struct aim aim = aim_of(SHM_FORM_##name);                                            \
+                                                                                                   \
+        for (uint32_t s = 0; s < aim.shapes; s++)                                                  \
+            mutate_requests(*state, &shapes[s], &aim);                                             \
+    }
+SHM_FORMS(FORM)
+#undef FORM
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-#define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
-        T(test_what_changes_behind_a_check_is_not_used),
-        T(test_what_changes_behind_a_check_of_a_pooled_lookup_is_not_used),
-        T(test_what_changes_behind_a_check_of_a_push_is_not_used),
-#undef T
+#define FORM(name, ...)                                                                            \
+    cmocka_unit_test_setup_teardown(test_what_changes_behind_a_check_of_##name##_is_not_used,      \
+                                    fixture_setup, fixture_teardown),
+        SHM_FORMS(FORM)
+#undef FORM
     };
 
     if (argc > 1)
