@@ -3,11 +3,11 @@
  *
  * A random walk over all that a client can do: tables of all kinds come and go, some under a name
  * that another had; three sessions read and write their rows in batches of several parts, or have
- * bags of them pooled, many requests in flight; requests and calls that must be refused; sessions
- * that leave with requests in flight; restarts with other lanes. The cache has a few MiB a lane, in
- * DRAM and a file in the place of persistent memory, and the write queue and the write buffers next
- * to nothing, so rows are in all places, on their way, being read and waited for at the same time.
- * See walk_model.h for what a row must be.
+ * bags of them pooled, many requests in flight; they train, with prefetches, tickets and pushes;
+ * requests and calls that must be refused; sessions that leave with requests in flight; restarts
+ * with other lanes. The cache has a few MiB a lane, in DRAM and a file in the place of persistent
+ * memory, and the write queue and the write buffers next to nothing, so rows are in all places, on
+ * their way, being read and waited for at the same time. See walk_model.h for what a row must be.
  *
  * EMBTIER_TEST_STEPS says how many steps (a request is one), EMBTIER_TEST_SEED which; the seed is
  * printed. What the walk does depends on the seed, the lanes (EMBTIER_TEST_LANES) and nothing else;
@@ -26,6 +26,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "proto/shm_layout.h"
 #include "tests/integration/walk.h"
 
 #define STEPS           100000
@@ -134,7 +135,8 @@ static void check_status(struct walk *walk, bool last)
     got = totals->rows[EMBTIER_GET] + totals->rows[EMBTIER_GET_POOLED];
     maybe_got = totals->maybe_rows[EMBTIER_GET] + totals->maybe_rows[EMBTIER_GET_POOLED];
     walk_expect(walk, walk->admin, embtier_status(walk->admin, &status), EMBTIER_OK, "status");
-    check_between(walk, "tables", metric(walk, status, "tables", ""), count_tables(walk), 0);
+    check_between(walk, "tables", metric(walk, status, "tables", ""),
+                  count_tables(walk) + 1 /* that is trained */, 0);
     check_between(walk, "sessions", metric(walk, status, "sessions", ""), WALK_SESSIONS + 1, 0);
     check_between(walk, "lanes", metric(walk, status, "lanes", ""), walk->lanes_now, 0);
     check_between(walk, "requests", metric(walk, status, "requests", ""), totals->requests,
@@ -184,6 +186,11 @@ static void step_long_lookups(struct walk *walk)
 }
 
 /* An answer, not always the oldest. */
+static void step_train(struct walk *walk)
+{
+    walk_train(walk, pick_session(walk));
+}
+
 static void step_answer(struct walk *walk)
 {
     struct walk_session *const session = pick_session(walk);
@@ -406,12 +413,15 @@ static void step_list(struct walk *walk)
     for (uint32_t s = 0; s < WALK_SESSIONS; s++)
         walk_drain(walk, &walk->sessions[s]);
     walk_expect(walk, server, embtier_table_list(server, &list), EMBTIER_OK, "list");
-    check_between(walk, "listed tables", (double)embtier_table_list_count(list), count_tables(walk),
-                  0);
+    check_between(walk, "listed tables", (double)embtier_table_list_count(list),
+                  count_tables(walk) + 1 /* that is trained */, 0);
     for (size_t i = 0; i < embtier_table_list_count(list); i++) {
         const struct embtier_table_info *const info = embtier_table_list_at(list, i);
-        const struct model_table *const table = find_table(walk, info->name);
+        const struct model_table *table;
 
+        if (strcmp(info->name, WALK_TRAINED_TABLE) == 0)
+            continue;
+        table = find_table(walk, info->name);
         walk_check_info(walk, table, info);
         check_between(walk, "updated_rows", (double)info->updated_rows, table->set_rows,
                       table->maybe_set_rows);
@@ -514,7 +524,8 @@ static void step_restart(struct walk *walk)
 
 /* STEP(what, how often in 100,000 steps). Requests, most of them small, are nearly all. */
 #define STEP_TABLE(STEP)                                                                           \
-    STEP(request, 89875)                                                                           \
+    STEP(request, 89575)                                                                           \
+    STEP(train, 300)                                                                               \
     STEP(long_lookups, 300)                                                                        \
     STEP(answer, 7000)                                                                             \
     STEP(bad_request, 1000)                                                                        \
@@ -591,6 +602,7 @@ static void begin(struct walk *walk)
         walk->sessions[s].number = s;
         walk_connect(walk, &walk->sessions[s]);
     }
+    walk_training_new(walk, walk->sessions[0].server);
     step_mood(walk);
     while (count_tables(walk) < WALK_TABLES / 2)
         step_create(walk);
@@ -601,6 +613,7 @@ static void sweep_all(struct walk *walk)
     for (uint32_t t = 0; t < WALK_TABLES; t++)
         if (walk->tables[t])
             walk_sweep(walk, pick_session(walk), t);
+    walk_check_trained(walk, pick_session(walk));
     check_status(walk, true);
 }
 
@@ -614,6 +627,36 @@ static void show(const struct walk *walk)
     for (size_t i = 0; i < WALK_PLACES; i++)
         fprintf(stderr, " %s %" PRIu64, places[i], walk->place_rows[i]);
     fputs("\n", stderr);
+}
+
+/* What a client calls an operation of the ring. One that is not here does not compile, or fails. */
+static enum embtier_op op_of(struct walk *walk, enum shm_op op)
+{
+    switch (op) {
+    case SHM_OP_GET:
+        return EMBTIER_GET;
+    case SHM_OP_SET:
+        return EMBTIER_SET;
+    case SHM_OP_POOL:
+        return EMBTIER_GET_POOLED;
+    case SHM_OP_PUSH:
+        return EMBTIER_PUSH;
+    case SHM_OP_RELEASE:
+        return EMBTIER_RELEASE;
+    case SHM_OP_PREFETCH:
+        return EMBTIER_PREFETCH;
+    }
+    walk_fail(walk, "operation %d is unknown to the walk", (int)op);
+}
+
+/* All operations that there are were asked for: what comes newly becomes one of the steps. */
+static void check_operations(struct walk *walk)
+{
+    for (uint32_t op = 1; op <= SHM_OP_LAST; op++)
+        WALK_CHECK(walk, walk->op_counts[op_of(walk, (enum shm_op)op)] > 0,
+                   "the walk never asked for operation %u", op);
+    WALK_CHECK(walk, walk->op_counts[EMBTIER_GET_POOLED_TICKET] > 0,
+               "the walk never asked for a ticket");
 }
 
 static void end(struct walk *walk)
@@ -632,6 +675,8 @@ static void end(struct walk *walk)
     harness_stop(&walk->harness);
     for (size_t i = 0; i < WALK_PLACES && walk->steps_wanted >= STEPS_TO_BE_ALL; i++)
         WALK_CHECK(walk, walk->place_rows[i] > 0, "no row came from %s", places[i]);
+    if (walk->steps_wanted >= STEPS_TO_BE_ALL)
+        check_operations(walk);
     WALK_CHECK(walk, harness_count_logged(&walk->harness, "level=error") == 0,
                "the server had errors");
 }

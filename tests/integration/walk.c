@@ -602,8 +602,7 @@ void walk_abandon(struct walk *walk, struct walk_session *session)
 
 /* ---- Submitting ---- */
 
-/* Slots are used in turn: the request that had the next one must be done. */
-static void make_way(struct walk *walk, struct walk_session *session)
+void walk_make_way(struct walk *walk, struct walk_session *session)
 {
     while (session->flight_count >= session->depth ||
            (session->flight_count > 0 &&
@@ -616,6 +615,7 @@ static void put_in_flight(struct walk *walk, struct walk_session *session,
 {
     walk_expect(walk, session->server, embtier_submit(request->batch, request->op), EMBTIER_OK,
                 "submit");
+    walk->op_counts[request->op]++;
     request->number = session->submitted++;
     session->flight[session->flight_count++] = request;
 }
@@ -627,6 +627,7 @@ static void call(struct walk *walk, struct walk_session *session, struct walk_re
                                  : request->op == EMBTIER_SET ? embtier_set(request->batch)
                                                               : embtier_get_pooled(request->batch);
 
+    walk->op_counts[request->op]++;
     session->submitted++;
     take_answer(walk, session, request, err);
 }
@@ -638,7 +639,7 @@ void walk_submit(struct walk *walk, struct walk_session *session, bool bad)
                                                                     : EMBTIER_GET_POOLED;
     struct walk_request *request;
 
-    make_way(walk, session);
+    walk_make_way(walk, session);
     if (bad && session->stale && walk_chance(walk, 50)) {
         request = stale_request(walk, session, op);
     } else {
@@ -665,7 +666,7 @@ void walk_submit_long_lookup(struct walk *walk, struct walk_session *session)
                                      .count = MIN(count, (uint32_t)WALK_BATCH_ROWS) };
     struct walk_request *request;
 
-    make_way(walk, session);
+    walk_make_way(walk, session);
     walk_pick_bags(walk, &part);
     part.bag_count = MIN(part.bag_count, 3u);
     request = new_request(walk, session, EMBTIER_GET_POOLED, &part, 1);
@@ -686,7 +687,7 @@ void walk_sweep(struct walk *walk, struct walk_session *session, uint32_t t)
                                                .count = MIN(most, table->row_count - first) };
         struct walk_request *request;
 
-        make_way(walk, session);
+        walk_make_way(walk, session);
         request = new_request(walk, session, EMBTIER_GET, &part, 1);
         request->tables[0] = table;
         for (uint32_t i = 0; i < part.count; i++) {

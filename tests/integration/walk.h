@@ -11,16 +11,18 @@
 #include "tests/integration/harness.h"
 #include "tests/integration/walk_model.h"
 
-#define WALK_SESSIONS    MODEL_OWNERS
-#define WALK_TABLES      8
-#define WALK_PARTS       4
-#define WALK_IN_FLIGHT   16
-#define WALK_ARENA_BYTES (UINT64_C(12) << 20)
-#define WALK_BATCH_ROWS  6000 /* socket.max_batch_rows; more than a wave of a pooled lookup has */
-#define WALK_POISON      0xa5 /* in what the server is to fill, or must leave alone */
-#define WALK_PLACES      7
-#define WALK_STEPS       24 /* kinds of steps, at most */
-#define WALK_TIMEOUT_MS  120000
+#define WALK_SESSIONS      MODEL_OWNERS
+#define WALK_TABLES        8
+#define WALK_PARTS         4
+#define WALK_IN_FLIGHT     16
+#define WALK_ARENA_BYTES   (UINT64_C(12) << 20)
+#define WALK_BATCH_ROWS    6000 /* socket.max_batch_rows; more than a wave of a pooled lookup has */
+#define WALK_POISON        0xa5 /* in what the server is to fill, or must leave alone */
+#define WALK_PLACES        7
+#define WALK_TRAINED_TABLE "walk.trained"
+#define WALK_TRAINED_ROWS  500
+#define WALK_STEPS         24 /* kinds of steps, at most */
+#define WALK_TIMEOUT_MS    120000
 
 /* A row of a request in flight. */
 struct walk_row {
@@ -94,7 +96,10 @@ struct walk {
     uint64_t counts[WALK_STEPS];
     uint64_t rows_checked;
     uint64_t bags_checked;
-    uint64_t bags_unknown;            /* other sessions were setting some of their rows */
+    uint64_t bags_unknown;                    /* other sessions were setting some of their rows */
+    uint64_t op_counts[EMBTIER_PREFETCH + 1]; /* requests, by enum embtier_op */
+    float trained[WALK_TRAINED_ROWS]; /* all numbers of each row of the table that is trained */
+    uint64_t train_step;
     uint64_t place_rows[WALK_PLACES]; /* served from there; test_random_walk.c has the names */
 };
 
@@ -136,6 +141,9 @@ void walk_drain(struct walk *walk, struct walk_session *session);
 void walk_abandon(struct walk *walk, struct walk_session *session);
 void walk_free_spare(struct walk *walk, struct walk_session *session);
 
+/* Slots are used in turn: the request that had the next one must be done. */
+void walk_make_way(struct walk *walk, struct walk_session *session);
+
 /* Where the server puts rows, or bags, of a part, and how many bytes. */
 uint8_t *walk_answer(const struct walk_request *request, uint32_t p, size_t *ret_bytes);
 
@@ -150,6 +158,16 @@ void walk_spoil_bags(struct walk *walk, struct walk_request *request);
 /* @rows are those of part @p. */
 void walk_check_bags(struct walk *walk, const struct walk_session *session,
                      const struct walk_request *request, uint32_t p, const struct walk_row *rows);
+
+/* ---- walk_training.c: prefetches, tickets and pushes ---- */
+
+/* Makes the table that is trained. */
+void walk_training_new(struct walk *walk, struct embtier *server);
+/* Some of its rows: perhaps a prefetch, then a push of rows, or a lookup with a ticket and a push
+ * or a release; and a look at what came of it. */
+void walk_train(struct walk *walk, struct walk_session *session);
+/* A look at all of its rows. */
+void walk_check_trained(struct walk *walk, struct walk_session *session);
 
 /* Of tables and of batches what must be refused; see walk_refusals.c. */
 void walk_call_badly(struct walk *walk, struct walk_session *session);
