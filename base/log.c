@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "base/log_writer.h"
 
 /* The one process-wide setting: which lines are wanted. Set once at start, read from any thread. */
 static atomic_int log_threshold = LOG_LEVEL_INFO;
@@ -71,30 +73,67 @@ const char *log_quote(struct log_quoted *buffer, const char *value)
     return buffer->text;
 }
 
-void log_line(enum log_level level, const char *message, const char *pairs, ...)
+/* Time, level and message; returns how long that is. */
+static size_t begin_line(char line[LOG_LINE_BYTES], enum log_level level, const char *message)
 {
-    char line[4096];
     struct timespec now;
     struct tm utc;
+    size_t used;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    used = strftime(line, LOG_LINE_BYTES, "ts=%Y-%m-%dT%H:%M:%S", &utc);
+    return used + (size_t)snprintf(line + used, LOG_LINE_BYTES - used,
+                                   ".%03ldZ level=%s msg=\"%s\" ", now.tv_nsec / 1000000,
+                                   level_names[level], message);
+}
+
+static size_t end_line(char line[LOG_LINE_BYTES])
+{
+    size_t used = strlen(line);
+
+    while (used > 0 && (line[used - 1] == ' ' || line[used - 1] == '\n'))
+        used--;
+    line[used++] = '\n';
+    return used;
+}
+
+void log_line(enum log_level level, const char *message, const char *pairs, ...)
+{
+    char line[LOG_LINE_BYTES];
     size_t used;
     va_list args;
 
     if ((int)level > atomic_load_explicit(&log_threshold, memory_order_relaxed))
         return;
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    used = strftime(line, sizeof(line), "ts=%Y-%m-%dT%H:%M:%S", &utc);
-    used += (size_t)snprintf(line + used, sizeof(line) - used, ".%03ldZ level=%s msg=\"%s\" ",
-                             now.tv_nsec / 1000000, level_names[level], message);
+    used = begin_line(line, level, message);
     va_start(args, pairs);
     vsnprintf(line + used, sizeof(line) - used - 1, pairs, args);
     va_end(args);
-    used = strlen(line);
-    while (used > 0 && (line[used - 1] == ' ' || line[used - 1] == '\n'))
-        used--;
-    line[used++] = '\n';
-    /* One write per line: lines of several threads do not mix. Nothing can be done about a failure
-     * here. */
-    if (write(STDERR_FILENO, line, used) < 0)
-        return;
+    log_writer_put(line, end_line(line));
+}
+
+static size_t dropped_text(char *line, uint64_t count)
+{
+    const size_t used =
+        begin_line(line, LOG_LEVEL_WARN,
+                   "lines of this log were dropped: standard error was not read, or failed");
+
+    snprintf(line + used, LOG_LINE_BYTES - used - 1, "count=%" PRIu64, count);
+    return end_line(line);
+}
+
+int log_begin(void)
+{
+    return log_writer_begin(dropped_text);
+}
+
+void log_end(uint32_t wait_ms)
+{
+    log_writer_end(wait_ms);
+}
+
+uint64_t log_dropped_lines(void)
+{
+    return log_writer_dropped();
 }

@@ -6,17 +6,36 @@
  *   ts=2026-11-21T10:15:00.123Z level=info msg="table created" table=clicks rows=1000
  *
  * Only the daemon and the tools log; libraries return errors. Values that may hold spaces or come
- * from outside go through LOG_QUOTED. Thread: any; one line is one write. */
+ * from outside go through LOG_QUOTED. Thread: any; one line is one write.
+ *
+ * A reader of standard error may stop reading for as long as it likes (a pager, Ctrl-S, a
+ * container's log driver), so between log_begin() and log_end() no caller writes: lines go into a
+ * buffer of a fixed length, and a thread of the log's own writes them. A line that finds no room is
+ * dropped and counted, and a line says how many as soon as there is room again. */
 #ifndef EMBTIER_BASE_LOG_H
 #define EMBTIER_BASE_LOG_H
 
+#include <stdint.h>
+
 #include "base/macros.h"
+
+#define LOG_END_WAIT_MS 5000
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 void log_set_level(enum log_level level);
 /* "error", "warn", "info", "debug"; returns 0, or -1 for another word. */
 MUST_CHECK int log_level_parse(const char *word, enum log_level *ret_level);
+
+/* From here on a thread writes. Returns 0, or what errno says: there is no thread then, and callers
+ * go on writing themselves. */
+MUST_CHECK int log_begin(void);
+/* Writes what the buffer holds, but waits at most @wait_ms for a reader; what is not written then
+ * is lost. */
+void log_end(uint32_t wait_ms);
+/* Lines that were not written since the program began: the buffer was full, or standard error
+ * failed. */
+uint64_t log_dropped_lines(void);
 
 /* @pairs is a printf format of space-separated key=value pairs, or "". */
 void log_line(enum log_level level, const char *message, const char *pairs, ...) PRINTF_LIKE(3, 4);

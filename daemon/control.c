@@ -22,6 +22,7 @@
 #include "daemon/lane.h"
 #include "daemon/request_memory.h"
 #include "daemon/session.h"
+#include "daemon/signals.h"
 #include "daemon/worker.h"
 #include "store/store.h"
 
@@ -481,6 +482,15 @@ static void begin_stop(struct control *control)
         connection_close(control, c, EMBTIER_SHUTDOWN, "");
 }
 
+/* The next signal is for server_stop(). */
+static bool take_stop(struct control *control, int signal_fd)
+{
+    if (control->stop_wanted || !signals_take_stop(signal_fd))
+        return false;
+    epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, signal_fd, NULL);
+    return true;
+}
+
 enum embtier_err control_run(struct control *control, int signal_fd, struct err_msg *msg)
 {
     struct epoll_event events[EVENTS_MAX];
@@ -501,10 +511,9 @@ enum embtier_err control_run(struct control *control, int signal_fd, struct err_
                 on_listen_event(control);
             else if (who == &control->mail_fd)
                 mail = true;
-            else if (who == &control->signal_mark) {
-                epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, signal_fd, NULL);
-                control->stop_wanted = true;
-            } else
+            else if (who == &control->signal_mark)
+                control->stop_wanted |= take_stop(control, signal_fd);
+            else
                 on_connection_event(control, who, events[i].events);
         }
         serve_ready(control);

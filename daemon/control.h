@@ -16,8 +16,8 @@ struct server_parts;
  * on is replaced. */
 MUST_CHECK enum embtier_err control_new(const struct server_parts *parts,
                                         struct control **ret_control, struct err_msg *msg);
-/* Serves until @signal_fd (a signalfd) is readable, then tells every client and waits for requests
- * under way. */
+/* Serves until a signal asks for a stop (@signal_fd is that of signals_open()), then tells every
+ * client and waits for requests under way. */
 MUST_CHECK enum embtier_err control_run(struct control *control, int signal_fd,
                                         struct err_msg *msg);
 /* After which no job runs: the store may be closed. */

@@ -2,7 +2,6 @@
 /* embtierd: the embedding server's main program. */
 #include <errno.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +9,10 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "base/standard_fds.h"
 #include "daemon/server.h"
 #include "daemon/server_check.h"
+#include "daemon/signals.h"
 #include "daemon/version.h"
 
 enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -21,8 +22,8 @@ static const char usage[] =
     "                [--restore-from DIR,DIR...] [--check]\n"
     "\n"
     "Serves embedding tables kept in RocksDB on SSD behind a row cache in DRAM and\n"
-    "persistent memory. Runs in the foreground, logs to standard error, stops on SIGTERM\n"
-    "after writing every changed row back.\n"
+    "persistent memory. Runs in the foreground, logs to standard error, stops on SIGTERM,\n"
+    "SIGINT and SIGQUIT after writing every changed row back.\n"
     "\n"
     "  -c, --config FILE      configuration (YAML); without it, the defaults\n"
     "  -l, --log-level LEVEL  error, warn, info or debug; instead of the configuration's\n"
@@ -164,18 +165,6 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
     return -1;
 }
 
-/* Before any thread is made, so that all inherit it and only the control thread sees them. */
-static void block_signals(void)
-{
-    sigset_t signals;
-
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
-    signal(SIGPIPE, SIG_IGN);
-}
-
 static enum embtier_err serve(const struct arguments *arguments, struct err_msg *msg)
 {
     _cleanup_(config_freep) struct config *config = NULL;
@@ -213,24 +202,44 @@ static int check(const struct arguments *arguments)
     return EXIT_FAILED;
 }
 
+/* What --help and the like have printed. */
+static int print_rest(int code)
+{
+    if (standard_fds_flush() == 0 || code != EXIT_DONE)
+        return code;
+    fprintf(stderr, "embtierd: standard output: %s\n", strerror(errno));
+    return EXIT_FAILED;
+}
+
+static enum embtier_err begin_log(struct err_msg *msg)
+{
+    const int rc = log_begin();
+
+    return rc == 0 ? EMBTIER_OK : err_set_errno(msg, rc, "log: thread");
+}
+
 int main(int argc, char **argv)
 {
     struct arguments arguments = { 0 };
     struct err_msg msg = { { 0 } };
-    const int code = parse_arguments(argc, argv, &arguments);
     enum embtier_err err;
+    int code;
 
+    if (standard_fds_open() != 0)
+        return EXIT_FAILED; /* there is nothing to say it on */
+    signals_begin();
+    code = parse_arguments(argc, argv, &arguments);
     if (code >= 0)
-        return code;
+        return print_rest(code);
     raise_descriptor_limit();
     if (arguments.check)
         return check(&arguments);
-    block_signals();
-    err = serve(&arguments, &msg);
-    if (err != EMBTIER_OK) {
+    err = begin_log(&msg);
+    if (err == EMBTIER_OK)
+        err = serve(&arguments, &msg);
+    if (err != EMBTIER_OK)
         log_error("embtierd ends", "err=%s why=%s", err_name(err),
                   LOG_QUOTED(msg.text[0] ? msg.text : err_text(err)));
-        return EXIT_FAILED;
-    }
-    return EXIT_DONE;
+    log_end(LOG_END_WAIT_MS);
+    return err == EMBTIER_OK ? EXIT_DONE : EXIT_FAILED;
 }

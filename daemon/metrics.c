@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "daemon/checkpoints.h"
 #include "daemon/group.h"
 #include "daemon/lane.h"
@@ -221,5 +222,6 @@ void metrics_collect(const struct server_parts *parts,
     sink_groups(parts, sink, context);
     sink_checkpoints(parts, sink, context);
     sink_store(parts, sink, context);
+    sink(context, METRIC_log_dropped_lines, "", (double)log_dropped_lines());
     sink(context, METRIC_process_resident_bytes, "", resident_bytes());
 }

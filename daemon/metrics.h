@@ -75,6 +75,7 @@ struct server_parts;
     METRIC(store_rated_written_bytes, GAUGE, "endurance.rated_written_bytes; 0: not known", "")    \
     METRIC(store_rated_years, GAUGE, "endurance.rated_years", "")                                  \
     METRIC(store_direct_io, GAUGE, "1 if SSD is read and written past the page cache", "")         \
+    METRIC(log_dropped_lines, COUNTER, "Lines of the log that standard error did not take", "")    \
     METRIC(process_resident_bytes, GAUGE, "Resident memory of the daemon", "")
 
 enum metric_id {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notify.h: tells the service manager where we are (sd_notify). Nothing happens where there is
- * none. Siblings: notify_systemd.c, notify_none.c. */
+/* notify.h: tells the service manager where we are, as sd_notify(3) does. Nothing happens where
+ * there is none. A manager that does not read is waited for a second where it has to know, and else
+ * not. */
 #ifndef EMBTIER_DAEMON_NOTIFY_H
 #define EMBTIER_DAEMON_NOTIFY_H
 

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/server.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +17,7 @@
 #include "daemon/notify.h"
 #include "daemon/request_memory.h"
 #include "daemon/server_check.h"
+#include "daemon/signals.h"
 #include "daemon/tables.h"
 #include "daemon/ticket_memory.h"
 #include "daemon/transfer_memory.h"
@@ -167,14 +165,6 @@ static enum embtier_err make_lanes(struct server *server, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-/* True if another signal has come since the last one was read. */
-static bool signalled(const struct server *server)
-{
-    struct signalfd_siginfo info;
-
-    return read(server->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info);
-}
-
 struct restoring {
     const struct server *server;
     uint64_t told_ns;
@@ -186,7 +176,7 @@ static void on_restoring(void *context, uint64_t done, uint64_t total, const cha
     struct restoring *const restoring = context;
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
 
-    if (signalled(restoring->server)) {
+    if (signals_take_stop(restoring->server->signal_fd)) {
         tables_stop(restoring->server->parts.tables);
         checkpoints_stop(restoring->server->parts.checkpoints);
     }
@@ -243,19 +233,6 @@ static enum embtier_err make_checkpoints(struct server *server,
     return store_serve(parts->store, msg);
 }
 
-static enum embtier_err watch_signals(struct server *server, struct err_msg *msg)
-{
-    sigset_t signals;
-
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    server->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (server->signal_fd < 0)
-        return err_set_errno(msg, errno, "signals");
-    return EMBTIER_OK;
-}
-
 enum embtier_err server_new(const struct config *config, const struct server_restore *restore,
                             struct server **ret_server, struct err_msg *msg)
 {
@@ -267,7 +244,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     server->signal_fd = -1;
     server->parts.config = config;
     server->parts.started_ns = clock_now_ns(&clock_monotonic);
-    TRY(watch_signals(server, msg));
+    TRY(signals_open(&server->signal_fd, msg));
     TRY(server_check(config, msg));
     TRY(open_store(server, restore->directory_count > 0 ? 0 : restore->id, msg));
     TRY(tables_new(server->parts.store, &server->parts.tables, msg));
@@ -374,7 +351,7 @@ static enum embtier_err write_back(struct server *server, struct err_msg *msg)
             logged_ns = clock_now_ns(&clock_monotonic);
             log_progress(server, total, began_ns);
         }
-        if (signalled(server)) {
+        if (signals_take_stop(server->signal_fd)) {
             const struct unwritten left = count_unwritten(server);
 
             return err_set(msg, left.err ? (enum embtier_err)left.err : EMBTIER_IO,
@@ -404,7 +381,7 @@ static enum embtier_err flush_shard(struct server *server, uint32_t shard, struc
 
         if (!may_pass(err))
             return EMBTIER_OK;
-        if (signalled(server))
+        if (signals_take_stop(server->signal_fd))
             return err_set(msg, err,
                            "stopped by a second signal with write buffers not flushed: `replay` "
                            "tables go back to the newest checkpoint (%s)",
@@ -443,7 +420,6 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     enum embtier_err err;
 
     notify_stopping();
-    (void)signalled(server); /* the one that stopped us */
     control_end_jobs(server->control);
     err = write_back(server, msg);
     if (err == EMBTIER_OK)

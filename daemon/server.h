@@ -48,7 +48,7 @@ struct server_restore {
 MUST_CHECK enum embtier_err server_new(const struct config *config,
                                        const struct server_restore *restore,
                                        struct server **ret_server, struct err_msg *msg);
-/* Serves until SIGTERM or SIGINT, which the caller has blocked in all threads. */
+/* Serves until a signal asks for a stop. The caller has called signals_begin(). */
 MUST_CHECK enum embtier_err server_run(struct server *server, struct err_msg *msg);
 /* Writes dirty rows back, with progress in the log, and closes the store. A second signal gives up
  * on a disk that takes no writes. The error says that rows were lost. */

@@ -13,6 +13,7 @@
 
 #include "base/macros.h"
 #include "base/paths.h"
+#include "base/standard_fds.h"
 
 #define TIMEOUT_MS_DEFAULT 10000
 
@@ -499,6 +500,14 @@ static int refuse_words(const struct cli *cli, int argc, char **argv)
     return cli_usage(cli, "'%s' is not a command", argv[0]);
 }
 
+/* Scripts go by the exit code: what could not be printed was not done. */
+static int print_rest(int exit_code)
+{
+    if (standard_fds_flush() == 0 || exit_code != EXIT_DONE)
+        return exit_code;
+    return cli_fail(EMBTIER_IO, "cannot write the output");
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = { CLI_LONG_OPTIONS };
@@ -508,12 +517,14 @@ int main(int argc, char **argv)
     int words = 0;
     int option;
 
+    if (standard_fds_open() != 0)
+        return EXIT_FAILURE; /* there is nothing to say it on */
     short_options(&letters, "+", options);
     while ((option = getopt_long(argc, argv, letters.text, options, NULL)) != -1) {
         if (!common_option(&cli, option, &exit_code))
             return try_help(&cli);
         if (exit_code >= 0)
-            return exit_code;
+            return print_rest(exit_code);
     }
     argc -= optind;
     argv += optind;
@@ -528,7 +539,5 @@ int main(int argc, char **argv)
     optind = 0;                          /* begin anew */
     exit_code = cli.command->run(&cli, argc - words + 1, argv + words - 1);
     embtier_disconnect(cli.server);
-    if (fflush(stdout) != 0 && exit_code == EXIT_DONE)
-        exit_code = cli_fail(EMBTIER_IO, "cannot write the output");
-    return exit_code;
+    return print_rest(exit_code);
 }
