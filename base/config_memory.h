@@ -32,7 +32,8 @@
 #define HEAP_INPUT_BYTES    (2 * MIB) /* … of each file that is compacted: read ahead */
 #define HEAP_INPUTS         40        /* such files: all of level 0, and one of some others */
 
-#define CONFIG_DATABASES_PER_SHARD 2 /* of RocksDB */
+#define CONFIG_DATABASES_PER_SHARD 2  /* of RocksDB */
+#define CONFIG_OPENING_THREADS     16 /* that RocksDB makes to open the files of a database */
 
 /* What one scan of a checkpoint (store/table_scan.c) has on the heap, beside what follows from the
  * length of rows: what each of four at once had added to RssAnon at their peak, with 1 to 512

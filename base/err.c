@@ -54,6 +54,7 @@ enum embtier_err err_from_errno(int errnum)
         return EMBTIER_INVALID;
     case ENOSPC:
     case EDQUOT:
+    case EFBIG: /* by a limit on this process's files, such as ulimit -f */
         return EMBTIER_NO_SPACE;
     case ENOENT:
     case ENOTDIR:

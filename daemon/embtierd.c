@@ -2,6 +2,7 @@
 /* embtierd: the embedding server's main program. */
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,16 +54,36 @@ struct arguments {
     char *directories[CONFIG_DIRECTORIES_MAX]; /* parts of an argument */
 };
 
-/* RocksDB keeps all table files open, and we each a second time: as many descriptors as we may
- * have. */
-static void raise_descriptor_limit(void)
+/* To what the process may have. */
+static void raise_limit(int resource)
 {
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
+        (void)setrlimit(resource, &limit);
     }
+}
+
+/* RocksDB keeps all table files open, and we each a second time: as many descriptors as we may
+ * have. Shared memory and files as long as they may be. */
+static void raise_limits(void)
+{
+    raise_limit(RLIMIT_NOFILE);
+    raise_limit(RLIMIT_FSIZE);
+    raise_limit(RLIMIT_NPROC);
+}
+
+/* SIGXFSZ is ignored: what is longer is refused as if there were no space. */
+static void tell_limits(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        log_warn(
+            "files and shared memory may not be longer than a limit of this process (ulimit -f, "
+            "LimitFSIZE=): what is longer is refused as if there were no space",
+            "bytes=%" PRIu64, (uint64_t)limit.rlim_cur);
 }
 
 static bool parse_id(const char *text, uint64_t *ret_id)
@@ -178,6 +199,7 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
     TRY(config_check_machine(config, msg));
     log_info("embtierd starts", "version=%s config=%s lanes=%u", EMBTIERD_VERSION,
              LOG_QUOTED(config->source ? config->source : "(defaults)"), config->lanes.count);
+    tell_limits();
     TRY(server_new(config, &arguments->restore, &server, msg));
     err = server_run(server, msg);
     stop_err = server_stop(server, &stop_msg);
@@ -231,7 +253,7 @@ int main(int argc, char **argv)
     code = parse_arguments(argc, argv, &arguments);
     if (code >= 0)
         return print_rest(code);
-    raise_descriptor_limit();
+    raise_limits();
     if (arguments.check)
         return check(&arguments);
     err = begin_log(&msg);

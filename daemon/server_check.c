@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/server_check.h"
 
+#include "base/config_memory.h"
+#include "base/thread_room.h"
 #include "base/yaml_doc.h"
 #include "store/store.h"
 #include "tiers/arena.h"
 #include "tiers/row_cache.h"
+
+/* Workers, the compaction scheduler, the one that tells how far a start is, RocksDB's timer; and
+ * some to spare. */
+#define OTHER_THREADS 16
 
 void server_lane_slabs(const struct config *config, uint32_t ret_slabs[TIERS_MAX],
                        uint32_t *ret_map_slabs)
@@ -13,6 +19,18 @@ void server_lane_slabs(const struct config *config, uint32_t ret_slabs[TIERS_MAX
         ret_slabs[t] = (uint32_t)(div_round_up(config->cache.tiers[t].bytes, ARENA_SLAB_BYTES) /
                                   config->lanes.count);
     *ret_map_slabs = ret_slabs[0] * config->cache.map_percent / 100;
+}
+
+/* Before anything makes some. What a server that runs has is its own. */
+static enum embtier_err check_threads(const struct config *config, struct err_msg *msg)
+{
+    /* The lane, its writer, syncer and caster. */
+    const uint32_t lanes = config->lanes.count * (4 + config->lanes.readers_per_lane);
+    const uint32_t rocksdb = MAX(config->rocksdb.background_threads, 2u) + CONFIG_OPENING_THREADS;
+
+    if (store_is_in_use(config))
+        return EMBTIER_OK;
+    return thread_room_check(lanes + rocksdb + OTHER_THREADS, msg);
 }
 
 static enum embtier_err check_cache(const struct config *config, struct err_msg *msg)
@@ -47,6 +65,7 @@ static enum embtier_err check_memory(const struct config *config, struct err_msg
 
 enum embtier_err server_check(const struct config *config, struct err_msg *msg)
 {
+    TRY(check_threads(config, msg));
     TRY(store_check(config, msg));
     TRY(check_cache(config, msg));
     return check_memory(config, msg);

@@ -29,8 +29,9 @@ static enum embtier_err memfd_map(const char *name, uint64_t bytes, int seals, i
     if (fd < 0)
         return err_set_errno(msg, errno, "memfd_create");
     if (ftruncate(fd, (off_t)bytes) != 0 || fallocate(fd, 0, 0, (off_t)bytes) != 0)
-        return err_set_errno(msg, errno, "cannot reserve %" PRIu64 " bytes of shared memory",
-                             bytes);
+        return err_set_errno(
+            msg, errno, "cannot reserve %" PRIu64 " bytes of shared memory%s", bytes,
+            errno == EFBIG ? " (the server's limit of a file's length, ulimit -f)" : "");
     memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
         return err_set_errno(msg, errno, "cannot map %" PRIu64 " bytes of shared memory", bytes);

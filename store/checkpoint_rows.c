@@ -126,6 +126,8 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoint: out of memory");
     rocksdb_ext_log_nowhere(rows->options);
     rocksdb_options_set_max_open_files(rows->options, OPEN_FILES); /* it is read once, in order */
+    /* Else RocksDB makes threads for that, and ends the process where there can be none. */
+    rocksdb_options_set_max_file_opening_threads(rows->options, 1);
     rocksdb_options_set_arena_block_size(rows->options, ARENA_BYTES);
     table_options_apply(rows->options, cache);
     rocksdb_options_set_wal_recovery_mode(rows->options,

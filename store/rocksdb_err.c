@@ -11,6 +11,7 @@ static const struct {
 } error_starts[] = {
     { "IO error: No space left on device", EMBTIER_NO_SPACE },
     { "IO error: Disk quota exceeded", EMBTIER_NO_SPACE },
+    { "IO error: File too large", EMBTIER_NO_SPACE },
     { "IO error: Space limit reached", EMBTIER_NO_SPACE },
     { "IO error: lock ", EMBTIER_LOCKED },
     { "IO error: While lock file", EMBTIER_LOCKED },

@@ -37,6 +37,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -1529,6 +1530,18 @@ bool rocksdb_ext_each_option(const rocksdb_options_t *options,
                .ok() &&
            rocksdb_ext_parse_options(of_database.c_str(), each, context) &&
            rocksdb_ext_parse_options(of_family.c_str(), each, context);
+}
+
+bool rocksdb_ext_start_threads(rocksdb_env_t *env, int flushing, int compacting)
+{
+    // A pool that is made larger makes its threads at once.
+    try {
+        rocksdb_env_set_high_priority_background_threads(env, flushing);
+        rocksdb_env_set_background_threads(env, compacting);
+    } catch (const std::system_error &) {
+        return false;
+    }
+    return true;
 }
 
 bool rocksdb_ext_io_uring_works(void)

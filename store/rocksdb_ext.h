@@ -63,6 +63,9 @@ void rocksdb_ext_log_to(rocksdb_options_t *options, const char *directory);
 /* For a database that is only read, in a folder that is not to be written to. */
 void rocksdb_ext_log_nowhere(rocksdb_options_t *options);
 
+/* Threads for flushes and compactions, all of them made now. False: one could not be. */
+bool rocksdb_ext_start_threads(rocksdb_env_t *env, int flushing, int compacting);
+
 /* Whether this process may use io_uring. */
 bool rocksdb_ext_io_uring_works(void);
 /* The calling thread's ring is made now, and not at its first read. */

@@ -162,19 +162,21 @@ static enum embtier_err file_system_apply(struct rocksdb_setup *setup, enum conf
     return EMBTIER_OK;
 }
 
-static void threads_apply(struct rocksdb_setup *setup, uint32_t threads)
+static enum embtier_err threads_apply(struct rocksdb_setup *setup, uint32_t threads,
+                                      struct err_msg *msg)
 {
     const int flushing = (int)MAX(threads / 4, 1u);
     const int compacting = (int)MAX(threads, 2u) - flushing;
 
     setup->env = rocksdb_create_default_env();
-    rocksdb_env_set_high_priority_background_threads(setup->env, flushing);
-    rocksdb_env_set_background_threads(setup->env, compacting);
+    if (!rocksdb_ext_start_threads(setup->env, flushing, compacting))
+        return err_set(msg, EMBTIER_BUSY, "the system lets RocksDB make no thread more");
     rocksdb_options_set_env(setup->options, setup->env);
     /* One flush of a shard at a time: of two, RocksDB 7.8 may take back the newer when the older
      * fails. */
     rocksdb_options_set_max_background_flushes(setup->options, 1);
     rocksdb_options_set_max_background_compactions(setup->options, compacting);
+    return EMBTIER_OK;
 }
 
 static rocksdb_writeoptions_t *write_options(bool logged, bool synced, bool never_waits)
@@ -203,11 +205,12 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     rocksdb_ext_sum_files(setup->options);
     rocksdb_options_set_compression(setup->options, rocksdb_no_compression);
     rocksdb_options_set_max_open_files(setup->options, -1);
+    rocksdb_options_set_max_file_opening_threads(setup->options, CONFIG_OPENING_THREADS);
     rocksdb_table_options_apply(setup->options, setup->metadata_cache, config);
     TRY(write_buffers_apply(setup->options, config, shard_count, msg));
     compaction_apply(setup->options);
     quiet_apply(setup->options);
-    threads_apply(setup, config->rocksdb.background_threads);
+    TRY(threads_apply(setup, config->rocksdb.background_threads, msg));
     /* Its env has the threads of the default one. */
     TRY(file_system_apply(setup, config->rocksdb.io_uring, msg));
     rocksdb_ext_note_tables(setup->options);
