@@ -427,7 +427,7 @@ static void test_a_write_that_fails_is_reported_and_nothing_stays(void **state)
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
         err = add(w, 2, 0, 2 * ROWS, 0, &f->msg);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
-        assert_int_equal(err, EMBTIER_IO);
+        assert_int_equal(err, EMBTIER_NO_SPACE);
         assert_holds(&f->msg, ": File too large");
         assert_int_equal(add(w, 2, 0, 1, 0, &f->msg), EMBTIER_INTERNAL);
         assert_int_equal(tensor_writer_end(w, NULL, &written, &f->msg), EMBTIER_INTERNAL);
