@@ -79,6 +79,7 @@ struct write_queue {
     struct write_batch *batch; /* writer */
     struct unsynced unsynced;
     uint32_t *syncing; /* syncer: shards */
+    bool *unmarked;    /* syncer: shards that have been synced, which their logs need not say yet */
     struct stage writer;
     struct stage syncer;
 
@@ -217,6 +218,18 @@ static bool unsynced_take(struct write_queue *queue, uint64_t *ret_end, uint32_t
     return *ret_end > 0;
 }
 
+/* Nothing else is to be done. Under load the writer's next batch does it. */
+static void mark_synced(struct write_queue *queue)
+{
+    const uint32_t shard_count = store_shard_count(queue->store);
+
+    for (uint32_t shard = 0; shard < shard_count; shard++)
+        if (queue->unmarked[shard]) {
+            store_mark_log(queue->store, shard);
+            queue->unmarked[shard] = false;
+        }
+}
+
 /* Syncs what has come together while it synced what came before: the group commit of all clients
  * of the lane. */
 static void *syncer_main(void *context)
@@ -229,12 +242,15 @@ static void *syncer_main(void *context)
     thread_class_answering();
     while (!atomic_load(&queue->stopping)) {
         if (!unsynced_take(queue, &end, &count)) {
+            mark_synced(queue);
             stage_wait(stage);
             continue;
         }
         if (count > 0 && !carry_out(stage, &(struct task){ queue->syncing, NULL, count }))
             break;
         publish(queue, end);
+        for (uint32_t i = 0; i < count; i++)
+            queue->unmarked[queue->syncing[i]] = true;
     }
     return NULL;
 }
@@ -436,8 +452,9 @@ enum embtier_err write_queue_new(struct lane *lane, struct store *store, uint64_
     queue->batch = reserved_new(sizeof(*queue->batch));
     queue->unsynced.shards = calloc(shard_count, sizeof(*queue->unsynced.shards));
     queue->syncing = calloc(shard_count, sizeof(*queue->syncing));
+    queue->unmarked = calloc(shard_count, sizeof(*queue->unmarked));
     if (!queue->ring || !queue->buckets || !queue->batch || !queue->unsynced.shards ||
-        !queue->syncing)
+        !queue->syncing || !queue->unmarked)
         return err_set(msg, EMBTIER_NO_MEMORY, "write queue: cannot reserve %llu bytes",
                        (unsigned long long)queue->ring_bytes);
     TRY(stage_start(&queue->writer, queue, "writer", writer_main, msg));
@@ -459,6 +476,7 @@ void write_queue_free(struct write_queue *queue)
     pthread_mutex_destroy(&queue->unsynced.lock);
     free(queue->unsynced.shards);
     free(queue->syncing);
+    free(queue->unmarked);
     free(queue);
 }
 

@@ -21,6 +21,7 @@
 #include "store/durable_file.h"
 #include "store/file_tree.h"
 #include "store/log_damage.h"
+#include "store/log_ends.h"
 #include "store/rocksdb_err.h"
 #include "store/row_format.h"
 
@@ -43,6 +44,7 @@ struct database {
     char *path;
     bool was_clean; /* new, or closed cleanly before it was opened */
     bool logged;
+    struct log_marks marks;
     uint64_t recovered_bytes; /* of its log, when it was opened */
     uint64_t recovery_ns;
     const struct rocksdb_setup *setup;
@@ -84,36 +86,41 @@ static enum embtier_err database_check_there(const char *path, bool *ret_sealed,
                     : err_set(msg, EMBTIER_CORRUPT, "%s: missing", current);
 }
 
-/* Bytes of all log files, before it is opened: what is to be recovered. A database that was open
- * has at least one, of which RocksDB notices only when an older one is missing. */
-static enum embtier_err count_logs(const char *path, uint32_t *ret_count, uint64_t *ret_bytes,
+struct log_count {
+    uint32_t files;
+    uint64_t bytes; /* of all of them */
+    uint64_t newest;
+};
+
+/* A database that was open has at least one log, of which RocksDB notices only when an older one is
+ * missing. */
+static enum embtier_err count_logs(const char *path, struct log_count *ret_count,
                                    struct err_msg *msg)
 {
     DIR *const folder = opendir(path);
     enum embtier_err err = EMBTIER_OK;
     const struct dirent *file;
-    uint32_t count = 0;
-    uint64_t bytes = 0;
+    struct log_count count = { 0 };
 
     if (!folder)
         return err_set_errno(msg, errno, "%s", path);
     while (err == EMBTIER_OK && (file = folder_next(folder, path, &err, msg))) {
-        const char *const end = strrchr(file->d_name, '.');
         struct stat info = { 0 };
+        uint64_t number;
 
-        if (!end || strcmp(end, ".log") != 0)
+        if (!log_number(file->d_name, &number))
             continue;
         if (fstatat(dirfd(folder), file->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
             err = err_set_errno(msg, errno, "%s/%s", path, file->d_name);
-        bytes += (uint64_t)info.st_size;
-        count++;
+        count.bytes += (uint64_t)info.st_size;
+        count.newest = MAX(count.newest, number);
+        count.files++;
     }
     closedir(folder);
     TRY(err);
-    if (count == 0)
+    if (count.files == 0)
         return err_set(msg, EMBTIER_CORRUPT, "%s: its log is missing", path);
     *ret_count = count;
-    *ret_bytes = bytes;
     return EMBTIER_OK;
 }
 
@@ -133,9 +140,8 @@ static void name_damaged_table(const char *path, struct err_msg *msg)
         (void)err_set(msg, EMBTIER_CORRUPT, "%s/%s", path, error);
 }
 
-/* A page that never came to the disk, inside of what was being written when power failed, looks the
- * same as one that has rotted: which it is, and so whether rows are lost that were acknowledged, is
- * for a person to say. Other files, which messages name, are never left like that. */
+/* What is left to be done about a damaged log, other than to go back to a checkpoint. Other files,
+ * which messages name, have no such way. */
 static void add_hint(struct err_msg *msg)
 {
     const size_t used = strlen(msg->text);
@@ -143,8 +149,8 @@ static void add_hint(struct err_msg *msg)
     if (strstr(msg->text, "MANIFEST") || strstr(msg->text, "CURRENT") || strstr(msg->text, ".sst"))
         return;
     snprintf(msg->text + used, sizeof(msg->text) - used,
-             " (if power failed while it was written, \"rocksdb.options: "
-             "wal_recovery_mode=kPointInTimeRecovery\" takes what lies before the damage)");
+             " (\"rocksdb.options: wal_recovery_mode=kPointInTimeRecovery\" starts with what lies "
+             "before the damage; what lies behind it is gone then, although it was acknowledged)");
 }
 
 /* Has RocksDB look for what may go; after a flush it does so too early. */
@@ -164,12 +170,11 @@ static enum embtier_err delete_old_logs(struct database *database, struct err_ms
 static enum embtier_err leave_old_logs(struct database *database, struct err_msg *msg)
 {
     const struct row_key key = row_key_make(UINT32_MAX, 0); /* no table has that id */
-    uint32_t count = 0;
-    uint64_t bytes = 0;
+    struct log_count count = { 0 };
     char *error = NULL;
 
-    TRY(count_logs(database->path, &count, &bytes, msg));
-    if (count == 1)
+    TRY(count_logs(database->path, &count, msg));
+    if (count.files == 1)
         return EMBTIER_OK;
     rocksdb_delete_cf(database->db, database->setup->log_patient, database->family,
                       (const char *)key.bytes, sizeof(key), &error);
@@ -179,39 +184,42 @@ static enum embtier_err leave_old_logs(struct database *database, struct err_msg
 }
 
 /* A user who has the log cut where it is damaged does not want it refused for that. */
-static bool is_checked(const struct database_opts *opts, const char *name, const char *manifest)
+static bool logs_are_checked(const struct database_opts *opts)
 {
-    const char *const end = strrchr(name, '.');
-
-    if (strcmp(name, manifest) == 0) /* another may be a new one, not yet whole and not yet used */
-        return true;
-    return opts->logged && end && strcmp(end, ".log") == 0 &&
-           rocksdb_options_get_wal_recovery_mode(opts->setup->options) ==
-               rocksdb_tolerate_corrupted_tail_records_recovery;
+    return opts->logged && rocksdb_options_get_wal_recovery_mode(opts->setup->options) ==
+                               rocksdb_tolerate_corrupted_tail_records_recovery;
 }
 
-/* What RocksDB would take for the torn end of its MANIFEST or log. */
+/* What RocksDB would take for the torn end of its MANIFEST or log, and what of a log it would not.
+ * Another MANIFEST may be a new one, not yet whole and not yet used. */
 static enum embtier_err check_records(const struct database_opts *opts, struct err_msg *msg)
 {
+    _cleanup_(freep) char *name = NULL;
     _cleanup_(freep) char *manifest = NULL;
-    enum embtier_err err = EMBTIER_OK;
-    const struct dirent *file;
-    DIR *folder;
 
-    TRY(database_manifest(opts->path, &manifest, msg));
-    folder = opendir(opts->path);
-    if (!folder)
-        return err_set_errno(msg, errno, "%s", opts->path);
-    while (err == EMBTIER_OK && (file = folder_next(folder, opts->path, &err, msg))) {
-        _cleanup_(freep) char *path = path_join(opts->path, file->d_name);
+    TRY(database_manifest(opts->path, &name, msg));
+    manifest = path_join(opts->path, name);
+    if (!manifest)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", opts->path);
+    TRY(log_damage_find(manifest, msg));
+    return logs_are_checked(opts) ? log_ends_mend(opts->path, &opts->marks, msg) : EMBTIER_OK;
+}
 
-        if (!path)
-            err = err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", opts->path);
-        else if (is_checked(opts, file->d_name, manifest))
-            err = log_damage_find(path, msg);
-    }
-    closedir(folder);
-    return err;
+/* All logs that are written from now on have marks. Without that being known, as on a disk that is
+ * full, a crash goes as with those of earlier versions. */
+static void note_marks(const struct database *database)
+{
+    struct err_msg msg = { { 0 } };
+    struct log_count count = { 0 };
+    enum embtier_err err = count_logs(database->path, &count, &msg);
+
+    if (err == EMBTIER_OK)
+        err = log_note_write(database->path, count.newest, &msg);
+    if (err != EMBTIER_OK)
+        log_warn("after a loss of power the next start may be refused for the unfinished end of a "
+                 "log",
+                 "database=%s err=%s why=%s", LOG_QUOTED(database->path), err_name(err),
+                 LOG_QUOTED(msg.text));
 }
 
 /* Before RocksDB sees it. A clean close has sealed all that a crash may have torn. *@log_count
@@ -219,6 +227,7 @@ static enum embtier_err check_records(const struct database_opts *opts, struct e
 static enum embtier_err database_check(struct database *database, const struct database_opts *opts,
                                        uint32_t *log_count, struct err_msg *msg)
 {
+    struct log_count count = { 0 };
     enum embtier_err err;
 
     if (!opts->make)
@@ -226,7 +235,9 @@ static enum embtier_err database_check(struct database *database, const struct d
     if (opts->make || opts->put_back || database->was_clean)
         return EMBTIER_OK;
     if (opts->logged)
-        TRY(count_logs(opts->path, log_count, &database->recovered_bytes, msg));
+        TRY(count_logs(opts->path, &count, msg));
+    *log_count = count.files;
+    database->recovered_bytes = count.bytes;
     err = check_records(opts, msg);
     if (err == EMBTIER_CORRUPT && opts->logged && msg)
         add_hint(msg);
@@ -250,6 +261,7 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     TRY(database_check(database, opts, &log_count, msg));
     database->setup = opts->setup;
     database->logged = opts->logged;
+    database->marks = opts->marks;
     options = rocksdb_options_create_copy(opts->setup->options);
     database->watch = rocksdb_ext_watch_new(opts->activity, options, opts->path);
     rocksdb_ext_log_to(options, opts->path);
@@ -280,6 +292,8 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     rocksdb_ext_watch_opened(database->watch, database->db);
     if (log_count > 0)
         TRY(leave_old_logs(database, msg));
+    if (opts->logged)
+        note_marks(database);
     *ret_database = TAKE(database);
     return EMBTIER_OK;
 }
@@ -471,6 +485,21 @@ static bool database_is_behind(struct database *database)
            count_get(&database->pending_bytes) >= DATABASE_PENDING_BYTES_MAX;
 }
 
+/* Into a batch for the log: false if there is nothing to be said. */
+static bool batch_mark(struct database *database, rocksdb_writebatch_t *batch,
+                       struct rocksdb_ext_synced *ret_synced)
+{
+    unsigned char mark[LOG_MARK_BYTES];
+
+    if (!database->logged || !rocksdb_ext_watch_synced(database->watch, ret_synced))
+        return false;
+    log_mark_make(&database->marks,
+                  &(struct log_position){ ret_synced->first, ret_synced->log, ret_synced->bytes },
+                  mark);
+    rocksdb_writebatch_put_log_data(batch, (const char *)mark, sizeof(mark));
+    return true;
+}
+
 static uint64_t batch_fill(rocksdb_writebatch_t *batch, const struct store_row *rows,
                            uint32_t count)
 {
@@ -514,10 +543,12 @@ enum embtier_err database_write(struct database *database, const struct store_ro
 {
     const struct rocksdb_setup *const setup = database->setup;
     const uint64_t failures = log_failures(database);
+    struct rocksdb_ext_synced synced = { 0 };
     rocksdb_writebatch_t *batch;
     char *error = NULL;
     enum embtier_err err;
     uint64_t bytes;
+    bool is_marked;
 
     if (count == 0)
         return EMBTIER_OK;
@@ -527,6 +558,7 @@ enum embtier_err database_write(struct database *database, const struct store_ro
     if (!rocksdb_ext_begin_write(database->watch))
         return database_why_busy(database, msg);
     batch = rocksdb_writebatch_create();
+    is_marked = batch_mark(database, batch, &synced);
     bytes = batch_fill(batch, rows, count);
     rocksdb_write(database->db, database->logged ? setup->log : setup->write, batch, &error);
     rocksdb_writebatch_destroy(batch);
@@ -536,6 +568,8 @@ enum embtier_err database_write(struct database *database, const struct store_ro
         return database_why_busy(database, msg);
     TRY(err);
     TRY(log_check(database, failures, msg));
+    if (is_marked)
+        rocksdb_ext_watch_marked(database->watch, &synced);
     count_add(&database->rows_written, count);
     count_add(&database->row_bytes_written, bytes);
     return EMBTIER_OK;
@@ -556,6 +590,22 @@ enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t
     for (uint32_t i = 0; i < count; i++)
         TRY(log_check(databases[i], failures[i], msg));
     return EMBTIER_OK;
+}
+
+void database_mark_log(struct database *database)
+{
+    struct rocksdb_ext_synced synced = { 0 };
+    rocksdb_writebatch_t *const batch = rocksdb_writebatch_create();
+    char *error = NULL;
+
+    if (log_check(database, log_failures(database), NULL) == EMBTIER_OK &&
+        batch_mark(database, batch, &synced) && rocksdb_ext_begin_write(database->watch)) {
+        rocksdb_write(database->db, database->setup->log, batch, &error);
+        rocksdb_ext_end_write(database->watch);
+        if (rocksdb_err_take(error, database->path, NULL) == EMBTIER_OK)
+            rocksdb_ext_watch_marked(database->watch, &synced);
+    }
+    rocksdb_writebatch_destroy(batch);
 }
 
 enum embtier_err database_flush(struct database *database, struct err_msg *msg)

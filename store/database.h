@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "store/log_marks.h"
 #include "store/rocksdb_ext.h"
 #include "store/rocksdb_setup.h"
 #include "store/store.h"
@@ -19,10 +20,11 @@ struct database;
 struct database_opts {
     const struct rocksdb_setup *setup; /* outlives the database */
     struct rocksdb_ext_activity *activity;
-    const char *path; /* of the database, such as /data/shard-0007/replay; copied */
-    bool make;        /* else it has to be there */
-    bool put_back;    /* it has just been put there (checkpoint.h) */
-    bool logged;      /* writes go through a log, which is recovered when it is opened */
+    const char *path;       /* of the database, such as /data/shard-0007/replay; copied */
+    struct log_marks marks; /* if it is logged */
+    bool make;              /* else it has to be there */
+    bool put_back;          /* it has just been put there (checkpoint.h) */
+    bool logged;            /* writes go through a log, which is recovered when it is opened */
     bool direct_io;
 };
 
@@ -48,6 +50,9 @@ MUST_CHECK enum embtier_err database_write(struct database *database, const stru
  * DATABASES_SYNC_MAX. */
 MUST_CHECK enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t count,
                                                 bool by_syncer, struct err_msg *msg);
+/* Writes down in the log how far it has been synced, if the last batch that was written to it does
+ * not say so. If that fails, the next batch does; so the log's own error is all there is to it. */
+void database_mark_log(struct database *database);
 MUST_CHECK enum embtier_err database_flush(struct database *database, struct err_msg *msg);
 /* Of a logged database: flushes, if what it has in the write buffers, and so in its logs, is more
  * than @most_bytes, and has the logs deleted that are not needed then. No write finds the database

@@ -17,8 +17,28 @@
 #define EMBTIER_STORE_LOG_DAMAGE_H
 
 #include "base/err.h"
+#include "store/log_marks.h"
 
 /* CORRUPT, and the message names the file, if it is damaged so. Any thread; nobody writes it. */
 MUST_CHECK enum embtier_err log_damage_find(const char *path, struct err_msg *msg);
+
+enum log_end {
+    LOG_IS_WHOLE,   /* it ends with a record */
+    LOG_IS_TORN,    /* it ends within a record, or with zeros */
+    LOG_HAS_HOLE,   /* bytes are missing: zeros up to the end of a sector, and more behind it */
+    LOG_IS_DAMAGED, /* bytes are wrong */
+};
+
+struct log_scan {
+    uint64_t bytes; /* of the file */
+    uint64_t end;   /* of the last record before the first that is not whole */
+    enum log_end how;
+};
+
+/* Reads a log that has marks as RocksDB will, up to its first record that is not whole, checksums
+ * included. All marks in the file, also behind that, go into *@synced (log_marks.h). */
+MUST_CHECK enum embtier_err log_scan(const char *path, const struct log_marks *marks,
+                                     struct log_scan *ret_scan, struct log_position *synced,
+                                     struct err_msg *msg);
 
 #endif

@@ -30,6 +30,7 @@
 #include <condition_variable>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <map>
@@ -461,7 +462,8 @@ class LogState
 {
   public:
     explicit LogState(const std::string &name)
-        : name_(name), file_(Open()), directory_(name.substr(0, name.rfind('/')))
+        : name_(name), number_(std::strtoull(name.c_str() + name.rfind('/') + 1, nullptr, 10)),
+          file_(Open()), directory_(name.substr(0, name.rfind('/')))
     {
     }
     ~LogState()
@@ -510,19 +512,34 @@ class LogState
         return error;
     }
 
-    void SetSynced(uint64_t bytes)
+    // @whole was read before @bytes, and both before the sync began.
+    void SetSynced(uint64_t bytes, uint64_t whole)
     {
-        uint64_t before = synced;
+        Raise(synced, bytes);
+        Raise(synced_whole, whole);
+    }
 
-        while (before < bytes && !synced.compare_exchange_weak(before, bytes))
+    uint64_t Number() const
+    {
+        return number_;
+    }
+
+    std::atomic<uint64_t> written{ 0 };      // bytes
+    std::atomic<uint64_t> synced{ 0 };       // of these
+    std::atomic<uint64_t> whole{ 0 };        // bytes that end with a record, all without a failure
+    std::atomic<uint64_t> synced_whole{ 0 }; // of these
+
+  private:
+    static void Raise(std::atomic<uint64_t> &value, uint64_t to)
+    {
+        uint64_t before = value;
+
+        while (before < to && !value.compare_exchange_weak(before, to))
             ;
     }
 
-    std::atomic<uint64_t> written{ 0 }; // bytes
-    std::atomic<uint64_t> synced{ 0 };  // of these
-
-  private:
     const std::string name_;
+    const uint64_t number_;
     std::atomic<int> file_; // less than 0: syncing it fails by this error
     const std::string directory_;
     std::atomic<bool> name_is_synced_{ false };
@@ -660,6 +677,30 @@ class Watch final : public rocksdb::EventListener
             if (log->written > log->synced && (log->File() >= 0 || !log->IsGone()))
                 logs.push_back(log);
         return logs;
+    }
+
+    // As rocksdb_ext_watch_synced(). A log that has failed is never on disk as a whole.
+    bool Synced(rocksdb_ext_synced *ret_synced)
+    {
+        std::lock_guard<std::mutex> lock(logs_mutex_);
+
+        *ret_synced = {};
+        if (!logs_.empty())
+            ret_synced->first = logs_.front()->Number();
+        for (const auto &log : logs_) {
+            ret_synced->log = log->Number();
+            ret_synced->bytes = log->synced_whole;
+            if (ret_synced->bytes < log->written)
+                break;
+        }
+        return std::make_pair(ret_synced->log, ret_synced->bytes) > marked_;
+    }
+
+    void SetMarked(const rocksdb_ext_synced &synced)
+    {
+        std::lock_guard<std::mutex> lock(logs_mutex_);
+
+        marked_ = std::max(marked_, std::make_pair(synced.log, synced.bytes));
     }
 
     // What the log lacks is in the write buffers, so it is safe, and the log out of use, when they
@@ -804,6 +845,7 @@ class Watch final : public rocksdb::EventListener
     Status log_error_;
     std::mutex logs_mutex_;
     std::vector<std::shared_ptr<LogState>> logs_;
+    std::pair<uint64_t, uint64_t> marked_{ 0, 0 }; // log and bytes
     std::atomic<bool> log_failed_{ false };
     std::atomic<bool> opened_{ false };
     std::atomic<uint64_t> log_failures_{ 0 };
@@ -1071,10 +1113,15 @@ class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
         return status;
     }
 
+    // After each record, when the last of it has been appended.
     rocksdb::IOStatus Flush(const rocksdb::IOOptions &options,
                             rocksdb::IODebugContext *dbg) override
     {
-        return Try([&] { return target()->Flush(options, dbg); });
+        const auto status = Try([&] { return target()->Flush(options, dbg); });
+
+        if (!failed_)
+            state_->whole = state_->written.load();
+        return status;
     }
 
     rocksdb::IOStatus Sync(const rocksdb::IOOptions &options, rocksdb::IODebugContext *dbg) override
@@ -1670,13 +1717,14 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
 {
     std::vector<std::shared_ptr<LogState>> logs;
     std::vector<Watch *> watch_of;
-    std::vector<uint64_t> written;
+    std::vector<uint64_t> written, whole;
     std::vector<int> files;
 
     for (uint32_t i = 0; i < count; i++) {
         for (const auto &log : watches[i]->rep->UnsyncedLogs()) {
             logs.push_back(log);
             watch_of.push_back(watches[i]->rep.get());
+            whole.push_back(log->whole);
             written.push_back(log->written);
             files.push_back(by_syncer ? log->File() : log->Open());
         }
@@ -1698,10 +1746,22 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
         if (results[i] == 0)
             results[i] = logs[i]->SyncName();
         if (results[i] == 0)
-            logs[i]->SetSynced(written[i]);
+            logs[i]->SetSynced(written[i], whole[i]);
         else
             watch_of[i]->OnLogFailed(IoErrorOf("While syncing log", results[i]));
     }
+}
+
+bool rocksdb_ext_watch_synced(struct rocksdb_ext_watch *watch,
+                              struct rocksdb_ext_synced *ret_synced)
+{
+    return watch->rep->Synced(ret_synced);
+}
+
+void rocksdb_ext_watch_marked(struct rocksdb_ext_watch *watch,
+                              const struct rocksdb_ext_synced *synced)
+{
+    watch->rep->SetMarked(*synced);
 }
 
 void rocksdb_ext_watch_opened(struct rocksdb_ext_watch *watch, rocksdb_t *db)

@@ -135,6 +135,19 @@ char *rocksdb_ext_watch_log_error(const struct rocksdb_ext_watch *watch, uint64_
 void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t count, bool io_uring,
                            bool by_syncer);
 
+/* How far the database's logs are known to be on disk: all those from @first on and before @log,
+ * and @bytes of that one, which end with a record; those before @first are gone. */
+struct rocksdb_ext_synced {
+    uint64_t first;
+    uint64_t log;
+    uint64_t bytes;
+};
+/* False: rocksdb_ext_watch_marked() has been told of it. */
+bool rocksdb_ext_watch_synced(struct rocksdb_ext_watch *watch,
+                              struct rocksdb_ext_synced *ret_synced);
+void rocksdb_ext_watch_marked(struct rocksdb_ext_watch *watch,
+                              const struct rocksdb_ext_synced *synced);
+
 /* Writes out all that was in the write buffers at the call, and returns when it is in the MANIFEST,
  * or with the error, as RocksDB's C API does. While writes are stopped for want of compaction no
  * flush is begun; it then waits for @patience_ms. */

@@ -116,6 +116,7 @@ static enum embtier_err open_database(struct store *store, const char *folder, u
         &(struct database_opts){ .setup = store->setup,
                                  .activity = store->activity,
                                  .path = path,
+                                 .marks = { store->hasher, index / DATABASE_KINDS },
                                  .make = store_identity_is_making(store->identity) ||
                                          (put_back && store->recovery.checkpoint.id == 0),
                                  .put_back = put_back,
@@ -788,6 +789,11 @@ enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards, ui
                                  struct err_msg *msg)
 {
     return sync_logs(store, shards, count, true, msg);
+}
+
+void store_mark_log(struct store *store, uint32_t shard)
+{
+    database_mark_log(database_of(store, shard, true));
 }
 
 enum embtier_err store_sync_all_logs(struct store *store, struct err_msg *msg)

@@ -138,6 +138,11 @@ MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t shard,
 MUST_CHECK enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards,
                                             uint32_t count, struct err_msg *msg);
 
+/* Writes down in a shard's log how far it has been synced, if no batch that was written since does:
+ * for when nothing else is to be done. It tells damage from a torn end at the next start
+ * (log_marks.h). */
+void store_mark_log(struct store *store, uint32_t shard);
+
 /* Flushes logged databases that have much in their logs, so that those of a checkpoint that is
  * begun then are short (CHECKPOINT_LOG_BYTES). Writes go on meanwhile. SHUTDOWN between two
  * databases when *@give_up (may be NULL) is true. The first error of any; the others are flushed
