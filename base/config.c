@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/config_descriptors.h"
 #include "base/config_keys.h"
 #include "base/config_memory.h"
 #include "base/paths.h"
@@ -165,6 +166,8 @@ static enum embtier_err compute_defaults(struct config *config, struct err_msg *
 {
     uint64_t share, dram_slabs;
 
+    config_descriptors_plan(config,
+                            config->lanes.count > 0 ? config->lanes.count : default_lanes(config));
     if (config->checkpoints.transfer_bytes == 0)
         config->checkpoints.transfer_bytes = config_transfer_default(config);
     share = default_memory(config);
@@ -298,6 +301,8 @@ static enum embtier_err check_together(const struct config *config, struct err_m
         return yaml_doc_mistake(config->doc, "socket.path", msg,
                                 "`%s` is too long; allowed: at most 107 bytes",
                                 YAML_SHOWN(config->socket.path));
+    if (config->machine.descriptor_limit > 0)
+        TRY(config_descriptors_check(config, config->machine.descriptor_limit, msg));
     return config_memory_check(config, config_tier_kind_is_memory, msg);
 }
 

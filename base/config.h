@@ -88,7 +88,7 @@ struct config {
         uint64_t max_arena_bytes;       /* shared memory one client may ask for */
         uint64_t max_total_arena_bytes; /* shared memory of all clients together */
         uint64_t max_user_arena_bytes;  /* of the clients of one user */
-        uint32_t max_sessions;
+        uint32_t max_sessions; /* where descriptors are few, and no one says, less than 1024 */
         uint32_t max_user_sessions;
         uint32_t max_batch_rows; /* ids in one request */
     } socket;
@@ -96,6 +96,15 @@ struct config {
     struct {
         enum log_level level;
     } log;
+
+    /* Not in the file: what follows from the limit of descriptors (config_descriptors.h). In a
+     * config that nobody has loaded all are 0, which is without limits. */
+    struct {
+        uint32_t table_files; /* that each database of the store has open, at most */
+        uint32_t read_files;  /* the same of each database of a checkpoint that is read */
+        uint32_t scans;       /* exports at the same time */
+        bool has_fewer_sessions;
+    } descriptors;
 };
 
 /* Reads @path, or takes the defaults if @path is NULL. Checks all that can be told from the text

@@ -85,7 +85,8 @@ struct cyaml_schema_value;
     K(socket, max_user_arena_bytes, BYTES,                                                         \
       "(max_arena_bytes or three quarters of max_total_arena_bytes, the greater)", 65536,          \
       CONFIG_BYTES_MAX, "shared memory of all clients of one user")                                \
-    K(socket, max_sessions, U32, "1024", 1, 65536, "clients connected at the same time")           \
+    K(socket, max_sessions, U32, "(1024; less where descriptors are few)", 1, 65536,               \
+      "clients connected at the same time")                                                        \
     K(socket, max_user_sessions, U32, "(three quarters of max_sessions)", 1, 65536,                \
       "clients of one user connected at the same time")                                            \
     K(socket, max_batch_rows, U32, "1048576", 1, 67108864, "row ids in one request")

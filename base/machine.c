@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/macros.h"
@@ -81,6 +82,7 @@ void machine_read(struct machine *ret_machine)
     const long pages = sysconf(_SC_PHYS_PAGES);
     const long page_bytes = sysconf(_SC_PAGESIZE);
     uint64_t memory_bytes = UINT64_MAX;
+    struct rlimit descriptors;
     cpu_set_t cores;
     int core_count = 0;
 
@@ -94,5 +96,7 @@ void machine_read(struct machine *ret_machine)
     *ret_machine = (struct machine){
         .memory_bytes = MIN(memory_bytes, cgroup_limit()),
         .core_count = (uint32_t)MAX(core_count, 1),
+        /* To which the server raises its limit. */
+        .descriptor_limit = getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_max : 0,
     };
 }

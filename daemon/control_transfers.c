@@ -31,7 +31,11 @@ static enum embtier_err check_count(const struct control *control,
                                     enum job_kind last, struct err_msg *msg)
 {
     const bool loads = first == JOB_LOAD_OPEN;
-    const uint32_t most = loads ? LOADS_MAX : CONTROL_SCANS_MAX;
+    const uint32_t scans = control->parts->config->descriptors.scans;
+    const uint32_t most = loads       ? LOADS_MAX
+                          : scans > 0 ? MIN(scans, (uint32_t)CONTROL_SCANS_MAX)
+                                      : CONTROL_SCANS_MAX;
+    const uint32_t users_most = MAX(most / 2, 1u);
     uint32_t all = 0, users = 0;
 
     for (const struct connection *c = control->connections; c; c = c->next)
@@ -39,12 +43,12 @@ static enum embtier_err check_count(const struct control *control,
             all++;
             users += c->peer_uid == connection->peer_uid;
         }
-    if (all < most && users < most / 2)
+    if (all < most && users < users_most)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_BUSY,
                    "%" PRIu32 " tables are being %s, %" PRIu32 " of them by this "
-                   "user; no more than %" PRIu32 " can be, and half of that for a user",
-                   all, loads ? "imported" : "exported", users, most);
+                   "user; no more than %" PRIu32 " can be, and %" PRIu32 " for a user",
+                   all, loads ? "imported" : "exported", users, most, users_most);
 }
 
 /* Makes the job that will end what is about to be opened; one that was not needed is still there.

@@ -54,7 +54,8 @@ struct arguments {
     char *directories[CONFIG_DIRECTORIES_MAX]; /* parts of an argument */
 };
 
-/* To what the process may have. */
+/* To what the process may have: what descriptors are for is decided by that (config_descriptors.h).
+ */
 static void raise_limit(int resource)
 {
     struct rlimit limit;

@@ -71,6 +71,13 @@ static enum embtier_err open_store(struct server *server, uint64_t restore_id, s
     const struct config *const config = server->parts.config;
     struct store_stats stats;
 
+    if (config->descriptors.has_fewer_sessions)
+        log_warn("fewer clients can be connected than by default, since the process may have few "
+                 "file descriptors: raise LimitNOFILE= of the unit or `ulimit -Hn`, or set "
+                 "socket.max_sessions",
+                 "max_sessions=%u descriptors=%" PRIu64 " table_files=%u",
+                 config->socket.max_sessions, config->machine.descriptor_limit,
+                 config->descriptors.table_files);
     TRY(store_open(&(struct store_opts){ .config = config, .restore_id = restore_id },
                    &server->parts.store, msg));
     log_recovery(server->parts.store);

@@ -16,7 +16,7 @@
 #define READAHEAD_LEAST ((size_t)(16 << 10))
 #define READAHEAD_ALL   ((size_t)(16 * MIB)) /* of all shards together */
 #define LEVELS_MAX      7
-#define OPEN_FILES      64
+#define READ_FILES      54
 #define ARENA_BYTES     ((size_t)(64 << 10)) /* of rows in its log, at a time */
 #define CACHE_BYTES     ((size_t)MIB)
 #define ROWS_HELD       2  /* of each file: read, and ahead */
@@ -125,7 +125,10 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
     if (!rows->path)
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoint: out of memory");
     rocksdb_ext_log_nowhere(rows->options);
-    rocksdb_options_set_max_open_files(rows->options, OPEN_FILES); /* it is read once, in order */
+    /* It is read once, in order. Ten more are RocksDB's own, which these do not have. */
+    rocksdb_options_set_max_open_files(
+        rows->options, (int)(shelf->read_files > 0 ? shelf->read_files : READ_FILES) + 10);
+    rocksdb_options_set_table_cache_numshardbits(rows->options, 0);
     /* Else RocksDB makes threads for that, and ends the process where there can be none. */
     rocksdb_options_set_max_file_opening_threads(rows->options, 1);
     rocksdb_options_set_arena_block_size(rows->options, ARENA_BYTES);

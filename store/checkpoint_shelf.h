@@ -33,6 +33,7 @@ struct store_identity;
 struct checkpoint_shelf {
     const struct store_identity *identity; /* borrowed */
     uint32_t shards_per_directory;
+    uint32_t read_files; /* table files of a checkpoint's database that are open at a time; 0: 54 */
 };
 
 /* Ids of all, ascending; malloced. One that is damaged is among them. */

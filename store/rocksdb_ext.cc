@@ -990,16 +990,43 @@ class Ring
     std::vector<size_t> got_; // bytes of each request so far
 };
 
-class RingFile final : public rocksdb::FSRandomAccessFileOwnerWrapper
+// A table file, by a descriptor of ours: of RocksDB's own nobody else learns the number, and two
+// for each file would be twice as many.
+class RingFile final : public rocksdb::FSRandomAccessFile
 {
   public:
-    RingFile(std::unique_ptr<rocksdb::FSRandomAccessFile> &&file, int fd)
-        : FSRandomAccessFileOwnerWrapper(std::move(file)), fd_(fd)
+    // @align is what the file system asks for of direct I/O.
+    RingFile(const std::string &name, int fd, bool direct, size_t align)
+        : name_(name), fd_(fd), direct_(direct), align_(align)
     {
     }
     ~RingFile() override
     {
         close(fd_);
+    }
+
+    rocksdb::IOStatus Read(uint64_t offset, size_t bytes, const rocksdb::IOOptions &, Slice *result,
+                           char *scratch, rocksdb::IODebugContext *) const override
+    {
+        size_t got = 0;
+
+        while (got < bytes) {
+            const ssize_t part =
+                pread(fd_, scratch + got, bytes - got, static_cast<off_t>(offset + got));
+
+            if (part < 0 && errno == EINTR)
+                continue;
+            if (part < 0)
+                return rocksdb::IOStatus::IOError("While pread offset " + std::to_string(offset) +
+                                                      " len " + std::to_string(bytes) + ": " +
+                                                      name_,
+                                                  strerror(errno));
+            got += static_cast<size_t>(part);
+            if (part == 0 || (direct_ && got % align_ != 0))
+                break; // the end
+        }
+        *result = Slice(scratch, got);
+        return rocksdb::IOStatus::OK();
     }
 
     rocksdb::IOStatus MultiRead(rocksdb::FSReadRequest *requests, size_t count,
@@ -1009,13 +1036,64 @@ class RingFile final : public rocksdb::FSRandomAccessFileOwnerWrapper
         Ring *const ring = count > 1 ? Ring::OfThread() : nullptr;
 
         if (!ring)
-            return target()->MultiRead(requests, count, options, dbg);
-        ring->Read(fd_, use_direct_io() ? GetRequiredBufferAlignment() : 1, requests, count);
+            return FSRandomAccessFile::MultiRead(requests, count, options, dbg);
+        ring->Read(fd_, direct_ ? align_ : 1, requests, count);
         return rocksdb::IOStatus::OK();
     }
 
+    rocksdb::IOStatus Prefetch(uint64_t offset, size_t bytes, const rocksdb::IOOptions &,
+                               rocksdb::IODebugContext *) override
+    {
+        if (!direct_)
+            (void)readahead(fd_, static_cast<off64_t>(offset), bytes);
+        return rocksdb::IOStatus::OK();
+    }
+
+    void Hint(AccessPattern pattern) override
+    {
+        if (!direct_)
+            (void)posix_fadvise(fd_, 0, 0, AdviceOf(pattern));
+    }
+
+    rocksdb::IOStatus InvalidateCache(size_t offset, size_t bytes) override
+    {
+        if (!direct_)
+            (void)posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                                POSIX_FADV_DONTNEED);
+        return rocksdb::IOStatus::OK();
+    }
+
+    bool use_direct_io() const override
+    {
+        return direct_;
+    }
+
+    size_t GetRequiredBufferAlignment() const override
+    {
+        return align_;
+    }
+
   private:
+    static int AdviceOf(AccessPattern pattern)
+    {
+        switch (pattern) {
+        case kRandom:
+            return POSIX_FADV_RANDOM;
+        case kSequential:
+            return POSIX_FADV_SEQUENTIAL;
+        case kWillNeed:
+            return POSIX_FADV_WILLNEED;
+        case kWontNeed:
+            return POSIX_FADV_DONTNEED;
+        default:
+            return POSIX_FADV_NORMAL;
+        }
+    }
+
+    const std::string name_;
     const int fd_;
+    const bool direct_;
+    const size_t align_;
 };
 
 bool HasSuffix(const std::string &name, const char *suffix)
@@ -1386,7 +1464,8 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper
         return "embtier.StoreFileSystem";
     }
 
-    // Table files are given a ring; what cannot be opened a second time is read without.
+    // Table files are given a ring, by a descriptor in place of RocksDB's; where there is no second
+    // one for that moment they are read without.
     rocksdb::IOStatus NewRandomAccessFile(const std::string &name,
                                           const rocksdb::FileOptions &options,
                                           std::unique_ptr<rocksdb::FSRandomAccessFile> *file,
@@ -1399,7 +1478,8 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper
         const int fd =
             open(name.c_str(), O_RDONLY | O_CLOEXEC | (options.use_direct_reads ? O_DIRECT : 0));
         if (fd >= 0)
-            file->reset(new RingFile(std::move(*file), fd));
+            file->reset(new RingFile(name, fd, (*file)->use_direct_io(),
+                                     (*file)->GetRequiredBufferAlignment()));
         return status;
     }
 

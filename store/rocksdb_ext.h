@@ -73,8 +73,7 @@ void rocksdb_ext_io_uring_begin(void);
 /* Databases opened with @options or a copy reach their files through a file system of ours. It
  * counts the bytes that rocksdb_ext_file_bytes() tells of. With @io_uring, the blocks of a MultiGet
  * that lie in one table file are read at once, through an io_uring of the calling thread; without
- * it, and in Debian's RocksDB, MultiRead is a loop of pread(). The process needs two descriptors
- * for each table file then. */
+ * it, and in Debian's RocksDB, MultiRead is a loop of pread(). */
 void rocksdb_ext_use_file_system(rocksdb_options_t *options, bool io_uring);
 /* Bytes this process has written to RocksDB's files other than table files: its write-ahead logs,
  * and the rest (MANIFEST, OPTIONS, ...). In whole pages, as they go to SSD. */

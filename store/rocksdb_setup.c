@@ -24,6 +24,7 @@
 #define LEVEL0_FILES_TRIGGER   4
 #define FORMAT_VERSION         5
 #define MANIFEST_BYTES_MAX     (64 * MIB)
+#define OPEN_FILES_PART        32 /* table files that a part of the table of open ones holds */
 
 _Static_assert(STORE_DATABASES_PER_SHARD == CONFIG_DATABASES_PER_SHARD &&
                    DATABASE_LEVEL0_FILES_MAX < HEAP_INPUTS,
@@ -179,6 +180,19 @@ static enum embtier_err threads_apply(struct rocksdb_setup *setup, uint32_t thre
     return EMBTIER_OK;
 }
 
+/* Descriptors are a budget: table files that were not used for longest are closed when a database
+ * has more of them. Their index and filter blocks stay in the cache. RocksDB counts ten files more
+ * for itself, and spreads the others over 64 parts; few of them need fewer. */
+static void open_files_apply(rocksdb_options_t *options, uint32_t table_files)
+{
+    int bits = 6;
+
+    rocksdb_options_set_max_open_files(options, table_files > 0 ? (int)table_files + 10 : -1);
+    while (table_files > 0 && bits > 0 && table_files >> bits < OPEN_FILES_PART)
+        bits--;
+    rocksdb_options_set_table_cache_numshardbits(options, bits);
+}
+
 static rocksdb_writeoptions_t *write_options(bool logged, bool synced, bool never_waits)
 {
     rocksdb_writeoptions_t *const options = rocksdb_writeoptions_create();
@@ -204,7 +218,6 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     rocksdb_ext_enable_statistics(setup->options);
     rocksdb_ext_sum_files(setup->options);
     rocksdb_options_set_compression(setup->options, rocksdb_no_compression);
-    rocksdb_options_set_max_open_files(setup->options, -1);
     rocksdb_options_set_max_file_opening_threads(setup->options, CONFIG_OPENING_THREADS);
     rocksdb_table_options_apply(setup->options, setup->metadata_cache, config);
     TRY(write_buffers_apply(setup->options, config, shard_count, msg));
@@ -224,6 +237,7 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
                    "wal_bytes_per_sync=0;recycle_log_file_num=0;avoid_flush_during_recovery=false",
                    msg));
     rocksdb_options_set_wal_dir(setup->options, "");
+    open_files_apply(setup->options, config->descriptors.table_files);
     /* database_write() counts write buffers itself: where RocksDB stops writes, it refuses flushes
      * too that do not wait, and the others may wait for ever on a disk that fails. */
     rocksdb_options_set_max_write_buffer_number(setup->options, WRITE_BUFFERS_NO_LIMIT);

@@ -55,6 +55,7 @@ struct store {
     uint64_t capacity_bytes;
     uint64_t memtable_bytes; /* of the configuration */
     uint32_t shards_per_directory;
+    uint32_t read_files; /* of a checkpoint's database */
     uint32_t shard_count;
     struct database **databases; /* see database_of(); NULL from the first that was not opened */
     uint32_t database_count;
@@ -479,7 +480,8 @@ static enum embtier_err store_put_back(struct store *store, uint64_t restore_id,
     struct err_msg why = { { 0 } };
     uint64_t id = 0;
 
-    store->shelf = (struct checkpoint_shelf){ store->identity, store->shards_per_directory };
+    store->shelf = (struct checkpoint_shelf){ store->identity, store->shards_per_directory,
+                                              store->read_files };
     if (store_identity_is_making(store->identity))
         return restore_id ? err_set(msg, EMBTIER_NOT_FOUND,
                                     "there is no checkpoint %" PRIu64 ": the store in %s is new",
@@ -647,6 +649,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     TRY(store_identity_open(config, &store->identity, msg));
     row_hasher_init(&store->hasher, store_identity_hash_key(store->identity));
     store->shards_per_directory = config->data.shards_per_directory;
+    store->read_files = config->descriptors.read_files;
     store->shard_count = config->data.directory_count * config->data.shards_per_directory;
     store->database_count = store->shard_count * DATABASE_KINDS;
     store->databases = calloc(store->database_count, sizeof(struct database *));

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/config_descriptors.h"
+
+#include <inttypes.h>
+
+#include "base/config_memory.h"
+#include "base/yaml_doc.h"
+
+/* Standard streams, control thread, signals, libraries, rings of threads that are no lane's, files
+ * that jobs copy or write. */
+#define PROGRAM_DESCRIPTORS 48
+/* Of each lane: epoll and event descriptor, rings of writer and syncer; and one of each reader. */
+#define LANE_DESCRIPTORS 4
+/* LOCK, folder, MANIFEST and LOG of both databases, a file that each flushes; one log of `replay`
+ * and four of `logged`, each a second time for who syncs it. */
+#define SHARD_DESCRIPTORS 20
+/* Of each shard that compacts, beside table files that were open: all of level 0, and outputs. */
+#define COMPACTION_DESCRIPTORS (HEAP_INPUTS + 2)
+/* Of each database of a checkpoint that is read, beside its table files. */
+#define READ_DATABASE_DESCRIPTORS 2
+
+/* RocksDB keeps no less open, … */
+#define TABLE_FILES_LEAST 10
+/* … and of more a table of its own gets large. */
+#define TABLE_FILES_MOST (UINT64_C(1) << 18)
+/* Checkpoints are read in order, file after file of each level. */
+#define READ_FILES_MOST 54
+
+/* Where the limit is not known. */
+#define LIMIT_UNKNOWN (UINT64_C(1) << 20)
+
+struct needs {
+    uint64_t lanes;
+    uint64_t shards; /* with compaction, and without table files */
+    uint64_t table_files;
+    uint64_t reading; /* one export and one restore */
+    uint64_t all;     /* without sessions */
+};
+
+static uint64_t shard_count(const struct config *config)
+{
+    return (uint64_t)config->data.directory_count * config->data.shards_per_directory;
+}
+
+static struct needs needs_of(const struct config *config, uint32_t lane_count)
+{
+    const uint64_t shards = shard_count(config);
+    struct needs needs = {
+        .lanes = lane_count * (LANE_DESCRIPTORS + (uint64_t)config->lanes.readers_per_lane),
+        .shards = config->data.directory_count + shards * SHARD_DESCRIPTORS +
+                  MIN(config->rocksdb.compaction_parallel, shards) * COMPACTION_DESCRIPTORS,
+        .table_files = shards * CONFIG_DATABASES_PER_SHARD * TABLE_FILES_LEAST,
+        .reading = (shards + 1) * (TABLE_FILES_LEAST + READ_DATABASE_DESCRIPTORS),
+    };
+
+    needs.all =
+        PROGRAM_DESCRIPTORS + needs.lanes + needs.shards + needs.table_files + needs.reading;
+    return needs;
+}
+
+static uint64_t less(uint64_t from, uint64_t amount)
+{
+    return from - MIN(from, amount);
+}
+
+static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
+{
+    return MIN(MAX(value, least), most);
+}
+
+void config_descriptors_plan(struct config *config, uint32_t lane_count)
+{
+    const struct needs needs = needs_of(config, lane_count);
+    const uint64_t limit =
+        config->machine.descriptor_limit > 0 ? config->machine.descriptor_limit : LIMIT_UNKNOWN;
+    const uint64_t shards = shard_count(config);
+    uint64_t left = less(limit, needs.all), reading, files, scans;
+
+    if (config->socket.max_sessions == 0) {
+        config->socket.max_sessions =
+            (uint32_t)clamp(left / 2 / SESSION_DESCRIPTORS, SESSIONS_LEAST, SESSIONS_DEFAULT);
+        config->descriptors.has_fewer_sessions = config->socket.max_sessions < SESSIONS_DEFAULT;
+    }
+    left = less(left, (uint64_t)config->socket.max_sessions * SESSION_DESCRIPTORS);
+    reading = needs.reading + left / 4;
+    files = clamp(less(reading / (shards * CONFIG_SCANS_MAX + 1), READ_DATABASE_DESCRIPTORS),
+                  TABLE_FILES_LEAST, READ_FILES_MOST);
+    scans =
+        clamp(less(reading / (files + READ_DATABASE_DESCRIPTORS), 1) / shards, 1, CONFIG_SCANS_MAX);
+    reading = (scans * shards + 1) * (files + READ_DATABASE_DESCRIPTORS);
+    left = less(left + needs.reading + needs.table_files, reading);
+    config->descriptors.scans = (uint32_t)scans;
+    config->descriptors.read_files = (uint32_t)files;
+    config->descriptors.table_files = (uint32_t)clamp(left / shards / CONFIG_DATABASES_PER_SHARD,
+                                                      TABLE_FILES_LEAST, TABLE_FILES_MOST);
+}
+
+enum embtier_err config_descriptors_check(const struct config *config, uint64_t limit,
+                                          struct err_msg *msg)
+{
+    const struct needs needs = needs_of(config, config->lanes.count);
+    const uint64_t sessions = (uint64_t)config->socket.max_sessions * SESSION_DESCRIPTORS;
+
+    if (needs.all + sessions <= limit)
+        return EMBTIER_OK;
+    return yaml_doc_mistake(
+        config->doc, "socket.max_sessions", msg,
+        "at least %" PRIu64 " file descriptors are needed (%u sessions of %u, %" PRIu64
+        " shards %" PRIu64 ", table files %" PRIu64 ", an export and a restore %" PRIu64
+        ", lanes %" PRIu64 ", the rest %u), the process may have %" PRIu64
+        "; allowed: fewer sessions or shards, or a higher limit (`ulimit -Hn`, LimitNOFILE= of "
+        "the unit)",
+        needs.all + sessions, config->socket.max_sessions, SESSION_DESCRIPTORS, shard_count(config),
+        needs.shards, needs.table_files, needs.reading, needs.lanes, PROGRAM_DESCRIPTORS, limit);
+}
