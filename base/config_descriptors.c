@@ -12,8 +12,11 @@
 /* Of each lane: epoll and event descriptor, rings of writer and syncer; and one of each reader. */
 #define LANE_DESCRIPTORS 4
 /* LOCK, folder, MANIFEST and LOG of both databases, a file that each flushes; one log of `replay`
- * and four of `logged`, each a second time for who syncs it. */
-#define SHARD_DESCRIPTORS 20
+ * and six of `logged`, each a second time for who syncs it. */
+#define SHARD_DESCRIPTORS 24
+/* Logs that are kept while a checkpoint is made, with small write buffers: eleven in each shard
+ * have been seen. This part of what is left is for them. */
+#define LOGS_PART 8
 /* Of each shard that compacts, beside table files that were open: all of level 0, and outputs. */
 #define COMPACTION_DESCRIPTORS (HEAP_INPUTS + 2)
 /* Of each database of a checkpoint that is read, beside its table files. */
@@ -82,6 +85,7 @@ void config_descriptors_plan(struct config *config, uint32_t lane_count)
         config->descriptors.has_fewer_sessions = config->socket.max_sessions < SESSIONS_DEFAULT;
     }
     left = less(left, (uint64_t)config->socket.max_sessions * SESSION_DESCRIPTORS);
+    left -= left / LOGS_PART;
     reading = needs.reading + left / 4;
     files = clamp(less(reading / (shards * CONFIG_SCANS_MAX + 1), READ_DATABASE_DESCRIPTORS),
                   TABLE_FILES_LEAST, READ_FILES_MOST);

@@ -16,7 +16,7 @@
 #define SESSION_DESCRIPTORS 5
 /* The default of socket.max_sessions, and what it is lowered to at most. */
 #define SESSIONS_DEFAULT 1024
-#define SESSIONS_LEAST   8
+#define SESSIONS_LEAST   4
 /* Exports that are under way at the same time, at most. */
 #define CONFIG_SCANS_MAX 8
 

@@ -31,7 +31,7 @@ static uint64_t parts_of(const struct config *config)
            shards * 2 * config->descriptors.table_files +
            (config->descriptors.scans * shards + 1) *
                ((uint64_t)config->descriptors.read_files + 2) +
-           shards * 20 + config->lanes.count * (uint64_t)config->lanes.readers_per_lane;
+           shards * 24 + config->lanes.count * (uint64_t)config->lanes.readers_per_lane;
 }
 
 static void check_plan(uint64_t limit, unsigned shards, unsigned lanes, const char *sessions)

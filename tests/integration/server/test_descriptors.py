@@ -84,7 +84,7 @@ def test_sessions_end_where_the_stores_descriptors_begin(make_daemon):
     start(daemon, 512)
     (fewer,) = daemon.logged("fewer clients can be connected")
     most = int(fewer["max_sessions"])
-    assert 8 <= most < 1024 and fewer["descriptors"] == "512"
+    assert 4 <= most < 1024 and fewer["descriptors"] == "512"
     sessions = []
     with daemon.connect() as first:
         table = first.create_table("rows", 4)
