@@ -456,6 +456,29 @@ struct Activity {
     }
 };
 
+// Open for as long as anybody holds it.
+class OpenFile
+{
+  public:
+    explicit OpenFile(int file) : file_(file)
+    {
+    }
+    ~OpenFile()
+    {
+        close(file_);
+    }
+    OpenFile(const OpenFile &) = delete;
+    OpenFile &operator=(const OpenFile &) = delete;
+
+    int Number() const
+    {
+        return file_;
+    }
+
+  private:
+    const int file_;
+};
+
 // A write-ahead log, for who syncs it: by a descriptor of its own, which also outlives its being
 // written to.
 class LogState
@@ -463,24 +486,31 @@ class LogState
   public:
     explicit LogState(const std::string &name)
         : name_(name), number_(std::strtoull(name.c_str() + name.rfind('/') + 1, nullptr, 10)),
-          file_(Open()), directory_(name.substr(0, name.rfind('/')))
+          directory_(name.substr(0, name.rfind('/')))
     {
-    }
-    ~LogState()
-    {
-        if (file_ >= 0)
-            close(file_);
+        Reopen();
     }
     LogState(const LogState &) = delete;
     LogState &operator=(const LogState &) = delete;
 
-    // Or -error, of its opening.
-    int File() const
+    // NULL: it cannot be opened, by *@ret_error.
+    std::shared_ptr<const OpenFile> File(int *ret_error)
     {
+        std::lock_guard<std::mutex> lock(file_mutex_);
+
+        if (!file_ && is_released_)
+            Reopen();
+        *ret_error = error_;
         return file_;
     }
 
-    // Another one of the same file, the caller's to close.
+    bool HasFile()
+    {
+        std::lock_guard<std::mutex> lock(file_mutex_);
+        return file_ != nullptr;
+    }
+
+    // Another one of the same file, the caller's to close; or -error.
     int Open() const
     {
         const int file = open(name_.c_str(), O_WRONLY | O_CLOEXEC);
@@ -488,15 +518,29 @@ class LogState
         return file >= 0 ? file : -errno;
     }
 
+    // All of it is on disk, and another has followed: a descriptor less, where there may be many.
+    void Release()
+    {
+        std::lock_guard<std::mutex> lock(file_mutex_);
+
+        if (synced < written)
+            return;
+        file_.reset();
+        is_released_ = true;
+    }
+
     // RocksDB has removed it: all that was in it has been flushed. What could not be opened at
     // first is tried again. Under the lock of the list of logs.
     bool IsGone()
     {
+        std::lock_guard<std::mutex> lock(file_mutex_);
         struct stat info;
 
-        if (file_ < 0)
-            file_ = Open();
-        return file_ < 0 ? file_ == -ENOENT : fstat(file_, &info) == 0 && info.st_nlink == 0;
+        if (is_released_)
+            return access(name_.c_str(), F_OK) != 0 && errno == ENOENT;
+        if (!file_)
+            Reopen();
+        return file_ ? fstat(file_->Number(), &info) == 0 && info.st_nlink == 0 : error_ == ENOENT;
     }
 
     // Has the file's name on disk, too. 0 or an error number.
@@ -538,10 +582,23 @@ class LogState
             ;
     }
 
+    void Reopen()
+    {
+        const int file = Open();
+
+        error_ = file >= 0 ? 0 : -file;
+        if (file >= 0)
+            file_ = std::make_shared<const OpenFile>(file);
+        is_released_ = false;
+    }
+
     const std::string name_;
     const uint64_t number_;
-    std::atomic<int> file_; // less than 0: syncing it fails by this error
     const std::string directory_;
+    std::mutex file_mutex_;
+    std::shared_ptr<const OpenFile> file_;
+    int error_ = 0; // without a file: syncing it fails by this error
+    bool is_released_ = false;
     std::atomic<bool> name_is_synced_{ false };
 };
 
@@ -666,6 +723,13 @@ class Watch final : public rocksdb::EventListener
                            [](const std::shared_ptr<LogState> &old) { return old->IsGone(); }),
             logs_.end());
         logs_.push_back(log);
+        ReleaseSynced();
+    }
+
+    void OnLogsSynced()
+    {
+        std::lock_guard<std::mutex> lock(logs_mutex_);
+        ReleaseSynced();
     }
 
     // Those that are not on disk as far as they have been written.
@@ -674,7 +738,7 @@ class Watch final : public rocksdb::EventListener
         std::vector<std::shared_ptr<LogState>> logs;
         std::lock_guard<std::mutex> lock(logs_mutex_);
         for (const auto &log : logs_)
-            if (log->written > log->synced && (log->File() >= 0 || !log->IsGone()))
+            if (log->written > log->synced && (log->HasFile() || !log->IsGone()))
                 logs.push_back(log);
         return logs;
     }
@@ -827,6 +891,13 @@ class Watch final : public rocksdb::EventListener
         errors_++;
         flush_failed_ = true;
         changed_.notify_all();
+    }
+
+    // Under the lock of the list of logs. The last one is written to.
+    void ReleaseSynced()
+    {
+        for (size_t i = 0; i + 1 < logs_.size(); i++)
+            logs_[i]->Release();
     }
 
     bool Failed(uint64_t errors) const
@@ -1798,6 +1869,7 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
     std::vector<std::shared_ptr<LogState>> logs;
     std::vector<Watch *> watch_of;
     std::vector<uint64_t> written, whole;
+    std::vector<std::shared_ptr<const OpenFile>> held; // by the syncer
     std::vector<int> files;
 
     for (uint32_t i = 0; i < count; i++) {
@@ -1806,7 +1878,10 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
             watch_of.push_back(watches[i]->rep.get());
             whole.push_back(log->whole);
             written.push_back(log->written);
-            files.push_back(by_syncer ? log->File() : log->Open());
+            int error = 0;
+            const auto file = by_syncer ? log->File(&error) : nullptr;
+            held.push_back(file);
+            files.push_back(!by_syncer ? log->Open() : file ? file->Number() : -error);
         }
     }
     std::vector<int> results(files.size(), 0);
@@ -1830,6 +1905,9 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
         else
             watch_of[i]->OnLogFailed(IoErrorOf("While syncing log", results[i]));
     }
+    held.clear();
+    for (uint32_t i = 0; i < count; i++)
+        watches[i]->rep->OnLogsSynced();
 }
 
 bool rocksdb_ext_watch_synced(struct rocksdb_ext_watch *watch,
