@@ -66,6 +66,7 @@ static enum embtier_err take_directories(struct config *config, const struct raw
         return no_memory(msg);
     config->data.directory_count = MAX(count, 1u);
     config->data.is_default = count == 0;
+    config->data.must_exist = count > 0;
     if (count == 0)
         config->data.directories[0] = default_data_directory();
     for (uint32_t i = 0; i < count; i++)

@@ -37,6 +37,8 @@ struct config {
         char **directories; /* one per device; default: one, see paths.h */
         uint32_t directory_count;
         bool is_default; /* the directory was not named, and may be made */
+        bool must_exist; /* no directory may become part of a store that is not yet: those that are
+                            named, without --init */
         uint32_t
             shards_per_directory; /* RocksDB databases in each; fixed once the directory is made */
     } data;

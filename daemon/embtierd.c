@@ -20,7 +20,7 @@ enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static const char usage[] =
     "Usage: embtierd [--config FILE] [--log-level LEVEL] [--restore ID]\n"
-    "                [--restore-from DIR,DIR...] [--check]\n"
+    "                [--restore-from DIR,DIR...] [--init] [--check]\n"
     "\n"
     "Serves embedding tables kept in RocksDB on SSD behind a row cache in DRAM and\n"
     "persistent memory. Runs in the foreground, logs to standard error, stops on SIGTERM,\n"
@@ -28,6 +28,10 @@ static const char usage[] =
     "\n"
     "  -c, --config FILE      configuration (YAML); without it, the defaults\n"
     "  -l, --log-level LEVEL  error, warn, info or debug; instead of the configuration's\n"
+    "      --init             make a new store where the directories that the configuration\n"
+    "                         names are empty. Else such a start is refused: a disk may not be\n"
+    "                         mounted. With a store that is there it changes nothing. The\n"
+    "                         default directory needs no --init\n"
     "      --restore ID       put all tables, of every durability, back to this checkpoint\n"
     "                         first; `embtier checkpoint list` shows them. What was changed\n"
     "                         or made since is lost\n"
@@ -50,6 +54,7 @@ struct arguments {
     bool has_level;
     enum log_level level;
     bool check;
+    bool may_init; /* a store, where there is none */
     struct server_restore restore;
     char *directories[CONFIG_DIRECTORIES_MAX]; /* parts of an argument */
 };
@@ -128,6 +133,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
     static const struct option options[] = {
         { "config", required_argument, NULL, 'c' },
         { "log-level", required_argument, NULL, 'l' },
+        { "init", no_argument, NULL, 'i' },
         { "restore", required_argument, NULL, 'r' },
         { "restore-from", required_argument, NULL, 'f' },
         { "check", no_argument, NULL, 'n' },
@@ -150,6 +156,9 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
                 return EXIT_USAGE;
             }
             arguments->has_level = true;
+            break;
+        case 'i':
+            arguments->may_init = true;
             break;
         case 'r':
             if (!parse_id(optarg, &arguments->restore.id)) {
@@ -196,6 +205,8 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
     struct err_msg stop_msg = { { 0 } };
 
     TRY(config_load(arguments->config_path, &config, msg));
+    if (arguments->may_init)
+        config->data.must_exist = false;
     log_set_level(arguments->has_level ? arguments->level : config->log.level);
     TRY(config_check_machine(config, msg));
     log_info("embtierd starts", "version=%s config=%s lanes=%u", EMBTIERD_VERSION,
@@ -215,8 +226,10 @@ static int check(const struct arguments *arguments)
     struct err_msg msg = { { 0 } };
     enum embtier_err err = config_load(arguments->config_path, &config, &msg);
 
-    if (err == EMBTIER_OK)
+    if (err == EMBTIER_OK) {
+        config->data.must_exist = false; /* that is no question of the configuration */
         err = config_check_machine(config, &msg);
+    }
     if (err == EMBTIER_OK)
         err = server_check(config, &msg);
     if (err == EMBTIER_OK)

@@ -322,10 +322,43 @@ static enum embtier_err directories_check(const struct store_identity *identity,
                                directory->record.directory_index);
     }
     if (fresh && ready)
-        return err_set(msg, EMBTIER_MISMATCH, "%s: no %s, but %s belongs to a store", fresh->path,
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "%s: no %s, but %s belongs to a store: is a disk not mounted?", fresh->path,
                        IDENTITY_FILE, ready->path);
     *ret_first = first;
     return EMBTIER_OK;
+}
+
+/* A disk that is not mounted leaves an empty directory, in which nobody wants a new store. */
+static enum embtier_err directories_check_made(const struct store_identity *identity,
+                                               const struct config *config, struct err_msg *msg)
+{
+    for (uint32_t i = 0; config->data.must_exist && i < identity->directory_count; i++)
+        if (identity->directories[i].record.state == STATE_ABSENT)
+            return err_set(
+                msg, EMBTIER_NOT_FOUND,
+                "%s: there is no store (no %s): is a disk not mounted? A new store is made "
+                "in the directories that the configuration names if embtierd is started "
+                "with --init, once",
+                identity->directories[i].path, IDENTITY_FILE);
+    return EMBTIER_OK;
+}
+
+/* What the directories say, before anything of them is changed. */
+static enum embtier_err directories_look(struct store_identity *identity,
+                                         const struct config *config, struct err_msg *msg)
+{
+    const struct directory *first = NULL;
+
+    for (uint32_t i = 0; i < identity->directory_count; i++) {
+        struct directory *const directory = &identity->directories[i];
+
+        TRY(record_read(directory->path, &directory->record, msg));
+        if (directory->record.state == STATE_ABSENT)
+            TRY(directory_check_empty(directory->path, msg));
+    }
+    TRY(directories_check(identity, config, &first, msg));
+    return directories_check_made(identity, config, msg);
 }
 
 static enum embtier_err random_bytes(void *bytes, size_t count, struct err_msg *msg)
@@ -417,6 +450,7 @@ static enum embtier_err identity_open(const struct config *config, bool is_other
     const struct directory *first = NULL;
 
     TRY(identity_new(config, &identity, msg));
+    TRY(directories_look(identity, config, msg));
     for (uint32_t i = 0; i < identity->directory_count; i++)
         TRY(directory_open(&identity->directories[i], is_other, msg));
     TRY(directories_check(identity, config, &first, msg));
@@ -430,17 +464,9 @@ static enum embtier_err identity_open(const struct config *config, bool is_other
 enum embtier_err store_identity_check(const struct config *config, struct err_msg *msg)
 {
     _cleanup_(store_identity_freep) struct store_identity *identity = NULL;
-    const struct directory *first = NULL;
 
     TRY(identity_new(config, &identity, msg));
-    for (uint32_t i = 0; i < identity->directory_count; i++) {
-        struct directory *const directory = &identity->directories[i];
-
-        TRY(record_read(directory->path, &directory->record, msg));
-        if (directory->record.state == STATE_ABSENT)
-            TRY(directory_check_empty(directory->path, msg));
-    }
-    return directories_check(identity, config, &first, msg);
+    return directories_look(identity, config, msg);
 }
 
 enum embtier_err store_identity_open(const struct config *config,

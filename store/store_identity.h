@@ -24,7 +24,8 @@
 struct store_identity;
 
 /* Locks the directories of @config and reads, or writes with state "making", their embtier.json.
- * Refuses as store_open() says. */
+ * Refuses as store_open() says; NOT_FOUND: one has none, and @config says that it must. Then
+ * nothing has been changed. */
 MUST_CHECK enum embtier_err store_identity_open(const struct config *config,
                                                 struct store_identity **ret_identity,
                                                 struct err_msg *msg);

@@ -87,7 +87,7 @@ class Daemon:
         self.process: subprocess.Popen | None = None
         os.mkdir(f"{directory}/rows")
         self.command = [
-            os.environ.get("EMBTIERD", BUILD / "daemon/embtierd"), "--config", f"{directory}/embtierd.yaml",
+            os.environ.get("EMBTIERD", BUILD / "daemon/embtierd"), "--init", "--config", f"{directory}/embtierd.yaml",
         ]  # fmt: skip
         config = {
             "data": {"directories": [f"{directory}/rows"], "shards_per_directory": shards},

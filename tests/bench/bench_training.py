@@ -93,7 +93,7 @@ def server(setting: Setting, cache_bytes: int = 0) -> Iterator[embtier.Server]:
         Path(f"{directory}/embtierd.yaml").write_text(json.dumps(config))
         daemon = Path(os.environ.get("EMBTIERD", BUILD / "daemon/embtierd"))
         with open(f"{directory}/log", "w+") as log:
-            process = subprocess.Popen([daemon, "--config", f"{directory}/embtierd.yaml"], stderr=log)
+            process = subprocess.Popen([daemon, "--init", "--config", f"{directory}/embtierd.yaml"], stderr=log)
             try:
                 while not os.path.exists(f"{directory}/socket"):
                     if process.poll() is not None:

@@ -131,7 +131,7 @@ static void run_daemon(const struct harness *harness)
     log = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (log < 0 || dup2(log, STDERR_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0)
         _exit(126);
-    execl(program, program, "--config", config, (char *)NULL);
+    execl(program, program, "--init", "--config", config, (char *)NULL);
     _exit(127);
 }
 

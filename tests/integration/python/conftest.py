@@ -76,7 +76,7 @@ class Daemon:
     def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [EMBTIERD, "--config", self.folder / "embtierd.yaml"], stderr=log, stdin=subprocess.DEVNULL
+                [EMBTIERD, "--init", "--config", self.folder / "embtierd.yaml"], stderr=log, stdin=subprocess.DEVNULL
             )
         deadline = time.monotonic() + READY_LIMIT_S
         while True:

@@ -73,6 +73,7 @@ class Daemon(_conftest.Daemon):
             "socket": {"path": self.socket, "max_user_sessions": 1024},  # tests are one user
         }
         self.environment: dict[str, str] = {}
+        self.options = ["--init"]  # of each start, before its own
         self.configure(changes or {})
 
     @staticmethod
@@ -116,7 +117,7 @@ class Daemon(_conftest.Daemon):
             environment["ASAN_OPTIONS"] = f"{options}:verify_asan_link_order=0"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*wrapper, EMBTIERD, "--config", self.folder / "embtierd.yaml", *arguments],
+                [*wrapper, EMBTIERD, *self.options, "--config", self.folder / "embtierd.yaml", *arguments],
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 env=environment,

@@ -120,7 +120,7 @@ class Unread:
 def launch_unread(daemon, *arguments: str) -> Unread:
     unread = Unread()
     daemon._process = subprocess.Popen(
-        [EMBTIERD, "--config", daemon.folder / "embtierd.yaml", *arguments],
+        [EMBTIERD, "--init", "--config", daemon.folder / "embtierd.yaml", *arguments],
         stderr=unread.write, stdin=subprocess.DEVNULL, env={**os.environ, **daemon.environment},
     )  # fmt: skip
     return unread
@@ -175,7 +175,7 @@ def test_a_log_that_is_closed_or_full_ends_nothing(make_daemon):
     os.close(read)
     for stderr in (write, os.open("/dev/full", os.O_WRONLY)):
         daemon._process = subprocess.Popen(
-            [EMBTIERD, "--config", daemon.folder / "embtierd.yaml"], stderr=stderr, stdin=subprocess.DEVNULL
+            [EMBTIERD, "--init", "--config", daemon.folder / "embtierd.yaml"], stderr=stderr, stdin=subprocess.DEVNULL
         )
         daemon.await_ready()
         assert daemon.metrics()["log_dropped_lines"] > 0
@@ -190,7 +190,7 @@ def test_a_log_that_is_closed_or_full_ends_nothing(make_daemon):
 def test_no_file_takes_the_place_of_a_standard_descriptor(make_daemon, closed):
     daemon = make_daemon()
     daemon._process = subprocess.Popen(
-        ["/bin/sh", "-c", f'exec "$0" --config "$1" {closed}', EMBTIERD, daemon.folder / "embtierd.yaml"],
+        ["/bin/sh", "-c", f'exec "$0" --init --config "$1" {closed}', EMBTIERD, daemon.folder / "embtierd.yaml"],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=daemon.log.open("ab"),
     )  # fmt: skip
     daemon.await_ready()
