@@ -11,7 +11,8 @@
  * A reader of standard error may stop reading for as long as it likes (a pager, Ctrl-S, a
  * container's log driver), so between log_begin() and log_end() no caller writes: lines go into a
  * buffer of a fixed length, and a thread of the log's own writes them. A line that finds no room is
- * dropped and counted, and a line says how many as soon as there is room again. */
+ * dropped and counted, and a line says how many as soon as there is room again. A file needs no
+ * reader: into one, callers write themselves, so that a line is there before what follows it. */
 #ifndef EMBTIER_BASE_LOG_H
 #define EMBTIER_BASE_LOG_H
 

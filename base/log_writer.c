@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@
 #define FAULT_WAIT_MS 250
 
 enum mode {
-    MODE_DIRECT, /* no thread yet: callers write */
+    MODE_DIRECT, /* no thread yet, or a file: callers write */
     MODE_THREAD, /* the thread writes */
     MODE_STUCK,  /* it did not come to an end: lines are dropped */
     MODE_ENDED,  /* callers write where that does not block */
@@ -193,11 +194,21 @@ static void watch_faults(void)
 
 /* ---- Operations ---- */
 
+/* Nobody has to read it for a write to come to its end. */
+static bool is_file(void)
+{
+    struct stat info;
+
+    return fstat(STDERR_FILENO, &info) == 0 && S_ISREG(info.st_mode);
+}
+
 int log_writer_begin(log_dropped_text dropped_text)
 {
     pthread_condattr_t attributes;
     int rc;
 
+    if (is_file())
+        return 0;
     writer.dropped_text = dropped_text;
     writer.is_ending = false;
     pthread_condattr_init(&attributes);
@@ -270,7 +281,8 @@ void log_writer_put(const char *line, size_t bytes)
     const int mode = atomic_load(&writer.mode);
 
     if (mode == MODE_DIRECT) {
-        (void)write_line(line, bytes);
+        if (!write_line(line, bytes))
+            atomic_fetch_add_explicit(&writer.dropped, 1, memory_order_relaxed);
     } else if (mode == MODE_ENDED) {
         if (await_room(LATE_WAIT_MS))
             (void)write_line(line, bytes);

@@ -17,8 +17,8 @@
 /* Makes the line that says how many were dropped; returns its bytes. */
 typedef size_t (*log_dropped_text)(char *line, uint64_t count);
 
-/* Returns 0 or an errno. Signals of faults wait a moment for the buffer to be written from here on,
- * unless somebody handles them already. */
+/* Returns 0 or an errno. Standard error that is a file needs no thread. Signals of faults wait a
+ * moment for the buffer to be written from here on, unless somebody handles them already. */
 MUST_CHECK int log_writer_begin(log_dropped_text dropped_text);
 void log_writer_end(uint32_t wait_ms);
 /* A whole line of at most LOG_LINE_BYTES. Blocks only if there is no thread. */
