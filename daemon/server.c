@@ -431,6 +431,8 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     err = write_back(server, msg);
     if (err == EMBTIER_OK)
         err = flush_shards(server, msg);
+    if (err == EMBTIER_OK && server->parts.tables)
+        tables_fold(server->parts.tables);
     free_lanes(server);
     control_free(TAKE(server->control));
     if (server->parts.store) {

@@ -39,6 +39,14 @@ struct tables {
     struct catalog *catalog;
     _Atomic bool stopping;
     struct tables_totals dropped; /* locked; so that the sums over tables never fall */
+    /* Locked: of the structs in use, in order of table id, and below which none is free. */
+    struct struct_ref {
+        uint32_t table_id;
+        uint16_t index;
+    } * used;
+    uint32_t used_count;
+    uint32_t used_capacity;
+    uint32_t first_free;
 
     /* Made on demand, never freed before the end: see table.h. */
     _Atomic(struct table *) chunks[CHUNKS_MAX];
@@ -75,6 +83,7 @@ void tables_free(struct tables *tables)
     for (uint32_t i = 0; i < CHUNKS_MAX; i++)
         free(atomic_load(&tables->chunks[i]));
     catalog_free(tables->catalog);
+    free(tables->used);
     pthread_mutex_destroy(&tables->lock);
     free(tables);
 }
@@ -101,10 +110,45 @@ struct table *tables_enter(struct tables *tables, uint64_t handle, uint32_t *ret
 
 /* ---- Table structs ---- */
 
-/* Locked. An unused struct, or NULL. */
+/* Locked. Where a table's number is among those in use, or would be. */
+static bool find_used(const struct tables *tables, uint32_t table_id, uint32_t *ret_place)
+{
+    uint32_t low = 0, high = tables->used_count;
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+
+        if (tables->used[middle].table_id < table_id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *ret_place = low;
+    return low < tables->used_count && tables->used[low].table_id == table_id;
+}
+
+/* Locked. */
+static bool grow_used(struct tables *tables)
+{
+    const uint32_t capacity = MAX(2 * tables->used_capacity, (uint32_t)CHUNK_TABLES);
+    struct struct_ref *used;
+
+    if (tables->used_count < tables->used_capacity)
+        return true;
+    used = realloc(tables->used, capacity * sizeof(*used));
+    if (!used)
+        return false;
+    tables->used = used;
+    tables->used_capacity = capacity;
+    return true;
+}
+
+/* Locked. An unused struct, or NULL: there is none, or no memory. Only fill_struct() takes it. */
 static struct table *take_struct(struct tables *tables)
 {
-    for (uint32_t index = 0; index < TABLES_LIMIT; index++) {
+    if (!grow_used(tables))
+        return NULL;
+    for (uint32_t index = tables->first_free; index < TABLES_LIMIT; index++) {
         struct table *chunk = atomic_load(&tables->chunks[index / CHUNK_TABLES]);
         struct table *table;
 
@@ -118,14 +162,19 @@ static struct table *take_struct(struct tables *tables)
         table = &chunk[index % CHUNK_TABLES];
         if (atomic_load(&table->state) == TABLE_FREE) {
             table->index = (uint16_t)index;
+            tables->first_free = index;
             return table;
         }
     }
     return NULL;
 }
 
-static void fill_struct(struct table *table, uint32_t table_id, const struct table_spec *spec)
+/* Locked. There is room in the list of those in use: take_struct() has made it. */
+static void fill_struct(struct tables *tables, struct table *table, uint32_t table_id,
+                        const struct table_spec *spec)
 {
+    uint32_t place;
+
     table->spec = *spec;
     table->weight_bytes = table_spec_weight_bytes(spec);
     table->state_bytes = table_spec_state_bytes(spec);
@@ -135,22 +184,34 @@ static void fill_struct(struct table *table, uint32_t table_id, const struct tab
     atomic_store(&table->rows_initialised, 0);
     atomic_store(&table->table_id, table_id);
     atomic_store(&table->state, TABLE_CREATING);
+    (void)find_used(tables, table_id, &place); /* it is not there */
+    memmove(&tables->used[place + 1], &tables->used[place],
+            (tables->used_count - place) * sizeof(*tables->used));
+    tables->used[place] = (struct struct_ref){ table_id, table->index };
+    tables->used_count++;
+}
+
+/* Locked. */
+static void free_struct(struct tables *tables, struct table *table)
+{
+    uint32_t place;
+
+    if (find_used(tables, atomic_load(&table->table_id), &place)) {
+        tables->used_count--;
+        memmove(&tables->used[place], &tables->used[place + 1],
+                (tables->used_count - place) * sizeof(*tables->used));
+    }
+    tables->first_free = MIN(tables->first_free, (uint32_t)table->index);
+    atomic_store(&table->state, TABLE_FREE);
 }
 
 /* Locked. */
 static struct table *find_struct(struct tables *tables, uint32_t table_id)
 {
-    for (uint32_t index = 0; index < TABLES_LIMIT; index++) {
-        struct table *chunk = atomic_load(&tables->chunks[index / CHUNK_TABLES]);
-        struct table *table;
+    uint32_t place;
 
-        if (!chunk)
-            return NULL;
-        table = &chunk[index % CHUNK_TABLES];
-        if (atomic_load(&table->state) != TABLE_FREE && atomic_load(&table->table_id) == table_id)
-            return table;
-    }
-    return NULL;
+    return find_used(tables, table_id, &place) ? tables_at(tables, tables->used[place].index)
+                                               : NULL;
 }
 
 static struct table_info info_of(struct table *table)
@@ -228,7 +289,7 @@ static enum embtier_err drop_cached_rows(struct tables *tables, struct table *ta
      * one of the two sums. */
     pthread_mutex_lock(&tables->lock);
     totals_add(&tables->dropped, table);
-    atomic_store(&table->state, TABLE_FREE);
+    free_struct(tables, table);
     pthread_mutex_unlock(&tables->lock);
     return EMBTIER_OK;
 }
@@ -440,7 +501,7 @@ static enum embtier_err create_begin(struct tables *tables, const struct table_s
     if (!table)
         return err_set(msg, EMBTIER_TOO_LARGE, "no more than %u tables", TABLES_LIMIT);
     TRY(catalog_add(tables->catalog, spec, CATALOG_CREATING, &table_id, msg));
-    fill_struct(table, table_id, spec);
+    fill_struct(tables, table, table_id, spec);
     *ret_found = false;
     *ret_table = table;
     return EMBTIER_OK;
@@ -708,7 +769,7 @@ static enum embtier_err load_table(struct tables *tables, const struct catalog_t
         return err_set(msg, EMBTIER_VERSION,
                        "table '%s' has initial values of version %u, this server knows 1 to %u",
                        entry->spec.name, entry->spec.init_version, INIT_ROWS_VERSION);
-    fill_struct(table, entry->table_id, &entry->spec);
+    fill_struct(tables, table, entry->table_id, &entry->spec);
     TRY(add_to_lanes(tables, table, msg));
     atomic_store(&table->state, TABLE_LIVE);
     return EMBTIER_OK;
@@ -761,4 +822,15 @@ const struct catalog *tables_catalog(const struct tables *tables)
 void tables_stop(struct tables *tables)
 {
     atomic_store(&tables->stopping, true);
+}
+
+void tables_fold(struct tables *tables)
+{
+    struct err_msg why = { { 0 } };
+
+    pthread_mutex_lock(&tables->lock);
+    if (catalog_fold(tables->catalog, &why) != EMBTIER_OK)
+        log_warn("the catalog keeps its journal, which the next start reads", "why=%s",
+                 LOG_QUOTED(why.text));
+    pthread_mutex_unlock(&tables->lock);
 }

@@ -106,6 +106,9 @@ const struct catalog *tables_catalog(const struct tables *tables);
  * leaves half made. */
 void tables_stop(struct tables *tables);
 
+/* At a clean stop, when tables are made and dropped no more: the catalog is one file again. */
+void tables_fold(struct tables *tables);
+
 const char *table_state_word(uint32_t state);
 
 #endif

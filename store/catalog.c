@@ -6,23 +6,53 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "base/table_spec_json.h"
+#include "store/catalog_journal.h"
 #include "store/durable_file.h"
 #include "store/store_identity.h"
 #include "store/summed_json.h"
 
-/* Up to 3 that of the tables' specs (table_spec_json.h), 4 since it has a checksum. */
-#define FORMAT_VERSION        4
-#define FORMAT_VERSION_SUMMED 4
+/* Up to 3 that of the tables' specs (table_spec_json.h), 4 since it has a checksum, 5 if it names a
+ * journal: what knows none would take it for all there is. */
+#define FORMAT_VERSION         5
+#define FORMAT_VERSION_JOURNAL 5
+#define FORMAT_VERSION_ALONE   4
+#define FORMAT_VERSION_SUMMED  4
+
+/* A catalog of fewer tables is written anew with each change, which takes no longer. */
+#define JOURNAL_TABLES_LEAST 64
+/* A journal is as long as catalog.json at most, or this: then that is written anew. */
+#define JOURNAL_BYTES_LEAST ((uint64_t)(256 * KIB))
 
 struct catalog {
     char *directory;
     char *path; /* for messages */
     uint32_t next_table_id;
     uint32_t count;
+    uint32_t capacity;
     struct catalog_table *tables; /* in order of table id */
+    json_t *ids;                  /* by name, of the tables that have not given theirs away */
+    struct catalog_journal journal;
+    uint32_t last_journal; /* its number, or that of one before */
+    uint64_t whole_bytes;  /* of catalog.json */
+};
+
+/* One change of a table, or of the states of several. */
+struct change {
+    enum { CHANGE_ADD, CHANGE_STATE, CHANGE_REMOVE } kind;
+    const struct catalog_table *table; /* ADD */
+    const uint32_t *table_ids;         /* STATE, REMOVE; all are there */
+    uint32_t count;
+    enum catalog_state state;
+};
+
+/* Tables as they will be. */
+struct tables {
+    struct catalog_table *tables;
+    uint32_t count;
+    uint32_t next_table_id;
 };
 
 static const char *const state_words[] = {
@@ -43,53 +73,305 @@ static json_t *table_to_json(const struct catalog_table *table)
     return NULL;
 }
 
-static bool table_from_json(const json_t *json, uint32_t version, struct catalog_table *ret_table)
+static bool state_from_json(const json_t *json, enum catalog_state *ret_state)
 {
-    const char *const state = json_string_value(json_object_get(json, "state"));
-    struct catalog_table table = { 0 };
+    const char *const state = json_string_value(json);
 
-    if (!json_to_u32(json_object_get(json, "table_id"), &table.table_id) || !state ||
-        !table_spec_from_json(json, MIN(version, (uint32_t)TABLE_SPEC_JSON_VERSION), &table.spec))
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(state_words); i++) {
+    for (size_t i = 0; state && i < ARRAY_LEN(state_words); i++) {
         if (strcmp(state, state_words[i]) != 0)
             continue;
-        table.state = (enum catalog_state)i;
-        *ret_table = table;
+        *ret_state = (enum catalog_state)i;
         return true;
     }
     return false;
 }
 
-static enum embtier_err write_tables(const char *directory, uint32_t next_table_id,
-                                     const struct catalog_table *tables, uint32_t count,
-                                     struct err_msg *msg)
+static bool table_from_json(const json_t *json, uint32_t version, struct catalog_table *ret_table)
+{
+    struct catalog_table table = { 0 };
+
+    if (!json_to_u32(json_object_get(json, "table_id"), &table.table_id) ||
+        !state_from_json(json_object_get(json, "state"), &table.state) ||
+        !table_spec_from_json(json, MIN(version, (uint32_t)TABLE_SPEC_JSON_VERSION), &table.spec))
+        return false;
+    *ret_table = table;
+    return true;
+}
+
+/* @journal: its number, or 0. */
+static enum embtier_err write_tables(const char *directory, const struct tables *tables,
+                                     uint32_t journal, struct err_msg *msg)
 {
     _cleanup_(json_decrefp) json_t *root = NULL;
     json_t *list = json_array();
     bool complete = list != NULL;
 
-    for (uint32_t i = 0; complete && i < count; i++)
-        complete = json_array_append_new(list, table_to_json(&tables[i])) == 0;
+    for (uint32_t i = 0; complete && i < tables->count; i++)
+        complete = json_array_append_new(list, table_to_json(&tables->tables[i])) == 0;
     root = json_pack("{s:s, s:i, s:I, s:o}", SUMMED_JSON_KEY, SUMMED_JSON_NONE, "format_version",
-                     FORMAT_VERSION, "next_table_id", (json_int_t)next_table_id, "tables", list);
+                     journal ? FORMAT_VERSION_JOURNAL : FORMAT_VERSION_ALONE, "next_table_id",
+                     (json_int_t)tables->next_table_id, "tables", list);
+    if (root && journal)
+        complete = complete && json_object_set_new(root, "journal", json_integer(journal)) == 0;
     return summed_json_write(directory, CATALOG_FILE, complete ? root : NULL, msg);
 }
 
-/* @tables replaces the catalog's only when it is safe on disk; taken in that case. */
-static enum embtier_err catalog_replace(struct catalog *catalog, uint32_t next_table_id,
-                                        struct catalog_table **tables, uint32_t count,
-                                        struct err_msg *msg)
+/* ---- Finding ---- */
+
+static bool find_index(const struct catalog_table *tables, uint32_t count, uint32_t table_id,
+                       uint32_t *ret_index)
 {
-    TRY(write_tables(catalog->directory, next_table_id, *tables, count, msg));
-    free(catalog->tables);
-    catalog->tables = TAKE(*tables);
-    catalog->count = count;
-    catalog->next_table_id = next_table_id;
+    uint32_t low = 0, high = count;
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+
+        if (tables[middle].table_id < table_id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *ret_index = low;
+    return low < count && tables[low].table_id == table_id;
+}
+
+static bool has_id(const struct catalog *catalog, uint32_t table_id)
+{
+    uint32_t index;
+
+    return find_index(catalog->tables, catalog->count, table_id, &index);
+}
+
+static enum embtier_err catalog_index(const struct catalog *catalog, uint32_t table_id,
+                                      uint32_t *ret_index, struct err_msg *msg)
+{
+    return find_index(catalog->tables, catalog->count, table_id, ret_index)
+               ? EMBTIER_OK
+               : err_set(msg, EMBTIER_NO_TABLE, "no table has the id %" PRIu32, table_id);
+}
+
+const struct catalog_table *catalog_find(const struct catalog *catalog, const char *name)
+{
+    const json_t *const id = json_object_get(catalog->ids, name);
+    uint32_t index;
+
+    if (!id ||
+        !find_index(catalog->tables, catalog->count, (uint32_t)json_integer_value(id), &index))
+        return NULL;
+    return &catalog->tables[index];
+}
+
+static bool ids_add(json_t *ids, const struct catalog_table *table)
+{
+    return table->state == CATALOG_DROPPING ||
+           json_object_set_new(ids, table->spec.name, json_integer((json_int_t)table->table_id)) ==
+               0;
+}
+
+/* If the name is that table's. */
+static void ids_remove(json_t *ids, const struct catalog_table *table)
+{
+    const json_t *const id = json_object_get(ids, table->spec.name);
+
+    if (id && json_integer_value(id) == (json_int_t)table->table_id)
+        json_object_del(ids, table->spec.name);
+}
+
+/* Of all; NULL: out of memory. */
+static json_t *ids_new(const struct tables *tables)
+{
+    _cleanup_(json_decrefp) json_t *ids = json_object();
+
+    for (uint32_t i = 0; ids && i < tables->count; i++)
+        if (!ids_add(ids, &tables->tables[i]))
+            return NULL;
+    return TAKE(ids);
+}
+
+/* ---- Changing ---- */
+
+/* There is room for one more. */
+static void tables_change(struct tables *tables, const struct change *change)
+{
+    uint32_t index;
+
+    if (change->kind == CHANGE_ADD) {
+        tables->tables[tables->count++] = *change->table;
+        tables->next_table_id = change->table->table_id + 1;
+    }
+    for (uint32_t i = 0; i < change->count; i++) {
+        if (!find_index(tables->tables, tables->count, change->table_ids[i], &index))
+            continue;
+        if (change->kind == CHANGE_STATE) {
+            tables->tables[index].state = change->state;
+            continue;
+        }
+        tables->count--;
+        memmove(&tables->tables[index], &tables->tables[index + 1],
+                (tables->count - index) * sizeof(*tables->tables));
+    }
+}
+
+static enum embtier_err no_memory(const struct catalog *catalog, struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
+}
+
+/* Room for one more. */
+static enum embtier_err catalog_grow(struct catalog *catalog, struct err_msg *msg)
+{
+    const uint32_t capacity = MAX(2 * catalog->capacity, UINT32_C(64));
+    struct catalog_table *tables;
+
+    if (catalog->count < catalog->capacity)
+        return EMBTIER_OK;
+    tables = realloc(catalog->tables, capacity * sizeof(*tables));
+    if (!tables)
+        return no_memory(catalog, msg);
+    catalog->tables = tables;
+    catalog->capacity = capacity;
     return EMBTIER_OK;
 }
 
-static enum embtier_err tables_check(const struct catalog *catalog, struct err_msg *msg)
+/* In memory: there is room. */
+static void catalog_apply(struct catalog *catalog, const struct change *change)
+{
+    struct tables tables = { catalog->tables, catalog->count, catalog->next_table_id };
+    uint32_t index;
+
+    for (uint32_t i = 0; i < change->count; i++)
+        if ((change->kind == CHANGE_REMOVE || change->state == CATALOG_DROPPING) &&
+            find_index(catalog->tables, catalog->count, change->table_ids[i], &index))
+            ids_remove(catalog->ids, &catalog->tables[index]);
+    tables_change(&tables, change);
+    catalog->count = tables.count;
+    catalog->next_table_id = tables.next_table_id;
+}
+
+/* A copy with room for one more. */
+static enum embtier_err tables_copy(const struct catalog *catalog, struct tables *ret_tables,
+                                    struct err_msg *msg)
+{
+    struct catalog_table *const tables = calloc((size_t)catalog->count + 1, sizeof(*tables));
+
+    if (!tables)
+        return no_memory(catalog, msg);
+    if (catalog->tables)
+        memcpy(tables, catalog->tables, catalog->count * sizeof(*tables));
+    *ret_tables = (struct tables){ tables, catalog->count, catalog->next_table_id };
+    return EMBTIER_OK;
+}
+
+static void tables_clear(struct tables *tables)
+{
+    free(tables->tables);
+}
+
+static void note_length(struct catalog *catalog)
+{
+    struct stat info;
+
+    catalog->whole_bytes = stat(catalog->path, &info) == 0 ? (uint64_t)info.st_size : 0;
+}
+
+/* catalog.json is written anew, with a new journal if there are many. What was there before stays
+ * until that is safe. */
+static enum embtier_err write_whole(struct catalog *catalog, const struct tables *tables,
+                                    bool with_journal, struct err_msg *msg)
+{
+    struct catalog_journal journal = { 0 };
+    enum embtier_err err;
+
+    if (with_journal)
+        TRY(catalog_journal_make(catalog->directory, catalog->last_journal + 1, &journal, msg));
+    err = write_tables(catalog->directory, tables, journal.number, msg);
+    if (err != EMBTIER_OK) {
+        catalog->journal.is_unsure = true; /* the new file may be there all the same */
+        return err;
+    }
+    catalog_journal_sweep(catalog->directory, journal.number);
+    catalog->last_journal = MAX(catalog->last_journal, journal.number);
+    catalog->journal = journal;
+    note_length(catalog);
+    return EMBTIER_OK;
+}
+
+/* @tables are taken, and replace the catalog's, when they are safe on disk. */
+static enum embtier_err catalog_replace(struct catalog *catalog, struct tables *tables,
+                                        struct err_msg *msg)
+{
+    _cleanup_(json_decrefp) json_t *ids = ids_new(tables);
+
+    if (!ids)
+        return no_memory(catalog, msg);
+    TRY(write_whole(catalog, tables, tables->count >= JOURNAL_TABLES_LEAST, msg));
+    free(catalog->tables);
+    json_decref(catalog->ids);
+    catalog->ids = TAKE(ids);
+    catalog->tables = TAKE(tables->tables); /* NULL: of none */
+    catalog->count = catalog->capacity = tables->count;
+    catalog->next_table_id = tables->next_table_id;
+    return EMBTIER_OK;
+}
+
+/* Takes nothing; NULL: out of memory. */
+static json_t *change_to_json(const struct change *change)
+{
+    _cleanup_(json_decrefp) json_t *json = NULL;
+    json_t *ids;
+    bool complete;
+
+    if (change->kind == CHANGE_ADD) {
+        json = json_object();
+        return json && json_object_set_new(json, "add", table_to_json(change->table)) == 0
+                   ? TAKE(json)
+                   : NULL;
+    }
+    ids = json_array();
+    complete = ids != NULL;
+    for (uint32_t i = 0; complete && i < change->count; i++)
+        complete = json_array_append_new(ids, json_integer((json_int_t)change->table_ids[i])) == 0;
+    json = json_pack("{s:s, s:o}", "state",
+                     change->kind == CHANGE_REMOVE ? "none" : state_words[change->state],
+                     "table_ids", ids);
+    return complete ? TAKE(json) : NULL;
+}
+
+static enum embtier_err add_to_journal(struct catalog *catalog, const struct change *change,
+                                       struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    TRY(catalog_grow(catalog, msg));
+    if (change->kind == CHANGE_ADD && !ids_add(catalog->ids, change->table))
+        return no_memory(catalog, msg);
+    err = catalog_journal_add(catalog->directory, &catalog->journal, change_to_json(change), msg);
+    if (err == EMBTIER_OK)
+        catalog_apply(catalog, change);
+    else if (change->kind == CHANGE_ADD)
+        ids_remove(catalog->ids, change->table);
+    return err;
+}
+
+/* A change that is possible: in memory when it is safe on disk. */
+static enum embtier_err catalog_change(struct catalog *catalog, const struct change *change,
+                                       struct err_msg *msg)
+{
+    const struct catalog_journal *const journal = &catalog->journal;
+    _cleanup_(tables_clear) struct tables tables = { 0 };
+
+    if (journal->number > 0 && !journal->is_unsure &&
+        journal->bytes <= MAX(catalog->whole_bytes, JOURNAL_BYTES_LEAST))
+        return add_to_journal(catalog, change, msg);
+    TRY(tables_copy(catalog, &tables, msg));
+    tables_change(&tables, change);
+    return catalog_replace(catalog, &tables, msg);
+}
+
+/* ---- Reading ---- */
+
+/* Makes the index of names on the way. */
+static enum embtier_err tables_check(struct catalog *catalog, struct err_msg *msg)
 {
     for (uint32_t i = 0; i < catalog->count; i++) {
         const struct catalog_table *table = &catalog->tables[i];
@@ -102,15 +384,35 @@ static enum embtier_err tables_check(const struct catalog *catalog, struct err_m
             (i > 0 && table->table_id <= catalog->tables[i - 1].table_id))
             return err_set(msg, EMBTIER_CORRUPT, "%s: table id %" PRIu32 " is out of order",
                            catalog->path, table->table_id);
-        if (table->state != CATALOG_DROPPING && catalog_find(catalog, table->spec.name) != table)
+        if (table->state != CATALOG_DROPPING && catalog_find(catalog, table->spec.name))
             return err_set(msg, EMBTIER_CORRUPT, "%s: two tables named %s", catalog->path,
                            table->spec.name);
+        if (!ids_add(catalog->ids, table))
+            return no_memory(catalog, msg);
     }
     return EMBTIER_OK;
 }
 
+static enum embtier_err parse_tables(struct catalog *catalog, const json_t *list, uint32_t version,
+                                     struct err_msg *msg)
+{
+    const uint32_t count = (uint32_t)json_array_size(list);
+
+    catalog->tables = calloc((size_t)count + 1, sizeof(*catalog->tables));
+    if (!catalog->tables)
+        return no_memory(catalog, msg);
+    catalog->count = count;
+    catalog->capacity = count + 1;
+    for (uint32_t i = 0; i < count; i++)
+        if (!table_from_json(json_array_get(list, i), version, &catalog->tables[i]))
+            return err_set(msg, EMBTIER_CORRUPT, "%s: entry %u of tables is damaged", catalog->path,
+                           i);
+    return EMBTIER_OK;
+}
+
+/* @ret_journal: the number of its journal, or 0. */
 static enum embtier_err catalog_parse(struct catalog *catalog, const char *text,
-                                      struct err_msg *msg)
+                                      uint32_t *ret_journal, struct err_msg *msg)
 {
     json_error_t error;
     _cleanup_(json_decrefp) json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
@@ -125,16 +427,62 @@ static enum embtier_err catalog_parse(struct catalog *catalog, const char *text,
     if (version > FORMAT_VERSION)
         return err_set(msg, EMBTIER_VERSION, "%s: format version %u, this program reads up to %d",
                        catalog->path, version, FORMAT_VERSION);
-    catalog->tables = calloc(json_array_size(list) + 1, sizeof(*catalog->tables));
-    if (!catalog->tables)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
-    catalog->count = (uint32_t)json_array_size(list);
-    for (uint32_t i = 0; i < catalog->count; i++)
-        if (!table_from_json(json_array_get(list, i), version, &catalog->tables[i]))
-            return err_set(msg, EMBTIER_CORRUPT, "%s: entry %u of tables is damaged", catalog->path,
-                           i);
+    TRY(parse_tables(catalog, list, version, msg));
     TRY(tables_check(catalog, msg)); /* says more */
-    return summed_json_check(catalog->path, text, version >= FORMAT_VERSION_SUMMED, msg);
+    TRY(summed_json_check(catalog->path, text, version >= FORMAT_VERSION_SUMMED, msg));
+    *ret_journal = 0;
+    if (version >= FORMAT_VERSION_JOURNAL &&
+        (!json_to_u32(json_object_get(root, "journal"), ret_journal) || *ret_journal == 0))
+        return err_set(msg, EMBTIER_CORRUPT, "%s: names no journal", catalog->path);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err wrong_change(const struct catalog *catalog, const char *why,
+                                     struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_CORRUPT, "%s: its journal has a change %s", catalog->path, why);
+}
+
+static enum embtier_err apply_states(struct catalog *catalog, const json_t *json,
+                                     struct err_msg *msg)
+{
+    const json_t *const list = json_object_get(json, "table_ids");
+    const char *const state = json_string_value(json_object_get(json, "state"));
+    struct change change = { .kind = CHANGE_STATE };
+    uint32_t table_id = 0;
+
+    if (state && strcmp(state, "none") == 0)
+        change.kind = CHANGE_REMOVE;
+    else if (!state_from_json(json_object_get(json, "state"), &change.state))
+        return wrong_change(catalog, "that is none", msg);
+    change.table_ids = &table_id;
+    change.count = 1;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if (!json_to_u32(json_array_get(list, i), &table_id) || !has_id(catalog, table_id))
+            return wrong_change(catalog, "of a table that is not there", msg);
+        catalog_apply(catalog, &change);
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err apply_change(void *context, const json_t *json, struct err_msg *msg)
+{
+    struct catalog *const catalog = context;
+    const json_t *const added = json_object_get(json, "add");
+    struct catalog_table table;
+
+    if (!added)
+        return apply_states(catalog, json, msg);
+    if (!table_from_json(added, TABLE_SPEC_JSON_VERSION, &table) ||
+        table.table_id < catalog->next_table_id || table.table_id == UINT32_MAX)
+        return wrong_change(catalog, "that adds no table", msg);
+    if (catalog_find(catalog, table.spec.name))
+        return wrong_change(catalog, "that adds a second table of a name", msg);
+    TRY(catalog_grow(catalog, msg));
+    if (!ids_add(catalog->ids, &table))
+        return no_memory(catalog, msg);
+    catalog_apply(catalog, &(struct change){ .kind = CHANGE_ADD, .table = &table });
+    return EMBTIER_OK;
 }
 
 static struct catalog *catalog_new(const char *directory)
@@ -145,7 +493,8 @@ static struct catalog *catalog_new(const char *directory)
         return NULL;
     catalog->directory = strdup(directory);
     catalog->path = path_join(directory, CATALOG_FILE);
-    return catalog->directory && catalog->path ? TAKE(catalog) : NULL;
+    catalog->ids = json_object();
+    return catalog->directory && catalog->path && catalog->ids ? TAKE(catalog) : NULL;
 }
 
 enum embtier_err catalog_read(const char *directory, struct catalog **ret_catalog,
@@ -153,11 +502,18 @@ enum embtier_err catalog_read(const char *directory, struct catalog **ret_catalo
 {
     _cleanup_(catalog_freep) struct catalog *catalog = catalog_new(directory);
     _cleanup_(freep) char *text = NULL;
+    uint32_t journal = 0;
 
     if (!catalog)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
     TRY(durable_file_read(directory, CATALOG_FILE, &text, msg));
-    TRY(catalog_parse(catalog, text, msg));
+    TRY(catalog_parse(catalog, text, &journal, msg));
+    catalog->whole_bytes = strlen(text);
+    if (journal) {
+        TRY(catalog_journal_read(directory, journal, apply_change, catalog, &catalog->journal,
+                                 msg));
+        catalog->last_journal = journal;
+    }
     *ret_catalog = TAKE(catalog);
     return EMBTIER_OK;
 }
@@ -167,13 +523,13 @@ static enum embtier_err catalog_make(const char *directory, struct catalog **ret
                                      struct err_msg *msg)
 {
     _cleanup_(catalog_freep) struct catalog *catalog = catalog_new(directory);
-    _cleanup_(freep) struct catalog_table *none = calloc(1, sizeof(*none));
+    _cleanup_(tables_clear) struct tables none = { .next_table_id = 1 };
 
-    if (!catalog || !none)
+    if (!catalog)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
     if (store_identity_is_ready(directory))
         return err_set(msg, EMBTIER_CORRUPT, "%s: missing", catalog->path);
-    TRY(catalog_replace(catalog, 1, &none, 0, msg));
+    TRY(catalog_replace(catalog, &none, msg));
     *ret_catalog = TAKE(catalog);
     return EMBTIER_OK;
 }
@@ -191,6 +547,7 @@ void catalog_free(struct catalog *catalog)
     if (!catalog)
         return;
     free(catalog->tables);
+    json_decref(catalog->ids);
     free(catalog->path);
     free(catalog->directory);
     free(catalog);
@@ -206,132 +563,101 @@ const struct catalog_table *catalog_at(const struct catalog *catalog, uint32_t i
     return &catalog->tables[index];
 }
 
-const struct catalog_table *catalog_find(const struct catalog *catalog, const char *name)
-{
-    for (uint32_t i = 0; i < catalog->count; i++)
-        if (catalog->tables[i].state != CATALOG_DROPPING &&
-            strcmp(catalog->tables[i].spec.name, name) == 0)
-            return &catalog->tables[i];
-    return NULL;
-}
-
-/* A copy with room for one more. */
-static struct catalog_table *tables_copy(const struct catalog *catalog)
-{
-    struct catalog_table *tables = calloc(catalog->count + 1, sizeof(*tables));
-
-    if (tables && catalog->count > 0)
-        memcpy(tables, catalog->tables, catalog->count * sizeof(*tables));
-    return tables;
-}
-
-static enum embtier_err catalog_index(const struct catalog *catalog, uint32_t table_id,
-                                      uint32_t *ret_index, struct err_msg *msg)
-{
-    for (uint32_t i = 0; i < catalog->count; i++) {
-        if (catalog->tables[i].table_id == table_id) {
-            *ret_index = i;
-            return EMBTIER_OK;
-        }
-    }
-    return err_set(msg, EMBTIER_NO_TABLE, "no table has the id %" PRIu32, table_id);
-}
-
 enum embtier_err catalog_add(struct catalog *catalog, const struct table_spec *spec,
                              enum catalog_state state, uint32_t *ret_table_id, struct err_msg *msg)
 {
-    _cleanup_(freep) struct catalog_table *tables = NULL;
-    const uint32_t table_id = catalog->next_table_id;
+    const struct catalog_table table = { .table_id = catalog->next_table_id,
+                                         .state = state,
+                                         .spec = *spec };
 
     TRY(table_spec_check(spec, msg));
     if (catalog_find(catalog, spec->name))
         return err_set(msg, EMBTIER_EXISTS, "table %s already exists", spec->name);
-    if (table_id == UINT32_MAX)
+    if (table.table_id == UINT32_MAX)
         return err_set(msg, EMBTIER_TOO_LARGE, "all table ids are used up");
-    tables = tables_copy(catalog);
-    if (!tables)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
-    tables[catalog->count] =
-        (struct catalog_table){ .table_id = table_id, .state = state, .spec = *spec };
-    TRY(catalog_replace(catalog, table_id + 1, &tables, catalog->count + 1, msg));
-    *ret_table_id = table_id;
+    TRY(catalog_change(catalog, &(struct change){ .kind = CHANGE_ADD, .table = &table }, msg));
+    *ret_table_id = table.table_id;
     return EMBTIER_OK;
 }
 
 enum embtier_err catalog_set_state(struct catalog *catalog, uint32_t table_id,
                                    enum catalog_state state, struct err_msg *msg)
 {
-    _cleanup_(freep) struct catalog_table *tables = NULL;
     uint32_t index = 0;
 
     TRY(catalog_index(catalog, table_id, &index, msg));
     if (state != CATALOG_DROPPING && catalog->tables[index].state == CATALOG_DROPPING)
         return err_set(msg, EMBTIER_DROPPED, "table %s is being dropped",
                        catalog->tables[index].spec.name);
-    tables = tables_copy(catalog);
-    if (!tables)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
-    tables[index].state = state;
-    return catalog_replace(catalog, catalog->next_table_id, &tables, catalog->count, msg);
+    return catalog_change(
+        catalog,
+        &(struct change){
+            .kind = CHANGE_STATE, .table_ids = &table_id, .count = 1, .state = state },
+        msg);
 }
 
 enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id, struct err_msg *msg)
 {
-    _cleanup_(freep) struct catalog_table *tables = NULL;
     uint32_t index = 0;
 
     TRY(catalog_index(catalog, table_id, &index, msg));
-    tables = tables_copy(catalog);
-    if (!tables)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
-    memmove(&tables[index], &tables[index + 1], (catalog->count - index - 1) * sizeof(*tables));
-    return catalog_replace(catalog, catalog->next_table_id, &tables, catalog->count - 1, msg);
+    return catalog_change(
+        catalog, &(struct change){ .kind = CHANGE_REMOVE, .table_ids = &table_id, .count = 1 },
+        msg);
 }
 
-/* @tables are a copy of the catalog's. */
-static enum embtier_err set_made(const struct catalog *catalog, struct catalog_table *tables,
-                                 const struct catalog_made *made, struct err_msg *msg)
+/* Of tables that become live. */
+static enum embtier_err change_made(const struct catalog *catalog, const struct catalog_made *made,
+                                    struct change *ret_change, struct err_msg *msg)
 {
-    for (uint32_t i = 0; made && i < made->count; i++) {
-        uint32_t index = 0;
+    uint32_t index = 0;
 
+    *ret_change = (struct change){ .kind = CHANGE_STATE, .state = CATALOG_LIVE };
+    if (!made)
+        return EMBTIER_OK;
+    for (uint32_t i = 0; i < made->count; i++)
         TRY(catalog_index(catalog, made->table_ids[i], &index, msg));
-        tables[index].state = CATALOG_LIVE;
-    }
+    ret_change->table_ids = made->table_ids;
+    ret_change->count = made->count;
     return EMBTIER_OK;
 }
 
 enum embtier_err catalog_set_live(struct catalog *catalog, const struct catalog_made *made,
                                   struct err_msg *msg)
 {
-    _cleanup_(freep) struct catalog_table *tables = tables_copy(catalog);
+    struct change change;
 
-    if (!tables)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
-    TRY(set_made(catalog, tables, made, msg));
-    return catalog_replace(catalog, catalog->next_table_id, &tables, catalog->count, msg);
+    TRY(change_made(catalog, made, &change, msg));
+    return catalog_change(catalog, &change, msg);
 }
 
 enum embtier_err catalog_copy(const struct catalog *catalog, const char *directory,
                               const struct catalog_made *made, struct err_msg *msg)
 {
-    _cleanup_(freep) struct catalog_table *tables = tables_copy(catalog);
+    _cleanup_(tables_clear) struct tables tables = { 0 };
+    struct change change;
 
-    if (!tables)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
-    TRY(set_made(catalog, tables, made, msg));
-    return write_tables(directory, catalog->next_table_id, tables, catalog->count, msg);
+    TRY(change_made(catalog, made, &change, msg));
+    TRY(tables_copy(catalog, &tables, msg));
+    tables_change(&tables, &change);
+    return write_tables(directory, &tables, 0, msg);
+}
+
+enum embtier_err catalog_fold(struct catalog *catalog, struct err_msg *msg)
+{
+    const struct tables tables = { catalog->tables, catalog->count, catalog->next_table_id };
+
+    return catalog->journal.number == 0 ? EMBTIER_OK : write_whole(catalog, &tables, false, msg);
 }
 
 enum embtier_err catalog_take_over(struct catalog *catalog, const struct catalog *other,
                                    struct err_msg *msg)
 {
-    _cleanup_(freep) struct catalog_table *tables = tables_copy(other);
+    _cleanup_(tables_clear) struct tables tables = { 0 };
 
-    if (!tables)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
-    return catalog_replace(catalog, MAX(catalog->next_table_id, other->next_table_id), &tables,
-                           other->count, msg);
+    TRY(tables_copy(other, &tables, msg));
+    tables.next_table_id = MAX(catalog->next_table_id, other->next_table_id);
+    return catalog_replace(catalog, &tables, msg);
 }
 
 static int compare_table_ids(const void *a, const void *b)
@@ -342,34 +668,27 @@ static int compare_table_ids(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-static bool has_id(const struct catalog *catalog, uint32_t table_id)
-{
-    for (uint32_t i = 0; i < catalog->count; i++)
-        if (catalog->tables[i].table_id == table_id)
-            return true;
-    return false;
-}
-
 enum embtier_err catalog_add_gone(struct catalog *catalog, const struct catalog *other,
                                   struct err_msg *msg)
 {
-    _cleanup_(freep) struct catalog_table *tables =
-        calloc((size_t)catalog->count + other->count + 1, sizeof(*tables));
-    uint32_t count = catalog->count;
+    _cleanup_(tables_clear) struct tables tables = {
+        .tables = calloc((size_t)catalog->count + other->count + 1, sizeof(*tables.tables)),
+        .count = catalog->count,
+        .next_table_id = MAX(catalog->next_table_id, other->next_table_id),
+    };
 
-    if (!tables)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
-    if (count > 0)
-        memcpy(tables, catalog->tables, count * sizeof(*tables));
+    if (!tables.tables)
+        return no_memory(catalog, msg);
+    if (catalog->count > 0)
+        memcpy(tables.tables, catalog->tables, catalog->count * sizeof(*tables.tables));
     for (uint32_t i = 0; i < other->count; i++) {
         if (has_id(catalog, other->tables[i].table_id))
             continue;
-        tables[count] = other->tables[i];
-        tables[count++].state = CATALOG_DROPPING;
+        tables.tables[tables.count] = other->tables[i];
+        tables.tables[tables.count++].state = CATALOG_DROPPING;
     }
-    if (count == catalog->count)
+    if (tables.count == catalog->count)
         return EMBTIER_OK;
-    qsort(tables, count, sizeof(*tables), compare_table_ids);
-    return catalog_replace(catalog, MAX(catalog->next_table_id, other->next_table_id), &tables,
-                           count, msg);
+    qsort(tables.tables, tables.count, sizeof(*tables.tables), compare_table_ids);
+    return catalog_replace(catalog, &tables, msg);
 }

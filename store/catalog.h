@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* catalog.h: which tables there are, kept in catalog.json of the first data directory.
  *
- * Every change writes the whole file beside the old one, fsyncs it, renames it and fsyncs the
- * directory: after a crash there is the old or the new catalog. Table ids count up and are never
- * used again, so a row left behind by a table can never be taken for another's. Thread: the control
- * thread only. */
+ * While there are few, every change writes the whole file beside the old one, fsyncs it, renames it
+ * and fsyncs the directory: after a crash there is the old or the new catalog. While there are
+ * many, it adds a line to a journal (catalog_journal.h); when that is as long as the file, both are
+ * made anew. A clean stop leaves no journal. Copies of a catalog, as checkpoints have them, have
+ * none. Table ids count up and are never used again, so a row left behind by a table can never be
+ * taken for another's. Thread: the control thread only. */
 #ifndef EMBTIER_STORE_CATALOG_H
 #define EMBTIER_STORE_CATALOG_H
 
@@ -66,6 +68,8 @@ MUST_CHECK enum embtier_err catalog_set_live(struct catalog *catalog,
 /* Writes all of it to another directory, those of @made (may be NULL) as LIVE ones. */
 MUST_CHECK enum embtier_err catalog_copy(const struct catalog *catalog, const char *directory,
                                          const struct catalog_made *made, struct err_msg *msg);
+/* Writes all of it to catalog.json, so that there is no journal until the next change. */
+MUST_CHECK enum embtier_err catalog_fold(struct catalog *catalog, struct err_msg *msg);
 /* Adds, in state DROPPING, those tables of another catalog whose ids are not in this one: their
  * rows are there again. */
 MUST_CHECK enum embtier_err catalog_add_gone(struct catalog *catalog, const struct catalog *other,

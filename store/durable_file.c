@@ -109,8 +109,29 @@ enum embtier_err durable_file_write(const char *directory, const char *name, con
     return err;
 }
 
-enum embtier_err durable_file_read(const char *directory, const char *name, char **ret_text,
-                                   struct err_msg *msg)
+enum embtier_err durable_file_append(const char *directory, const char *name, uint64_t at,
+                                     const char *text, bool *ret_cut, struct err_msg *msg)
+{
+    _cleanup_(freep) char *path = path_join(directory, name);
+    _cleanup_(closep) int fd = -1;
+    enum embtier_err err;
+
+    *ret_cut = true;
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", name);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set_errno(msg, errno, "%s", path);
+    if (lseek(fd, (off_t)at, SEEK_SET) < 0)
+        return err_set_errno(msg, errno, "%s", path);
+    err = write_all(fd, path, text, msg);
+    if (err != EMBTIER_OK)
+        *ret_cut = ftruncate(fd, (off_t)at) == 0 && fsync(fd) == 0;
+    return err;
+}
+
+enum embtier_err durable_file_read_bytes(const char *directory, const char *name, char **ret_text,
+                                         size_t *ret_bytes, struct err_msg *msg)
 {
     _cleanup_(freep) char *path = path_join(directory, name);
     _cleanup_(freep) char *text = NULL;
@@ -140,8 +161,20 @@ enum embtier_err durable_file_read(const char *directory, const char *name, char
         used += (size_t)got;
     }
     text[used] = '\0';
-    if (strlen(text) != used)
-        return err_set(msg, EMBTIER_CORRUPT, "%s: holds a zero byte", path);
+    *ret_text = TAKE(text);
+    *ret_bytes = used;
+    return EMBTIER_OK;
+}
+
+enum embtier_err durable_file_read(const char *directory, const char *name, char **ret_text,
+                                   struct err_msg *msg)
+{
+    _cleanup_(freep) char *text = NULL;
+    size_t bytes = 0;
+
+    TRY(durable_file_read_bytes(directory, name, &text, &bytes, msg));
+    if (strlen(text) != bytes)
+        return err_set(msg, EMBTIER_CORRUPT, "%s/%s: holds a zero byte", directory, name);
     *ret_text = TAKE(text);
     return EMBTIER_OK;
 }

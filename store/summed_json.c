@@ -34,11 +34,11 @@ static void make_sum(const char *text, const char *digits, char ret_digits[SUM_C
     snprintf(ret_digits, SUM_CHARS + 1, "%08" PRIx32, rocksdb_ext_sum_end(sum));
 }
 
-enum embtier_err summed_json_write(const char *directory, const char *name, const json_t *root,
-                                   struct err_msg *msg)
+/* Malloced: @root as text, with its checksum. */
+static enum embtier_err make_text(const json_t *root, size_t flags, const char *directory,
+                                  const char *name, char **ret_text, struct err_msg *msg)
 {
-    _cleanup_(freep) char *text =
-        root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    _cleanup_(freep) char *text = root ? json_dumps(root, flags | JSON_REAL_PRECISION(17)) : NULL;
     char *const digits = text ? find_sum(text) : NULL;
     char sum[SUM_CHARS + 1];
 
@@ -48,7 +48,41 @@ enum embtier_err summed_json_write(const char *directory, const char *name, cons
         return err_set(msg, EMBTIER_INTERNAL, "%s/%s: no place for its checksum", directory, name);
     make_sum(text, digits, sum);
     memcpy(digits, sum, SUM_CHARS);
+    *ret_text = TAKE(text);
+    return EMBTIER_OK;
+}
+
+enum embtier_err summed_json_write(const char *directory, const char *name, const json_t *root,
+                                   struct err_msg *msg)
+{
+    _cleanup_(freep) char *text = NULL;
+
+    TRY(make_text(root, JSON_INDENT(2), directory, name, &text, msg));
     return durable_file_write(directory, name, text, msg);
+}
+
+enum embtier_err summed_json_line(const char *directory, const char *name, const json_t *root,
+                                  char **ret_line, struct err_msg *msg)
+{
+    _cleanup_(freep) char *text = NULL;
+    char *line = NULL;
+
+    TRY(make_text(root, 0, directory, name, &text, msg));
+    if (asprintf(&line, "%s\n", text) < 0)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s/%s: out of memory", directory, name);
+    *ret_line = line;
+    return EMBTIER_OK;
+}
+
+bool summed_json_is_whole(const char *text)
+{
+    const char *const digits = find_sum(text);
+    char sum[SUM_CHARS + 1];
+
+    if (!digits)
+        return false;
+    make_sum(text, digits, sum);
+    return memcmp(digits, sum, SUM_CHARS) == 0;
 }
 
 enum embtier_err summed_json_check(const char *path, const char *text, bool is_needed,

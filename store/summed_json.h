@@ -20,6 +20,12 @@
 /* The first member of @root is SUMMED_JSON_KEY: SUMMED_JSON_NONE. NULL: out of memory. */
 MUST_CHECK enum embtier_err summed_json_write(const char *directory, const char *name,
                                               const json_t *root, struct err_msg *msg);
+/* The same as one line of text, malloced and with its newline, for a file of such lines. */
+MUST_CHECK enum embtier_err summed_json_line(const char *directory, const char *name,
+                                             const json_t *root, char **ret_line,
+                                             struct err_msg *msg);
+/* Whether @text, without a line's newline, has its checksum. */
+bool summed_json_is_whole(const char *text);
 /* CORRUPT when the checksum of @text, what durable_file_read() gave, is not what it says, or when
  * it says none and @is_needed: files of earlier formats have none. @path is for the message. */
 MUST_CHECK enum embtier_err summed_json_check(const char *path, const char *text, bool is_needed,
