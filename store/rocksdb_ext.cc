@@ -1522,6 +1522,184 @@ class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
     const TableFiles::Counter bytes_;
 };
 
+// To RocksDB only ENOSPC is a full disk. A quota that is used up is told as a broken one, which is
+// another error to it and to users.
+rocksdb::IOStatus RoomOf(rocksdb::IOStatus status)
+{
+    static const std::string quota = strerror(EDQUOT);
+
+    if (status.ok() || !status.IsIOError() || status.IsNoSpace())
+        return status;
+    const std::string text = status.getState() ? status.getState() : "";
+    return HasSuffix(text, quota.c_str()) ? rocksdb::IOStatus::NoSpace(text) : status;
+}
+
+#define IO_ARGUMENTS const rocksdb::IOOptions &options, rocksdb::IODebugContext *dbg
+
+class RoomFile final : public rocksdb::FSWritableFileOwnerWrapper
+{
+  public:
+    explicit RoomFile(std::unique_ptr<rocksdb::FSWritableFile> &&file)
+        : FSWritableFileOwnerWrapper(std::move(file))
+    {
+    }
+
+    rocksdb::IOStatus Append(const Slice &data, IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->Append(data, options, dbg));
+    }
+
+    rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
+                             const rocksdb::DataVerificationInfo &verification,
+                             rocksdb::IODebugContext *dbg) override
+    {
+        return RoomOf(target()->Append(data, options, verification, dbg));
+    }
+
+    rocksdb::IOStatus PositionedAppend(const Slice &data, uint64_t offset, IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->PositionedAppend(data, offset, options, dbg));
+    }
+
+    rocksdb::IOStatus PositionedAppend(const Slice &data, uint64_t offset,
+                                       const rocksdb::IOOptions &options,
+                                       const rocksdb::DataVerificationInfo &verification,
+                                       rocksdb::IODebugContext *dbg) override
+    {
+        return RoomOf(target()->PositionedAppend(data, offset, options, verification, dbg));
+    }
+
+    rocksdb::IOStatus Truncate(uint64_t size, IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->Truncate(size, options, dbg));
+    }
+
+    rocksdb::IOStatus Flush(IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->Flush(options, dbg));
+    }
+
+    rocksdb::IOStatus Sync(IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->Sync(options, dbg));
+    }
+
+    rocksdb::IOStatus Fsync(IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->Fsync(options, dbg));
+    }
+
+    rocksdb::IOStatus RangeSync(uint64_t offset, uint64_t bytes, IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->RangeSync(offset, bytes, options, dbg));
+    }
+
+    rocksdb::IOStatus Close(IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->Close(options, dbg));
+    }
+};
+
+class RoomDirectory final : public rocksdb::FSDirectoryWrapper
+{
+  public:
+    explicit RoomDirectory(std::unique_ptr<rocksdb::FSDirectory> &&directory)
+        : FSDirectoryWrapper(std::move(directory))
+    {
+    }
+
+    rocksdb::IOStatus Fsync(IO_ARGUMENTS) override
+    {
+        return RoomOf(FSDirectoryWrapper::Fsync(options, dbg));
+    }
+
+    rocksdb::IOStatus FsyncWithDirOptions(const rocksdb::IOOptions &options,
+                                          rocksdb::IODebugContext *dbg,
+                                          const rocksdb::DirFsyncOptions &how) override
+    {
+        return RoomOf(FSDirectoryWrapper::FsyncWithDirOptions(options, dbg, how));
+    }
+};
+
+// Under all others.
+class RoomFileSystem final : public rocksdb::FileSystemWrapper
+{
+  public:
+    explicit RoomFileSystem(const std::shared_ptr<rocksdb::FileSystem> &target)
+        : FileSystemWrapper(target)
+    {
+    }
+
+    const char *Name() const override
+    {
+        return "embtier.RoomFileSystem";
+    }
+
+    rocksdb::IOStatus NewWritableFile(const std::string &name, const rocksdb::FileOptions &options,
+                                      std::unique_ptr<rocksdb::FSWritableFile> *file,
+                                      rocksdb::IODebugContext *dbg) override
+    {
+        return Wrapped(target()->NewWritableFile(name, options, file, dbg), file);
+    }
+
+    rocksdb::IOStatus ReopenWritableFile(const std::string &name,
+                                         const rocksdb::FileOptions &options,
+                                         std::unique_ptr<rocksdb::FSWritableFile> *file,
+                                         rocksdb::IODebugContext *dbg) override
+    {
+        return Wrapped(target()->ReopenWritableFile(name, options, file, dbg), file);
+    }
+
+    rocksdb::IOStatus NewDirectory(const std::string &name, const rocksdb::IOOptions &options,
+                                   std::unique_ptr<rocksdb::FSDirectory> *directory,
+                                   rocksdb::IODebugContext *dbg) override
+    {
+        const rocksdb::IOStatus status = target()->NewDirectory(name, options, directory, dbg);
+
+        if (status.ok())
+            directory->reset(new RoomDirectory(std::move(*directory)));
+        return RoomOf(status);
+    }
+
+    rocksdb::IOStatus CreateDir(const std::string &name, IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->CreateDir(name, options, dbg));
+    }
+
+    rocksdb::IOStatus CreateDirIfMissing(const std::string &name, IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->CreateDirIfMissing(name, options, dbg));
+    }
+
+    rocksdb::IOStatus RenameFile(const std::string &from, const std::string &to,
+                                 IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->RenameFile(from, to, options, dbg));
+    }
+
+    rocksdb::IOStatus LinkFile(const std::string &from, const std::string &to,
+                               IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->LinkFile(from, to, options, dbg));
+    }
+
+    rocksdb::IOStatus Truncate(const std::string &name, size_t size, IO_ARGUMENTS) override
+    {
+        return RoomOf(target()->Truncate(name, size, options, dbg));
+    }
+
+  private:
+    static rocksdb::IOStatus Wrapped(const rocksdb::IOStatus &status,
+                                     std::unique_ptr<rocksdb::FSWritableFile> *file)
+    {
+        if (status.ok())
+            file->reset(new RoomFile(std::move(*file)));
+        return RoomOf(status);
+    }
+};
+
+#undef IO_ARGUMENTS
+
 class StoreFileSystem final : public rocksdb::FileSystemWrapper
 {
   public:
@@ -1757,7 +1935,8 @@ void rocksdb_ext_use_file_system(rocksdb_options_t *options, bool io_uring)
     // Databases are closed whenever: they stay for the process's life.
     static const auto make = [](bool ring) {
         return rocksdb::NewCompositeEnv(
-                   std::make_shared<StoreFileSystem>(rocksdb::FileSystem::Default(), ring))
+                   std::make_shared<StoreFileSystem>(
+                       std::make_shared<RoomFileSystem>(rocksdb::FileSystem::Default()), ring))
             .release();
     };
     static rocksdb::Env *const envs[] = { make(false), make(true) };
@@ -1856,8 +2035,9 @@ char *rocksdb_ext_watch_log_error(const struct rocksdb_ext_watch *watch, uint64_
 // As RocksDB tells its own: a full disk is a kind of its own.
 static rocksdb::IOStatus IoErrorOf(const std::string &what, int error)
 {
-    return error == ENOSPC || error == EDQUOT ? rocksdb::IOStatus::NoSpace(what, strerror(error))
-                                              : rocksdb::IOStatus::IOError(what, strerror(error));
+    return error == ENOSPC || error == EDQUOT
+               ? rocksdb::IOStatus::NoSpace(what, strerror(error))
+               : rocksdb::IOStatus::IOError(what, strerror(error));
 }
 
 // A failed write is told once to each open file. Of two threads that sync a log by the same

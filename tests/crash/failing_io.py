@@ -26,7 +26,7 @@ _COUNTS = struct.Struct(f"={len(CALLS) * len(KINDS)}Q")
 # a thousand calls in a row, and all is well again then.
 ONCE, ON = False, True
 _EIO = [("EIO", ONCE), ("EIO", ON)]
-_ERRORS = [*_EIO, ("ENOSPC", ONCE), ("ENOSPC", ON)]
+_ERRORS = [*_EIO, ("ENOSPC", ONCE), ("ENOSPC", ON), ("EDQUOT", ON)]
 _INTERRUPTED = [("EINTR", ONCE), ("EINTR", ON)]
 FAULTS = {
     "open": [*_ERRORS, *_INTERRUPTED],

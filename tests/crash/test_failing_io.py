@@ -47,8 +47,13 @@ CHUNK = 500
 REFUSALS = (embtier.IoError, embtier.NoSpaceError)
 # Told as what they are, whatever call they befall, and also by what is refused later for their sake. What is cut
 # short (SHORT) is no error by itself.
-CLASSES = {"EIO": embtier.IoError, "EINTR": embtier.IoError, "ENOSPC": embtier.NoSpaceError}
-REASONS = [os.strerror(number).lower() for number in (errno.EIO, errno.EINTR, errno.ENOSPC)]
+CLASSES = {
+    "EIO": embtier.IoError,
+    "EINTR": embtier.IoError,
+    "ENOSPC": embtier.NoSpaceError,
+    "EDQUOT": embtier.NoSpaceError,
+}
+REASONS = [os.strerror(getattr(errno, name)).lower() for name in CLASSES]
 
 
 class Rows:
@@ -638,7 +643,7 @@ def test_whatever_call_fails_updates_are_refused_and_no_row_is_wrong(make_daemon
     assert done < 20 or 10 * happened >= 7 * done, "hardly any fault happened"
 
 
-@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
+@pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT", "EIO"])
 def test_rows_whose_only_copy_is_to_leave_the_cache_stay_while_the_disk_takes_none(make_daemon, error):
     """SETs of more rows than cache, queue and write buffers hold are refused at last; until then and
     after that all rows that were acknowledged are there, and go to SSD when it takes them again."""
@@ -646,7 +651,7 @@ def test_rows_whose_only_copy_is_to_leave_the_cache_stay_while_the_disk_takes_no
     daemon.start()
     dim, count = 256, 12_000
     wanted = np.zeros(count, dtype=np.float32)
-    refusal = embtier.NoSpaceError if error == "ENOSPC" else embtier.IoError
+    refusal = CLASSES[error]
     control.arm(Fault("write", "table", error, True, 1))
     with daemon.connect() as server, daemon.connect() as other:
         table, again = server.create_table("rows", dim), other.open_table("rows")
@@ -822,6 +827,13 @@ HARMFUL = [
     ("start", Fault("stat", "current", "EINTR", False, 3)),
     ("work", Fault("stat", "other", "EIO", True, 1)),
     ("work", Fault("sync", "log", "ENOSPC", True, 1)),
+    # A quota: of each file that RocksDB or the server writes.
+    ("work", Fault("write", "log", "EDQUOT", True, 1)),
+    ("work", Fault("sync", "log", "EDQUOT", True, 1)),
+    ("work", Fault("write", "table", "EDQUOT", True, 1)),
+    ("work", Fault("write", "manifest", "EDQUOT", True, 1)),
+    ("work", Fault("open", "table", "EDQUOT", True, 1)),
+    ("work", Fault("write", "json", "EDQUOT", True, 1)),
 ]
 
 
