@@ -21,7 +21,11 @@ struct cyaml_schema_value;
     K(data, directories, PATHS, "(state directory)", 1, CONFIG_DIRECTORIES_MAX,                    \
       "directories of the RocksDB databases, one per device")                                      \
     K(data, shards_per_directory, U32, "4", 1, CONFIG_SHARDS_MAX,                                  \
-      "databases in each directory; fixed once the directory is made")
+      "databases in each directory; fixed once the directory is made")                             \
+    K(data, reserve_bytes, BYTES,                                                                  \
+      "(five quarters of memtable_bytes, shared out, and 32MiB; at most a 16th of the disk)",      \
+      CONFIG_MIB, CONFIG_BYTES_MAX,                                                                \
+      "space kept in each directory for drops, deletions, checkpoints, stops and starts")
 
 #define CONFIG_LANES_KEYS(K)                                                                       \
     K(lanes, count, U32, "(least of cores, 8 and shards)", 1, CONFIG_LANES_MAX,                    \

@@ -28,6 +28,7 @@
 #define DRAIN_MOST_SECONDS 60
 #define NS_PER_SECOND      UINT64_C(1000000000)
 #define PUBLISH_TRIES      4
+#define SPACE_PATIENCE_NS  (3 * NS_PER_SECOND)
 /* Of the dirty rows, as many are written before the epoch, so that others find clean ones to take
  * the places of while it lasts. */
 #define CLEAN_PART 8
@@ -312,6 +313,7 @@ static enum embtier_err save_old_rows(struct making *making, struct err_msg *msg
     struct checkpoints *const c = making->checkpoints;
     struct lane_saving savings[CONFIG_LANES_MAX] = { { 0 } };
     struct lane_saved step = { .idle = true };
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
     uint64_t saved = 0;
 
     checkpoint_pace_begin(&making->pace);
@@ -322,7 +324,10 @@ static enum embtier_err save_old_rows(struct making *making, struct err_msg *msg
             return stopped(msg);
         step = save_some(c, savings, checkpoint_pace_step(&making->pace, step.idle));
         checkpoint_pace_look(&making->pace, &step);
-        if (step.err != EMBTIER_OK)
+        /* A writer that has met a full disk does not know at once of the reserve. */
+        if (step.err != EMBTIER_OK &&
+            (step.err != EMBTIER_NO_SPACE ||
+             clock_now_ns(&clock_monotonic) - began_ns > SPACE_PATIENCE_NS))
             return err_set(msg, step.err, "no checkpoint: rows cannot be written: %s",
                            err_text(step.err));
         saved += step.rows;
@@ -514,8 +519,10 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
     memcpy(making.info.metadata, order->metadata, sizeof(making.info.metadata));
     checkpoint_pace_init(&making.pace, &clock_monotonic, c->few_cores);
     note_begin(c);
+    store_use_reserve(c->opts.store);
     err = make(&making, msg);
     end_making(&making);
+    store_end_reserve(c->opts.store);
     note_end(c, err == EMBTIER_OK ? &making.info : NULL, making.updated_bytes);
     TRY(err);
     *ret_info = making.info;
@@ -821,7 +828,9 @@ enum embtier_err checkpoints_delete(struct checkpoints *c, uint64_t id,
         return read;
     TRY(begin_deleting(c, id, msg));
     *ret_info = record ? record->info : (struct checkpoint_info){ .id = id }; /* it is damaged */
+    store_use_reserve(c->opts.store);
     err = checkpoint_delete(store_shelf(c->opts.store), id, msg);
+    store_end_reserve(c->opts.store);
     end_deleting(c);
     TRY(err);
     log_info("checkpoint deleted", "id=%" PRIu64, id);

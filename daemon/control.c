@@ -440,11 +440,18 @@ static void tell_broken_groups(struct control *control)
 static void on_tick(struct control *control)
 {
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
-    bool busy = false;
+    struct lane_pulse all = { 0 };
 
-    for (uint32_t i = 0; i < control->parts->lane_count; i++)
-        busy |= lane_take_pressure(control->parts->lanes[i]);
-    store_set_busy(control->parts->store, busy);
+    for (uint32_t i = 0; i < control->parts->lane_count; i++) {
+        struct lane_pulse one;
+
+        lane_pulse(control->parts->lanes[i], &one);
+        all.pressure |= one.pressure;
+        all.unwritten_rows += one.unwritten_rows;
+        all.unwritten_bytes += one.unwritten_bytes;
+    }
+    store_set_busy(control->parts->store, all.pressure);
+    store_report_unwritten(control->parts->store, all.unwritten_rows, all.unwritten_bytes);
     if (!control->stopping && checkpoints_due(control->parts->checkpoints, now_ns))
         control_checkpoint(control);
     groups_expire(control->parts->groups);

@@ -902,16 +902,25 @@ void lane_stats(struct lane *lane, struct lane_stats *ret_stats)
     lane_call(lane, call_stats, ret_stats);
 }
 
-static void call_take_pressure(struct lane *lane, void *argument)
+static void call_pulse(struct lane *lane, void *argument)
 {
-    *(bool *)argument = lane->pressure;
+    struct lane_pulse *const pulse = argument;
+    struct write_queue_stats queue;
+    struct row_cache_stats cache;
+
+    pulse->pressure = lane->pressure;
     lane->pressure = false;
+    write_queue_stats(lane->write_queue, &queue);
+    row_cache_stats(lane->cache, &cache);
+    pulse->unwritten_rows = queue.rows;
+    pulse->unwritten_bytes = queue.bytes;
+    for (uint32_t t = 0; t < lane->opts.arena_count; t++) {
+        pulse->unwritten_rows += cache.tiers[t].dirty_rows;
+        pulse->unwritten_bytes += cache.tiers[t].dirty_bytes;
+    }
 }
 
-bool lane_take_pressure(struct lane *lane)
+void lane_pulse(struct lane *lane, struct lane_pulse *ret_pulse)
 {
-    bool pressure = false;
-
-    lane_call(lane, call_take_pressure, &pressure);
-    return pressure;
+    lane_call(lane, call_pulse, ret_pulse);
 }

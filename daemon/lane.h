@@ -142,8 +142,14 @@ struct lane_stats {
 };
 void lane_stats(struct lane *lane, struct lane_stats *ret_stats);
 
-/* True if, since the last call, rows had to wait because every reader was at work: SSD is what this
- * lane waits for. Compaction is put off meanwhile (store_set_busy). */
-bool lane_take_pressure(struct lane *lane);
+/* What a lane is asked for ten times a second. */
+struct lane_pulse {
+    /* Since the last call, rows had to wait because every reader was at work: SSD is what this lane
+     * waits for. Compaction is put off meanwhile (store_set_busy). */
+    bool pressure;
+    uint64_t unwritten_rows; /* that have changed, and are not in the store's write buffers */
+    uint64_t unwritten_bytes;
+};
+void lane_pulse(struct lane *lane, struct lane_pulse *ret_pulse);
 
 #endif

@@ -41,7 +41,7 @@ struct lane {
 
     /* Row work. */
     struct read_order *read_order;
-    bool pressure; /* see lane_take_pressure() */
+    bool pressure; /* see struct lane_pulse */
     struct session_queue runnable;
     struct session_queue blocked; /* wait for a free miss entry or for room in the write queue */
     struct miss_list parked;

@@ -177,6 +177,10 @@ static void sink_store(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_store_written_bytes, "other", (double)stats.written.other_bytes);
     sink(context, METRIC_store_read_bytes, "", (double)stats.read_bytes);
     sink(context, METRIC_store_stored_bytes, "", (double)stats.stored_bytes);
+    sink(context, METRIC_store_reserve_bytes, "", (double)stats.reserve_bytes);
+    sink(context, METRIC_store_reserve_held_bytes, "", (double)stats.reserve_held_bytes);
+    sink(context, METRIC_store_room_bytes, "", (double)stats.room_bytes);
+    sink(context, METRIC_store_space_refusals, "", (double)stats.space_refusals);
     sink(context, METRIC_store_memtable_bytes, "", (double)stats.memtable_bytes);
     sink(context, METRIC_store_metadata_cache_bytes, "", (double)stats.metadata_cache_bytes);
     sink(context, METRIC_store_pending_compaction_bytes, "",

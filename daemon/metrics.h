@@ -65,6 +65,10 @@ struct server_parts;
     METRIC(store_written_bytes, COUNTER, "Bytes written to SSD, by cause", "cause")                \
     METRIC(store_read_bytes, COUNTER, "Bytes read from SSD for rows", "")                          \
     METRIC(store_stored_bytes, GAUGE, "Bytes of live files on SSD", "")                            \
+    METRIC(store_reserve_bytes, GAUGE, "Space kept for drops, checkpoints, stops and starts", "")  \
+    METRIC(store_reserve_held_bytes, GAUGE, "Of it, what is there: less while it is used", "")     \
+    METRIC(store_room_bytes, GAUGE, "Free for rows, until updates are refused", "")                \
+    METRIC(store_space_refusals, COUNTER, "Updates refused since the disk was full", "")           \
     METRIC(store_memtable_bytes, GAUGE, "RocksDB's write buffers", "")                             \
     METRIC(store_metadata_cache_bytes, GAUGE, "RocksDB's index and filter blocks in memory", "")   \
     METRIC(store_pending_compaction_bytes, GAUGE, "Bytes that want compaction", "")                \

@@ -160,7 +160,8 @@ static enum embtier_err enter_segment(const struct beginning *b, uint32_t s)
                       wire->table >> 32, 0);
     if (b->is_prefetch)
         return check_ids(b, s);
-    err = request_change_refusal(b->rules, table);
+    err = request_change_refusal(b->rules, table,
+                                 b->has_ticket ? b->ticket->segments[s].id_count : wire->count);
     if (err != EMBTIER_OK)
         return refuse(b->refusal, err, s, 0, 0);
     if (IS_BAD(CHECK_PUSH_OPTIMIZER, table->spec.optimizer == EMBTIER_OPTIMIZER_NONE))

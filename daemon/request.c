@@ -171,9 +171,12 @@ static enum embtier_err request_new(const struct request_rules *rules, struct se
 }
 
 enum embtier_err request_change_refusal(const struct request_rules *rules,
-                                        const struct table *table)
+                                        const struct table *table, uint64_t row_count)
 {
-    return table->logged ? EMBTIER_OK : store_replay_refusal(rules->store);
+    const enum embtier_err err = table->logged ? EMBTIER_OK : store_replay_refusal(rules->store);
+
+    return err == EMBTIER_OK ? store_admit(rules->store, row_count, table->row_bytes, table->logged)
+                             : err;
 }
 
 static void leave_tables(struct request *request)
@@ -202,7 +205,9 @@ static enum embtier_err check_segments(const struct request_rules *rules, struct
         if (IS_BAD(CHECK_TABLE, !segment->table))
             return refuse(refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE, s,
                           wire->table >> 32, 0);
-        err = request_changes(request) ? request_change_refusal(rules, segment->table) : EMBTIER_OK;
+        err = request_changes(request)
+                  ? request_change_refusal(rules, segment->table, wire->id_count)
+                  : EMBTIER_OK;
         if (err != EMBTIER_OK)
             return refuse(refusal, err, s, 0, 0);
         if (IS_BAD(CHECK_IDS_IN_ARENA,

@@ -158,9 +158,10 @@ static inline bool request_changes(const struct request *request)
     return request->op == SHM_OP_SET || request->op == SHM_OP_PUSH;
 }
 
-/* Why rows of a table cannot be changed at present; else OK. */
+/* Why @row_count rows of a table (at most, those twice in it counted twice) cannot be changed at
+ * present; else OK. */
 enum embtier_err request_change_refusal(const struct request_rules *rules,
-                                        const struct table *table);
+                                        const struct table *table, uint64_t row_count);
 
 /* The segment of part->refs[@index]. */
 uint32_t part_segment_of(const struct part *part, uint32_t index);

@@ -121,7 +121,8 @@ enum embtier_err row_writer_add(struct row_writer *writer, uint64_t id, const vo
         return EMBTIER_OK;
     if (atomic_load(writer->opts.give_up))
         return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
-    TRY(store_check_room(writer->opts.store, msg));
+    TRY(store_check_room(writer->opts.store, (uint64_t)writer->shard_count * writer->batch_rows,
+                         table->row_bytes, table->logged, msg));
     return write_shard(writer, shard, msg);
 }
 

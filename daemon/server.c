@@ -269,6 +269,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(make_lanes(server, msg));
     TRY(tables_load(server->parts.tables, server->parts.lanes, server->parts.lane_count, msg));
     TRY(make_checkpoints(server, &other, msg));
+    store_end_reserve(server->parts.store);
     TRY(control_new(&server->parts, &server->control, msg));
     *ret_server = TAKE(server);
     return EMBTIER_OK;
@@ -428,6 +429,7 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
 
     notify_stopping();
     control_end_jobs(server->control);
+    store_use_reserve(server->parts.store);
     err = write_back(server, msg);
     if (err == EMBTIER_OK)
         err = flush_shards(server, msg);

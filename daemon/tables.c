@@ -362,9 +362,9 @@ static enum embtier_err drop_begin(struct tables *tables, const char *name,
     return EMBTIER_OK;
 }
 
-enum embtier_err tables_drop(struct tables *tables, const char *name,
-                             const struct progress_sink *progress, struct table_info *ret_info,
-                             struct err_msg *msg)
+static enum embtier_err drop_table(struct tables *tables, const char *name,
+                                   const struct progress_sink *progress,
+                                   struct table_info *ret_info, struct err_msg *msg)
 {
     struct table *table = NULL;
     struct table_info info;
@@ -381,6 +381,19 @@ enum embtier_err tables_drop(struct tables *tables, const char *name,
     log_info("table dropped", "table=%s id=%" PRIu32, info.spec.name, info.table_id);
     *ret_info = info;
     return EMBTIER_OK;
+}
+
+/* On a disk that is full, this is what frees it. */
+enum embtier_err tables_drop(struct tables *tables, const char *name,
+                             const struct progress_sink *progress, struct table_info *ret_info,
+                             struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    store_use_reserve(tables->store);
+    err = drop_table(tables, name, progress, ret_info, msg);
+    store_end_reserve(tables->store);
+    return err;
 }
 
 /* ---- Creating ---- */
@@ -520,8 +533,7 @@ static enum embtier_err create_finish(struct tables *tables, struct table *table
     return err;
 }
 
-/* Takes back what a failed creation has made; if that fails too, the next start does it. */
-static void create_undo(struct tables *tables, struct table *table)
+static void undo(struct tables *tables, struct table *table)
 {
     const uint32_t table_id = atomic_load(&table->table_id);
     struct err_msg msg = { { 0 } };
@@ -543,6 +555,14 @@ static void create_undo(struct tables *tables, struct table *table)
                   table_id, LOG_QUOTED(msg.text));
 }
 
+/* Takes back what a failed creation has made; if that fails too, the next start does it. */
+static void create_undo(struct tables *tables, struct table *table)
+{
+    store_use_reserve(tables->store);
+    undo(tables, table);
+    store_end_reserve(tables->store);
+}
+
 static void log_created(const struct table_spec *spec, uint32_t table_id)
 {
     struct hyperparameters_text hyperparameters;
@@ -558,6 +578,22 @@ static void log_created(const struct table_spec *spec, uint32_t table_id)
              durability_word(spec->durability), LOG_QUOTED(durability_text(spec->durability)));
 }
 
+/* That all of its rows have room, before hours are spent on writing some of them. */
+static enum embtier_err check_eager(struct tables *tables, const struct table_spec *spec,
+                                    struct err_msg *msg)
+{
+    bool is_there;
+
+    pthread_mutex_lock(&tables->lock);
+    is_there = catalog_find(tables->catalog, spec->name) != NULL;
+    pthread_mutex_unlock(&tables->lock);
+    if (is_there) /* then none is made */
+        return EMBTIER_OK;
+    return store_check_room(tables->store, spec->rows,
+                            table_spec_weight_bytes(spec) + table_spec_state_bytes(spec),
+                            spec->durability != EMBTIER_DURABILITY_REPLAY, msg);
+}
+
 enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
                                bool if_not_exists, const struct progress_sink *progress,
                                struct table_info *ret_info, struct err_msg *msg)
@@ -569,6 +605,8 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
 
     TRY(table_spec_check_new(spec, msg));
     full.init_version = INIT_ROWS_VERSION;
+    if (full.eager)
+        TRY(check_eager(tables, &full, msg));
     pthread_mutex_lock(&tables->lock);
     err = create_begin(tables, &full, if_not_exists, &found, &table, msg);
     pthread_mutex_unlock(&tables->lock);

@@ -66,6 +66,7 @@ struct compaction_scheduler {
     uint32_t parallel;
     uint64_t hold_patience_ns;
     _Atomic bool busy;
+    _Atomic bool paused;
     pthread_t thread;
     bool started;
     pthread_mutex_t mutex;
@@ -205,6 +206,7 @@ static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t
 static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
     const bool busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed);
+    const bool paused = atomic_load(&scheduler->paused);
     bool urgent_waits = false;
 
     for (uint32_t i = 0; i < scheduler->count; i++)
@@ -220,7 +222,7 @@ static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now
 
             if (stuck)
                 entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
-            if (done || stuck ||
+            if (done || stuck || paused ||
                 (!is_urgent(entry) && (busy || slots_are_wanted(scheduler, urgent_waits)))) {
                 entry_turn_off(entry, now_ns);
                 database_poll_debt(entry->database, &entry->debt);
@@ -238,6 +240,8 @@ static struct entry *round_pick(struct compaction_scheduler *scheduler, uint64_t
     const bool busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed);
     struct entry *best = NULL;
 
+    if (atomic_load(&scheduler->paused))
+        return NULL;
     for (uint32_t i = 0; i < scheduler->count; i++) {
         struct entry *entry = &scheduler->entries[i];
 
@@ -407,6 +411,11 @@ void compaction_scheduler_free(struct compaction_scheduler *scheduler)
 void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool busy)
 {
     atomic_store_explicit(&scheduler->busy, busy, memory_order_relaxed);
+}
+
+void compaction_scheduler_pause(struct compaction_scheduler *scheduler, bool paused)
+{
+    atomic_store(&scheduler->paused, paused);
 }
 
 enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *scheduler,

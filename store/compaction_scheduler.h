@@ -42,6 +42,10 @@ DEFINE_CLEANUP(struct compaction_scheduler, compaction_scheduler_free)
 /* Any thread, does not wait. */
 void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool busy);
 
+/* While paused no database compacts but by compaction_scheduler_hold(): there is no space for it.
+ * Those that do go on to their end. Any thread, does not wait. */
+void compaction_scheduler_pause(struct compaction_scheduler *scheduler, bool paused);
+
 /* Waits for a slot and keeps it for a compaction of the caller's own, before any database's
  * automatic ones. SHUTDOWN, without a slot, once @give_up (may be NULL) is true; TIMEOUT when none
  * came free within the scheduler's patience. Any thread. */

@@ -694,14 +694,19 @@ enum embtier_err database_delete_table(struct database *database, uint32_t table
 enum embtier_err database_compact_table(struct database *database, uint32_t table_id,
                                         struct err_msg *msg)
 {
-    rocksdb_compactoptions_t *options = rocksdb_compactoptions_create();
+    rocksdb_compactoptions_t *options;
     struct row_key start, end;
-    char *error;
+    char *error = NULL;
 
+    table_range(table_id, &start, &end);
+    /* Files with nothing else in them go first, which takes no space. */
+    rocksdb_delete_file_in_range_cf(database->db, database->family, (const char *)start.bytes,
+                                    sizeof(start), (const char *)end.bytes, sizeof(end), &error);
+    TRY(rocksdb_err_take(error, database->path, msg));
+    options = rocksdb_compactoptions_create();
     /* Else a file with nothing in it but the mark that the table was deleted is only moved down,
      * and stays there for ever. */
     rocksdb_compactoptions_set_bottommost_level_compaction(options, BOTTOMMOST_TOO);
-    table_range(table_id, &start, &end);
     rocksdb_compact_range_opt(database->db, options, (const char *)start.bytes, sizeof(start),
                               (const char *)end.bytes, sizeof(end));
     rocksdb_compactoptions_destroy(options);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -28,6 +29,7 @@
 #include "store/rocksdb_ext.h"
 #include "store/rocksdb_options.h"
 #include "store/rocksdb_setup.h"
+#include "store/space.h"
 #include "store/store_identity.h"
 #include "store/summed_json.h"
 
@@ -40,8 +42,13 @@
 /* For all flushes before a checkpoint, which could as well be left. */
 #define SHORTEN_PATIENCE_NS (UINT64_C(15) * 1000 * 1000 * 1000)
 
-/* Beside what the write buffers take when they are flushed. */
-#define ROOM_BYTES (16 * MIB)
+/* For databases that stopped on a full disk, once there is space. */
+#define RESUME_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
+#define RESUME_PAUSE_NS    10000000L
+/* Of a stored row, beside its own bytes: key and head, and its part of filters and indexes. */
+#define STORED_ROW_MORE_BYTES 48
+/* What may change in memory beside cache and queues before the space on disk is looked at again. */
+#define CHANGE_BYTES (256 * MIB)
 
 struct store {
     struct store_identity *identity;
@@ -50,6 +57,7 @@ struct store {
     struct rocksdb_setup *setup;
     struct rocksdb_ext_activity *activity;
     struct compaction_scheduler *scheduler;
+    struct space *space;
     struct row_hasher hasher;
     bool direct_io; /* in all directories */
     uint64_t capacity_bytes;
@@ -526,23 +534,64 @@ const struct checkpoint_shelf *store_shelf(const struct store *store)
     return &store->shelf;
 }
 
-enum embtier_err store_check_room(const struct store *store, struct err_msg *msg)
+/* On disk: UINT64_MAX if it is no number. A logged row is in the log and in the write buffer. */
+static uint64_t stored_bytes_of(uint64_t row_count, uint64_t row_bytes, bool logged)
 {
-    const uint64_t kept = ROOM_BYTES + store->memtable_bytes;
+    const uint64_t each = (row_bytes + STORED_ROW_MORE_BYTES) * (logged ? 2 : 1);
+    uint64_t bytes;
 
-    for (uint32_t i = 0; i < store_identity_directory_count(store->identity); i++) {
-        const char *const directory = store_identity_directory(store->identity, i);
-        struct statvfs info;
+    return __builtin_mul_overflow(row_count, each, &bytes) ? UINT64_MAX : bytes;
+}
 
-        if (statvfs(directory, &info) != 0)
-            return err_set_errno(msg, errno, "%s", directory);
-        if ((uint64_t)info.f_bavail * info.f_frsize < kept)
-            return err_set(msg, EMBTIER_NO_SPACE,
-                           "%s: %" PRIu64 " MiB are free, and %" PRIu64
-                           " MiB are kept free: make room",
-                           directory, (uint64_t)info.f_bavail * info.f_frsize / MIB, kept / MIB);
-    }
-    return EMBTIER_OK;
+enum embtier_err store_check_room(const struct store *store, uint64_t row_count, uint64_t row_bytes,
+                                  bool logged, struct err_msg *msg)
+{
+    /* Many rows are not all in logs at a time. */
+    const uint64_t once = stored_bytes_of(row_count, row_bytes, false);
+    const uint64_t twice = stored_bytes_of(row_count, row_bytes, logged);
+    char what[64];
+
+    snprintf(what, sizeof(what), "no space for %" PRIu64 " rows", row_count);
+    return space_check(store->space, MIN(twice, MAX(once, once + store->memtable_bytes)), what,
+                       msg);
+}
+
+enum embtier_err store_admit(const struct store *store, uint64_t row_count, uint64_t row_bytes,
+                             bool logged)
+{
+    return space_admit(store->space, stored_bytes_of(row_count, row_bytes, logged));
+}
+
+void store_report_unwritten(struct store *store, uint64_t row_count, uint64_t row_bytes)
+{
+    space_report(store->space, row_bytes + row_count * STORED_ROW_MORE_BYTES);
+}
+
+static bool has_failed_database(const struct store *store)
+{
+    for (uint32_t i = 0; i < store->database_count; i++)
+        if (database_is_failed(store->databases[i]))
+            return true;
+    return false;
+}
+
+void store_use_reserve(struct store *store)
+{
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+
+    if (!space_use(store->space))
+        return;
+    /* They would take it all, and fail for want of more. */
+    compaction_scheduler_pause(store->scheduler, true);
+    while (has_failed_database(store) &&
+           clock_now_ns(&clock_monotonic) - began_ns < RESUME_PATIENCE_NS)
+        nanosleep(&(struct timespec){ .tv_nsec = RESUME_PAUSE_NS }, NULL);
+}
+
+void store_end_reserve(struct store *store)
+{
+    if (space_end_use(store->space))
+        compaction_scheduler_pause(store->scheduler, false);
 }
 
 enum embtier_err store_capture(struct store *store, struct checkpoint_draft *draft, bool logged,
@@ -634,6 +683,32 @@ enum embtier_err store_check(const struct config *config, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
+static enum embtier_err open_space(struct store *store, const struct config *config,
+                                   struct err_msg *msg)
+{
+    const char *directories[CONFIG_DIRECTORIES_MAX];
+    struct space_opts opts = {
+        .directories = directories,
+        .directory_count = store_identity_directory_count(store->identity),
+        .reserve_bytes = config->data.reserve_bytes,
+        .memtable_bytes = config->rocksdb.memtable_bytes,
+        .plenty_bytes = CHANGE_BYTES + config->lanes.write_queue_bytes,
+    };
+
+    for (uint32_t i = 0; i < opts.directory_count; i++)
+        directories[i] = store_identity_directory(store->identity, i);
+    for (uint32_t i = 0; i < config->cache.tier_count; i++)
+        opts.plenty_bytes += config->cache.tiers[i].bytes;
+    return space_new(&opts, &store->space, msg);
+}
+
+static uint64_t buffer_bytes(const void *context)
+{
+    const struct store *const store = context;
+
+    return rocksdb_ext_write_buffer_bytes(store->setup->options);
+}
+
 enum embtier_err store_open(const struct store_opts *opts, struct store **ret_store,
                             struct err_msg *msg)
 {
@@ -647,6 +722,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     store->progress = &progress;
     pthread_mutex_init(&store->lock, NULL);
     TRY(store_identity_open(config, &store->identity, msg));
+    TRY(open_space(store, config, msg));
     row_hasher_init(&store->hasher, store_identity_hash_key(store->identity));
     store->shards_per_directory = config->data.shards_per_directory;
     store->read_files = config->descriptors.read_files;
@@ -669,6 +745,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
                                              .parallel = config->rocksdb.compaction_parallel,
                                              .hold_patience_ms = HOLD_PATIENCE_MS },
         &store->scheduler, msg));
+    TRY(space_start(store->space, buffer_bytes, store, msg));
     store->progress = NULL;
     *ret_store = TAKE(store);
     return EMBTIER_OK;
@@ -694,6 +771,7 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
     if (first == EMBTIER_OK && complete && !atomic_load(&store->closed_file))
         first = write_closed_file(store, msg);
     pthread_mutex_destroy(&store->lock);
+    space_free(store->space);
     free(store->databases);
     rocksdb_setup_free(store->setup);
     rocksdb_ext_activity_free(store->activity);
@@ -847,6 +925,18 @@ enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg
     return database_flush(database_of(store, shard, true), msg);
 }
 
+static enum embtier_err drop_from(struct store *store, struct database *database, uint32_t table_id,
+                                  const _Atomic bool *give_up, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    TRY(database_delete_table(database, table_id, msg));
+    TRY(compaction_scheduler_hold(store->scheduler, give_up, msg));
+    err = database_compact_table(database, table_id, msg);
+    compaction_scheduler_release(store->scheduler);
+    return err;
+}
+
 enum embtier_err store_drop_table(struct store *store, uint32_t table_id, bool logged,
                                   void (*progress)(void *, uint32_t, uint32_t), void *context,
                                   const _Atomic bool *give_up, struct err_msg *msg)
@@ -854,13 +944,15 @@ enum embtier_err store_drop_table(struct store *store, uint32_t table_id, bool l
     if (table_id == STORE_ALL_TABLES)
         return err_set(msg, EMBTIER_INVALID, "no table has the id %u", table_id);
     for (uint32_t s = 0; s < store->shard_count; s++) {
-        struct database *const database = database_of(store, s, logged);
+        const uint64_t began_ns = clock_now_ns(&clock_monotonic);
         enum embtier_err err;
 
-        TRY(database_delete_table(database, table_id, msg));
-        TRY(compaction_scheduler_hold(store->scheduler, give_up, msg));
-        err = database_compact_table(database, table_id, msg);
-        compaction_scheduler_release(store->scheduler);
+        /* What keeps it may be what the same disk refused before there was space. */
+        while ((err = drop_from(store, database_of(store, s, logged), table_id, give_up, msg)) ==
+                   EMBTIER_NO_SPACE &&
+               !(give_up && atomic_load(give_up)) &&
+               clock_now_ns(&clock_monotonic) - began_ns < RESUME_PATIENCE_NS)
+            nanosleep(&(struct timespec){ .tv_nsec = RESUME_PAUSE_NS }, NULL);
         TRY(err);
         if (progress)
             progress(context, s + 1, store->shard_count);
@@ -894,7 +986,13 @@ void store_stats(struct store *store, struct store_stats *ret_stats)
                                  .capacity_bytes = store->capacity_bytes,
                                  .io_uring = store->setup->io_uring };
     uint64_t read_bytes, compaction_read_bytes;
+    struct space_stats space;
 
+    space_stats(store->space, &space);
+    stats.reserve_bytes = space.reserve_bytes;
+    stats.reserve_held_bytes = space.held_bytes;
+    stats.room_bytes = space.free_bytes;
+    stats.space_refusals = space.refusals;
     for (uint32_t i = 0; i < store->database_count; i++)
         database_add_stats(store->databases[i], &stats);
     store_written(store, STORE_ALL_TABLES, &stats.written);

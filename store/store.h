@@ -7,6 +7,7 @@
  *   LOCK                 held while a daemon has the store open
  *   catalog.json         the tables; in the first directory only (catalog.h)
  *   checkpoints/         see checkpoint.h
+ *   reserve              blocks that are kept for what gives space back (space.h)
  *   closed.json          in the first directory, from a clean close until rows of `replay` tables
  *                        are written again
  *   restore.json         in the first directory, while the store is put back to a checkpoint that
@@ -89,10 +90,20 @@ MUST_CHECK enum embtier_err store_restore_done(struct store *store, struct err_m
 
 /* Where the checkpoints are; borrowed. */
 const struct checkpoint_shelf *store_shelf(const struct store *store);
-/* NO_SPACE: so little is left that what is written first, such as the rows of a table that nobody
- * uses yet, is better refused: a disk that is full to the last byte has no room either for what
- * gives space back. Any thread. */
-MUST_CHECK enum embtier_err store_check_room(const struct store *store, struct err_msg *msg);
+/* Space on disk (space.h). Any thread.
+ * NO_SPACE, with the figures: there is no room for that many rows of @row_bytes more, of tables
+ * that are @logged or not. The reserve is left to what gives space back. */
+MUST_CHECK enum embtier_err store_check_room(const struct store *store, uint64_t row_count,
+                                             uint64_t row_bytes, bool logged, struct err_msg *msg);
+/* The same for rows that a client changes now, without figures; never waits. */
+enum embtier_err store_admit(const struct store *store, uint64_t row_count, uint64_t row_bytes,
+                             bool logged);
+/* Bytes of @row_count rows that have changed in memory and are to be written. */
+void store_report_unwritten(struct store *store, uint64_t row_count, uint64_t row_bytes);
+/* Work that may use the reserve begins and ends; the start is such work, until it is ended. Waits
+ * for some seconds, if need be, until databases that stopped on a full disk go on. */
+void store_use_reserve(struct store *store);
+void store_end_reserve(struct store *store);
 /* Captures all databases with, or without, a log for a checkpoint; those without are flushed first.
  * Rows that are written later are not in it. SHUTDOWN between two of them when *@give_up (may be
  * NULL) is true. */
@@ -189,9 +200,13 @@ struct store_stats {
     uint64_t rows_read;
     uint64_t rows_absent; /* asked for, never written */
     uint64_t rows_written;
-    uint64_t row_bytes_written; /* handed to RocksDB, keys and heads included */
-    uint64_t stored_bytes;      /* live SST files */
-    uint64_t capacity_bytes;    /* of the file systems of the data directories */
+    uint64_t row_bytes_written;  /* handed to RocksDB, keys and heads included */
+    uint64_t stored_bytes;       /* live SST files */
+    uint64_t capacity_bytes;     /* of the file systems of the data directories */
+    uint64_t reserve_bytes;      /* kept for what gives space back, as it should be, … */
+    uint64_t reserve_held_bytes; /* … and is */
+    uint64_t room_bytes;         /* free for rows, until updates are refused */
+    uint64_t space_refusals;
     uint64_t memtable_bytes;
     uint64_t metadata_cache_bytes;
     uint64_t metadata_hits;   /* index and filter blocks found in the cache */

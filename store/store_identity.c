@@ -224,9 +224,11 @@ static enum embtier_err directory_lock(struct directory *directory, bool is_othe
     }
     if (is_other)
         return EMBTIER_OK;
+    /* In its place, so that a full disk keeps nobody from starting: this is for messages only. */
     len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)len, 0) != len)
-        return err_set_errno(msg, errno, "%s", path);
+    if (pwrite(fd, pid, (size_t)len, 0) != len || ftruncate(fd, len) != 0)
+        return err_from_errno(errno) == EMBTIER_NO_SPACE ? EMBTIER_OK
+                                                         : err_set_errno(msg, errno, "%s", path);
     return EMBTIER_OK;
 }
 

@@ -176,6 +176,7 @@ static void mark_dirty(struct row_cache *c, struct row_place place, uint32_t tie
     } else {
         place.set->dirty |= (uint16_t)(1u << place.way);
         c->stats.tiers[tier].dirty_rows++;
+        c->stats.tiers[tier].dirty_bytes += c->tables[entry->table].row_bytes;
     }
     entry->flags = (uint8_t)((entry->flags & ~ROW_ENTRY_EPOCH) | c->epoch);
     spot = row_cache_spot(c, entry);
@@ -787,6 +788,7 @@ static bool write_back_set(struct row_cache *c, struct row_set *set, uint32_t mo
     for (uint32_t dirty = set->dirty; dirty; dirty &= dirty - 1) {
         struct row_place place = { set, (uint32_t)__builtin_ctz(dirty) };
         const struct row_entry *entry = place_entry(place);
+        struct row_cache_tier_stats *stats;
         struct row_spot *spot;
 
         if (c->in_epoch && !row_cache_is_old(c, entry))
@@ -797,7 +799,9 @@ static bool write_back_set(struct row_cache *c, struct row_set *set, uint32_t mo
         spot = row_cache_spot(c, entry);
         if (spot)
             spot->dirty = 0;
-        c->stats.tiers[row_cache_tier_of(c, entry->slot)].dirty_rows--;
+        stats = &c->stats.tiers[row_cache_tier_of(c, entry->slot)];
+        stats->dirty_rows--;
+        stats->dirty_bytes -= c->tables[entry->table].row_bytes;
         ++*count;
     }
     return true;

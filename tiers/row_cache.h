@@ -74,10 +74,11 @@ struct row_cache_tier_stats {
     uint64_t used_bytes;     /* of rows, not rounded */
     uint64_t rows;
     uint64_t dirty_rows;
-    uint64_t hits;       /* rows read or written where they lay */
-    uint64_t get_hits;   /* of these, rows read */
-    uint64_t demotions;  /* rows moved from here to the next tier */
-    uint64_t promotions; /* rows moved from here to tier 0 */
+    uint64_t dirty_bytes; /* of these, not rounded */
+    uint64_t hits;        /* rows read or written where they lay */
+    uint64_t get_hits;    /* of these, rows read */
+    uint64_t demotions;   /* rows moved from here to the next tier */
+    uint64_t promotions;  /* rows moved from here to tier 0 */
     uint64_t evicted_clean;
     uint64_t evicted_dirty;
 };

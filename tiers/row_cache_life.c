@@ -227,6 +227,7 @@ static const char *validate_entry(const struct row_cache *c, struct row_set *set
     counts->tiers[tier].rows++;
     counts->tiers[tier].used_bytes += table->row_bytes;
     counts->tiers[tier].dirty_rows += set->dirty >> way & 1;
+    counts->tiers[tier].dirty_bytes += set->dirty >> way & 1 ? table->row_bytes : 0;
     counts->pinned += entry->pins != 0;
     counts->pinned_bytes += entry->pins != 0 ? table->row_bytes : 0;
     return NULL;
@@ -274,6 +275,8 @@ static const char *validate_pools(const struct row_cache *c, const struct counts
             return "a tier's count of bytes is wrong";
         if (stats->dirty_rows != counts->tiers[tier].dirty_rows)
             return "a tier's count of dirty rows is wrong";
+        if (stats->dirty_bytes != counts->tiers[tier].dirty_bytes)
+            return "a tier's count of dirty bytes is wrong";
     }
     return NULL;
 }

@@ -25,7 +25,10 @@ void row_moves_account(struct row_cache *c, uint32_t tier, uint32_t row_bytes, b
 
     stats->rows += (uint64_t)(int64_t)sign;
     stats->used_bytes += (uint64_t)((int64_t)sign * row_bytes);
-    stats->dirty_rows += dirty ? (uint64_t)(int64_t)sign : 0;
+    if (!dirty)
+        return;
+    stats->dirty_rows += (uint64_t)(int64_t)sign;
+    stats->dirty_bytes += (uint64_t)((int64_t)sign * row_bytes);
 }
 
 static bool is_dirty(struct row_place place)

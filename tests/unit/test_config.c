@@ -66,6 +66,7 @@ static void assert_defaults(const struct config *config)
     assert_int_equal(config->data.directory_count, 1);
     assert_true(config->data.is_default);
     assert_int_equal(config->data.shards_per_directory, 4);
+    assert_int_equal(config->data.reserve_bytes, 0);
     assert_int_equal(config->lanes.count, 4); /* 16 cores, but 4 shards */
     assert_int_equal(config->lanes.readers_per_lane, 4);
     assert_int_equal(config->lanes.request_bytes, 64 * MIB);
@@ -177,6 +178,7 @@ static void test_every_key_is_read(void **state)
         parsed("data:\n"
                "  directories: [/a/b, '/c d']\n"
                "  shards_per_directory: 8\n"
+               "  reserve_bytes: 3GiB\n"
                "lanes: {count: 3, readers_per_lane: 5, request_bytes: 32MiB, write_queue_bytes: "
                "1.5MiB, ticket_bytes: 3MiB, ticket_seconds: 9, group_seconds: 8}\n"
                "cache:\n"
@@ -214,6 +216,7 @@ static void test_every_key_is_read(void **state)
     assert_string_equal(config->data.directories[1], "/c d");
     assert_false(config->data.is_default);
     assert_int_equal(config->data.shards_per_directory, 8);
+    assert_int_equal(config->data.reserve_bytes, 3 * GIB);
     assert_int_equal(config->lanes.count, 3);
     assert_int_equal(config->lanes.readers_per_lane, 5);
     assert_int_equal(config->lanes.request_bytes, 32 * MIB);

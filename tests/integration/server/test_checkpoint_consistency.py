@@ -797,6 +797,7 @@ def fill(path: Path) -> None:
 
 
 def test_a_full_disk_refuses_a_checkpoint_and_the_server_goes_on(make_daemon):
+    """One that needs more than the reserve."""
     daemon = make_daemon()
     disk = daemon.folder / "disk"
     disk.mkdir()
@@ -804,9 +805,8 @@ def test_a_full_disk_refuses_a_checkpoint_and_the_server_goes_on(make_daemon):
     wrapper = ("unshare", "-Urm", "sh", "-c", script)
     if subprocess.run([*wrapper, "true"], capture_output=True, timeout=60).returncode != 0:
         pytest.skip("no tmpfs of our own here")
-    daemon.configure(
-        settings(daemon, data={"directories": [str(disk)], "shards_per_directory": LANES})
-    )
+    data = {"directories": [str(disk)], "shards_per_directory": LANES, "reserve_bytes": "1MiB"}
+    daemon.configure(settings(daemon, data=data))
     daemon.launch(wrapper=wrapper)
     daemon.await_ready()
     ballast = Path(f"/proc/{daemon.pid}/root{disk}/ballast")
@@ -815,6 +815,8 @@ def test_a_full_disk_refuses_a_checkpoint_and_the_server_goes_on(make_daemon):
         table.set(np.arange(3000), np.full((3000, 8), 1))
         first = server.checkpoint().id
         table.set(np.arange(3000), np.full((3000, 8), 2))
+        more = server.create_table("more", 64)
+        more.set(np.arange(20_000), np.full((20_000, 64), 1))
         fill(ballast)
         for _ in range(2):
             with pytest.raises(embtier.NoSpaceError):
