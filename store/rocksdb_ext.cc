@@ -2035,9 +2035,8 @@ char *rocksdb_ext_watch_log_error(const struct rocksdb_ext_watch *watch, uint64_
 // As RocksDB tells its own: a full disk is a kind of its own.
 static rocksdb::IOStatus IoErrorOf(const std::string &what, int error)
 {
-    return error == ENOSPC || error == EDQUOT
-               ? rocksdb::IOStatus::NoSpace(what, strerror(error))
-               : rocksdb::IOStatus::IOError(what, strerror(error));
+    return error == ENOSPC || error == EDQUOT ? rocksdb::IOStatus::NoSpace(what, strerror(error))
+                                              : rocksdb::IOStatus::IOError(what, strerror(error));
 }
 
 // A failed write is told once to each open file. Of two threads that sync a log by the same
