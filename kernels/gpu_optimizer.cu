@@ -90,7 +90,7 @@ static __device__ __forceinline__ float update_row_state(const struct optimizer_
     float value = 0.0f;
 
     if (r.lane == 0) {
-        value = optimizer_row_state(gpu_load_f32(state), squares, push.dim);
+        value = optimizer_row_state(&push.numbers, gpu_load_f32(state), squares, push.dim);
         gpu_store_f32(state, value);
     }
     return __shfl_sync(r.mask, value, 0, LANES);

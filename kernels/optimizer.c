@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <float.h>
+#include <math.h>
 
 #include "base/macros.h"
 #include "kernels/inline.h"
@@ -62,6 +63,8 @@ void optimizer_prepare(const struct table_spec *spec, double learning_rate, uint
             .one_minus_beta2 = narrow(1.0 - spec->beta2),
             .step_size = narrow(learning_rate / (1.0 - power(spec->beta1, step))),
             .second_moment_fix = narrow(kernel_sqrt_f64(1.0 - power(spec->beta2, step))),
+            .state_limit = spec->allows_nonfinite ? INFINITY : FLT_MAX,
+            .quotient_limit = spec->allows_nonfinite ? INFINITY : OPTIMIZER_QUOTIENT_MAX,
         },
     };
 }

@@ -15,6 +15,9 @@
  *      part cut off, unless the table rounds to nearest. The random bits are a function of (table
  *      seed, row, column, step) and so the same whoever computes them
  *
+ * State saturates at the greatest finite number, unless the table allows NaN and infinity. When
+ * weights may overflow, and what is done about it, is finite.h's matter.
+ *
  * Norm and mean of squares (of g clipped and decayed) are added up in f64, column c into partial
  * sum c % 8 in order, then 4 to 0 … 7 to 3, 2 to 0, 3 to 1, 1 to 0. Only +, -, *, / and square
  * root, each rounded on its own: the same bits on every processor. Thread: any. */
@@ -28,6 +31,8 @@
 #include "kernels/reduce.h"
 
 #define OPTIMIZER_STEP_MAX ((UINT64_C(1) << 53) - 1)
+/* Adam's quotient of moments, unless the table allows NaN and infinity. */
+#define OPTIMIZER_QUOTIENT_MAX 0x1p100f
 
 /* The constants of one push to one table. */
 struct optimizer_numbers {
@@ -40,6 +45,8 @@ struct optimizer_numbers {
     float beta2, one_minus_beta2;
     float step_size;         /* Adam: learning rate / (1 - beta1^step) */
     float second_moment_fix; /* Adam: sqrt(1 - beta2^step) */
+    float state_limit;       /* where state saturates; infinity: nowhere */
+    float quotient_limit;    /* Adam: the same for m / sqrt(v) */
 };
 
 struct optimizer_push {

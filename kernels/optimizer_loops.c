@@ -174,12 +174,13 @@ static __attribute__((noinline)) void decay(const struct optimizer_push *push, s
 }
 
 /* Adds to the row's state number, and returns it. */
-KERNEL_INLINE float update_row_state(char *place, const float *gradient, uint32_t dim)
+KERNEL_INLINE float update_row_state(const struct optimizer_numbers *numbers, char *place,
+                                     const float *gradient, uint32_t dim)
 {
     float row_state;
 
     memcpy(&row_state, place, sizeof(row_state));
-    row_state = optimizer_row_state(row_state, sum_of_squares(gradient, dim), dim);
+    row_state = optimizer_row_state(numbers, row_state, sum_of_squares(gradient, dim), dim);
     memcpy(place, &row_state, sizeof(row_state));
     return row_state;
 }
@@ -239,7 +240,8 @@ KERNEL_INLINE void update_row(struct chunk *chunk, const struct optimizer_push *
     if (push->numbers.weight_decay > 0.0f)
         decay(push, chunk, row, gradient);
     if (kind.per_row > 0)
-        row_state = update_row_state(row + push->weight_bytes +
+        row_state = update_row_state(&push->numbers,
+                                     row + push->weight_bytes +
                                          (size_t)kind.per_weight * dim * sizeof(float),
                                      gradient, dim);
     if (dtype == EMBTIER_DTYPE_F32) {

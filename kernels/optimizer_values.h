@@ -5,7 +5,8 @@
  * Each function returns the new weight. @state has the numbers kept for this weight, in the order
  * of EMBTIER_OPTIMIZER_TABLE; @row_state those kept for its row, new already. Gradients have been
  * clipped and have had the weight decay added. IEEE 754 single precision, each operation rounded on
- * its own: compiled with -ffp-contract=off, for CUDA with -fmad=false. */
+ * its own: compiled with -ffp-contract=off, for CUDA with -fmad=false. Choices are written so that
+ * a NaN passes through. */
 #ifndef EMBTIER_KERNELS_OPTIMIZER_VALUES_H
 #define EMBTIER_KERNELS_OPTIMIZER_VALUES_H
 
@@ -28,10 +29,55 @@ KERNEL_INLINE float optimizer_decay(const struct optimizer_numbers *n, float wei
     return n->weight_decay > 0.0f ? gradient + n->weight_decay * weight : gradient;
 }
 
-/* The state number of a row, of those optimizers that keep one: the row's mean of g², summed. */
-KERNEL_INLINE float optimizer_row_state(float row_state, double squares, uint32_t dim)
+/* State saturates: a number that was finite stays so, or it would never change again. One that a
+ * client has set to infinity or NaN stays that. */
+KERNEL_INLINE float optimizer_saturated(const struct optimizer_numbers *n, float old, float value)
 {
-    return row_state + (float)(squares / (double)dim);
+    const float high = old > n->state_limit ? old : n->state_limit;
+
+    return value > high ? high : value;
+}
+
+/* The same for numbers that may be negative. */
+KERNEL_INLINE float optimizer_saturated_both(const struct optimizer_numbers *n, float old,
+                                             float value)
+{
+    const float low = old < -n->state_limit ? old : -n->state_limit;
+    const float below = optimizer_saturated(n, old, value);
+
+    return below < low ? low : below;
+}
+
+/* g², saturated: times 0 it is 0. */
+KERNEL_INLINE float optimizer_square(const struct optimizer_numbers *n, float gradient)
+{
+    const float square = gradient * gradient;
+
+    return square > n->state_limit ? n->state_limit : square;
+}
+
+/* A sum of squares. A negative one, which only a client can have set, has no root, and counts as 0.
+ */
+KERNEL_INLINE float optimizer_squares(float state)
+{
+    return state < 0.0f ? 0.0f : state;
+}
+
+/* Nothing has been learned yet where the divisor is 0, which it is only in tables whose eps is 0:
+ * then there is no step. */
+KERNEL_INLINE float optimizer_quotient(float dividend, float divisor)
+{
+    const float quotient = dividend / divisor;
+
+    return divisor == 0.0f ? 0.0f : quotient;
+}
+
+/* The state number of a row, of those optimizers that keep one: the row's mean of g², summed. */
+KERNEL_INLINE float optimizer_row_state(const struct optimizer_numbers *n, float row_state,
+                                        double squares, uint32_t dim)
+{
+    return optimizer_saturated(n, row_state,
+                               optimizer_squares(row_state) + (float)(squares / (double)dim));
 }
 
 /* w - lr g */
@@ -48,8 +94,8 @@ KERNEL_INLINE float optimizer_adagrad(const struct optimizer_numbers *n, float w
                                       float gradient, float *state, float row_state)
 {
     (void)row_state;
-    state[0] = state[0] + gradient * gradient;
-    return weight - n->learning_rate * (gradient / (kernel_sqrt(state[0]) + n->eps));
+    state[0] = optimizer_saturated(n, state[0], optimizer_squares(state[0]) + gradient * gradient);
+    return weight - n->learning_rate * optimizer_quotient(gradient, kernel_sqrt(state[0]) + n->eps);
 }
 
 /* r += mean(g²) over the row, before; w - lr g / (sqrt(r) + eps). */
@@ -57,7 +103,8 @@ KERNEL_INLINE float optimizer_rowwise_adagrad(const struct optimizer_numbers *n,
                                               float gradient, float *state, float row_state)
 {
     (void)state;
-    return weight - n->learning_rate * (gradient / (kernel_sqrt(row_state) + n->eps));
+    return weight -
+           n->learning_rate * optimizer_quotient(gradient, kernel_sqrt(row_state) + n->eps);
 }
 
 /* v = alpha v + (1 - alpha) g²; w - lr g / (sqrt(v) + eps). */
@@ -65,21 +112,32 @@ KERNEL_INLINE float optimizer_rmsprop(const struct optimizer_numbers *n, float w
                                       float gradient, float *state, float row_state)
 {
     (void)row_state;
-    state[0] = n->alpha * state[0] + n->one_minus_alpha * (gradient * gradient);
-    return weight - n->learning_rate * (gradient / (kernel_sqrt(state[0]) + n->eps));
+    state[0] = optimizer_saturated(n, state[0],
+                                   n->alpha * optimizer_squares(state[0]) +
+                                       n->one_minus_alpha * optimizer_square(n, gradient));
+    return weight - n->learning_rate * optimizer_quotient(gradient, kernel_sqrt(state[0]) + n->eps);
 }
 
 /* m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g²;
  * w - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps). Kingma and Ba, "Adam", 2015, in the
- * lazy form: t is the push's step, not how often the row was updated. */
+ * lazy form: t is the push's step, not how often the row was updated. The quotient of the moments
+ * saturates too: of moments that belong together it is some tens at most, but a client may set any.
+ */
 KERNEL_INLINE float optimizer_adam(const struct optimizer_numbers *n, float weight, float gradient,
                                    float *state, float row_state)
 {
     (void)row_state;
-    state[0] = n->beta1 * state[0] + n->one_minus_beta1 * gradient;
-    state[1] = n->beta2 * state[1] + n->one_minus_beta2 * (gradient * gradient);
-    return weight -
-           n->step_size * (state[0] / (kernel_sqrt(state[1]) / n->second_moment_fix + n->eps));
+    float quotient;
+
+    state[0] =
+        optimizer_saturated_both(n, state[0], n->beta1 * state[0] + n->one_minus_beta1 * gradient);
+    state[1] = optimizer_saturated(n, state[1],
+                                   n->beta2 * optimizer_squares(state[1]) +
+                                       n->one_minus_beta2 * optimizer_square(n, gradient));
+    quotient = optimizer_quotient(state[0], kernel_sqrt(state[1]) / n->second_moment_fix + n->eps);
+    quotient = quotient > n->quotient_limit ? n->quotient_limit : quotient;
+    quotient = quotient < -n->quotient_limit ? -n->quotient_limit : quotient;
+    return weight - n->step_size * quotient;
 }
 
 /* Numbers kept per weight, at most. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/reduce.h"
 
+#include <math.h>
+
 #include "kernels/reduce_loops.h"
 
 static const struct reduce_loops *const loops_by_isa[] = {
@@ -25,9 +27,19 @@ void reduce_add(float *restrict sums, const float *restrict more, uint32_t count
         sums[i] += more[i];
 }
 
+float reduce_greatest_with(enum kernels_isa isa, const float *numbers, uint64_t count)
+{
+    return loops_by_isa[isa]->greatest(numbers, count);
+}
+
+float reduce_greatest(const float *numbers, uint64_t count)
+{
+    return reduce_greatest_with(kernels_isa_best(), numbers, count);
+}
+
 bool reduce_all_finite_with(enum kernels_isa isa, const float *numbers, uint64_t count)
 {
-    return loops_by_isa[isa]->all_finite(numbers, count);
+    return isfinite(reduce_greatest_with(isa, numbers, count));
 }
 
 bool reduce_all_finite(const float *numbers, uint64_t count)

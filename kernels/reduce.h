@@ -40,6 +40,10 @@ void reduce_runs_with(enum kernels_isa isa, const struct reduce_batch *batch);
 /* Adds @count numbers to the sums at @sums. */
 void reduce_add(float *sums, const float *more, uint32_t count);
 
+/* The greatest magnitude of @count numbers; 0 if there are none. If one is not finite, neither is
+ * what is returned: infinity or NaN. */
+float reduce_greatest(const float *numbers, uint64_t count);
+float reduce_greatest_with(enum kernels_isa isa, const float *numbers, uint64_t count);
 /* Whether all of @count numbers are finite. */
 bool reduce_all_finite(const float *numbers, uint64_t count);
 bool reduce_all_finite_with(enum kernels_isa isa, const float *numbers, uint64_t count);

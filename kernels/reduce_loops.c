@@ -17,7 +17,7 @@
 #define SUM_VECTORS 4
 #define SUM_COLUMNS (SUM_VECTORS * VECTOR_LANES)
 /* Bags of more bytes are asked for ahead. Fewer are in the second-level cache: all of them have
- * just been looked at (reduce_all_finite()). */
+ * just been looked at (reduce_greatest()). */
 #define BAGS_AT_HAND (1024 * 1024)
 
 KERNEL_INLINE const float *bag_of(const struct reduce_batch *batch, const struct cast_pair *pair)
@@ -168,20 +168,23 @@ static void add_up_runs(const struct reduce_batch *batch)
     (batch, batch->runs ? batch->runs[r] : r, batch->rows + (size_t)r * batch->dim);
 }
 
-static bool all_finite(const float *numbers, uint64_t count)
+static float greatest(const float *numbers, uint64_t count)
 {
-    enum { STRETCH = 4096 }; /* numbers looked at before asking whether one was not */
+    enum { STRETCH = 4096 }; /* numbers looked at before asking whether one was not finite */
+    /* Without their sign, the bits of numbers are in the order of their magnitudes. Signed, since
+     * only of such integers every instruction set has comparisons. */
+    int32_t most = 0;
 
-    for (uint64_t done = 0; done < count; done += STRETCH) {
+    for (uint64_t done = 0; done < count && most < 0x7f800000; done += STRETCH) {
         const uint32_t n = (uint32_t)MIN(count - done, (uint64_t)STRETCH);
-        uint32_t bad = 0;
 
-        for (uint32_t i = 0; i < n; i++)
-            bad |= (f32_bits(numbers[done + i]) & 0x7f800000) == 0x7f800000;
-        if (bad)
-            return false;
+        for (uint32_t i = 0; i < n; i++) {
+            const int32_t bits = (int32_t)(f32_bits(numbers[done + i]) & 0x7fffffff);
+
+            most = bits > most ? bits : most;
+        }
     }
-    return true;
+    return f32_from_bits((uint32_t)most);
 }
 
 /* ---- Scalar products ---- */
@@ -260,6 +263,6 @@ static void weight_gradients(enum embtier_dtype dtype, uint32_t dim, const void 
 
 const struct reduce_loops KERNELS_ISA_SYMBOL(reduce_loops) = {
     .runs = add_up_runs,
-    .all_finite = all_finite,
+    .greatest = greatest,
     .weight_gradients = weight_gradients,
 };

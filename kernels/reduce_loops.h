@@ -9,7 +9,7 @@
 
 struct reduce_loops {
     void (*runs)(const struct reduce_batch *batch);
-    bool (*all_finite)(const float *numbers, uint64_t count);
+    float (*greatest)(const float *numbers, uint64_t count);
     void (*weight_gradients)(enum embtier_dtype dtype, uint32_t dim, const void *const *rows,
                              const float *const *bags, const float *divisors, uint32_t count,
                              float *ret_gradients);
