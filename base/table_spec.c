@@ -358,7 +358,33 @@ enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg 
     return init_check(spec, msg);
 }
 
+/* Updates are computed in f32. There an eps of 0 divides by 0, and a clip_norm of 0 does not clip.
+ */
+static enum embtier_err check_nonzero(const struct table_spec *spec, struct err_msg *msg)
+{
+    const double smallest = 0x1p-149;
+
+    if (optimizer_has((int)spec->optimizer, EMBTIER_EPS) && (float)spec->eps <= 0)
+        return err_set(msg, EMBTIER_INVALID,
+                       "eps %.15g is 0 in f32, in which updates are computed: %s divides by it; "
+                       "allowed: %.2g to %.15g",
+                       spec->eps, optimizer_word((int)spec->optimizer), smallest,
+                       hyperparameters[EMBTIER_EPS].highest);
+    if (spec->clip_norm > 0 && (float)spec->clip_norm <= 0)
+        return err_set(msg, EMBTIER_INVALID,
+                       "clip_norm %.15g is 0 in f32, in which updates are computed, and 0 does not "
+                       "clip; allowed: 0, and %.2g to %.15g",
+                       spec->clip_norm, smallest, hyperparameters[EMBTIER_CLIP_NORM].highest);
+    return EMBTIER_OK;
+}
+
 enum embtier_err table_spec_check_new(const struct table_spec *spec, struct err_msg *msg)
+{
+    TRY(table_spec_check_loaded(spec, msg));
+    return check_nonzero(spec, msg);
+}
+
+enum embtier_err table_spec_check_loaded(const struct table_spec *spec, struct err_msg *msg)
 {
     TRY(table_spec_check(spec, msg));
     for (unsigned i = 0; i < 2; i++) {

@@ -53,6 +53,10 @@ MUST_CHECK enum embtier_err table_spec_check(const struct table_spec *spec, stru
 /* The same for a table that is to be made, of which more is asked than of one that is there. */
 MUST_CHECK enum embtier_err table_spec_check_new(const struct table_spec *spec,
                                                  struct err_msg *msg);
+/* And for one that is imported: it may be an export of a table that was made when an eps of 0 was
+ * still allowed. */
+MUST_CHECK enum embtier_err table_spec_check_loaded(const struct table_spec *spec,
+                                                    struct err_msg *msg);
 
 uint32_t table_spec_weight_bytes(const struct table_spec *spec);
 uint32_t table_spec_state_bytes(const struct table_spec *spec);

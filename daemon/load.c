@@ -42,7 +42,7 @@ void load_free(struct load *load)
 
 static enum embtier_err check_spec(struct table_spec *spec, struct err_msg *msg)
 {
-    TRY(table_spec_check_new(spec, msg));
+    TRY(table_spec_check_loaded(spec, msg));
     if (spec->init_version > INIT_ROWS_VERSION)
         return err_set(msg, EMBTIER_VERSION,
                        "table '%s' has initial values of version %u, this server knows 1 to %u",

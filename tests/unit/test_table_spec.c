@@ -230,6 +230,7 @@ static void test_new_tables_first_values_fit_their_dtype(void **state)
     struct err_msg msg = { { 0 } };
 
     (void)state;
+    spec.optimizer = EMBTIER_OPTIMIZER_NONE;
     spec.init = EMBTIER_INIT_CONSTANT;
     spec.init_params[0] = 1e40;
     assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);
@@ -242,6 +243,33 @@ static void test_new_tables_first_values_fit_their_dtype(void **state)
     assert_int_equal(table_spec_check_new(&spec, &msg), EMBTIER_OK);
     spec.dim = 0;
     assert_int_equal(table_spec_check_new(&spec, &msg), EMBTIER_INVALID);
+}
+
+/* The same: and an export of such a table can still be imported. */
+static void test_new_tables_constants_are_not_0_where_that_divides(void **state)
+{
+    static const double eps[] = { 0, 1e-50, 1e-300 };
+    struct table_spec spec = good_spec();
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    for (uint32_t n = 0; n < 6 * ARRAY_LEN(eps); n++) {
+        spec.optimizer = (enum embtier_optimizer)(n / ARRAY_LEN(eps));
+        spec.eps = optimizer_has((int)spec.optimizer, EMBTIER_EPS) ? eps[n % ARRAY_LEN(eps)] : 0;
+        spec.alpha = optimizer_default((int)spec.optimizer, EMBTIER_ALPHA);
+        spec.beta1 = optimizer_default((int)spec.optimizer, EMBTIER_BETA1);
+        spec.beta2 = optimizer_default((int)spec.optimizer, EMBTIER_BETA2);
+        assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);
+        assert_int_equal(table_spec_check_loaded(&spec, NULL), EMBTIER_OK);
+        assert_int_equal(table_spec_check_new(&spec, &msg),
+                         spec.optimizer <= EMBTIER_OPTIMIZER_SGD ? EMBTIER_OK : EMBTIER_INVALID);
+    }
+    assert_non_null(strstr(msg.text, "eps 1e-300 is 0 in f32"));
+    spec.eps = 1e-44;
+    assert_int_equal(table_spec_check_new(&spec, &msg), EMBTIER_OK);
+    spec.clip_norm = 1e-50;
+    assert_int_equal(table_spec_check_new(&spec, &msg), EMBTIER_INVALID);
+    assert_non_null(strstr(msg.text, "clip_norm 1e-50 is 0 in f32"));
 }
 
 static void test_row_layout_follows_dtype_and_optimizer(void **state)
@@ -317,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_a_hyperparameter_of_another_optimizer_is_refused_with_those_it_has),
         cmocka_unit_test(test_hyperparameters_are_listed_as_they_were_given),
         cmocka_unit_test(test_new_tables_first_values_fit_their_dtype),
+        cmocka_unit_test(test_new_tables_constants_are_not_0_where_that_divides),
         cmocka_unit_test(test_row_layout_follows_dtype_and_optimizer),
         cmocka_unit_test(test_words_and_numbers_go_both_ways),
     };
