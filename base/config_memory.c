@@ -74,7 +74,7 @@ static struct beside beside_of(const struct config *config, uint32_t lane_count)
         .lane_bytes = align_up(lane_bytes(config, lane_count), MIB),
         .compaction_bytes = compaction_bytes(config),
         .session_bytes = align_up((uint64_t)config->socket.max_sessions * SESSION_BYTES, MIB),
-        .rest_bytes = PROGRAM_BYTES + eager_bytes(config) +
+        .rest_bytes = PROGRAM_BYTES + ANSWER_BYTES + eager_bytes(config) +
                       MAX(config->lanes.request_bytes, REQUEST_BYTES_LEAST) -
                       config->lanes.request_bytes,
     };

@@ -8,27 +8,48 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "daemon/accounts.h"
 
 #define FDS_MAX 4
 
-enum embtier_err connection_new(int fd, struct connection **ret_connection)
+DEFINE_CLEANUP(struct connection, connection_free)
+
+enum embtier_err connection_new(int fd, struct accounts *accounts,
+                                struct connection **ret_connection, uid_t *ret_uid)
 {
-    struct connection *connection = calloc(1, sizeof(*connection));
+    _cleanup_(connection_freep) struct connection *connection = calloc(1, sizeof(*connection));
     struct ucred peer = { .pid = 0, .uid = (uid_t)-1 };
     socklen_t bytes = sizeof(peer);
 
     if (!connection)
         return EMBTIER_NO_MEMORY;
+    connection->fd = -1;
     /* Whose process it is, for the log and what one user may have; whether it may connect is the
      * socket file's mode. */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
         peer.uid = (uid_t)-1;
-    connection->fd = fd;
+    *ret_uid = peer.uid;
     connection->peer_pid = peer.pid;
     connection->peer_uid = peer.uid;
     frame_reader_init(&connection->reader, FRAME_REQUEST_BYTES_MAX);
-    *ret_connection = connection;
+    connection->account = account_open(accounts, peer.uid);
+    if (!connection->account)
+        return EMBTIER_NO_MEMORY;
+    if (account_take(connection->account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN)
+        return EMBTIER_BUSY;
+    connection->counts_session = true;
+    connection->fd = fd;
+    *ret_connection = TAKE(connection);
     return EMBTIER_OK;
+}
+
+static void forget_unsent(struct connection *connection)
+{
+    if (connection->unsent_room > 0)
+        account_give(connection->account, ACCOUNT_ANSWER_BYTES, connection->unsent_room);
+    free(connection->unsent);
+    connection->unsent = NULL;
+    connection->unsent_room = connection->unsent_at = connection->unsent_bytes = 0;
 }
 
 void connection_free(struct connection *connection)
@@ -37,7 +58,10 @@ void connection_free(struct connection *connection)
         return;
     closep(&connection->fd);
     frame_reader_done(&connection->reader);
-    free(connection->unsent);
+    forget_unsent(connection);
+    if (connection->counts_session)
+        account_give(connection->account, ACCOUNT_SESSIONS, 1);
+    account_close(connection->account);
     free(connection->scan_last); /* there is nothing in them yet */
     free(connection->load_last);
     free(connection);
@@ -66,6 +90,7 @@ static enum embtier_err keep(struct connection *connection, const uint8_t *bytes
                              struct err_msg *msg)
 {
     const size_t needed = connection->unsent_bytes + count;
+    enum account_answer answer;
     uint8_t *larger;
 
     if (needed > CONNECTION_UNSENT_MAX)
@@ -75,9 +100,16 @@ static enum embtier_err keep(struct connection *connection, const uint8_t *bytes
                 connection->unsent_bytes);
         connection->unsent_at = 0;
     }
+    answer = account_ask(connection->account, ACCOUNT_ANSWER_BYTES,
+                         needed - MIN(needed, connection->unsent_room));
+    if (answer != ACCOUNT_TAKEN)
+        return account_refuse(connection->account, ACCOUNT_ANSWER_BYTES, needed, answer,
+                              "they are to be read", msg);
     larger = realloc(connection->unsent, needed);
     if (!larger)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    account_add(connection->account, ACCOUNT_ANSWER_BYTES, needed - connection->unsent_room);
+    connection->unsent_room = needed;
     connection->unsent = larger;
     if (connection->unsent_bytes == 0)
         connection->sent_ns = clock_now_ns(&clock_monotonic);
@@ -148,8 +180,6 @@ enum embtier_err connection_flush(struct connection *connection, struct err_msg 
         connection->unsent_bytes -= (size_t)sent;
         connection->sent_ns = clock_now_ns(&clock_monotonic);
     }
-    freep(&connection->unsent);
-    connection->unsent = NULL;
-    connection->unsent_at = 0;
+    forget_unsent(connection);
     return EMBTIER_OK;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* connection.h: one client's socket: frames in, replies out, never waiting for either.
  *
- * While a reply is not read no further request is, so that little more than one is kept. A client
- * that reads nothing for a while is dropped. Thread: the control thread. */
+ * While a reply is not read no further request is, so that little more than one is kept, which
+ * counts in the user's account (ACCOUNT_ANSWER_BYTES). A client that reads nothing for a while is
+ * dropped. Thread: the control thread. */
 #ifndef EMBTIER_DAEMON_CONNECTION_H
 #define EMBTIER_DAEMON_CONNECTION_H
 
@@ -13,6 +14,8 @@
 #include "base/err.h"
 #include "proto/frame.h"
 
+struct account;
+struct accounts;
 struct job;
 struct load;
 struct scan;
@@ -33,6 +36,10 @@ struct connection {
     uint64_t number;
     pid_t peer_pid;
     uid_t peer_uid;
+    struct account *account; /* of that user */
+    bool counts_session;     /* in the account, as do … */
+    bool counts_scan;        /* … the scan, from the moment it is asked for, … */
+    bool counts_load;        /* … and the load */
     uint64_t since_ns;
     bool said_hello;
     uint32_t watched; /* what epoll was asked for */
@@ -51,16 +58,22 @@ struct connection {
     uint8_t *unsent;
     size_t unsent_at;
     size_t unsent_bytes;
-    uint64_t sent_ns; /* some of it, or there was none */
+    size_t unsent_room; /* counted in the account */
+    uint64_t sent_ns;   /* some of it, or there was none */
 };
 
-MUST_CHECK enum embtier_err connection_new(int fd, struct connection **ret_connection);
+/* NO_MEMORY; BUSY: the user has as many sessions as it may. @fd is closed by connection_free()
+ * only.
+ */
+MUST_CHECK enum embtier_err connection_new(int fd, struct accounts *accounts,
+                                           struct connection **ret_connection, uid_t *ret_uid);
 /* Closes the socket, if it still is open, and frees. */
 void connection_free(struct connection *connection);
 
 /* Reads what there is, once. DISCONNECTED at its end. */
 MUST_CHECK enum embtier_err connection_receive(struct connection *connection, struct err_msg *msg);
-/* Sends or keeps a reply; @fds (may be NULL) go along and need it to be the first thing to send. */
+/* Sends or keeps a reply, BUSY: there is no room to keep it, or the user has its part of that; @fds
+ * (may be NULL) go along and need it to be the first thing to send. */
 MUST_CHECK enum embtier_err connection_reply(struct connection *connection,
                                              const struct Embtier__Reply *reply, const int *fds,
                                              uint32_t fd_count, struct err_msg *msg);

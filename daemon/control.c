@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/config_memory.h"
 #include "base/log.h"
+#include "daemon/accounts.h"
 #include "daemon/checkpoints.h"
 #include "daemon/connection.h"
 #include "daemon/control_impl.h"
@@ -286,33 +288,27 @@ static void on_connection_event(struct control *control, struct connection *conn
         connection_close(control, connection, err, msg.text[0] ? msg.text : err_text(err));
 }
 
-static uint32_t user_connections(const struct control *control, uid_t uid)
-{
-    uint32_t count = 0;
-
-    for (const struct connection *c = control->connections; c; c = c->next)
-        count += c->peer_uid == uid;
-    return count;
-}
-
 static void accept_one(struct control *control, int fd)
 {
     const struct config *const config = control->parts->config;
     struct connection *connection = NULL;
     struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP };
+    enum embtier_err err;
+    uid_t uid = (uid_t)-1;
 
-    if (control->connection_count >= config->socket.max_sessions ||
-        connection_new(fd, &connection) != EMBTIER_OK) {
+    if (control->connection_count >= config->socket.max_sessions) {
         if (control_may_warn(control))
             log_warn("client refused: too many sessions", "limit=%u", config->socket.max_sessions);
         close(fd);
         return;
     }
-    if (user_connections(control, connection->peer_uid) >= config->socket.max_user_sessions) {
+    err = connection_new(fd, control->parts->accounts, &connection, &uid);
+    if (err != EMBTIER_OK) {
         if (control_may_warn(control))
-            log_warn("client refused: too many sessions of one user", "uid=%u limit=%u",
-                     (unsigned)connection->peer_uid, config->socket.max_user_sessions);
-        connection_free(connection);
+            log_warn(err == EMBTIER_BUSY ? "client refused: too many sessions of one user"
+                                         : "client refused: out of memory",
+                     "uid=%u limit=%u", (unsigned)uid, config->socket.max_user_sessions);
+        close(fd);
         return;
     }
     connection->number = ++control->last_number;
@@ -356,7 +352,7 @@ static void on_session_gone(struct control *control, struct session *session)
         if (c->session_is_gone)
             return;
         c->session = NULL;
-        control->arena_bytes -= session->arena_bytes;
+        account_give(c->account, ACCOUNT_ARENA_BYTES, session->arena_bytes);
         groups_forget(session);
         session_free(session);
         control->sweep = true;
@@ -588,6 +584,21 @@ static enum embtier_err listen_on(struct control *control, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
+/* The rows that this thread changes. */
+static void limit_accounts(const struct server_parts *parts)
+{
+    const struct config *const config = parts->config;
+
+    accounts_limit(parts->accounts, ACCOUNT_SESSIONS, config->socket.max_sessions,
+                   config->socket.max_user_sessions);
+    accounts_limit(parts->accounts, ACCOUNT_ARENA_BYTES, config->socket.max_total_arena_bytes,
+                   config->socket.max_user_arena_bytes);
+    accounts_limit(parts->accounts, ACCOUNT_ANSWER_BYTES, ANSWER_BYTES, 0);
+    accounts_limit(parts->accounts, ACCOUNT_SCANS, control_scans_most(config),
+                   MAX(control_scans_most(config) / 2, 1u));
+    accounts_limit(parts->accounts, ACCOUNT_LOADS, CONTROL_LOADS_MAX, CONTROL_LOADS_MAX / 2);
+}
+
 enum embtier_err control_new(const struct server_parts *parts, struct control **ret_control,
                              struct err_msg *msg)
 {
@@ -603,6 +614,7 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     control->mail_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (control->epoll_fd < 0 || control->mail_fd < 0)
         return err_set_errno(msg, errno, "control: event descriptors");
+    limit_accounts(parts);
     TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, false, &control->worker,
                    msg));
     TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, true, &control->reader,

@@ -7,15 +7,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/config_descriptors.h"
 #include "base/err.h"
 #include "daemon/inbox.h"
 #include "daemon/server.h"
 #include "daemon/worker.h"
 #include "proto/control.pb-c.h"
 
-/* So many tables can be read at a time, by one thread, if there is memory for so many databases of
- * checkpoints (transfer_memory.h). Of one user no more than half of them. */
-#define CONTROL_SCANS_MAX 8
+/* So many tables can be imported at a time, by one thread, if there is memory for that
+ * (transfer_memory.h). Of one user no more than half of them. */
+#define CONTROL_LOADS_MAX 8
+/* The same of tables that are read: as many as there are descriptors for. */
+static inline uint32_t control_scans_most(const struct config *config)
+{
+    return config->descriptors.scans > 0 ? config->descriptors.scans : CONFIG_SCANS_MAX;
+}
 
 struct connection;
 struct job;
@@ -40,7 +46,6 @@ struct control {
     struct connection *connections;
     struct connection *ready; /* those with a request received and not yet looked at */
     uint32_t connection_count;
-    uint64_t arena_bytes; /* of all sessions */
     uint64_t last_number;
     uint32_t warnings;      /* about clients, since the last tick */
     uint32_t warnings_kept; /* of them, not logged */

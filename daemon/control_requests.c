@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/accounts.h"
 #include "daemon/checkpoints.h"
 #include "daemon/connection.h"
 #include "daemon/control_impl.h"
@@ -28,15 +29,6 @@ static uint32_t slot_count_of(const Embtier__Hello *hello)
     return hello->slot_count ? hello->slot_count : SHM_SLOTS_DEFAULT;
 }
 
-static uint64_t user_arena_bytes(const struct control *control, uid_t uid)
-{
-    uint64_t bytes = 0;
-
-    for (const struct connection *c = control->connections; c; c = c->next)
-        bytes += c->peer_uid == uid && c->session ? c->session->arena_bytes : 0;
-    return bytes;
-}
-
 static enum embtier_err check_hello(const struct control *control,
                                     const struct connection *connection,
                                     const Embtier__Hello *hello, struct err_msg *msg)
@@ -44,6 +36,7 @@ static enum embtier_err check_hello(const struct control *control,
     const struct config *const config = control->parts->config;
     uint64_t arena_bytes;
     uint64_t users_bytes;
+    enum account_answer answer;
 
     if (connection->said_hello)
         return err_set(msg, EMBTIER_PROTOCOL, "hello was said already");
@@ -61,17 +54,19 @@ static enum embtier_err check_hello(const struct control *control,
                        "an arena of %" PRIu64 " bytes is over socket.max_arena_bytes %" PRIu64,
                        hello->arena_bytes, config->socket.max_arena_bytes);
     arena_bytes = session_arena_bytes(hello->arena_bytes, slot_count_of(hello));
-    if (control->arena_bytes + arena_bytes > config->socket.max_total_arena_bytes)
-        return err_set(msg, EMBTIER_BUSY,
-                       "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
-                       " more would be over socket.max_total_arena_bytes %" PRIu64,
-                       control->arena_bytes, arena_bytes, config->socket.max_total_arena_bytes);
-    users_bytes = user_arena_bytes(control, connection->peer_uid);
-    if (users_bytes + arena_bytes > config->socket.max_user_arena_bytes)
+    users_bytes = account_has(connection->account, ACCOUNT_ARENA_BYTES);
+    answer = account_ask(connection->account, ACCOUNT_ARENA_BYTES, arena_bytes);
+    if (answer == ACCOUNT_USER_HAS)
         return err_set(msg, EMBTIER_BUSY,
                        "the arenas of your user's clients have %" PRIu64 " bytes and %" PRIu64
                        " more would be over socket.max_user_arena_bytes %" PRIu64,
                        users_bytes, arena_bytes, config->socket.max_user_arena_bytes);
+    if (answer != ACCOUNT_TAKEN)
+        return err_set(msg, EMBTIER_BUSY,
+                       "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
+                       " more would be over socket.max_total_arena_bytes %" PRIu64,
+                       accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES), arena_bytes,
+                       config->socket.max_total_arena_bytes);
     return EMBTIER_OK;
 }
 
@@ -86,7 +81,8 @@ static enum embtier_err open_session(struct control *control, struct connection 
     session->send = control->send;
     session->owner = control;
     connection->session = session;
-    control->arena_bytes += session->arena_bytes;
+    session->account = session->ticket_share.account = connection->account;
+    account_add(connection->account, ACCOUNT_ARENA_BYTES, session->arena_bytes);
     lane_send(control->parts->lanes[session->home], &session->attach_message);
     return EMBTIER_OK;
 }
@@ -626,7 +622,8 @@ static void reply_status(struct control *control, struct connection *connection,
     Embtier__Reply message = EMBTIER__REPLY__INIT;
 
     add_metric(list, METRIC_sessions, "", control->connection_count);
-    add_metric(list, METRIC_session_arena_bytes, "", (double)control->arena_bytes);
+    add_metric(list, METRIC_session_arena_bytes, "",
+               (double)accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES));
     metrics_collect(control->parts, add_metric, list);
     for (size_t i = 0; i < list->count; i++)
         pointers[i] = &list->metrics[i];

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/accounts.h"
 #include "daemon/connection.h"
 #include "daemon/control_impl.h"
 #include "daemon/session.h"
@@ -15,40 +16,37 @@
 #include "proto/frame.h"
 #include "proto/shm_layout.h"
 
-/* If there is memory for so many (transfer_memory.h). Of one user no more than half of them. */
-#define LOADS_MAX 8
-
 /* ---- Of a connection ---- */
 
-static bool is_busy_with(const struct connection *c, enum job_kind first, enum job_kind last)
+/* Counts one more of @row in the user's account, *@counts. */
+static enum embtier_err count_one(const struct control *control, struct account *account,
+                                  enum account_row row, bool *counts, struct err_msg *msg)
 {
-    return c->job && c->job->kind >= first && c->job->kind <= last;
+    const bool loads = row == ACCOUNT_LOADS;
+    const uint32_t most = loads ? CONTROL_LOADS_MAX : control_scans_most(control->parts->config);
+
+    if (account_take(account, row, 1) != ACCOUNT_TAKEN)
+        return err_set(msg, EMBTIER_BUSY,
+                       "%" PRIu64 " tables are being %s, %" PRIu64 " of them by this "
+                       "user; no more than %" PRIu32 " can be, and %" PRIu32 " for a user",
+                       accounts_used(control->parts->accounts, row),
+                       loads ? "imported" : "exported", account_has(account, row), most,
+                       MAX(most / 2, 1u));
+    *counts = true;
+    return EMBTIER_OK;
 }
 
-/* Whether this user may open one more, of those from @first to @last. */
-static enum embtier_err check_count(const struct control *control,
-                                    const struct connection *connection, enum job_kind first,
-                                    enum job_kind last, struct err_msg *msg)
+/* Gives back what is neither there any more nor with a job. */
+static void count_again(struct connection *connection)
 {
-    const bool loads = first == JOB_LOAD_OPEN;
-    const uint32_t scans = control->parts->config->descriptors.scans;
-    const uint32_t most = loads       ? LOADS_MAX
-                          : scans > 0 ? MIN(scans, (uint32_t)CONTROL_SCANS_MAX)
-                                      : CONTROL_SCANS_MAX;
-    const uint32_t users_most = MAX(most / 2, 1u);
-    uint32_t all = 0, users = 0;
-
-    for (const struct connection *c = control->connections; c; c = c->next)
-        if ((loads ? c->load != NULL : c->scan != NULL) || is_busy_with(c, first, last)) {
-            all++;
-            users += c->peer_uid == connection->peer_uid;
-        }
-    if (all < most && users < users_most)
-        return EMBTIER_OK;
-    return err_set(msg, EMBTIER_BUSY,
-                   "%" PRIu32 " tables are being %s, %" PRIu32 " of them by this "
-                   "user; no more than %" PRIu32 " can be, and %" PRIu32 " for a user",
-                   all, loads ? "imported" : "exported", users, most, users_most);
+    if (connection->counts_scan && !connection->scan) {
+        account_give(connection->account, ACCOUNT_SCANS, 1);
+        connection->counts_scan = false;
+    }
+    if (connection->counts_load && !connection->load) {
+        account_give(connection->account, ACCOUNT_LOADS, 1);
+        connection->counts_load = false;
+    }
 }
 
 /* Makes the job that will end what is about to be opened; one that was not needed is still there.
@@ -84,6 +82,8 @@ void control_close_transfers(struct control *control, struct connection *connect
         control_submit_job(control, NULL, 0, last_of_scan(connection));
     if (connection->load)
         control_submit_job(control, NULL, 0, last_of_load(connection, JOB_LOAD_CLOSE));
+    if (!connection->job)
+        count_again(connection);
 }
 
 void control_transfer_done(struct connection *connection, struct job *job)
@@ -92,6 +92,7 @@ void control_transfer_done(struct connection *connection, struct job *job)
         connection->scan = TAKE(job->scan);
     if (job->load)
         connection->load = TAKE(job->load);
+    count_again(connection);
 }
 
 /* Whether it lies in what is the client's. */
@@ -159,16 +160,19 @@ static void handle_scan_open(struct control *control, struct connection *connect
     struct job *job;
 
     if (!connection->scan)
-        err = check_count(control, connection, JOB_SCAN_OPEN, JOB_SCAN_CLOSE, &msg);
-    if (err == EMBTIER_OK && !make_last(&connection->scan_last))
-        err = err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
+        err = make_last(&connection->scan_last)
+                  ? count_one(control, connection->account, ACCOUNT_SCANS, &connection->counts_scan,
+                              &msg)
+                  : err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
     if (err != EMBTIER_OK) {
         control_reply_error(control, connection, id, err, &msg);
         return;
     }
     job = control_new_job(control, connection, id, JOB_SCAN_OPEN);
-    if (!job)
+    if (!job) {
+        count_again(connection);
         return;
+    }
     job->scan_order.checkpoint_id = wire->checkpoint;
     job->scan_order.with_state = wire->with_state;
     job->scan_order.uid = connection->peer_uid;
@@ -233,17 +237,20 @@ static void handle_load_open(struct control *control, struct connection *connect
 
     if (err == EMBTIER_OK && connection->load)
         err = err_set(&msg, EMBTIER_BUSY, "this connection has a load open");
-    if (err == EMBTIER_OK)
-        err = check_count(control, connection, JOB_LOAD_OPEN, JOB_LOAD_CLOSE, &msg);
     if (err == EMBTIER_OK && !make_last(&connection->load_last))
         err = err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (err == EMBTIER_OK)
+        err =
+            count_one(control, connection->account, ACCOUNT_LOADS, &connection->counts_load, &msg);
     if (err != EMBTIER_OK) {
         control_reply_error(control, connection, id, err, &msg);
         return;
     }
     job = control_new_job(control, connection, id, JOB_LOAD_OPEN);
-    if (!job)
+    if (!job) {
+        count_again(connection);
         return;
+    }
     job->load_order = order;
     control_submit_job(control, connection, id, job);
 }

@@ -9,6 +9,7 @@
 
 #include "base/embtier_types.h"
 #include "base/table_spec.h"
+#include "daemon/accounts.h"
 #include "daemon/lane.h"
 #include "daemon/push.h"
 #include "daemon/session.h"
@@ -22,6 +23,7 @@ struct group {
     struct group **link; /* where `next` of the one before, or the list's head, points here */
     char name[EMBTIER_GROUP_NAME_MAX + 1];
     uid_t uid;
+    struct account *account; /* the user's, which each member's connection has open */
     uint32_t size;
     uint32_t joined;       /* members */
     uint32_t member_count; /* and those of before, whose session is not freed yet: it frees us */
@@ -39,16 +41,15 @@ struct groups {
     pthread_mutex_t lock;
     const struct clock *clock;
     uint64_t wait_ns;
-    struct group *first;   /* those that are not broken */
-    uint32_t member_count; /* of all that are not freed */
-    uint64_t waiting_bytes_max;
-    uint64_t waiting_bytes; /* of pushes that have arrived */
+    struct group *first; /* those that are not broken */
+    struct accounts *accounts;
     struct group_stats stats;
     struct group_news news;
 };
 
-enum embtier_err groups_new(uint64_t wait_ns, uint64_t waiting_bytes_max, const struct clock *clock,
-                            struct groups **ret_groups, struct err_msg *msg)
+enum embtier_err groups_new(uint64_t wait_ns, uint64_t waiting_bytes_max, struct accounts *accounts,
+                            const struct clock *clock, struct groups **ret_groups,
+                            struct err_msg *msg)
 {
     struct groups *const groups = calloc(1, sizeof(*groups));
 
@@ -57,7 +58,10 @@ enum embtier_err groups_new(uint64_t wait_ns, uint64_t waiting_bytes_max, const 
     pthread_mutex_init(&groups->lock, NULL);
     groups->clock = clock;
     groups->wait_ns = wait_ns;
-    groups->waiting_bytes_max = waiting_bytes_max;
+    groups->accounts = accounts;
+    accounts_limit(accounts, ACCOUNT_GROUPS, GROUPS_MEMBERS_MAX, USER_GROUPS_MAX);
+    accounts_limit(accounts, ACCOUNT_GROUP_MEMBERS, GROUPS_MEMBERS_MAX, 0);
+    accounts_limit(accounts, ACCOUNT_GROUP_BYTES, waiting_bytes_max, 0);
     *ret_groups = groups;
     return EMBTIER_OK;
 }
@@ -88,10 +92,10 @@ void groups_take_news(struct groups *groups, struct group_news *ret_news)
 /* ---- Rounds; all under the lock ---- */
 
 /* The push is its home lane's again, with its answer. */
-static void send_back(struct groups *groups, struct push *push, const struct refusal *refusal,
-                      bool is_applied, uint64_t hit_rows)
+static void send_back(struct push *push, const struct refusal *refusal, bool is_applied,
+                      uint64_t hit_rows)
 {
-    groups->waiting_bytes -= push->block_bytes;
+    account_give(push->ticket->session->account, ACCOUNT_GROUP_BYTES, push->block_bytes);
     push->refusal = *refusal;
     push->hit_rows = hit_rows;
     push->is_applied = is_applied;
@@ -105,6 +109,7 @@ static void unlink_group(struct groups *groups, struct group *group)
     if (group->next)
         group->next->link = group->link;
     groups->stats.groups--;
+    account_give(group->account, ACCOUNT_GROUPS, 1);
 }
 
 /* Not logged here: a lane is not to wait for who reads the log, and clients are not to fill it. */
@@ -133,7 +138,7 @@ static void break_group(struct groups *groups, struct group *group, const struct
         note_broken(groups, group);
     for (uint32_t i = 0; i < group->size; i++)
         if (group->members[i] && group->members[i]->push)
-            send_back(groups, TAKE(group->members[i]->push), refusal, false, 0);
+            send_back(TAKE(group->members[i]->push), refusal, false, 0);
 }
 
 static const struct group_member *refused_member(const struct group *group)
@@ -162,7 +167,7 @@ static void refuse_round(struct groups *groups, struct group *group, const struc
         if (member->refused > 0)
             member->refused--;
         else if (member->push)
-            send_back(groups, TAKE(member->push), &refusal, false, 0);
+            send_back(TAKE(member->push), &refusal, false, 0);
         group->arrived += member->refused > 0 || member->push;
     }
 }
@@ -198,24 +203,39 @@ static enum embtier_err refuse_broken(const struct group *group, struct refusal 
     return refusal->err;
 }
 
+/* Whether a push of @bytes may wait. As each member has one that waits at most, those that are no
+ * longer than the member's share of a quarter of the user's part always find room; longer ones get
+ * the rest. */
+static bool may_wait(const struct account *account, uint64_t bytes, struct refusal *ret_refusal)
+{
+    const uint64_t has = account_has(account, ACCOUNT_GROUP_BYTES);
+    const uint64_t part = account_part(account, ACCOUNT_GROUP_BYTES);
+    const uint64_t members = account_has(account, ACCOUNT_GROUP_MEMBERS);
+    const uint64_t most = bytes <= part / 4 / MAX(members, UINT64_C(1)) ? part : part / 4 * 3;
+
+    if (account_ask(account, ACCOUNT_GROUP_BYTES, bytes) == ACCOUNT_TAKEN && has + bytes <= most)
+        return true;
+    *ret_refusal = (struct refusal){
+        .err = EMBTIER_BUSY, .segment = UINT32_MAX, .value = has + bytes, .limit = most
+    };
+    return false;
+}
+
 enum embtier_err group_arrive(struct group_member *member, struct push *push,
                               struct refusal *ret_refusal)
 {
     struct groups *const groups = member->groups;
     struct group *const group = member->group;
+    struct account *const account = push->ticket->session->account;
     enum embtier_err err = EMBTIER_OK;
 
     pthread_mutex_lock(&groups->lock);
     if (atomic_load_explicit(&group->broken, memory_order_relaxed)) {
         err = refuse_broken(group, ret_refusal);
-    } else if (groups->waiting_bytes + push->block_bytes > groups->waiting_bytes_max) {
+    } else if (!may_wait(account, push->block_bytes, ret_refusal)) {
         err = EMBTIER_BUSY;
-        *ret_refusal = (struct refusal){ .err = err,
-                                         .segment = UINT32_MAX,
-                                         .value = groups->waiting_bytes + push->block_bytes,
-                                         .limit = groups->waiting_bytes_max };
     } else {
-        groups->waiting_bytes += push->block_bytes;
+        account_add(account, ACCOUNT_GROUP_BYTES, push->block_bytes);
         member->push = push;
         if (member->refused == 0)
             count_arrival(groups, group);
@@ -256,13 +276,14 @@ void group_end_step(struct group_member *leader, const struct refusal *refusal, 
     } else if (!is_begun) {
         groups->stats.refused_steps++;
     }
-    groups->waiting_bytes -= leader->push->block_bytes;
+    account_give(leader->push->ticket->session->account, ACCOUNT_GROUP_BYTES,
+                 leader->push->block_bytes);
     leader->push = NULL;
     for (uint32_t i = 0; i < group->size; i++) {
         struct push *const push = TAKE(group->members[i]->push);
 
         if (push)
-            send_back(groups, push, refusal, is_begun, hit_rows);
+            send_back(push, refusal, is_begun, hit_rows);
     }
     group->applying = false;
     if (refusal->err != EMBTIER_OK && is_begun)
@@ -344,22 +365,18 @@ static enum embtier_err check_join(const struct group_join *join, struct err_msg
     return EMBTIER_OK;
 }
 
-/* *@ret_count: groups of the user that were looked at. */
-static struct group *find_group(const struct groups *groups, const struct group_join *join,
-                                uint32_t *ret_count)
+static struct group *find_group(const struct groups *groups, const struct group_join *join)
 {
     struct group *group = groups->first;
 
-    *ret_count = 0;
-    while (group && (group->uid != join->uid || strcmp(group->name, join->name) != 0)) {
-        *ret_count += group->uid == join->uid;
+    while (group && (group->uid != join->uid || strcmp(group->name, join->name) != 0))
         group = group->next;
-    }
     return group;
 }
 
-static enum embtier_err new_group(struct groups *groups, const struct group_join *join,
-                                  struct group **ret_group, struct err_msg *msg)
+static enum embtier_err new_group(struct groups *groups, struct account *account,
+                                  const struct group_join *join, struct group **ret_group,
+                                  struct err_msg *msg)
 {
     struct group *const group =
         calloc(1, sizeof(*group) + join->size * sizeof(struct group_member *));
@@ -368,6 +385,8 @@ static enum embtier_err new_group(struct groups *groups, const struct group_join
         return err_set(msg, EMBTIER_NO_MEMORY, "group: out of memory");
     memcpy(group->name, join->name, strlen(join->name) + 1);
     group->uid = join->uid;
+    group->account = account;
+    account_add(account, ACCOUNT_GROUPS, 1);
     group->size = join->size;
     atomic_store_explicit(&group->step, join->step, memory_order_relaxed);
     group->next = groups->first;
@@ -403,15 +422,25 @@ static enum embtier_err check_fits(const struct group *group, const struct sessi
     return EMBTIER_OK;
 }
 
-/* For one more; so few that it takes no time to look at all of them. */
-static enum embtier_err check_room(const struct groups *groups, uint32_t count, struct err_msg *msg)
+/* For one more member, and @groups more groups: so few that it takes no time to look at all. */
+static enum embtier_err check_room(const struct account *account, uint32_t groups,
+                                   struct err_msg *msg)
 {
-    if (count >= USER_GROUPS_MAX)
-        return err_set(msg, EMBTIER_TOO_LARGE, "your user's clients have %u groups, allowed: %d",
-                       count, USER_GROUPS_MAX);
-    if (groups->member_count >= GROUPS_MEMBERS_MAX)
-        return err_set(msg, EMBTIER_TOO_LARGE, "all groups have %u members, allowed: %d",
-                       groups->member_count, GROUPS_MEMBERS_MAX);
+    const enum account_answer members = account_ask(account, ACCOUNT_GROUP_MEMBERS, 1);
+
+    if (groups > 0 && account_ask(account, ACCOUNT_GROUPS, groups) != ACCOUNT_TAKEN)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "your user's clients have %" PRIu64 " groups, allowed: %d",
+                       account_has(account, ACCOUNT_GROUPS), USER_GROUPS_MAX);
+    if (members == ACCOUNT_USER_HAS)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "groups of your user's clients have %" PRIu64 " members, allowed: %" PRIu64
+                       " while others have theirs",
+                       account_has(account, ACCOUNT_GROUP_MEMBERS),
+                       account_part(account, ACCOUNT_GROUP_MEMBERS));
+    if (members != ACCOUNT_TAKEN)
+        return err_set(msg, EMBTIER_TOO_LARGE, "all groups together have %d members, allowed: %d",
+                       GROUPS_MEMBERS_MAX, GROUPS_MEMBERS_MAX);
     return EMBTIER_OK;
 }
 
@@ -443,7 +472,7 @@ static void add_member(struct session *session, struct group *group, struct grou
     group->members[member->number] = member;
     group->joined++;
     group->member_count++;
-    member->groups->member_count++;
+    account_add(session->account, ACCOUNT_GROUP_MEMBERS, 1);
     /* The home lane finds it from the moment the client knows the handle, not before. */
     member->next = before;
     atomic_store_explicit(&session->groups, member, memory_order_release);
@@ -456,7 +485,6 @@ enum embtier_err groups_join(struct groups *groups, struct session *session,
     const uint32_t number = count_memberships(session) + 1;
     struct group_member *member;
     struct group *group;
-    uint32_t count;
     enum embtier_err err;
 
     TRY(check_join(join, msg));
@@ -472,12 +500,14 @@ enum embtier_err groups_join(struct groups *groups, struct session *session,
     member->number = join->member;
     member->handle = session->id << 32 | number;
     pthread_mutex_lock(&groups->lock);
-    group = find_group(groups, join, &count);
-    err = group ? check_fits(group, session, join, msg) : check_room(groups, count, msg);
+    group = find_group(groups, join);
+    err = group ? check_fits(group, session, join, msg) : EMBTIER_OK;
+    if (err == EMBTIER_OK)
+        err = check_room(session->account, group ? 0 : 1, msg);
     if (err == EMBTIER_OK)
         err = check_member(group, join, msg);
     if (err == EMBTIER_OK && !group)
-        err = new_group(groups, join, &group, msg);
+        err = new_group(groups, session->account, join, &group, msg);
     if (err == EMBTIER_OK) {
         member->group = group;
         add_member(session, group, member);
@@ -502,7 +532,7 @@ void groups_forget(struct session *session)
 
         next = member->next;
         pthread_mutex_lock(&groups->lock);
-        groups->member_count--;
+        account_give(session->account, ACCOUNT_GROUP_MEMBERS, 1);
         is_last = --group->member_count == 0;
         group->members[member->number] = NULL;
         pthread_mutex_unlock(&groups->lock);

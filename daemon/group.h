@@ -41,6 +41,7 @@
 /* That a session may join while it lasts, broken ones included. */
 #define SESSION_GROUPS_MAX 64
 
+struct accounts;
 struct group;
 struct groups;
 struct push;
@@ -74,10 +75,12 @@ struct group_news {
 };
 
 /* @wait_ns: how long a push waits for those of the others. @waiting_bytes_max: how much of request
- * memory those that wait may have, all together. */
+ * memory those that wait may have, all together. Limits the rows of groups of @accounts: of its
+ * user's part of that memory a quarter is shared out among the members of all its groups, so that
+ * groups which never fill do not keep the pushes of others out. */
 MUST_CHECK enum embtier_err groups_new(uint64_t wait_ns, uint64_t waiting_bytes_max,
-                                       const struct clock *clock, struct groups **ret_groups,
-                                       struct err_msg *msg);
+                                       struct accounts *accounts, const struct clock *clock,
+                                       struct groups **ret_groups, struct err_msg *msg);
 /* When no session is left. */
 void groups_free(struct groups *groups);
 DEFINE_CLEANUP(struct groups, groups_free)

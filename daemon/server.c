@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/accounts.h"
 #include "daemon/checkpoint_restore.h"
 #include "daemon/checkpoints.h"
 #include "daemon/control.h"
@@ -260,11 +261,14 @@ enum embtier_err server_new(const struct config *config, const struct server_res
                                   tables_catalog(server->parts.tables), &other, msg));
     TRY(request_memory_new(config->lanes.request_bytes, &clock_monotonic, &server->parts.memory,
                            msg));
-    TRY(ticket_memory_new(config->lanes.ticket_bytes, &server->parts.ticket_memory, msg));
-    TRY(transfer_memory_new(config->checkpoints.transfer_bytes, &server->parts.transfer_memory,
-                            msg));
+    TRY(accounts_new(&server->parts.accounts, msg));
+    TRY(ticket_memory_new(config->lanes.ticket_bytes, server->parts.accounts,
+                          &server->parts.ticket_memory, msg));
+    TRY(transfer_memory_new(config->checkpoints.transfer_bytes, server->parts.accounts,
+                            &server->parts.transfer_memory, msg));
     TRY(groups_new(config->lanes.group_seconds * UINT64_C(1000000000),
-                   config->lanes.request_bytes / 4, &clock_monotonic, &server->parts.groups, msg));
+                   config->lanes.request_bytes / 4, server->parts.accounts, &clock_monotonic,
+                   &server->parts.groups, msg));
     TRY(make_arenas(server, msg));
     TRY(make_lanes(server, msg));
     TRY(tables_load(server->parts.tables, server->parts.lanes, server->parts.lane_count, msg));
@@ -470,6 +474,7 @@ void server_free(struct server *server)
     request_memory_free(server->parts.memory);
     ticket_memory_free(server->parts.ticket_memory);
     transfer_memory_free(server->parts.transfer_memory);
+    accounts_free(server->parts.accounts);
     store_free(server->parts.store);
     closep(&server->signal_fd);
     free(server);

@@ -11,6 +11,7 @@
 #include "base/config.h"
 #include "base/err.h"
 
+struct accounts;
 struct arena;
 struct checkpoints;
 struct groups;
@@ -27,6 +28,7 @@ struct server_parts {
     const struct config *config;
     struct store *store;
     struct tables *tables;
+    struct accounts *accounts;
     struct request_memory *memory;
     struct ticket_memory *ticket_memory;
     struct groups *groups;

@@ -19,6 +19,7 @@
 #include "daemon/request.h"
 #include "daemon/request_memory.h"
 #include "daemon/ticket.h"
+#include "daemon/ticket_memory.h"
 #include "proto/shm_layout.h"
 
 enum session_lane_state { SESSION_LANE_IDLE, SESSION_LANE_RUNNABLE, SESSION_LANE_BLOCKED };
@@ -49,6 +50,7 @@ struct session {
     int arena_fd;
     int doorbell_fd;
     uint32_t lane_count;
+    struct account *account; /* the user's, which the connection has open */
 
     /* Any lane: set by the control thread. The client hung up: of what it asked for nothing more is
      * begun, and what was not is not answered. */
@@ -67,7 +69,7 @@ struct session {
     bool stalled;         /* that, until something of it is done */
     struct session *next_taking;
     uint64_t wanted_bytes; /* that a pooled lookup or a push found no room for */
-    uint64_t ticket_bytes; /* of the memory of tickets, by whose lock */
+    struct ticket_share ticket_share;
     uint32_t last_ticket;
     struct ticket_slot tickets[TICKETS_MAX];
     bool memory_short; /* the next request found no memory; another look when one is done, … */

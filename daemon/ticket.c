@@ -206,7 +206,7 @@ static enum embtier_err make(const struct plan *plan, struct session *session,
 {
     struct ticket_memory *const memory = plan->rules->ticket_memory;
     const uint64_t bytes = ticket_bytes(plan);
-    uint8_t *place = ticket_memory_take(memory, &session->ticket_bytes, bytes);
+    uint8_t *place = ticket_memory_take(memory, &session->ticket_share, bytes);
     struct ticket *ticket;
     uint32_t *order;
 

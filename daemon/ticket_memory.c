@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/macros.h"
+#include "daemon/accounts.h"
 #include "daemon/block_pool.h"
 #include "daemon/reserved.h"
 
@@ -17,8 +18,8 @@ struct ticket_memory {
     struct block_pool pool;
 };
 
-enum embtier_err ticket_memory_new(uint64_t bytes, struct ticket_memory **ret_memory,
-                                   struct err_msg *msg)
+enum embtier_err ticket_memory_new(uint64_t bytes, struct accounts *accounts,
+                                   struct ticket_memory **ret_memory, struct err_msg *msg)
 {
     _cleanup_(ticket_memory_freep) struct ticket_memory *memory = calloc(1, sizeof(*memory));
 
@@ -32,6 +33,7 @@ enum embtier_err ticket_memory_new(uint64_t bytes, struct ticket_memory **ret_me
                              bytes);
     memory->bytes = bytes;
     block_pool_init(&memory->pool, memory->base, bytes);
+    accounts_limit(accounts, ACCOUNT_TICKET_BYTES, bytes, 0);
     *ret_memory = TAKE(memory);
     return EMBTIER_OK;
 }
@@ -45,33 +47,50 @@ void ticket_memory_free(struct ticket_memory *memory)
     free(memory);
 }
 
-static uint64_t part_bytes(const struct ticket_memory *memory)
+/* Whether it may have @bytes more, beside the user's other sessions. */
+static bool has_room(const struct ticket_share *share, uint64_t bytes)
 {
-    return memory->bytes / 4 * 3;
+    const uint64_t users = account_has(share->account, ACCOUNT_TICKET_BYTES);
+    const uint64_t part = account_part(share->account, ACCOUNT_TICKET_BYTES);
+    const uint64_t others = users - share->bytes;
+
+    if (account_ask(share->account, ACCOUNT_TICKET_BYTES, bytes) != ACCOUNT_TAKEN)
+        return false;
+    return users == 0 || share->bytes + bytes <= (part - MIN(part, others)) / 4 * 3;
 }
 
-void *ticket_memory_take(struct ticket_memory *memory, uint64_t *held, uint64_t bytes)
+void *ticket_memory_take(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes)
 {
     void *place = NULL;
 
     pthread_mutex_lock(&memory->lock);
-    if (*held + block_pool_cost(bytes) <= part_bytes(memory))
-        place = block_pool_take(&memory->pool, bytes, held);
-    if (place)
-        *held += block_pool_block_bytes(place);
+    if (has_room(share, block_pool_cost(bytes)))
+        place = block_pool_take(&memory->pool, bytes, share);
+    if (place) {
+        const uint64_t taken = block_pool_block_bytes(place); /* a little more, perhaps */
+
+        share->bytes += taken;
+        account_add(share->account, ACCOUNT_TICKET_BYTES, taken);
+    }
     pthread_mutex_unlock(&memory->lock);
     return place;
 }
 
 void ticket_memory_give(struct ticket_memory *memory, void *place)
 {
+    struct ticket_share *share;
+    uint64_t bytes;
+
     pthread_mutex_lock(&memory->lock);
-    *(uint64_t *)block_pool_owner(place) -= block_pool_block_bytes(place);
+    share = block_pool_owner(place);
+    bytes = block_pool_block_bytes(place);
+    share->bytes -= bytes;
+    account_give(share->account, ACCOUNT_TICKET_BYTES, bytes);
     block_pool_give(&memory->pool, place);
     pthread_mutex_unlock(&memory->lock);
 }
 
 uint64_t ticket_memory_largest(const struct ticket_memory *memory)
 {
-    return (part_bytes(memory) - BLOCK_POOL_HEAD_BYTES) / CACHE_LINE * CACHE_LINE;
+    return (memory->bytes / 4 * 3 - BLOCK_POOL_HEAD_BYTES) / CACHE_LINE * CACHE_LINE;
 }

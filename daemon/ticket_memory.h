@@ -2,8 +2,9 @@
 /* ticket_memory.h: the memory that tickets live in (ticket.h), reserved and touched at start.
  *
  * Nobody waits for some: what would make room may stand behind the request that asks. So there is
- * no line, as request_memory.h has one; a session gets as much as is there, but no session has more
- * than three quarters of it. Thread: any. */
+ * no line, as request_memory.h has one. A user has at most its part (accounts.h). A session has at
+ * most three quarters of what the user's other sessions leave of that, so that the next of them
+ * finds some; the first ticket of a user may take the whole part. Thread: any. */
 #ifndef EMBTIER_DAEMON_TICKET_MEMORY_H
 #define EMBTIER_DAEMON_TICKET_MEMORY_H
 
@@ -11,16 +12,26 @@
 
 #include "base/err.h"
 
+struct account;
+struct accounts;
 struct ticket_memory;
 
-MUST_CHECK enum embtier_err ticket_memory_new(uint64_t bytes, struct ticket_memory **ret_memory,
+/* What a session has: its user's account, and 0 bytes at first and at last. */
+struct ticket_share {
+    struct account *account;
+    uint64_t bytes; /* by the memory's lock */
+};
+
+/* Limits ACCOUNT_TICKET_BYTES of @accounts. */
+MUST_CHECK enum embtier_err ticket_memory_new(uint64_t bytes, struct accounts *accounts,
+                                              struct ticket_memory **ret_memory,
                                               struct err_msg *msg);
 void ticket_memory_free(struct ticket_memory *memory);
 DEFINE_CLEANUP(struct ticket_memory, ticket_memory_free)
 
-/* NULL: used up, or the session would have more than its part. @held is what it has, 0 at first and
- * the memory's until all is given back. Aligned to a cache line. */
-void *ticket_memory_take(struct ticket_memory *memory, uint64_t *held, uint64_t bytes);
+/* NULL: used up, or the session or its user would have more than its part. @share is the memory's
+ * until all is given back. Aligned to a cache line. */
+void *ticket_memory_take(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes);
 void ticket_memory_give(struct ticket_memory *memory, void *place);
 /* More than this is never to be had. */
 uint64_t ticket_memory_largest(const struct ticket_memory *memory);

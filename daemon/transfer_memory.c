@@ -7,22 +7,24 @@
 #include <stdlib.h>
 
 #include "base/config.h"
+#include "daemon/accounts.h"
 
 struct transfer_memory {
     uint64_t bytes;
-    pthread_mutex_t lock; /* of what follows */
-    struct transfer_share *shares;
-    uint64_t used_bytes; /* what is given is free before it is taken again */
+    struct accounts *accounts;
+    pthread_mutex_t lock; /* of ACCOUNT_TRANSFER_BYTES */
 };
 
-enum embtier_err transfer_memory_new(uint64_t bytes, struct transfer_memory **ret_memory,
-                                     struct err_msg *msg)
+enum embtier_err transfer_memory_new(uint64_t bytes, struct accounts *accounts,
+                                     struct transfer_memory **ret_memory, struct err_msg *msg)
 {
     struct transfer_memory *const memory = calloc(1, sizeof(*memory));
 
     if (!memory)
         return err_set(msg, EMBTIER_NO_MEMORY, "memory of exports and imports: out of memory");
     memory->bytes = bytes;
+    memory->accounts = accounts;
+    accounts_limit(accounts, ACCOUNT_TRANSFER_BYTES, bytes, 0);
     pthread_mutex_init(&memory->lock, NULL);
     *ret_memory = memory;
     return EMBTIER_OK;
@@ -36,36 +38,32 @@ void transfer_memory_free(struct transfer_memory *memory)
     free(memory);
 }
 
-static uint64_t users_bytes(const struct transfer_memory *memory, uid_t uid)
+/* A user who has nothing may have all that is free: less than one export's need is no use to it. */
+static enum embtier_err check_room(const struct transfer_memory *memory,
+                                   const struct account *account, uint64_t bytes, const char *what,
+                                   struct err_msg *msg)
 {
-    uint64_t bytes = 0;
+    const uint64_t users = account_has(account, ACCOUNT_TRANSFER_BYTES);
+    const enum account_answer answer = account_ask(account, ACCOUNT_TRANSFER_BYTES, bytes);
 
-    for (const struct transfer_share *share = memory->shares; share; share = share->next)
-        bytes += share->uid == uid ? share->bytes : 0;
-    return bytes;
-}
-
-static enum embtier_err check_room(const struct transfer_memory *memory, uid_t uid, uint64_t bytes,
-                                   const char *what, struct err_msg *msg)
-{
-    const uint64_t users = users_bytes(memory, uid);
-
-    if (bytes > memory->bytes)
+    if (answer == ACCOUNT_TOO_LARGE)
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "%s needs %s of memory, and all exports and imports together may have %s: "
                        "checkpoints.transfer_bytes has to be greater",
                        what, BYTES_TEXT(bytes), BYTES_TEXT(memory->bytes));
-    if (bytes > memory->bytes - memory->used_bytes)
+    if (answer == ACCOUNT_ALL_HAVE)
         return err_set(msg, EMBTIER_BUSY,
                        "%s needs %s of memory, and exports and imports have %s of the %s of "
                        "checkpoints.transfer_bytes: try again when one has ended",
-                       what, BYTES_TEXT(bytes), BYTES_TEXT(memory->used_bytes),
+                       what, BYTES_TEXT(bytes),
+                       BYTES_TEXT(accounts_used(memory->accounts, ACCOUNT_TRANSFER_BYTES)),
                        BYTES_TEXT(memory->bytes));
-    if (users > 0 && users + bytes > memory->bytes - memory->bytes / 4)
+    if (users > 0 && answer == ACCOUNT_USER_HAS)
         return err_set(msg, EMBTIER_BUSY,
                        "%s needs %s of memory, and exports and imports of this user have %s: more "
-                       "than three quarters of the %s of checkpoints.transfer_bytes are for nobody "
-                       "alone; try again when one has ended",
+                       "than three quarters of what others leave of the %s of "
+                       "checkpoints.transfer_bytes are for nobody alone; try again when one has "
+                       "ended",
                        what, BYTES_TEXT(bytes), BYTES_TEXT(users), BYTES_TEXT(memory->bytes));
     return EMBTIER_OK;
 }
@@ -74,18 +72,22 @@ enum embtier_err transfer_memory_take(struct transfer_memory *memory, uid_t uid,
                                       const char *what, struct transfer_share *share,
                                       struct err_msg *msg)
 {
+    struct account *const account = account_open(memory->accounts, uid);
     enum embtier_err err;
 
     assert(share->bytes == 0);
+    if (!account)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", what);
     bytes = align_up(bytes, MIB);
     pthread_mutex_lock(&memory->lock);
-    err = check_room(memory, uid, bytes, what, msg);
-    if (err == EMBTIER_OK) {
-        *share = (struct transfer_share){ .next = memory->shares, .bytes = bytes, .uid = uid };
-        memory->shares = share;
-        memory->used_bytes += bytes;
-    }
+    err = check_room(memory, account, bytes, what, msg);
+    if (err == EMBTIER_OK)
+        account_add(account, ACCOUNT_TRANSFER_BYTES, bytes);
     pthread_mutex_unlock(&memory->lock);
+    if (err == EMBTIER_OK)
+        *share = (struct transfer_share){ .account = account, .bytes = bytes };
+    else
+        account_close(account);
     return err;
 }
 
@@ -101,25 +103,16 @@ enum embtier_err transfer_memory_probe(struct transfer_memory *memory, uid_t uid
 
 void transfer_memory_give(struct transfer_memory *memory, struct transfer_share *share)
 {
-    struct transfer_share **at;
-
     if (share->bytes == 0)
         return;
     pthread_mutex_lock(&memory->lock);
-    for (at = &memory->shares; *at != share; at = &(*at)->next)
-        ;
-    *at = share->next;
-    memory->used_bytes -= share->bytes;
+    account_give(share->account, ACCOUNT_TRANSFER_BYTES, share->bytes);
     pthread_mutex_unlock(&memory->lock);
+    account_close(share->account);
     *share = (struct transfer_share){ 0 };
 }
 
 uint64_t transfer_memory_used(struct transfer_memory *memory)
 {
-    uint64_t bytes;
-
-    pthread_mutex_lock(&memory->lock);
-    bytes = memory->used_bytes;
-    pthread_mutex_unlock(&memory->lock);
-    return bytes;
+    return accounts_used(memory->accounts, ACCOUNT_TRANSFER_BYTES);
 }

@@ -11,24 +11,27 @@
 
 #include "base/err.h"
 
+struct account;
+struct accounts;
 struct transfer_memory;
 
-MUST_CHECK enum embtier_err transfer_memory_new(uint64_t bytes, struct transfer_memory **ret_memory,
+/* Limits ACCOUNT_TRANSFER_BYTES of @accounts. */
+MUST_CHECK enum embtier_err transfer_memory_new(uint64_t bytes, struct accounts *accounts,
+                                                struct transfer_memory **ret_memory,
                                                 struct err_msg *msg);
 /* NULL is allowed. */
 void transfer_memory_free(struct transfer_memory *memory);
 DEFINE_CLEANUP(struct transfer_memory, transfer_memory_free)
 
-/* What one of them has: 0 bytes before and after. Where it lies it stays meanwhile. */
+/* What one of them has: 0 bytes before and after. */
 struct transfer_share {
-    struct transfer_share *next; /* of all, in no order */
+    struct account *account; /* opened for it: it may outlive its connection */
     uint64_t bytes;
-    uid_t uid;
 };
 
 /* Puts down @bytes for @what of user @uid, such as "an export of table 't'", in whole MiB; @share
  * is to be given back. BUSY: not now, as there is no room, or as a user who has something may have
- * three quarters of all; TOO_LARGE: never. */
+ * three quarters of what others leave; TOO_LARGE: never. */
 MUST_CHECK enum embtier_err transfer_memory_take(struct transfer_memory *memory, uid_t uid,
                                                  uint64_t bytes, const char *what,
                                                  struct transfer_share *share, struct err_msg *msg);

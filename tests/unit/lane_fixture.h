@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "daemon/accounts.h"
 #include "daemon/group.h"
 #include "daemon/inbox.h"
 #include "daemon/lane.h"
@@ -27,9 +28,13 @@
 #define HOUR_NS       (UINT64_C(3600) * 1000 * 1000 * 1000)
 #define FIXTURE_SLOTS 16
 
+#define FIXTURE_UID 7
+
 struct lanes_fixture {
     struct store_fixture *f;
     struct request_memory *memory;
+    struct accounts *accounts;
+    struct account *account; /* of all clients */
     struct ticket_memory *ticket_memory;
     struct arena *arenas[TIERS_MAX];
     uint32_t tier_count;
@@ -71,7 +76,10 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     x->f = f;
     fixture_open(f);
     must(request_memory_new(16 * MIB, &clock_monotonic, &x->memory, &msg), &msg);
-    must(ticket_memory_new(16 * MIB, &x->ticket_memory, &msg), &msg);
+    must(accounts_new(&x->accounts, &msg), &msg);
+    x->account = account_open(x->accounts, FIXTURE_UID);
+    assert_non_null(x->account);
+    must(ticket_memory_new(16 * MIB, x->accounts, &x->ticket_memory, &msg), &msg);
     x->lane_count = shape->lane_count;
     x->slabs_per_lane = shape->slabs_per_lane;
     x->map_slabs = shape->map_slabs;
@@ -144,6 +152,8 @@ static inline void lanes_stop(struct lanes_fixture *x)
         arena_free(x->arenas[t]);
     request_memory_free(x->memory);
     ticket_memory_free(x->ticket_memory);
+    account_close(x->account);
+    accounts_free(x->accounts);
     fixture_close(x->f);
 }
 
@@ -219,6 +229,7 @@ static inline struct client client_attach(struct lanes_fixture *x, uint64_t slot
          &msg);
     client.session->send = fixture_mail;
     client.session->owner = x;
+    client.session->account = client.session->ticket_share.account = x->account;
     lane_send(x->lanes[client.session->home], &client.session->attach_message);
     return client;
 }

@@ -37,11 +37,11 @@ static enum embtier_err join_as(struct training *t, const struct client *client,
 {
     struct group_joined joined = { 0 };
     struct err_msg msg = { { 0 } };
-    const enum embtier_err err =
-        groups_join(t->groups, client->session,
-                    &(struct group_join){
-                        .name = name, .uid = 7, .size = size, .member = member, .step = step },
-                    &joined, &msg);
+    const enum embtier_err err = groups_join(
+        t->groups, client->session,
+        &(struct group_join){
+            .name = name, .uid = FIXTURE_UID, .size = size, .member = member, .step = step },
+        &joined, &msg);
 
     if (err == EMBTIER_OK)
         assert_int_equal(joined.step, step);
@@ -65,8 +65,8 @@ static void training_start(struct training *t, struct store_fixture *f,
     pushing_start(&t->p, f, shape);
     t->clock_ns = 1;
     t->clock = (struct clock){ .now_ns = clock_of, .context = &t->clock_ns };
-    must(groups_new(1000, t->waiting_bytes_max ? t->waiting_bytes_max : 1 * MIB, &t->clock,
-                    &t->groups, &msg),
+    must(groups_new(1000, t->waiting_bytes_max ? t->waiting_bytes_max : 1 * MIB, t->p.p.x.accounts,
+                    &t->clock, &t->groups, &msg),
          &msg);
     for (uint32_t m = 0; m < MEMBERS; m++) {
         if (m > 0)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/config_memory.h"
+#include "daemon/accounts.h"
 #include "daemon/row_writer.h"
 #include "daemon/transfer_memory.h"
 #include "store/row_format.h"
@@ -22,11 +23,26 @@
 #define UID     1000 /* of one user, … */
 #define OTHER   1001
 
+static struct accounts *accounts;
+
+static int make_accounts(void **state)
+{
+    (void)state;
+    return accounts_new(&accounts, NULL) == EMBTIER_OK ? 0 : -1;
+}
+
+static int free_accounts(void **state)
+{
+    (void)state;
+    accounts_free(accounts);
+    return 0;
+}
+
 static struct transfer_memory *memory_new(uint64_t bytes)
 {
     struct transfer_memory *memory = NULL;
 
-    assert_int_equal(transfer_memory_new(bytes, &memory, NULL), EMBTIER_OK);
+    assert_int_equal(transfer_memory_new(bytes, accounts, &memory, NULL), EMBTIER_OK);
     return memory;
 }
 
@@ -205,5 +221,5 @@ int main(void)
         cmocka_unit_test(test_a_scan_takes_what_its_logs_hold),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_accounts, free_accounts);
 }

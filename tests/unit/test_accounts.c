@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does one user, with however many sessions, leave some of each thing to the others, and is a user
+ * who is alone hardly limited? */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+#include <string.h>
+
+#include "base/config.h"
+#include "daemon/accounts.h"
+#include "daemon/ticket_memory.h"
+
+#define ONE   1000
+#define TWO   1001
+#define THREE 1002
+
+static struct accounts *make(void)
+{
+    struct accounts *accounts = NULL;
+
+    assert_int_equal(accounts_new(&accounts, NULL), EMBTIER_OK);
+    return accounts;
+}
+
+/* As much as it gets in pieces of one. */
+static uint64_t take_all(struct account *account, enum account_row row)
+{
+    uint64_t count = 0;
+
+    while (account_take(account, row, 1) == ACCOUNT_TAKEN)
+        count++;
+    return count;
+}
+
+static void test_a_user_has_one_account_as_long_as_it_is_open(void **state)
+{
+    struct accounts *const accounts = make();
+    struct account *const first = account_open(accounts, ONE);
+    struct account *const other = account_open(accounts, TWO);
+
+    (void)state;
+    assert_ptr_equal(account_open(accounts, ONE), first);
+    assert_ptr_not_equal(first, other);
+    accounts_limit(accounts, ACCOUNT_SCANS, 10, 5);
+    assert_int_equal(account_take(first, ACCOUNT_SCANS, 2), ACCOUNT_TAKEN);
+    account_close(first);
+    assert_int_equal(account_has(first, ACCOUNT_SCANS), 2); /* it is open still */
+    account_give(first, ACCOUNT_SCANS, 2);
+    account_close(first);
+    account_close(other);
+    account_close(NULL);
+    assert_int_equal(accounts_used(accounts, ACCOUNT_SCANS), 0);
+    accounts_free(accounts);
+}
+
+static void test_a_user_alone_has_three_quarters_and_each_next_one_finds_some(void **state)
+{
+    struct accounts *const accounts = make();
+    struct account *const one = account_open(accounts, ONE);
+    struct account *const two = account_open(accounts, TWO);
+    struct account *const three = account_open(accounts, THREE);
+
+    (void)state;
+    accounts_limit(accounts, ACCOUNT_TICKET_BYTES, 1600, 0);
+    assert_int_equal(take_all(one, ACCOUNT_TICKET_BYTES), 1200);
+    assert_int_equal(account_ask(one, ACCOUNT_TICKET_BYTES, 1), ACCOUNT_USER_HAS);
+    assert_int_equal(take_all(two, ACCOUNT_TICKET_BYTES), 300);
+    assert_int_equal(take_all(three, ACCOUNT_TICKET_BYTES), 75);
+    /* What the first gives back it does not get again as long as others want some. */
+    account_give(one, ACCOUNT_TICKET_BYTES, 1200);
+    assert_int_equal(take_all(two, ACCOUNT_TICKET_BYTES), (1600 - 75) / 4 * 3 + 1 - 300);
+    assert_in_range(take_all(one, ACCOUNT_TICKET_BYTES), 280, 300);
+    for (int i = 0; i < 2; i++) {
+        account_give(two, ACCOUNT_TICKET_BYTES, account_has(two, ACCOUNT_TICKET_BYTES));
+        take_all(one, ACCOUNT_TICKET_BYTES);
+        account_give(one, ACCOUNT_TICKET_BYTES, account_has(one, ACCOUNT_TICKET_BYTES));
+        take_all(two, ACCOUNT_TICKET_BYTES);
+    }
+    assert_true(accounts_used(accounts, ACCOUNT_TICKET_BYTES) < 1600);
+    accounts_free(accounts);
+}
+
+static void test_a_refusal_tells_the_limit_and_the_key(void **state)
+{
+    struct accounts *const accounts = make();
+    struct account *const one = account_open(accounts, ONE);
+    struct account *const two = account_open(accounts, TWO);
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    accounts_limit(accounts, ACCOUNT_ARENA_BYTES, 10 * MIB, 6 * MIB);
+    assert_int_equal(account_take(one, ACCOUNT_ARENA_BYTES, 6 * MIB), ACCOUNT_TAKEN);
+    assert_int_equal(account_refuse(one, ACCOUNT_ARENA_BYTES, MIB,
+                                    account_take(one, ACCOUNT_ARENA_BYTES, MIB), "some.key", &msg),
+                     EMBTIER_BUSY);
+    assert_string_equal(msg.text, "shared memory: your user's clients have 6MiB, and 1MiB more "
+                                  "would be over the 6MiB that one user may have (some.key): end "
+                                  "some of them first");
+    assert_int_equal(account_refuse(two, ACCOUNT_ARENA_BYTES, 5 * MIB,
+                                    account_take(two, ACCOUNT_ARENA_BYTES, 5 * MIB), "some.key",
+                                    &msg),
+                     EMBTIER_BUSY);
+    assert_string_equal(msg.text, "shared memory: all users have 6MiB, and 5MiB more would be over "
+                                  "the limit of 10MiB (some.key): try again when some is given "
+                                  "back");
+    assert_int_equal(account_refuse(two, ACCOUNT_ARENA_BYTES, 11 * MIB,
+                                    account_take(two, ACCOUNT_ARENA_BYTES, 11 * MIB), "some.key",
+                                    &msg),
+                     EMBTIER_TOO_LARGE);
+    assert_int_equal(account_has(two, ACCOUNT_ARENA_BYTES), 0);
+    accounts_free(accounts);
+}
+
+/* Tickets of sessions of one user, and then of another's. */
+static void test_sessions_that_keep_tickets_leave_memory_to_others(void **state)
+{
+    enum { TICKETS = 1000, TICKET_BYTES = 64 << 10 };
+    struct accounts *const accounts = make();
+    struct ticket_memory *memory;
+    struct ticket_share greedy[4] = { { 0 } }, sibling = { 0 }, other = { 0 };
+    void *places[ARRAY_LEN(greedy)][TICKETS] = { { NULL } };
+    void *place;
+
+    (void)state;
+    assert_int_equal(ticket_memory_new(16 * MIB, accounts, &memory, NULL), EMBTIER_OK);
+    for (uint32_t s = 0; s < ARRAY_LEN(greedy); s++)
+        greedy[s].account = account_open(accounts, ONE);
+    sibling.account = greedy[0].account;
+    other.account = account_open(accounts, TWO);
+    /* Alone, a session gets the largest ticket there is. */
+    place = ticket_memory_take(memory, &sibling, ticket_memory_largest(memory));
+    assert_non_null(place);
+    assert_null(ticket_memory_take(memory, &greedy[0], 1 << 20));
+    ticket_memory_give(memory, place);
+    for (uint32_t s = 0; s < ARRAY_LEN(greedy); s++)
+        for (uint32_t i = 0; i < TICKETS; i++)
+            places[s][i] = ticket_memory_take(memory, &greedy[s], s < 3 ? TICKET_BYTES : 4096);
+    assert_true(accounts_used(accounts, ACCOUNT_TICKET_BYTES) <= 12 * MIB);
+    assert_true(accounts_used(accounts, ACCOUNT_TICKET_BYTES) > 10 * MIB);
+    place = ticket_memory_take(memory, &sibling, 1024);
+    assert_non_null(place);
+    ticket_memory_give(memory, place);
+    place = ticket_memory_take(memory, &other, 2 * MIB);
+    assert_non_null(place);
+    ticket_memory_give(memory, place);
+    for (uint32_t s = 0; s < ARRAY_LEN(greedy); s++)
+        for (uint32_t i = 0; i < TICKETS; i++)
+            if (places[s][i])
+                ticket_memory_give(memory, places[s][i]);
+    assert_int_equal(accounts_used(accounts, ACCOUNT_TICKET_BYTES), 0);
+    ticket_memory_free(memory);
+    accounts_free(accounts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_user_has_one_account_as_long_as_it_is_open),
+        cmocka_unit_test(test_a_user_alone_has_three_quarters_and_each_next_one_finds_some),
+        cmocka_unit_test(test_a_refusal_tells_the_limit_and_the_key),
+        cmocka_unit_test(test_sessions_that_keep_tickets_leave_memory_to_others),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
