@@ -168,11 +168,16 @@ static inline uint64_t fixture_durable_table(struct lanes_fixture *x, const char
                                .optimizer = optimizer,
                                .durability = durability,
                                .init = EMBTIER_INIT_CONSTANT,
-                               .init_params = { 0.5, 0 } };
+                               .init_params = { 0.5, 0 },
+                               .eps = EMBTIER_DEFAULT,
+                               .alpha = EMBTIER_DEFAULT,
+                               .beta1 = EMBTIER_DEFAULT,
+                               .beta2 = EMBTIER_DEFAULT };
     struct table_info info;
     struct err_msg msg = { { 0 } };
 
     snprintf(spec.name, sizeof(spec.name), "%s", name);
+    table_spec_fill_defaults(&spec);
     must(tables_create(x->tables, &spec, true, NULL, &info, &msg), &msg);
     return info.handle;
 }
