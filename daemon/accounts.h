@@ -7,8 +7,8 @@
  * may have three quarters. So a user alone has three quarters, two of them settle at three sevenths
  * each, and whoever comes next always finds a quarter of what is free.
  *
- * Descriptors have no row: each connection has at most CONNECTION_DESCRIPTORS (connection.h), so
- * that the row of sessions limits them too.
+ * Descriptors have no row: each session has at most SESSION_DESCRIPTORS
+ * (base/config_descriptors.h), so that the row of sessions limits them too.
  *
  * Thread: accounts are opened and closed by any. The amounts of one row are changed by one thread
  * at a time, under the lock that the row names; any thread may read them. No lock is taken for them

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -12,7 +13,28 @@
 
 #define FDS_MAX 4
 
+#ifndef SO_PEERPIDFD /* Linux 6.5 */
+#define SO_PEERPIDFD 77
+#endif
+
 DEFINE_CLEANUP(struct connection, connection_free)
+
+/* -1, with errno, where it cannot be had: an old kernel, or the process is in a namespace that we
+ * do not see. Where the kernel gives no descriptor of the peer its number may be another process's
+ * by now, if it has ended since: then the socket alone tells. */
+static int open_process(int fd, pid_t pid)
+{
+    int process_fd = -1;
+    socklen_t bytes = sizeof(process_fd);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &process_fd, &bytes) == 0)
+        return process_fd;
+    if (pid <= 0) {
+        errno = ESRCH;
+        return -1;
+    }
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
 
 enum embtier_err connection_new(int fd, struct accounts *accounts,
                                 struct connection **ret_connection, uid_t *ret_uid)
@@ -23,7 +45,7 @@ enum embtier_err connection_new(int fd, struct accounts *accounts,
 
     if (!connection)
         return EMBTIER_NO_MEMORY;
-    connection->fd = -1;
+    connection->fd = connection->process_fd = -1;
     /* Whose process it is, for the log and what one user may have; whether it may connect is the
      * socket file's mode. */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
@@ -38,6 +60,7 @@ enum embtier_err connection_new(int fd, struct accounts *accounts,
     if (account_take(connection->account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN)
         return EMBTIER_BUSY;
     connection->counts_session = true;
+    connection->process_fd = open_process(fd, peer.pid);
     connection->fd = fd;
     *ret_connection = TAKE(connection);
     return EMBTIER_OK;
@@ -57,6 +80,7 @@ void connection_free(struct connection *connection)
     if (!connection)
         return;
     closep(&connection->fd);
+    closep(&connection->process_fd);
     frame_reader_done(&connection->reader);
     forget_unsent(connection);
     if (connection->counts_session)

@@ -34,6 +34,9 @@ struct connection {
     struct connection **link; /* where `next` of the one before, or the list's head, points here */
     int fd;                   /* -1: closed, waiting for session and job to let go */
     uint64_t number;
+    int process_fd; /* readable once the process that connected has ended, whoever still has the
+                       socket; -1: that cannot be told */
+    bool process_ended;
     pid_t peer_pid;
     uid_t peer_uid;
     struct account *account; /* of that user */

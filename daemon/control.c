@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,8 +131,11 @@ static void connection_close(struct control *control, struct connection *connect
                  connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
                  err_name(err), LOG_QUOTED(why));
     epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
+    if (connection->process_fd >= 0)
+        epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, connection->process_fd, NULL);
+    closep(&connection->process_fd);
     closep(&connection->fd);
-    connection->fd = -1;
+    connection->fd = connection->process_fd = -1;
     connection->closed_why = err;
     let_go(control, connection);
     control->sweep = true;
@@ -288,6 +292,61 @@ static void on_connection_event(struct control *control, struct connection *conn
         connection_close(control, connection, err, msg.text[0] ? msg.text : err_text(err));
 }
 
+/* ---- Processes ---- */
+
+/* Its address marks that event among those of the connection itself. */
+static void *process_mark(struct connection *connection)
+{
+    return &connection->process_ended;
+}
+
+_Static_assert(offsetof(struct connection, process_ended) % _Alignof(struct connection) != 0,
+               "no connection has such an address");
+
+static struct connection *process_connection(void *mark)
+{
+    return CONTAINER_OF(mark, struct connection, process_ended);
+}
+
+/* Events of processes have an odd address in place of the connection's. */
+static bool is_process_mark(const void *who)
+{
+    return (uintptr_t)who % _Alignof(struct connection) != 0;
+}
+
+/* A child that the client forked keeps the socket open; what the client had is let go all the same.
+ */
+static void watch_process(struct control *control, struct connection *connection)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = process_mark(connection) };
+
+    if (connection->process_fd >= 0 &&
+        epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, connection->process_fd, &event) == 0)
+        return;
+    closep(&connection->process_fd);
+    connection->process_fd = -1;
+    if (control->told_unwatched)
+        return;
+    control->told_unwatched = true;
+    log_warn("a client's process cannot be watched: if it ends while a child of it lives on, what "
+             "it has is kept until the child ends",
+             "pid=%d", (int)connection->peer_pid);
+}
+
+/* What the client sent before it ended has been received by now, and is served first. */
+static void close_ended(struct control *control)
+{
+    control->has_ended = false;
+    for (struct connection *c = control->connections; c; c = c->next) {
+        if (!c->process_ended || c->fd < 0)
+            continue;
+        if (c->is_ready)
+            control->has_ended = true;
+        else
+            connection_close(control, c, EMBTIER_DISCONNECTED, "its process has ended");
+    }
+}
+
 static void accept_one(struct control *control, int fd)
 {
     const struct config *const config = control->parts->config;
@@ -318,6 +377,8 @@ static void accept_one(struct control *control, int fd)
     connection->watched = event.events;
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
         connection_close(control, connection, EMBTIER_NO_MEMORY, strerror(errno));
+    else
+        watch_process(control, connection);
 }
 
 static void on_listen_event(struct control *control)
@@ -516,10 +577,14 @@ enum embtier_err control_run(struct control *control, int signal_fd, struct err_
                 mail = true;
             else if (who == &control->signal_mark)
                 control->stop_wanted |= take_stop(control, signal_fd);
+            else if (is_process_mark(who))
+                process_connection(who)->process_ended = control->has_ended = true;
             else
                 on_connection_event(control, who, events[i].events);
         }
         serve_ready(control);
+        if (control->has_ended)
+            close_ended(control);
         /* Mail may free sessions, so it comes when no event of this round is left. */
         if (mail)
             on_mail(control);

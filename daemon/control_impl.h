@@ -42,7 +42,9 @@ struct control {
     bool listen_paused;
     bool stop_wanted;
     bool stopping;
-    bool sweep; /* some connection is closed and may be freed */
+    bool has_ended;      /* the process of some connection */
+    bool told_unwatched; /* that processes cannot be watched, logged once */
+    bool sweep;          /* some connection is closed and may be freed */
     struct connection *connections;
     struct connection *ready; /* those with a request received and not yet looked at */
     uint32_t connection_count;

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from daemons import SANITIZED, TREE
+
+import embtier
 
 TIMES = 100
 WITHIN_S = 60 if SANITIZED else 1  # once at least: on a busy machine any process may be away for that long
@@ -139,3 +143,38 @@ def test_long_work_of_the_dead_ends_and_others_go_on(own_daemon):
         assert time.monotonic() - began < 30
         assert server.tables() == []
         server.create_table("long", 4)
+
+
+_FORKS_AND_WAITS = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+import embtier
+server = embtier.connect(sys.argv[2], arena_bytes=1 << 20)
+group = server.join("g", 2, 0)
+if os.fork() == 0:  # has the socket and the shared memory, as its parent does
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+    os._exit(0)
+time.sleep(600)
+"""
+
+
+def test_a_client_that_is_killed_while_a_child_of_it_lives_on_is_let_go(make_daemon):
+    daemon = make_daemon()
+    daemon.start()
+    python = str(Path(embtier.__file__).parents[1])
+    with subprocess.Popen(
+        [sys.executable, "-c", _FORKS_AND_WAITS, python, daemon.socket], stdout=subprocess.PIPE, text=True
+    ) as client:
+        child = int(client.stdout.readline())
+        try:
+            assert daemon.metrics()["session_arena_bytes"] >= 1 << 20
+            client.kill()
+            client.wait()
+            daemon.await_metric("session_arena_bytes", 0)
+            daemon.await_metric("groups", 0)
+            os.kill(child, 0)  # it is there still
+            with daemon.connect() as server:  # and the name of the group is free
+                server.join("g", 2, 0)
+        finally:
+            os.kill(child, signal.SIGKILL)
