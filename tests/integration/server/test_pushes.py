@@ -527,7 +527,7 @@ def fill_again(table: embtier.Table, wanted: int) -> list[embtier.BagBatch]:
 
 def test_expired_tickets_are_refused_and_their_memory_is_free(make_daemon):
     seconds = 20 if SANITIZED else 10
-    daemon = make_daemon({"lanes": {"ticket_seconds": seconds, "ticket_bytes": "1MiB"}})
+    daemon = make_daemon({"lanes": {"ticket_seconds": seconds, "ticket_bytes": "2MiB"}})
     daemon.start()
     with daemon.connect() as server:
         table = sgd_table(server, "t", rows=TICKET_IDS)
