@@ -57,6 +57,10 @@ static void random_hyperparameters(uint64_t *random, struct table_spec *spec)
         spec->field = (lowest) + ((highest) - (lowest)) * (model_pick(random, 4) / 3.0);
     EMBTIER_HYPERPARAMETER_TABLE(X)
 #undef X
+    if (spec->eps <= 0)
+        spec->eps = 0x1p-149; /* 0 is refused where an optimizer divides by it */
+    if (!optimizer_has(spec->optimizer, EMBTIER_EPS))
+        spec->eps = EMBTIER_DEFAULT;
     table_spec_fill_defaults(spec);
     spec->rounds_to_nearest = model_pick(random, 2) > 0;
     spec->allows_nonfinite = model_pick(random, 2) > 0;
