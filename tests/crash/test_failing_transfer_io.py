@@ -7,6 +7,7 @@ some of them. EMBTIER_TEST_FAULT=CASE, as failures say it, such as export-write-
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -20,7 +21,7 @@ from failing_io import Control, Fault, faults_of
 ONLY = os.environ.get("EMBTIER_TEST_FAULT")
 MOST = 4 if SANITIZED else 10**6 if LONG else 30  # of each format
 ROWS = 1000
-REASONS = {"EIO": "Input/output error", "ENOSPC": "No space left on device", "EINTR": "Interrupted system call"}
+REASONS = {name: os.strerror(getattr(errno, name)) for name in ("EIO", "ENOSPC", "EDQUOT", "EINTR")}
 
 
 class Client:
