@@ -303,14 +303,24 @@ EXPORT int ftruncate64(int fd, off64_t size)
     return resize(fd, size);
 }
 
-/* Room that does not show in the size, also given back, changes nothing. */
+/* Room that makes a file longer is a change of its size. Room that does not show in the size, also
+ * given back, changes nothing. */
 static int allocate(int fd, int mode, off_t at, off_t bytes)
 {
     struct stat info;
+    int result;
 
-    if (!(mode & FALLOC_FL_KEEP_SIZE) && is_ours(fd, &info))
+    if ((mode & FALLOC_FL_KEEP_SIZE) || !is_ours(fd, &info) || at + bytes <= info.st_size)
+        return NEXT(fallocate_fn, "fallocate")(fd, mode, at, bytes);
+    if (mode != 0)
         abort(); /* to be written when somebody does */
-    return NEXT(fallocate_fn, "fallocate")(fd, mode, at, bytes);
+    begin();
+    if (fstat(fd, &info) != 0)
+        abort();
+    put_change(fd, RESIZE, &info, (uint64_t)(at + bytes), 0, (uint64_t)info.st_size);
+    result = NEXT(fallocate_fn, "fallocate")(fd, mode, at, bytes);
+    end(result != 0);
+    return result;
 }
 
 EXPORT int fallocate(int fd, int mode, off_t at, off_t bytes)
