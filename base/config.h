@@ -76,6 +76,7 @@ struct config {
         uint32_t interval_seconds; /* between those the server makes itself; 0: it makes none */
         uint32_t keep;             /* of its own, so many are kept */
         uint64_t transfer_bytes;   /* memory for exports, imports and restores, all together */
+        uint32_t transfer_idle_seconds;
     } checkpoints;
 
     struct {

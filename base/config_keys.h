@@ -69,7 +69,9 @@ struct cyaml_schema_value;
     K(checkpoints, keep, U32, "2", 1, 1000, "of these, how many are kept")                         \
     K(checkpoints, transfer_bytes, BYTES,                                                          \
       "(256MiB; less where memory is scarce, more with many shards)", CONFIG_MIB,                  \
-      CONFIG_BYTES_MAX, "memory for exports, imports and restores under way, all together")
+      CONFIG_BYTES_MAX, "memory for exports, imports and restores under way, all together")        \
+    K(checkpoints, transfer_idle_seconds, U32, "300", 0, 31536000,                                 \
+      "an export or import whose client says nothing for so long is ended; 0: never")
 
 #define CONFIG_ENDURANCE_KEYS(K)                                                                   \
     K(endurance, capacity_bytes, BYTES, "(of the file systems of data.directories)", CONFIG_MIB,   \

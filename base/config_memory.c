@@ -57,12 +57,14 @@ static uint64_t compaction_bytes(const struct config *config)
     return threads * HEAP_THREAD_BYTES + MIN(compacting, shards) * HEAP_INPUTS * HEAP_INPUT_BYTES;
 }
 
-/* Of the one table that is made at a time with all its rows: of f32, and two more of state. */
+/* Of the tables that are made at a time with all their rows: of f32, and two more of state. */
 static uint64_t eager_bytes(const struct config *config)
 {
     const uint64_t longest = (uint64_t)EMBTIER_DIM_MAX * 12 + ROW_WRITER_ROW_BYTES;
 
-    return MAX(ROW_WRITER_MOST, align_up((shard_count(config) + ROW_WRITER_COPIES) * longest, MIB));
+    return MAX(
+        ROW_WRITER_MOST,
+        align_up(ROW_WRITER_FILLS * (shard_count(config) + ROW_WRITER_COPIES) * longest, MIB));
 }
 
 /* Parts are whole MiB. */

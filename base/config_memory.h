@@ -55,7 +55,8 @@
 #define ROW_WRITER_ROW_BYTES 64         /* of each row, beside its own */
 #define ROW_WRITER_PARTS     8          /* so many parts at least are written one by one … */
 #define ROW_WRITER_COPIES    3          /* … and are there so many times more meanwhile */
-#define ROW_WRITER_MOST      (24 * MIB) /* or a row for each shard and copy, if that is more */
+#define ROW_WRITER_FILLS     4          /* eager tables made side by side, which share them */
+#define ROW_WRITER_MOST      (24 * MIB) /* or a row for each shard, copy and table, if more */
 
 /* Memory of requests is never less, whatever its budget. */
 #define REQUEST_BYTES_LEAST (16 * MIB)

@@ -52,7 +52,8 @@ extern "C" {
     X(GROUP_FULL, 37, "the group has all its members")                                             \
     X(GROUP_STEP, 38, "not the step that the group is at")                                         \
     X(GROUP_REFUSED, 39, "another member's push of this step was refused")                         \
-    X(GROUP_BROKEN, 40, "a member of the group has gone")
+    X(GROUP_BROKEN, 40, "a member of the group has gone")                                          \
+    X(CANCELLED, 41, "cancelled")
 
 enum embtier_err {
 #define X(name, number, text) EMBTIER_##name = number,

@@ -187,7 +187,8 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_table_open_as(struct embtier *server, const char *name, uint32_t dim, int dtype,
                       struct embtier_table **ret_table);
 /* Returns when all of the table's rows are gone. Requests to it that are under way end first or
- * fail with DROPPED. */
+ * fail with DROPPED. If the client goes while the drop waits for others, it is withdrawn and the
+ * table stays; one that has begun is finished. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_table_drop(struct embtier *server, const char *name,
                    void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),
@@ -277,6 +278,40 @@ EMBTIER_PUBLIC size_t embtier_checkpoint_list_count(const struct embtier_checkpo
 EMBTIER_PUBLIC const struct embtier_checkpoint *
 embtier_checkpoint_list_at(const struct embtier_checkpoint_list *list, size_t index);
 EMBTIER_PUBLIC void embtier_checkpoint_list_free(struct embtier_checkpoint_list *list);
+
+/* ---- Jobs ---- */
+
+/* What takes long, such as making all rows of a table, restoring, dropping, checkpoints, and the
+ * steps of exports and imports: it waits for its turn, or runs. It waits for others of its kind, in
+ * which users take turns, and for those that make or drop a table of the same name. */
+struct embtier_job {
+    uint64_t id;      /* counts up, from the server's start */
+    const char *kind; /* "table drop" */
+    const char *what; /* a table, or a checkpoint's number; or "" */
+    uint32_t uid;     /* whose */
+    uint64_t pid;
+    int is_own; /* nonzero: the server's, of no client */
+    int runs;   /* zero: it waits, and has done nothing */
+    uint64_t age_ms;
+    uint64_t done; /* of total; 0 and 0: nothing is known yet */
+    uint64_t total;
+    const char *unit; /* "rows" */
+};
+struct embtier_job_list;
+/* Of all users, oldest first. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_job_list(struct embtier *server, struct embtier_job_list **ret_list);
+EMBTIER_PUBLIC size_t embtier_job_list_count(const struct embtier_job_list *list);
+/* Borrowed from the list. */
+EMBTIER_PUBLIC const struct embtier_job *embtier_job_list_at(const struct embtier_job_list *list,
+                                                             size_t index);
+EMBTIER_PUBLIC void embtier_job_list_free(struct embtier_job_list *list);
+/* One that waits does nothing any more; one that runs stops soon and takes back what it has done,
+ * unless it was just done: *@ret_runs (may be NULL) says which it is. Whoever asked for it gets
+ * CANCELLED. A user's own, or by root and the user of the server. NOT_FOUND; PERMISSION; INVALID:
+ * it runs, and goes on to its end, as drops, checkpoints and steps of exports and imports do. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_job_cancel(struct embtier *server,
+                                                                      uint64_t id, int *ret_runs);
 
 /* ---- Scans ---- */
 

@@ -7,7 +7,7 @@
  * the disk or for a core: then the next is a larger one, or there would be no end to it. While rows
  * are held up (struct lane_stats) it hurries, as these wait for its end.
  *
- * Thread: the worker's. */
+ * Thread: that of the checkpoint. */
 #ifndef EMBTIER_DAEMON_CHECKPOINT_PACE_H
 #define EMBTIER_DAEMON_CHECKPOINT_PACE_H
 

@@ -160,7 +160,7 @@ static enum embtier_err restore_table(struct restoring *restoring, struct tables
     enum embtier_err err;
 
     TRY(tables_begin(tables, spec, ret_info, msg));
-    err = tables_writer(tables, ret_info, &writer, msg);
+    err = tables_writer(tables, ret_info, progress, &writer, msg);
     if (err == EMBTIER_OK)
         err = copy_rows(restoring, writer, progress, msg);
     row_writer_free(writer);

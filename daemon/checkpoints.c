@@ -33,6 +33,8 @@
  * the places of while it lasts. */
 #define CLEAN_PART 8
 #define PAUSE_NS   200000L
+/* Between two looks of who waits for another to be made. */
+#define LOOK_NS 100000000L
 /* After one that failed the next is due in this part of the interval. */
 #define RETRY_PART       10
 #define REFUSAL_RETRY_NS (5 * NS_PER_SECOND)
@@ -47,9 +49,11 @@ struct checkpoints {
     struct checkpoints_opts opts;
     bool few_cores; /* as checkpoint_pace_init() has it */
     _Atomic bool stopping;
-    uint64_t patience_ns; /* with updates under way; the worker's */
+    uint64_t patience_ns; /* with updates under way; of whoever makes one */
 
     pthread_mutex_t lock;   /* all below */
+    pthread_cond_t changed; /* is_changing */
+    bool is_changing;       /* one is being made or deleted: one at a time is */
     uint64_t updated_bytes; /* of all tables when the newest was begun */
     struct checkpoints_stats stats;
     uint64_t used_ids[USES_MAX]; /* are not deleted, */
@@ -66,6 +70,16 @@ struct checkpoints {
     bool has_failed;  /* the last one: the next is due sooner */
 };
 
+static void init_changed(pthread_cond_t *changed)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
                                  struct checkpoints **ret_checkpoints, struct err_msg *msg)
 {
@@ -78,6 +92,7 @@ enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
     checkpoints->patience_ns = DRAIN_SECONDS * NS_PER_SECOND;
     checkpoints->tried_ns = clock_now_ns(&clock_monotonic);
     pthread_mutex_init(&checkpoints->lock, NULL);
+    init_changed(&checkpoints->changed);
     *ret_checkpoints = checkpoints;
     return EMBTIER_OK;
 }
@@ -86,6 +101,7 @@ void checkpoints_free(struct checkpoints *checkpoints)
 {
     if (!checkpoints)
         return;
+    pthread_cond_destroy(&checkpoints->changed);
     pthread_mutex_destroy(&checkpoints->lock);
     free(checkpoints);
 }
@@ -120,6 +136,39 @@ static enum embtier_err stopped(struct err_msg *msg)
     return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
 }
 
+/* ---- One at a time ---- */
+
+/* Several threads make checkpoints: that of checkpoints, and those that publish tables. Whoever
+ * waits looks up now and then, whether it still is to be. */
+static enum embtier_err begin_change(struct checkpoints *c, const struct progress_sink *progress,
+                                     struct err_msg *msg)
+{
+    enum embtier_err err = EMBTIER_OK;
+
+    pthread_mutex_lock(&c->lock);
+    while (c->is_changing && err == EMBTIER_OK) {
+        struct timespec until;
+
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_NS;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
+        err = atomic_load(&c->stopping) ? stopped(msg) : progress_look(progress, msg);
+    }
+    c->is_changing |= err == EMBTIER_OK;
+    pthread_mutex_unlock(&c->lock);
+    return err;
+}
+
+static void end_change(struct checkpoints *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->is_changing = false;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
 /* ---- Making ---- */
 
 /* One checkpoint on its way. */
@@ -128,6 +177,7 @@ struct making {
     const struct checkpoint_order *order;
     const struct progress_sink *progress;
     struct checkpoint_draft *draft;
+    struct catalog *catalog; /* that it will have */
     struct checkpoint_info info;
     struct checkpoint_pace pace;
     uint64_t dirty_rows;
@@ -278,6 +328,17 @@ static enum embtier_err shorten_logs(struct making *making, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
+/* Tables are made and dropped while a checkpoint is: those are in it that were live in its moment
+ * and still are when all is captured, whole; of others nothing is. They are held. */
+static enum embtier_err note_tables(struct making *making, struct err_msg *msg)
+{
+    const struct checkpoints *const c = making->checkpoints;
+
+    making->has_logged |= has_logged_tables(c); /* one may be new */
+    catalog_free(TAKE(making->catalog));
+    return tables_catalog_copy(c->opts.tables, &making->catalog, msg);
+}
+
 static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
 {
     enum embtier_err err;
@@ -371,10 +432,22 @@ static uint32_t count_tables(const struct catalog *catalog, const struct catalog
     return count;
 }
 
+static enum embtier_err take_point(struct making *making, struct err_msg *msg)
+{
+    struct tables *const tables = making->checkpoints->opts.tables;
+    enum embtier_err err;
+
+    tables_hold(tables);
+    err = note_tables(making, msg);
+    if (err == EMBTIER_OK)
+        err = begin_epoch(making, msg);
+    tables_release(tables);
+    return err;
+}
+
 static enum embtier_err make(struct making *making, struct err_msg *msg)
 {
     struct checkpoints *const c = making->checkpoints;
-    const struct catalog *const catalog = tables_catalog(c->opts.tables);
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
     const struct rows before = count_rows(c);
     struct err_msg why = { { 0 } };
@@ -389,16 +462,17 @@ static enum embtier_err make(struct making *making, struct err_msg *msg)
         TRY(shorten_logs(making, msg));
     making->updated_bytes = tables_totals(c->opts.tables).updated_bytes;
     making->info.created_ms = since_1970_ms();
-    TRY(begin_epoch(making, msg));
+    TRY(take_point(making, msg));
     TRY(save_old_rows(making, msg));
     TRY(store_capture(c->opts.store, making->draft, false, &c->stopping, msg));
     TRY(end_epoch(making, msg));
     if (!making->has_logged)
         TRY(store_capture(c->opts.store, making->draft, true, &c->stopping, msg));
+    TRY(tables_catalog_settle(c->opts.tables, making->catalog, msg));
     making->info.held_rows = count_rows(c).held - before.held;
-    making->info.table_count = count_tables(catalog, making->order->made);
+    making->info.table_count = count_tables(making->catalog, making->order->made);
     making->info.spent_ms = (clock_now_ns(&clock_monotonic) - began_ns) / 1000000;
-    return checkpoint_commit(making->draft, catalog, making->order->made, &making->info,
+    return checkpoint_commit(making->draft, making->catalog, making->order->made, &making->info,
                              made_databases, (void *)(uintptr_t)making->progress, &c->stopping,
                              msg);
 }
@@ -413,6 +487,7 @@ static void end_making(struct making *making)
     for (uint32_t i = 0; making->has_old && i < c->opts.lane_count; i++)
         lane_forget_epoch(c->opts.lanes[i]);
     checkpoint_draft_free(making->draft);
+    catalog_free(making->catalog);
 }
 
 static enum embtier_err check_metadata(const char *metadata, struct err_msg *msg)
@@ -450,6 +525,9 @@ static bool is_promised(struct checkpoints *c, uint64_t id)
     return found;
 }
 
+static enum embtier_err delete_one(struct checkpoints *c, uint64_t id,
+                                   struct checkpoint_info *ret_info, struct err_msg *msg);
+
 /* All but the newest @keep of one kind go; and the newest of all stays. */
 static void delete_oldest(struct checkpoints *c, bool automatic, uint32_t keep)
 {
@@ -467,7 +545,7 @@ static void delete_oldest(struct checkpoints *c, bool automatic, uint32_t keep)
         if (keep > 0)
             keep--;
         else if (i + 1 < count && !is_promised(c, infos[i].id) &&
-                 checkpoints_delete(c, infos[i].id, &info, &msg) != EMBTIER_OK)
+                 delete_one(c, infos[i].id, &info, &msg) != EMBTIER_OK)
             log_warn("an old checkpoint stays", "id=%" PRIu64 " why=%s", infos[i].id,
                      LOG_QUOTED(msg.text));
     }
@@ -499,9 +577,9 @@ static void note_begin(struct checkpoints *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint_order *order,
-                                  const struct progress_sink *progress,
-                                  struct checkpoint_info *ret_info, struct err_msg *msg)
+static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_order *order,
+                                 const struct progress_sink *progress,
+                                 struct checkpoint_info *ret_info, struct err_msg *msg)
 {
     struct making making = {
         .checkpoints = c,
@@ -541,6 +619,18 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
     else if (order->keep > 0)
         delete_oldest(c, false, order->keep);
     return EMBTIER_OK;
+}
+
+enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint_order *order,
+                                  const struct progress_sink *progress,
+                                  struct checkpoint_info *ret_info, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    TRY(begin_change(c, progress, msg));
+    err = make_one(c, order, progress, ret_info, msg);
+    end_change(c);
+    return err;
 }
 
 /* Of a checkpoint that the start goes on from: the one of the result is a user's too then, and
@@ -720,9 +810,20 @@ enum embtier_err checkpoints_show(struct checkpoints *c, uint64_t id,
     return EMBTIER_OK;
 }
 
+struct verifying {
+    const struct checkpoints *checkpoints;
+    const struct progress_sink *progress;
+    _Atomic bool give_up;
+};
+
 static void verified_bytes(void *context, uint64_t done, uint64_t total)
 {
-    report(context, done, total, "bytes");
+    struct verifying *const verifying = context;
+
+    report(verifying->progress, done, total, "bytes");
+    if (atomic_load(&verifying->checkpoints->stopping) ||
+        progress_look(verifying->progress, NULL) != EMBTIER_OK)
+        atomic_store(&verifying->give_up, true);
 }
 
 enum embtier_err checkpoints_scan(struct checkpoints *c, const struct scan_order *order,
@@ -773,14 +874,17 @@ enum embtier_err checkpoints_verify(struct checkpoints *c, uint64_t id,
                                     struct checkpoint_info *ret_info, struct err_msg *msg)
 {
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+    struct verifying verifying = { .checkpoints = c, .progress = progress };
     enum embtier_err err;
 
     TRY(checkpoints_begin_use(c, id, msg));
     err = checkpoint_read(store_shelf(c->opts.store), id, &record, msg);
     if (err == EMBTIER_OK)
-        err = checkpoint_verify(store_shelf(c->opts.store), record, verified_bytes,
-                                (void *)(uintptr_t)progress, &c->stopping, msg);
+        err = checkpoint_verify(store_shelf(c->opts.store), record, verified_bytes, &verifying,
+                                &verifying.give_up, msg);
     checkpoints_end_use(c, id);
+    if (err == EMBTIER_SHUTDOWN)
+        TRY(progress_look(progress, msg)); /* which may be why */
     TRY(err);
     *ret_info = record->info;
     return EMBTIER_OK;
@@ -817,8 +921,8 @@ static void end_deleting(struct checkpoints *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-enum embtier_err checkpoints_delete(struct checkpoints *c, uint64_t id,
-                                    struct checkpoint_info *ret_info, struct err_msg *msg)
+static enum embtier_err delete_one(struct checkpoints *c, uint64_t id,
+                                   struct checkpoint_info *ret_info, struct err_msg *msg)
 {
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
     const enum embtier_err read = checkpoint_read(store_shelf(c->opts.store), id, &record, msg);
@@ -835,6 +939,18 @@ enum embtier_err checkpoints_delete(struct checkpoints *c, uint64_t id,
     TRY(err);
     log_info("checkpoint deleted", "id=%" PRIu64, id);
     return EMBTIER_OK;
+}
+
+enum embtier_err checkpoints_delete(struct checkpoints *c, uint64_t id,
+                                    const struct progress_sink *progress,
+                                    struct checkpoint_info *ret_info, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    TRY(begin_change(c, progress, msg));
+    err = delete_one(c, id, ret_info, msg);
+    end_change(c);
+    return err;
 }
 
 /* So that nobody uses what a crash would empty, or begins again at a step that nothing tells. */
@@ -883,9 +999,14 @@ enum embtier_err checkpoints_restore(struct checkpoints *c, const struct restore
                                      const struct progress_sink *progress,
                                      struct restored_tables *ret_restored, struct err_msg *msg)
 {
+    enum embtier_err err;
+
     *ret_restored = (struct restored_tables){ 0 };
-    TRY(checkpoint_restore(store_shelf(c->opts.store), c->opts.tables, c->opts.memory, order,
-                           progress, ret_restored, msg));
+    TRY(checkpoints_begin_use(c, order->id, msg));
+    err = checkpoint_restore(store_shelf(c->opts.store), c->opts.tables, c->opts.memory, order,
+                             progress, ret_restored, msg);
+    checkpoints_end_use(c, order->id);
+    TRY(err);
     /* More tables may be wanted of it. */
     return checkpoints_publish(c, ret_restored->infos, ret_restored->count,
                                &(struct checkpoint_order){ .automatic = true, .keep_all = true },

@@ -6,7 +6,10 @@
  * When the last of them is flushed the other databases are captured too, and the epoch is over;
  * names, copies and the record are made after that, while nobody waits (store/checkpoint.h).
  *
- * Thread: that of the worker for making and deleting; any for the rest. */
+ * Tables may be made and dropped meanwhile: those are in it that were live in that instant and are
+ * still when all is captured.
+ *
+ * Thread: any. One is made or deleted at a time; others wait for that. */
 #ifndef EMBTIER_DAEMON_CHECKPOINTS_H
 #define EMBTIER_DAEMON_CHECKPOINTS_H
 
@@ -105,18 +108,19 @@ MUST_CHECK enum embtier_err checkpoints_begin_use(struct checkpoints *checkpoint
 void checkpoints_end_use(struct checkpoints *checkpoints, uint64_t id);
 /* INVALID: the newest. BUSY: it is being read. */
 MUST_CHECK enum embtier_err checkpoints_delete(struct checkpoints *checkpoints, uint64_t id,
+                                               const struct progress_sink *progress,
                                                struct checkpoint_info *ret_info,
                                                struct err_msg *msg);
 /* Makes tables live whose rows are complete, and that are in state CREATING (tables_begin()): all
  * or none, and not before they are safe from a crash, for which a checkpoint is made if only that
  * makes them so: as @how says. If that has a step or metadata, one is made in any case. After an
- * error they are abandoned. Thread: the worker's. */
+ * error they are abandoned. */
 MUST_CHECK enum embtier_err checkpoints_publish(struct checkpoints *checkpoints,
                                                 struct table_info *infos, uint32_t count,
                                                 const struct checkpoint_order *how,
                                                 const struct progress_sink *progress,
                                                 struct err_msg *msg);
-/* Makes tables as they were (checkpoint_restore.h), live. Thread: the worker's. */
+/* Makes tables as they were (checkpoint_restore.h), live. */
 MUST_CHECK enum embtier_err checkpoints_restore(struct checkpoints *checkpoints,
                                                 const struct restore_order *order,
                                                 const struct progress_sink *progress,

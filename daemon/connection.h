@@ -56,6 +56,8 @@ struct connection {
     struct load *load;
     struct job *scan_last, *load_last; /* the jobs that will end them, made before there is one:
                                           that must not fail */
+    bool scan_expired, load_expired;   /* since the client said nothing for too long */
+    uint64_t heard_ns;                 /* of the client, or the last of its jobs was done */
     struct job *job; /* under way: no further request is read before it is answered */
     struct frame_reader reader;
     uint8_t *unsent;

@@ -104,7 +104,8 @@ static void let_go(struct control *control, struct connection *connection)
     const enum embtier_err err = connection->closed_why;
 
     if (connection->job)
-        atomic_store(&connection->job->gone, true);
+        worker_give_up(control->worker, connection->job,
+                       err == EMBTIER_SHUTDOWN ? err : EMBTIER_DISCONNECTED);
     control_close_transfers(control, connection);
     if (connection->session && !connection->session_detached) {
         struct session *const session = connection->session;
@@ -229,6 +230,7 @@ static void handle_one(struct control *control, struct connection *connection)
 
     if (err == EMBTIER_AGAIN)
         return;
+    connection->heard_ns = clock_now_ns(&clock_monotonic);
     if (err == EMBTIER_OK) {
         err = frame_decode_request(payload, bytes, &request, &msg);
         frame_reader_next_done(&connection->reader);
@@ -528,6 +530,8 @@ static void on_tick(struct control *control)
             connection_close(control, c, EMBTIER_TIMEOUT, "it does not read its replies");
         else if (c->job) /* which may be behind others' jobs: the client is not to give us up */
             control_tell_progress(control, c);
+        else
+            control_expire_transfers(control, c, now_ns);
     }
 }
 
@@ -680,12 +684,7 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     if (control->epoll_fd < 0 || control->mail_fd < 0)
         return err_set_errno(msg, errno, "control: event descriptors");
     limit_accounts(parts);
-    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, false, &control->worker,
-                   msg));
-    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, true, &control->reader,
-                   msg));
-    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, true, &control->verifier,
-                   msg));
+    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, &control->worker, msg));
     TRY(listen_on(control, msg));
     event.data.ptr = &control->mail_fd;
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->mail_fd, &event) != 0)
@@ -716,8 +715,6 @@ void control_end_jobs(struct control *control)
     if (!control)
         return;
     worker_free(TAKE(control->worker));
-    worker_free(TAKE(control->reader));
-    worker_free(TAKE(control->verifier));
     free_own_jobs(control);
 }
 

@@ -3,7 +3,7 @@
  * sessions.
  *
  * One epoll loop on the calling thread. It never waits for a client (connection.h), nor for SSD:
- * what takes long goes to the worker. */
+ * what takes long goes to the workers. */
 #ifndef EMBTIER_DAEMON_CONTROL_H
 #define EMBTIER_DAEMON_CONTROL_H
 

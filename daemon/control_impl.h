@@ -30,9 +30,7 @@ struct worker;
 
 struct control {
     const struct server_parts *parts;
-    struct worker *worker;   /* for what changes tables and checkpoints */
-    struct worker *reader;   /* for scans of checkpoints */
-    struct worker *verifier; /* for verifying them, which may take hours */
+    struct worker *worker;
     void (*send)(void *control, struct message *message); /* any thread */
     struct inbox inbox;
     int epoll_fd;
@@ -90,14 +88,25 @@ void control_reply_table(struct control *control, struct connection *connection,
 void control_fill_table(const struct table_info *info, Embtier__TableSpec *spec,
                         Embtier__TableInfo *ret_table);
 
+/* ---- control_jobs.c ---- */
+
+/* JobList, JobCancel. */
+void control_handle_jobs(struct control *control, struct connection *connection,
+                         const Embtier__Request *request);
+
 /* ---- control_transfers.c ---- */
 
 void control_handle_transfer(struct control *control, struct connection *connection,
                              const Embtier__Request *request);
 void control_reply_transfer(struct control *control, struct connection *connection,
                             const struct job *job);
+/* Frees it, or keeps it for what was to be ended by it and was not. */
+void control_job_over(struct connection *connection, struct job *job);
 /* The connection has its scan and its load back, if there are any. */
 void control_transfer_done(struct connection *connection, struct job *job);
+/* Ends those whose client has said nothing for too long. */
+void control_expire_transfers(struct control *control, struct connection *connection,
+                              uint64_t now_ns);
 /* Has them freed; what was not published is gone. */
 void control_close_transfers(struct control *control, struct connection *connection);
 

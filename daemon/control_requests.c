@@ -285,20 +285,6 @@ static void show_checkpoint(struct control *control, struct connection *connecti
 
 /* ---- Jobs ---- */
 
-static struct worker *worker_for(const struct control *control, enum job_kind kind)
-{
-    switch (kind) {
-    case JOB_CHECKPOINT_VERIFY:
-        return control->verifier;
-    case JOB_SCAN_OPEN:
-    case JOB_SCAN_NEXT:
-    case JOB_SCAN_CLOSE:
-        return control->reader;
-    default:
-        return control->worker;
-    }
-}
-
 static bool is_transfer(enum job_kind kind)
 {
     return kind >= JOB_SCAN_OPEN && kind <= JOB_LOAD_CLOSE;
@@ -307,15 +293,25 @@ static bool is_transfer(enum job_kind kind)
 void control_submit_job(struct control *control, struct connection *connection, uint32_t id,
                         struct job *job)
 {
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err;
+
     job->done_message.kind = MESSAGE_JOB_DONE;
     job->progress_message.kind = MESSAGE_JOB_PROGRESS;
     job->owner = connection;
     job->request_id = id;
     if (connection) {
+        job->uid = connection->peer_uid;
+        job->pid = connection->peer_pid;
         connection->job = job;
         control_watch(control, connection);
     }
-    worker_submit(worker_for(control, job->kind), job);
+    err = worker_submit(control->worker, job, &msg); /* from here on it may be under way */
+    if (err == EMBTIER_OK)
+        return;
+    job->err = err;
+    job->msg = msg;
+    control->send(control, &job->done_message);
 }
 
 struct job *control_new_job(struct control *control, struct connection *connection, uint32_t id,
@@ -344,7 +340,7 @@ static void handle_create(struct control *control, struct connection *connection
         control_reply_error(control, connection, id, err, &msg);
         return;
     }
-    job->kind = JOB_TABLE_CREATE;
+    job->kind = job->spec.eager ? JOB_TABLE_FILL : JOB_TABLE_CREATE;
     job->if_not_exists = create->if_not_exists;
     control_submit_job(control, connection, id, job);
 }
@@ -414,7 +410,8 @@ void control_job_done(struct control *control, struct job *job)
             control_reply_error(control, connection, job->request_id, job->err, &job->msg);
         else if (is_transfer(job->kind))
             control_reply_transfer(control, connection, job);
-        else if (job->kind == JOB_TABLE_CREATE || job->kind == JOB_TABLE_DROP)
+        else if (job->kind == JOB_TABLE_CREATE || job->kind == JOB_TABLE_FILL ||
+                 job->kind == JOB_TABLE_DROP)
             control_reply_table(control, connection, job->request_id, &job->info);
         else if (job->kind == JOB_CHECKPOINT_RESTORE)
             reply_tables(control, connection, job->request_id, job->restored.infos,
@@ -425,7 +422,8 @@ void control_job_done(struct control *control, struct job *job)
             reply_checkpoint(control, connection, job->request_id, &job->checkpoint, NULL);
     }
     connection->job = NULL;
-    job_free(job);
+    connection->heard_ns = clock_now_ns(&clock_monotonic);
+    control_job_over(connection, job);
 }
 
 /* ---- Checkpoints ---- */
@@ -620,10 +618,14 @@ static void reply_status(struct control *control, struct connection *connection,
 {
     Embtier__StatusReply body = EMBTIER__STATUS_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
+    struct worker_stats jobs;
 
     add_metric(list, METRIC_sessions, "", control->connection_count);
     add_metric(list, METRIC_session_arena_bytes, "",
                (double)accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES));
+    worker_stats(control->worker, &jobs);
+    add_metric(list, METRIC_jobs, "waiting", jobs.waiting);
+    add_metric(list, METRIC_jobs, "running", jobs.running);
     metrics_collect(control->parts, add_metric, list);
     for (size_t i = 0; i < list->count; i++)
         pointers[i] = &list->metrics[i];
@@ -707,6 +709,10 @@ void control_handle(struct control *control, struct connection *connection,
     case EMBTIER__REQUEST__BODY_CHECKPOINT_DELETE:
         handle_checkpoint_job(control, connection, request->id, JOB_CHECKPOINT_DELETE,
                               request->checkpoint_delete->id);
+        break;
+    case EMBTIER__REQUEST__BODY_JOB_LIST:
+    case EMBTIER__REQUEST__BODY_JOB_CANCEL:
+        control_handle_jobs(control, connection, request);
         break;
     case EMBTIER__REQUEST__BODY_GROUP_JOIN:
         handle_join(control, connection, request->id, request->group_join);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "daemon/accounts.h"
 #include "daemon/connection.h"
 #include "daemon/control_impl.h"
@@ -63,6 +64,7 @@ static struct job *last_of_scan(struct connection *connection)
     struct job *const job = TAKE(connection->scan_last);
 
     job->kind = JOB_SCAN_CLOSE;
+    job->spec = *scan_spec(connection->scan);
     job->scan = TAKE(connection->scan);
     return job;
 }
@@ -72,18 +74,75 @@ static struct job *last_of_load(struct connection *connection, enum job_kind kin
     struct job *const job = TAKE(connection->load_last);
 
     job->kind = kind;
+    job->spec = load_table(connection->load)->spec;
     job->load = TAKE(connection->load);
     return job;
 }
 
+static void close_transfer(struct control *control, const struct connection *connection,
+                           struct job *last)
+{
+    last->uid = connection->peer_uid;
+    last->pid = connection->peer_pid;
+    control_submit_job(control, NULL, 0, last);
+}
+
+/* One that has come back from a job that was withdrawn is closed when that job is over. */
 void control_close_transfers(struct control *control, struct connection *connection)
 {
-    if (connection->scan)
-        control_submit_job(control, NULL, 0, last_of_scan(connection));
-    if (connection->load)
-        control_submit_job(control, NULL, 0, last_of_load(connection, JOB_LOAD_CLOSE));
+    if (connection->scan && connection->scan_last)
+        close_transfer(control, connection, last_of_scan(connection));
+    if (connection->load && connection->load_last)
+        close_transfer(control, connection, last_of_load(connection, JOB_LOAD_CLOSE));
     if (!connection->job)
         count_again(connection);
+}
+
+void control_expire_transfers(struct control *control, struct connection *connection,
+                              uint64_t now_ns)
+{
+    const uint32_t seconds = control->parts->config->checkpoints.transfer_idle_seconds;
+
+    if (connection->fd < 0 || connection->job || (!connection->scan && !connection->load) ||
+        seconds == 0 || now_ns - connection->heard_ns < seconds * UINT64_C(1000000000))
+        return;
+    connection->scan_expired |= connection->scan != NULL;
+    connection->load_expired |= connection->load != NULL;
+    if (control_may_warn(control))
+        log_warn("an import or export is ended: its client says nothing",
+                 "table=%s session=%" PRIu64 " pid=%d uid=%u seconds=%u",
+                 connection->load ? load_table(connection->load)->spec.name
+                                  : scan_spec(connection->scan)->name,
+                 connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
+                 seconds);
+    control_close_transfers(control, connection);
+}
+
+/* Why the connection, which is asked for more of it, has none. */
+static enum embtier_err has_none(const struct control *control, bool expired, const char *what,
+                                 struct err_msg *msg)
+{
+    if (!expired)
+        return err_set(msg, EMBTIER_INVALID, "this connection has no %s open", what);
+    return err_set(msg, EMBTIER_TIMEOUT,
+                   "the %s has been ended, since its client sent nothing for %u seconds "
+                   "(checkpoints.transfer_idle_seconds): begin it anew",
+                   what, control->parts->config->checkpoints.transfer_idle_seconds);
+}
+
+void control_job_over(struct connection *connection, struct job *job)
+{
+    struct job **const last = connection->load && !connection->load_last   ? &connection->load_last
+                              : connection->scan && !connection->scan_last ? &connection->scan_last
+                                                                           : NULL;
+
+    if (!last) {
+        job_free(job);
+        return;
+    }
+    restore_order_clear(&job->restore); /* it was withdrawn, and ends the same another time */
+    memset(job, 0, sizeof(*job));
+    *last = job;
 }
 
 void control_transfer_done(struct connection *connection, struct job *job)
@@ -173,6 +232,7 @@ static void handle_scan_open(struct control *control, struct connection *connect
         count_again(connection);
         return;
     }
+    connection->scan_expired = false;
     job->scan_order.checkpoint_id = wire->checkpoint;
     job->scan_order.with_state = wire->with_state;
     job->scan_order.uid = connection->peer_uid;
@@ -189,7 +249,7 @@ static void handle_scan_next(struct control *control, struct connection *connect
     struct job *job;
 
     if (err == EMBTIER_OK && !connection->scan)
-        err = err_set(&msg, EMBTIER_INVALID, "this connection has no scan open");
+        err = has_none(control, connection->scan_expired, "scan", &msg);
     if (err != EMBTIER_OK) {
         control_reply_error(control, connection, id, err, &msg);
         return;
@@ -197,6 +257,7 @@ static void handle_scan_next(struct control *control, struct connection *connect
     job = control_new_job(control, connection, id, JOB_SCAN_NEXT);
     if (!job)
         return;
+    job->spec = *scan_spec(connection->scan);
     job->scan = TAKE(connection->scan);
     job->dest = (uint8_t *)connection->session->arena + next->offset;
     job->bytes = next->bytes;
@@ -251,18 +312,20 @@ static void handle_load_open(struct control *control, struct connection *connect
         count_again(connection);
         return;
     }
+    connection->load_expired = false;
     job->load_order = order;
     control_submit_job(control, connection, id, job);
 }
 
-static enum embtier_err check_rows(const struct connection *connection,
+static enum embtier_err check_rows(const struct control *control,
+                                   const struct connection *connection,
                                    const Embtier__LoadRows *wire, struct err_msg *msg)
 {
     const uint64_t id_bytes = (uint64_t)wire->rows * sizeof(uint64_t);
 
     TRY(check_room(connection, wire->offset, wire->bytes, msg));
     if (!connection->load)
-        return err_set(msg, EMBTIER_INVALID, "this connection has no load open");
+        return has_none(control, connection->load_expired, "load", msg);
     if (id_bytes > wire->bytes || wire->rows_at > wire->bytes ||
         wire->rows > (wire->bytes - wire->rows_at) / load_row_bytes(connection->load))
         return err_set(msg, EMBTIER_OFFSET_RANGE,
@@ -275,7 +338,7 @@ static void handle_load_rows(struct control *control, struct connection *connect
                              const Embtier__LoadRows *wire)
 {
     struct err_msg msg = { { 0 } };
-    const enum embtier_err err = check_rows(connection, wire, &msg);
+    const enum embtier_err err = check_rows(control, connection, wire, &msg);
     const uint8_t *bytes;
     struct job *job;
 
@@ -293,6 +356,7 @@ static void handle_load_rows(struct control *control, struct connection *connect
         .row_bytes = load_row_bytes(connection->load),
         .count = wire->rows,
     };
+    job->spec = load_table(connection->load)->spec;
     job->load = TAKE(connection->load);
     control_submit_job(control, connection, id, job);
 }
@@ -301,13 +365,15 @@ static void handle_load_rows(struct control *control, struct connection *connect
 static void handle_load_last(struct control *control, struct connection *connection, uint32_t id,
                              enum job_kind kind)
 {
+    struct err_msg msg = { { 0 } };
+
     if (connection->load)
         control_submit_job(control, connection, id, last_of_load(connection, kind));
     else if (kind == JOB_LOAD_CLOSE) /* which is what is wanted */
         reply_loaded(control, connection, id, 0);
     else
-        control_reply_error(control, connection, id, EMBTIER_INVALID,
-                            &(struct err_msg){ "this connection has no load open" });
+        control_reply_error(control, connection, id,
+                            has_none(control, connection->load_expired, "load", &msg), &msg);
 }
 
 /* ---- Both ---- */

@@ -85,7 +85,7 @@ enum embtier_err load_open(struct tables *tables, struct transfer_memory *memory
         load->row_bytes += table_spec_state_bytes(&spec);
     TRY(tables_begin(tables, &spec, &load->info, msg));
     load->is_begun = true;
-    TRY(tables_writer(tables, &load->info, &load->writer, msg));
+    TRY(tables_writer(tables, &load->info, NULL, &load->writer, msg));
     *ret_load = TAKE(load);
     return EMBTIER_OK;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* load.h: a new table on its way from a client, some rows at a time: what imports are made of. Rows
  * go straight to the store, past the lanes, which do not know the table before it is published;
- * until then its state is CREATING, and a crash leaves nothing of it. Thread: the worker's. */
+ * until then its state is CREATING, and a crash leaves nothing of it. Thread: the job's, one at a
+ * time. */
 #ifndef EMBTIER_DAEMON_LOAD_H
 #define EMBTIER_DAEMON_LOAD_H
 

@@ -15,6 +15,8 @@ struct server_parts;
     METRIC(lanes, GAUGE, "Worker threads", "")                                                     \
     METRIC(sessions, GAUGE, "Connected clients", "")                                               \
     METRIC(session_arena_bytes, GAUGE, "Memory shared with clients", "")                           \
+    METRIC(jobs, GAUGE, "What takes long, such as checkpoints and drops; see embtier jobs",        \
+           "state")                                                                                \
     METRIC(tables, GAUGE, "Tables", "")                                                            \
     METRIC(requests, COUNTER, "Requests taken", "")                                                \
     METRIC(request_rows, COUNTER, "Rows asked for, by operation", "op")                            \

@@ -8,6 +8,7 @@
 #include "base/config_memory.h"
 #include "base/row_hash.h"
 #include "daemon/table.h"
+#include "daemon/tables.h"
 #include "store/store.h"
 
 _Static_assert(sizeof(struct store_row) + sizeof(uint64_t) + sizeof(void *) <= ROW_WRITER_ROW_BYTES,
@@ -37,16 +38,19 @@ void row_writer_free(struct row_writer *writer)
 }
 
 /* Of each shard; all are written when there are so many of one. */
-static uint64_t batch_rows(uint32_t shard_count, uint64_t row_bytes)
+static uint64_t batch_rows(uint32_t shard_count, uint64_t row_bytes, bool is_small)
 {
-    const uint64_t rows = MIN((uint64_t)ROW_WRITER_ROWS, ROW_WRITER_BYTES / row_bytes);
+    const uint64_t most =
+        is_small ? ROW_WRITER_BYTES / ROW_WRITER_FILLS / (row_bytes + ROW_WRITER_ROW_BYTES)
+                 : ROW_WRITER_BYTES / row_bytes;
+    const uint64_t rows = MIN((uint64_t)ROW_WRITER_ROWS, most);
 
     return MAX(rows / MAX(shard_count, (uint32_t)ROW_WRITER_PARTS), UINT64_C(1));
 }
 
 uint64_t row_writer_bytes(uint32_t shard_count, uint64_t row_bytes)
 {
-    return (shard_count + (uint64_t)ROW_WRITER_COPIES) * batch_rows(shard_count, row_bytes) *
+    return (shard_count + (uint64_t)ROW_WRITER_COPIES) * batch_rows(shard_count, row_bytes, false) *
            (row_bytes + ROW_WRITER_ROW_BYTES);
 }
 
@@ -60,7 +64,7 @@ enum embtier_err row_writer_new(const struct row_writer_opts *opts, struct row_w
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     writer->opts = *opts;
     writer->shard_count = store_shard_count(opts->store);
-    writer->batch_rows = (uint32_t)batch_rows(writer->shard_count, row_bytes);
+    writer->batch_rows = (uint32_t)batch_rows(writer->shard_count, row_bytes, opts->is_small);
     writer->counts = calloc(writer->shard_count, sizeof(*writer->counts));
     writer->rows =
         calloc((uint64_t)writer->shard_count * writer->batch_rows, sizeof(*writer->rows));
@@ -71,6 +75,26 @@ enum embtier_err row_writer_new(const struct row_writer_opts *opts, struct row_w
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     *ret_writer = TAKE(writer);
     return EMBTIER_OK;
+}
+
+/* Whether to go on. */
+static enum embtier_err look(const struct row_writer *writer, struct err_msg *msg)
+{
+    if (atomic_load(writer->opts.give_up))
+        return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+    return progress_look(writer->opts.progress, msg);
+}
+
+static enum embtier_err write_rows(struct row_writer *writer, uint32_t shard,
+                                   const struct store_row *rows, uint32_t count,
+                                   struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    pthread_rwlock_rdlock(writer->opts.hold);
+    err = store_write(writer->opts.store, shard, rows, count, msg);
+    pthread_rwlock_unlock(writer->opts.hold);
+    return err;
 }
 
 /* Writes what waits for a shard. */
@@ -88,9 +112,8 @@ static enum embtier_err write_shard(struct row_writer *writer, uint32_t shard, s
     }
     if (writer->opts.fill)
         writer->opts.fill(writer->opts.table, writer->ids, count, writer->pointers);
-    while ((err = store_write(writer->opts.store, shard, rows, count, msg)) == EMBTIER_BUSY) {
-        if (atomic_load(writer->opts.give_up))
-            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+    while ((err = write_rows(writer, shard, rows, count, msg)) == EMBTIER_BUSY) {
+        TRY(look(writer, msg));
         nanosleep(&(struct timespec){ .tv_nsec = 2000000L }, NULL);
     }
     writer->counts[shard] = 0;
@@ -119,8 +142,7 @@ enum embtier_err row_writer_add(struct row_writer *writer, uint64_t id, const vo
     };
     if (++writer->counts[shard] < writer->batch_rows)
         return EMBTIER_OK;
-    if (atomic_load(writer->opts.give_up))
-        return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+    TRY(look(writer, msg));
     TRY(store_check_room(writer->opts.store, (uint64_t)writer->shard_count * writer->batch_rows,
                          table->row_bytes, table->logged, msg));
     return write_shard(writer, shard, msg);

@@ -5,12 +5,14 @@
 #ifndef EMBTIER_DAEMON_ROW_WRITER_H
 #define EMBTIER_DAEMON_ROW_WRITER_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
 
+struct progress_sink;
 struct row_writer;
 struct store;
 struct table;
@@ -21,7 +23,11 @@ uint64_t row_writer_bytes(uint32_t shard_count, uint64_t row_bytes);
 struct row_writer_opts {
     struct store *store;
     const struct table *table;
-    const _Atomic bool *give_up; /* then SHUTDOWN */
+    const _Atomic bool *give_up;          /* then SHUTDOWN */
+    const struct progress_sink *progress; /* may be NULL: asked whether to go on */
+    pthread_rwlock_t *hold; /* taken shared for each write: checkpoints take it while they take
+                               their point, so that little is to be synced then */
+    bool is_small;          /* has a part of the memory only: those of ROW_WRITER_FILLS tables */
     /* If not NULL: fills in rows that were added without bytes, @count of them. */
     void (*fill)(const struct table *table, const uint64_t *ids, uint32_t count, void *const *rows);
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scan.h: a table of a checkpoint on its way to a client, some rows at a time, in order of ids:
- * what exports are made of. Thread: the reader of checkpoints (worker.h). */
+ * what exports are made of. Thread: the job's, one at a time. */
 #ifndef EMBTIER_DAEMON_SCAN_H
 #define EMBTIER_DAEMON_SCAN_H
 

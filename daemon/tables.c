@@ -35,6 +35,9 @@ struct tables {
     struct lane *const *lanes;
     uint32_t lane_count;
 
+    /* Shared by who changes the catalog or writes rows of a table that is being made; whole: a
+     * checkpoint's, while it takes its point. Taken before the lock. */
+    pthread_rwlock_t hold;
     pthread_mutex_t lock; /* catalog, and which structs are in use */
     struct catalog *catalog;
     _Atomic bool stopping;
@@ -59,6 +62,17 @@ const char *table_state_word(uint32_t state)
     return state < ARRAY_LEN(words) ? words[state] : "unknown";
 }
 
+/* A checkpoint that waits goes before those who come later: else they would keep it waiting. */
+static void init_hold(pthread_rwlock_t *hold)
+{
+    pthread_rwlockattr_t attributes;
+
+    pthread_rwlockattr_init(&attributes);
+    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(hold, &attributes);
+    pthread_rwlockattr_destroy(&attributes);
+}
+
 enum embtier_err tables_new(struct store *store, struct tables **ret_tables, struct err_msg *msg)
 {
     _cleanup_(tables_freep) struct tables *tables = calloc(1, sizeof(*tables));
@@ -67,6 +81,7 @@ enum embtier_err tables_new(struct store *store, struct tables **ret_tables, str
     if (!tables)
         return err_set(msg, EMBTIER_NO_MEMORY, "tables: out of memory");
     pthread_mutex_init(&tables->lock, NULL);
+    init_hold(&tables->hold);
     tables->store = store;
     err = catalog_open(store_first_directory(store), &tables->catalog, msg);
     if (err == EMBTIER_CORRUPT)
@@ -85,6 +100,7 @@ void tables_free(struct tables *tables)
     catalog_free(tables->catalog);
     free(tables->used);
     pthread_mutex_destroy(&tables->lock);
+    pthread_rwlock_destroy(&tables->hold);
     free(tables);
 }
 
@@ -106,6 +122,56 @@ struct table *tables_enter(struct tables *tables, uint64_t handle, uint32_t *ret
     if (!chunk || !table_enter(&chunk[index % CHUNK_TABLES], (uint32_t)(handle >> 32), ret_state))
         return NULL;
     return &chunk[index % CHUNK_TABLES];
+}
+
+/* ---- The catalog ---- */
+
+/* To change it. */
+static void lock_catalog(struct tables *tables)
+{
+    pthread_rwlock_rdlock(&tables->hold);
+    pthread_mutex_lock(&tables->lock);
+}
+
+static void unlock_catalog(struct tables *tables)
+{
+    pthread_mutex_unlock(&tables->lock);
+    pthread_rwlock_unlock(&tables->hold);
+}
+
+void tables_hold(struct tables *tables)
+{
+    pthread_rwlock_wrlock(&tables->hold);
+}
+
+void tables_release(struct tables *tables)
+{
+    pthread_rwlock_unlock(&tables->hold);
+}
+
+enum embtier_err tables_catalog_copy(struct tables *tables, struct catalog **ret_catalog,
+                                     struct err_msg *msg)
+{
+    struct catalog *copy;
+
+    pthread_mutex_lock(&tables->lock);
+    copy = catalog_dup(tables->catalog);
+    pthread_mutex_unlock(&tables->lock);
+    if (!copy)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    *ret_catalog = copy;
+    return EMBTIER_OK;
+}
+
+enum embtier_err tables_catalog_settle(struct tables *tables, struct catalog *copy,
+                                       struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    pthread_mutex_lock(&tables->lock);
+    err = catalog_settle(copy, tables->catalog, msg);
+    pthread_mutex_unlock(&tables->lock);
+    return err;
 }
 
 /* ---- Table structs ---- */
@@ -242,13 +308,24 @@ static void totals_add(struct tables_totals *totals, struct table *table)
 
 /* ---- Dropping ---- */
 
+enum embtier_err progress_look(const struct progress_sink *sink, struct err_msg *msg)
+{
+    const uint32_t why = sink && sink->stop ? atomic_load(sink->stop) : EMBTIER_OK;
+
+    if (why == EMBTIER_OK)
+        return EMBTIER_OK;
+    return err_set(msg, (enum embtier_err)why, "%s",
+                   why == EMBTIER_CANCELLED      ? "it was cancelled, with `embtier jobs cancel`"
+                   : why == EMBTIER_DISCONNECTED ? "whoever asked for it has gone"
+                                                 : err_text((enum embtier_err)why));
+}
+
 enum embtier_err progress_tell(const struct progress_sink *sink, uint64_t done, uint64_t total,
                                const char *unit, struct err_msg *msg)
 {
     if (!sink)
         return EMBTIER_OK;
-    if (sink->gone && atomic_load(sink->gone))
-        return err_set(msg, EMBTIER_DISCONNECTED, "whoever asked for it has gone");
+    TRY(progress_look(sink, msg));
     sink->report(sink->context, done, total, unit);
     return EMBTIER_OK;
 }
@@ -322,9 +399,9 @@ static enum embtier_err drop_finish(struct tables *tables, uint32_t table_id, st
 {
     enum embtier_err err;
 
-    pthread_mutex_lock(&tables->lock);
+    lock_catalog(tables);
     err = catalog_remove(tables->catalog, table_id, msg);
-    pthread_mutex_unlock(&tables->lock);
+    unlock_catalog(tables);
     return err;
 }
 
@@ -370,11 +447,11 @@ static enum embtier_err drop_table(struct tables *tables, const char *name,
     struct table_info info;
     enum embtier_err err;
 
-    pthread_mutex_lock(&tables->lock);
+    lock_catalog(tables);
     err = drop_begin(tables, name, &table, msg);
     if (err == EMBTIER_OK)
         info = info_of(table);
-    pthread_mutex_unlock(&tables->lock);
+    unlock_catalog(tables);
     TRY(err);
     TRY(drop_rows(tables, table, progress, msg));
     TRY(drop_finish(tables, info.table_id, msg));
@@ -425,6 +502,9 @@ static enum embtier_err write_eager_rows(struct tables *tables, const struct tab
     TRY(row_writer_new(&(struct row_writer_opts){ .store = tables->store,
                                                   .table = table,
                                                   .give_up = &tables->stopping,
+                                                  .progress = progress,
+                                                  .hold = &tables->hold,
+                                                  .is_small = true,
                                                   .fill = fill_initial },
                        &writer, msg));
     for (uint64_t id = 0; id < table->spec.rows; id++) {
@@ -525,11 +605,11 @@ static enum embtier_err create_finish(struct tables *tables, struct table *table
 {
     enum embtier_err err;
 
-    pthread_mutex_lock(&tables->lock);
+    lock_catalog(tables);
     err = catalog_set_state(tables->catalog, atomic_load(&table->table_id), CATALOG_LIVE, msg);
     if (err == EMBTIER_OK)
         atomic_store(&table->state, TABLE_LIVE);
-    pthread_mutex_unlock(&tables->lock);
+    unlock_catalog(tables);
     return err;
 }
 
@@ -543,12 +623,12 @@ static void undo(struct tables *tables, struct table *table)
         return;
     /* First of all the name is given back, whatever becomes of the rows. If it cannot be, the next
      * creation under it tries again. */
-    pthread_mutex_lock(&tables->lock);
+    lock_catalog(tables);
     if (catalog_set_state(tables->catalog, table_id, CATALOG_DROPPING, &msg) != EMBTIER_OK)
         log_error("the catalog cannot be told that a table half made is dropped",
                   "table=%s id=%" PRIu32 " why=%s", table->spec.name, table_id,
                   LOG_QUOTED(msg.text));
-    pthread_mutex_unlock(&tables->lock);
+    unlock_catalog(tables);
     if (drop_rows(tables, table, NULL, &msg) != EMBTIER_OK ||
         drop_finish(tables, table_id, &msg) != EMBTIER_OK)
         log_error("rows of a table half made stay until the next start", "id=%" PRIu32 " why=%s",
@@ -607,9 +687,9 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
     full.init_version = INIT_ROWS_VERSION;
     if (full.eager)
         TRY(check_eager(tables, &full, msg));
-    pthread_mutex_lock(&tables->lock);
+    lock_catalog(tables);
     err = create_begin(tables, &full, if_not_exists, &found, &table, msg);
-    pthread_mutex_unlock(&tables->lock);
+    unlock_catalog(tables);
     TRY(err);
     if (!found) {
         err = add_to_lanes(tables, table, msg);
@@ -634,9 +714,9 @@ enum embtier_err tables_begin(struct tables *tables, const struct table_spec *sp
     bool found = false;
     enum embtier_err err;
 
-    pthread_mutex_lock(&tables->lock);
+    lock_catalog(tables);
     err = create_begin(tables, spec, false, &found, &table, msg);
-    pthread_mutex_unlock(&tables->lock);
+    unlock_catalog(tables);
     TRY(err);
     err = add_to_lanes(tables, table, msg);
     if (err != EMBTIER_OK) {
@@ -648,7 +728,8 @@ enum embtier_err tables_begin(struct tables *tables, const struct table_spec *sp
 }
 
 enum embtier_err tables_writer(struct tables *tables, const struct table_info *info,
-                               struct row_writer **ret_writer, struct err_msg *msg)
+                               const struct progress_sink *progress, struct row_writer **ret_writer,
+                               struct err_msg *msg)
 {
     const struct table *table;
 
@@ -659,7 +740,9 @@ enum embtier_err tables_writer(struct tables *tables, const struct table_info *i
         return err_set(msg, EMBTIER_INTERNAL, "table '%s' is not being made", info->spec.name);
     return row_writer_new(&(struct row_writer_opts){ .store = tables->store,
                                                      .table = table,
-                                                     .give_up = &tables->stopping },
+                                                     .give_up = &tables->stopping,
+                                                     .progress = progress,
+                                                     .hold = &tables->hold },
                           ret_writer, msg);
 }
 
@@ -678,7 +761,7 @@ enum embtier_err tables_publish(struct tables *tables, struct table_info *infos,
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < count; i++)
         ids[i] = infos[i].table_id;
-    pthread_mutex_lock(&tables->lock);
+    lock_catalog(tables);
     err = catalog_set_live(tables->catalog,
                            &(struct catalog_made){ .table_ids = ids, .count = count }, msg);
     for (uint32_t i = 0; err == EMBTIER_OK && i < count; i++) {
@@ -689,7 +772,7 @@ enum embtier_err tables_publish(struct tables *tables, struct table_info *infos,
         atomic_store(&table->state, TABLE_LIVE);
         infos[i] = info_of(table);
     }
-    pthread_mutex_unlock(&tables->lock);
+    unlock_catalog(tables);
     TRY(err);
     for (uint32_t i = 0; i < count; i++)
         log_created(&infos[i].spec, infos[i].table_id);

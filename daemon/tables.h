@@ -2,9 +2,10 @@
 /* tables.h: all tables of the running server: handles for the lanes, and making, finding and
  * dropping tables.
  *
- * tables_enter() is for the lanes and takes no lock. Everything else is for control threads: it
- * blocks, takes the tables' lock (never held while rows are written or dropped), writes the
- * catalog, and calls the lanes. */
+ * tables_enter() is for the lanes and takes no lock. Finding and listing are for the control thread
+ * and take the tables' lock, which is never held while rows are written or dropped. Everything else
+ * is for threads of jobs, any number of them: it blocks, writes the catalog, and calls the lanes.
+ */
 #ifndef EMBTIER_DAEMON_TABLES_H
 #define EMBTIER_DAEMON_TABLES_H
 
@@ -54,9 +55,12 @@ struct table_info {
 struct progress_sink {
     void (*report)(void *context, uint64_t done, uint64_t total, const char *unit);
     void *context;
-    const _Atomic bool *gone; /* may be NULL; true: whoever wanted it has gone */
+    const _Atomic uint32_t *stop; /* may be NULL; enum embtier_err: why it is to be given up */
 };
-/* Reports to @sink (may be NULL). DISCONNECTED: nobody wants it any more. */
+/* Whether to go on: OK, or DISCONNECTED (nobody wants it any more), CANCELLED, SHUTDOWN. @sink may
+ * be NULL. */
+MUST_CHECK enum embtier_err progress_look(const struct progress_sink *sink, struct err_msg *msg);
+/* The same, after a report to @sink. */
 MUST_CHECK enum embtier_err progress_tell(const struct progress_sink *sink, uint64_t done,
                                           uint64_t total, const char *unit, struct err_msg *msg);
 
@@ -68,8 +72,10 @@ MUST_CHECK enum embtier_err tables_create(struct tables *tables, const struct ta
  * it, the version of initial values included. */
 MUST_CHECK enum embtier_err tables_begin(struct tables *tables, const struct table_spec *spec,
                                          struct table_info *ret_info, struct err_msg *msg);
-/* Which must be gone before the table is published or abandoned. */
+/* Which must be gone before the table is published or abandoned. @progress, borrowed until then, is
+ * asked whether to go on; NULL: nobody is. */
 MUST_CHECK enum embtier_err tables_writer(struct tables *tables, const struct table_info *info,
+                                          const struct progress_sink *progress,
                                           struct row_writer **ret_writer, struct err_msg *msg);
 /* What it has of memory at most (row_writer_bytes()). */
 uint64_t tables_writer_bytes(const struct tables *tables, uint64_t row_bytes);
@@ -99,9 +105,19 @@ struct tables_totals tables_totals(struct tables *tables);
 uint32_t tables_count(struct tables *tables);
 /* Of one durability. */
 uint32_t tables_count_of(struct tables *tables, enum embtier_durability durability);
-/* For checkpoints; borrowed, and read by the thread that makes and drops tables, or before there is
- * one. */
+/* Borrowed, and read before there are threads that make and drop tables. */
 const struct catalog *tables_catalog(const struct tables *tables);
+/* For checkpoints. While they hold the tables, none is made, made live or dropped, and no rows of
+ * those that are being made are written: whoever is about to waits. Requests do not. Those who have
+ * begun are waited for. */
+void tables_hold(struct tables *tables);
+void tables_release(struct tables *tables);
+/* A copy, as of now. */
+MUST_CHECK enum embtier_err tables_catalog_copy(struct tables *tables, struct catalog **ret_catalog,
+                                                struct err_msg *msg);
+/* catalog_settle() of such a copy with what the catalog is now. */
+MUST_CHECK enum embtier_err tables_catalog_settle(struct tables *tables, struct catalog *copy,
+                                                  struct err_msg *msg);
 /* Long work under way gives up as soon as it can: the daemon stops. The next start drops what it
  * leaves half made. */
 void tables_stop(struct tables *tables);

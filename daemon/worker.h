@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker.h: a thread for what may take long, so that the control thread stays free. Jobs of one
- * worker run one at a time in the order they came. There are two: one for what changes tables and
- * checkpoints, one for what only reads them. */
+/* worker.h: jobs, which are what may take long, and the threads that run them, so that the control
+ * thread stays free.
+ *
+ * Each kind of job stands in one line, and each line has its threads, all made at the start: so a
+ * checkpoint never waits for a table that is filled, nor a drop for an export. Within a line users
+ * take turns, however many jobs each has waiting, and where a line has several threads one user has
+ * all but one of them at most. Jobs that make or drop a table of the same name run one after the
+ * other, in the order they came. A job that waits is withdrawn, and does nothing then; one that
+ * runs is asked to stop, if its kind can. */
 #ifndef EMBTIER_DAEMON_WORKER_H
 #define EMBTIER_DAEMON_WORKER_H
 
@@ -16,10 +22,13 @@
 #include "daemon/scan.h"
 #include "daemon/tables.h"
 
-struct worker;
+struct worker; /* all of them */
+
+#define WORKER_THREADS 14
 
 enum job_kind {
     JOB_TABLE_CREATE,
+    JOB_TABLE_FILL, /* the same of an eager table */
     JOB_TABLE_DROP,
     JOB_CHECKPOINT_CREATE,
     JOB_CHECKPOINT_VERIFY,
@@ -40,12 +49,22 @@ struct job_progress {
     const char *unit; /* a constant; NULL: nothing was told yet */
 };
 
+enum job_state { JOB_NEW, JOB_WAITING, JOB_RUNNING, JOB_ENDED };
+
 struct job {
     struct message done_message;     /* MESSAGE_JOB_DONE */
     struct message progress_message; /* MESSAGE_JOB_PROGRESS; in the inbox while `told` */
-    struct job *next;
     enum job_kind kind;
-    struct table_spec spec; /* TABLE_CREATE; TABLE_DROP: the name */
+    uid_t uid; /* whose, as told by whoever submits it, with the process */
+    pid_t pid;
+    uint64_t id;              /* the worker's from here on; counts up */
+    struct job *next, **link; /* of those that wait, or of those that run; locked, as are */
+    enum job_state state;
+    uint64_t round;    /* when it is its user's turn */
+    uint64_t since_ns; /* it waits, or runs */
+
+    struct table_spec
+        spec; /* TABLE_CREATE, TABLE_FILL; TABLE_DROP, of SCAN_… and LOAD_…: the name */
     bool if_not_exists;
     struct checkpoint_order order; /* CHECKPOINT_CREATE */
     uint64_t checkpoint_id;        /* CHECKPOINT_VERIFY, CHECKPOINT_DELETE */
@@ -60,8 +79,8 @@ struct job {
 
     struct job_progress progress; /* under the worker's lock: job_progress() */
     _Atomic bool told;
-    _Atomic bool gone;    /* the client */
-    uint64_t reported_ns; /* worker */
+    _Atomic uint32_t stop; /* enum embtier_err: why it is to be given up */
+    uint64_t reported_ns;  /* worker */
 
     /* Result, once done. */
     enum embtier_err err;
@@ -77,7 +96,7 @@ struct job {
 
 MUST_CHECK enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoints,
                                        void (*send)(void *owner, struct message *message),
-                                       void *owner, bool in_background, struct worker **ret_worker,
+                                       void *owner, struct worker **ret_worker,
                                        struct err_msg *msg);
 /* Runs what is queued to its end (tables_stop() makes that soon). */
 void worker_free(struct worker *worker);
@@ -91,9 +110,45 @@ static inline bool job_uses_arena(const struct job *job)
     return job->kind == JOB_SCAN_NEXT || job->kind == JOB_LOAD_ROWS;
 }
 
-/* Borrows @job until MESSAGE_JOB_DONE. */
-void worker_submit(struct worker *worker, struct job *job);
+/* A user's jobs of the long kinds that may wait; one more is BUSY. */
+#define JOBS_WAITING_MOST 128
+
+/* Borrows @job until MESSAGE_JOB_DONE. BUSY: too many of this user wait; it is not taken. Never of
+ * a job without an owner. */
+MUST_CHECK enum embtier_err worker_submit(struct worker *worker, struct job *job,
+                                          struct err_msg *msg);
 /* The last that it told, all of one report. Any thread, of a job that was submitted. */
 struct job_progress job_progress(struct job *job);
+
+/* Nobody wants it any more, since @why: its client has gone (DISCONNECTED), it is CANCELLED. One
+ * that waits is done, with that error; one that runs stops soon if its kind can, and else goes on.
+ */
+void worker_give_up(struct worker *worker, struct job *job, enum embtier_err why);
+/* The same of the job with this id, CANCELLED, if it is @uid's or @uid may end anybody's.
+ * NOT_FOUND; PERMISSION; INVALID: it runs, and is of a kind that goes on. @ret_waited: it has done
+ * nothing. */
+MUST_CHECK enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uid_t uid,
+                                          bool may_all, bool *ret_waited, struct err_msg *msg);
+
+struct job_info {
+    uint64_t id;
+    const char *kind;                      /* a constant: "table drop" */
+    char what[EMBTIER_TABLE_NAME_MAX + 1]; /* a table, or a checkpoint's number; or "" */
+    uid_t uid;
+    pid_t pid;
+    bool is_own; /* the server's */
+    bool runs;   /* else it waits */
+    uint64_t age_ms;
+    struct job_progress progress;
+};
+/* Of all that wait or run, oldest first: a malloced array. */
+MUST_CHECK enum embtier_err worker_list(struct worker *worker, struct job_info **ret_infos,
+                                        uint32_t *ret_count);
+
+struct worker_stats {
+    uint32_t waiting;
+    uint32_t running;
+};
+void worker_stats(struct worker *worker, struct worker_stats *ret_stats);
 
 #endif

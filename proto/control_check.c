@@ -33,6 +33,7 @@ static const struct string_limit string_limits[] = {
     { &embtier__checkpoint_restore__descriptor, 3, EMBTIER_TABLE_NAME_MAX },
     { &embtier__checkpoint__descriptor, 5, EMBTIER_METADATA_MAX },   /* metadata */
     { &embtier__checkpoint__descriptor, 6, EMBTIER_TABLE_NAME_MAX }, /* tables */
+    { &embtier__job__descriptor, 3, EMBTIER_TABLE_NAME_MAX },        /* what */
     { &embtier__metric__descriptor, 1, 128 },                        /* name */
     { &embtier__metric__descriptor, 2, 512 },                        /* help */
     { &embtier__metric__descriptor, 5, EMBTIER_TABLE_NAME_MAX },     /* label_value */
@@ -250,6 +251,10 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         if (!request->checkpoint_delete || request->checkpoint_delete->id == 0)
             return missing(msg, "CheckpointDelete.id");
         return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_JOB_CANCEL:
+        if (!request->job_cancel || request->job_cancel->id == 0)
+            return missing(msg, "JobCancel.id");
+        return EMBTIER_OK;
     case EMBTIER__REQUEST__BODY_LOAD_OPEN:
         if (!request->load_open || !request->load_open->spec)
             return missing(msg, "LoadOpen.spec");
@@ -263,6 +268,7 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
     case EMBTIER__REQUEST__BODY_LOAD_END:
     case EMBTIER__REQUEST__BODY_LOAD_CLOSE:
     case EMBTIER__REQUEST__BODY_SCAN_CLOSE:
+    case EMBTIER__REQUEST__BODY_JOB_LIST:
     case EMBTIER__REQUEST__BODY_STATUS:
         return EMBTIER_OK;
     default:
@@ -293,6 +299,11 @@ static enum embtier_err check_table_info(const Embtier__TableInfo *info, struct 
 static enum embtier_err check_checkpoint(const Embtier__Checkpoint *checkpoint, struct err_msg *msg)
 {
     return checkpoint && checkpoint->id > 0 ? EMBTIER_OK : missing(msg, "Checkpoint.id");
+}
+
+static enum embtier_err check_job(const Embtier__Job *job, struct err_msg *msg)
+{
+    return job && job->id > 0 ? EMBTIER_OK : missing(msg, "Job.id");
 }
 
 static enum embtier_err check_hello_reply(const Embtier__HelloReply *hello, struct err_msg *msg)
@@ -350,6 +361,14 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
         if (!reply->loaded_rows)
             return missing(msg, "Reply.loaded_rows");
         return EMBTIER_OK;
+    case EMBTIER__REPLY__BODY_JOB_LIST:
+        if (!reply->job_list)
+            return missing(msg, "Reply.job_list");
+        for (size_t i = 0; i < reply->job_list->n_jobs; i++)
+            TRY(check_job(reply->job_list->jobs[i], msg));
+        return EMBTIER_OK;
+    case EMBTIER__REPLY__BODY_JOB:
+        return check_job(reply->job, msg);
     case EMBTIER__REPLY__BODY_STATUS:
         if (!reply->status)
             return missing(msg, "Reply.status");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/catalog.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -691,4 +692,61 @@ enum embtier_err catalog_add_gone(struct catalog *catalog, const struct catalog 
         return EMBTIER_OK;
     qsort(tables.tables, tables.count, sizeof(*tables.tables), compare_table_ids);
     return catalog_replace(catalog, &tables, msg);
+}
+
+struct catalog *catalog_dup(const struct catalog *catalog)
+{
+    struct catalog *copy = catalog_new(catalog->directory);
+    struct tables tables;
+
+    if (!copy)
+        return NULL;
+    if (tables_copy(catalog, &tables, NULL) != EMBTIER_OK) {
+        catalog_free(copy);
+        return NULL;
+    }
+    copy->tables = tables.tables;
+    copy->count = copy->capacity = tables.count;
+    copy->next_table_id = tables.next_table_id;
+    return copy;
+}
+
+static struct catalog_table settled(const struct catalog_table *then,
+                                    const struct catalog_table *now)
+{
+    struct catalog_table table;
+    const bool whole = then && now && then->state == CATALOG_LIVE && now->state == CATALOG_LIVE;
+    const bool made = then && now && then->state == CATALOG_CREATING;
+
+    assert(then || now);
+    table = then ? *then : *now;
+    if (!whole && !made)
+        table.state = CATALOG_DROPPING;
+    return table;
+}
+
+enum embtier_err catalog_settle(struct catalog *then, const struct catalog *now,
+                                struct err_msg *msg)
+{
+    struct catalog_table *const tables =
+        calloc((size_t)then->count + now->count + 1, sizeof(*tables));
+    uint32_t count = 0, n = 0;
+
+    if (!tables)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", then->path);
+    for (uint32_t t = 0; t < then->count || n < now->count;) {
+        const struct catalog_table *a = t < then->count ? &then->tables[t] : NULL;
+        const struct catalog_table *b = n < now->count ? &now->tables[n] : NULL;
+
+        if (a && b && a->table_id != b->table_id) /* both are in order of ids */
+            *(a->table_id < b->table_id ? &b : &a) = NULL;
+        tables[count++] = settled(a, b);
+        t += a != NULL;
+        n += b != NULL;
+    }
+    free(then->tables);
+    then->tables = tables;
+    then->count = then->capacity = count;
+    then->next_table_id = MAX(then->next_table_id, now->next_table_id);
+    return EMBTIER_OK;
 }

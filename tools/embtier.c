@@ -118,6 +118,20 @@ const struct command commands[] = {
       "\n"
       "The newest, to which a crash goes back, cannot be deleted.\n",
       "  embtier checkpoint delete 7 --yes\n", command_checkpoint_delete, NULL },
+    { "jobs cancel", "ID", "end a job that waits or runs",
+      "One that waits has done nothing, and does nothing. One that runs stops soon and takes back\n"
+      "what it has done: a table whose rows are being made, a restore, a verification, the end of\n"
+      "an import. Drops and checkpoints that have begun are finished. Whoever asked for the job\n"
+      "gets the error CANCELLED. Root and the server's user may cancel jobs of all users.\n",
+      "  embtier jobs cancel 12\n", command_jobs_cancel, NULL },
+    { "jobs", "", "list what takes long: what waits, and what runs",
+      "Jobs run side by side: checkpoints never wait for long ones. Those of one kind wait for\n"
+      "each other, and users take turns.\n"
+      "\n"
+      "With -o json: [{id, kind, what, uid, pid, server, state, age_ms, done, total, unit}].\n",
+      "  embtier jobs\n"
+      "  embtier -o json jobs | jq '.[] | select(.state == \"waiting\")'\n",
+      command_jobs, NULL },
     { "export", "TABLE PATH [options]", "write a table to files",
       "Makes the folder PATH: safetensors or .npy files of the tensors `weight` [rows, dim] and\n"
       "`ids` [rows], in order of ids, and table.json, which says what the table is. Rows are as\n"

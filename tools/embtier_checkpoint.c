@@ -333,7 +333,8 @@ int command_checkpoint_create(struct cli *cli, int argc, char **argv)
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "saving",
-                       "the server goes on by itself: see `embtier checkpoint list`");
+                       "one that has begun is finished, one that has not is not: see `embtier jobs` and "
+                       "`embtier checkpoint list`");
     err = embtier_checkpoint_create(cli->server, &options, progress_bar_update, &bar, &list);
     progress_bar_end(&bar);
     if (err)
@@ -402,7 +403,7 @@ int command_checkpoint_verify(struct cli *cli, int argc, char **argv)
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "verifying",
-                       "the server reads on to the end, but tells nobody what it finds");
+                       "the server stops reading");
     err = embtier_checkpoint_verify(cli->server, id, progress_bar_update, &bar);
     progress_bar_end(&bar);
     if (err)

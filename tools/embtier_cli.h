@@ -53,6 +53,8 @@ int command_checkpoint_show(struct cli *cli, int argc, char **argv);
 int command_checkpoint_verify(struct cli *cli, int argc, char **argv);
 int command_checkpoint_restore(struct cli *cli, int argc, char **argv);
 int command_checkpoint_delete(struct cli *cli, int argc, char **argv);
+int command_jobs(struct cli *cli, int argc, char **argv);
+int command_jobs_cancel(struct cli *cli, int argc, char **argv);
 int command_export(struct cli *cli, int argc, char **argv);
 int command_import(struct cli *cli, int argc, char **argv);
 int command_get(struct cli *cli, int argc, char **argv);
@@ -105,7 +107,9 @@ int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes);
 /* What is said of tables that are being made or dropped when the user goes. The server does without
  * him what it has begun, but for rows that it makes itself: then it looks whether he is there, up
  * to the last of them. */
-#define CLI_GOES_ON "the server goes on by itself: see `embtier table list`"
+#define CLI_GOES_ON                                                                                \
+    "what the server has begun it finishes, and one that has not begun is not done: see "          \
+    "`embtier jobs` and `embtier table list`"
 #define CLI_GIVEN_UP                                                                               \
     "the server gives it up and makes no table, unless all rows were just written: see "           \
     "`embtier table list`"

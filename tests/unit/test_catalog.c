@@ -313,6 +313,44 @@ static void test_failed_change_does_not_happen_at_the_next_start(void **state)
     catalog_free(catalog);
 }
 
+/* A table that a checkpoint does not have whole is DROPPING in it, so that what the files have of
+ * it goes when somebody goes back to it; one that is still being made may be a table that it
+ * publishes.
+ */
+static void test_checkpoint_s_catalog_has_live_only_what_was_live_all_the_time(void **state)
+{
+    const struct store_fixture *const f = *state;
+    struct catalog *const catalog = catalog_must_open(f);
+    struct err_msg msg = { { 0 } };
+    const enum catalog_state wanted[] = { CATALOG_LIVE,     CATALOG_DROPPING, CATALOG_DROPPING,
+                                          CATALOG_CREATING, CATALOG_CREATING, CATALOG_DROPPING,
+                                          CATALOG_DROPPING };
+    uint32_t ids[ARRAY_LEN(wanted)];
+    struct catalog *then;
+
+    ids[0] = catalog_must_add(catalog, "stays", CATALOG_LIVE);
+    ids[1] = catalog_must_add(catalog, "is_dropped", CATALOG_LIVE);
+    ids[2] = catalog_must_add(catalog, "is_gone", CATALOG_LIVE);
+    ids[3] = catalog_must_add(catalog, "is_made", CATALOG_CREATING);
+    ids[4] = catalog_must_add(catalog, "becomes_live", CATALOG_CREATING);
+    then = catalog_dup(catalog);
+    assert_non_null(then);
+    must(catalog_set_state(catalog, ids[1], CATALOG_DROPPING, &msg), &msg);
+    must(catalog_remove(catalog, ids[2], &msg), &msg);
+    must(catalog_set_state(catalog, ids[4], CATALOG_LIVE, &msg), &msg);
+    ids[5] = catalog_must_add(catalog, "is_new", CATALOG_LIVE);
+    ids[6] = catalog_must_add(catalog, "is_gone", CATALOG_LIVE);
+
+    must(catalog_settle(then, catalog, &msg), &msg);
+    assert_int_equal(catalog_count(then), ARRAY_LEN(wanted));
+    for (uint32_t i = 0; i < ARRAY_LEN(wanted); i++) {
+        assert_int_equal(catalog_at(then, i)->table_id, ids[i]);
+        assert_int_equal(catalog_at(then, i)->state, wanted[i]);
+    }
+    catalog_free(then);
+    catalog_free(catalog);
+}
+
 #define CATALOG_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -328,6 +366,7 @@ int main(void)
         CATALOG_TEST(test_older_catalog_s_tables_have_the_defaults),
         CATALOG_TEST(test_hyperparameter_that_a_catalog_has_not_has_its_default),
         CATALOG_TEST(test_lost_catalog_of_a_store_is_not_an_empty_one),
+        CATALOG_TEST(test_checkpoint_s_catalog_has_live_only_what_was_live_all_the_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
