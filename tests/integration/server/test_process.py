@@ -70,6 +70,7 @@ def test_signals_during_start_and_stop_change_nothing(make_daemon):
         for number in HARMLESS:
             os.kill(daemon.pid, number)
         assert daemon.is_running, daemon.log.read_text()
+        time.sleep(0.001)  # else a sanitizer, which stops all threads by a signal, never has its turn
     daemon.await_ready()
     with daemon.connect() as server:
         server.open_table("rows").set(np.arange(100), np.full((100, 4), 7.0))
@@ -77,6 +78,7 @@ def test_signals_during_start_and_stop_change_nothing(make_daemon):
     while daemon._process.poll() is None:  # none of them is the second signal that gives up
         for number in HARMLESS:
             daemon._process.send_signal(number)
+        time.sleep(0.001)
     daemon.await_end(0)
     assert daemon.logged("stopped, all rows are on SSD")
     daemon.start()
