@@ -31,6 +31,8 @@ static void describe(const Embtier__Checkpoint *wire, bool with_tables,
         .pause_us = wire->pause_us,
         .held_rows = wire->held_rows,
         .spent_ms = wire->spent_ms,
+        .tries = wire->tries,
+        .cut_updates = wire->cut_updates,
     };
     if (ret_checkpoint->has_step)
         ret_checkpoint->step = wire->step;

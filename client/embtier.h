@@ -221,9 +221,11 @@ struct embtier_checkpoint {
     const char *const *tables; /* their names; NULL in a list */
     uint64_t bytes;            /* of its files on SSD */
     uint64_t new_bytes;        /* of those that it does not share with the one before */
-    uint64_t pause_us;         /* no update was begun for so long */
+    uint64_t pause_us;         /* no update was begun for so long, at most at a time */
     uint64_t held_rows; /* how often an update found no room while rows were written for it */
     uint64_t spent_ms;
+    uint64_t tries;       /* to find a moment without updates; 0: an older server made it, in one */
+    uint64_t cut_updates; /* of more than 4,096 rows, of which some rows are in it, some are not */
 };
 
 struct embtier_checkpoint_options {
@@ -240,8 +242,8 @@ struct embtier_checkpoint_list;
 
 /* Returns when it is complete on disk; requests of all clients go on meanwhile. @options may be
  * NULL. The list that comes back has one entry. INVALID (the metadata is no JSON), NO_SPACE, IO,
- * SHUTDOWN, TIMEOUT (updates under way did not end): there is no new checkpoint then (but see
- * Errors, above). */
+ * SHUTDOWN, BUSY (updates under way did not end in a minute; the message names the session): there
+ * is no new checkpoint then (but see Errors, above). */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_create(
     struct embtier *server, const struct embtier_checkpoint_options *options,
     void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "base/config.h"
 #include "base/config_memory.h"
 #include "base/log.h"
+#include "daemon/checkpoint_gate.h"
 #include "daemon/checkpoint_pace.h"
 #include "daemon/lane.h"
 #include "daemon/scan.h"
@@ -23,12 +23,9 @@
 #include "store/checkpoint.h"
 #include "store/store.h"
 
-/* Updates under way end by themselves; those that wait for a disk that takes nothing may not. */
-#define DRAIN_SECONDS      5 /* at first, after each time in vain twice as long */
-#define DRAIN_MOST_SECONDS 60
-#define NS_PER_SECOND      UINT64_C(1000000000)
-#define PUBLISH_TRIES      4
-#define SPACE_PATIENCE_NS  (3 * NS_PER_SECOND)
+#define NS_PER_SECOND     UINT64_C(1000000000)
+#define PUBLISH_TRIES     2
+#define SPACE_PATIENCE_NS (3 * NS_PER_SECOND)
 /* Of the dirty rows, as many are written before the epoch, so that others find clean ones to take
  * the places of while it lasts. */
 #define CLEAN_PART 8
@@ -49,7 +46,6 @@ struct checkpoints {
     struct checkpoints_opts opts;
     bool few_cores; /* as checkpoint_pace_init() has it */
     _Atomic bool stopping;
-    uint64_t patience_ns; /* with updates under way; of whoever makes one */
 
     pthread_mutex_t lock;   /* all below */
     pthread_cond_t changed; /* is_changing */
@@ -89,7 +85,6 @@ enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
     checkpoints->opts = *opts;
     checkpoints->few_cores = opts->core_count < 2 * opts->lane_count + 2;
-    checkpoints->patience_ns = DRAIN_SECONDS * NS_PER_SECOND;
     checkpoints->tried_ns = clock_now_ns(&clock_monotonic);
     pthread_mutex_init(&checkpoints->lock, NULL);
     init_changed(&checkpoints->changed);
@@ -246,49 +241,6 @@ static enum embtier_err clean_some(struct making *making, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-static void open_gates(const struct checkpoints *c)
-{
-    for (uint32_t i = 0; i < c->opts.lane_count; i++)
-        lane_open_gate(c->opts.lanes[i]);
-}
-
-/* True: one more lane is drained; false: not in this tenth of a second. */
-static bool wait_a_moment(sem_t *drained)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 100000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    return sem_clockwait(drained, CLOCK_MONOTONIC, &until) == 0;
-}
-
-/* Until no update is under way. */
-static enum embtier_err close_gates(struct checkpoints *c, sem_t *drained, struct err_msg *msg)
-{
-    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
-
-    for (uint32_t i = 0; i < c->opts.lane_count; i++)
-        lane_close_gate(c->opts.lanes[i], drained);
-    for (uint32_t i = 0; i < c->opts.lane_count;) {
-        if (wait_a_moment(drained)) {
-            i++;
-            continue;
-        }
-        if (atomic_load(&c->stopping))
-            return stopped(msg);
-        if (clock_now_ns(&clock_monotonic) - began_ns < c->patience_ns)
-            continue;
-        err_write(msg, "no checkpoint: updates under way have not ended in %" PRIu64 " seconds",
-                  c->patience_ns / NS_PER_SECOND);
-        c->patience_ns = MIN(2 * c->patience_ns, DRAIN_MOST_SECONDS * NS_PER_SECOND);
-        return EMBTIER_TIMEOUT;
-    }
-    c->patience_ns = DRAIN_SECONDS * NS_PER_SECOND;
-    return EMBTIER_OK;
-}
-
 static bool has_logged_tables(const struct checkpoints *c)
 {
     return tables_count_of(c->opts.tables, EMBTIER_DURABILITY_ASYNC) +
@@ -296,17 +248,16 @@ static bool has_logged_tables(const struct checkpoints *c)
            0;
 }
 
-/* The moment of which the checkpoint will be: no update is under way. */
-static enum embtier_err take_moment(struct making *making, sem_t *drained, struct err_msg *msg)
+/* The checkpoint will be of the moment that was found. */
+static enum embtier_err take_moment(struct making *making, struct err_msg *msg)
 {
     struct checkpoints *const c = making->checkpoints;
 
-    TRY(close_gates(c, drained, msg));
     /* What was acknowledged is in the log, what was not may be. */
     if (making->has_logged)
         TRY(store_capture(c->opts.store, making->draft, true, &c->stopping, msg));
     for (uint32_t i = 0; i < c->opts.lane_count; i++)
-        lane_begin_epoch(c->opts.lanes[i]);
+        making->info.cut_updates += lane_begin_epoch(c->opts.lanes[i]);
     making->in_epoch = making->has_old = true;
     return EMBTIER_OK;
 }
@@ -339,22 +290,53 @@ static enum embtier_err note_tables(struct making *making, struct err_msg *msg)
     return tables_catalog_copy(c->opts.tables, &making->catalog, msg);
 }
 
-static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
+/* Tables are held for this try only: the next may be seconds away. */
+static enum embtier_err try_moment(struct making *making, struct gate_search *search,
+                                   struct err_msg *msg)
 {
+    struct checkpoints *const c = making->checkpoints;
     enum embtier_err err;
-    uint64_t began_ns;
-    sem_t drained;
 
+    tables_hold(c->opts.tables);
+    err = note_tables(making, msg);
     /* What `async` tables have logged since the last one is written to disk by nothing else: now,
      * or while updates wait. */
-    if (making->has_logged)
-        TRY(store_sync_all_logs(making->checkpoints->opts.store, msg));
-    sem_init(&drained, 0, 0);
-    began_ns = clock_now_ns(&clock_monotonic);
-    err = take_moment(making, &drained, msg);
-    open_gates(making->checkpoints); /* after which no lane knows the semaphore */
-    sem_destroy(&drained);
-    making->info.pause_us = (clock_now_ns(&clock_monotonic) - began_ns) / 1000;
+    if (err == EMBTIER_OK && making->has_logged)
+        err = store_sync_all_logs(c->opts.store, msg);
+    if (err == EMBTIER_OK)
+        err = gate_close(search, msg);
+    if (err == EMBTIER_OK)
+        err = take_moment(making, msg);
+    gate_open(search, err == EMBTIER_AGAIN);
+    tables_release(c->opts.tables);
+    return err;
+}
+
+/* Those of one that failed after all count too. */
+static void note_search(const struct making *making)
+{
+    struct checkpoints *const c = making->checkpoints;
+
+    pthread_mutex_lock(&c->lock);
+    c->stats.tries += making->info.tries;
+    c->stats.cut_updates += making->info.cut_updates;
+    c->stats.longest_pause_us = MAX(c->stats.longest_pause_us, making->info.pause_us);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
+{
+    struct checkpoints *const c = making->checkpoints;
+    struct gate_search search;
+    enum embtier_err err;
+
+    gate_search_init(&search, c->opts.lanes, c->opts.lane_count, &c->stopping);
+    do
+        err = try_moment(making, &search, msg);
+    while (err == EMBTIER_AGAIN && (err = gate_rest(&search, msg)) == EMBTIER_OK);
+    making->info.tries = search.tries;
+    making->info.pause_us = search.longest_ns / 1000;
+    note_search(making);
     return err;
 }
 
@@ -432,19 +414,6 @@ static uint32_t count_tables(const struct catalog *catalog, const struct catalog
     return count;
 }
 
-static enum embtier_err take_point(struct making *making, struct err_msg *msg)
-{
-    struct tables *const tables = making->checkpoints->opts.tables;
-    enum embtier_err err;
-
-    tables_hold(tables);
-    err = note_tables(making, msg);
-    if (err == EMBTIER_OK)
-        err = begin_epoch(making, msg);
-    tables_release(tables);
-    return err;
-}
-
 static enum embtier_err make(struct making *making, struct err_msg *msg)
 {
     struct checkpoints *const c = making->checkpoints;
@@ -462,7 +431,7 @@ static enum embtier_err make(struct making *making, struct err_msg *msg)
         TRY(shorten_logs(making, msg));
     making->updated_bytes = tables_totals(c->opts.tables).updated_bytes;
     making->info.created_ms = since_1970_ms();
-    TRY(take_point(making, msg));
+    TRY(begin_epoch(making, msg));
     TRY(save_old_rows(making, msg));
     TRY(store_capture(c->opts.store, making->draft, false, &c->stopping, msg));
     TRY(end_epoch(making, msg));
@@ -565,7 +534,6 @@ static void note_end(struct checkpoints *c, const struct checkpoint_info *info,
         c->stats.made++;
         c->stats.newest_ms = info->created_ms;
         c->stats.pause_us = info->pause_us;
-        c->stats.longest_pause_us = MAX(c->stats.longest_pause_us, info->pause_us);
     }
     pthread_mutex_unlock(&c->lock);
 }
@@ -606,9 +574,10 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
     *ret_info = making.info;
     log_info("checkpoint made",
              "id=%" PRIu64 " by=%s bytes=%" PRIu64 " new_bytes=%" PRIu64 " pause_us=%" PRIu64
-             " held_rows=%" PRIu64 " spent_ms=%" PRIu64,
+             " tries=%" PRIu64 " cut_updates=%" PRIu64 " held_rows=%" PRIu64 " spent_ms=%" PRIu64,
              ret_info->id, order->automatic ? "server" : "user", ret_info->bytes,
-             ret_info->new_bytes, ret_info->pause_us, ret_info->held_rows, ret_info->spent_ms);
+             ret_info->new_bytes, ret_info->pause_us, ret_info->tries, ret_info->cut_updates,
+             ret_info->held_rows, ret_info->spent_ms);
     store_refuse_replay(c->opts.store, EMBTIER_OK);
     if (order->automatic && order->promised)
         promise(c, ret_info->id);
@@ -975,10 +944,10 @@ static enum embtier_err make_safe(struct checkpoints *c, const struct table_info
     if (is_safe)
         return EMBTIER_OK;
     order.made = &made;
-    /* What has been written is worth more than one try: each waits longer for updates under way. */
+    /* What has been written is worth more than one search for a moment without updates. */
     do
         err = checkpoints_make(c, &order, progress, &info, msg);
-    while (err == EMBTIER_TIMEOUT && ++tries < PUBLISH_TRIES);
+    while (err == EMBTIER_BUSY && ++tries < PUBLISH_TRIES);
     return err;
 }
 

@@ -59,8 +59,9 @@ struct checkpoint_order {
                       whoever had it made has yet to begin to read it */
 };
 
-/* Returns when it is complete on disk, or there is none. INVALID: the metadata is no JSON. BUSY: it
- * is for an export (automatic and promised), and there is no memory for one. */
+/* Returns when it is complete on disk, or there is none. INVALID: the metadata is no JSON. BUSY:
+ * updates under way leave it no moment (checkpoint_gate.h); or it is for an export (automatic and
+ * promised), and there is no memory for one. */
 MUST_CHECK enum embtier_err checkpoints_make(struct checkpoints *checkpoints,
                                              const struct checkpoint_order *order,
                                              const struct progress_sink *progress,
@@ -141,7 +142,9 @@ struct checkpoints_stats {
     uint64_t newest_ms; /* when it was made, since 1970; 0: there is none */
     uint64_t pause_us;  /* of the newest */
     uint64_t longest_pause_us;
-    uint64_t yielded_us; /* for so long the cores were left to others, since the start */
+    uint64_t tries;       /* to find a moment without updates, since the start */
+    uint64_t cut_updates; /* large ones, by those moments */
+    uint64_t yielded_us;  /* for so long the cores were left to others, since the start */
     bool is_making;
 };
 void checkpoints_stats(struct checkpoints *checkpoints, struct checkpoints_stats *ret_stats);

@@ -80,6 +80,8 @@ static enum embtier_err open_session(struct control *control, struct connection 
                     &session, msg));
     session->send = control->send;
     session->owner = control;
+    session->pid = connection->peer_pid;
+    session->uid = connection->peer_uid;
     connection->session = session;
     session->account = session->ticket_share.account = connection->account;
     account_add(connection->account, ACCOUNT_ARENA_BYTES, session->arena_bytes);
@@ -244,6 +246,8 @@ static void fill_checkpoint(struct checkpoint_info *info, struct checkpoint_tabl
     ret_wire->bytes = info->bytes;
     ret_wire->new_bytes = info->new_bytes;
     ret_wire->pause_us = info->pause_us;
+    ret_wire->tries = info->tries;
+    ret_wire->cut_updates = info->cut_updates;
     ret_wire->held_rows = info->held_rows;
     ret_wire->spent_ms = info->spent_ms;
     if (tables) {

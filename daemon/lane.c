@@ -103,31 +103,36 @@ void lane_start_request(struct lane *lane, struct request *request)
     }
 }
 
+static bool request_is_large(const struct request *request)
+{
+    return request->id_count > UPDATE_WHOLE_ROWS;
+}
+
 /* Takes @id_count more ids of a request, and starts it with the last id, or answers it if it is
- * refused. False: there is more to take. */
-static bool take_request(struct lane *lane, struct request *request, uint64_t id_count)
+ * refused. */
+static enum take_turn take_request(struct lane *lane, struct request *request, uint64_t id_count)
 {
     struct session *const session = request->session;
     const uint32_t number = request->number;
     struct refusal refusal = { .segment = UINT32_MAX };
     enum embtier_err err;
 
-    /* It has its turns until the gate opens, which is soon. */
-    if (request_changes(request) && lane->gate)
-        return false;
+    if (request_changes(request) &&
+        !lane_update_may_begin(lane, session, request_is_large(request)))
+        return TAKE_TURN_HELD;
     err = request_take(&lane->rules, request, id_count, &refusal);
     if (err == EMBTIER_AGAIN)
-        return false;
+        return TAKE_TURN_MORE;
     if (err == EMBTIER_OK) {
         if (request_changes(request))
-            lane_update_begin(lane);
+            lane_update_begin(lane, session, request_is_large(request));
         lane_start_request(lane, request);
     } else {
         request_discard(&lane->rules, request);
         session->in_flight--;
         request_answer(session, number, &refusal, 0, 0);
     }
-    return true;
+    return TAKE_TURN_DONE;
 }
 
 static void taking_append(struct lane *lane, struct session *session)
@@ -148,6 +153,23 @@ static void end_taken(struct lane *lane, const struct taking *taking)
         lane_push_end(lane, taking->push);
 }
 
+/* Its update waits for the gate, and takes no turns meanwhile. */
+static void hold(struct lane *lane, struct session *session)
+{
+    session->next_taking = lane->held;
+    lane->held = session;
+}
+
+void lane_release_held(struct lane *lane)
+{
+    struct session *session;
+
+    while ((session = lane->held)) {
+        lane->held = session->next_taking;
+        taking_append(lane, session);
+    }
+}
+
 /* Takes a wave of the session's pooled lookup or push. */
 static void take_wave(struct lane *lane, struct session *session)
 {
@@ -160,6 +182,9 @@ static void take_wave(struct lane *lane, struct session *session)
         break;
     case TAKE_TURN_STALLED:
         session->stalled = true;
+        break;
+    case TAKE_TURN_HELD:
+        hold(lane, session);
         break;
     case TAKE_TURN_TAKEN:
         session->taking.kind = TAKING_NOTHING;
@@ -184,6 +209,22 @@ static void lend_tickets(struct lane *lane, const struct push *push)
         lane_ticket_lend(lane, push->ticket);
     if (push->prefetch)
         lane_ticket_lend(lane, push->prefetch);
+}
+
+/* Takes ids of a request of segments, and leaves the rest to its turns. */
+static void go_on_taking(struct lane *lane, struct session *session, const struct taking *taking,
+                         uint64_t id_count)
+{
+    const struct taking more = *taking;
+    const enum take_turn turn = take_request(lane, more.request, id_count);
+
+    session->taking = more;
+    if (turn == TAKE_TURN_MORE)
+        taking_append(lane, session);
+    else if (turn == TAKE_TURN_HELD)
+        hold(lane, session);
+    else
+        session->taking.kind = TAKING_NOTHING;
 }
 
 /* Begins to take one request, or answers it at once; @id_count is what is left of this look. False:
@@ -222,10 +263,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     session->in_flight++;
     if (taking.kind == TAKING_REQUEST) {
         cost = taking.request->id_count + taking.request->segment_count;
-        if (!take_request(lane, taking.request, *id_count)) {
-            session->taking = taking;
-            taking_append(lane, session);
-        }
+        go_on_taking(lane, session, &taking, *id_count);
     } else { /* it has its turn with the others */
         cost = UINT64_MAX;
         session->taking = taking;
@@ -360,10 +398,7 @@ static bool take_turn(struct lane *lane, uint64_t now_ns)
         return true;
     }
     session->last_seen_ns = now_ns;
-    if (take_request(lane, session->taking.request, lane->opts.take_ids))
-        session->taking.kind = TAKING_NOTHING;
-    else
-        taking_append(lane, session);
+    go_on_taking(lane, session, &session->taking, lane->opts.take_ids);
     return true;
 }
 
@@ -411,7 +446,7 @@ static void on_request_done(struct lane *lane, struct request *request)
         return;
     }
     if (request_changes(request))
-        lane_update_end(lane);
+        lane_update_end(lane, session, request_is_large(request));
     request_free(&lane->rules, request);
     session->memory_short = false;
     session->in_flight--;
@@ -482,6 +517,7 @@ static void on_message(struct lane *lane, struct message *message)
         struct session *const session = CONTAINER_OF(message, struct session, detach_message);
 
         session->detaching = true;
+        lane_release_held(lane);
         group_leave_all(session);
         lane_session_maybe_gone(lane, session);
         break;

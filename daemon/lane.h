@@ -15,6 +15,7 @@
 #include <semaphore.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -90,13 +91,26 @@ bool lane_write_back_step(struct lane *lane, uint64_t *cursor);
 
 /* ---- Checkpoints; one thread at a time (lane_epoch.c) ---- */
 
+/* An update of no more rows is never cut by a checkpoint, nor is a group's step of any size. */
+#define UPDATE_WHOLE_ROWS 4096
+
 /* From now on no update is begun by sessions whose home this is; posts @drained once, when none is
- * under way. */
-void lane_close_gate(struct lane *lane, sem_t *drained);
-void lane_open_gate(struct lane *lane);
+ * under way, or with @spares_large when none but large ones are. */
+void lane_close_gate(struct lane *lane, sem_t *drained, bool spares_large);
+/* @closes_again: soon, as the moment was not found; what would keep a gate that spares large
+ * updates from draining goes on to wait. */
+void lane_open_gate(struct lane *lane, bool closes_again);
+/* A session for whose update the gate waits. False: for none. */
+struct lane_holder {
+    uint64_t session;
+    pid_t pid;
+    uid_t uid;
+    bool found;
+};
+bool lane_gate_holder(struct lane *lane, struct lane_holder *ret_holder);
 /* Rows that are dirty now are old: they are to be saved as they are. All gates are closed and
- * drained. */
-void lane_begin_epoch(struct lane *lane);
+ * drained. Returns how many large updates are under way, and cut. */
+uint32_t lane_begin_epoch(struct lane *lane);
 /* How far it is with a lane; zeros at first. */
 struct lane_saving {
     uint64_t cursor;

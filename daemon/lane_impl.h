@@ -71,8 +71,13 @@ struct lane {
     /* Checkpoints; see lane_epoch.c. */
     sem_t *gate; /* not NULL: closed, and posted when no update is under way */
     bool gate_told;
-    uint32_t updates; /* requests of sessions whose home this is that change rows, under way */
+    bool spares_large; /* but for large ones */
     bool in_epoch;
+    uint32_t updates; /* requests of sessions whose home this is that change rows, under way */
+    uint32_t large_updates;
+    struct session *updating; /* those with some, the first is that for longest */
+    struct session *last_updating;
+    struct session *held; /* have an update that may not begin; by next_taking */
 
     /* Sleep and wake. */
     int epoll_fd;
@@ -175,16 +180,19 @@ void lane_log_on_written(struct lane *lane);
 
 /* ---- lane_epoch.c: on the home lane ---- */
 
-/* Before a request changes its first row; lane->gate is NULL. */
-void lane_update_begin(struct lane *lane);
+/* False: it is to be held, until lane_release_held(). */
+bool lane_update_may_begin(const struct lane *lane, const struct session *session, bool is_large);
+/* Before a request changes its first row; it may begin. */
+void lane_update_begin(struct lane *lane, struct session *session, bool is_large);
 /* It has changed its last one, and that is answered. */
-void lane_update_end(struct lane *lane);
+void lane_update_end(struct lane *lane, struct session *session, bool is_large);
 
 /* ---- lane_pooled.c: on the home lane ---- */
 
 enum take_turn {
     TAKE_TURN_MORE,    /* some is left to be taken */
     TAKE_TURN_STALLED, /* the same, and not before something else is done */
+    TAKE_TURN_HELD,    /* the same, and not before the gate lets it begin */
     TAKE_TURN_TAKEN,   /* nothing is left; waves are under way */
     TAKE_TURN_DONE,    /* and none is */
 };
@@ -268,6 +276,8 @@ uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t 
 
 /* Goes on with what the session's request stalled for. */
 void lane_unstall(struct lane *lane, struct session *session);
+/* Updates that might not begin may now, perhaps. */
+void lane_release_held(struct lane *lane);
 /* To be called whenever in_flight has become less: a push of a group may have waited for that; and
  * says goodbye when nothing of the session is under way any more. */
 void lane_session_maybe_gone(struct lane *lane, struct session *session);

@@ -218,7 +218,7 @@ void lane_push_end(struct lane *lane, struct push *push)
     if (!push->is_prefetch || push->refusal.err != EMBTIER_OK)
         end_or_give_back(lane, ticket, push);
     if (push->is_update)
-        lane_update_end(lane);
+        lane_update_end(lane, session, push->is_large);
     push_free(&lane->rules, push);
     session->in_flight--;
 }
@@ -262,15 +262,17 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
                : push->stage >= PUSH_CASTING ? TAKE_TURN_STALLED
                                              : TAKE_TURN_MORE;
     begins = !push->is_taken && !push->is_prefetch && !push->is_update;
-    if (begins && lane->gate)
-        return TAKE_TURN_MORE; /* until it opens, which is soon */
+    if (begins)
+        push->is_large = push_is_large(push);
+    if (begins && !lane_update_may_begin(lane, push->session, push->is_large))
+        return TAKE_TURN_HELD;
     if (!push->is_taken) {
         wave = push_free_wave(&lane->rules, push);
         if (!wave) /* without any, it looks again until others are done, who all end by themselves
                     */
             return push->under_way > 0 ? TAKE_TURN_STALLED : TAKE_TURN_MORE;
         if (begins) { /* not before it has what it needs: the gate waits for its end */
-            lane_update_begin(lane);
+            lane_update_begin(lane, push->session, push->is_large);
             push->is_update = true;
         }
         push_take_wave(&lane->rules, push, wave);

@@ -145,6 +145,8 @@ static void sink_checkpoints(const struct server_parts *parts, metric_sink sink,
     sink(context, METRIC_checkpoint_pause_seconds, "", (double)stats.pause_us / 1e6);
     sink(context, METRIC_checkpoint_longest_pause_seconds, "",
          (double)stats.longest_pause_us / 1e6);
+    sink(context, METRIC_checkpoint_tries, "", (double)stats.tries);
+    sink(context, METRIC_checkpoint_cut_updates, "", (double)stats.cut_updates);
     sink(context, METRIC_checkpoint_yielded_seconds, "", (double)stats.yielded_us / 1e6);
     sink(context, METRIC_transfer_bytes, "", (double)transfer_memory_used(parts->transfer_memory));
 }

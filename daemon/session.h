@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/config.h"
 #include "base/err.h"
@@ -59,6 +60,9 @@ struct session {
     /* Joined by the control thread, which frees them; read by the home lane. */
     _Atomic(struct group_member *) groups;
 
+    pid_t pid; /* of the client, and its user; as they were when it connected */
+    uid_t uid;
+
     /* Home lane. */
     struct session *next_polled;
     uint32_t consumed;  /* requests taken */
@@ -67,6 +71,10 @@ struct session {
     struct request_memory_share memory_share;
     struct taking taking; /* begun, and not taken to its end yet */
     bool stalled;         /* that, until something of it is done */
+    uint32_t updates;     /* under way (lane_epoch.c) */
+    uint32_t large_updates;
+    struct session *next_updating;
+    struct session *previous_updating;
     struct session *next_taking;
     uint64_t wanted_bytes; /* that a pooled lookup or a push found no room for */
     struct ticket_share ticket_share;

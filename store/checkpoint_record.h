@@ -21,10 +21,12 @@ struct checkpoint_info {
     uint64_t step; /* the trainer's */
     char metadata[EMBTIER_METADATA_MAX + 1];
     uint32_t table_count;
-    uint64_t bytes;     /* of its files */
-    uint64_t new_bytes; /* of those that the one before does not share */
-    uint64_t pause_us;  /* no update was begun for so long */
-    uint64_t held_rows; /* how often an update found no room meanwhile, and waited */
+    uint64_t bytes;       /* of its files */
+    uint64_t new_bytes;   /* of those that the one before does not share */
+    uint64_t pause_us;    /* no update was begun for so long, at most at a time */
+    uint64_t tries;       /* so often that was; 0: a server before this one made it, in one */
+    uint64_t cut_updates; /* large ones, of which some rows are in it and some are not */
+    uint64_t held_rows;   /* how often an update found no room meanwhile, and waited */
     uint64_t spent_ms;
 };
 

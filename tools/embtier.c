@@ -84,7 +84,8 @@ const struct command commands[] = {
       "of durability replay have the rows of the newest checkpoint.\n"
       "\n"
       "With -o json: {id, created, made_by, step, metadata, table_count, tables, bytes,\n"
-      "new_bytes, pause_us, held_rows, spent_ms}; step and metadata may be null.\n",
+      "new_bytes, pause_us, held_rows, spent_ms, "
+      "tries, cut_updates}; step and metadata may be null.\n",
       "  embtier checkpoint create --step 2000 --metadata '{\"epoch\": 3}'\n"
       "  embtier checkpoint create --keep 5\n",
       command_checkpoint_create, NULL },

@@ -226,14 +226,16 @@ static json_t *checkpoint_to_json(const struct embtier_checkpoint *checkpoint)
 {
     struct number_text created;
     json_t *value = json_pack(
-        "{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
+        "{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
         cli_json_u64(checkpoint->id), "created", time_text(&created, checkpoint->created_ms),
         "made_by", maker(checkpoint), "step",
         checkpoint->has_step ? cli_json_u64(checkpoint->step) : json_null(), "metadata",
         metadata_to_json(checkpoint), "table_count", cli_json_u64(checkpoint->table_count), "bytes",
         cli_json_u64(checkpoint->bytes), "new_bytes", cli_json_u64(checkpoint->new_bytes),
         "pause_us", cli_json_u64(checkpoint->pause_us), "held_rows",
-        cli_json_u64(checkpoint->held_rows), "spent_ms", cli_json_u64(checkpoint->spent_ms));
+        cli_json_u64(checkpoint->held_rows), "spent_ms", cli_json_u64(checkpoint->spent_ms),
+        "tries", cli_json_u64(checkpoint->tries), "cut_updates",
+        cli_json_u64(checkpoint->cut_updates));
 
     if (value && (!checkpoint->tables || tables_to_json(checkpoint, value)))
         return value;
@@ -295,6 +297,8 @@ static void print_checkpoint(const struct embtier_checkpoint *checkpoint)
     printf("bytes      %s\n", number_bytes(&number, (double)checkpoint->bytes));
     printf("new bytes  %s\n", number_bytes(&number, (double)checkpoint->new_bytes));
     printf("pause      %s\n", pause_text(&number, checkpoint->pause_us));
+    printf("tries      %s\n", number_count(&number, (double)checkpoint->tries));
+    printf("cut        %s\n", number_count(&number, (double)checkpoint->cut_updates));
     printf("held rows  %s\n", number_count(&number, (double)checkpoint->held_rows));
     printf("took       %.4g s\n", (double)checkpoint->spent_ms / 1e3);
     printf("tables     %" PRIu32 "\n", checkpoint->table_count);

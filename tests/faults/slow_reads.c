@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slow_reads: preloaded into embtierd, makes SSD slow: every read of an SST file takes
- * EMBTIER_FAULT_READ_MS longer while the file EMBTIER_FAULT_TRIGGER exists.
+ * EMBTIER_FAULT_READ_MS longer while the file EMBTIER_FAULT_TRIGGER exists; with
+ * EMBTIER_FAULT_THREAD only those of threads of that name.
  *
  * It knows read, pread, preadv and io_uring's submissions, which are of table files only; if
  * RocksDB ever read its tables by other calls, a test that asks for a slow read and finds it fast
@@ -9,6 +10,7 @@
 
 #include <assert.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -30,13 +32,22 @@ static bool is_sst(int fd)
     return bytes > 4 && memcmp(path + bytes - 4, ".sst", 4) == 0;
 }
 
+static bool is_named_thread(void)
+{
+    const char *const wanted = getenv("EMBTIER_FAULT_THREAD");
+    char name[16];
+
+    return !wanted || (pthread_getname_np(pthread_self(), name, sizeof(name)) == 0 &&
+                       strcmp(name, wanted) == 0);
+}
+
 static void delay_any(void)
 {
     const char *const trigger = getenv("EMBTIER_FAULT_TRIGGER");
     const char *const delay_ms = getenv("EMBTIER_FAULT_READ_MS");
     long ms;
 
-    if (!trigger || !delay_ms || access(trigger, F_OK) != 0)
+    if (!trigger || !delay_ms || access(trigger, F_OK) != 0 || !is_named_thread())
         return;
     ms = strtol(delay_ms, NULL, 10);
     nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);

@@ -280,6 +280,8 @@ static void describe_checkpoint(const struct client *client, uint64_t number,
     ret_checkpoint->pause_us = 250;
     ret_checkpoint->held_rows = 3;
     ret_checkpoint->spent_ms = 40;
+    ret_checkpoint->tries = 5;
+    ret_checkpoint->cut_updates = 6;
 }
 
 static void answer_checkpoint(struct client *client, uint32_t id, uint64_t number,

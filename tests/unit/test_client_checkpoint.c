@@ -53,6 +53,8 @@ static void test_what_is_given_arrives_and_comes_back(void **state)
     assert_int_equal(checkpoint->bytes, 2000);
     assert_int_equal(checkpoint->new_bytes, 1000);
     assert_int_equal(checkpoint->pause_us, 250);
+    assert_int_equal(checkpoint->tries, 5);
+    assert_int_equal(checkpoint->cut_updates, 6);
     assert_int_equal(checkpoint->held_rows, 3);
     assert_int_equal(checkpoint->spent_ms, 40);
     embtier_checkpoint_list_free(list);

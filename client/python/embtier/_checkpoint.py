@@ -25,7 +25,9 @@ class Checkpoint:
     trainer's, as given; None: none.
     @tables: their names; None in a list. @table_count: how many.
     @bytes: of its files on SSD. @new_bytes: of those that it does not share with the one before.
-    @pause: seconds for which no update was begun. @held_rows: how often an update found no room while
+    @pause: seconds for which no update was begun, at most at a time. @tries: how often that was, to find
+    a moment without updates; 0: an older server made it, in one. @cut_updates: how many updates of more
+    than 4,096 rows it has some rows of and some not. @held_rows: how often an update found no room while
     rows were written for it, and waited. @spent: seconds it took.
     """
 
@@ -41,6 +43,8 @@ class Checkpoint:
     pause: float
     held_rows: int
     spent: float
+    tries: int = 0
+    cut_updates: int = 0
 
 
 def checkpoint_of(info: CheckpointInfo) -> Checkpoint:
@@ -60,6 +64,8 @@ def checkpoint_of(info: CheckpointInfo) -> Checkpoint:
         pause=info.pause_us / 1e6,
         held_rows=info.held_rows,
         spent=info.spent_ms / 1e3,
+        tries=info.tries,
+        cut_updates=info.cut_updates,
     )
 
 

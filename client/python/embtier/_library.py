@@ -108,6 +108,8 @@ class CheckpointInfo(Structure):
         ("pause_us", c_uint64),
         ("held_rows", c_uint64),
         ("spent_ms", c_uint64),
+        ("tries", c_uint64),
+        ("cut_updates", c_uint64),
     ]
 
 

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoint_gate.h: looks for the moment of which a checkpoint will be: no update is under way.
+ *
+ * Updates under way end by themselves, and none is begun while the gates are closed (lane_epoch.c).
+ * But one may take long: its rows have to be read from a slow disk, or its queue is full. So gates
+ * wait for GATE_DRAIN_NS only. Then they open, others go on, and the next try comes later, each
+ * time after a longer rest. When GATE_WHOLE_TRIES were in vain, large updates are spared: the
+ * moment does not wait for them, and cuts them between two rows. When GATE_SEARCH_NS were in vain
+ * too, the search ends and tells whose update it was.
+ *
+ *   gate_search_init, then until gate_close() is OK: gate_close, gate_open, gate_rest
+ *
+ * Thread: the worker's. */
+#ifndef EMBTIER_DAEMON_CHECKPOINT_GATE_H
+#define EMBTIER_DAEMON_CHECKPOINT_GATE_H
+
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "daemon/lane.h"
+
+/* The pause of updates is to be at most 250 ms: the rest is for what is done in the moment. */
+#define GATE_DRAIN_NS    (UINT64_C(150) * 1000 * 1000)
+#define GATE_WHOLE_TRIES 6
+#define GATE_SEARCH_NS   (UINT64_C(60) * 1000 * 1000 * 1000)
+/* Between two tries; each time twice as long. */
+#define GATE_REST_NS      (UINT64_C(200) * 1000 * 1000)
+#define GATE_REST_MOST_NS (UINT64_C(2) * 1000 * 1000 * 1000)
+
+struct gate_search {
+    struct lane *const *lanes;
+    uint32_t lane_count;
+    const _Atomic bool *stopping;
+    sem_t drained;
+    struct lane_holder holder; /* in whose session the last try in vain found an update */
+    uint64_t began_ns;
+    uint64_t closed_ns;  /* when; of this try */
+    uint64_t longest_ns; /* that they were closed, of all tries */
+    uint32_t tries;
+    bool is_closed;
+};
+
+void gate_search_init(struct gate_search *search, struct lane *const *lanes, uint32_t lane_count,
+                      const _Atomic bool *stopping);
+/* OK: this is the moment, until gate_open(). AGAIN: it was not found in time. SHUTDOWN. */
+MUST_CHECK enum embtier_err gate_close(struct gate_search *search, struct err_msg *msg);
+/* In any case after gate_close(), at once; @closes_again: after AGAIN, else it was the last. */
+void gate_open(struct gate_search *search, bool closes_again);
+/* Waits until the next try. BUSY: there is none, and why. SHUTDOWN. */
+MUST_CHECK enum embtier_err gate_rest(struct gate_search *search, struct err_msg *msg);
+
+/* ---- For tests ---- */
+
+/* Whether try @number, from 0 on, spares large updates; how long the rest is behind it. */
+bool gate_try_spares(uint32_t number);
+uint64_t gate_try_rest_ns(uint32_t number);
+
+#endif
