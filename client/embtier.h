@@ -225,7 +225,7 @@ struct embtier_checkpoint {
     uint64_t held_rows; /* how often an update found no room while rows were written for it */
     uint64_t spent_ms;
     uint64_t tries;       /* to find a moment without updates; 0: an older server made it, in one */
-    uint64_t cut_updates; /* of more than 4,096 rows, of which some rows are in it, some are not */
+    uint64_t cut_updates; /* of which some rows are in it and some are not; each row is whole */
 };
 
 struct embtier_checkpoint_options {

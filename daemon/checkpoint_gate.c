@@ -22,16 +22,21 @@ void gate_search_init(struct gate_search *search, struct lane *const *lanes, uin
     };
 }
 
-bool gate_try_spares(uint32_t number)
+enum gate_mode gate_try_mode(uint32_t number)
 {
-    return number >= GATE_WHOLE_TRIES;
+    return number < GATE_FREE_TRIES    ? GATE_CUTS_NONE
+           : number < GATE_WHOLE_TRIES ? GATE_THINS
+           : number < GATE_SMALL_TRIES ? GATE_CUTS_LARGE
+                                       : GATE_CUTS_ALL;
 }
 
 uint64_t gate_try_rest_ns(uint32_t number)
 {
     uint64_t rest_ns = GATE_REST_NS;
 
-    for (uint32_t i = 0; i < number && rest_ns < GATE_REST_MOST_NS; i++)
+    if (gate_try_mode(number) != GATE_CUTS_NONE)
+        return GATE_THIN_REST_NS;
+    for (uint32_t i = 0; i < number; i++)
         rest_ns *= 2;
     return MIN(rest_ns, GATE_REST_MOST_NS);
 }
@@ -53,7 +58,7 @@ static enum embtier_err stopped(struct err_msg *msg)
 
 enum embtier_err gate_close(struct gate_search *search, struct err_msg *msg)
 {
-    const bool spares_large = gate_try_spares(search->tries++);
+    const enum gate_mode mode = gate_try_mode(search->tries++);
     struct timespec until;
     uint64_t until_ns;
 
@@ -66,7 +71,7 @@ enum embtier_err gate_close(struct gate_search *search, struct err_msg *msg)
     until.tv_sec = (time_t)(until_ns / NS_PER_SECOND);
     until.tv_nsec = (long)(until_ns % NS_PER_SECOND);
     for (uint32_t i = 0; i < search->lane_count; i++)
-        lane_close_gate(search->lanes[i], &search->drained, spares_large);
+        lane_close_gate(search->lanes[i], &search->drained, mode);
     for (uint32_t i = 0; i < search->lane_count; i++) {
         int rc;
 

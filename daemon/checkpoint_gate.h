@@ -2,11 +2,12 @@
 /* checkpoint_gate.h: looks for the moment of which a checkpoint will be: no update is under way.
  *
  * Updates under way end by themselves, and none is begun while the gates are closed (lane_epoch.c).
- * But one may take long: its rows have to be read from a slow disk, or its queue is full. So gates
- * wait for GATE_DRAIN_NS only. Then they open, others go on, and the next try comes later, each
- * time after a longer rest. When GATE_WHOLE_TRIES were in vain, large updates are spared: the
- * moment does not wait for them, and cuts them between two rows. When GATE_SEARCH_NS were in vain
- * too, the search ends and tells whose update it was.
+ * But one may take long: its rows have to be read from a slow disk, or its queue is full; or there
+ * are many, or the machine is busy. So gates wait for GATE_DRAIN_NS only. Then they open, others go
+ * on, and the next try comes later. After GATE_FREE_TRIES lanes begin updates a few at a time, so
+ * that these end soon. After GATE_WHOLE_TRIES large updates are cut, and after GATE_SMALL_TRIES all
+ * but the steps of groups: each row is whole, an update may not be.
+ * When GATE_SEARCH_NS were in vain too, the search ends and tells whose step it was.
  *
  *   gate_search_init, then until gate_close() is OK: gate_close, gate_open, gate_rest
  *
@@ -24,11 +25,15 @@
 
 /* The pause of updates is to be at most 250 ms: the rest is for what is done in the moment. */
 #define GATE_DRAIN_NS    (UINT64_C(150) * 1000 * 1000)
-#define GATE_WHOLE_TRIES 6
+#define GATE_FREE_TRIES  4
+#define GATE_WHOLE_TRIES 10
+#define GATE_SMALL_TRIES 16
 #define GATE_SEARCH_NS   (UINT64_C(60) * 1000 * 1000 * 1000)
-/* Between two tries; each time twice as long. */
+/* Between two tries: the first, each time twice as long; and when updates may have to wait for the
+ * next opening. */
 #define GATE_REST_NS      (UINT64_C(200) * 1000 * 1000)
-#define GATE_REST_MOST_NS (UINT64_C(2) * 1000 * 1000 * 1000)
+#define GATE_REST_MOST_NS (UINT64_C(1) * 1000 * 1000 * 1000)
+#define GATE_THIN_REST_NS (UINT64_C(80) * 1000 * 1000)
 
 struct gate_search {
     struct lane *const *lanes;
@@ -54,8 +59,8 @@ MUST_CHECK enum embtier_err gate_rest(struct gate_search *search, struct err_msg
 
 /* ---- For tests ---- */
 
-/* Whether try @number, from 0 on, spares large updates; how long the rest is behind it. */
-bool gate_try_spares(uint32_t number);
+/* How hard try @number, from 0 on, tries; how long the rest is behind it. */
+enum gate_mode gate_try_mode(uint32_t number);
 uint64_t gate_try_rest_ns(uint32_t number);
 
 #endif

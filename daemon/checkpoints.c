@@ -253,11 +253,14 @@ static enum embtier_err take_moment(struct making *making, struct err_msg *msg)
 {
     struct checkpoints *const c = making->checkpoints;
 
+    /* Before the logs are captured: one that ends while they are has a part of its rows in them. */
+    for (uint32_t i = 0; i < c->opts.lane_count; i++)
+        making->info.cut_updates += lane_count_updates(c->opts.lanes[i]);
     /* What was acknowledged is in the log, what was not may be. */
     if (making->has_logged)
         TRY(store_capture(c->opts.store, making->draft, true, &c->stopping, msg));
     for (uint32_t i = 0; i < c->opts.lane_count; i++)
-        making->info.cut_updates += lane_begin_epoch(c->opts.lanes[i]);
+        lane_begin_epoch(c->opts.lanes[i]);
     making->in_epoch = making->has_old = true;
     return EMBTIER_OK;
 }

@@ -143,7 +143,7 @@ struct checkpoints_stats {
     uint64_t pause_us;  /* of the newest */
     uint64_t longest_pause_us;
     uint64_t tries;       /* to find a moment without updates, since the start */
-    uint64_t cut_updates; /* large ones, by those moments */
+    uint64_t cut_updates; /* by those moments */
     uint64_t yielded_us;  /* for so long the cores were left to others, since the start */
     bool is_making;
 };

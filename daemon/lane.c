@@ -103,9 +103,9 @@ void lane_start_request(struct lane *lane, struct request *request)
     }
 }
 
-static bool request_is_large(const struct request *request)
+static enum update_kind kind_of(const struct request *request)
 {
-    return request->id_count > UPDATE_WHOLE_ROWS;
+    return request->id_count > UPDATE_WHOLE_ROWS ? UPDATE_LARGE : UPDATE_SMALL;
 }
 
 /* Takes @id_count more ids of a request, and starts it with the last id, or answers it if it is
@@ -117,15 +117,14 @@ static enum take_turn take_request(struct lane *lane, struct request *request, u
     struct refusal refusal = { .segment = UINT32_MAX };
     enum embtier_err err;
 
-    if (request_changes(request) &&
-        !lane_update_may_begin(lane, session, request_is_large(request)))
+    if (request_changes(request) && !lane_update_may_begin(lane, session, kind_of(request)))
         return TAKE_TURN_HELD;
     err = request_take(&lane->rules, request, id_count, &refusal);
     if (err == EMBTIER_AGAIN)
         return TAKE_TURN_MORE;
     if (err == EMBTIER_OK) {
         if (request_changes(request))
-            lane_update_begin(lane, session, request_is_large(request));
+            lane_update_begin(lane, session, kind_of(request));
         lane_start_request(lane, request);
     } else {
         request_discard(&lane->rules, request);
@@ -156,8 +155,12 @@ static void end_taken(struct lane *lane, const struct taking *taking)
 /* Its update waits for the gate, and takes no turns meanwhile. */
 static void hold(struct lane *lane, struct session *session)
 {
-    session->next_taking = lane->held;
-    lane->held = session;
+    session->next_taking = NULL;
+    if (lane->held)
+        lane->last_held->next_taking = session;
+    else
+        lane->held = session;
+    lane->last_held = session;
 }
 
 void lane_release_held(struct lane *lane)
@@ -446,7 +449,7 @@ static void on_request_done(struct lane *lane, struct request *request)
         return;
     }
     if (request_changes(request))
-        lane_update_end(lane, session, request_is_large(request));
+        lane_update_end(lane, session, kind_of(request));
     request_free(&lane->rules, request);
     session->memory_short = false;
     session->in_flight--;

@@ -91,14 +91,14 @@ bool lane_write_back_step(struct lane *lane, uint64_t *cursor);
 
 /* ---- Checkpoints; one thread at a time (lane_epoch.c) ---- */
 
-/* An update of no more rows is never cut by a checkpoint, nor is a group's step of any size. */
-#define UPDATE_WHOLE_ROWS 4096
+/* Which updates a gate does not wait for: they run through the moment, and are cut by it. A group's
+ * step never is. */
+enum gate_mode { GATE_CUTS_NONE, GATE_THINS, GATE_CUTS_LARGE, GATE_CUTS_ALL };
 
 /* From now on no update is begun by sessions whose home this is; posts @drained once, when none is
- * under way, or with @spares_large when none but large ones are. */
-void lane_close_gate(struct lane *lane, sem_t *drained, bool spares_large);
-/* @closes_again: soon, as the moment was not found; what would keep a gate that spares large
- * updates from draining goes on to wait. */
+ * under way but those that @mode cuts. */
+void lane_close_gate(struct lane *lane, sem_t *drained, enum gate_mode mode);
+/* @closes_again: soon, as the moment was not found; @mode goes on to limit which updates begin. */
 void lane_open_gate(struct lane *lane, bool closes_again);
 /* A session for whose update the gate waits. False: for none. */
 struct lane_holder {
@@ -108,9 +108,11 @@ struct lane_holder {
     bool found;
 };
 bool lane_gate_holder(struct lane *lane, struct lane_holder *ret_holder);
+/* How many updates are under way: when all gates are closed and drained, those that are cut. */
+uint32_t lane_count_updates(struct lane *lane);
 /* Rows that are dirty now are old: they are to be saved as they are. All gates are closed and
- * drained. Returns how many large updates are under way, and cut. */
-uint32_t lane_begin_epoch(struct lane *lane);
+ * drained. */
+void lane_begin_epoch(struct lane *lane);
 /* How far it is with a lane; zeros at first. */
 struct lane_saving {
     uint64_t cursor;

@@ -6,12 +6,18 @@
  * all lanes, or none. What waits has changed nothing and holds nothing that others need: a SET
  * before its ids are taken, a push or a group's step before its first wave.
  *
- * Large updates may take very long, and others must not wait for them. A gate that spares them is
- * drained when no other update is under way: large ones then run through the moment. A lane
- * changes each row in one go, so rows are whole; some of the update's are of before the moment,
- * some of after. Large is an update of more than UPDATE_WHOLE_ROWS rows (a push: of more than one
- * wave); never a group's step. Until the moment is found, a session begins no other update behind
- * a large one: that would wait for the large one's rows, and the moment for it.
+ * Updates may take long, and others must not wait for them, so a gate opens again after a while.
+ * It tries harder the more often that was in vain:
+ * - GATE_CUTS_NONE: it is drained when no update is under way.
+ * - GATE_THINS: the same, but until the moment is found lanes begin a few updates at a time, so
+ * that these end soon. Those that have not ended when the gate opens do not count: they would hold
+ *   others up.
+ * - GATE_CUTS_LARGE: large updates run through the moment: those of more than UPDATE_WHOLE_ROWS
+ *   rows (a push: of more than one wave). Small ones are begun a few at a time, and by no session
+ *   that has a large one under way, whose rows they would wait for.
+ * - GATE_CUTS_ALL: small ones run through it too. A group's step never does.
+ * A lane changes each row in one go, so rows are whole; some of the rows of an update that was cut
+ * are of before the moment, some of after.
  *
  * In that moment each lane begins an epoch (row_cache_begin_epoch()): rows that are dirty then are
  * old. While they are written, here a few at a time and, before somebody changes one, at once, the
@@ -21,6 +27,7 @@
 
 #include <assert.h>
 
+#define FEW_UPDATES      2
 #define FORGET_STEP_SETS 4096
 /* Updates of old rows find the rest of the queue free; when others have filled it, a few rows are
  * saved all the same. */
@@ -29,19 +36,54 @@
 
 /* ---- The gate ---- */
 
+static uint32_t count_all(const uint32_t updates[UPDATE_KINDS])
+{
+    return updates[UPDATE_SMALL] + updates[UPDATE_LARGE] + updates[UPDATE_OF_GROUP];
+}
+
+/* Of @updates, those that the gate waits for. */
+static uint32_t count_awaited(const struct lane *lane, const uint32_t updates[UPDATE_KINDS])
+{
+    uint32_t awaited = updates[UPDATE_OF_GROUP];
+
+    if (lane->gate_mode < GATE_CUTS_ALL)
+        awaited += updates[UPDATE_SMALL];
+    if (lane->gate_mode < GATE_CUTS_LARGE)
+        awaited += updates[UPDATE_LARGE];
+    return awaited;
+}
+
 static void tell_if_drained(struct lane *lane)
 {
-    const uint32_t spared = lane->spares_large ? lane->large_updates : 0;
-
-    if (lane->gate && lane->updates == spared && !lane->gate_told) {
+    if (lane->gate && !lane->gate_told && count_awaited(lane, lane->updates) == 0) {
         lane->gate_told = true;
         sem_post(lane->gate);
     }
 }
 
-bool lane_update_may_begin(const struct lane *lane, const struct session *session, bool is_large)
+/* Whether such ones are begun a few at a time. */
+static bool gate_thins(const struct lane *lane, enum update_kind kind)
 {
-    return !lane->gate && (is_large || !lane->spares_large || session->large_updates == 0);
+    return (kind == UPDATE_SMALL &&
+            (lane->gate_mode == GATE_THINS || lane->gate_mode == GATE_CUTS_LARGE)) ||
+           (kind == UPDATE_LARGE && lane->gate_mode == GATE_THINS);
+}
+
+static uint32_t count_thinned(const struct lane *lane)
+{
+    return lane->updates[UPDATE_SMALL] +
+           (gate_thins(lane, UPDATE_LARGE) ? lane->updates[UPDATE_LARGE] : 0);
+}
+
+bool lane_update_may_begin(const struct lane *lane, const struct session *session,
+                           enum update_kind kind)
+{
+    if (lane->gate)
+        return false;
+    if (!gate_thins(lane, kind))
+        return true;
+    return count_thinned(lane) < lane->most_thinned &&
+           (lane->gate_mode == GATE_THINS || session->updates[UPDATE_LARGE] == 0);
 }
 
 static void updating_add(struct lane *lane, struct session *session)
@@ -67,31 +109,30 @@ static void updating_remove(struct lane *lane, struct session *session)
         lane->updating = session->next_updating;
 }
 
-void lane_update_begin(struct lane *lane, struct session *session, bool is_large)
+void lane_update_begin(struct lane *lane, struct session *session, enum update_kind kind)
 {
-    if (session->updates++ == 0)
+    if (count_all(session->updates) == 0)
         updating_add(lane, session);
-    lane->updates++;
-    lane->large_updates += is_large;
-    session->large_updates += is_large;
+    session->updates[kind]++;
+    lane->updates[kind]++;
 }
 
-void lane_update_end(struct lane *lane, struct session *session, bool is_large)
+void lane_update_end(struct lane *lane, struct session *session, enum update_kind kind)
 {
-    assert(session->updates > 0 && session->large_updates >= is_large);
-    if (--session->updates == 0)
+    assert(session->updates[kind] > 0 && lane->updates[kind] > 0);
+    session->updates[kind]--;
+    lane->updates[kind]--;
+    if (count_all(session->updates) == 0)
         updating_remove(lane, session);
-    lane->updates--;
-    lane->large_updates -= is_large;
-    session->large_updates -= is_large;
+    lane->most_thinned = MIN(lane->most_thinned, count_thinned(lane) + FEW_UPDATES);
     tell_if_drained(lane);
-    if (is_large)
+    if (gate_thins(lane, UPDATE_SMALL))
         lane_release_held(lane); /* one may have waited for that */
 }
 
 struct closing {
     sem_t *drained;
-    bool spares_large;
+    enum gate_mode mode;
 };
 
 static void call_close_gate(struct lane *lane, void *argument)
@@ -99,14 +140,14 @@ static void call_close_gate(struct lane *lane, void *argument)
     const struct closing *const closing = argument;
 
     lane->gate = closing->drained;
-    lane->spares_large = closing->spares_large;
+    lane->gate_mode = closing->mode;
     lane->gate_told = false;
     tell_if_drained(lane);
 }
 
-void lane_close_gate(struct lane *lane, sem_t *drained, bool spares_large)
+void lane_close_gate(struct lane *lane, sem_t *drained, enum gate_mode mode)
 {
-    struct closing closing = { drained, spares_large };
+    struct closing closing = { drained, mode };
 
     lane_call(lane, call_close_gate, &closing);
 }
@@ -114,7 +155,9 @@ void lane_close_gate(struct lane *lane, sem_t *drained, bool spares_large)
 static void call_open_gate(struct lane *lane, void *argument)
 {
     lane->gate = NULL;
-    lane->spares_large = lane->spares_large && *(const bool *)argument;
+    if (!*(const bool *)argument)
+        lane->gate_mode = GATE_CUTS_NONE;
+    lane->most_thinned = count_thinned(lane) + FEW_UPDATES;
     lane_release_held(lane);
 }
 
@@ -128,7 +171,7 @@ static void call_gate_holder(struct lane *lane, void *argument)
     struct lane_holder *const holder = argument;
     const struct session *session = lane->updating;
 
-    while (session && lane->spares_large && session->updates == session->large_updates)
+    while (session && count_awaited(lane, session->updates) == 0)
         session = session->next_updating;
     if (session)
         *holder = (struct lane_holder){ session->id, session->pid, session->uid, true };
@@ -140,21 +183,31 @@ bool lane_gate_holder(struct lane *lane, struct lane_holder *ret_holder)
     return ret_holder->found;
 }
 
+static void call_count_updates(struct lane *lane, void *argument)
+{
+    *(uint32_t *)argument = count_all(lane->updates);
+}
+
+uint32_t lane_count_updates(struct lane *lane)
+{
+    uint32_t count = 0;
+
+    lane_call(lane, call_count_updates, &count);
+    return count;
+}
+
 /* ---- The epoch ---- */
 
 static void call_begin_epoch(struct lane *lane, void *argument)
 {
-    *(uint32_t *)argument = lane->updates;
+    (void)argument;
     lane->in_epoch = true;
     row_cache_begin_epoch(lane->cache);
 }
 
-uint32_t lane_begin_epoch(struct lane *lane)
+void lane_begin_epoch(struct lane *lane)
 {
-    uint32_t cut = 0;
-
-    lane_call(lane, call_begin_epoch, &cut);
-    return cut;
+    lane_call(lane, call_begin_epoch, NULL);
 }
 
 struct save_step {

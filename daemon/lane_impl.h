@@ -71,13 +71,15 @@ struct lane {
     /* Checkpoints; see lane_epoch.c. */
     sem_t *gate; /* not NULL: closed, and posted when no update is under way */
     bool gate_told;
-    bool spares_large; /* but for large ones */
+    enum gate_mode gate_mode; /* of the gate, and until it has closed for the last time */
     bool in_epoch;
-    uint32_t updates; /* requests of sessions whose home this is that change rows, under way */
-    uint32_t large_updates;
+    /* Requests of sessions whose home this is that change rows, under way. */
+    uint32_t updates[UPDATE_KINDS];
+    uint32_t most_thinned;    /* so many may be of those that the gate's mode thins */
     struct session *updating; /* those with some, the first is that for longest */
     struct session *last_updating;
-    struct session *held; /* have an update that may not begin; by next_taking */
+    struct session *held; /* have an update that may not begin; by next_taking, as they came */
+    struct session *last_held;
 
     /* Sleep and wake. */
     int epoll_fd;
@@ -181,11 +183,12 @@ void lane_log_on_written(struct lane *lane);
 /* ---- lane_epoch.c: on the home lane ---- */
 
 /* False: it is to be held, until lane_release_held(). */
-bool lane_update_may_begin(const struct lane *lane, const struct session *session, bool is_large);
+bool lane_update_may_begin(const struct lane *lane, const struct session *session,
+                           enum update_kind kind);
 /* Before a request changes its first row; it may begin. */
-void lane_update_begin(struct lane *lane, struct session *session, bool is_large);
+void lane_update_begin(struct lane *lane, struct session *session, enum update_kind kind);
 /* It has changed its last one, and that is answered. */
-void lane_update_end(struct lane *lane, struct session *session, bool is_large);
+void lane_update_end(struct lane *lane, struct session *session, enum update_kind kind);
 
 /* ---- lane_pooled.c: on the home lane ---- */
 

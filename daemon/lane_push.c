@@ -218,7 +218,7 @@ void lane_push_end(struct lane *lane, struct push *push)
     if (!push->is_prefetch || push->refusal.err != EMBTIER_OK)
         end_or_give_back(lane, ticket, push);
     if (push->is_update)
-        lane_update_end(lane, session, push->is_large);
+        lane_update_end(lane, session, push->kind);
     push_free(&lane->rules, push);
     session->in_flight--;
 }
@@ -263,8 +263,8 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
                                              : TAKE_TURN_MORE;
     begins = !push->is_taken && !push->is_prefetch && !push->is_update;
     if (begins)
-        push->is_large = push_is_large(push);
-    if (begins && !lane_update_may_begin(lane, push->session, push->is_large))
+        push->kind = push_kind(push);
+    if (begins && !lane_update_may_begin(lane, push->session, push->kind))
         return TAKE_TURN_HELD;
     if (!push->is_taken) {
         wave = push_free_wave(&lane->rules, push);
@@ -272,7 +272,7 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
                     */
             return push->under_way > 0 ? TAKE_TURN_STALLED : TAKE_TURN_MORE;
         if (begins) { /* not before it has what it needs: the gate waits for its end */
-            lane_update_begin(lane, push->session, push->is_large);
+            lane_update_begin(lane, push->session, push->kind);
             push->is_update = true;
         }
         push_take_wave(&lane->rules, push, wave);

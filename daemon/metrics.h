@@ -33,7 +33,7 @@ struct server_parts;
     METRIC(checkpoint_pause_seconds, GAUGE, "No update was begun for so long, at the newest", "")  \
     METRIC(checkpoint_longest_pause_seconds, GAUGE, "The same, at any since the start", "")        \
     METRIC(checkpoint_tries, COUNTER, "So often a moment without updates was looked for", "")      \
-    METRIC(checkpoint_cut_updates, COUNTER, "Large updates that a checkpoint has a part of", "")   \
+    METRIC(checkpoint_cut_updates, COUNTER, "Updates that a checkpoint has a part of", "")         \
     METRIC(checkpoint_yielded_seconds, COUNTER, "So long checkpoints left few cores to others",    \
            "")                                                                                     \
     METRIC(checkpoint_held_rows, COUNTER, "How often an update found no room during one", "")      \

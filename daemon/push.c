@@ -481,18 +481,20 @@ void push_prepare(struct push *push)
     }
 }
 
-bool push_is_large(const struct push *push)
+enum update_kind push_kind(const struct push *push)
 {
     uint64_t rows = 0;
     uint32_t slices = 0;
 
-    for (uint32_t g = 0; !push->member && g < push->ticket->group_count; g++) {
+    if (push->member)
+        return UPDATE_OF_GROUP;
+    for (uint32_t g = 0; g < push->ticket->group_count; g++) {
         if (push->ticket->groups[g].run_count == 0 || !push->groups[g].has_gradients)
             continue;
         rows += push->ticket->groups[g].run_count;
         slices++;
     }
-    return rows > push->wave_rows || slices > push->wave_slices;
+    return rows > push->wave_rows || slices > push->wave_slices ? UPDATE_LARGE : UPDATE_SMALL;
 }
 
 struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push)

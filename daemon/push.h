@@ -94,7 +94,7 @@ struct push {
     struct ticket *prefetch;   /* lent, to be released when the push is done; or NULL */
     bool is_prefetch;
     bool is_update; /* its first wave has begun */
-    bool is_large;  /* and it has more of them, and is no group's step */
+    enum update_kind kind;
     enum push_stage stage;
 
     struct group_member *member; /* whose part of a step it is; or NULL */
@@ -144,7 +144,7 @@ void push_leave_tables(struct push *push);
 MUST_CHECK enum embtier_err push_join(const struct request_rules *rules, struct push *leader,
                                       struct refusal *ret_refusal);
 /* Whether it has more rows than a wave: then a checkpoint may cut it. Not a group's step. */
-bool push_is_large(const struct push *push);
+enum update_kind push_kind(const struct push *push);
 /* A wave that is free, or NULL: there is none now. */
 struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push);
 /* Takes the next runs into it. Sets is_taken with the last; it may have none. */

@@ -34,6 +34,11 @@ struct tables;
 struct ticket;
 struct ticket_memory;
 
+/* What changes rows, as a checkpoint takes it (lane_epoch.c). One of more rows is large; a push, of
+ * more than one wave. */
+#define UPDATE_WHOLE_ROWS 4096
+enum update_kind { UPDATE_SMALL, UPDATE_LARGE, UPDATE_OF_GROUP, UPDATE_KINDS };
+
 struct request_segment {
     struct table *table;
     uint8_t *rows; /* in the client's arena; its bytes are the client's, never looked at as anything

@@ -69,10 +69,9 @@ struct session {
     uint32_t in_flight; /* requests, groups of tickets that are being cast, prefetches whose pins
                            are given back; less: see lane_session_maybe_gone() */
     struct request_memory_share memory_share;
-    struct taking taking; /* begun, and not taken to its end yet */
-    bool stalled;         /* that, until something of it is done */
-    uint32_t updates;     /* under way (lane_epoch.c) */
-    uint32_t large_updates;
+    struct taking taking;           /* begun, and not taken to its end yet */
+    bool stalled;                   /* that, until something of it is done */
+    uint32_t updates[UPDATE_KINDS]; /* under way (lane_epoch.c) */
     struct session *next_updating;
     struct session *previous_updating;
     struct session *next_taking;

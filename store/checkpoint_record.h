@@ -25,7 +25,7 @@ struct checkpoint_info {
     uint64_t new_bytes;   /* of those that the one before does not share */
     uint64_t pause_us;    /* no update was begun for so long, at most at a time */
     uint64_t tries;       /* so often that was; 0: a server before this one made it, in one */
-    uint64_t cut_updates; /* large ones, of which some rows are in it and some are not */
+    uint64_t cut_updates; /* of which some rows are in it and some are not */
     uint64_t held_rows;   /* how often an update found no room meanwhile, and waited */
     uint64_t spent_ms;
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Do updates go on while a checkpoint looks for its moment and one update does not end; is a large
- * one cut in the end, and a small one told? Reads of SSD are held (store_read() is wrapped by the
- * linker), and with them every SET that needs the state of a row that is not cached. */
+ * one cut after some tries, and a small one in the end? Reads of SSD are held (store_read() is
+ * wrapped by the linker), and with them every SET that needs the state of a row that is not cached.
+ */
 #include "lane_fixture.h"
 
 #include "daemon/checkpoint_gate.h"
@@ -95,14 +96,16 @@ static void end_slowly(struct gate_test *t, uint32_t number)
     assert_int_equal(client_wait(&t->slow, number)->err, EMBTIER_OK);
 }
 
-/* As begin_epoch() does. Returns what gate_close() did. */
+/* As try_moment() does. Returns what gate_close() did. */
 static enum embtier_err try_once(struct gate_test *t, uint32_t *ret_cut)
 {
     const enum embtier_err err = gate_close(&t->search, NULL);
 
     *ret_cut = 0;
     for (uint32_t i = 0; err == EMBTIER_OK && i < t->x.lane_count; i++)
-        *ret_cut += lane_begin_epoch(t->x.lanes[i]);
+        *ret_cut += lane_count_updates(t->x.lanes[i]);
+    for (uint32_t i = 0; err == EMBTIER_OK && i < t->x.lane_count; i++)
+        lane_begin_epoch(t->x.lanes[i]);
     gate_open(&t->search, err == EMBTIER_AGAIN);
     for (uint32_t i = 0; err == EMBTIER_OK && i < t->x.lane_count; i++)
         (void)!lane_end_epoch(t->x.lanes[i]);
@@ -129,7 +132,7 @@ static void test_updates_go_on_after_each_try_in_vain(void **state)
     start(&t, *state, 1);
     number = set_slowly(&t.slow, t.with_state, 0, 3);
     await_reads(&t);
-    for (uint64_t i = 0; i < GATE_WHOLE_TRIES + 2; i++) { /* small: it is never cut */
+    for (uint64_t i = 0; i < GATE_WHOLE_TRIES; i++) {
         assert_int_equal(try_once(&t, &cut), EMBTIER_AGAIN);
         assert_int_equal(client_set_one(&t.other, t.without, i, DIM, 1), EMBTIER_OK);
     }
@@ -142,6 +145,69 @@ static void test_updates_go_on_after_each_try_in_vain(void **state)
     find(&t, &cut);
     assert_int_equal(cut, 0);
     stop(&t);
+}
+
+static void test_a_small_update_is_cut_in_the_end(void **state)
+{
+    struct gate_test t;
+    uint32_t number, cut;
+
+    start(&t, *state, 1);
+    number = set_slowly(&t.slow, t.with_state, 0, 3);
+    await_reads(&t);
+    for (uint64_t i = 0; i < GATE_SMALL_TRIES; i++) {
+        assert_int_equal(try_once(&t, &cut), EMBTIER_AGAIN);
+        assert_int_equal(client_set_one(&t.other, t.without, i, DIM, 1), EMBTIER_OK);
+    }
+    find(&t, &cut);
+    assert_int_equal(cut, 1);
+    assert_false(client_is_done(&t.slow, number));
+    end_slowly(&t, number);
+    stop(&t);
+}
+
+/* Slow ones that were begun keep others waiting until the gate has opened again, and no longer. */
+static void begun_a_few_at_a_time(struct store_fixture *f, uint32_t tries, uint32_t rows)
+{
+    enum { CLIENTS = 8 };
+    struct gate_test t;
+    struct client clients[CLIENTS];
+    uint32_t numbers[CLIENTS], cut;
+
+    start(&t, f, 1);
+    (void)set_slowly(&t.slow, t.with_state, 0, 3);
+    await_reads(&t);
+    for (uint32_t i = 0; i < tries; i++)
+        assert_int_equal(try_once(&t, &cut), EMBTIER_AGAIN);
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        clients[i] = client_attach(&t.x, SLOT_BYTES);
+        numbers[i] = set_slowly(&clients[i], t.with_state, 10000 * (i + 1), rows);
+    }
+    for (uint32_t opened = 1; opened < 4; opened++) {
+        const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+
+        while (lane_count_updates(t.x.lanes[0]) < 1 + 2 * opened)
+            assert_true(now_ns() < until);
+        usleep(20000); /* more would be begun by now */
+        assert_int_equal(lane_count_updates(t.x.lanes[0]), 1 + 2 * opened);
+        assert_int_equal(try_once(&t, &cut), EMBTIER_AGAIN);
+    }
+    end_slowly(&t, 0);
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        assert_int_equal(client_wait(&clients[i], numbers[i])->err, EMBTIER_OK);
+        client_detach(&clients[i]);
+    }
+    stop(&t);
+}
+
+static void test_updates_are_begun_a_few_at_a_time(void **state)
+{
+    begun_a_few_at_a_time(*state, GATE_FREE_TRIES + 1, LARGE);
+}
+
+static void test_small_ones_are_so_while_large_ones_are_cut(void **state)
+{
+    begun_a_few_at_a_time(*state, GATE_WHOLE_TRIES + 1, 1);
 }
 
 static void large_is_cut(struct store_fixture *f, uint32_t lanes)
@@ -218,12 +284,16 @@ static void test_a_client_that_goes_while_its_update_is_held(void **state)
 static void test_tries_come_less_often(void **state)
 {
     (void)state;
-    assert_false(gate_try_spares(0));
-    assert_false(gate_try_spares(GATE_WHOLE_TRIES - 1));
-    assert_true(gate_try_spares(GATE_WHOLE_TRIES));
+    assert_int_equal(gate_try_mode(0), GATE_CUTS_NONE);
+    assert_int_equal(gate_try_mode(GATE_FREE_TRIES - 1), GATE_CUTS_NONE);
+    assert_int_equal(gate_try_mode(GATE_FREE_TRIES), GATE_THINS);
+    assert_int_equal(gate_try_mode(GATE_WHOLE_TRIES), GATE_CUTS_LARGE);
+    assert_int_equal(gate_try_mode(GATE_SMALL_TRIES), GATE_CUTS_ALL);
+    assert_int_equal(gate_try_mode(UINT32_MAX), GATE_CUTS_ALL);
     assert_int_equal(gate_try_rest_ns(0), GATE_REST_NS);
     assert_int_equal(gate_try_rest_ns(1), 2 * GATE_REST_NS);
-    assert_int_equal(gate_try_rest_ns(UINT32_MAX), GATE_REST_MOST_NS);
+    assert_int_equal(gate_try_rest_ns(GATE_FREE_TRIES - 1), GATE_REST_MOST_NS);
+    assert_int_equal(gate_try_rest_ns(GATE_FREE_TRIES), GATE_THIN_REST_NS);
 }
 
 int main(void)
@@ -231,6 +301,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_updates_go_on_after_each_try_in_vain),
+        T(test_a_small_update_is_cut_in_the_end),
+        T(test_updates_are_begun_a_few_at_a_time),
+        T(test_small_ones_are_so_while_large_ones_are_cut),
         T(test_a_large_update_is_cut_after_some_tries),
         T(test_the_same_with_lanes),
         T(test_a_small_update_behind_a_large_one_is_held_until_the_moment_is_found),

@@ -26,8 +26,8 @@ class Checkpoint:
     @tables: their names; None in a list. @table_count: how many.
     @bytes: of its files on SSD. @new_bytes: of those that it does not share with the one before.
     @pause: seconds for which no update was begun, at most at a time. @tries: how often that was, to find
-    a moment without updates; 0: an older server made it, in one. @cut_updates: how many updates of more
-    than 4,096 rows it has some rows of and some not. @held_rows: how often an update found no room while
+    a moment without updates; 0: an older server made it, in one. @cut_updates: how many updates it has
+    some rows of and some not: each row is whole. @held_rows: how often an update found no room while
     rows were written for it, and waited. @spent: seconds it took.
     """
 

@@ -46,10 +46,11 @@ def check_nothing_is_left_over(daemon, server: embtier.Server) -> None:
 # ---- One point between requests ----
 
 WRITERS = 3
-ROWS = 700 * LANES  # of a writer in each table, 1 KiB each: with all of them more than the cache has
-DIM = 256
+ROWS = 200  # of a writer in each table, 4 KiB each
+DIM = 1024
 PUSHED = 400 * LANES
 PUSHED_DIM = 64
+READ = 4000 * LANES  # rows of another table that are looked up: more than the cache has, so that others leave it
 
 
 @dataclass
@@ -62,12 +63,13 @@ class Counters:
 
 
 def run_until_it_dies(daemon, counters, client) -> None:
-    """Client @client sends one request after another; the last one pushes."""
+    """Client @client sends one request after another; the last but one pushes, the last one reads."""
     try:
         with daemon.connect() as server:
-            work = set_rows if client < WRITERS else push_rows
+            work = set_rows if client < WRITERS else push_rows if client == WRITERS else read_rows
             for _ in work(server, counters, client):
-                counters.acknowledged[client] += 1
+                if client <= WRITERS:
+                    counters.acknowledged[client] += 1
     except GONE:
         pass
     except BaseException as error:  # told to the test's thread
@@ -96,6 +98,14 @@ def push_rows(server, counters, client):
             for part in range(2):
                 batch.gradients(part)[:] = 1
             yield batch.push(1.0, counters.sent[client])
+
+
+def read_rows(server, _counters, client):
+    rng, table = np.random.default_rng(client), server.open_table("read")
+    with server.batch([(table, 200)]) as batch:
+        while True:
+            batch.ids(0)[:] = rng.integers(READ, size=200)
+            yield batch.get()
 
 
 def the_number(rows: np.ndarray) -> int:
@@ -133,10 +143,11 @@ def test_a_checkpoint_has_each_request_wholly_or_not_at_all(make_daemon):
             server.create_table(
                 f"pushed_{durability}", PUSHED_DIM, optimizer="adagrad", durability=durability
             )
+        server.create_table("read", DIM)
     counters = Counters()
     threads = [
         threading.Thread(target=run_until_it_dies, args=(daemon, counters, client))
-        for client in range(WRITERS + 1)
+        for client in range(WRITERS + 2)
     ]
     for thread in threads:
         thread.start()
