@@ -4,7 +4,6 @@ shared with the server."""
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Sequence
 from ctypes import byref, c_double, c_void_p, sizeof
@@ -14,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import errors
+from ._arguments import deadline_of, integer, milliseconds_left, number, shown
 from ._connection import Connection
-from ._group import Group, handle_of
-from ._ids import IdArray
+from ._group import STEP_MAX, Group, handle_of
+from ._ids import IdArray, NumberArray, OffsetArray, as_numbers
 from ._library import BagPart, Part, PushOptions, lib
 from ._types import POOL_NUMBERS, number_of
 
@@ -63,10 +63,11 @@ class _Region:
 
 
 def _check_part(connection: Connection, table: Table, count: int) -> None:
+    if not hasattr(table, "_connection"):
+        raise TypeError(f"a part is of a Table, not of {type(table).__name__} {shown(table)}")
     if table._connection is not connection:
         raise ValueError(f"table {table.name!r} was opened by another connection")
-    if not 0 <= count < 2**32:
-        raise ValueError(f"a part has 0 to 2**32 - 1 ids, not {count}")
+    integer("a part's count of ids", count, 0, 2**32 - 1)
 
 
 class Batch:
@@ -89,7 +90,7 @@ class Batch:
             _check_part(connection, table, count)
         array = (Part * len(parts))(*[Part(table._handle(), count) for table, count in parts])
         self._make(connection, make, array, [table for table, _ in parts])
-        self._counts = [count for _, count in parts]
+        self._counts = [part.count for part in array]
         self._room = list(self._counts)
 
     def _make(self, connection: Connection, make: Any, parts: Any, tables: list[Table]) -> None:
@@ -134,8 +135,9 @@ class Batch:
     def set_count(self, part: int, count: int) -> None:
         """Changes the number of ids of @part, to at most what the batch was made with. Views made
         before keep their length."""
+        count = integer("count", count)
         if not 0 <= count <= self._room[part]:
-            raise ValueError(f"part {part} has room for 0 to {self._room[part]} ids, not {count}")
+            raise ValueError(f"part {part} has room for 0 to {self._room[part]} ids, not {shown(count)}")
         part = range(len(self))[part]
         with self._connection:
             code = lib.embtier_batch_set_count(self._pointer(), part, count)
@@ -143,8 +145,7 @@ class Batch:
         self._counts[part] = count
 
     def ids(self, part: int) -> IdArray:
-        """The ids of @part: a view, uint64 [count]. Assigning checks them: ValueError for a
-        negative one."""
+        """The ids of @part: a view, uint64 [count]. Assigning checks them as :func:`Table.get` does its own."""
         part = range(len(self))[part]
         address = lib.embtier_batch_ids(self._pointer(), part)
         view = self._view(address, (self._counts[part],), np.dtype("<u8"))
@@ -210,9 +211,7 @@ class Batch:
             raise ValueError("group and step are given together")
         if group is self._group is None:
             return
-        step = 0 if step is None else operator.index(step)
-        if not 0 <= step < 2**53:
-            raise ValueError(f"step must be 0 to 2**53 - 1, not {step}")
+        step = 0 if step is None else integer("step", step, 0, STEP_MAX)
         handle = None if group is None else handle_of(group, self._connection)
         with self._connection:
             self._connection.check(lib.embtier_batch_set_group(self._pointer(), handle, step))
@@ -226,16 +225,16 @@ class Batch:
         group: Group | None = None,
     ) -> None:
         """First for a free slot, if other batches are in flight; then for the result."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_of(timeout)
         while True:
             try:
                 self._submit(operation, options, group)
                 break
             except errors.BusyError:  # type: ignore[attr-defined]
-                if self._in_flight or (deadline is not None and time.monotonic() >= deadline):
+                if self._in_flight or time.monotonic() >= deadline:
                     raise
                 time.sleep(_SLOT_WAIT_S)
-        self.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        self._wait_until(deadline, timeout)
 
     def _push_options(
         self,
@@ -245,15 +244,14 @@ class Batch:
         group: Group | None,
         weight_gradients: bool = False,
     ) -> PushOptions:
-        step = operator.index(step)
-        if not 1 <= step < 2**53:
-            raise ValueError(f"step must be 1 to 2**53 - 1, not {step}")
+        if not 1 <= integer("step", step) <= STEP_MAX:
+            raise ValueError(f"step must be 1 to 2**53 - 1, not {shown(step)}")
         options = PushOptions(struct_bytes=sizeof(PushOptions), step=step, weight_gradients=weight_gradients)
-        rates = np.asarray(lr, np.float64)
+        rates = as_numbers("lr", lr)
         if rates.ndim == 0:
-            options.learning_rate = float(rates)
+            options.learning_rate = rates.item()
         elif rates.shape == (len(self),):
-            options.learning_rates = (c_double * len(self))(*rates)
+            options.learning_rates = (c_double * len(self))(*[number("lr", rate) for rate in rates])
         else:
             raise ValueError(f"lr must be a number or one for each of the {len(self)} parts")
         if prefetch is not None:
@@ -300,23 +298,21 @@ class Batch:
             return self._result(lib.embtier_poll(self._pointer()))
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits for the request at most @timeout seconds (None: for ever) and raises its error;
-        TimeoutError then, and the request goes on. Ctrl-C ends the waiting, not the request."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        """Waits for the request at most @timeout seconds (None and infinity: for ever; 0: not at all) and
+        raises its error; TimeoutError then, and the request goes on. Ctrl-C ends the waiting, not the request."""
+        self._wait_until(deadline_of(timeout), timeout)
+
+    def _wait_until(self, deadline: float, timeout: float | None) -> None:
         while True:
-            left_ms = _SLICE_MS
-            if deadline is not None:
-                left_ms = min(left_ms, max(0, round((deadline - time.monotonic()) * 1000)))
+            left_ms = milliseconds_left(deadline, _SLICE_MS)
             with self._connection:
                 code = lib.embtier_wait(self._pointer(), left_ms)
                 if code == _TIMEOUT:  # of the waiting; or the result of a push of a group
                     code = lib.embtier_poll(self._pointer())
                 if self._result(code):
                     return
-            if deadline is not None and time.monotonic() >= deadline:
-                raise errors.make(
-                    _TIMEOUT, f"no answer within {timeout:g} seconds; the request goes on"
-                )
+            if time.monotonic() >= deadline:
+                raise errors.make(_TIMEOUT, f"no answer within {float(timeout or 0):g} seconds; the request goes on")
 
     def _result(self, code: int) -> bool:
         if code == _AGAIN:
@@ -391,45 +387,45 @@ class BagBatch(Batch):
         array = (BagPart * len(parts))()
         for i, part in enumerate(parts):
             _check_part(connection, part.table, part.count)
-            if not 0 <= part.bag_count < 2**32 - 1:
-                raise ValueError(f"a part has 0 to 2**32 - 2 bags, not {part.bag_count}")
+            integer("a part's bag_count", part.bag_count, 0, 2**32 - 2)
             mode = number_of("mode", POOL_NUMBERS, part.mode)
             array[i] = BagPart(part.table._handle(), part.count, part.bag_count, mode, part.weighted)
         self._make(connection, lib.embtier_batch_new_bags, array, [part.table for part in parts])
-        self._counts = [part.count for part in parts]
+        self._counts = [part.count for part in array]
         self._room = list(self._counts)
-        self._bag_counts = [part.bag_count for part in parts]
+        self._bag_counts = [part.bag_count for part in array]
         self._bag_room = list(self._bag_counts)
-        self._weighted = [part.weighted for part in parts]
+        self._weighted = [part.weighted for part in array]
 
     def set_bags(self, part: int, count: int, bag_count: int) -> None:
         """Changes the numbers of ids and bags of @part, to at most what the batch was made with.
         Views made before keep their length."""
         part = range(len(self))[part]
+        count, bag_count = integer("count", count), integer("bag_count", bag_count)
         if not (0 <= count <= self._room[part] and 0 <= bag_count <= self._bag_room[part]):
             raise ValueError(
                 f"part {part} has room for {self._room[part]} ids in {self._bag_room[part]} bags, "
-                f"not for {count} in {bag_count}"
+                f"not for {shown(count)} in {shown(bag_count)}"
             )
         with self._connection:
             self._connection.check(lib.embtier_batch_set_bags(self._pointer(), part, count, bag_count))
         self._counts[part], self._bag_counts[part] = count, bag_count
 
-    def offsets(self, part: int) -> np.ndarray:
+    def offsets(self, part: int) -> OffsetArray:
         """A view, uint32 [bag_count + 1]: bag b has the ids from offsets[b] up to offsets[b + 1]. The
-        first is 0, the last the number of ids."""
+        first is 0, the last the number of ids. Assigning checks them as it does :meth:`ids`."""
         part = range(len(self))[part]
         address = lib.embtier_batch_offsets(self._pointer(), part)
-        return self._view(address, (self._bag_counts[part] + 1,), np.dtype("<u4"))
+        return self._view(address, (self._bag_counts[part] + 1,), np.dtype("<u4")).view(OffsetArray)
 
-    def weights(self, part: int) -> np.ndarray:
-        """A view, float32 [count], of a weighted part. After a push with ``weight_gradients=True``
+    def weights(self, part: int) -> NumberArray:
+        """A view, float32 [count], of a weighted part; only real numbers can be assigned. After a push with ``weight_gradients=True``
         these are the gradients of the weights."""
         part = range(len(self))[part]
         if not self._weighted[part]:
             raise ValueError(f"part {part} was made without weights")
         address = lib.embtier_batch_weights(self._pointer(), part)
-        return self._view(address, (self._counts[part],), np.dtype("<f4"))
+        return self._view(address, (self._counts[part],), np.dtype("<f4")).view(NumberArray)
 
     def bags(self, part: int) -> np.ndarray:
         """The answer: a view, float32 [bag_count, dim], whatever the table's dtype. After a lookup with
@@ -470,10 +466,10 @@ class BagBatch(Batch):
         flight."""
         return lib.embtier_batch_ticket(self._pointer())
 
-    def gradients(self, part: int) -> np.ndarray:
+    def gradients(self, part: int) -> NumberArray:
         """Where gradients go for :meth:`push`: a view, float32 [bag_count, dim], whatever the table's
-        dtype. The memory of :meth:`bags`, so a lookup writes over it."""
-        return self.bags(part)
+        dtype; only real numbers can be assigned. The memory of :meth:`bags`, so a lookup writes over it."""
+        return self.bags(part).view(NumberArray)
 
     def skip(self, part: int, skipped: bool = True) -> None:
         """In the next push the gradients of @part are all zeros, whatever :meth:`gradients` has; a table
@@ -549,11 +545,12 @@ class PushBatch(Batch):
     def __init__(self, connection: Connection, parts: Sequence[tuple[Table, int]]) -> None:
         self._make_of_ids(connection, lib.embtier_batch_new_push, parts)
 
-    def gradients(self, part: int) -> np.ndarray:
-        """The gradients of @part: a view, float32 [count, dim], whatever the table's dtype."""
+    def gradients(self, part: int) -> NumberArray:
+        """The gradients of @part: a view, float32 [count, dim], whatever the table's dtype; only real
+        numbers can be assigned."""
         part = range(len(self))[part]
         address = lib.embtier_batch_gradients(self._pointer(), part)
-        return self._view(address, (self._counts[part], self._tables[part].dim), np.dtype("<f4"))
+        return self._view(address, (self._counts[part], self._tables[part].dim), np.dtype("<f4")).view(NumberArray)
 
     def push(
         self,

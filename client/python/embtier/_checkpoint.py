@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Iterable
 from ctypes import Array, c_char_p
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from ._arguments import text
 from ._library import CheckpointInfo, CheckpointOptions
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -70,29 +70,19 @@ def checkpoint_of(info: CheckpointInfo) -> Checkpoint:
 
 
 def options_of(step: int | None, metadata: Any, keep: int) -> CheckpointOptions:
-    keep = operator.index(keep)
-    if not 0 <= keep < 2**32:
-        raise ValueError(f"keep must be from 0 to 2**32 - 1, not {keep}")
-    if step is not None and not 0 <= (step := operator.index(step)) < 2**64:
-        raise ValueError(f"step must be from 0 to 2**64 - 1, not {step}")
     return CheckpointOptions(
-        has_step=step is not None, step=step or 0, metadata=_write_metadata(metadata), keep=keep
+        has_step=step is not None,
+        step=0 if step is None else step,
+        metadata=_write_metadata(metadata),
+        keep=keep,
     )
-
-
-def id_of(id: int) -> int:
-    """C would take the number's low bits for it."""
-    id = operator.index(id)
-    if not 0 <= id < 2**64:
-        raise ValueError(f"id must be from 1 to 2**64 - 1, not {id}")
-    return id
 
 
 def names_of(tables: Iterable[str] | None, name: str | None) -> Array:
     """Of tables to restore; for C, none are all."""
-    if isinstance(tables, str):
+    if isinstance(tables, (str, bytes)):
         raise TypeError(f"tables are several names: [{tables!r}]")
-    names = [] if tables is None else [table.encode() for table in tables]
+    names = [] if tables is None else [text("tables", table) for table in tables]
     if tables is not None and not names:
         raise ValueError("tables has no names; None restores all")
     if name is not None and len(names) != 1:
@@ -104,15 +94,15 @@ def _write_metadata(metadata: Any) -> bytes | None:
     if metadata is None:
         return None
     # ASCII; the one control character in it that json.dumps() leaves as it is, the protocol refuses.
-    text = json.dumps(metadata, separators=(",", ":"), allow_nan=False)
-    return text.replace("\x7f", "\\u007f").encode()
+    json_text = json.dumps(metadata, separators=(",", ":"), allow_nan=False)
+    return json_text.replace("\x7f", "\\u007f").encode()
 
 
-def _read_metadata(text: bytes | None) -> Any:
+def _read_metadata(given: bytes | None) -> Any:
     """What another client gave and Python cannot read is the text itself."""
-    if text is None:
+    if given is None:
         return None
     try:
-        return json.loads(text.decode(errors="replace"))
+        return json.loads(given.decode(errors="replace"))
     except (ValueError, RecursionError):
-        return text.decode(errors="replace")
+        return given.decode(errors="replace")

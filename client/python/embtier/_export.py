@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from ctypes import pointer
 from dataclasses import dataclass
 
 from . import _types
+from ._arguments import flag, integer, shown
 from ._library import ExportedInfo, ExportOptions, ImportedInfo, ImportOptions, TableOptions
 
 _CHECKPOINT_NEWEST = 2**64 - 1  # EMBTIER_CHECKPOINT_NEWEST
@@ -47,21 +47,19 @@ def export_options_of(
     checkpoint: int | str | None, state: bool, all_rows: bool, format: str, file_bytes: int | None
 ) -> ExportOptions:
     if isinstance(checkpoint, str) and checkpoint != "newest":
-        raise ValueError(f"checkpoint must be an id, 'newest' or None, not {checkpoint!r}")
+        raise ValueError(f"checkpoint must be an id, 'newest' or None, not {shown(checkpoint)}")
     if checkpoint is None:
         number = 0
-    elif checkpoint == "newest":
+    elif isinstance(checkpoint, str):
         number = _CHECKPOINT_NEWEST
-    elif not 1 <= (number := operator.index(checkpoint)) < _CHECKPOINT_NEWEST:
-        raise ValueError(f"checkpoint must be from 1 to 2**64 - 2, not {number}")
-    if file_bytes is not None and not 1 <= (file_bytes := operator.index(file_bytes)) < 2**64:
-        raise ValueError(f"file_bytes must be from 1 to 2**64 - 1, not {file_bytes}")
+    else:
+        number = integer("checkpoint", checkpoint, 1, _CHECKPOINT_NEWEST - 1)
     return ExportOptions(
         checkpoint=number,
-        with_state=bool(state),
-        all_rows=bool(all_rows),
+        with_state=flag("state", state),
+        all_rows=all_rows,
         npy=_types.number_of("format", _FORMATS, format),
-        file_bytes=file_bytes or 0,
+        file_bytes=0 if file_bytes is None else integer("file_bytes", file_bytes, 1, 2**64 - 1),
     )
 
 
@@ -80,9 +78,9 @@ def import_options_of(
     return ImportOptions(
         table=None if table is None else pointer(table),
         durability=number,
-        without_state=not state,
-        tensor=None if tensor is None else bytes_of("tensor", tensor.encode()),
-        ids_path=None if ids_path is None else path_of(ids_path),
+        without_state=not flag("state", state),
+        tensor=tensor,
+        ids_path=ids_path,
         rows=_rows_of(rows),
     )
 
@@ -90,24 +88,13 @@ def import_options_of(
 def _rows_of(rows: int | str | None) -> int:
     if rows is None:
         return _ROWS_OF_FILE
-    if rows == "unbounded":
+    if isinstance(rows, str) and rows == "unbounded":
         return _types.UNBOUNDED
     if isinstance(rows, str):
-        raise ValueError(f"rows must be a number, 'unbounded' or None, not {rows!r}")
-    if not 1 <= (rows := operator.index(rows)) < _ROWS_OF_FILE:
-        raise ValueError(f"rows must be at least 1, and below 2**64 - 1, not {rows}")
+        raise ValueError(f"rows must be a number, 'unbounded' or None, not {shown(rows)}")
+    if not 1 <= integer("rows", rows) < _ROWS_OF_FILE:
+        raise ValueError(f"rows must be at least 1, and below 2**64 - 1, not {shown(rows)}")
     return rows
-
-
-def path_of(path: str | os.PathLike[str]) -> bytes:
-    return bytes_of("a path", os.fsencode(path))
-
-
-def bytes_of(what: str, text: bytes) -> bytes:
-    """C would take what stands before a zero byte for all of it."""
-    if b"\0" in text:
-        raise ValueError(f"{what} must not hold a zero byte: {text!r}")
-    return text
 
 
 def exported_of(info: ExportedInfo) -> Exported:

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-import operator
 import weakref
 from ctypes import byref, c_void_p, sizeof
 from typing import Any
 
+from ._arguments import integer, shown
 from ._connection import Connection
 from ._library import GroupOptions, lib
+
+STEP_MAX = 2**53 - 1  # of a training
 
 
 class Group:
@@ -45,16 +47,16 @@ class Group:
     """
 
     def __init__(self, connection: Connection, name: str, size: int, member: int, step: int) -> None:
-        numbers = [operator.index(number) for number in (size, member, step)]
-        if min(numbers) < 0 or max(numbers[:2]) >= 2**32 or step >= 2**53:
-            raise ValueError(f"size, member and step must be counts, not {size}, {member} and {step}")
-        options = GroupOptions(sizeof(GroupOptions), name.encode(), *numbers)
+        numbers = [integer("size", size), integer("member", member), integer("step", step)]
+        if min(numbers) < 0 or max(numbers[:2]) >= 2**32 or numbers[2] > STEP_MAX:
+            raise ValueError(f"size, member and step must be counts, not {', '.join(map(shown, numbers))}")
+        options = GroupOptions(sizeof(GroupOptions), name, *numbers)
         pointer = c_void_p()
         with connection as handle:
             connection.check(lib.embtier_group_join(handle, byref(options), byref(pointer)))
         self._connection = connection
         self._pointer = pointer
-        self._name, self._size, self._member = name, size, member
+        self._name, self._size, self._member = name, options.size, options.member
         self._owner: weakref.ref | None = None  # the module of embtier.torch that steps with it
         self._read_step()
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row ids from Python: unsigned 64-bit, and a negative one is an error, not a large number."""
+"""Row ids and other numbers from Python, on their way into the shared arena. NumPy would take what does not fit:
+-1 into an array of uint64 is 2**64 - 1, 2.7 is 2, the imaginary part of a complex number is gone."""
 
 from __future__ import annotations
 
@@ -8,49 +9,204 @@ from typing import Any
 
 import numpy as np
 
+from ._arguments import is_bool, number, shown
+
 ID_MAX = 2**64 - 1
+_F32, _I64, _U32, _U64 = (np.dtype(name) for name in ("f4", "i8", "u4", "u8"))
+_UNREADABLE = {  # of a torch tensor, what NumPy cannot see
+    "is_sparse": "a sparse tensor; .to_dense() has its numbers",
+    "is_sparse_csr": "a sparse tensor; .to_dense() has its numbers",
+    "is_quantized": "a quantized tensor; .int_repr() and .dequantize() have its numbers",
+    "is_meta": "a tensor of the device meta, which has no numbers",
+}
 
 
 def as_ids(ids: Any) -> np.ndarray:
     """Turns integers of any kind and shape into a uint64 array of that shape; copies only if it must.
 
-    Takes NumPy arrays, torch tensors, Python integers and sequences of them. ValueError for a
-    negative id or one over 2**64 - 1, TypeError for anything that is no integer.
+    Takes NumPy arrays of any dtype of integers, and of objects that are integers, torch tensors of any dtype of
+    integers and on any device, Python integers and sequences of them. ValueError for a negative id or one over
+    2**64 - 1, TypeError for anything that is no integer, such as a float or a bool, be it 1.0 or True; both name the
+    first that is wrong, and where it stands.
     """
-    if not isinstance(ids, (np.ndarray, np.generic)):
-        ids = ids.numpy() if hasattr(ids, "numpy") else _from_python(ids)
-    kind = ids.dtype.kind
+    if type(ids) is np.ndarray:
+        if ids.dtype is _U64:
+            return ids
+        if ids.dtype is _I64 and not (ids.size and ids.min() < 0):
+            return ids.view(_U64)
+    return _integers("row id", ids, _U64, ID_MAX)
+
+
+def as_offsets(offsets: Any) -> np.ndarray:
+    """The same for offsets of bags: uint32."""
+    return _integers("offset", offsets, _U32, 2**32 - 1)
+
+
+def _integers(what: str, values: Any, dtype: np.dtype, most: int) -> np.ndarray:
+    if type(values) is not np.ndarray:
+        values = _to_array(f"{what}s", values)
+    kind = values.dtype.kind
+    if kind == "O":
+        return _from_objects(what, values, dtype, most)
     if kind not in "iu":
-        raise TypeError(f"row ids must be integers, not {ids.dtype}")
-    if kind == "i" and ids.size and ids.min() < 0:
-        raise ValueError(f"row id {ids.min()} is negative")
-    return np.asarray(ids).astype(np.uint64, copy=False)
+        raise TypeError(f"{what}s must be integers, not {_first(values)}")
+    if kind == "i" and values.size and values.min() < 0:
+        _refuse(what, values, values < 0, most)
+    if most < ID_MAX and values.size and values.max() > most:
+        _refuse(what, values, values > most, most)
+    return values.astype(dtype, copy=False)
 
 
-def _from_python(ids: Any) -> np.ndarray:
+def _first(values: np.ndarray) -> str:
+    """What stands first in an array of a wrong dtype, and that dtype."""
+    return f"{values.dtype}" + (f" such as {shown(values.reshape(-1)[0])}" if values.size else "")
+
+
+def _place(position: int, shape: tuple[int, ...]) -> str:
+    if not shape:
+        return ""
+    index = [int(i) for i in np.unravel_index(position, shape)]
+    return f" at position {index[0] if len(index) == 1 else tuple(index)}"
+
+
+def _wrong(what: str, value: int, most: int, place: str) -> ValueError:
+    limit = "2**64 - 1" if most == ID_MAX else "2**32 - 1"
+    return ValueError(f"{what} {shown(value)}{place} is {'negative' if value < 0 else f'over {limit}'}")
+
+
+def _refuse(what: str, values: np.ndarray, wrong: np.ndarray, most: int) -> None:
+    position = int(np.argmax(wrong))  # the first
+    raise _wrong(what, int(values.reshape(-1)[position]), most, _place(position, values.shape))
+
+
+def _from_objects(what: str, objects: np.ndarray, dtype: np.dtype, most: int) -> np.ndarray:
+    numbers = np.empty(objects.shape, dtype)
+    flat = numbers.reshape(-1)
+    for position, value in enumerate(objects.reshape(-1)):
+        if type(value) is not int:
+            try:
+                if is_bool(value) or isinstance(value, np.ma.MaskedArray):
+                    raise TypeError
+                value = operator.index(value)
+            except TypeError:
+                place = _place(position, objects.shape)
+                raise TypeError(f"{what}s must be integers, not {type(value).__name__} {shown(value)}{place}") from None
+        if not 0 <= value <= most:
+            raise _wrong(what, value, most, _place(position, objects.shape))
+        flat[position] = value
+    return numbers
+
+
+# ---- What is no array of NumPy's ----
+
+
+def _to_array(what: str, values: Any) -> np.ndarray:
+    """@values as a plain array, of objects if they are Python's."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{what} are a masked array, which has none where it is masked: give those that count")
+    if isinstance(values, (np.ndarray, np.generic)):
+        return np.asarray(values)
+    if hasattr(values, "numpy"):
+        return _from_tensor(what, values)
+    if isinstance(values, range):  # by its ends, and not one by one
+        ends = (values[0], values[-1]) if values else ()
+        if all(-(2**63) <= end < 2**63 for end in ends):
+            return np.arange(values.start, values.stop, values.step, dtype=np.int64) if ends else np.empty(0, np.int64)
+    if isinstance(values, (list, tuple)):
+        _refuse_masked(what, values)
+    return np.array(values, dtype=object)
+
+
+def _refuse_masked(what: str, values: Any) -> None:
+    """Their masks would be left out."""
+    for value in values:
+        if isinstance(value, np.ma.MaskedArray):
+            _to_array(what, value)
+        if isinstance(value, (list, tuple)):
+            _refuse_masked(what, value)
+
+
+def _from_tensor(what: str, tensor: Any) -> np.ndarray:
+    """Torch's, and what else has a numpy()."""
+    for attribute, text in _UNREADABLE.items():
+        if getattr(tensor, attribute, False) is True:
+            raise TypeError(f"{what} are {text}")
     try:
-        objects = np.array(ids, dtype=object)
-        numbers = [_checked(value) for value in objects.reshape(-1)]
-    except TypeError:
-        raise TypeError(f"row ids must be integers, not {type(ids).__name__} {ids!r:.60}") from None
-    return np.array(numbers, dtype=np.uint64).reshape(objects.shape)
+        if hasattr(tensor, "detach"):
+            tensor = tensor.detach()
+        if getattr(getattr(tensor, "device", None), "type", "cpu") != "cpu":
+            tensor = tensor.cpu()
+        if str(getattr(tensor, "dtype", "")) == "torch.bfloat16":  # NumPy has none; float32 has all of its numbers
+            tensor = tensor.float()
+        array = tensor.numpy()
+    except (TypeError, RuntimeError, NotImplementedError) as error:
+        raise TypeError(f"{what} are a {type(tensor).__name__} that cannot be read: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{what} are a {type(tensor).__name__}, whose numpy() is no array")
+    return np.asarray(array)
 
 
-def _checked(value: Any) -> int:
-    if isinstance(value, (bool, np.bool_)):
-        raise TypeError
-    number = operator.index(value)
-    if not 0 <= number <= ID_MAX:
-        raise ValueError(f"row id {number} is {'negative' if number < 0 else 'over 2**64 - 1'}")
-    return number
+def as_numbers(what: str, values: Any) -> np.ndarray:
+    """Real numbers of any kind and shape as an array, of their own dtype if it is NumPy's. TypeError for those that
+    NumPy would make numbers of: bools, texts, times, None, complex numbers without their imaginary part."""
+    if type(values) is float or type(values) is int:
+        return np.asarray(number(what, values))
+    if type(values) is not np.ndarray:
+        values = _to_array(what, values)
+    if values.dtype.kind == "O":
+        return _numbers_from_objects(what, values)
+    if values.dtype.kind not in "fiu":
+        raise TypeError(f"{what} must be numbers, not {_first(values)}")
+    return values
+
+
+def _numbers_from_objects(what: str, objects: np.ndarray) -> np.ndarray:
+    numbers = np.empty(objects.shape, np.float64)
+    flat = numbers.reshape(-1)
+    for position, value in enumerate(objects.reshape(-1)):
+        flat[position] = number(f"{what}{_place(position, objects.shape)}", value)
+    return numbers
+
+
+# ---- Views of the arena ----
 
 
 class IdArray(np.ndarray):
     """The ids of a batch in the shared arena: a uint64 array into which only ids can be assigned.
 
-    ``ids[...] = values`` checks @values as :func:`as_ids` does. ``np.copyto`` and ufuncs with
-    ``out=`` go around the check, as they do for any array.
+    ``ids[...] = values`` checks @values as :func:`as_ids` does, and so does ``ids.fill(value)``. ``np.copyto`` and
+    ufuncs with ``out=`` go around the check, as they do for any array.
     """
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        super().__setitem__(key, as_ids(values))
+        if self.dtype is _U64 or self.dtype == _U64:  # else it has been made of the ids, and is the caller's own
+            values = as_ids(values)
+        super().__setitem__(key, values)
+
+    def fill(self, value: Any) -> None:
+        self[...] = value
+
+
+class OffsetArray(np.ndarray):
+    """The offsets of a part's bags: a uint32 array that is checked as :class:`IdArray` is."""
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        if self.dtype is _U32 or self.dtype == _U32:
+            values = as_offsets(values)
+        super().__setitem__(key, values)
+
+    def fill(self, value: Any) -> None:
+        self[...] = value
+
+
+class NumberArray(np.ndarray):
+    """Gradients, or weights of ids: a float32 array into which only real numbers can be assigned, which are
+    rounded to float32. What torch has is taken too, of any device and dtype."""
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        if self.dtype is _F32 or self.dtype == _F32:
+            values = as_numbers("gradients and weights", values)
+        super().__setitem__(key, values)
+
+    def fill(self, value: Any) -> None:
+        self[...] = value

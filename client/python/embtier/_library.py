@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libembtier through ctypes: where it is found, and the prototypes of embtier.h.
+"""libembtier through ctypes: where it is found, and the structs and prototypes of embtier.h, whose fields and
+arguments are checked as _arguments.py says. Nothing else calls C.
 
 Searched in this order: the file named by ``EMBTIER_LIBRARY``; beside this package, where a wheel
 has it; the build folders ``build*/client`` of the source tree this package lies in; the system's
@@ -10,288 +11,301 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import (
-    CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p,
-)  # fmt: skip
-from pathlib import Path
+import pathlib
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any
 
+from ._arguments import (
+    U32, U64, Argument, CheckpointId, Double, Flag, Handle, Int, OptionalBytes, OptionalHandle, OptionalPath, OptionalText,
+    Path, Record, Size, Text, chars, checked, pointer,
+)  # fmt: skip
 from ._types import HYPERPARAMETERS
 
 TABLE_NAME_MAX = 127  # EMBTIER_TABLE_NAME_MAX
 NAMES = ("libembtier.so.0", "libembtier.so")
 
 ProgressFunction = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_char_p)
+Progress = pointer(ProgressFunction)
 
 
-class ConnectOptions(Structure):
-    _fields_ = [
-        ("struct_bytes", c_size_t),
-        ("socket_path", c_char_p),
-        ("arena_bytes", c_uint64),
-        ("max_in_flight", c_uint32),
-        ("timeout_ms", c_uint32),
-        ("client_name", c_char_p),
+class ConnectOptions(Record):
+    arguments = [
+        ("struct_bytes", Size),
+        ("socket_path", OptionalPath),
+        ("arena_bytes", U64),
+        ("max_in_flight", U32),
+        ("timeout_ms", U32),
+        ("client_name", OptionalText),
     ]
 
 
-class TableOptions(Structure):
-    _fields_ = [
-        ("struct_bytes", c_size_t),
-        ("name", c_char_p),
-        ("rows", c_uint64),
-        ("dim", c_uint32),
-        ("dtype", c_int),
-        ("optimizer", c_int),
-        ("init", c_int),
-        ("init_first", c_double),
-        ("init_second", c_double),
-        ("seed", c_uint64),
-        ("eager", c_int),
-        ("if_not_exists", c_int),
-        ("progress", ProgressFunction),
-        ("progress_context", c_void_p),
-        *((name, c_double) for name in HYPERPARAMETERS),
-        ("rounds_to_nearest", c_int),
-        ("allows_nonfinite", c_int),
-        ("durability", c_int),
+class TableOptions(Record):
+    arguments = [
+        ("struct_bytes", Size),
+        ("name", Text),
+        ("rows", U64),
+        ("dim", U32),
+        ("dtype", Int),
+        ("optimizer", Int),
+        ("init", Int),
+        ("init_first", Double),
+        ("init_second", Double),
+        ("seed", U64),
+        ("eager", Flag),
+        ("if_not_exists", Flag),
+        ("progress", Progress),
+        ("progress_context", OptionalHandle),
+        *((name, Double) for name in HYPERPARAMETERS),
+        ("rounds_to_nearest", Flag),
+        ("allows_nonfinite", Flag),
+        ("durability", Int),
     ]
 
 
-class TableInfo(Structure):
-    _fields_ = [
-        ("name", c_char_p),
-        ("table_id", c_uint32),
-        ("rows", c_uint64),
-        ("dim", c_uint32),
-        ("dtype", c_int),
-        ("optimizer", c_int),
-        ("init", c_int),
-        ("init_first", c_double),
-        ("init_second", c_double),
-        ("seed", c_uint64),
-        ("eager", c_int),
-        ("weight_bytes", c_uint32),
-        ("state_bytes", c_uint32),
-        ("state", c_char_p),
-        ("updated_rows", c_uint64),
-        ("flush_bytes", c_uint64),
-        ("compaction_bytes", c_uint64),
-        *((name, c_double) for name in HYPERPARAMETERS),
-        ("rounds_to_nearest", c_int),
-        ("allows_nonfinite", c_int),
-        ("durability", c_int),
+class TableInfo(Record):
+    arguments = [
+        ("name", OptionalBytes),
+        ("table_id", U32),
+        ("rows", U64),
+        ("dim", U32),
+        ("dtype", Int),
+        ("optimizer", Int),
+        ("init", Int),
+        ("init_first", Double),
+        ("init_second", Double),
+        ("seed", U64),
+        ("eager", Flag),
+        ("weight_bytes", U32),
+        ("state_bytes", U32),
+        ("state", OptionalBytes),
+        ("updated_rows", U64),
+        ("flush_bytes", U64),
+        ("compaction_bytes", U64),
+        *((name, Double) for name in HYPERPARAMETERS),
+        ("rounds_to_nearest", Flag),
+        ("allows_nonfinite", Flag),
+        ("durability", Int),
     ]
 
 
-class CheckpointOptions(Structure):
-    _fields_ = [
-        ("has_step", c_int),
-        ("step", c_uint64),
-        ("metadata", c_char_p),
-        ("keep", c_uint32),
-        ("automatic", c_int),
+class CheckpointOptions(Record):
+    arguments = [
+        ("has_step", Flag),
+        ("step", U64),
+        ("metadata", OptionalBytes),
+        ("keep", U32),
+        ("automatic", Flag),
     ]
 
 
-class CheckpointInfo(Structure):
-    _fields_ = [
-        ("id", c_uint64),
-        ("created_ms", c_uint64),
-        ("automatic", c_int),
-        ("has_step", c_int),
-        ("step", c_uint64),
-        ("metadata", c_char_p),
-        ("table_count", c_uint32),
-        ("tables", POINTER(c_char_p)),
-        ("bytes", c_uint64),
-        ("new_bytes", c_uint64),
-        ("pause_us", c_uint64),
-        ("held_rows", c_uint64),
-        ("spent_ms", c_uint64),
-        ("tries", c_uint64),
-        ("cut_updates", c_uint64),
+class CheckpointInfo(Record):
+    arguments = [
+        ("id", U64),
+        ("created_ms", U64),
+        ("automatic", Flag),
+        ("has_step", Flag),
+        ("step", U64),
+        ("metadata", OptionalBytes),
+        ("table_count", U32),
+        ("tables", pointer(POINTER(c_char_p))),
+        ("bytes", U64),
+        ("new_bytes", U64),
+        ("pause_us", U64),
+        ("held_rows", U64),
+        ("spent_ms", U64),
+        ("tries", U64),
+        ("cut_updates", U64),
     ]
 
 
-class ExportOptions(Structure):
-    _fields_ = [
-        ("checkpoint", c_uint64),
-        ("with_state", c_int),
-        ("all_rows", c_int),
-        ("npy", c_int),
-        ("file_bytes", c_uint64),
+class ExportOptions(Record):
+    arguments = [
+        ("checkpoint", U64),
+        ("with_state", Flag),
+        ("all_rows", Flag),
+        ("npy", Flag),
+        ("file_bytes", U64),
     ]
 
 
-class ExportedInfo(Structure):
-    _fields_ = [
-        ("checkpoint", c_uint64),
-        ("rows", c_uint64),
-        ("bytes", c_uint64),
-        ("parts", c_uint32),
+class ExportedInfo(Record):
+    arguments = [
+        ("checkpoint", U64),
+        ("rows", U64),
+        ("bytes", U64),
+        ("parts", U32),
     ]
 
 
-class ImportOptions(Structure):
-    _fields_ = [
-        ("table", POINTER(TableOptions)),
-        ("durability", c_int),
-        ("without_state", c_int),
-        ("tensor", c_char_p),
-        ("ids_path", c_char_p),
-        ("rows", c_uint64),
+class ImportOptions(Record):
+    arguments = [
+        ("table", pointer(POINTER(TableOptions))),
+        ("durability", Int),
+        ("without_state", Flag),
+        ("tensor", OptionalText),
+        ("ids_path", OptionalPath),
+        ("rows", U64),
     ]
 
 
-class ImportedInfo(Structure):
-    _fields_ = [
-        ("name", c_char * (TABLE_NAME_MAX + 1)),
-        ("rows", c_uint64),
-        ("bytes", c_uint64),
+class ImportedInfo(Record):
+    arguments = [
+        ("name", chars(TABLE_NAME_MAX + 1)),
+        ("rows", U64),
+        ("bytes", U64),
     ]
 
 
-class Part(Structure):
-    _fields_ = [("table", c_void_p), ("count", c_uint32)]
+class Part(Record):
+    arguments = [("table", Handle), ("count", U32)]
 
 
-class BagPart(Structure):
-    _fields_ = [
-        ("table", c_void_p),
-        ("count", c_uint32),
-        ("bag_count", c_uint32),
-        ("mode", c_int),
-        ("weighted", c_int),
+class BagPart(Record):
+    arguments = [
+        ("table", Handle),
+        ("count", U32),
+        ("bag_count", U32),
+        ("mode", Int),
+        ("weighted", Flag),
     ]
 
 
-class PushOptions(Structure):
-    _fields_ = [
-        ("struct_bytes", c_size_t),
-        ("learning_rate", c_double),
-        ("learning_rates", POINTER(c_double)),
-        ("step", c_uint64),
-        ("weight_gradients", c_int),
-        ("prefetch", c_void_p),
-        ("group", c_void_p),
+class PushOptions(Record):
+    arguments = [
+        ("struct_bytes", Size),
+        ("learning_rate", Double),
+        ("learning_rates", pointer(POINTER(c_double))),
+        ("step", U64),
+        ("weight_gradients", Flag),
+        ("prefetch", OptionalHandle),
+        ("group", OptionalHandle),
     ]
 
 
-class GroupOptions(Structure):
-    _fields_ = [
-        ("struct_bytes", c_size_t),
-        ("name", c_char_p),
-        ("size", c_uint32),
-        ("member", c_uint32),
-        ("step", c_uint64),
+class GroupOptions(Record):
+    arguments = [
+        ("struct_bytes", Size),
+        ("name", Text),
+        ("size", U32),
+        ("member", U32),
+        ("step", U64),
     ]
 
 
-class Metric(Structure):
-    _fields_ = [
-        ("name", c_char_p),
-        ("help", c_char_p),
-        ("counter", c_int),
-        ("label", c_char_p),
-        ("label_value", c_char_p),
-        ("value", c_double),
+class Metric(Record):
+    arguments = [
+        ("name", OptionalBytes),
+        ("help", OptionalBytes),
+        ("counter", Flag),
+        ("label", OptionalBytes),
+        ("label_value", OptionalBytes),
+        ("value", Double),
     ]
 
 
-_HANDLE_OUT = POINTER(c_void_p)
+_NEW = pointer(POINTER(c_void_p))  # where C puts a handle
+_PROGRESS = {"progress": Progress, "progress_context": OptionalHandle}
+_BATCH, _LIST = {"batch": Handle}, {"list": Handle}
+_PART = _BATCH | {"part": U32}
+_PARTS = {"server": Handle, "parts": pointer(POINTER(Part)), "part_count": U32, "ret_batch": _NEW}
 
-# name: (result, arguments)
-_PROTOTYPES = {
-    "embtier_err_name": (c_char_p, [c_int]),
-    "embtier_err_text": (c_char_p, [c_int]),
-    "embtier_message": (c_char_p, [c_void_p]),
-    "embtier_version": (c_char_p, []),
-    "embtier_connect": (c_int, [POINTER(ConnectOptions), _HANDLE_OUT]),
-    "embtier_disconnect": (None, [c_void_p]),
-    "embtier_reconnect": (c_int, [c_void_p]),
-    "embtier_table_create": (c_int, [c_void_p, POINTER(TableOptions), _HANDLE_OUT]),
-    "embtier_table_open_as": (c_int, [c_void_p, c_char_p, c_uint32, c_int, _HANDLE_OUT]),
-    "embtier_table_drop": (c_int, [c_void_p, c_char_p, ProgressFunction, c_void_p]),
-    "embtier_table_info": (POINTER(TableInfo), [c_void_p]),
-    "embtier_table_close": (None, [c_void_p]),
-    "embtier_table_list": (c_int, [c_void_p, _HANDLE_OUT]),
-    "embtier_table_list_count": (c_size_t, [c_void_p]),
-    "embtier_table_list_at": (POINTER(TableInfo), [c_void_p, c_size_t]),
-    "embtier_table_list_free": (None, [c_void_p]),
+# name: (result, arguments), these as embtier.h has them
+FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
+    "embtier_err_name": (c_char_p, {"err": Int}),
+    "embtier_err_text": (c_char_p, {"err": Int}),
+    "embtier_message": (c_char_p, {"server": OptionalHandle}),
+    "embtier_version": (c_char_p, {}),
+    "embtier_connect": (c_int, {"options": pointer(POINTER(ConnectOptions)), "ret_server": _NEW}),
+    "embtier_disconnect": (None, {"server": Handle}),
+    "embtier_reconnect": (c_int, {"server": Handle}),
+    "embtier_table_create": (
+        c_int, {"server": Handle, "options": pointer(POINTER(TableOptions)), "ret_table": _NEW},
+    ),
+    "embtier_table_open_as": (
+        c_int, {"server": Handle, "name": Text, "dim": U32, "dtype": Int, "ret_table": _NEW},
+    ),
+    "embtier_table_drop": (c_int, {"server": Handle, "name": Text} | _PROGRESS),
+    "embtier_table_info": (POINTER(TableInfo), {"table": Handle}),
+    "embtier_table_close": (None, {"table": Handle}),
+    "embtier_table_list": (c_int, {"server": Handle, "ret_list": _NEW}),
+    "embtier_table_list_count": (c_size_t, _LIST),
+    "embtier_table_list_at": (POINTER(TableInfo), _LIST | {"index": Size}),
+    "embtier_table_list_free": (None, _LIST),
     "embtier_checkpoint_create": (
         c_int,
-        [c_void_p, POINTER(CheckpointOptions), ProgressFunction, c_void_p, _HANDLE_OUT],
+        {"server": Handle, "options": pointer(POINTER(CheckpointOptions))} | _PROGRESS | {"ret_list": _NEW},
     ),
-    "embtier_checkpoint_list": (c_int, [c_void_p, _HANDLE_OUT]),
-    "embtier_checkpoint_show": (c_int, [c_void_p, c_uint64, _HANDLE_OUT]),
-    "embtier_checkpoint_verify": (c_int, [c_void_p, c_uint64, ProgressFunction, c_void_p]),
+    "embtier_checkpoint_list": (c_int, {"server": Handle, "ret_list": _NEW}),
+    "embtier_checkpoint_show": (c_int, {"server": Handle, "id": CheckpointId, "ret_list": _NEW}),
+    "embtier_checkpoint_verify": (c_int, {"server": Handle, "id": CheckpointId} | _PROGRESS),
     "embtier_checkpoint_restore": (
         c_int,
-        [c_void_p, c_uint64, POINTER(c_char_p), c_size_t, c_char_p, ProgressFunction, c_void_p, _HANDLE_OUT],
+        {
+            "server": Handle, "id": CheckpointId, "tables": pointer(POINTER(c_char_p)), "table_count": Size,
+            "name": OptionalText,
+        } | _PROGRESS | {"ret_list": _NEW},
     ),
-    "embtier_checkpoint_delete": (c_int, [c_void_p, c_uint64]),
-    "embtier_checkpoint_list_count": (c_size_t, [c_void_p]),
-    "embtier_checkpoint_list_at": (POINTER(CheckpointInfo), [c_void_p, c_size_t]),
-    "embtier_checkpoint_list_free": (None, [c_void_p]),
+    "embtier_checkpoint_delete": (c_int, {"server": Handle, "id": CheckpointId}),
+    "embtier_checkpoint_list_count": (c_size_t, _LIST),
+    "embtier_checkpoint_list_at": (POINTER(CheckpointInfo), _LIST | {"index": Size}),
+    "embtier_checkpoint_list_free": (None, _LIST),
     "embtier_export": (
         c_int,
-        [
-            c_void_p, c_char_p, c_char_p, POINTER(ExportOptions), ProgressFunction, c_void_p,
-            POINTER(ExportedInfo),
-        ],  # fmt: skip
+        {"server": Handle, "table": Text, "path": Path, "options": pointer(POINTER(ExportOptions))}
+        | _PROGRESS | {"ret_exported": pointer(POINTER(ExportedInfo))},
     ),
     "embtier_import": (
         c_int,
-        [
-            c_void_p, c_char_p, c_char_p, POINTER(ImportOptions), ProgressFunction, c_void_p,
-            POINTER(ImportedInfo),
-        ],  # fmt: skip
+        {"server": Handle, "name": OptionalText, "path": Path, "options": pointer(POINTER(ImportOptions))}
+        | _PROGRESS | {"ret_imported": pointer(POINTER(ImportedInfo))},
     ),
-    "embtier_batch_new": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
-    "embtier_batch_new_with_state": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
-    "embtier_batch_row_bytes": (c_uint32, [c_void_p, c_uint32]),
-    "embtier_batch_state": (c_void_p, [c_void_p, c_uint32]),
-    "embtier_batch_free": (c_int, [c_void_p]),
-    "embtier_batch_set_count": (c_int, [c_void_p, c_uint32, c_uint32]),
-    "embtier_batch_ids": (c_void_p, [c_void_p, c_uint32]),
-    "embtier_batch_rows": (c_void_p, [c_void_p, c_uint32]),
-    "embtier_batch_new_bags": (c_int, [c_void_p, POINTER(BagPart), c_uint32, _HANDLE_OUT]),
-    "embtier_batch_set_bags": (c_int, [c_void_p, c_uint32, c_uint32, c_uint32]),
-    "embtier_batch_offsets": (c_void_p, [c_void_p, c_uint32]),
-    "embtier_batch_weights": (c_void_p, [c_void_p, c_uint32]),
-    "embtier_batch_bags": (c_void_p, [c_void_p, c_uint32]),
-    "embtier_batch_ticket": (c_uint64, [c_void_p]),
-    "embtier_batch_set_skipped": (c_int, [c_void_p, c_uint32, c_int]),
-    "embtier_batch_new_push": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
-    "embtier_batch_new_prefetch": (c_int, [c_void_p, POINTER(Part), c_uint32, _HANDLE_OUT]),
-    "embtier_batch_gradients": (c_void_p, [c_void_p, c_uint32]),
-    "embtier_batch_coalesce": (c_int, [c_void_p]),
-    "embtier_batch_count": (c_uint32, [c_void_p, c_uint32]),
-    "embtier_batch_set_group": (c_int, [c_void_p, c_void_p, c_uint64]),
-    "embtier_batch_blamed_member": (c_uint32, [c_void_p]),
-    "embtier_batch_blamed_err": (c_int, [c_void_p]),
-    "embtier_group_join": (c_int, [c_void_p, POINTER(GroupOptions), _HANDLE_OUT]),
-    "embtier_group_free": (None, [c_void_p]),
-    "embtier_group_step": (c_uint64, [c_void_p]),
-    "embtier_batch_hit_rows": (c_uint64, [c_void_p]),
-    "embtier_submit": (c_int, [c_void_p, c_int]),
-    "embtier_submit_push": (c_int, [c_void_p, POINTER(PushOptions)]),
-    "embtier_poll": (c_int, [c_void_p]),
-    "embtier_wait": (c_int, [c_void_p, c_uint32]),
-    "embtier_status": (c_int, [c_void_p, _HANDLE_OUT]),
-    "embtier_status_version": (c_char_p, [c_void_p]),
-    "embtier_status_uptime_ms": (c_uint64, [c_void_p]),
-    "embtier_status_count": (c_size_t, [c_void_p]),
-    "embtier_status_at": (POINTER(Metric), [c_void_p, c_size_t]),
-    "embtier_status_free": (None, [c_void_p]),
-}
+    "embtier_batch_new": (c_int, _PARTS),
+    "embtier_batch_new_with_state": (c_int, _PARTS),
+    "embtier_batch_row_bytes": (c_uint32, _PART),
+    "embtier_batch_state": (c_void_p, _PART),
+    "embtier_batch_free": (c_int, _BATCH),
+    "embtier_batch_set_count": (c_int, _PART | {"count": U32}),
+    "embtier_batch_ids": (c_void_p, _PART),
+    "embtier_batch_rows": (c_void_p, _PART),
+    "embtier_batch_new_bags": (c_int, _PARTS | {"parts": pointer(POINTER(BagPart))}),
+    "embtier_batch_set_bags": (c_int, _PART | {"count": U32, "bag_count": U32}),
+    "embtier_batch_offsets": (c_void_p, _PART),
+    "embtier_batch_weights": (c_void_p, _PART),
+    "embtier_batch_bags": (c_void_p, _PART),
+    "embtier_batch_ticket": (c_uint64, _BATCH),
+    "embtier_batch_set_skipped": (c_int, _PART | {"skipped": Flag}),
+    "embtier_batch_new_push": (c_int, _PARTS),
+    "embtier_batch_new_prefetch": (c_int, _PARTS),
+    "embtier_batch_gradients": (c_void_p, _PART),
+    "embtier_batch_coalesce": (c_int, _BATCH),
+    "embtier_batch_count": (c_uint32, _PART),
+    "embtier_batch_set_group": (c_int, _BATCH | {"group": OptionalHandle, "step": U64}),
+    "embtier_batch_blamed_member": (c_uint32, _BATCH),
+    "embtier_batch_blamed_err": (c_int, _BATCH),
+    "embtier_group_join": (
+        c_int, {"server": Handle, "options": pointer(POINTER(GroupOptions)), "ret_group": _NEW},
+    ),
+    "embtier_group_free": (None, {"group": Handle}),
+    "embtier_group_step": (c_uint64, {"group": Handle}),
+    "embtier_batch_hit_rows": (c_uint64, _BATCH),
+    "embtier_submit": (c_int, _BATCH | {"op": Int}),
+    "embtier_submit_push": (c_int, _BATCH | {"options": pointer(POINTER(PushOptions))}),
+    "embtier_poll": (c_int, _BATCH),
+    "embtier_wait": (c_int, _BATCH | {"timeout_ms": U32}),
+    "embtier_status": (c_int, {"server": Handle, "ret_status": _NEW}),
+    "embtier_status_version": (c_char_p, {"status": Handle}),
+    "embtier_status_uptime_ms": (c_uint64, {"status": Handle}),
+    "embtier_status_count": (c_size_t, {"status": Handle}),
+    "embtier_status_at": (POINTER(Metric), {"status": Handle, "index": Size}),
+    "embtier_status_free": (None, {"status": Handle}),
+}  # fmt: skip
 
 
 def _candidates() -> list[str]:
     named = os.environ.get("EMBTIER_LIBRARY")
     if named:
         return [named]
-    package = Path(__file__).resolve().parent
+    package = pathlib.Path(__file__).resolve().parent
     folders = [package, package.parent / ".embtier.mesonpy.libs"]
     tree = package.parents[2]  # TREE/client/python/embtier
     if (tree / "client" / "embtier.h").exists():
@@ -309,9 +323,8 @@ def load() -> ctypes.CDLL:
         except OSError as error:
             failures.append(str(error))
             continue
-        for name, (result, arguments) in _PROTOTYPES.items():
-            function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
+        for name, (result, arguments) in FUNCTIONS.items():
+            setattr(library, name, checked(getattr(library, name), result, arguments))
         return library
     raise ImportError("no libembtier: " + "; ".join(failures) + " (set EMBTIER_LIBRARY to its path)")
 

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from . import errors
+from ._arguments import integer
 from ._batch import BagBatch, PushBatch
-from ._group import Group
+from ._group import STEP_MAX, Group
 from ._prefetcher import Ahead, push_with
 from ._server import Table
 
@@ -48,6 +49,7 @@ class Optimizer(torch.optim.Optimizer):
 
     @steps.setter
     def steps(self, steps: int) -> None:
+        steps = integer("steps", steps, 0, STEP_MAX)
         if self._group is not None and steps != self._group.step:
             raise ValueError(
                 f"group {self._group.name!r} is at step {self._group.step}: to go on from {steps}, its "

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from . import errors
+from ._arguments import integer, shown
 from ._batch import PrefetchBatch
 from ._group import Group
 
@@ -154,8 +155,9 @@ class Prefetcher:
         inputs: Callable[[Any], Any],
         ahead: int = 2,
     ) -> None:
+        ahead = integer("ahead", ahead)
         if ahead < 1:
-            raise ValueError(f"ahead must be at least 1, not {ahead}")
+            raise ValueError(f"ahead must be at least 1, not {shown(ahead)}")
         self.loader = loader
         self.ahead = ahead
         self.skipped_prefetches = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _checkpoint, _export, _types, errors
+from . import _arguments, _checkpoint, _export, _types, errors
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._checkpoint import Checkpoint
 from ._connection import Connection
@@ -29,7 +29,7 @@ def connect(
     *,
     arena_bytes: int = 64 << 20,
     max_in_flight: int = 64,
-    timeout: float = 10.0,
+    timeout: float | None = 10.0,
     client_name: str | None = None,
 ) -> Server:
     """Connects to embtierd.
@@ -38,17 +38,18 @@ def connect(
     @arena_bytes: memory shared with the server, for the ids and rows of all batches; 0: none, and
     no batches.
     @max_in_flight: requests submitted and not done, 1 to 1024.
-    @timeout: seconds for connecting and for control messages; 0: wait for ever.
-    @client_name: for the server's log.
+    @timeout: seconds for connecting and for control messages, rounded up to whole milliseconds; None, 0 or
+    infinity: wait for ever. At most 4,294,967.295, the most that can be counted.
+    @client_name: for the server's log, at most 128 bytes of UTF-8.
     Raises UnreachableError when no server listens.
     """
     options = ConnectOptions(
         struct_bytes=sizeof(ConnectOptions),
-        socket_path=None if socket is None else os.fsencode(socket),
+        socket_path=socket,
         arena_bytes=arena_bytes,
         max_in_flight=max_in_flight,
-        timeout_ms=round(timeout * 1000),
-        client_name=(client_name or f"python {lib.embtier_version().decode()}").encode(),
+        timeout_ms=_arguments.timeout_ms("timeout", timeout),
+        client_name=f"python {lib.embtier_version().decode()}" if client_name in (None, "") else client_name,
     )
     handle = c_void_p()
     code = lib.embtier_connect(byref(options), byref(handle))
@@ -155,9 +156,10 @@ class Server:
         """Opens a table. NoTableError; MismatchError unless it has this @dim and @dtype, where
         given."""
         number = 0 if dtype is None else _types.number_of("dtype", _types.DTYPE_NUMBERS, dtype)
+        dim = 0 if dim is None else _arguments.integer("dim", dim, 1, 2**32 - 1)  # C's 0 is any
         pointer = c_void_p()
         with self._connection as handle:
-            code = lib.embtier_table_open_as(handle, name.encode(), dim or 0, number, byref(pointer))
+            code = lib.embtier_table_open_as(handle, name, dim, number, byref(pointer))
             self._connection.check(code)
         return Table(self._connection, pointer)
 
@@ -165,7 +167,7 @@ class Server:
         """Drops a table and returns when all of its rows are gone. NoTableError. Requests to it that
         are under way end first or fail with DroppedError. @progress: as in :meth:`create_table`."""
         with Reports(progress) as reports, self._connection as handle:
-            code = lib.embtier_table_drop(handle, name.encode(), reports.function, None)
+            code = lib.embtier_table_drop(handle, name, reports.function, None)
             self._connection.check(code)
 
     def tables(self) -> list[TableSpec]:
@@ -215,7 +217,6 @@ class Server:
 
     def checkpoint_info(self, id: int) -> Checkpoint:
         """One checkpoint, with the names of its tables. NotFoundError."""
-        id = _checkpoint.id_of(id)
         pointer = c_void_p()
         with self._connection as handle:
             self._connection.check(lib.embtier_checkpoint_show(handle, id, byref(pointer)))
@@ -227,7 +228,6 @@ class Server:
 
         @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
         it raises what @progress raised."""
-        id = _checkpoint.id_of(id)
         with Reports(progress) as reports, self._connection as handle:
             code = lib.embtier_checkpoint_verify(handle, id, reports.function, None)
             self._connection.check(code)
@@ -253,13 +253,11 @@ class Server:
         TimeoutError because the server was silent for the connection's timeout, they may be made, or may be yet:
         :meth:`tables` says what came of it.
         """
-        id = _checkpoint.id_of(id)
         names = _checkpoint.names_of(tables, name)
-        new_name = None if name is None else name.encode()
         pointer = c_void_p()
         with Reports(progress) as reports, self._connection as handle:
             code = lib.embtier_checkpoint_restore(
-                handle, id, names, len(names), new_name, reports.function, None, byref(pointer)
+                handle, id, names, len(names), name, reports.function, None, byref(pointer)
             )
             self._connection.check(code)
             return _specs(pointer)
@@ -267,7 +265,6 @@ class Server:
     def delete_checkpoint(self, id: int) -> None:
         """Deletes a checkpoint. NotFoundError; InvalidError: it is the newest, to which a crash goes back;
         BusyError: it is being verified."""
-        id = _checkpoint.id_of(id)
         with self._connection as handle:
             self._connection.check(lib.embtier_checkpoint_delete(handle, id))
 
@@ -310,11 +307,11 @@ class Server:
         :meth:`checkpoint`. One that is killed leaves PATH.partial, which the next to @path begins anew.
         """
         options = _export.export_options_of(checkpoint, state, all_rows, format, file_bytes)
-        name = _export.bytes_of("table", (table.name if isinstance(table, Table) else table).encode())
+        name = table.name if isinstance(table, Table) else table
         info = ExportedInfo()
         with Reports(progress) as reports, self._connection as handle:
             code = lib.embtier_export(
-                handle, name, _export.path_of(path), byref(options), reports.function, None, byref(info)
+                handle, name, path, byref(options), reports.function, None, byref(info)
             )
             self._connection.check(code)
         return _export.exported_of(info)
@@ -377,11 +374,10 @@ class Server:
         words = {word: value for word, value in words.items() if value is not None}
         table = _table_options("", 0, None, **words) if words else None
         options = _export.import_options_of(table, state, durability, tensor, ids_path, rows)
-        new_name = None if name is None else _export.bytes_of("name", name.encode())
         info = ImportedInfo()
         with Reports(progress) as reports, self._connection as handle:
             code = lib.embtier_import(
-                handle, new_name, _export.path_of(path), byref(options), reports.function, None, byref(info)
+                handle, name, path, byref(options), reports.function, None, byref(info)
             )
             self._connection.check(code)
         return _export.imported_of(info)
@@ -572,16 +568,17 @@ def _table_options(
     durability: str = "replay",
     **hyperparameters: float | None,
 ) -> TableOptions:
-    """Checked as far as C would not see what is wrong."""
-    if rows is not None and rows < 1:
-        raise ValueError(f"rows must be at least 1, or None for unbounded, not {rows}")
-    if not 0 <= seed <= 2**64 - 1 or not 0 <= dim < 2**32:
-        raise ValueError(f"dim and seed must not be negative: {dim}, {seed}")
+    """Checked as far as C would not see what is wrong: numbers that have a meaning of their own there."""
+    if rows is not None and _arguments.integer("rows", rows) < 1:
+        raise ValueError(f"rows must be at least 1, or None for unbounded, not {_arguments.shown(rows)}")
     init_number, first, second = _types.split_init(init)
     values = {k: hyperparameters.get(k) for k in _types.HYPERPARAMETERS}
+    for word, value in values.items():
+        if value is not None and _arguments.number(word, value) == _types.DEFAULT:
+            raise ValueError(f"{word} {value} is out of range; None is the optimizer's default")
     return TableOptions(
         struct_bytes=sizeof(TableOptions),
-        name=name.encode(),
+        name=name,
         rows=_types.UNBOUNDED if rows is None else rows,
         dim=dim,
         dtype=_types.number_of("dtype", _types.DTYPE_NUMBERS, dtype),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ._arguments import number, shown
+
 DTYPE_NUMBERS = {"f32": 1, "f16": 2, "bf16": 3}
 OPTIMIZER_NUMBERS = {
     "none": 0, "sgd": 1, "adagrad": 2, "rowwise_adagrad": 3, "rmsprop": 4, "adam": 5,
@@ -66,25 +68,29 @@ class TableSpec:
         return NUMPY_DTYPES[self.dtype]
 
 
-def word_of(numbers: dict[str, int], number: int) -> str:
+def word_of(numbers: dict[str, int], found: int) -> str:
     for word, value in numbers.items():
-        if value == number:
+        if value == found:
             return word
-    return f"unknown ({number})"
+    return f"unknown ({found})"
 
 
 def number_of(kind: str, numbers: dict[str, int], word: str) -> int:
+    if not isinstance(word, str):
+        raise TypeError(f"{kind} must be one of {', '.join(numbers)}, not {type(word).__name__} {shown(word)}")
     if word not in numbers:
-        raise ValueError(f"{kind} must be one of {', '.join(numbers)}, not {word!r}")
+        raise ValueError(f"{kind} must be one of {', '.join(numbers)}, not {shown(word)}")
     return numbers[word]
 
 
 def split_init(init: str | tuple) -> tuple[int, float, float]:
     """Takes ``"zeros"``, ``("constant", value)``, ``("uniform", low, high)`` or ``("normal", mean,
     stddev)`` apart."""
+    if not isinstance(init, (str, tuple, list)) or not init:
+        raise TypeError(f"init must be a word, or a tuple of one and numbers, not {type(init).__name__} {shown(init)}")
     word, *parameters = (init,) if isinstance(init, str) else init
-    number = number_of("init", INIT_NUMBERS, word)
+    init_number = number_of("init", INIT_NUMBERS, word)
     if len(parameters) != INIT_PARAMETERS[word]:
         raise ValueError(f"init {word!r} takes {INIT_PARAMETERS[word]} parameters, not {len(parameters)}")
-    first, second = (*map(float, parameters), 0.0, 0.0)[:2]
-    return number, first, second
+    first, second = (*(number(f"a parameter of init {word!r}", value) for value in parameters), 0.0, 0.0)[:2]
+    return init_number, first, second

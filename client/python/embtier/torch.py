@@ -120,8 +120,9 @@ import numpy as np
 import torch
 
 from . import errors
+from ._arguments import flag, integer, shown
 from ._batch import BagBatch, Bags, Batch
-from ._group import Group
+from ._group import STEP_MAX, Group
 from ._ids import as_ids
 from ._optimizer import Optimizer
 from ._prefetcher import Ahead, IdRoom, Prefetcher
@@ -157,8 +158,12 @@ class Bag:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, not {self.mode!r}")
+        for field in ("include_last_offset", "unsigned_ids"):
+            setattr(self, field, flag(field, getattr(self, field)))
         if self.padding_idx is None:
             return
+        least = -(2**63) if self.unsigned_ids else -(2**64)
+        self.padding_idx = integer("padding_idx", self.padding_idx, least, 2**64 - 1)
         limit = self.table.rows
         if limit is not None and not -limit <= self.padding_idx < limit:
             raise ValueError(f"padding_idx {self.padding_idx} is not within the {limit} rows")
@@ -206,15 +211,17 @@ class _Given:
 
 
 def _given(feature: str, bag: Bag, one: Input) -> _Given:
-    arguments = (one,) if isinstance(one, torch.Tensor) else one
+    arguments = one if isinstance(one, (tuple, list)) else (one,)
     if not 1 <= len(arguments) <= 3:
         raise ValueError(f"ids, offsets and per_sample_weights are 1 to 3 tensors, not {len(arguments)}")
     caller_ids, caller_offsets, caller_weights = (*arguments, None, None)[:3]
+    _check_tensor(f"the ids of {feature!r}", caller_ids)
     assert caller_ids is not None
     ids = _signed_ids(bag, caller_ids)
     offsets = _offsets(bag, caller_ids, caller_offsets)
     weights = None
     if caller_weights is not None:
+        _check_tensor(f"the per_sample_weights of {feature!r}", caller_weights)
         if bag.mode == "max":
             raise NotImplementedError("per_sample_weights are for the modes sum and mean, not for max")
         if caller_weights.shape != caller_ids.shape or not caller_weights.is_floating_point():
@@ -237,6 +244,13 @@ def _given(feature: str, bag: Bag, one: Input) -> _Given:
     return _Given(feature, bag, ids, offsets, weights, kept, caller_ids.device, caller_weights)
 
 
+def _check_tensor(what: str, tensor: Any) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{what} must be a torch.Tensor, not {type(tensor).__name__} {shown(tensor)}")
+    if tensor.layout != torch.strided or tensor.is_meta:
+        raise TypeError(f"{what} must be a dense tensor with numbers, not one of {tensor.layout} on {tensor.device}")
+
+
 def _signed_ids(bag: Bag, ids: torch.Tensor) -> torch.Tensor:
     """A copy: the caller may write over his before the backward pass."""
     if ids.dtype not in (torch.int32, torch.int64):
@@ -255,6 +269,8 @@ def _offsets(bag: Bag, ids: torch.Tensor, offsets: torch.Tensor | None) -> torch
         return torch.arange(ids.shape[0] + 1) * ids.shape[1]
     if ids.dim() != 1:
         raise ValueError(f"ids have 1 or 2 dimensions, not {ids.dim()}")
+    if offsets is not None:
+        _check_tensor("offsets", offsets)
     if offsets is None or offsets.dim() != 1:
         raise ValueError("ids of one dimension need offsets of one dimension")
     if offsets.dtype not in (torch.int32, torch.int64):
@@ -695,7 +711,7 @@ class EmbeddingBagCollection(torch.nn.Module):
                     raise ValueError(
                         f"{feature!r} was saved with {key} {value!r}, here it is {ours[feature].get(key)!r}"
                     )
-        self.steps = max(saved.get("steps", 0) for saved in state.values())
+        self.steps = max(integer("steps", saved.get("steps", 0), 0, STEP_MAX) for saved in state.values())
 
     def extra_repr(self) -> str:
         lines = [f"{k}: {bag.table!r}, {bag.mode}" for k, bag in self.bags.items()]
