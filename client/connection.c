@@ -17,6 +17,8 @@
  */
 #define SPIN_NS_MAX 20000
 
+#define CLIENT_NAME_MAX 128 /* as proto/control_check.c has it */
+
 /* A caller without a connection has nowhere else to read why. */
 static _Thread_local struct err_msg connect_message;
 
@@ -163,7 +165,9 @@ static enum embtier_err read_options(const struct embtier_connect_options *given
 {
     struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
 
-    if (given && (given->struct_bytes == 0 || given->struct_bytes > sizeof(options)))
+    if (given &&
+        !options_are_known(given->struct_bytes,
+                           offsetof(struct embtier_connect_options, client_name), sizeof(options)))
         return err_set(msg, EMBTIER_INVALID,
                        "connect options: struct_bytes is not of a version known here; use "
                        "EMBTIER_CONNECT_OPTIONS_INIT");
@@ -179,6 +183,9 @@ static enum embtier_err read_options(const struct embtier_connect_options *given
                        " with max_in_flight %u",
                        options.arena_bytes, shm_arena_payload_offset(options.max_in_flight),
                        options.max_in_flight);
+    if (options.client_name && strlen(options.client_name) > CLIENT_NAME_MAX)
+        return err_set(msg, EMBTIER_INVALID, "client_name is %zu bytes long, allowed: at most %d",
+                       strlen(options.client_name), CLIENT_NAME_MAX);
     *ret_options = options;
     return EMBTIER_OK;
 }
@@ -186,7 +193,7 @@ static enum embtier_err read_options(const struct embtier_connect_options *given
 /* The name goes into the server's log; what the protocol would refuse is left out. */
 static char *clean_name(const char *name)
 {
-    char *copy = strndup(name ? name : "libembtier", 128);
+    char *copy = strdup(name ? name : "libembtier");
 
     if (copy)
         for (char *c = copy; *c; c++)

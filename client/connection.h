@@ -10,6 +10,7 @@
 #define EMBTIER_CLIENT_CONNECTION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -59,5 +60,12 @@ DEFINE_CLEANUP(struct embtier, embtier_disconnect)
 
 /* DISCONNECTED, with the message. */
 enum embtier_err connection_is_over(struct embtier *server);
+
+/* Whether options of @given bytes, as their caller knows them, are of a version between @least and
+ * @most. Versions end with whole fields of 8 bytes: half a pointer or number is never taken. */
+static inline bool options_are_known(size_t given, size_t least, size_t most)
+{
+    return given >= least && given <= most && given % sizeof(uint64_t) == 0;
+}
 
 #endif

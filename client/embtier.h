@@ -81,7 +81,7 @@ struct embtier_connect_options {
     uint64_t arena_bytes;    /* shared memory for ids and rows; 0: control messages only */
     uint32_t max_in_flight;  /* requests submitted and not done; 1 … 1024 */
     uint32_t timeout_ms;     /* for connecting and for control messages; 0: wait for ever */
-    const char *client_name; /* for the server's log; NULL: "libembtier" */
+    const char *client_name; /* for the server's log, at most 128 bytes; NULL: "libembtier" */
 };
 #define EMBTIER_CONNECT_OPTIONS_INIT                                                               \
     {                                                                                              \

@@ -21,6 +21,8 @@
 #include "client/tensor_file.h"
 #include "client/tensor_place.h"
 
+#define AS_EXPORTED (-1) /* of a durability: none is given */
+
 /* A tensor of a file that is open. */
 struct column {
     char *path; /* NULL: there is no such tensor */
@@ -306,7 +308,7 @@ static enum embtier_err from_export(struct importing *in)
     in->is_export = true;
     if (options->without_state)
         in->manifest.with_state = false;
-    if (options->durability >= 0)
+    if (options->durability != AS_EXPORTED)
         in->manifest.spec.durability = (enum embtier_durability)options->durability;
     return EMBTIER_OK;
 }
@@ -409,12 +411,12 @@ static enum embtier_err make_spec(struct importing *in, const struct tensor_info
 
     TRY(read_shape(in, weights, &spec));
     if (in->options->table)
-        options = *in->options->table;
+        TRY(table_options_read(in->server, in->options->table, &options));
     options.name = "import"; /* for the check; it gets its own later on */
     options.dim = spec.dim;
     options.dtype = spec.dtype;
     TRY(find_row_count(in, weights, has_ids, &options.rows));
-    if (in->options->durability >= 0)
+    if (in->options->durability != AS_EXPORTED)
         options.durability = (enum embtier_durability)in->options->durability;
     return table_options_to_spec(in->server, &options, ret_spec);
 }
@@ -546,10 +548,22 @@ static enum embtier_err load_all(struct importing *in)
     return embtier_load_end(in->load, in->progress, in->progress_context);
 }
 
+static enum embtier_err check_durability(const struct importing *in)
+{
+    const int durability = in->options->durability;
+
+    if (durability == AS_EXPORTED || durability_word(durability))
+        return EMBTIER_OK;
+    return err_set(msg_of(in), EMBTIER_INVALID,
+                   "durability %d is not known; %d is that of the export, or the default",
+                   durability, AS_EXPORTED);
+}
+
 static enum embtier_err import(struct importing *in, const char *name)
 {
     struct stat info;
 
+    TRY(check_durability(in));
     if (stat(in->path, &info) != 0)
         return err_set_errno(msg_of(in), errno, "%s", in->path);
     if (S_ISDIR(info.st_mode))

@@ -479,8 +479,9 @@ static enum embtier_err read_push_options(struct embtier_batch *batch,
     struct embtier_push_options options = EMBTIER_PUSH_OPTIONS_INIT;
     struct err_msg *const msg = &batch->server->message;
 
-    if (!given || given->struct_bytes < offsetof(struct embtier_push_options, weight_gradients) ||
-        given->struct_bytes > sizeof(options))
+    if (!given || !options_are_known(given->struct_bytes,
+                                     offsetof(struct embtier_push_options, weight_gradients),
+                                     sizeof(options)))
         return err_set(msg, EMBTIER_INVALID,
                        "push options: struct_bytes is not of a version known here; use "
                        "EMBTIER_PUSH_OPTIONS_INIT");

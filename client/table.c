@@ -122,19 +122,20 @@ enum embtier_err table_check_name(struct embtier *server, const char *name)
     return table_spec_check(&spec, &server->message);
 }
 
-/* Options as this library knows them, from a caller who may be older (fewer) or newer (more). */
-static enum embtier_err read_options(struct embtier *server,
-                                     const struct embtier_table_options *given,
-                                     struct embtier_table_options *ret_options)
+enum embtier_err table_options_read(struct embtier *server,
+                                    const struct embtier_table_options *given,
+                                    struct embtier_table_options *ret_options)
 {
     struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
 
-    if (!given || given->struct_bytes < offsetof(struct embtier_table_options, progress) ||
-        given->struct_bytes > sizeof(options))
+    if (!given ||
+        !options_are_known(given->struct_bytes, offsetof(struct embtier_table_options, progress),
+                           sizeof(options)))
         return err_set(&server->message, EMBTIER_INVALID,
                        "table options: struct_bytes is not of a version known here; use "
                        "EMBTIER_TABLE_OPTIONS_INIT");
     memcpy(&options, given, given->struct_bytes);
+    options.struct_bytes = sizeof(options);
     *ret_options = options;
     return EMBTIER_OK;
 }
@@ -174,7 +175,7 @@ enum embtier_err table_options_to_spec(struct embtier *server,
 {
     struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
 
-    TRY(read_options(server, given, &options));
+    TRY(table_options_read(server, given, &options));
     return options_to_spec(server, &options, ret_spec);
 }
 
@@ -189,7 +190,7 @@ enum embtier_err embtier_table_create(struct embtier *server,
     struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
     struct table_spec spec = { 0 };
 
-    TRY(read_options(server, given, &options));
+    TRY(table_options_read(server, given, &options));
     TRY(options_to_spec(server, &options, &spec));
     table_spec_to_wire(&spec, &wire);
     create.spec = &wire;

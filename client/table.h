@@ -37,6 +37,10 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
  * INVALID as well. */
 MUST_CHECK enum embtier_err table_check_name(struct embtier *server, const char *name);
 
+/* Options as this library knows them, from a caller that may be older and have fewer. */
+MUST_CHECK enum embtier_err table_options_read(struct embtier *server,
+                                               const struct embtier_table_options *given,
+                                               struct embtier_table_options *ret_options);
 MUST_CHECK enum embtier_err table_options_to_spec(struct embtier *server,
                                                   const struct embtier_table_options *options,
                                                   struct table_spec *ret_spec);

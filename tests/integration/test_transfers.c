@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does a scan give all rows of a table as its checkpoint has them, and does a load make a table
  * whole or not at all? */
+#include <limits.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -578,6 +580,76 @@ static void test_of_a_damaged_checkpoint_no_wrong_row_comes(void **state)
     embtier_disconnect(server);
 }
 
+/* ---- Imports ---- */
+
+static void write_text(const char *path, const char *bytes, size_t count)
+{
+    FILE *const file = fopen(path, "wb");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* [1, 2] of f32, zeros. */
+static void write_array(const char *path)
+{
+    char bytes[128 + 8] = "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, "
+                          "'shape': (1, 2), }";
+
+    memset(bytes + 10 + strlen(bytes + 10), ' ', 118 - strlen(bytes + 10));
+    bytes[127] = '\n';
+    memset(bytes + 128, 0, 8);
+    write_text(path, bytes, sizeof(bytes));
+}
+
+/* A program compiled before there were hyperparameters: behind its options begins a page that
+ * cannot be read. */
+static void test_of_an_older_caller_s_options_no_more_is_read_than_there_is(void **state)
+{
+    const size_t bytes = offsetof(struct embtier_table_options, eps);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct embtier *const server = harness_connect(*state);
+    struct embtier_import_options import = EMBTIER_IMPORT_OPTIONS_INIT;
+    struct embtier_table_options options = options_of("");
+    struct embtier_imported imported;
+    char path[128];
+    char *const pages =
+        mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+    options.struct_bytes = bytes;
+    import.table = (void *)memcpy(pages + page - bytes, &options, bytes);
+    snprintf(path, sizeof(path), "%s/array.npy", ((struct harness *)*state)->directory);
+    write_array(path);
+    assert_int_equal(embtier_import(server, "old", path, &import, NULL, NULL, &imported),
+                     EMBTIER_OK);
+    assert_int_equal(imported.rows, 1);
+    munmap(pages, 2 * page);
+    embtier_disconnect(server);
+}
+
+static void test_a_durability_that_is_none_is_refused(void **state)
+{
+    static const int wrong[] = { -2, INT_MIN, 3, 256, INT_MAX };
+    struct embtier *const server = harness_connect(*state);
+    struct embtier_import_options import = EMBTIER_IMPORT_OPTIONS_INIT;
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/array.npy", ((struct harness *)*state)->directory);
+    write_array(path);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        import.durability = wrong[i];
+        assert_int_equal(embtier_import(server, "new", path, &import, NULL, NULL, NULL),
+                         EMBTIER_INVALID);
+        assert_non_null(strstr(embtier_message(server), "durability"));
+    }
+    import.durability = EMBTIER_DURABILITY_SYNC;
+    assert_int_equal(embtier_import(server, "new", path, &import, NULL, NULL, NULL), EMBTIER_OK);
+    embtier_disconnect(server);
+}
+
 static void test_one_user_has_no_more_than_his_share_of_loads(void **state)
 {
     struct embtier *servers[5];
@@ -620,6 +692,9 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_of_a_damaged_checkpoint_no_wrong_row_comes, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            test_of_an_older_caller_s_options_no_more_is_read_than_there_is, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_durability_that_is_none_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_user_has_no_more_than_his_share_of_loads, setup,
                                         teardown),
     };

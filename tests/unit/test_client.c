@@ -97,8 +97,42 @@ static void test_wrong_options_are_refused_with_a_reason(void **state)
     options.arena_bytes = 100;
     assert_int_equal(embtier_connect(&options, &server), EMBTIER_INVALID);
     options.arena_bytes = 0;
-    options.struct_bytes = 0;
+    options.client_name = path + sizeof(path) - 1 - 129;
     assert_int_equal(embtier_connect(&options, &server), EMBTIER_INVALID);
+    assert_non_null(strstr(embtier_message(NULL), "client_name is 129 bytes long"));
+    options.client_name++;
+    assert_int_equal(embtier_connect(&options, &server), EMBTIER_UNREACHABLE);
+    options.client_name = NULL;
+    for (size_t bytes = 0; bytes < sizeof(options) + 16; bytes++) {
+        const bool is_known = bytes == sizeof(options) ||
+                              bytes == offsetof(struct embtier_connect_options, client_name);
+
+        options.struct_bytes = bytes;
+        assert_int_equal(embtier_connect(&options, &server),
+                         is_known ? EMBTIER_UNREACHABLE : EMBTIER_INVALID);
+    }
+}
+
+/* Of half a pointer, or half a number, nothing is made. */
+static void test_options_that_end_within_a_field_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    const size_t least = offsetof(struct embtier_table_options, progress);
+    struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
+
+    options.name = "fresh";
+    options.dim = 4;
+    for (size_t bytes = 0; bytes <= sizeof(options) + 16; bytes++) {
+        const bool is_known = bytes >= least && bytes <= sizeof(options) && bytes % 8 == 0;
+        struct embtier_table *table = NULL;
+
+        options.struct_bytes = bytes;
+        assert_int_equal(embtier_table_create(fixture->server, &options, &table),
+                         is_known ? EMBTIER_OK : EMBTIER_INVALID);
+        if (!is_known)
+            assert_non_null(strstr(embtier_message(fixture->server), "struct_bytes"));
+        embtier_table_close(table);
+    }
 }
 
 static void test_a_server_that_lies_about_its_memory_is_refused(void **state)
@@ -721,6 +755,7 @@ int main(void)
         WITH_SERVER(test_a_mistake_in_a_table_is_told_without_asking_the_server),
         WITH_SERVER(test_hyperparameters_come_back_and_those_not_given_are_the_defaults),
         WITH_SERVER(test_an_older_caller_s_tables_have_the_defaults),
+        WITH_SERVER(test_options_that_end_within_a_field_are_refused),
         WITH_SERVER(test_a_timed_out_call_does_not_spoil_the_next),
         WITH_SERVER(test_get_fills_the_rows_of_every_part),
         WITH_SERVER(test_a_batch_with_state_has_whole_rows),

@@ -358,6 +358,8 @@ static void test_mistakes_in_options_are_told_without_asking_the_server(void **s
     assert_refused(fixture, embtier_push(batch, &options), "use EMBTIER_PUSH_OPTIONS_INIT");
     options.struct_bytes = sizeof(options) + 1;
     assert_refused(fixture, embtier_push(batch, &options), "use EMBTIER_PUSH_OPTIONS_INIT");
+    options.struct_bytes = sizeof(options) - 1; /* half a pointer */
+    assert_refused(fixture, embtier_push(batch, &options), "use EMBTIER_PUSH_OPTIONS_INIT");
     assert_refused(fixture, embtier_push(batch, NULL), "use EMBTIER_PUSH_OPTIONS_INIT");
     assert_int_equal(fixture->fake.taken, 0);
 }
