@@ -14,8 +14,10 @@
 #include "base/macros.h"
 #include "base/paths.h"
 #include "base/standard_fds.h"
+#include "tools/number.h"
 
-#define TIMEOUT_MS_DEFAULT 10000
+#define TIMEOUT_MS_DEFAULT  10000
+#define TIMEOUT_SECONDS_MAX 4000000 /* as milliseconds they fit the library's 32 bits */
 
 /* clang-format off: tables read better in columns */
 const struct command commands[] = {
@@ -341,7 +343,6 @@ int cli_print_json(struct json_t *value, int digits)
 /* 1 when @option was one of all commands; *ret_exit is then set if it ends the program. */
 static int common_option(struct cli *cli, int option, int *ret_exit)
 {
-    char *end;
     double seconds;
 
     switch (option) {
@@ -354,9 +355,9 @@ static int common_option(struct cli *cli, int option, int *ret_exit)
             *ret_exit = cli_usage(cli, "--output %s: allowed: text, json", optarg);
         return 1;
     case 't':
-        seconds = strtod(optarg, &end);
-        if (end == optarg || *end || !(seconds >= 0 && seconds <= 4e6)) {
-            *ret_exit = cli_usage(cli, "--timeout %s: allowed: seconds, 0 or more", optarg);
+        if (!number_is_double(optarg, &seconds) || seconds < 0 || seconds > TIMEOUT_SECONDS_MAX) {
+            *ret_exit = cli_usage(cli, "--timeout %s: allowed: seconds, 0 to %d", optarg,
+                                  TIMEOUT_SECONDS_MAX);
             return 1;
         }
         cli->timeout_ms = (uint32_t)ceil(seconds * 1000); /* 0 is never */
@@ -427,13 +428,9 @@ int cli_seconds_option(struct cli *cli, int argc, char **argv, const char *name,
     int exit_code = EXIT_USAGE;
     int option;
 
-    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == letter) {
-        char *end;
-
-        *ret_seconds = strtod(optarg, &end);
-        if (end == optarg || *end || !(*ret_seconds >= 0.1 && *ret_seconds <= 86400))
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == letter)
+        if (!number_is_double(optarg, ret_seconds) || *ret_seconds < 0.1 || *ret_seconds > 86400)
             return cli_usage(cli, "--%s %s: allowed: seconds, 0.1 to 86400", name, optarg);
-    }
     if (option == CLI_OPTIONS_EXIT)
         return exit_code;
     if (argc > optind)

@@ -79,6 +79,31 @@ bool number_parse_u64(const char *text, uint64_t *ret_value)
     return true;
 }
 
+bool number_parse_double(const char *text, double *ret_value, const char **ret_end)
+{
+    const char *const digits = text + (text[0] == '-' || text[0] == '+');
+    double value;
+    char *end;
+
+    /* strtod alone would take blanks, words and 0x. */
+    if (!isdigit((unsigned char)digits[digits[0] == '.']) || digits[1] == 'x' || digits[1] == 'X')
+        return false;
+    errno = 0;
+    value = strtod(text, &end);
+    if (errno == ERANGE && (value == 0 || isinf(value)))
+        return false;
+    *ret_value = value;
+    *ret_end = end;
+    return true;
+}
+
+bool number_is_double(const char *text, double *ret_value)
+{
+    const char *end;
+
+    return number_parse_double(text, ret_value, &end) && *end == '\0';
+}
+
 /* IEEE 754 interchange formats differ in two widths only. */
 struct float_format {
     int bytes;

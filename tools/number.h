@@ -20,6 +20,11 @@ const char *number_duration(struct number_text *buffer, double seconds); /* "1h0
 
 /* A decimal number without sign, blanks or anything behind it. */
 MUST_CHECK bool number_parse_u64(const char *text, uint64_t *ret_value);
+/* The decimal number that @text begins with, such as -0.5 or 1e-3, up to *@ret_end: no blanks, no
+ * words such as nan, and none that a double cannot tell from 0 or from infinity. */
+MUST_CHECK bool number_parse_double(const char *text, double *ret_value, const char **ret_end);
+/* The same with nothing behind it. */
+MUST_CHECK bool number_is_double(const char *text, double *ret_value);
 
 /* One number of a row. Rounding is to nearest, ties to even, what is too large becomes infinity:
  * as the server does it. Exact in every bit of f32, f16 and bf16. */

@@ -23,14 +23,10 @@ static const char *parse_init(const char *text, struct embtier_table_options *op
     if (init < 0)
         return "not known; allowed: zeros, constant:VALUE, uniform:LOW,HIGH, normal:MEAN,STDDEV";
     for (unsigned i = 0; i < 2 && init_param_name(init, i)[0]; i++) {
-        char *end;
-
         if (*at != (i == 0 ? ':' : ','))
             return i == 0 ? "a number is missing behind ':'" : "a second number is missing";
-        params[i] = strtod(at + 1, &end);
-        if (end == at + 1)
-            return "that is not a number";
-        at = end;
+        if (!number_parse_double(at + 1, &params[i], &at))
+            return "that is not a number, or more than one holds";
     }
     if (*at != '\0')
         return "too much behind it";
@@ -81,9 +77,8 @@ static int hyperparameter_option(const struct cli *cli, int hyperparameter,
                                  struct embtier_table_options *options)
 {
     struct table_option_name name;
-    char *end;
-    const double value = strtod(optarg, &end);
-    const bool is_number = end != optarg && *end == '\0';
+    double value = 0;
+    const bool is_number = number_is_double(optarg, &value);
 
     table_option_name(&name, hyperparameter);
     switch (hyperparameter) {

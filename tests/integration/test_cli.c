@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/macros.h"
 #include "tests/integration/harness.h"
 
 static char output[1 << 16];
@@ -332,6 +333,70 @@ static void test_status_shows_and_counts(void **state)
     assert_int_equal(embtier(state, "status --watch 0.1 | head -c 100 >/dev/null"), 0);
 }
 
+/* Each of @commands, with each of @numbers in the place of %s. */
+static void assert_refused(void **state, const char *const *commands, size_t command_count,
+                           const char *const *numbers, size_t number_count)
+{
+    char arguments[200];
+
+    for (size_t c = 0; c < command_count; c++)
+        for (size_t n = 0; n < number_count; n++) {
+            snprintf(arguments, sizeof(arguments), commands[c], numbers[n]);
+            if (embtier(state, arguments) != 2)
+                fail_msg("embtier %s is not refused:\n%s", arguments, output);
+        }
+}
+
+static void test_a_number_is_taken_whole_or_not_at_all(void **state)
+{
+    static const char *const integers[] = { "18446744073709551616",
+                                            "18446744073709551621",
+                                            "99999999999999999999999",
+                                            "-1",
+                                            "+5",
+                                            "' 5'",
+                                            "'5 '",
+                                            "5x",
+                                            "1e3",
+                                            "5.5",
+                                            "0x10",
+                                            "''" };
+    static const char *const of_integers[] = { "table create x --dim 1 --rows=%s",
+                                               "table create x --rows 1 --dim=%s",
+                                               "checkpoint create --step=%s",
+                                               "table create x --rows 1 --dim 1 --seed=%s",
+                                               "checkpoint create --keep=%s",
+                                               "checkpoint show %s",
+                                               "checkpoint verify %s",
+                                               "checkpoint delete --yes %s",
+                                               "checkpoint restore %s",
+                                               "export numbers /x --checkpoint=%s",
+                                               "import /x --as x --rows=%s",
+                                               "jobs cancel %s",
+                                               "export numbers /x --file-bytes=%sx",
+                                               "get numbers %s",
+                                               "set numbers %s=1" };
+    static const char *const doubles[] = { "''",  "' 0.5'", "'0.5 '", "0.5x",   "nan",
+                                           "inf", "0x1",    "1e999",  "1e-999", "0,5" };
+    static const char *const of_doubles[] = {
+        "status --watch=%s",
+        "endurance --interval=%s",
+        "--timeout=%s status",
+        "table create x --rows 1 --dim 1 --optimizer adam --eps=%s",
+        "table create x --rows 1 --dim 1 --init=constant:%s",
+        "table create x --rows 1 --dim 1 --init=uniform:%s,1",
+        "table create x --rows 1 --dim 1 --init=normal:0,%s"
+    };
+
+    assert_int_equal(embtier(state, "table create numbers --rows unbounded --dim 1"), 0);
+    assert_refused(state, of_integers, ARRAY_LEN(of_integers), integers, ARRAY_LEN(integers));
+    assert_refused(state, of_doubles, ARRAY_LEN(of_doubles), doubles, ARRAY_LEN(doubles));
+    assert_int_equal(embtier(state, "table show x"), 1);
+    assert_int_equal(embtier(state, "--timeout 4000001 status"), 2);
+    assert_says("--timeout 4000001: allowed: seconds, 0 to 4000000");
+    assert_int_equal(embtier(state, "--timeout 4e6 status"), 0);
+}
+
 static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
 {
     static const struct {
@@ -524,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_a_checkpoint_lives_from_create_to_delete),
         cmocka_unit_test(test_a_table_of_a_checkpoint_is_restored),
         cmocka_unit_test(test_status_shows_and_counts),
+        cmocka_unit_test(test_a_number_is_taken_whole_or_not_at_all),
         cmocka_unit_test(test_wrong_usage_is_2_and_says_what_is_allowed),
         cmocka_unit_test(test_help_is_there_for_every_command),
         cmocka_unit_test(test_a_configuration_is_checked),

@@ -100,6 +100,33 @@ static void test_only_plain_numbers_are_row_ids(void **state)
     assert_true(value == UINT64_MAX);
 }
 
+static void test_a_double_is_a_decimal_number_and_nothing_else(void **state)
+{
+    static const char *const bad[] = { "",       " ",        " 5",  "5 ",   "5x",    "-",
+                                       "+",      ".",        "-.",  "--5",  "nan",   "inf",
+                                       "-inf",   "infinity", "0x5", "-0X5", "1e999", "-1e9999",
+                                       "1e-999", "0x1p-5",   "1,5", "e5",   "5\n" };
+    static const struct {
+        const char *text;
+        double value;
+    } good[] = { { "5", 5 },      { "-0.5", -0.5 },     { "+5", 5 },
+                 { ".5", 0.5 },   { "1e3", 1000 },      { "0", 0 },
+                 { "0e-999", 0 }, { "1e-310", 1e-310 }, { "-1.5E2", -150 } };
+    const char *end = NULL;
+    double value = 7;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_false(number_is_double(bad[i], &value));
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        assert_true(number_is_double(good[i].text, &value));
+        assert_true(value == good[i].value);
+    }
+    assert_true(number_parse_double("0.25,7", &value, &end));
+    assert_true(value == 0.25);
+    assert_string_equal(end, ",7");
+}
+
 static void test_people_read_numbers_with_units(void **state)
 {
     struct number_text text;
@@ -119,6 +146,7 @@ static void test_people_read_numbers_with_units(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_double_is_a_decimal_number_and_nothing_else),
         cmocka_unit_test(test_every_half_decodes_as_the_server_decodes_it),
         cmocka_unit_test(test_numbers_are_rounded_as_the_server_rounds_them),
         cmocka_unit_test(test_printed_digits_bring_every_half_back),
