@@ -142,11 +142,15 @@ def seconds(what: str, value: Any) -> float:
 
 def deadline_of(timeout: float | None) -> float:
     """On the clock of time.monotonic()."""
+    if timeout is None:
+        return math.inf
     return time.monotonic() + seconds("timeout", timeout)
 
 
 def milliseconds_left(deadline: float, most: int) -> int:
     """Rounded up, so that a wait does not end early; at most @most."""
+    if deadline == math.inf:
+        return most
     left = deadline - time.monotonic()
     return most if left * 1000 >= most else max(0, math.ceil(left * 1000))
 
@@ -189,6 +193,12 @@ class Integer(Argument):
     @classmethod
     def check(cls, what: str, value: Any) -> int:
         return integer(what, value, cls.least, cls.most)
+
+    @classmethod
+    def from_param(cls, value: Any) -> Any:
+        if value.__class__ is int and cls.least <= value <= cls.most:  # nearly all, and quickly
+            return cls.ctype(value)
+        return cls.ctype(cls.check("an argument", value))
 
 
 class U32(Integer):
@@ -298,6 +308,8 @@ class Handle(Argument):
 
     @classmethod
     def from_param(cls, value: Any) -> Any:
+        if value.__class__ is cls.ctype and value:
+            return value
         return cls.check("an argument", value)
 
 

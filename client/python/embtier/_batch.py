@@ -5,7 +5,7 @@ shared with the server."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_double, c_void_p, sizeof
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -100,6 +100,7 @@ class Batch:
             self._memory: _Memory | None = _Memory(connection, tables, pointer)
         self._connection = connection
         self._tables = tables
+        self._addresses: dict[tuple[Any, int], int] = {}
         self._in_flight = False
         self._group: Group | None = None  # that lookups and SETs name
         self._pushed_to: Group | None = None  # by the last request
@@ -119,8 +120,17 @@ class Batch:
             raise RuntimeError("the batch is freed")
         return self._memory.pointer
 
+    def _address(self, function: Callable[..., int | None], part: int) -> int:
+        """What @function says of @part; it never changes, so it is asked once."""
+        if self._memory is None:
+            raise RuntimeError("the batch is freed")
+        address = self._addresses.get((function, part))
+        if address is None:
+            address = self._addresses[function, part] = function(self._memory.pointer, part) or 0
+        return address
+
     def _view(
-        self, address: int | None, shape: tuple[int, ...], dtype: np.dtype, stride: int | None = None
+        self, address: int, shape: tuple[int, ...], dtype: np.dtype, stride: int | None = None
     ) -> np.ndarray:
         if 0 in shape or not address:
             return np.empty(shape, dtype)
@@ -147,7 +157,7 @@ class Batch:
     def ids(self, part: int) -> IdArray:
         """The ids of @part: a view, uint64 [count]. Assigning checks them as :func:`Table.get` does its own."""
         part = range(len(self))[part]
-        address = lib.embtier_batch_ids(self._pointer(), part)
+        address = self._address(lib.embtier_batch_ids, part)
         view = self._view(address, (self._counts[part],), np.dtype("<u8"))
         return view.view(IdArray)
 
@@ -157,7 +167,7 @@ class Batch:
         the weights alone; the view is then not contiguous."""
         part = range(len(self))[part]
         table = self._tables[part]
-        address = lib.embtier_batch_rows(self._pointer(), part)
+        address = self._address(lib.embtier_batch_rows, part)
         stride = lib.embtier_batch_row_bytes(self._pointer(), part) if self._has_state else None
         return self._view(address, (self._counts[part], table.dim), table.numpy_dtype, stride)
 
@@ -171,7 +181,7 @@ class Batch:
         if not self._has_state:
             raise ValueError("the batch was made without state")
         table = self._tables[part]
-        address = lib.embtier_batch_state(self._pointer(), part)
+        address = self._address(lib.embtier_batch_state, part)
         stride = lib.embtier_batch_row_bytes(self._pointer(), part)
         shape = (self._counts[part], table.state_numbers)
         return self._view(address, shape, np.dtype("<f4"), stride)
@@ -415,7 +425,7 @@ class BagBatch(Batch):
         """A view, uint32 [bag_count + 1]: bag b has the ids from offsets[b] up to offsets[b + 1]. The
         first is 0, the last the number of ids. Assigning checks them as it does :meth:`ids`."""
         part = range(len(self))[part]
-        address = lib.embtier_batch_offsets(self._pointer(), part)
+        address = self._address(lib.embtier_batch_offsets, part)
         return self._view(address, (self._bag_counts[part] + 1,), np.dtype("<u4")).view(OffsetArray)
 
     def weights(self, part: int) -> NumberArray:
@@ -424,14 +434,14 @@ class BagBatch(Batch):
         part = range(len(self))[part]
         if not self._weighted[part]:
             raise ValueError(f"part {part} was made without weights")
-        address = lib.embtier_batch_weights(self._pointer(), part)
+        address = self._address(lib.embtier_batch_weights, part)
         return self._view(address, (self._counts[part],), np.dtype("<f4")).view(NumberArray)
 
     def bags(self, part: int) -> np.ndarray:
         """The answer: a view, float32 [bag_count, dim], whatever the table's dtype. After a lookup with
         a ticket, :meth:`gradients` go to the same memory."""
         part = range(len(self))[part]
-        address = lib.embtier_batch_bags(self._pointer(), part)
+        address = self._address(lib.embtier_batch_bags, part)
         return self._view(address, (self._bag_counts[part], self._tables[part].dim), np.dtype("<f4"))
 
     def lookup(
@@ -549,7 +559,7 @@ class PushBatch(Batch):
         """The gradients of @part: a view, float32 [count, dim], whatever the table's dtype; only real
         numbers can be assigned."""
         part = range(len(self))[part]
-        address = lib.embtier_batch_gradients(self._pointer(), part)
+        address = self._address(lib.embtier_batch_gradients, part)
         return self._view(address, (self._counts[part], self._tables[part].dim), np.dtype("<f4")).view(NumberArray)
 
     def push(

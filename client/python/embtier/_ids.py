@@ -114,7 +114,10 @@ def _to_array(what: str, values: Any) -> np.ndarray:
             return np.arange(values.start, values.stop, values.step, dtype=np.int64) if ends else np.empty(0, np.int64)
     if isinstance(values, (list, tuple)):
         _refuse_masked(what, values)
-    return np.array(values, dtype=object)
+    try:
+        return np.array(values, dtype=object)
+    except (TypeError, ValueError, RuntimeError) as error:  # of tensors that NumPy cannot read, of unlike shapes
+        raise TypeError(f"{what} are a {type(values).__name__} that cannot be read: {error}") from error
 
 
 def _refuse_masked(what: str, values: Any) -> None:
