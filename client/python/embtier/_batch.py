@@ -396,6 +396,8 @@ class BagBatch(Batch):
     def __init__(self, connection: Connection, parts: Sequence[Bags]) -> None:
         array = (BagPart * len(parts))()
         for i, part in enumerate(parts):
+            if not isinstance(part, Bags):
+                raise TypeError(f"a part is a Bags, not {type(part).__name__} {shown(part)}")
             _check_part(connection, part.table, part.count)
             integer("a part's bag_count", part.bag_count, 0, 2**32 - 2)
             mode = number_of("mode", POOL_NUMBERS, part.mode)

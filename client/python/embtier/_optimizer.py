@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from . import errors
-from ._arguments import integer
+from ._arguments import integer, number
 from ._batch import BagBatch, PushBatch
 from ._group import STEP_MAX, Group
 from ._prefetcher import Ahead, push_with
@@ -36,7 +36,7 @@ class Optimizer(torch.optim.Optimizer):
         self._steps = 0
         self._group: Group | None = None
         self.skipped_pushes = 0
-        super().__init__(list(self._sums.values()), {"lr": lr})
+        super().__init__(list(self._sums.values()), {"lr": number("lr", lr)})
 
     @property
     def lr(self) -> float:
@@ -154,7 +154,7 @@ class Optimizer(torch.optim.Optimizer):
         """One step, which releases what @ahead has. False if the server refused it for numbers that are
         not finite, be they another member's of the group."""
         try:
-            push_with(ahead, batch, float(self.lr), self.steps + 1, group=self._group, **options)
+            push_with(ahead, batch, number("lr", self.lr), self.steps + 1, group=self._group, **options)
         except (errors.NonfiniteError, errors.GroupRefusedError) as error:  # type: ignore[attr-defined]
             if getattr(error, "err", "NONFINITE") != "NONFINITE":
                 raise

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
+from ._arguments import shown
 from ._library import ProgressFunction
 
 Progress = Callable[[int, int, str], None]
@@ -25,6 +26,8 @@ class Reports:
     ``reports.function``; raises at its end what @progress raised first. @progress: None: none is told."""
 
     def __init__(self, progress: Progress | None) -> None:
+        if progress is not None and not callable(progress):
+            raise TypeError(f"progress must be a function or None, not {type(progress).__name__} {shown(progress)}")
         self._progress = progress
         self._error: BaseException | None = None
         self._handler: Any = None  # SIGINT's, while it is deferred

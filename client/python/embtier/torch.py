@@ -120,7 +120,7 @@ import numpy as np
 import torch
 
 from . import errors
-from ._arguments import flag, integer, shown
+from ._arguments import flag, integer, number, shown
 from ._batch import BagBatch, Bags, Batch
 from ._group import STEP_MAX, Group
 from ._ids import as_ids
@@ -610,7 +610,10 @@ class EmbeddingBagCollection(torch.nn.Module):
         return found
 
     def _scale(self) -> float:
-        return float(self.grad_scale() if callable(self.grad_scale) else self.grad_scale)
+        scale = number("grad_scale", self.grad_scale() if callable(self.grad_scale) else self.grad_scale)
+        if scale == 0:
+            raise ValueError("grad_scale is 0, by which no gradient can be divided")
+        return scale
 
     def _gather(self, given: list[_Given], gradients: Sequence[torch.Tensor | None]) -> None:
         scale = self._scale()
@@ -651,7 +654,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @lr.setter
     def lr(self, lr: float) -> None:
-        self.optimizer.param_groups[0]["lr"] = lr
+        self.optimizer.param_groups[0]["lr"] = number("lr", lr)
 
     @property
     def steps(self) -> int:

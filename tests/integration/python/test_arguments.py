@@ -649,6 +649,8 @@ def test_counts_of_batches_are_not_cut(server, name):
     for wrong in (5, "users", None):
         with pytest.raises(TypeError, match="Table"):
             server.batch([(wrong, 1)])
+    with pytest.raises(TypeError, match="a Bags, not tuple"):
+        server.bag_batch([(table, 1)])
 
 
 def test_connections_are_made_as_they_were_asked_for(daemon):
@@ -798,4 +800,27 @@ def test_modules_take_tensors_and_nothing_else(server, name):
     for wrong in (math.nan, 2.5, "2", True, None, 0, -1):
         with pytest.raises((TypeError, ValueError)):
             et.Prefetcher([], bag, lambda batch: batch, ahead=wrong)
-    assert bag.steps == 0
+    for wrong in ("0.1", True, None, 1j, [0.1], HUGE):
+        with pytest.raises((TypeError, ValueError)):
+            et.EmbeddingBag(table, lr=wrong)
+        with pytest.raises((TypeError, ValueError)):
+            bag.lr = wrong
+        bag.grad_scale = wrong
+        with pytest.raises((TypeError, ValueError)):
+            bag(ids, offsets).sum().backward()
+    bag.grad_scale = 0
+    with pytest.raises(ValueError, match="grad_scale is 0"):
+        bag(ids, offsets).sum().backward()
+    assert bag.steps == 0 and bag.lr == 0.01 and not table.get([1, 2]).any()
+
+
+def test_progress_is_a_function(server, name):
+    for wrong in (5, "print", []):
+        for call in (
+            lambda: server.create_table(name, 2, progress=wrong),
+            lambda: server.checkpoint(progress=wrong),
+            lambda: server.drop_table(name, progress=wrong),
+        ):
+            with pytest.raises(TypeError, match="progress must be a function"):
+                call()
+    assert name not in [spec.name for spec in server.tables()]
