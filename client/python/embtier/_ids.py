@@ -14,8 +14,6 @@ from ._arguments import is_bool, number, shown
 ID_MAX = 2**64 - 1
 _F32, _I64, _U32, _U64 = (np.dtype(name) for name in ("f4", "i8", "u4", "u8"))
 _UNREADABLE = {  # of a torch tensor, what NumPy cannot see
-    "is_sparse": "a sparse tensor; .to_dense() has its numbers",
-    "is_sparse_csr": "a sparse tensor; .to_dense() has its numbers",
     "is_quantized": "a quantized tensor; .int_repr() and .dequantize() have its numbers",
     "is_meta": "a tensor of the device meta, which has no numbers",
 }
@@ -131,6 +129,8 @@ def _refuse_masked(what: str, values: Any) -> None:
 
 def _from_tensor(what: str, tensor: Any) -> np.ndarray:
     """Torch's, and what else has a numpy()."""
+    if "sparse" in str(getattr(tensor, "layout", "")):
+        raise TypeError(f"{what} are a sparse tensor; .to_dense() has its numbers")
     for attribute, text in _UNREADABLE.items():
         if getattr(tensor, attribute, False) is True:
             raise TypeError(f"{what} are {text}")

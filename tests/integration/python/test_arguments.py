@@ -313,6 +313,13 @@ def test_a_timeout_of_another_type_is_a_type_error(seconds):
         embtier.connect("/nowhere", timeout=seconds)
 
 
+def test_what_is_left_of_a_time_is_rounded_up_too(monkeypatch):
+    monkeypatch.setattr(_arguments.time, "monotonic", lambda: 100.0)
+    for timeout, ms in [(0, 0), (0.0004, 1), (0.0994, 100), (5, 100), (1e308, 100), (math.inf, 100), (None, 100)]:
+        assert _arguments.milliseconds_left(_arguments.deadline_of(timeout), 100) == ms
+    assert _arguments.milliseconds_left(99.0, 100) == 0
+
+
 def test_a_short_timeout_is_not_for_ever(tmp_path):
     """0.4 ms were rounded to 0, which is for ever: here nobody ever answers."""
     with socket.socket(socket.AF_UNIX) as listener:
@@ -343,7 +350,8 @@ CODES = np.typecodes["All"]
 @pytest.mark.parametrize("code", CODES)
 def test_ids_of_every_dtype_of_numpy(code, order):
     dtype = np.dtype(code) if code not in "SUVMm" else np.dtype({"M": "M8[s]", "m": "m8[s]"}.get(code, f"{code}8"))
-    dtype = dtype.newbyteorder(order)
+    if order != "=":  # which would be a dtype of its own, and not the one that most arrays have
+        dtype = dtype.newbyteorder(order)
     given = np.array([[1, 2, 3]], dtype) if code not in "V" else np.zeros((1, 3), dtype)
     shapes = [given, given[:, ::2], given.T, np.asfortranarray(given), given[:, :0], np.array(given[0, 0], dtype)]
     if dtype.kind not in "iuO":
@@ -407,14 +415,19 @@ def test_ids_of_every_dtype_of_torch(dtype):
 @pytest.mark.filterwarnings("ignore")
 def test_ids_of_tensors_of_other_kinds():
     ids = torch.tensor([1, 0, 2])
-    tensors = [ids.to_sparse(), torch.empty(3, dtype=torch.int64, device="meta"), torch.ones(3, requires_grad=True)]
-    if hasattr(ids, "to_sparse_csr"):
-        tensors.append(ids.reshape(1, 3).to_sparse_csr())
-    for tensor in tensors:
-        with pytest.raises(TypeError, match="row ids"):
+    tensors = [
+        (ids.to_sparse(), "are a sparse tensor; .to_dense"),
+        (ids.reshape(1, 3).to_sparse_csr(), "are a sparse tensor; .to_dense"),
+        (torch.empty(3, dtype=torch.int64, device="meta"), "of the device meta, which has no numbers"),
+        (torch.quantize_per_tensor(torch.ones(2), 1, 0, torch.qint32), "are a quantized tensor; .int_repr"),
+    ]
+    for tensor, message in tensors:
+        with pytest.raises(TypeError, match=f"^row ids .*{message}"):
             _ids.as_ids(tensor)
-        with pytest.raises(TypeError, match="gradients"):
-            _ids.as_numbers("gradients", tensors[0])
+        with pytest.raises(TypeError, match=f"gradients .*{message}"):
+            _ids.as_numbers("gradients", tensor)
+    with pytest.raises(TypeError, match="row ids must be integers, not float32"):
+        _ids.as_ids(torch.ones(3, requires_grad=True))
 
     class Far:  # as of a GPU
         device, dtype = torch.device("cuda:0"), torch.int64
