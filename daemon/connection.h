@@ -20,6 +20,7 @@ struct job;
 struct load;
 struct scan;
 struct session;
+struct session_order;
 struct Embtier__Reply;
 
 /* The largest reply, and what of Progress was in front of it. */
@@ -48,6 +49,7 @@ struct connection {
     uint32_t watched; /* what epoll was asked for */
     bool is_ready;    /* in the list of those with a request at hand */
     struct connection *next_ready;
+    struct session_order *making; /* its session: no further request is read before that is there */
     struct session *session;
     bool session_detached;
     bool session_is_gone;        /* from the lanes; it waits for a job that uses its arena */

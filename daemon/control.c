@@ -25,6 +25,7 @@
 #include "daemon/lane.h"
 #include "daemon/request_memory.h"
 #include "daemon/session.h"
+#include "daemon/session_maker.h"
 #include "daemon/signals.h"
 #include "daemon/worker.h"
 #include "store/store.h"
@@ -75,7 +76,7 @@ static void sweep_connections(struct control *control)
 
     for (struct connection *c = control->connections; c; c = next) {
         next = c->next;
-        if (c->fd >= 0 || c->session || c->job || c->is_ready)
+        if (c->fd >= 0 || c->making || c->session || c->job || c->is_ready)
             continue;
         connection_unlink(control, c);
         connection_free(c);
@@ -106,6 +107,8 @@ static void let_go(struct control *control, struct connection *connection)
     if (connection->job)
         worker_give_up(control->worker, connection->job,
                        err == EMBTIER_SHUTDOWN ? err : EMBTIER_DISCONNECTED);
+    if (connection->making)
+        session_maker_give_up(connection->making);
     control_close_transfers(control, connection);
     if (connection->session && !connection->session_detached) {
         struct session *const session = connection->session;
@@ -191,10 +194,11 @@ bool control_reply_error(struct control *control, struct connection *connection,
     return reply(control, connection, &message, NULL, 0);
 }
 
-/* A request of the client may be handled: neither is one under way, nor an answer unread. */
+/* A request of the client may be handled: none is under way, and no answer unread. */
 static bool is_open_to_requests(const struct connection *connection)
 {
-    return connection->fd >= 0 && !connection->job && !connection_has_unsent(connection);
+    return connection->fd >= 0 && !connection->making && !connection->job &&
+           !connection_has_unsent(connection);
 }
 
 /* Asks epoll for what can happen: input if it would be looked at, output while there is some. */
@@ -406,23 +410,6 @@ static void on_listen_event(struct control *control)
 
 /* ---- Messages ---- */
 
-static void on_session_gone(struct control *control, struct session *session)
-{
-    for (struct connection *c = control->connections; c; c = c->next) {
-        if (c->session != session)
-            continue;
-        c->session_is_gone = c->job && job_uses_arena(c->job);
-        if (c->session_is_gone)
-            return;
-        c->session = NULL;
-        account_give(c->account, ACCOUNT_ARENA_BYTES, session->arena_bytes);
-        groups_forget(session);
-        session_free(session);
-        control->sweep = true;
-        return;
-    }
-}
-
 static void on_session_broken(struct control *control, struct session *session)
 {
     for (struct connection *c = control->connections; c; c = c->next) {
@@ -433,11 +420,35 @@ static void on_session_broken(struct control *control, struct session *session)
     }
 }
 
+/* With what came in the meantime. */
+static void go_on(struct control *control, struct connection *connection)
+{
+    ready_add(control, connection);
+    control_watch(control, connection);
+}
+
+static void on_session_made(struct control *control, struct session_order *order)
+{
+    struct connection *const connection = order->owner;
+
+    control_session_made(control, order);
+    if (connection->fd >= 0)
+        go_on(control, connection);
+    else
+        control->sweep = true;
+}
+
 static void on_message(struct control *control, struct message *message)
 {
     switch (message->kind) {
+    case MESSAGE_SESSION_MADE:
+        on_session_made(control, CONTAINER_OF(message, struct session_order, made_message));
+        break;
     case MESSAGE_SESSION_GONE:
-        on_session_gone(control, CONTAINER_OF(message, struct session, gone_message));
+        control_session_gone(control, CONTAINER_OF(message, struct session, gone_message));
+        break;
+    case MESSAGE_SESSION_FREED:
+        control_session_freed(CONTAINER_OF(message, struct session, freed_message));
         break;
     case MESSAGE_SESSION_BROKEN:
         on_session_broken(control, CONTAINER_OF(message, struct session, broken_message));
@@ -455,11 +466,10 @@ static void on_message(struct control *control, struct message *message)
         if (connection->fd < 0) {
             let_go(control, connection); /* of what the job had of it */
             if (connection->session_is_gone)
-                on_session_gone(control, connection->session);
+                control_session_gone(control, connection->session);
             control->sweep = true;
         } else {
-            ready_add(control, connection); /* with what came in the meantime */
-            control_watch(control, connection);
+            go_on(control, connection);
         }
         break;
     }
@@ -523,13 +533,16 @@ static void on_tick(struct control *control)
             epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->listen_fd, &event) != 0;
     }
     for (struct connection *c = control->connections; c; c = c->next) {
-        if (c->fd >= 0 && !c->said_hello && now_ns - c->since_ns > CONNECTION_HELLO_NS)
+        if (c->fd >= 0 && !c->said_hello && !c->making &&
+            now_ns - c->since_ns > CONNECTION_HELLO_NS)
             connection_close(control, c, EMBTIER_TIMEOUT, "it did not say hello");
         else if (c->fd >= 0 && connection_has_unsent(c) &&
                  now_ns - c->sent_ns > CONNECTION_UNREAD_NS)
             connection_close(control, c, EMBTIER_TIMEOUT, "it does not read its replies");
         else if (c->job) /* which may be behind others' jobs: the client is not to give us up */
             control_tell_progress(control, c);
+        else if (c->making)
+            control_tell_making(control, c);
         else
             control_expire_transfers(control, c, now_ns);
     }
@@ -685,6 +698,7 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
         return err_set_errno(msg, errno, "control: event descriptors");
     limit_accounts(parts);
     TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, &control->worker, msg));
+    TRY(session_maker_new(send_mail, control, &control->maker, msg));
     TRY(listen_on(control, msg));
     event.data.ptr = &control->mail_fd;
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->mail_fd, &event) != 0)
@@ -696,8 +710,8 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     return EMBTIER_OK;
 }
 
-/* The server's own that ended when nobody listened any more. */
-static void free_own_jobs(struct control *control)
+/* What came when nobody listened any more: jobs of the server's own, and memory of sessions. */
+static void free_rest(struct control *control)
 {
     struct message *message = inbox_take_all(&control->inbox);
 
@@ -706,6 +720,8 @@ static void free_own_jobs(struct control *control)
 
         if (message->kind == MESSAGE_JOB_DONE)
             job_free(CONTAINER_OF(message, struct job, done_message));
+        else if (message->kind == MESSAGE_SESSION_FREED)
+            control_session_freed(CONTAINER_OF(message, struct session, freed_message));
         message = next;
     }
 }
@@ -715,7 +731,8 @@ void control_end_jobs(struct control *control)
     if (!control)
         return;
     worker_free(TAKE(control->worker));
-    free_own_jobs(control);
+    session_maker_free(TAKE(control->maker));
+    free_rest(control);
 }
 
 void control_free(struct control *control)

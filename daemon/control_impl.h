@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* control_impl.h: the inside of the control thread, shared by control.c (loop, connections),
- * control_requests.c (what each request does) and control_transfers.c (scans and loads). */
+ * control_requests.c (what each request does), control_sessions.c (hello), control_jobs.c and
+ * control_transfers.c (scans and loads). */
 #ifndef EMBTIER_DAEMON_CONTROL_IMPL_H
 #define EMBTIER_DAEMON_CONTROL_IMPL_H
 
@@ -25,12 +26,16 @@ static inline uint32_t control_scans_most(const struct config *config)
 
 struct connection;
 struct job;
+struct session;
+struct session_maker;
+struct session_order;
 struct table_info;
 struct worker;
 
 struct control {
     const struct server_parts *parts;
     struct worker *worker;
+    struct session_maker *maker;
     void (*send)(void *control, struct message *message); /* any thread */
     struct inbox inbox;
     int epoll_fd;
@@ -87,6 +92,18 @@ void control_reply_table(struct control *control, struct connection *connection,
 /* @ret_table borrows both. */
 void control_fill_table(const struct table_info *info, Embtier__TableSpec *spec,
                         Embtier__TableInfo *ret_table);
+
+/* ---- control_sessions.c ---- */
+
+void control_handle_hello(struct control *control, struct connection *connection, uint32_t id,
+                          const Embtier__Hello *hello);
+/* That the connection's session is still being made. */
+void control_tell_making(struct control *control, struct connection *connection);
+/* Answers the hello, and frees the order. */
+void control_session_made(struct control *control, struct session_order *order);
+/* Has its memory freed, when no job uses it. */
+void control_session_gone(struct control *control, struct session *session);
+void control_session_freed(struct session *session);
 
 /* ---- control_jobs.c ---- */
 

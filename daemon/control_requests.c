@@ -13,123 +13,12 @@
 #include "daemon/connection.h"
 #include "daemon/control_impl.h"
 #include "daemon/group.h"
-#include "daemon/lane.h"
 #include "daemon/metrics.h"
-#include "daemon/session.h"
 #include "daemon/table.h"
 #include "daemon/tables.h"
 #include "daemon/version.h"
 #include "daemon/worker.h"
 #include "proto/frame.h"
-
-/* ---- Hello ---- */
-
-static uint32_t slot_count_of(const Embtier__Hello *hello)
-{
-    return hello->slot_count ? hello->slot_count : SHM_SLOTS_DEFAULT;
-}
-
-static enum embtier_err check_hello(const struct control *control,
-                                    const struct connection *connection,
-                                    const Embtier__Hello *hello, struct err_msg *msg)
-{
-    const struct config *const config = control->parts->config;
-    uint64_t arena_bytes;
-    uint64_t users_bytes;
-    enum account_answer answer;
-
-    if (connection->said_hello)
-        return err_set(msg, EMBTIER_PROTOCOL, "hello was said already");
-    if (hello->protocol_min > PROTOCOL_VERSION || hello->protocol_max < PROTOCOL_VERSION)
-        return err_set(msg, EMBTIER_VERSION,
-                       "this server speaks protocol %d, the client %" PRIu32 " to %" PRIu32,
-                       PROTOCOL_VERSION, hello->protocol_min, hello->protocol_max);
-    if (hello->arena_bytes == 0)
-        return EMBTIER_OK;
-    if (hello->slot_count > SHM_SLOTS_MAX)
-        return err_set(msg, EMBTIER_TOO_LARGE, "%" PRIu32 " requests in flight, allowed: 1 to %d",
-                       hello->slot_count, SHM_SLOTS_MAX);
-    if (hello->arena_bytes > config->socket.max_arena_bytes)
-        return err_set(msg, EMBTIER_TOO_LARGE,
-                       "an arena of %" PRIu64 " bytes is over socket.max_arena_bytes %" PRIu64,
-                       hello->arena_bytes, config->socket.max_arena_bytes);
-    arena_bytes = session_arena_bytes(hello->arena_bytes, slot_count_of(hello));
-    users_bytes = account_has(connection->account, ACCOUNT_ARENA_BYTES);
-    answer = account_ask(connection->account, ACCOUNT_ARENA_BYTES, arena_bytes);
-    if (answer == ACCOUNT_USER_HAS)
-        return err_set(msg, EMBTIER_BUSY,
-                       "the arenas of your user's clients have %" PRIu64 " bytes and %" PRIu64
-                       " more would be over socket.max_user_arena_bytes %" PRIu64,
-                       users_bytes, arena_bytes, config->socket.max_user_arena_bytes);
-    if (answer != ACCOUNT_TAKEN)
-        return err_set(msg, EMBTIER_BUSY,
-                       "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
-                       " more would be over socket.max_total_arena_bytes %" PRIu64,
-                       accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES), arena_bytes,
-                       config->socket.max_total_arena_bytes);
-    return EMBTIER_OK;
-}
-
-static enum embtier_err open_session(struct control *control, struct connection *connection,
-                                     const Embtier__Hello *hello, struct err_msg *msg)
-{
-    struct session *session;
-
-    TRY(session_new(connection->number, hello->arena_bytes, slot_count_of(hello),
-                    control->parts->config->socket.max_batch_rows, control->parts->lane_count,
-                    &session, msg));
-    session->send = control->send;
-    session->owner = control;
-    session->pid = connection->peer_pid;
-    session->uid = connection->peer_uid;
-    connection->session = session;
-    session->account = session->ticket_share.account = connection->account;
-    account_add(connection->account, ACCOUNT_ARENA_BYTES, session->arena_bytes);
-    lane_send(control->parts->lanes[session->home], &session->attach_message);
-    return EMBTIER_OK;
-}
-
-static void handle_hello(struct control *control, struct connection *connection, uint32_t id,
-                         const Embtier__Hello *hello)
-{
-    Embtier__HelloReply body = EMBTIER__HELLO_REPLY__INIT;
-    Embtier__Reply message = EMBTIER__REPLY__INIT;
-    struct err_msg msg = { { 0 } };
-    int fds[3];
-    enum embtier_err err = check_hello(control, connection, hello, &msg);
-
-    if (err == EMBTIER_OK && hello->arena_bytes > 0)
-        err = open_session(control, connection, hello, &msg);
-    if (err != EMBTIER_OK) {
-        if (control_may_warn(control))
-            log_warn("hello refused", "session=%" PRIu64 " pid=%d err=%s why=%s",
-                     connection->number, (int)connection->peer_pid, err_name(err),
-                     LOG_QUOTED(msg.text));
-        control_reply_error(control, connection, id, err, &msg);
-        return;
-    }
-    connection->said_hello = true;
-    log_debug("client connected", "session=%" PRIu64 " pid=%d uid=%u client=%s", connection->number,
-              (int)connection->peer_pid, (unsigned)connection->peer_uid, LOG_QUOTED(hello->client));
-    body.protocol = PROTOCOL_VERSION;
-    body.server_version = (char *)(uintptr_t)EMBTIERD_VERSION;
-    body.session = connection->number;
-    body.max_batch_rows = control->parts->config->socket.max_batch_rows;
-    message.id = id;
-    message.last = true;
-    message.body_case = EMBTIER__REPLY__BODY_HELLO;
-    message.hello = &body;
-    if (!connection->session) {
-        control_reply(control, connection, &message);
-        return;
-    }
-    body.arena_bytes = connection->session->arena_bytes;
-    body.slot_count = connection->session->slot_count;
-    fds[0] = connection->session->control_fd;
-    fds[1] = connection->session->arena_fd;
-    fds[2] = connection->session->doorbell_fd;
-    control_reply_fds(control, connection, &message, fds, 3);
-}
 
 /* ---- Tables ---- */
 
@@ -671,7 +560,7 @@ void control_handle(struct control *control, struct connection *connection,
     }
     switch (request->body_case) {
     case EMBTIER__REQUEST__BODY_HELLO:
-        handle_hello(control, connection, request->id, request->hello);
+        control_handle_hello(control, connection, request->id, request->hello);
         break;
     case EMBTIER__REQUEST__BODY_TABLE_CREATE:
         handle_create(control, connection, request->id, request->table_create);

@@ -33,7 +33,9 @@ enum message_kind {
     MESSAGE_CALL,      /* struct lane_call: run a function on the lane */
 
     /* To the control thread. */
+    MESSAGE_SESSION_MADE,   /* struct session_order */
     MESSAGE_SESSION_GONE,   /* struct session: its lane has let go */
+    MESSAGE_SESSION_FREED,  /* the same: so has the system of its memory */
     MESSAGE_SESSION_BROKEN, /* struct session: it broke the protocol */
     MESSAGE_JOB_PROGRESS,   /* struct job */
     MESSAGE_JOB_DONE,       /* struct job */

@@ -4,14 +4,15 @@
 #include "base/config_memory.h"
 #include "base/thread_room.h"
 #include "base/yaml_doc.h"
+#include "daemon/session_maker.h"
 #include "daemon/worker.h"
 #include "store/store.h"
 #include "tiers/arena.h"
 #include "tiers/row_cache.h"
 
-/* Those of jobs, the compaction scheduler, the one that tells how far a start is, RocksDB's timer;
- * and some to spare. */
-#define OTHER_THREADS (WORKER_THREADS + 13)
+/* Those of jobs, of sessions' memory, the compaction scheduler, the one that tells how far a start
+ * is, RocksDB's timer; and some to spare. */
+#define OTHER_THREADS (WORKER_THREADS + SESSION_MAKER_THREADS + 13)
 
 void server_lane_slabs(const struct config *config, uint32_t ret_slabs[TIERS_MAX],
                        uint32_t *ret_map_slabs)

@@ -18,21 +18,38 @@
 /* For segments, ids and rows, however little a client asks for. */
 #define ARENA_PAYLOAD_MIN (UINT64_C(64) << 10)
 
-/* A sealed memfd of @bytes, mapped. The pages are reserved first: a tmpfs that is full later must
- * not kill us with SIGBUS when a client's arena is touched. */
-static enum embtier_err memfd_map(const char *name, uint64_t bytes, int seals, int *ret_fd,
-                                  void **ret_memory, struct err_msg *msg)
+static enum embtier_err memfd_new(const char *name, uint64_t bytes, int *ret_fd,
+                                  struct err_msg *msg)
 {
     _cleanup_(closep) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    void *memory;
 
     if (fd < 0)
         return err_set_errno(msg, errno, "memfd_create");
-    if (ftruncate(fd, (off_t)bytes) != 0 || fallocate(fd, 0, 0, (off_t)bytes) != 0)
+    if (ftruncate(fd, (off_t)bytes) != 0)
+        return err_set_errno(msg, errno, "cannot have %" PRIu64 " bytes of shared memory%s", bytes,
+                             errno == EFBIG ? " (the server's limit of a file's length, ulimit -f)"
+                                            : "");
+    *ret_fd = TAKE_FD(fd);
+    return EMBTIER_OK;
+}
+
+/* The pages are reserved before they are touched: a tmpfs that is full later must not kill us with
+ * SIGBUS when a client's arena is. */
+static enum embtier_err memfd_reserve(int fd, uint64_t offset, uint64_t bytes, struct err_msg *msg)
+{
+    if (fallocate(fd, 0, (off_t)offset, (off_t)bytes) != 0)
         return err_set_errno(
-            msg, errno, "cannot reserve %" PRIu64 " bytes of shared memory%s", bytes,
+            msg, errno, "cannot reserve %" PRIu64 " bytes of shared memory%s", offset + bytes,
             errno == EFBIG ? " (the server's limit of a file's length, ulimit -f)" : "");
-    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return EMBTIER_OK;
+}
+
+/* Maps and seals it. */
+static enum embtier_err memfd_map(int fd, uint64_t bytes, int seals, void **ret_memory,
+                                  struct err_msg *msg)
+{
+    void *const memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
     if (memory == MAP_FAILED)
         return err_set_errno(msg, errno, "cannot map %" PRIu64 " bytes of shared memory", bytes);
     if (fcntl(fd, F_ADD_SEALS, seals) != 0) {
@@ -41,7 +58,6 @@ static enum embtier_err memfd_map(const char *name, uint64_t bytes, int seals, i
         munmap(memory, bytes);
         return err_set_errno(msg, errnum, "cannot seal shared memory");
     }
-    *ret_fd = TAKE_FD(fd);
     *ret_memory = memory;
     return EMBTIER_OK;
 }
@@ -58,9 +74,20 @@ _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session
                    SESSION_BYTES,
                "the configuration counts it");
 
-enum embtier_err session_new(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,
-                             uint32_t max_batch_rows, uint32_t lane_count,
-                             struct session **ret_session, struct err_msg *msg)
+static void init_control(struct session *session, uint32_t max_batch_rows)
+{
+    session->completions = shm_completions(session->control);
+    session->control->magic = SHM_MAGIC;
+    session->control->layout_version = SHM_LAYOUT_VERSION;
+    session->control->slot_count = session->slot_count;
+    session->control->arena_bytes = session->arena_bytes;
+    session->control->max_batch_rows = max_batch_rows;
+    shm_lane_sleeps(session->control, 1);
+}
+
+enum embtier_err session_prepare(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,
+                                 uint32_t max_batch_rows, uint32_t lane_count,
+                                 struct session **ret_session, struct err_msg *msg)
 {
     const uint64_t bytes =
         align_up(sizeof(struct session) + lane_count * sizeof(struct session_lane), CACHE_LINE);
@@ -79,42 +106,75 @@ enum embtier_err session_new(uint64_t id, uint64_t arena_bytes, uint32_t slot_co
     session->detach_message.kind = MESSAGE_DETACH;
     session->gone_message.kind = MESSAGE_SESSION_GONE;
     session->broken_message.kind = MESSAGE_SESSION_BROKEN;
+    session->freed_message.kind = MESSAGE_SESSION_FREED;
 
     session->control_bytes = align_up(shm_control_bytes(slot_count), 4096);
-    TRY(memfd_map("embtier-control", session->control_bytes,
-                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL,
-                  &session->control_fd, &memory, msg));
+    TRY(memfd_new("embtier-control", session->control_bytes, &session->control_fd, msg));
+    TRY(memfd_reserve(session->control_fd, 0, session->control_bytes, msg));
+    TRY(memfd_map(session->control_fd, session->control_bytes,
+                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, &memory, msg));
     session->control = memory;
-    session->completions = shm_completions(session->control);
     session->arena_bytes = session_arena_bytes(arena_bytes, slot_count);
-    TRY(memfd_map("embtier-arena", session->arena_bytes, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
-                  &session->arena_fd, &memory, msg));
-    session->arena = memory;
+    TRY(memfd_new("embtier-arena", session->arena_bytes, &session->arena_fd, msg));
     session->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (session->doorbell_fd < 0)
         return err_set_errno(msg, errno, "eventfd");
-
-    session->control->magic = SHM_MAGIC;
-    session->control->layout_version = SHM_LAYOUT_VERSION;
-    session->control->slot_count = slot_count;
-    session->control->arena_bytes = session->arena_bytes;
-    session->control->max_batch_rows = max_batch_rows;
-    shm_lane_sleeps(session->control, 1);
+    init_control(session, max_batch_rows);
     *ret_session = TAKE(session);
     return EMBTIER_OK;
+}
+
+enum embtier_err session_reserve(struct session *session, uint64_t bytes, struct err_msg *msg)
+{
+    const uint64_t more = MIN(bytes, session->arena_bytes - session->reserved_bytes);
+    void *memory;
+
+    TRY(memfd_reserve(session->arena_fd, session->reserved_bytes, more, msg));
+    session->reserved_bytes += more;
+    if (session->reserved_bytes < session->arena_bytes)
+        return EMBTIER_AGAIN;
+    TRY(memfd_map(session->arena_fd, session->arena_bytes,
+                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, &memory, msg));
+    session->arena = memory;
+    return EMBTIER_OK;
+}
+
+enum embtier_err session_new(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,
+                             uint32_t max_batch_rows, uint32_t lane_count,
+                             struct session **ret_session, struct err_msg *msg)
+{
+    _cleanup_(session_freep) struct session *session = NULL;
+
+    TRY(session_prepare(id, arena_bytes, slot_count, max_batch_rows, lane_count, &session, msg));
+    TRY(session_reserve(session, UINT64_MAX, msg));
+    *ret_session = TAKE(session);
+    return EMBTIER_OK;
+}
+
+void session_release(struct session *session, bool is_nobodys)
+{
+    void *const control = TAKE(session->control);
+    void *const arena = TAKE(session->arena);
+
+    if (control)
+        munmap(control, session->control_bytes);
+    if (arena)
+        munmap(arena, session->arena_bytes);
+    /* A child of the client may have it mapped, and live on. */
+    if (is_nobodys && session->arena_fd >= 0)
+        (void)!fallocate(session->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                         (off_t)session->arena_bytes);
+    closep(&session->control_fd);
+    closep(&session->arena_fd);
+    closep(&session->doorbell_fd);
+    session->control_fd = session->arena_fd = session->doorbell_fd = -1;
 }
 
 void session_free(struct session *session)
 {
     if (!session)
         return;
-    if (session->control)
-        munmap(session->control, session->control_bytes);
-    if (session->arena)
-        munmap(session->arena, session->arena_bytes);
-    closep(&session->control_fd);
-    closep(&session->arena_fd);
-    closep(&session->doorbell_fd);
+    session_release(session, false);
     free(session);
 }
 

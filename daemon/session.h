@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* session.h: one connected client's shared memory and what the lanes know of it.
  *
- * The control thread makes a session and gives it to its home lane (MESSAGE_ATTACH), which polls it
- * for requests; every lane keeps a queue of the session's parts so that they run in order. When the
- * client is gone the control thread asks the home lane to let go (MESSAGE_DETACH); that answers
- * (MESSAGE_SESSION_GONE) when no request is under way, and only then are the mappings removed. */
+ * The control thread has a session made (session_maker.h) and gives it to its home lane
+ * (MESSAGE_ATTACH), which polls it for requests; every lane keeps a queue of the session's parts so
+ * that they run in order. When the client is gone the control thread asks the home lane to let go
+ * (MESSAGE_DETACH); that answers (MESSAGE_SESSION_GONE) when no request is under way, and only then
+ * are the mappings removed. */
 #ifndef EMBTIER_DAEMON_SESSION_H
 #define EMBTIER_DAEMON_SESSION_H
 
@@ -44,6 +45,7 @@ struct session {
     struct shm_completion *completions;
     struct shm_arena_head *arena;
     uint64_t arena_bytes;
+    uint64_t reserved_bytes; /* of the arena: all, once it is made */
     uint64_t control_bytes;
     uint32_t slot_count;
     uint32_t home; /* lane */
@@ -51,7 +53,7 @@ struct session {
     int arena_fd;
     int doorbell_fd;
     uint32_t lane_count;
-    struct account *account; /* the user's, which the connection has open */
+    struct account *account; /* the user's: open until the memory is freed */
 
     /* Any lane: set by the control thread. The client hung up: of what it asked for nothing more is
      * begun, and what was not is not answered. */
@@ -95,6 +97,9 @@ struct session {
     struct message gone_message;
     struct message broken_message;
     const char *broken_why;
+    struct message freed_message; /* sent by session_maker.c, whose these are too */
+    struct session *next_freed;
+    bool is_nobodys;
     void (*send)(void *owner, struct message *message);
     void *owner;
 
@@ -105,11 +110,23 @@ struct session {
  * not lie in it, whole pages. */
 uint64_t session_arena_bytes(uint64_t wanted_bytes, uint32_t slot_count);
 
-/* Makes and maps the shared memory: control sealed against writing by others, arena against
- * resizing. NO_MEMORY, or the system's error. */
+/* Makes the shared memory, but for the arena's bytes: control sealed against writing by others,
+ * arena against resizing. NO_MEMORY, or the system's error. */
+MUST_CHECK enum embtier_err session_prepare(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,
+                                            uint32_t max_batch_rows, uint32_t lane_count,
+                                            struct session **ret_session, struct err_msg *msg);
+/* Reserves as much more of the arena at most, and maps it when that was the last. AGAIN: there is
+ * more. Else as session_prepare(). */
+MUST_CHECK enum embtier_err session_reserve(struct session *session, uint64_t bytes,
+                                            struct err_msg *msg);
+/* Both, whole. */
 MUST_CHECK enum embtier_err session_new(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,
                                         uint32_t max_batch_rows, uint32_t lane_count,
                                         struct session **ret_session, struct err_msg *msg);
+/* Unmaps and closes the shared memory. If it is nobody's, of what others have of it the arena's
+ * bytes are freed too, and read as zeros from then on. */
+void session_release(struct session *session, bool is_nobodys);
+/* With its shared memory. */
 void session_free(struct session *session);
 DEFINE_CLEANUP(struct session, session_free)
 

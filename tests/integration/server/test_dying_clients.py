@@ -159,6 +159,14 @@ time.sleep(600)
 """
 
 
+def arena_blocks(pid: int) -> int:
+    """Of the arena that the process has mapped."""
+    for part in Path(f"/proc/{pid}/map_files").iterdir():
+        if "embtier-arena" in os.readlink(part):
+            return part.stat().st_blocks
+    raise AssertionError("it has none mapped")
+
+
 def test_a_client_that_is_killed_while_a_child_of_it_lives_on_is_let_go(make_daemon):
     daemon = make_daemon()
     daemon.start()
@@ -174,6 +182,8 @@ def test_a_client_that_is_killed_while_a_child_of_it_lives_on_is_let_go(make_dae
             daemon.await_metric("session_arena_bytes", 0)
             daemon.await_metric("groups", 0)
             os.kill(child, 0)  # it is there still
+            if os.geteuid() == 0:  # who may look at what it has mapped
+                assert arena_blocks(child) == 0
             with daemon.connect() as server:  # and the name of the group is free
                 server.join("g", 2, 0)
         finally:
