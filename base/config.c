@@ -200,6 +200,9 @@ static enum embtier_err compute_defaults(struct config *config, struct err_msg *
     if (config->socket.max_user_sessions == 0)
         config->socket.max_user_sessions =
             MAX((uint32_t)((uint64_t)config->socket.max_sessions * 3 / 4), 1u);
+    if (config->checkpoints.max_user_checkpoints == 0)
+        config->checkpoints.max_user_checkpoints =
+            MAX((uint32_t)((uint64_t)config->checkpoints.max_checkpoints * 3 / 4), 1u);
     config->socket.is_default = !config->socket.path;
     if (config->socket.is_default) {
         config->socket.path = default_socket_path();

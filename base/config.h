@@ -75,7 +75,9 @@ struct config {
     struct {
         uint32_t interval_seconds; /* between those the server makes itself; 0: it makes none */
         uint32_t keep;             /* of its own, so many are kept */
-        uint64_t transfer_bytes;   /* memory for exports, imports and restores, all together */
+        uint32_t max_checkpoints;  /* that users make, all of them together */
+        uint32_t max_user_checkpoints;
+        uint64_t transfer_bytes; /* memory for exports, imports and restores, all together */
         uint32_t transfer_idle_seconds;
     } checkpoints;
 

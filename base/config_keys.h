@@ -67,6 +67,10 @@ struct cyaml_schema_value;
     K(checkpoints, interval_seconds, U32, "600", 0, 31536000,                                      \
       "time between those the server makes itself, which a crash goes back to; 0: none")           \
     K(checkpoints, keep, U32, "2", 1, 1000, "of these, how many are kept")                         \
+    K(checkpoints, max_checkpoints, U32, "1024", 1, 65536,                                         \
+      "checkpoints that users make, all of them")                                                  \
+    K(checkpoints, max_user_checkpoints, U32, "(three quarters of max_checkpoints)", 1, 65536,     \
+      "checkpoints of one user")                                                                   \
     K(checkpoints, transfer_bytes, BYTES,                                                          \
       "(256MiB; less where memory is scarce, more with many shards)", CONFIG_MIB,                  \
       CONFIG_BYTES_MAX, "memory for exports, imports and restores under way, all together")        \

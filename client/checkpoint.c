@@ -3,29 +3,29 @@
 #include <string.h>
 
 #include "client/connection.h"
+#include "client/reply_pages.h"
 #include "client/table.h"
 
-/* The reply is kept: names and metadata point into it. */
 struct embtier_checkpoint_list {
-    Embtier__Reply *reply;
+    struct reply_pages pages; /* names and metadata point into them */
+    const char **names;       /* of the tables of the one that is shown */
     size_t count;
     struct embtier_checkpoint checkpoints[];
 };
+DEFINE_CLEANUP(struct embtier_checkpoint_list, embtier_checkpoint_list_free)
 
-static void describe(const Embtier__Checkpoint *wire, bool with_tables,
-                     struct embtier_checkpoint *ret_checkpoint)
+static struct embtier_checkpoint describe(const Embtier__Checkpoint *wire)
 {
-    static const char *const none[] = { NULL }; /* no tables, in the place of NULL: not said */
-    const char *const *const tables = wire->n_tables ? (const char *const *)wire->tables : none;
+    const bool has_step = wire->step_given_case == EMBTIER__CHECKPOINT__STEP_GIVEN_STEP;
 
-    *ret_checkpoint = (struct embtier_checkpoint){
+    return (struct embtier_checkpoint){
         .id = wire->id,
         .created_ms = wire->created_ms,
         .automatic = wire->automatic,
-        .has_step = wire->step_given_case == EMBTIER__CHECKPOINT__STEP_GIVEN_STEP,
+        .has_step = has_step,
+        .step = has_step ? wire->step : 0,
         .metadata = wire->metadata[0] ? wire->metadata : NULL,
         .table_count = wire->table_count,
-        .tables = with_tables ? tables : NULL,
         .bytes = wire->bytes,
         .new_bytes = wire->new_bytes,
         .pause_us = wire->pause_us,
@@ -33,40 +33,91 @@ static void describe(const Embtier__Checkpoint *wire, bool with_tables,
         .spent_ms = wire->spent_ms,
         .tries = wire->tries,
         .cut_updates = wire->cut_updates,
+        .uid = wire->uid,
     };
-    if (ret_checkpoint->has_step)
-        ret_checkpoint->step = wire->step;
 }
 
-/* Takes @reply over when it succeeds. */
-static enum embtier_err list_new(struct embtier *server, Embtier__Reply **reply,
-                                 Embtier__Checkpoint **wires, size_t count, bool with_tables,
-                                 struct embtier_checkpoint_list **ret_list)
+/* For @count checkpoints. Takes the pages over. NULL: out of memory. */
+static struct embtier_checkpoint_list *list_new(struct reply_pages *pages, size_t count)
 {
-    struct embtier_checkpoint_list *list;
+    struct embtier_checkpoint_list *const list =
+        calloc(1, sizeof(*list) + count * sizeof(list->checkpoints[0]));
 
-    list = calloc(1, sizeof(*list) + count * sizeof(list->checkpoints[0]));
     if (!list)
-        return err_set(&server->message, EMBTIER_NO_MEMORY, "out of memory");
-    list->count = count;
-    for (size_t i = 0; i < count; i++)
-        describe(wires[i], with_tables, &list->checkpoints[i]);
-    list->reply = TAKE(*reply);
-    *ret_list = list;
+        return NULL;
+    list->pages = *pages;
+    *pages = (struct reply_pages){ 0 };
+    return list;
+}
+
+/* An answer that shows a checkpoint, from some table on; of the one that the first is about. */
+static enum embtier_err add_shown(struct embtier *server, struct reply_pages *pages,
+                                  Embtier__Reply **reply)
+{
+    const Embtier__Reply *added;
+
+    TRY(reply_pages_add(server, pages, reply));
+    added = pages->replies[pages->count - 1];
+    if (added->body_case != EMBTIER__REPLY__BODY_CHECKPOINT ||
+        added->checkpoint->id != pages->replies[0]->checkpoint->id)
+        return err_set(&server->message, EMBTIER_PROTOCOL,
+                       "the server did not answer with a checkpoint");
+    return EMBTIER_OK;
+}
+
+/* Asks for the names of the tables that the first answer has not told. */
+static enum embtier_err read_names(struct embtier *server, struct reply_pages *pages)
+{
+    const Embtier__Checkpoint *const first = pages->replies[0]->checkpoint;
+    const Embtier__Checkpoint *shown = first;
+    Embtier__Request request = EMBTIER__REQUEST__INIT;
+    Embtier__CheckpointShow show = EMBTIER__CHECKPOINT_SHOW__INIT;
+    size_t count = first->n_tables;
+
+    request.body_case = EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW;
+    request.checkpoint_show = &show;
+    show.id = first->id;
+    while (shown->more_tables && shown->n_tables > 0) {
+        Embtier__Reply *reply = NULL;
+
+        show.tables_from = (uint32_t)count;
+        TRY(connection_call(server, &request, NULL, NULL, &reply));
+        TRY(add_shown(server, pages, &reply));
+        shown = pages->replies[pages->count - 1]->checkpoint;
+        count += shown->n_tables;
+    }
+    if (count != first->table_count)
+        return err_set(&server->message, EMBTIER_PROTOCOL,
+                       "the server named %zu tables of a checkpoint that has %u", count,
+                       first->table_count);
     return EMBTIER_OK;
 }
 
 static enum embtier_err list_of_one(struct embtier *server, Embtier__Reply **reply,
                                     struct embtier_checkpoint_list **ret_list)
 {
-    if ((*reply)->body_case != EMBTIER__REPLY__BODY_CHECKPOINT)
-        return err_set(&server->message, EMBTIER_PROTOCOL,
-                       "the server did not answer with a checkpoint");
-    if ((*reply)->checkpoint->n_tables != (*reply)->checkpoint->table_count)
-        return err_set(&server->message, EMBTIER_PROTOCOL,
-                       "the server named %zu tables of a checkpoint that has %u",
-                       (*reply)->checkpoint->n_tables, (*reply)->checkpoint->table_count);
-    return list_new(server, reply, &(*reply)->checkpoint, 1, true, ret_list);
+    _cleanup_(reply_pages_clear) struct reply_pages pages = { 0 };
+    _cleanup_(embtier_checkpoint_list_freep) struct embtier_checkpoint_list *list = NULL;
+    size_t count = 0;
+
+    TRY(add_shown(server, &pages, reply));
+    TRY(read_names(server, &pages));
+    list = list_new(&pages, 1);
+    if (list)
+        list->names = calloc((size_t)list->pages.replies[0]->checkpoint->table_count + 1,
+                             sizeof(*list->names));
+    if (!list || !list->names)
+        return err_set(&server->message, EMBTIER_NO_MEMORY, "out of memory");
+    for (size_t p = 0; p < list->pages.count; p++) {
+        const Embtier__Checkpoint *const shown = list->pages.replies[p]->checkpoint;
+
+        for (size_t i = 0; i < shown->n_tables; i++)
+            list->names[count++] = shown->tables[i];
+    }
+    list->checkpoints[list->count++] = describe(list->pages.replies[0]->checkpoint);
+    list->checkpoints[0].tables = list->names;
+    *ret_list = TAKE(list);
+    return EMBTIER_OK;
 }
 
 /* Checked here too: what the protocol does not allow would cost the session. That it is JSON is
@@ -123,21 +174,54 @@ enum embtier_err embtier_checkpoint_create(struct embtier *server,
     return list_of_one(server, &reply, ret_list);
 }
 
-enum embtier_err embtier_checkpoint_list(struct embtier *server,
-                                         struct embtier_checkpoint_list **ret_list)
+static enum embtier_err read_pages(struct embtier *server, struct reply_pages *pages,
+                                   size_t *ret_count)
 {
-    _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__CheckpointList body = EMBTIER__CHECKPOINT_LIST__INIT;
+    const Embtier__CheckpointListReply *page;
+    size_t count = 0;
 
     request.body_case = EMBTIER__REQUEST__BODY_CHECKPOINT_LIST;
     request.checkpoint_list = &body;
-    TRY(connection_call(server, &request, NULL, NULL, &reply));
-    if (reply->body_case != EMBTIER__REPLY__BODY_CHECKPOINT_LIST)
-        return err_set(&server->message, EMBTIER_PROTOCOL,
-                       "the server did not answer with checkpoints");
-    return list_new(server, &reply, reply->checkpoint_list->checkpoints,
-                    reply->checkpoint_list->n_checkpoints, false, ret_list);
+    do {
+        Embtier__Reply *reply = NULL;
+
+        TRY(connection_call(server, &request, NULL, NULL, &reply));
+        TRY(reply_pages_add(server, pages, &reply));
+        if (pages->replies[pages->count - 1]->body_case != EMBTIER__REPLY__BODY_CHECKPOINT_LIST)
+            return err_set(&server->message, EMBTIER_PROTOCOL,
+                           "the server did not answer with checkpoints");
+        page = pages->replies[pages->count - 1]->checkpoint_list;
+        count += page->n_checkpoints;
+        if (page->more)
+            TRY(reply_pages_go_on(
+                server, page->n_checkpoints ? page->checkpoints[page->n_checkpoints - 1]->id : 0,
+                &body.after));
+    } while (page->more);
+    *ret_count = count;
+    return EMBTIER_OK;
+}
+
+enum embtier_err embtier_checkpoint_list(struct embtier *server,
+                                         struct embtier_checkpoint_list **ret_list)
+{
+    _cleanup_(reply_pages_clear) struct reply_pages pages = { 0 };
+    struct embtier_checkpoint_list *list;
+    size_t count = 0;
+
+    TRY(read_pages(server, &pages, &count));
+    list = list_new(&pages, count);
+    if (!list)
+        return err_set(&server->message, EMBTIER_NO_MEMORY, "out of memory");
+    for (size_t p = 0; p < list->pages.count; p++) {
+        const Embtier__CheckpointListReply *const page = list->pages.replies[p]->checkpoint_list;
+
+        for (size_t i = 0; i < page->n_checkpoints; i++)
+            list->checkpoints[list->count++] = describe(page->checkpoints[i]);
+    }
+    *ret_list = list;
+    return EMBTIER_OK;
 }
 
 enum embtier_err embtier_checkpoint_show(struct embtier *server, uint64_t id,
@@ -169,6 +253,44 @@ enum embtier_err embtier_checkpoint_verify(struct embtier *server, uint64_t id,
     return connection_call(server, &request, progress, progress_context, &reply);
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The tables that a restore has made: those of its answer, and if these are not all, those behind
+ * them that have one of the @count names, which are put in order. */
+static enum embtier_err find_restored(struct embtier *server, Embtier__Reply **reply,
+                                      const char **names, size_t count,
+                                      struct embtier_table_list **ret_list)
+{
+    if (count > 0)
+        qsort(names, count, sizeof(*names), compare_names);
+    return table_list_read(server, reply, &(struct table_names){ names, count }, ret_list);
+}
+
+static enum embtier_err restored_tables(struct embtier *server, const Embtier__Request *request,
+                                        Embtier__Reply **reply,
+                                        struct embtier_table_list **ret_list)
+{
+    const Embtier__CheckpointRestore *const restore = request->checkpoint_restore;
+    _cleanup_(embtier_checkpoint_list_freep) struct embtier_checkpoint_list *shown = NULL;
+    _cleanup_(freep) const char **names = NULL;
+
+    if ((*reply)->body_case != EMBTIER__REPLY__BODY_TABLE_LIST || !(*reply)->table_list->more)
+        return find_restored(server, reply, NULL, 0, ret_list);
+    if (restore->n_tables == 0) { /* all that it has */
+        TRY(embtier_checkpoint_show(server, restore->id, &shown));
+        return find_restored(server, reply, shown->names, shown->checkpoints[0].table_count,
+                             ret_list);
+    }
+    names = calloc(restore->n_tables, sizeof(*names));
+    if (!names)
+        return err_set(&server->message, EMBTIER_NO_MEMORY, "out of memory");
+    memcpy(names, restore->tables, restore->n_tables * sizeof(*names));
+    return find_restored(server, reply, names, restore->n_tables, ret_list);
+}
+
 enum embtier_err embtier_checkpoint_restore(struct embtier *server, uint64_t id,
                                             const char *const *tables, size_t table_count,
                                             const char *name, control_progress_fn *progress,
@@ -195,7 +317,7 @@ enum embtier_err embtier_checkpoint_restore(struct embtier *server, uint64_t id,
     request.body_case = EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE;
     request.checkpoint_restore = &restore;
     TRY(connection_call(server, &request, progress, progress_context, &reply));
-    return table_list_new(server, reply, ret_list);
+    return restored_tables(server, &request, &reply, ret_list);
 }
 
 enum embtier_err embtier_checkpoint_delete(struct embtier *server, uint64_t id)
@@ -226,6 +348,7 @@ void embtier_checkpoint_list_free(struct embtier_checkpoint_list *list)
 {
     if (!list)
         return;
-    reply_free(list->reply);
+    reply_pages_clear(&list->pages);
+    free(list->names);
     free(list);
 }

@@ -215,8 +215,7 @@ struct embtier_checkpoint {
     int automatic;       /* made by the server itself */
     int has_step;
     uint64_t step;        /* the trainer's, as given */
-    const char *metadata; /* JSON, as given; NULL: none, or one of the oldest in a list with more
-                             than 2 MiB of it, which embtier_checkpoint_show() gives */
+    const char *metadata; /* JSON, as given; NULL: none */
     uint32_t table_count;
     const char *const *tables; /* their names; NULL in a list */
     uint64_t bytes;            /* of its files on SSD */
@@ -226,6 +225,7 @@ struct embtier_checkpoint {
     uint64_t spent_ms;
     uint64_t tries;       /* to find a moment without updates; 0: an older server made it, in one */
     uint64_t cut_updates; /* of which some rows are in it and some are not; each row is whole */
+    uint32_t uid;         /* of the user who had it made; of the server's own, the server's */
 };
 
 struct embtier_checkpoint_options {
@@ -233,8 +233,7 @@ struct embtier_checkpoint_options {
     uint64_t step; /* any number, by which the trainer finds it again */
     const char
         *metadata; /* JSON of at most EMBTIER_METADATA_MAX bytes without line breaks, or NULL */
-    uint32_t
-        keep; /* afterwards the oldest that users made are deleted, but for so many; 0: none is */
+    uint32_t keep; /* afterwards this user's oldest are deleted, but for so many; 0: none is */
     int automatic; /* nonzero: it counts as one of the server's own, which deletes it in time */
 };
 
@@ -242,7 +241,8 @@ struct embtier_checkpoint_list;
 
 /* Returns when it is complete on disk; requests of all clients go on meanwhile. @options may be
  * NULL. The list that comes back has one entry. INVALID (the metadata is no JSON), NO_SPACE, IO,
- * SHUTDOWN, BUSY (updates under way did not end in a minute; the message names the session): there
+ * SHUTDOWN, BUSY (updates under way did not end in a minute; the message names the session; or the
+ * user has as many as it may): there
  * is no new checkpoint then (but see Errors, above). */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_create(
     struct embtier *server, const struct embtier_checkpoint_options *options,
@@ -272,7 +272,8 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_restore(
     const char *name,
     void (*progress)(void *context, uint64_t done, uint64_t total, const char *unit),
     void *progress_context, struct embtier_table_list **ret_list);
-/* NOT_FOUND; INVALID: it is the newest, to which a crash goes back; BUSY: it is being verified. */
+/* NOT_FOUND; INVALID: it is the newest, to which a crash goes back; BUSY: it is being verified;
+ * PERMISSION: another user made it, and this one is neither root nor the server's. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_delete(struct embtier *server,
                                                                              uint64_t id);
 EMBTIER_PUBLIC size_t embtier_checkpoint_list_count(const struct embtier_checkpoint_list *list);
@@ -763,6 +764,25 @@ EMBTIER_PUBLIC size_t embtier_status_count(const struct embtier_status *status);
 EMBTIER_PUBLIC const struct embtier_metric *embtier_status_at(const struct embtier_status *status,
                                                               size_t index);
 EMBTIER_PUBLIC void embtier_status_free(struct embtier_status *status);
+
+/* What one user has of one thing that is finite, such as shared memory. */
+struct embtier_account {
+    uint32_t uid;
+    const char *name; /* "arena_bytes" */
+    const char *what; /* "shared memory" */
+    int is_bytes;     /* zero: a number of things */
+    uint64_t used;
+    uint64_t most; /* as much the user may have now, which depends on what others have */
+};
+struct embtier_account_list;
+/* Of users with connections or checkpoints, in order of their numbers, all things of one together.
+ * Borrowed from the list. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_account_list(struct embtier *server, struct embtier_account_list **ret_list);
+EMBTIER_PUBLIC size_t embtier_account_list_count(const struct embtier_account_list *list);
+EMBTIER_PUBLIC const struct embtier_account *
+embtier_account_list_at(const struct embtier_account_list *list, size_t index);
+EMBTIER_PUBLIC void embtier_account_list_free(struct embtier_account_list *list);
 
 #ifdef __cplusplus
 }

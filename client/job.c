@@ -2,10 +2,10 @@
 #include <stdlib.h>
 
 #include "client/connection.h"
+#include "client/reply_pages.h"
 
-/* The reply is kept: words point into it. */
 struct embtier_job_list {
-    Embtier__Reply *reply;
+    struct reply_pages pages; /* words point into them */
     size_t count;
     struct embtier_job jobs[];
 };
@@ -27,27 +27,57 @@ static struct embtier_job describe(const Embtier__Job *wire)
     };
 }
 
-enum embtier_err embtier_job_list(struct embtier *server, struct embtier_job_list **ret_list)
+static enum embtier_err read_pages(struct embtier *server, struct reply_pages *pages,
+                                   size_t *ret_count)
 {
-    _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__JobList body = EMBTIER__JOB_LIST__INIT;
-    struct embtier_job_list *list;
+    const Embtier__JobListReply *page;
+    size_t count = 0;
 
     request.body_case = EMBTIER__REQUEST__BODY_JOB_LIST;
     request.job_list = &body;
-    TRY(connection_call(server, &request, NULL, NULL, &reply));
-    if (reply->body_case != EMBTIER__REPLY__BODY_JOB_LIST)
-        return err_set(&server->message, EMBTIER_PROTOCOL, "the server did not answer with jobs");
-    list = calloc(1, sizeof(*list) + reply->job_list->n_jobs * sizeof(list->jobs[0]));
+    do {
+        Embtier__Reply *reply = NULL;
+
+        TRY(connection_call(server, &request, NULL, NULL, &reply));
+        TRY(reply_pages_add(server, pages, &reply));
+        if (pages->replies[pages->count - 1]->body_case != EMBTIER__REPLY__BODY_JOB_LIST)
+            return err_set(&server->message, EMBTIER_PROTOCOL,
+                           "the server did not answer with jobs");
+        page = pages->replies[pages->count - 1]->job_list;
+        count += page->n_jobs;
+        if (page->more)
+            TRY(reply_pages_go_on(server, page->n_jobs ? page->jobs[page->n_jobs - 1]->id : 0,
+                                  &body.after));
+    } while (page->more);
+    *ret_count = count;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err list_new(struct embtier *server, struct reply_pages *pages, size_t count,
+                                 struct embtier_job_list **ret_list)
+{
+    struct embtier_job_list *const list = calloc(1, sizeof(*list) + count * sizeof(list->jobs[0]));
+
     if (!list)
         return err_set(&server->message, EMBTIER_NO_MEMORY, "out of memory");
-    list->count = reply->job_list->n_jobs;
-    for (size_t i = 0; i < list->count; i++)
-        list->jobs[i] = describe(reply->job_list->jobs[i]);
-    list->reply = TAKE(reply);
+    for (size_t p = 0; p < pages->count; p++)
+        for (size_t i = 0; i < pages->replies[p]->job_list->n_jobs; i++)
+            list->jobs[list->count++] = describe(pages->replies[p]->job_list->jobs[i]);
+    list->pages = *pages;
+    *pages = (struct reply_pages){ 0 };
     *ret_list = list;
     return EMBTIER_OK;
+}
+
+enum embtier_err embtier_job_list(struct embtier *server, struct embtier_job_list **ret_list)
+{
+    _cleanup_(reply_pages_clear) struct reply_pages pages = { 0 };
+    size_t count = 0;
+
+    TRY(read_pages(server, &pages, &count));
+    return list_new(server, &pages, count, ret_list);
 }
 
 size_t embtier_job_list_count(const struct embtier_job_list *list)
@@ -64,7 +94,7 @@ void embtier_job_list_free(struct embtier_job_list *list)
 {
     if (!list)
         return;
-    reply_free(list->reply);
+    reply_pages_clear(&list->pages);
     free(list);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/connection.h"
+#include "client/reply_pages.h"
 
 void table_describe(const Embtier__TableInfo *wire, struct table_description *ret_description)
 {
@@ -259,33 +260,92 @@ struct embtier_table_list {
     struct table_description tables[];
 };
 
-enum embtier_err table_list_new(struct embtier *server, const Embtier__Reply *reply,
-                                struct embtier_table_list **ret_list)
+static int compare_name(const void *name, const void *entry)
 {
-    struct embtier_table_list *list;
+    return strcmp(name, *(const char *const *)entry);
+}
+
+static bool is_among(const struct table_names *names, const Embtier__TableInfo *table)
+{
+    return !names || bsearch(table->spec->name, names->names, names->count, sizeof(*names->names),
+                             compare_name) != NULL;
+}
+
+/* The last page that was added. */
+static enum embtier_err last_page(struct embtier *server, const struct reply_pages *pages,
+                                  const Embtier__TableListReply **ret_page)
+{
+    const Embtier__Reply *const reply = pages->replies[pages->count - 1];
 
     if (reply->body_case != EMBTIER__REPLY__BODY_TABLE_LIST)
         return err_set(&server->message, EMBTIER_PROTOCOL, "the server did not answer with tables");
-    list = calloc(1, sizeof(*list) + reply->table_list->n_tables * sizeof(list->tables[0]));
+    *ret_page = reply->table_list;
+    return EMBTIER_OK;
+}
+
+/* Until there are no more of them. */
+static enum embtier_err read_pages(struct embtier *server, struct reply_pages *pages,
+                                   size_t *ret_count)
+{
+    Embtier__Request request = EMBTIER__REQUEST__INIT;
+    Embtier__TableList body = EMBTIER__TABLE_LIST__INIT;
+    const Embtier__TableListReply *page;
+    uint64_t after = 0;
+    size_t count;
+
+    TRY(last_page(server, pages, &page));
+    count = page->n_tables;
+    request.body_case = EMBTIER__REQUEST__BODY_TABLE_LIST;
+    request.table_list = &body;
+    while (page->more) {
+        Embtier__Reply *reply = NULL;
+
+        TRY(reply_pages_go_on(
+            server, page->n_tables ? page->tables[page->n_tables - 1]->table_id : 0, &after));
+        body.after = (uint32_t)after;
+        TRY(connection_call(server, &request, NULL, NULL, &reply));
+        TRY(reply_pages_add(server, pages, &reply));
+        TRY(last_page(server, pages, &page));
+        count += page->n_tables;
+    }
+    *ret_count = count;
+    return EMBTIER_OK;
+}
+
+enum embtier_err table_list_read(struct embtier *server, Embtier__Reply **first,
+                                 const struct table_names *names,
+                                 struct embtier_table_list **ret_list)
+{
+    _cleanup_(reply_pages_clear) struct reply_pages pages = { 0 };
+    struct embtier_table_list *list;
+    size_t count = 0;
+
+    TRY(reply_pages_add(server, &pages, first));
+    TRY(read_pages(server, &pages, &count));
+    list = calloc(1, sizeof(*list) + count * sizeof(list->tables[0]));
     if (!list)
         return err_set(&server->message, EMBTIER_NO_MEMORY, "out of memory");
-    list->count = reply->table_list->n_tables;
-    for (size_t i = 0; i < list->count; i++)
-        table_describe(reply->table_list->tables[i], &list->tables[i]);
+    for (size_t p = 0; p < pages.count; p++) {
+        const Embtier__TableListReply *const page = pages.replies[p]->table_list;
+
+        for (size_t i = 0; i < page->n_tables; i++)
+            if (p == 0 || is_among(names, page->tables[i]))
+                table_describe(page->tables[i], &list->tables[list->count++]);
+    }
     *ret_list = list;
     return EMBTIER_OK;
 }
 
 enum embtier_err embtier_table_list(struct embtier *server, struct embtier_table_list **ret_list)
 {
-    _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
+    Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__TableList body = EMBTIER__TABLE_LIST__INIT;
 
     request.body_case = EMBTIER__REQUEST__BODY_TABLE_LIST;
     request.table_list = &body;
     TRY(connection_call(server, &request, NULL, NULL, &reply));
-    return table_list_new(server, reply, ret_list);
+    return table_list_read(server, &reply, NULL, ret_list);
 }
 
 size_t embtier_table_list_count(const struct embtier_table_list *list)

@@ -45,9 +45,16 @@ MUST_CHECK enum embtier_err table_options_to_spec(struct embtier *server,
                                                   const struct embtier_table_options *options,
                                                   struct table_spec *ret_spec);
 
-/* The tables that @reply describes. PROTOCOL: it describes none. */
-MUST_CHECK enum embtier_err table_list_new(struct embtier *server, const Embtier__Reply *reply,
-                                           struct embtier_table_list **ret_list);
+struct table_names {
+    const char **names; /* in order of strcmp() */
+    size_t count;
+};
+/* The tables that @first describes, which is taken over, and if there are more, those that the
+ * server has behind them; of these only such of @names, if it is not NULL. PROTOCOL: it describes
+ * none. */
+MUST_CHECK enum embtier_err table_list_read(struct embtier *server, Embtier__Reply **first,
+                                            const struct table_names *names,
+                                            struct embtier_table_list **ret_list);
 
 /* A part of a batch begins, or ends, to use it. */
 void table_hold(struct embtier_table *table, bool with_state);

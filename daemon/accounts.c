@@ -33,10 +33,11 @@ struct accounts {
 enum { COUNTED, IN_BYTES };
 
 static const struct {
+    const char *key;
     const char *word;
     int unit;
 } rows[] = {
-#define X(name, word, unit) { word, unit },
+#define X(name, key, word, unit) { key, word, unit },
     ACCOUNT_TABLE(X)
 #undef X
 };
@@ -237,11 +238,65 @@ enum embtier_err account_refuse(const struct account *account, enum account_row 
                    most.text, key);
 }
 
-void accounts_each(struct accounts *accounts,
-                   void (*sink)(void *context, const struct account *account), void *context)
+const char *account_row_name(enum account_row row)
 {
+    return rows[row].key;
+}
+
+const char *account_row_word(enum account_row row)
+{
+    return rows[row].word;
+}
+
+bool account_row_is_bytes(enum account_row row)
+{
+    return rows[row].unit == IN_BYTES;
+}
+
+static int compare_uids(const void *a, const void *b)
+{
+    const uid_t left = ((const struct account_info *)a)->uid;
+    const uid_t right = ((const struct account_info *)b)->uid;
+
+    return (left > right) - (left < right);
+}
+
+/* Locked. */
+static uint32_t collect(const struct accounts *accounts, uint64_t from, struct account_info *infos)
+{
+    uint32_t count = 0;
+
+    for (const struct account *account = accounts->first; account; account = account->next) {
+        if (account->uid < from)
+            continue;
+        if (infos) {
+            infos[count].uid = account->uid;
+            for (uint32_t row = 0; row < ACCOUNT_ROWS; row++) {
+                infos[count].has[row] = account_has(account, row);
+                infos[count].part[row] = account_part(account, row);
+            }
+        }
+        count++;
+    }
+    return count;
+}
+
+enum embtier_err accounts_page(struct accounts *accounts, uint64_t from, uint32_t most,
+                               struct account_info **ret_infos, uint32_t *ret_count, bool *ret_more)
+{
+    struct account_info *infos;
+    uint32_t count = 0;
+
     pthread_mutex_lock(&accounts->lock);
-    for (const struct account *account = accounts->first; account; account = account->next)
-        sink(context, account);
+    infos = calloc((size_t)collect(accounts, from, NULL) + 1, sizeof(*infos));
+    if (infos)
+        count = collect(accounts, from, infos);
     pthread_mutex_unlock(&accounts->lock);
+    if (!infos)
+        return EMBTIER_NO_MEMORY;
+    qsort(infos, count, sizeof(*infos), compare_uids);
+    *ret_infos = infos;
+    *ret_count = MIN(count, most);
+    *ret_more = count > most;
+    return EMBTIER_OK;
 }

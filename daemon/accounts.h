@@ -22,21 +22,24 @@
 
 #include "base/err.h"
 
-/* X(name, word in messages, IN_BYTES or COUNTED, under which lock it is changed) */
+/* X(name, its name for users, word in messages, IN_BYTES or COUNTED, under which lock it is
+ * changed) */
 #define ACCOUNT_TABLE(X)                                                                           \
-    X(SESSIONS, "sessions", COUNTED)                       /* the control thread's */              \
-    X(ARENA_BYTES, "shared memory", IN_BYTES)              /* the control thread's */              \
-    X(SCANS, "exports", COUNTED)                           /* the control thread's */              \
-    X(LOADS, "imports", COUNTED)                           /* the control thread's */              \
-    X(ANSWER_BYTES, "unread answers", IN_BYTES)            /* the control thread's */              \
-    X(TICKET_BYTES, "memory of tickets", IN_BYTES)         /* ticket_memory.c's lock */            \
-    X(GROUPS, "groups", COUNTED)                           /* group.c's lock */                    \
-    X(GROUP_MEMBERS, "members of groups", COUNTED)         /* group.c's lock */                    \
-    X(GROUP_BYTES, "memory of pushes that wait", IN_BYTES) /* group.c's lock */                    \
-    X(TRANSFER_BYTES, "memory of transfers", IN_BYTES)     /* transfer_memory.c's lock */
+    X(SESSIONS, "sessions", "sessions", COUNTED)                    /* the control thread's */     \
+    X(ARENA_BYTES, "arena_bytes", "shared memory", IN_BYTES)        /* the control thread's */     \
+    X(SCANS, "scans", "exports", COUNTED)                           /* the control thread's */     \
+    X(LOADS, "loads", "imports", COUNTED)                           /* the control thread's */     \
+    X(ANSWER_BYTES, "answer_bytes", "messages under way", IN_BYTES) /* the control thread's */     \
+    X(TICKET_BYTES, "ticket_bytes", "memory of tickets", IN_BYTES)  /* ticket_memory.c's lock */   \
+    X(GROUPS, "groups", "groups", COUNTED)                          /* group.c's lock */           \
+    X(GROUP_MEMBERS, "group_members", "members of groups", COUNTED) /* group.c's lock */           \
+    X(GROUP_BYTES, "group_bytes", "memory of pushes that wait", IN_BYTES) /* group.c's lock */     \
+    X(TRANSFER_BYTES, "transfer_bytes", "memory of transfers",                                     \
+      IN_BYTES)                                           /* transfer_memory.c's lock */           \
+    X(CHECKPOINTS, "checkpoints", "checkpoints", COUNTED) /* checkpoint_owners.c's lock */
 
 enum account_row {
-#define X(name, word, unit) ACCOUNT_##name,
+#define X(name, key, word, unit) ACCOUNT_##name,
     ACCOUNT_TABLE(X)
 #undef X
         ACCOUNT_ROWS
@@ -80,14 +83,27 @@ enum embtier_err account_refuse(const struct account *account, enum account_row 
                                 uint64_t amount, enum account_answer answer, const char *key,
                                 struct err_msg *msg);
 
+/* "arena_bytes", "shared memory"; whether it is bytes. */
+const char *account_row_name(enum account_row row);
+const char *account_row_word(enum account_row row);
+bool account_row_is_bytes(enum account_row row);
+
 uid_t account_uid(const struct account *account);
 uint64_t account_has(const struct account *account, enum account_row row);
 /* As much it may have now, what it has included. */
 uint64_t account_part(const struct account *account, enum account_row row);
 uint64_t accounts_used(const struct accounts *accounts, enum account_row row);
 
-/* Calls @sink for every account, in no order. */
-void accounts_each(struct accounts *accounts,
-                   void (*sink)(void *context, const struct account *account), void *context);
+/* What one user has. */
+struct account_info {
+    uid_t uid;
+    uint64_t has[ACCOUNT_ROWS];
+    uint64_t part[ACCOUNT_ROWS];
+};
+/* Of users with numbers from @from on, @most of them: a malloced array in order of these; and
+ * whether there are more. */
+MUST_CHECK enum embtier_err accounts_page(struct accounts *accounts, uint64_t from, uint32_t most,
+                                          struct account_info **ret_infos, uint32_t *ret_count,
+                                          bool *ret_more);
 
 #endif

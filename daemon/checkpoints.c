@@ -15,6 +15,7 @@
 #include "base/config_memory.h"
 #include "base/log.h"
 #include "daemon/checkpoint_gate.h"
+#include "daemon/checkpoint_owners.h"
 #include "daemon/checkpoint_pace.h"
 #include "daemon/lane.h"
 #include "daemon/scan.h"
@@ -44,6 +45,7 @@
 
 struct checkpoints {
     struct checkpoints_opts opts;
+    struct checkpoint_owners *owners;
     bool few_cores; /* as checkpoint_pace_init() has it */
     _Atomic bool stopping;
 
@@ -79,10 +81,14 @@ static void init_changed(pthread_cond_t *changed)
 enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
                                  struct checkpoints **ret_checkpoints, struct err_msg *msg)
 {
-    struct checkpoints *const checkpoints = calloc(1, sizeof(*checkpoints));
+    struct checkpoints *checkpoints = NULL;
+    _cleanup_(checkpoint_owners_freep) struct checkpoint_owners *owners = NULL;
 
+    TRY(checkpoint_owners_new(opts->accounts, &owners, msg));
+    checkpoints = calloc(1, sizeof(*checkpoints));
     if (!checkpoints)
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
+    checkpoints->owners = TAKE(owners);
     checkpoints->opts = *opts;
     checkpoints->few_cores = opts->core_count < 2 * opts->lane_count + 2;
     checkpoints->tried_ns = clock_now_ns(&clock_monotonic);
@@ -98,6 +104,7 @@ void checkpoints_free(struct checkpoints *checkpoints)
         return;
     pthread_cond_destroy(&checkpoints->changed);
     pthread_mutex_destroy(&checkpoints->lock);
+    checkpoint_owners_free(checkpoints->owners);
     free(checkpoints);
 }
 
@@ -497,29 +504,27 @@ static bool is_promised(struct checkpoints *c, uint64_t id)
     return found;
 }
 
+static enum embtier_err read_info(const struct checkpoints *c, uint64_t id,
+                                  struct checkpoint_info *ret_info, struct err_msg *msg);
 static enum embtier_err delete_one(struct checkpoints *c, uint64_t id,
                                    struct checkpoint_info *ret_info, struct err_msg *msg);
 
-/* All but the newest @keep of one kind go; and the newest of all stays. */
-static void delete_oldest(struct checkpoints *c, bool automatic, uint32_t keep)
+/* All but the newest @keep of the server's own (@automatic) go, or of those of @uid; and the newest
+ * of all stays. */
+static void delete_oldest(struct checkpoints *c, bool automatic, uid_t uid, uint32_t keep)
 {
-    _cleanup_(freep) struct checkpoint_info *infos = NULL;
-    struct err_msg msg = { { 0 } };
-    uint32_t count = 0;
+    const uint64_t newest = checkpoint_owners_newest(c->owners);
+    uint64_t id = UINT64_MAX;
 
-    if (checkpoints_list(c, &infos, &count, &msg) != EMBTIER_OK)
-        count = 0;
-    for (uint32_t i = count; i-- > 0;) {
+    while (checkpoint_owners_before(c->owners, id, automatic, uid, &id)) {
+        struct err_msg msg = { { 0 } };
         struct checkpoint_info info;
 
-        if (infos[i].automatic != automatic)
-            continue;
         if (keep > 0)
             keep--;
-        else if (i + 1 < count && !is_promised(c, infos[i].id) &&
-                 delete_one(c, infos[i].id, &info, &msg) != EMBTIER_OK)
-            log_warn("an old checkpoint stays", "id=%" PRIu64 " why=%s", infos[i].id,
-                     LOG_QUOTED(msg.text));
+        else if (id != newest && !is_promised(c, id) &&
+                 delete_one(c, id, &info, &msg) != EMBTIER_OK)
+            log_warn("an old checkpoint stays", "id=%" PRIu64 " why=%s", id, LOG_QUOTED(msg.text));
     }
 }
 
@@ -548,6 +553,23 @@ static void note_begin(struct checkpoints *c)
     pthread_mutex_unlock(&c->lock);
 }
 
+static uid_t owner_of(const struct checkpoint_order *order)
+{
+    return order->automatic && !order->promised ? geteuid() : order->uid;
+}
+
+static void note_owner(struct checkpoints *c, const struct checkpoint_info *info)
+{
+    struct err_msg why = { { 0 } };
+
+    if (checkpoint_owners_add(c->owners,
+                              &(struct checkpoint_owner){
+                                  .id = info->id, .uid = info->uid, .automatic = info->automatic },
+                              &why) != EMBTIER_OK)
+        log_warn("a checkpoint is not counted until the next start, and stays",
+                 "id=%" PRIu64 " why=%s", info->id, LOG_QUOTED(why.text));
+}
+
 static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_order *order,
                                  const struct progress_sink *progress,
                                  struct checkpoint_info *ret_info, struct err_msg *msg)
@@ -556,7 +578,10 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
         .checkpoints = c,
         .order = order,
         .progress = progress,
-        .info = { .automatic = order->automatic, .has_step = order->has_step, .step = order->step },
+        .info = { .automatic = order->automatic,
+                  .uid = (uint32_t)owner_of(order),
+                  .has_step = order->has_step,
+                  .step = order->step },
     };
     enum embtier_err err;
 
@@ -565,6 +590,8 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
         TRY(transfer_memory_probe(c->opts.memory, order->uid,
                                   SCAN_LEAST_BYTES(store_shard_count(c->opts.store)), "an export",
                                   msg));
+    if (!order->automatic && order->promised)
+        TRY(checkpoint_owners_ask(c->owners, order->uid, order->keep, msg));
     memcpy(making.info.metadata, order->metadata, sizeof(making.info.metadata));
     checkpoint_pace_init(&making.pace, &clock_monotonic, c->few_cores);
     note_begin(c);
@@ -575,10 +602,12 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
     note_end(c, err == EMBTIER_OK ? &making.info : NULL, making.updated_bytes);
     TRY(err);
     *ret_info = making.info;
+    note_owner(c, ret_info);
     log_info("checkpoint made",
-             "id=%" PRIu64 " by=%s bytes=%" PRIu64 " new_bytes=%" PRIu64 " pause_us=%" PRIu64
-             " tries=%" PRIu64 " cut_updates=%" PRIu64 " held_rows=%" PRIu64 " spent_ms=%" PRIu64,
-             ret_info->id, order->automatic ? "server" : "user", ret_info->bytes,
+             "id=%" PRIu64 " by=%s uid=%" PRIu32 " bytes=%" PRIu64 " new_bytes=%" PRIu64
+             " pause_us=%" PRIu64 " tries=%" PRIu64 " cut_updates=%" PRIu64 " held_rows=%" PRIu64
+             " spent_ms=%" PRIu64,
+             ret_info->id, order->automatic ? "server" : "user", ret_info->uid, ret_info->bytes,
              ret_info->new_bytes, ret_info->pause_us, ret_info->tries, ret_info->cut_updates,
              ret_info->held_rows, ret_info->spent_ms);
     store_refuse_replay(c->opts.store, EMBTIER_OK);
@@ -587,9 +616,9 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
     if (order->keep_all)
         return EMBTIER_OK;
     if (order->automatic)
-        delete_oldest(c, true, c->opts.keep);
+        delete_oldest(c, true, 0, c->opts.keep);
     else if (order->keep > 0)
-        delete_oldest(c, false, order->keep);
+        delete_oldest(c, false, order->uid, order->keep);
     return EMBTIER_OK;
 }
 
@@ -609,11 +638,36 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
  * stays until a user deletes it. */
 static void carry_over(const struct checkpoint_info *from, struct checkpoint_order *order)
 {
+    order->uid = from->uid;
     order->has_step = from->has_step;
     order->step = from->step;
     memcpy(order->metadata, from->metadata, sizeof(order->metadata));
     /* Servers before this one made those of a user's step as their own. */
     order->automatic = from->automatic && !from->has_step && from->metadata[0] == '\0';
+}
+
+/* Of all that there are. */
+static enum embtier_err find_owners(struct checkpoints *c, struct err_msg *msg)
+{
+    _cleanup_(freep) uint64_t *ids = NULL;
+    uint32_t count = 0;
+
+    TRY(checkpoint_list(store_shelf(c->opts.store), &ids, &count, msg));
+    for (uint32_t i = 0; i < count; i++) {
+        struct checkpoint_info info;
+        const enum embtier_err err = read_info(c, ids[i], &info, msg);
+
+        if (err != EMBTIER_OK && err != EMBTIER_AGAIN)
+            return err;
+        TRY(checkpoint_owners_add(
+            c->owners,
+            &(struct checkpoint_owner){ .id = ids[i],
+                                        .uid = err == EMBTIER_OK ? info.uid : geteuid(),
+                                        .automatic = err == EMBTIER_OK && info.automatic,
+                                        .is_damaged = err != EMBTIER_OK },
+            msg));
+    }
+    return EMBTIER_OK;
 }
 
 enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
@@ -624,6 +678,7 @@ enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
     struct err_msg why = { { 0 } };
     enum embtier_err err;
 
+    TRY(find_owners(c, msg));
     store_recovery(c->opts.store, &recovery);
     if (recovery.happened && !recovery.after_crash) {
         struct checkpoint_order order = { .keep_all = true };
@@ -704,36 +759,52 @@ bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
 
 /* ---- Using ---- */
 
-enum embtier_err checkpoints_list(struct checkpoints *c, struct checkpoint_info **ret_infos,
-                                  uint32_t *ret_count, struct err_msg *msg)
+/* AGAIN: it was just deleted, or cannot be read. */
+static enum embtier_err read_info(const struct checkpoints *c, uint64_t id,
+                                  struct checkpoint_info *ret_info, struct err_msg *msg)
 {
-    _cleanup_(freep) uint64_t *ids = NULL;
-    struct checkpoint_info *infos;
-    uint32_t all = 0, count = 0;
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+    struct err_msg why = { { 0 } };
+    const enum embtier_err err = checkpoint_read(store_shelf(c->opts.store), id, &record, &why);
 
-    TRY(checkpoint_list(store_shelf(c->opts.store), &ids, &all, msg));
-    infos = calloc((size_t)all + 1, sizeof(*infos));
+    if (err == EMBTIER_OK)
+        *ret_info = record->info;
+    if (err == EMBTIER_OK || err == EMBTIER_NO_MEMORY) /* one that is there must not seem gone */
+        return err == EMBTIER_OK ? err : err_set(msg, err, "%s", why.text);
+    if (err != EMBTIER_NOT_FOUND)
+        log_warn("a checkpoint cannot be read", "id=%" PRIu64 " why=%s", id, LOG_QUOTED(why.text));
+    return EMBTIER_AGAIN;
+}
+
+enum embtier_err checkpoints_list(struct checkpoints *c, uint64_t after, uint32_t most,
+                                  struct checkpoint_page *ret_page, struct err_msg *msg)
+{
+    struct checkpoint_page page = { .infos = calloc(CHECKPOINTS_PAGE, sizeof(*page.infos)) };
+    _cleanup_(freep) struct checkpoint_info *infos = page.infos;
+    _cleanup_(freep) uint64_t *ids = NULL;
+    uint32_t all = 0, bytes = 0;
+
     if (!infos)
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
-    for (uint32_t i = 0; i < all; i++) {
-        struct checkpoint_record *record = NULL;
-        struct err_msg why = { { 0 } };
-        const enum embtier_err err =
-            checkpoint_read(store_shelf(c->opts.store), ids[i], &record, &why);
+    if (most == 0 || most > CHECKPOINTS_PAGE)
+        most = CHECKPOINTS_PAGE;
+    TRY(checkpoint_list(store_shelf(c->opts.store), &ids, &all, msg));
+    for (uint32_t i = 0; i < all && !page.more; i++) {
+        enum embtier_err err;
 
-        if (err == EMBTIER_NO_MEMORY) { /* one that is there must not seem to be gone */
-            free(infos);
-            return err_set(msg, err, "%s", why.text);
-        }
-        if (err == EMBTIER_OK)
-            infos[count++] = record->info;
-        else if (err != EMBTIER_NOT_FOUND) /* just deleted */
-            log_warn("a checkpoint cannot be read", "id=%" PRIu64 " why=%s", ids[i],
-                     LOG_QUOTED(why.text));
-        checkpoint_record_free(record);
+        if (ids[i] <= after)
+            continue;
+        page.more = page.count == most || bytes + EMBTIER_METADATA_MAX > CHECKPOINTS_PAGE_BYTES;
+        if (page.more)
+            break;
+        err = read_info(c, ids[i], &page.infos[page.count], msg);
+        if (err == EMBTIER_AGAIN)
+            continue;
+        TRY(err);
+        bytes += (uint32_t)strlen(page.infos[page.count++].metadata);
     }
-    *ret_infos = infos;
-    *ret_count = count;
+    infos = NULL;
+    *ret_page = page;
     return EMBTIER_OK;
 }
 
@@ -745,15 +816,21 @@ void checkpoint_tables_clear(struct checkpoint_tables *tables)
     *tables = (struct checkpoint_tables){ 0 };
 }
 
-static enum embtier_err copy_names(const struct catalog *catalog, struct checkpoint_tables *tables,
-                                   struct err_msg *msg)
+static enum embtier_err copy_names(const struct catalog *catalog, uint32_t from,
+                                   struct checkpoint_tables *tables, struct err_msg *msg)
 {
+    uint32_t live = 0, bytes = 0;
+
     tables->names = calloc((size_t)catalog_count(catalog) + 1, sizeof(*tables->names));
     for (uint32_t i = 0; tables->names && i < catalog_count(catalog); i++) {
         const struct catalog_table *const table = catalog_at(catalog, i);
 
-        if (table->state != CATALOG_LIVE)
+        if (table->state != CATALOG_LIVE || live++ < from)
             continue;
+        bytes += EMBTIER_TABLE_NAME_MAX / 8 + (uint32_t)strlen(table->spec.name);
+        tables->more = bytes > CHECKPOINTS_PAGE_BYTES;
+        if (tables->more)
+            break;
         tables->names[tables->count] = strdup(table->spec.name);
         if (!tables->names[tables->count++])
             return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
@@ -762,7 +839,7 @@ static enum embtier_err copy_names(const struct catalog *catalog, struct checkpo
                          : err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
 }
 
-enum embtier_err checkpoints_show(struct checkpoints *c, uint64_t id,
+enum embtier_err checkpoints_show(struct checkpoints *c, uint64_t id, uint32_t from,
                                   struct checkpoint_info *ret_info,
                                   struct checkpoint_tables *ret_tables, struct err_msg *msg)
 {
@@ -777,7 +854,7 @@ enum embtier_err checkpoints_show(struct checkpoints *c, uint64_t id,
         err = checkpoint_catalog(store_shelf(c->opts.store), record, &catalog, msg);
     checkpoints_end_use(c, id);
     TRY(err);
-    TRY(copy_names(catalog, ret_tables, msg));
+    TRY(copy_names(catalog, from, ret_tables, msg));
     *ret_info = record->info;
     return EMBTIER_OK;
 }
@@ -893,6 +970,13 @@ static void end_deleting(struct checkpoints *c)
     pthread_mutex_unlock(&c->lock);
 }
 
+static bool is_there(const struct checkpoints *c, uint64_t id)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+
+    return checkpoint_read(store_shelf(c->opts.store), id, &record, NULL) != EMBTIER_NOT_FOUND;
+}
+
 static enum embtier_err delete_one(struct checkpoints *c, uint64_t id,
                                    struct checkpoint_info *ret_info, struct err_msg *msg)
 {
@@ -908,19 +992,23 @@ static enum embtier_err delete_one(struct checkpoints *c, uint64_t id,
     err = checkpoint_delete(store_shelf(c->opts.store), id, msg);
     store_end_reserve(c->opts.store);
     end_deleting(c);
+    if (err == EMBTIER_OK || !is_there(c, id))
+        checkpoint_owners_remove(c->owners, id);
     TRY(err);
     log_info("checkpoint deleted", "id=%" PRIu64, id);
     return EMBTIER_OK;
 }
 
-enum embtier_err checkpoints_delete(struct checkpoints *c, uint64_t id,
+enum embtier_err checkpoints_delete(struct checkpoints *c, uint64_t id, uid_t uid,
                                     const struct progress_sink *progress,
                                     struct checkpoint_info *ret_info, struct err_msg *msg)
 {
     enum embtier_err err;
 
     TRY(begin_change(c, progress, msg));
-    err = delete_one(c, id, ret_info, msg);
+    err = checkpoint_owners_may_delete(c->owners, id, uid, msg);
+    if (err == EMBTIER_OK)
+        err = delete_one(c, id, ret_info, msg);
     end_change(c);
     return err;
 }

@@ -23,6 +23,7 @@
 #include "daemon/tables.h"
 #include "store/checkpoint_record.h"
 
+struct accounts;
 struct catalog_made;
 struct checkpoints;
 struct lane;
@@ -33,6 +34,7 @@ struct checkpoints_opts {
     struct store *store;
     struct tables *tables;
     struct transfer_memory *memory; /* of scans and restores */
+    struct accounts *accounts;      /* in which those of users count */
     struct lane *const *lanes;
     uint32_t lane_count;
     uint32_t core_count;  /* that the server may run on */
@@ -51,17 +53,17 @@ struct checkpoint_order {
     bool has_step;
     uint64_t step;
     char metadata[EMBTIER_METADATA_MAX + 1]; /* JSON, or "" */
-    uint32_t keep; /* then the oldest made by users are deleted, but for so many; 0: none is */
+    uint32_t keep; /* then its user's oldest are deleted, but for so many; 0: none is */
     const struct catalog_made *made; /* to be in it too, or NULL */
     bool keep_all; /* none is deleted, of the server's own either: one may still be needed */
-    uid_t uid;     /* whose, if it is promised */
+    uid_t uid;     /* whose, if it is promised, or not the server's own */
     bool promised; /* it stays for a minute, however few of the server's own are to be kept:
                       whoever had it made has yet to begin to read it */
 };
 
 /* Returns when it is complete on disk, or there is none. INVALID: the metadata is no JSON. BUSY:
  * updates under way leave it no moment (checkpoint_gate.h); or it is for an export (automatic and
- * promised), and there is no memory for one. */
+ * promised), and there is no memory for one; or the user has as many as it may. */
 MUST_CHECK enum embtier_err checkpoints_make(struct checkpoints *checkpoints,
                                              const struct checkpoint_order *order,
                                              const struct progress_sink *progress,
@@ -75,19 +77,29 @@ bool checkpoints_due(struct checkpoints *checkpoints, uint64_t now_ns);
 /* It could not be tried after all. */
 void checkpoints_not_tried(struct checkpoints *checkpoints);
 
-/* A malloced array, oldest first. One whose record cannot be read is left out, with a line in the
- * log. */
-MUST_CHECK enum embtier_err checkpoints_list(struct checkpoints *checkpoints,
-                                             struct checkpoint_info **ret_infos,
-                                             uint32_t *ret_count, struct err_msg *msg);
-/* One, with the names of its tables: malloced, as is each of them. */
+/* Those with ids above @after, oldest first: as many as CHECKPOINTS_PAGE and @most, of which the
+ * metadata is CHECKPOINTS_PAGE_BYTES at most together. One whose record cannot be read is left out,
+ * with a line in the log. Thread: one that may wait for SSD, as for all below. */
+#define CHECKPOINTS_PAGE       64
+#define CHECKPOINTS_PAGE_BYTES (UINT32_C(64) << 10)
+struct checkpoint_page {
+    struct checkpoint_info *infos; /* malloced */
+    uint32_t count;
+    bool more; /* there are */
+};
+MUST_CHECK enum embtier_err checkpoints_list(struct checkpoints *checkpoints, uint64_t after,
+                                             uint32_t most, struct checkpoint_page *ret_page,
+                                             struct err_msg *msg);
+/* One, with the names of its tables from the one numbered @from on, of CHECKPOINTS_PAGE_BYTES at
+ * most: malloced, as is each of them. */
 struct checkpoint_tables {
     char **names;
     uint32_t count;
+    bool more; /* there are */
 };
 void checkpoint_tables_clear(struct checkpoint_tables *tables);
 MUST_CHECK enum embtier_err checkpoints_show(struct checkpoints *checkpoints, uint64_t id,
-                                             struct checkpoint_info *ret_info,
+                                             uint32_t from, struct checkpoint_info *ret_info,
                                              struct checkpoint_tables *ret_tables,
                                              struct err_msg *msg);
 MUST_CHECK enum embtier_err checkpoints_verify(struct checkpoints *checkpoints, uint64_t id,
@@ -107,9 +119,10 @@ const _Atomic bool *checkpoints_stopping(const struct checkpoints *checkpoints);
 MUST_CHECK enum embtier_err checkpoints_begin_use(struct checkpoints *checkpoints, uint64_t id,
                                                   struct err_msg *msg);
 void checkpoints_end_use(struct checkpoints *checkpoints, uint64_t id);
-/* INVALID: the newest. BUSY: it is being read. */
+/* INVALID: the newest. BUSY: it is being read. PERMISSION: it is not that of @uid, who is neither
+ * root nor the server's user. */
 MUST_CHECK enum embtier_err checkpoints_delete(struct checkpoints *checkpoints, uint64_t id,
-                                               const struct progress_sink *progress,
+                                               uid_t uid, const struct progress_sink *progress,
                                                struct checkpoint_info *ret_info,
                                                struct err_msg *msg);
 /* Makes tables live whose rows are complete, and that are in state CREATING (tables_begin()): all

@@ -60,10 +60,42 @@ enum embtier_err connection_new(int fd, struct accounts *accounts,
     if (account_take(connection->account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN)
         return EMBTIER_BUSY;
     connection->counts_session = true;
+    /* What the system keeps counts for nobody. */
+    (void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ CONNECTION_SOCKET_BYTES }, sizeof(int));
     connection->process_fd = open_process(fd, peer.pid);
     connection->fd = fd;
     *ret_connection = TAKE(connection);
     return EMBTIER_OK;
+}
+
+/* What cannot be counted is there already: the connection ends then. */
+static enum embtier_err count_reader(struct connection *connection, struct err_msg *msg)
+{
+    const size_t room =
+        connection->reader.capacity - MIN(connection->reader.capacity, (size_t)FRAME_READER_BYTES);
+    const size_t more = room - connection->reader_room; /* it only grows */
+    const enum account_answer answer = account_ask(connection->account, ACCOUNT_ANSWER_BYTES, more);
+
+    if (answer != ACCOUNT_TAKEN)
+        return account_refuse(connection->account, ACCOUNT_ANSWER_BYTES, more, answer,
+                              "requests are to be short", msg);
+    account_add(connection->account, ACCOUNT_ANSWER_BYTES, more);
+    connection->reader_room = room;
+    return EMBTIER_OK;
+}
+
+static void forget_received(struct connection *connection)
+{
+    if (connection->reader_room > 0)
+        account_give(connection->account, ACCOUNT_ANSWER_BYTES, connection->reader_room);
+    connection->reader_room = 0;
+    frame_reader_done(&connection->reader);
+}
+
+void connection_received(struct connection *connection)
+{
+    if (connection->reader.used == 0)
+        forget_received(connection);
 }
 
 static void forget_unsent(struct connection *connection)
@@ -81,7 +113,7 @@ void connection_free(struct connection *connection)
         return;
     closep(&connection->fd);
     closep(&connection->process_fd);
-    frame_reader_done(&connection->reader);
+    forget_received(connection);
     forget_unsent(connection);
     if (connection->counts_session)
         account_give(connection->account, ACCOUNT_SESSIONS, 1);
@@ -98,6 +130,8 @@ enum embtier_err connection_receive(struct connection *connection, struct err_ms
     ssize_t got;
 
     TRY(frame_reader_space(&connection->reader, &space, &bytes));
+    if (connection->reader_room + FRAME_READER_BYTES < connection->reader.capacity)
+        TRY(count_reader(connection, msg));
     got = recv(connection->fd, space, bytes, MSG_DONTWAIT);
     if (got > 0) {
         frame_reader_added(&connection->reader, (size_t)got);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* connection.h: one client's socket: frames in, replies out, never waiting for either.
  *
- * While a reply is not read no further request is, so that little more than one is kept, which
- * counts in the user's account (ACCOUNT_ANSWER_BYTES). A client that reads nothing for a while is
- * dropped. Thread: the control thread. */
+ * While a reply is not read no further request is, so that little more than one is kept. That, and
+ * what has come of a long request, counts in the user's account (ACCOUNT_ANSWER_BYTES); a client
+ * whose user has as much as it may is dropped, as is one that reads nothing for a while. What the
+ * system keeps on the way to the client is little (CONNECTION_SOCKET_BYTES). Thread: the control
+ * thread. */
 #ifndef EMBTIER_DAEMON_CONNECTION_H
 #define EMBTIER_DAEMON_CONNECTION_H
 
@@ -25,6 +27,8 @@ struct Embtier__Reply;
 
 /* The largest reply, and what of Progress was in front of it. */
 #define CONNECTION_UNSENT_MAX (2 * FRAME_BYTES_MAX)
+/* Of a reply, as much the system takes and keeps, of which it makes about twice as much. */
+#define CONNECTION_SOCKET_BYTES (16 << 10)
 /* A client that has something to read must read some of it within this time. */
 #define CONNECTION_UNREAD_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 /* A client must say hello within this time. */
@@ -62,6 +66,7 @@ struct connection {
     uint64_t heard_ns;                 /* of the client, or the last of its jobs was done */
     struct job *job; /* under way: no further request is read before it is answered */
     struct frame_reader reader;
+    size_t reader_room; /* counted in the account: what it has beyond its least */
     uint8_t *unsent;
     size_t unsent_at;
     size_t unsent_bytes;
@@ -77,8 +82,11 @@ MUST_CHECK enum embtier_err connection_new(int fd, struct accounts *accounts,
 /* Closes the socket, if it still is open, and frees. */
 void connection_free(struct connection *connection);
 
-/* Reads what there is, once. DISCONNECTED at its end. */
+/* Reads what there is, once. DISCONNECTED at its end; BUSY: the user has its part of memory for
+ * that. */
 MUST_CHECK enum embtier_err connection_receive(struct connection *connection, struct err_msg *msg);
+/* A request is done with: what it took is given back, if nothing has come behind it. */
+void connection_received(struct connection *connection);
 /* Sends or keeps a reply, BUSY: there is no room to keep it, or the user has its part of that; @fds
  * (may be NULL) go along and need it to be the first thing to send. */
 MUST_CHECK enum embtier_err connection_reply(struct connection *connection,

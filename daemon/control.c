@@ -244,6 +244,7 @@ static void handle_one(struct control *control, struct connection *connection)
             connection_close(control, connection, err, msg.text);
         return;
     }
+    connection_received(connection);
     /* What came with it waits until others had their turn. */
     if (frame_reader_next(&connection->reader, &payload, &bytes, &msg) != EMBTIER_AGAIN)
         ready_add(control, connection);

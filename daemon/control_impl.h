@@ -105,6 +105,22 @@ void control_session_made(struct control *control, struct session_order *order);
 void control_session_gone(struct control *control, struct session *session);
 void control_session_freed(struct session *session);
 
+/* ---- control_lists.c ---- */
+
+/* Items of a page, of at most some 350 bytes each on the wire. */
+#define CONTROL_PAGE_MOST 128
+/* As many as a page has of which a client wants @most; 0: it does not say. */
+uint32_t control_page(uint32_t most);
+void control_handle_table_list(struct control *control, struct connection *connection, uint32_t id,
+                               const Embtier__TableList *wire);
+void control_reply_restored(struct control *control, struct connection *connection,
+                            const struct job *job);
+void control_handle_accounts(struct control *control, struct connection *connection, uint32_t id,
+                             const Embtier__AccountList *wire);
+/* To jobs about checkpoints. */
+void control_reply_checkpoints(struct control *control, struct connection *connection,
+                               struct job *job);
+
 /* ---- control_jobs.c ---- */
 
 /* JobList, JobCancel. */

@@ -27,7 +27,7 @@ static void fill_job(struct job_info *info, Embtier__Job *ret_wire)
 }
 
 static void reply_jobs(struct control *control, struct connection *connection, uint32_t id,
-                       struct job_info *infos, uint32_t count)
+                       struct job_info *infos, uint32_t count, bool more)
 {
     Embtier__JobListReply body = EMBTIER__JOB_LIST_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
@@ -41,6 +41,7 @@ static void reply_jobs(struct control *control, struct connection *connection, u
         }
         body.n_jobs = count;
         body.jobs = pointers;
+        body.more = more;
         message.id = id;
         message.last = true;
         message.body_case = EMBTIER__REPLY__BODY_JOB_LIST;
@@ -53,16 +54,20 @@ static void reply_jobs(struct control *control, struct connection *connection, u
     free(jobs);
 }
 
-static void handle_list(struct control *control, struct connection *connection, uint32_t id)
+static void handle_list(struct control *control, struct connection *connection, uint32_t id,
+                        const Embtier__JobList *wire)
 {
     struct job_info *infos = NULL;
+    bool more = false;
     uint32_t count = 0;
-    const enum embtier_err err = worker_list(control->worker, &infos, &count);
+    const enum embtier_err err =
+        worker_list(control->worker, wire ? wire->after : 0, control_page(wire ? wire->most : 0),
+                    &infos, &count, &more);
 
     if (err != EMBTIER_OK)
         control_reply_error(control, connection, id, err, &(struct err_msg){ { 0 } });
     else
-        reply_jobs(control, connection, id, infos, count);
+        reply_jobs(control, connection, id, infos, count, more);
     free(infos);
 }
 
@@ -94,7 +99,7 @@ void control_handle_jobs(struct control *control, struct connection *connection,
                          const Embtier__Request *request)
 {
     if (request->body_case == EMBTIER__REQUEST__BODY_JOB_LIST)
-        handle_list(control, connection, request->id);
+        handle_list(control, connection, request->id, request->job_list);
     else
         handle_cancel(control, connection, request->id, request->job_cancel->id);
 }

@@ -75,107 +75,6 @@ static void handle_open(struct control *control, struct connection *connection, 
         control_reply_table(control, connection, id, &info);
 }
 
-static void reply_tables(struct control *control, struct connection *connection, uint32_t id,
-                         const struct table_info *infos, uint32_t count)
-{
-    struct err_msg msg = { { 0 } };
-    Embtier__TableListReply body = EMBTIER__TABLE_LIST_REPLY__INIT;
-    Embtier__Reply message = EMBTIER__REPLY__INIT;
-    Embtier__TableSpec *const specs = calloc((size_t)count + 1, sizeof(*specs));
-    Embtier__TableInfo *const tables = calloc((size_t)count + 1, sizeof(*tables));
-    Embtier__TableInfo **const pointers = calloc((size_t)count + 1, sizeof(*pointers));
-
-    if (!specs || !tables || !pointers) {
-        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &msg);
-    } else {
-        for (uint32_t i = 0; i < count; i++) {
-            control_fill_table(&infos[i], &specs[i], &tables[i]);
-            pointers[i] = &tables[i];
-        }
-        body.n_tables = count;
-        body.tables = pointers;
-        message.id = id;
-        message.last = true;
-        message.body_case = EMBTIER__REPLY__BODY_TABLE_LIST;
-        message.table_list = &body;
-        control_reply(control, connection, &message);
-    }
-    free(pointers);
-    free(tables);
-    free(specs);
-}
-
-static void handle_list(struct control *control, struct connection *connection, uint32_t id)
-{
-    struct table_info *infos = NULL;
-    uint32_t count = 0;
-    const enum embtier_err err = tables_list(control->parts->tables, &infos, &count);
-
-    if (err != EMBTIER_OK)
-        control_reply_error(control, connection, id, err, &(struct err_msg){ { 0 } });
-    else
-        reply_tables(control, connection, id, infos, count);
-    free(infos);
-}
-
-/* Borrows the texts of @info. */
-static void fill_checkpoint(struct checkpoint_info *info, struct checkpoint_tables *tables,
-                            Embtier__Checkpoint *ret_wire)
-{
-    embtier__checkpoint__init(ret_wire);
-    ret_wire->id = info->id;
-    ret_wire->created_ms = info->created_ms;
-    ret_wire->automatic = info->automatic;
-    if (info->has_step) {
-        ret_wire->step_given_case = EMBTIER__CHECKPOINT__STEP_GIVEN_STEP;
-        ret_wire->step = info->step;
-    }
-    ret_wire->metadata = info->metadata;
-    ret_wire->table_count = info->table_count;
-    ret_wire->bytes = info->bytes;
-    ret_wire->new_bytes = info->new_bytes;
-    ret_wire->pause_us = info->pause_us;
-    ret_wire->tries = info->tries;
-    ret_wire->cut_updates = info->cut_updates;
-    ret_wire->held_rows = info->held_rows;
-    ret_wire->spent_ms = info->spent_ms;
-    if (tables) {
-        ret_wire->tables = tables->names;
-        ret_wire->n_tables = tables->count;
-    }
-}
-
-static void reply_checkpoint(struct control *control, struct connection *connection, uint32_t id,
-                             struct checkpoint_info *info, struct checkpoint_tables *tables)
-{
-    Embtier__Reply message = EMBTIER__REPLY__INIT;
-    Embtier__Checkpoint body;
-
-    fill_checkpoint(info, tables, &body);
-    message.id = id;
-    message.last = true;
-    message.body_case = EMBTIER__REPLY__BODY_CHECKPOINT;
-    message.checkpoint = &body;
-    control_reply(control, connection, &message);
-}
-
-/* Answers with all there is to know of a checkpoint. */
-static void show_checkpoint(struct control *control, struct connection *connection, uint32_t id,
-                            uint64_t checkpoint_id)
-{
-    struct checkpoint_tables tables;
-    struct err_msg msg = { { 0 } };
-    struct checkpoint_info info;
-    const enum embtier_err err =
-        checkpoints_show(control->parts->checkpoints, checkpoint_id, &info, &tables, &msg);
-
-    if (err != EMBTIER_OK)
-        control_reply_error(control, connection, id, err, &msg);
-    else
-        reply_checkpoint(control, connection, id, &info, &tables);
-    checkpoint_tables_clear(&tables);
-}
-
 /* ---- Jobs ---- */
 
 static bool is_transfer(enum job_kind kind)
@@ -307,12 +206,9 @@ void control_job_done(struct control *control, struct job *job)
                  job->kind == JOB_TABLE_DROP)
             control_reply_table(control, connection, job->request_id, &job->info);
         else if (job->kind == JOB_CHECKPOINT_RESTORE)
-            reply_tables(control, connection, job->request_id, job->restored.infos,
-                         job->restored.count);
-        else if (job->kind == JOB_CHECKPOINT_CREATE)
-            show_checkpoint(control, connection, job->request_id, job->checkpoint.id);
+            control_reply_restored(control, connection, job);
         else
-            reply_checkpoint(control, connection, job->request_id, &job->checkpoint, NULL);
+            control_reply_checkpoints(control, connection, job);
     }
     connection->job = NULL;
     connection->heard_ns = clock_now_ns(&clock_monotonic);
@@ -354,13 +250,15 @@ static void handle_checkpoint_create(struct control *control, struct connection 
 }
 
 static void handle_checkpoint_job(struct control *control, struct connection *connection,
-                                  uint32_t id, enum job_kind kind, uint64_t checkpoint_id)
+                                  uint32_t id, enum job_kind kind, uint64_t checkpoint_id,
+                                  uint32_t page)
 {
     struct job *const job = control_new_job(control, connection, id, kind);
 
     if (!job)
         return;
     job->checkpoint_id = checkpoint_id;
+    job->page = page;
     control_submit_job(control, connection, id, job);
 }
 
@@ -398,49 +296,6 @@ static void handle_checkpoint_restore(struct control *control, struct connection
     }
     job_free(job);
     control_reply_error(control, connection, id, err, &(struct err_msg){ { 0 } });
-}
-
-/* Of the newest ones: the rest of the message is for some ten thousand checkpoints. */
-#define LIST_METADATA_BYTES (FRAME_BYTES_MAX / 2)
-
-static void handle_checkpoint_list(struct control *control, struct connection *connection,
-                                   uint32_t id)
-{
-    Embtier__CheckpointListReply body = EMBTIER__CHECKPOINT_LIST_REPLY__INIT;
-    Embtier__Reply message = EMBTIER__REPLY__INIT;
-    struct checkpoint_info *infos = NULL;
-    struct err_msg msg = { { 0 } };
-    uint32_t count = 0;
-    enum embtier_err err = checkpoints_list(control->parts->checkpoints, &infos, &count, &msg);
-    Embtier__Checkpoint *const wires = calloc((size_t)count + 1, sizeof(*wires));
-    Embtier__Checkpoint **const pointers = calloc((size_t)count + 1, sizeof(*pointers));
-    size_t room = LIST_METADATA_BYTES;
-
-    if (err == EMBTIER_OK && (!wires || !pointers))
-        err = EMBTIER_NO_MEMORY;
-    for (uint32_t i = count; err == EMBTIER_OK && i-- > 0;) {
-        const size_t metadata_bytes = strlen(infos[i].metadata);
-
-        if (metadata_bytes > room)
-            infos[i].metadata[0] = '\0'; /* showing that one checkpoint gives it */
-        else
-            room -= metadata_bytes;
-        fill_checkpoint(&infos[i], NULL, &wires[i]);
-        pointers[i] = &wires[i];
-    }
-    body.n_checkpoints = count;
-    body.checkpoints = pointers;
-    message.id = id;
-    message.last = true;
-    message.body_case = EMBTIER__REPLY__BODY_CHECKPOINT_LIST;
-    message.checkpoint_list = &body;
-    if (err == EMBTIER_OK)
-        control_reply(control, connection, &message);
-    else
-        control_reply_error(control, connection, id, err, &msg);
-    free(pointers);
-    free(wires);
-    free(infos);
 }
 
 /* ---- Groups ---- */
@@ -569,7 +424,7 @@ void control_handle(struct control *control, struct connection *connection,
         handle_open(control, connection, request->id, request->table_open);
         break;
     case EMBTIER__REQUEST__BODY_TABLE_LIST:
-        handle_list(control, connection, request->id);
+        control_handle_table_list(control, connection, request->id, request->table_list);
         break;
     case EMBTIER__REQUEST__BODY_TABLE_DROP:
         handle_drop(control, connection, request->id, request->table_drop);
@@ -578,10 +433,13 @@ void control_handle(struct control *control, struct connection *connection,
         handle_checkpoint_create(control, connection, request->id, request->checkpoint_create);
         break;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_LIST:
-        handle_checkpoint_list(control, connection, request->id);
+        handle_checkpoint_job(control, connection, request->id, JOB_CHECKPOINT_LIST,
+                              request->checkpoint_list ? request->checkpoint_list->after : 0,
+                              request->checkpoint_list ? request->checkpoint_list->most : 0);
         break;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW:
-        show_checkpoint(control, connection, request->id, request->checkpoint_show->id);
+        handle_checkpoint_job(control, connection, request->id, JOB_CHECKPOINT_SHOW,
+                              request->checkpoint_show->id, request->checkpoint_show->tables_from);
         break;
     case EMBTIER__REQUEST__BODY_SCAN_OPEN:
     case EMBTIER__REQUEST__BODY_SCAN_NEXT:
@@ -597,11 +455,14 @@ void control_handle(struct control *control, struct connection *connection,
         break;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_VERIFY:
         handle_checkpoint_job(control, connection, request->id, JOB_CHECKPOINT_VERIFY,
-                              request->checkpoint_verify->id);
+                              request->checkpoint_verify->id, 0);
         break;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_DELETE:
         handle_checkpoint_job(control, connection, request->id, JOB_CHECKPOINT_DELETE,
-                              request->checkpoint_delete->id);
+                              request->checkpoint_delete->id, 0);
+        break;
+    case EMBTIER__REQUEST__BODY_ACCOUNT_LIST:
+        control_handle_accounts(control, connection, request->id, request->account_list);
         break;
     case EMBTIER__REQUEST__BODY_JOB_LIST:
     case EMBTIER__REQUEST__BODY_JOB_CANCEL:

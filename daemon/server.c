@@ -220,10 +220,13 @@ static enum embtier_err make_checkpoints(struct server *server,
     struct server_parts *const parts = &server->parts;
     const struct config *const config = parts->config;
 
+    accounts_limit(parts->accounts, ACCOUNT_CHECKPOINTS, config->checkpoints.max_checkpoints,
+                   config->checkpoints.max_user_checkpoints);
     TRY(checkpoints_new(
         &(struct checkpoints_opts){ .store = parts->store,
                                     .tables = parts->tables,
                                     .memory = parts->transfer_memory,
+                                    .accounts = parts->accounts,
                                     .lanes = parts->lanes,
                                     .lane_count = parts->lane_count,
                                     .core_count = config->machine.core_count,

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +37,13 @@ struct tables {
     uint32_t lane_count;
 
     /* Shared by who changes the catalog or writes rows of a table that is being made; whole: a
-     * checkpoint's, while it takes its point. Taken before the lock. */
+     * checkpoint's, while it takes its point. Taken before the others. */
     pthread_rwlock_t hold;
-    pthread_mutex_t lock; /* catalog, and which structs are in use */
+    pthread_mutex_t writing; /* the catalog, which is written to disk under it; before the lock */
     struct catalog *catalog;
+    /* Which structs are in use, and their names. Never held while anything waits for a disk:
+     * whoever only looks, such as the control thread, takes this one alone. */
+    pthread_mutex_t lock;
     _Atomic bool stopping;
     struct tables_totals dropped; /* locked; so that the sums over tables never fall */
     /* Locked: of the structs in use, in order of table id, and below which none is free. */
@@ -50,6 +54,7 @@ struct tables {
     uint32_t used_count;
     uint32_t used_capacity;
     uint32_t first_free;
+    void *names; /* locked: a tree (tsearch) of the structs that have not given their name away */
 
     /* Made on demand, never freed before the end: see table.h. */
     _Atomic(struct table *) chunks[CHUNKS_MAX];
@@ -81,6 +86,7 @@ enum embtier_err tables_new(struct store *store, struct tables **ret_tables, str
     if (!tables)
         return err_set(msg, EMBTIER_NO_MEMORY, "tables: out of memory");
     pthread_mutex_init(&tables->lock, NULL);
+    pthread_mutex_init(&tables->writing, NULL);
     init_hold(&tables->hold);
     tables->store = store;
     err = catalog_open(store_first_directory(store), &tables->catalog, msg);
@@ -91,15 +97,22 @@ enum embtier_err tables_new(struct store *store, struct tables **ret_tables, str
     return EMBTIER_OK;
 }
 
+static void keep(void *table)
+{
+    (void)table;
+}
+
 void tables_free(struct tables *tables)
 {
     if (!tables)
         return;
+    tdestroy(tables->names, keep);
     for (uint32_t i = 0; i < CHUNKS_MAX; i++)
         free(atomic_load(&tables->chunks[i]));
     catalog_free(tables->catalog);
     free(tables->used);
     pthread_mutex_destroy(&tables->lock);
+    pthread_mutex_destroy(&tables->writing);
     pthread_rwlock_destroy(&tables->hold);
     free(tables);
 }
@@ -130,12 +143,12 @@ struct table *tables_enter(struct tables *tables, uint64_t handle, uint32_t *ret
 static void lock_catalog(struct tables *tables)
 {
     pthread_rwlock_rdlock(&tables->hold);
-    pthread_mutex_lock(&tables->lock);
+    pthread_mutex_lock(&tables->writing);
 }
 
 static void unlock_catalog(struct tables *tables)
 {
-    pthread_mutex_unlock(&tables->lock);
+    pthread_mutex_unlock(&tables->writing);
     pthread_rwlock_unlock(&tables->hold);
 }
 
@@ -154,9 +167,9 @@ enum embtier_err tables_catalog_copy(struct tables *tables, struct catalog **ret
 {
     struct catalog *copy;
 
-    pthread_mutex_lock(&tables->lock);
+    pthread_mutex_lock(&tables->writing);
     copy = catalog_dup(tables->catalog);
-    pthread_mutex_unlock(&tables->lock);
+    pthread_mutex_unlock(&tables->writing);
     if (!copy)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     *ret_catalog = copy;
@@ -168,9 +181,9 @@ enum embtier_err tables_catalog_settle(struct tables *tables, struct catalog *co
 {
     enum embtier_err err;
 
-    pthread_mutex_lock(&tables->lock);
+    pthread_mutex_lock(&tables->writing);
     err = catalog_settle(copy, tables->catalog, msg);
-    pthread_mutex_unlock(&tables->lock);
+    pthread_mutex_unlock(&tables->writing);
     return err;
 }
 
@@ -209,7 +222,29 @@ static bool grow_used(struct tables *tables)
     return true;
 }
 
-/* Locked. An unused struct, or NULL: there is none, or no memory. Only fill_struct() takes it. */
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const struct table *)a)->spec.name, ((const struct table *)b)->spec.name);
+}
+
+/* Locked. The name is free. */
+static void forget_name(struct tables *tables, const struct table *table)
+{
+    struct table **const found = tfind(table, &tables->names, compare_names);
+
+    if (found && *found == table)
+        tdelete(table, &tables->names, compare_names);
+}
+
+static void give_name_away(struct tables *tables, const struct table *table)
+{
+    pthread_mutex_lock(&tables->lock);
+    forget_name(tables, table);
+    pthread_mutex_unlock(&tables->lock);
+}
+
+/* Locked. An unused struct, or NULL: there is none, or no memory. Only fill_struct() takes it;
+ * while the catalog is locked, nobody else does. */
 static struct table *take_struct(struct tables *tables)
 {
     if (!grow_used(tables))
@@ -235,13 +270,16 @@ static struct table *take_struct(struct tables *tables)
     return NULL;
 }
 
-/* Locked. There is room in the list of those in use: take_struct() has made it. */
-static void fill_struct(struct tables *tables, struct table *table, uint32_t table_id,
-                        const struct table_spec *spec)
+/* Locked. There is room in the list of those in use: take_struct() has made it. False: there is no
+ * memory for the name, and nobody has taken it. */
+MUST_CHECK static bool fill_struct(struct tables *tables, struct table *table, uint32_t table_id,
+                                   const struct table_spec *spec)
 {
     uint32_t place;
 
     table->spec = *spec;
+    if (!tsearch(table, &tables->names, compare_names))
+        return false;
     table->weight_bytes = table_spec_weight_bytes(spec);
     table->state_bytes = table_spec_state_bytes(spec);
     table->row_bytes = table->weight_bytes + table->state_bytes;
@@ -255,6 +293,7 @@ static void fill_struct(struct tables *tables, struct table *table, uint32_t tab
             (tables->used_count - place) * sizeof(*tables->used));
     tables->used[place] = (struct struct_ref){ table_id, table->index };
     tables->used_count++;
+    return true;
 }
 
 /* Locked. */
@@ -267,17 +306,21 @@ static void free_struct(struct tables *tables, struct table *table)
         memmove(&tables->used[place], &tables->used[place + 1],
                 (tables->used_count - place) * sizeof(*tables->used));
     }
+    forget_name(tables, table);
     tables->first_free = MIN(tables->first_free, (uint32_t)table->index);
     atomic_store(&table->state, TABLE_FREE);
 }
 
-/* Locked. */
 static struct table *find_struct(struct tables *tables, uint32_t table_id)
 {
+    struct table *table = NULL;
     uint32_t place;
 
-    return find_used(tables, table_id, &place) ? tables_at(tables, tables->used[place].index)
-                                               : NULL;
+    pthread_mutex_lock(&tables->lock);
+    if (find_used(tables, table_id, &place))
+        table = tables_at(tables, tables->used[place].index);
+    pthread_mutex_unlock(&tables->lock);
+    return table;
 }
 
 static struct table_info info_of(struct table *table)
@@ -405,8 +448,8 @@ static enum embtier_err drop_finish(struct tables *tables, uint32_t table_id, st
     return err;
 }
 
-/* Locked. Whether @entry is left of a creation that failed: nothing will come of it, and it keeps
- * its name only because the catalog could not be written. */
+/* Catalog locked. Whether @entry is left of a creation that failed: nothing will come of it, and it
+ * keeps its name only because the catalog could not be written. */
 static bool is_left_over(struct tables *tables, const struct catalog_table *entry)
 {
     const struct table *table;
@@ -417,7 +460,8 @@ static bool is_left_over(struct tables *tables, const struct catalog_table *entr
     return !table || atomic_load(&table->state) == TABLE_DROPPING;
 }
 
-/* Locked part of a drop: from here on the name is free and the table takes no requests. */
+/* Part of a drop with the catalog locked: from here on the name is free and the table takes no
+ * requests. */
 static enum embtier_err drop_begin(struct tables *tables, const char *name,
                                    struct table **ret_table, struct err_msg *msg)
 {
@@ -434,6 +478,7 @@ static enum embtier_err drop_begin(struct tables *tables, const char *name,
     if (!table)
         return err_set(msg, EMBTIER_INTERNAL, "table '%s' is in the catalog but not loaded", name);
     TRY(catalog_set_state(tables->catalog, table_id, CATALOG_DROPPING, msg));
+    give_name_away(tables, table);
     atomic_store(&table->state, TABLE_DROPPING);
     *ret_table = table;
     return EMBTIER_OK;
@@ -565,15 +610,41 @@ static enum embtier_err is_another(const struct table_spec *spec, struct err_msg
                    init_word(spec->init), spec->seed, durability_word(spec->durability));
 }
 
-/* Locked. Finds an equal table (*@ret_found), or makes catalog entry and struct in state CREATING.
- */
+/* Makes catalog entry and struct in state CREATING. Catalog locked. */
+static enum embtier_err make_struct(struct tables *tables, const struct table_spec *spec,
+                                    struct table **ret_table, struct err_msg *msg)
+{
+    struct table *table;
+    uint32_t table_id;
+    bool filled;
+
+    pthread_mutex_lock(&tables->lock);
+    table = take_struct(tables);
+    pthread_mutex_unlock(&tables->lock);
+    if (!table)
+        return err_set(msg, EMBTIER_TOO_LARGE, "no more than %u tables", TABLES_LIMIT);
+    TRY(catalog_add(tables->catalog, spec, CATALOG_CREATING, &table_id, msg));
+    pthread_mutex_lock(&tables->lock);
+    filled = fill_struct(tables, table, table_id, spec);
+    pthread_mutex_unlock(&tables->lock);
+    if (!filled) {
+        struct err_msg why = { { 0 } };
+
+        if (catalog_remove(tables->catalog, table_id, &why) != EMBTIER_OK)
+            log_error("the catalog keeps a table that is not made until the next start",
+                      "table=%s why=%s", spec->name, LOG_QUOTED(why.text));
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    }
+    *ret_table = table;
+    return EMBTIER_OK;
+}
+
+/* Catalog locked. Finds an equal table (*@ret_found), or makes it in state CREATING. */
 static enum embtier_err create_begin(struct tables *tables, const struct table_spec *spec,
                                      bool if_not_exists, bool *ret_found, struct table **ret_table,
                                      struct err_msg *msg)
 {
     const struct catalog_table *entry = catalog_find(tables->catalog, spec->name);
-    struct table *table;
-    uint32_t table_id;
 
     if (entry && is_left_over(tables, entry)) {
         TRY(catalog_set_state(tables->catalog, entry->table_id, CATALOG_DROPPING, msg));
@@ -590,14 +661,8 @@ static enum embtier_err create_begin(struct tables *tables, const struct table_s
     }
     if (entry)
         return err_set(msg, EMBTIER_EXISTS, "there is a table '%s' already", spec->name);
-    table = take_struct(tables);
-    if (!table)
-        return err_set(msg, EMBTIER_TOO_LARGE, "no more than %u tables", TABLES_LIMIT);
-    TRY(catalog_add(tables->catalog, spec, CATALOG_CREATING, &table_id, msg));
-    fill_struct(tables, table, table_id, spec);
     *ret_found = false;
-    *ret_table = table;
-    return EMBTIER_OK;
+    return make_struct(tables, spec, ret_table, msg);
 }
 
 static enum embtier_err create_finish(struct tables *tables, struct table *table,
@@ -618,6 +683,7 @@ static void undo(struct tables *tables, struct table *table)
     const uint32_t table_id = atomic_load(&table->table_id);
     struct err_msg msg = { { 0 } };
 
+    give_name_away(tables, table);
     atomic_store(&table->state, TABLE_DROPPING);
     if (atomic_load(&tables->stopping))
         return;
@@ -664,9 +730,9 @@ static enum embtier_err check_eager(struct tables *tables, const struct table_sp
 {
     bool is_there;
 
-    pthread_mutex_lock(&tables->lock);
+    pthread_mutex_lock(&tables->writing);
     is_there = catalog_find(tables->catalog, spec->name) != NULL;
-    pthread_mutex_unlock(&tables->lock);
+    pthread_mutex_unlock(&tables->writing);
     if (is_there) /* then none is made */
         return EMBTIER_OK;
     return store_check_room(tables->store, spec->rows,
@@ -731,11 +797,8 @@ enum embtier_err tables_writer(struct tables *tables, const struct table_info *i
                                const struct progress_sink *progress, struct row_writer **ret_writer,
                                struct err_msg *msg)
 {
-    const struct table *table;
+    const struct table *const table = find_struct(tables, info->table_id);
 
-    pthread_mutex_lock(&tables->lock);
-    table = find_struct(tables, info->table_id);
-    pthread_mutex_unlock(&tables->lock);
     if (!table)
         return err_set(msg, EMBTIER_INTERNAL, "table '%s' is not being made", info->spec.name);
     return row_writer_new(&(struct row_writer_opts){ .store = tables->store,
@@ -782,11 +845,8 @@ enum embtier_err tables_publish(struct tables *tables, struct table_info *infos,
 void tables_abandon(struct tables *tables, const struct table_info *infos, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        struct table *table;
+        struct table *const table = find_struct(tables, infos[i].table_id);
 
-        pthread_mutex_lock(&tables->lock);
-        table = find_struct(tables, infos[i].table_id);
-        pthread_mutex_unlock(&tables->lock);
         if (table)
             create_undo(tables, table);
     }
@@ -797,39 +857,36 @@ void tables_abandon(struct tables *tables, const struct table_info *infos, uint3
 enum embtier_err tables_find(struct tables *tables, const char *name, struct table_info *ret_info,
                              struct err_msg *msg)
 {
-    const struct catalog_table *entry;
-    struct table *table = NULL;
+    struct table named;
+    struct table **found;
 
+    snprintf(named.spec.name, sizeof(named.spec.name), "%s", name);
     pthread_mutex_lock(&tables->lock);
-    entry = catalog_find(tables->catalog, name);
-    if (entry && !is_left_over(tables, entry))
-        table = find_struct(tables, entry->table_id);
-    if (table)
-        *ret_info = info_of(table);
+    found = tfind(&named, &tables->names, compare_names);
+    if (found)
+        *ret_info = info_of(*found);
     pthread_mutex_unlock(&tables->lock);
-    if (!table)
+    if (!found)
         return err_set(msg, EMBTIER_NO_TABLE, "there is no table '%s'", name);
     add_written(tables, ret_info, 1);
     return EMBTIER_OK;
 }
 
-enum embtier_err tables_list(struct tables *tables, struct table_info **ret_infos,
-                             uint32_t *ret_count)
+enum embtier_err tables_page(struct tables *tables, uint32_t after, uint32_t most,
+                             struct table_info **ret_infos, uint32_t *ret_count, bool *ret_more)
 {
-    struct table_info *infos;
-    uint32_t count = 0;
+    struct table_info *const infos = calloc((size_t)most + 1, sizeof(*infos));
+    uint32_t count = 0, place = 0;
 
-    pthread_mutex_lock(&tables->lock);
-    infos = calloc(catalog_count(tables->catalog) + 1, sizeof(*infos));
-    for (uint32_t i = 0; infos && i < catalog_count(tables->catalog); i++) {
-        struct table *table = find_struct(tables, catalog_at(tables->catalog, i)->table_id);
-
-        if (table)
-            infos[count++] = info_of(table);
-    }
-    pthread_mutex_unlock(&tables->lock);
     if (!infos)
         return EMBTIER_NO_MEMORY;
+    pthread_mutex_lock(&tables->lock);
+    if (find_used(tables, after, &place))
+        place++;
+    for (; place < tables->used_count && count < most; place++)
+        infos[count++] = info_of(tables_at(tables, tables->used[place].index));
+    *ret_more = place < tables->used_count;
+    pthread_mutex_unlock(&tables->lock);
     add_written(tables, infos, count);
     *ret_infos = infos;
     *ret_count = count;
@@ -841,10 +898,11 @@ uint32_t tables_count_of(struct tables *tables, enum embtier_durability durabili
     uint32_t count = 0;
 
     pthread_mutex_lock(&tables->lock);
-    for (uint32_t i = 0; i < catalog_count(tables->catalog); i++) {
-        const struct catalog_table *const entry = catalog_at(tables->catalog, i);
+    for (uint32_t i = 0; i < tables->used_count; i++) {
+        const struct table *const table = tables_at(tables, tables->used[i].index);
 
-        count += entry->state != CATALOG_DROPPING && entry->spec.durability == durability;
+        count +=
+            atomic_load(&table->state) != TABLE_DROPPING && table->spec.durability == durability;
     }
     pthread_mutex_unlock(&tables->lock);
     return count;
@@ -890,7 +948,8 @@ static enum embtier_err load_table(struct tables *tables, const struct catalog_t
         return err_set(msg, EMBTIER_VERSION,
                        "table '%s' has initial values of version %u, this server knows 1 to %u",
                        entry->spec.name, entry->spec.init_version, INIT_ROWS_VERSION);
-    fill_struct(tables, table, entry->table_id, &entry->spec);
+    if (!fill_struct(tables, table, entry->table_id, &entry->spec))
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     TRY(add_to_lanes(tables, table, msg));
     atomic_store(&table->state, TABLE_LIVE);
     return EMBTIER_OK;
@@ -949,9 +1008,9 @@ void tables_fold(struct tables *tables)
 {
     struct err_msg why = { { 0 } };
 
-    pthread_mutex_lock(&tables->lock);
+    pthread_mutex_lock(&tables->writing);
     if (catalog_fold(tables->catalog, &why) != EMBTIER_OK)
         log_warn("the catalog keeps its journal, which the next start reads", "why=%s",
                  LOG_QUOTED(why.text));
-    pthread_mutex_unlock(&tables->lock);
+    pthread_mutex_unlock(&tables->writing);
 }

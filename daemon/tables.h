@@ -2,9 +2,10 @@
 /* tables.h: all tables of the running server: handles for the lanes, and making, finding and
  * dropping tables.
  *
- * tables_enter() is for the lanes and takes no lock. Finding and listing are for the control thread
- * and take the tables' lock, which is never held while rows are written or dropped. Everything else
- * is for threads of jobs, any number of them: it blocks, writes the catalog, and calls the lanes.
+ * tables_enter() is for the lanes and takes no lock. Finding, listing and counting are for the
+ * control thread and take the tables' lock, which is never held while anything waits for a disk.
+ * Everything else is for threads of jobs, any number of them: it blocks, writes the catalog, and
+ * calls the lanes.
  */
 #ifndef EMBTIER_DAEMON_TABLES_H
 #define EMBTIER_DAEMON_TABLES_H
@@ -93,9 +94,11 @@ MUST_CHECK enum embtier_err tables_find(struct tables *tables, const char *name,
 MUST_CHECK enum embtier_err tables_drop(struct tables *tables, const char *name,
                                         const struct progress_sink *progress,
                                         struct table_info *ret_info, struct err_msg *msg);
-/* A malloced array in order of table id. */
-MUST_CHECK enum embtier_err tables_list(struct tables *tables, struct table_info **ret_infos,
-                                        uint32_t *ret_count);
+/* Those with ids above @after, @most of them: a malloced array in order of table id; and whether
+ * there are more. */
+MUST_CHECK enum embtier_err tables_page(struct tables *tables, uint32_t after, uint32_t most,
+                                        struct table_info **ret_infos, uint32_t *ret_count,
+                                        bool *ret_more);
 /* Of all tables that there are or were since the start. */
 struct tables_totals {
     uint64_t rows_initialised; /* made on first touch */

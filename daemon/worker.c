@@ -23,6 +23,7 @@ enum line {
     LINE_ENDS,        /* of imports: may make a checkpoint */
     LINE_SCANS,       /* some rows of an export */
     LINE_VERIFIES,    /* for hours too */
+    LINE_LOOKS,       /* what reads some small files */
     LINE_COUNT
 };
 
@@ -41,6 +42,7 @@ static const struct {
     [LINE_ENDS] = { 1, false, false },
     [LINE_SCANS] = { 1, true, false },
     [LINE_VERIFIES] = { 2, true, true },
+    [LINE_LOOKS] = { 2, false, false },
 };
 
 /* What there is to know of a kind, beside what it does (job_run()). */
@@ -57,6 +59,8 @@ static const struct {
     [JOB_CHECKPOINT_VERIFY] = { "checkpoint verify", LINE_VERIFIES, false, true },
     [JOB_CHECKPOINT_DELETE] = { "checkpoint delete", LINE_CHECKPOINTS, false, false },
     [JOB_CHECKPOINT_RESTORE] = { "checkpoint restore", LINE_FILLS, false, true },
+    [JOB_CHECKPOINT_LIST] = { "checkpoint list", LINE_LOOKS, false, false },
+    [JOB_CHECKPOINT_SHOW] = { "checkpoint show", LINE_LOOKS, false, false },
     [JOB_SCAN_OPEN] = { "export", LINE_SCANS, false, false },
     [JOB_SCAN_NEXT] = { "export", LINE_SCANS, false, false },
     [JOB_SCAN_CLOSE] = { "export", LINE_SCANS, true, false },
@@ -216,6 +220,17 @@ static void report(void *context, uint64_t done, uint64_t total, const char *uni
         job->worker->send(job->worker->owner, &job->progress_message);
 }
 
+/* The names of the tables are wanted too, if anybody is told. */
+static void make_checkpoint(struct worker *worker, struct job *job,
+                            const struct progress_sink *progress)
+{
+    job->err =
+        checkpoints_make(worker->checkpoints, &job->order, progress, &job->checkpoint, &job->msg);
+    if (job->err == EMBTIER_OK && job->owner)
+        job->err = checkpoints_show(worker->checkpoints, job->checkpoint.id, 0, &job->checkpoint,
+                                    &job->tables, &job->msg);
+}
+
 static void job_run(struct worker *worker, struct job *job)
 {
     const struct progress_sink progress = { .report = report, .context = job, .stop = &job->stop };
@@ -230,8 +245,15 @@ static void job_run(struct worker *worker, struct job *job)
         job->err = tables_drop(worker->tables, job->spec.name, &progress, &job->info, &job->msg);
         break;
     case JOB_CHECKPOINT_CREATE:
-        job->err = checkpoints_make(worker->checkpoints, &job->order, &progress, &job->checkpoint,
-                                    &job->msg);
+        make_checkpoint(worker, job, &progress);
+        break;
+    case JOB_CHECKPOINT_LIST:
+        job->err = checkpoints_list(worker->checkpoints, job->checkpoint_id, job->page,
+                                    &job->listed, &job->msg);
+        break;
+    case JOB_CHECKPOINT_SHOW:
+        job->err = checkpoints_show(worker->checkpoints, job->checkpoint_id, job->page,
+                                    &job->checkpoint, &job->tables, &job->msg);
         break;
     case JOB_CHECKPOINT_VERIFY:
         job->err = checkpoints_verify(worker->checkpoints, job->checkpoint_id, &progress,
@@ -266,7 +288,7 @@ static void job_run(struct worker *worker, struct job *job)
                                        &job->restored, &job->msg);
         break;
     case JOB_CHECKPOINT_DELETE:
-        job->err = checkpoints_delete(worker->checkpoints, job->checkpoint_id, &progress,
+        job->err = checkpoints_delete(worker->checkpoints, job->checkpoint_id, job->uid, &progress,
                                       &job->checkpoint, &job->msg);
         break;
     }
@@ -275,6 +297,8 @@ static void job_run(struct worker *worker, struct job *job)
 void job_free(struct job *job)
 {
     restore_order_clear(&job->restore);
+    checkpoint_tables_clear(&job->tables);
+    free(job->listed.infos);
     free(job->restored.infos);
     free(job);
 }
@@ -536,8 +560,8 @@ static struct job_info describe(const struct job *job, uint64_t now_ns)
     return info;
 }
 
-enum embtier_err worker_list(struct worker *worker, struct job_info **ret_infos,
-                             uint32_t *ret_count)
+enum embtier_err worker_list(struct worker *worker, uint64_t after, uint32_t most,
+                             struct job_info **ret_infos, uint32_t *ret_count, bool *ret_more)
 {
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
     struct worker_stats stats;
@@ -550,13 +574,16 @@ enum embtier_err worker_list(struct worker *worker, struct job_info **ret_infos,
         return EMBTIER_NO_MEMORY;
     pthread_mutex_lock(&worker->lock); /* only this thread submits: there are no more than before */
     for (const struct job *job = worker->running; job; job = job->next)
-        infos[count++] = describe(job, now_ns);
+        if (job->id > after)
+            infos[count++] = describe(job, now_ns);
     for (const struct job *job = worker->waiting; job; job = job->next)
-        infos[count++] = describe(job, now_ns);
+        if (job->id > after)
+            infos[count++] = describe(job, now_ns);
     pthread_mutex_unlock(&worker->lock);
     qsort(infos, count, sizeof(*infos), compare_ids);
     *ret_infos = infos;
-    *ret_count = count;
+    *ret_count = MIN(count, most);
+    *ret_more = count > most;
     return EMBTIER_OK;
 }
 

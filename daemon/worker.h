@@ -3,11 +3,12 @@
  * thread stays free.
  *
  * Each kind of job stands in one line, and each line has its threads, all made at the start: so a
- * checkpoint never waits for a table that is filled, nor a drop for an export. Within a line users
- * take turns, however many jobs each has waiting, and where a line has several threads one user has
- * all but one of them at most. Jobs that make or drop a table of the same name run one after the
- * other, in the order they came. A job that waits is withdrawn, and does nothing then; one that
- * runs is asked to stop, if its kind can. */
+ * checkpoint never waits for a table that is filled, nor a drop for an export. What reads
+ * directories or records is a job too, however short: the control thread waits for no disk. Within
+ * a line users take turns, however many jobs each has waiting, and where a line has several threads
+ * one user has all but one of them at most. Jobs that make or drop a table of the same name run one
+ * after the other, in the order they came. A job that waits is withdrawn, and does nothing then;
+ * one that runs is asked to stop, if its kind can. */
 #ifndef EMBTIER_DAEMON_WORKER_H
 #define EMBTIER_DAEMON_WORKER_H
 
@@ -24,7 +25,7 @@
 
 struct worker; /* all of them */
 
-#define WORKER_THREADS 14
+#define WORKER_THREADS 16
 
 enum job_kind {
     JOB_TABLE_CREATE,
@@ -34,6 +35,8 @@ enum job_kind {
     JOB_CHECKPOINT_VERIFY,
     JOB_CHECKPOINT_DELETE,
     JOB_CHECKPOINT_RESTORE,
+    JOB_CHECKPOINT_LIST,
+    JOB_CHECKPOINT_SHOW,
     JOB_SCAN_OPEN,
     JOB_SCAN_NEXT,
     JOB_SCAN_CLOSE,
@@ -67,9 +70,10 @@ struct job {
         spec; /* TABLE_CREATE, TABLE_FILL; TABLE_DROP, of SCAN_… and LOAD_…: the name */
     bool if_not_exists;
     struct checkpoint_order order; /* CHECKPOINT_CREATE */
-    uint64_t checkpoint_id;        /* CHECKPOINT_VERIFY, CHECKPOINT_DELETE */
-    struct restore_order restore;  /* CHECKPOINT_RESTORE */
-    struct scan_order scan_order;  /* SCAN_OPEN */
+    uint64_t checkpoint_id; /* CHECKPOINT_VERIFY, _DELETE, _SHOW; _LIST: those after it, … */
+    uint32_t page;          /* … this many of them; _SHOW: tables from this one on */
+    struct restore_order restore; /* CHECKPOINT_RESTORE */
+    struct scan_order scan_order; /* SCAN_OPEN */
     void *dest; /* SCAN_NEXT: in the owner's arena, which is there until the job is done */
     uint64_t bytes;
     struct load_order load_order; /* LOAD_OPEN */
@@ -87,6 +91,8 @@ struct job {
     struct err_msg msg;
     struct table_info info;            /* of a table, or */
     struct checkpoint_info checkpoint; /* of a checkpoint, or */
+    struct checkpoint_tables tables;   /* with it: of CHECKPOINT_SHOW and _CREATE; or */
+    struct checkpoint_page listed;     /* of CHECKPOINT_LIST, or */
     struct restored_tables restored;   /* of tables; whoever frees the job frees them; or */
     struct scan_filled filled;         /* of SCAN_NEXT */
     struct scan *scan; /* of SCAN_OPEN; given to SCAN_NEXT, and to SCAN_CLOSE, which frees it */
@@ -141,9 +147,11 @@ struct job_info {
     uint64_t age_ms;
     struct job_progress progress;
 };
-/* Of all that wait or run, oldest first: a malloced array. */
-MUST_CHECK enum embtier_err worker_list(struct worker *worker, struct job_info **ret_infos,
-                                        uint32_t *ret_count);
+/* Of all that wait or run and have an id above @after, @most, oldest first: a malloced array; and
+ * whether there are more. */
+MUST_CHECK enum embtier_err worker_list(struct worker *worker, uint64_t after, uint32_t most,
+                                        struct job_info **ret_infos, uint32_t *ret_count,
+                                        bool *ret_more);
 
 struct worker_stats {
     uint32_t waiting;

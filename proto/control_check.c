@@ -268,6 +268,7 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
     case EMBTIER__REQUEST__BODY_LOAD_END:
     case EMBTIER__REQUEST__BODY_LOAD_CLOSE:
     case EMBTIER__REQUEST__BODY_SCAN_CLOSE:
+    case EMBTIER__REQUEST__BODY_ACCOUNT_LIST:
     case EMBTIER__REQUEST__BODY_JOB_LIST:
     case EMBTIER__REQUEST__BODY_STATUS:
         return EMBTIER_OK;
@@ -367,6 +368,8 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
         for (size_t i = 0; i < reply->job_list->n_jobs; i++)
             TRY(check_job(reply->job_list->jobs[i], msg));
         return EMBTIER_OK;
+    case EMBTIER__REPLY__BODY_ACCOUNT_LIST:
+        return reply->account_list ? EMBTIER_OK : missing(msg, "Reply.account_list");
     case EMBTIER__REPLY__BODY_JOB:
         return check_job(reply->job, msg);
     case EMBTIER__REPLY__BODY_STATUS:

@@ -8,8 +8,6 @@
 
 #include "proto/control_check.h"
 
-#define READER_BYTES_START 4096
-
 void frame_reader_init(struct frame_reader *reader, uint32_t limit)
 {
     *reader = (struct frame_reader){ .limit = limit };
@@ -29,7 +27,7 @@ enum embtier_err frame_reader_space(struct frame_reader *reader, uint8_t **ret_s
     const size_t capacity_max = FRAME_HEADER_BYTES + (size_t)reader->limit;
 
     if (reader->used == reader->capacity) {
-        const size_t wanted = MAX(reader->capacity * 2, (size_t)READER_BYTES_START);
+        const size_t wanted = MAX(reader->capacity * 2, (size_t)FRAME_READER_BYTES);
         const size_t capacity = MIN(wanted, capacity_max);
         uint8_t *bytes;
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "store/durable_file.h"
 #include "store/rocksdb_ext.h"
@@ -80,18 +81,20 @@ static json_t *record_to_json(const struct checkpoint_record *record)
     const struct checkpoint_info *const info = &record->info;
     json_t *const step = info->has_step ? json_integer((json_int_t)info->step) : json_null();
 
-    return json_pack(
-        "{s:i, s:s, s:s, s:I, s:I, s:b, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-        "s:I, s:I, s:o}",
-        "format_version", FORMAT_VERSION, "byte_order", byte_order(), "store_uuid",
-        record->store_uuid, "id", (json_int_t)info->id, "created_ms", (json_int_t)info->created_ms,
-        "automatic", (int)info->automatic, "step", step, "metadata", info->metadata, "table_count",
-        (json_int_t)info->table_count, "bytes", (json_int_t)info->bytes, "new_bytes",
-        (json_int_t)info->new_bytes, "pause_us", (json_int_t)info->pause_us, "tries",
-        (json_int_t)info->tries, "cut_updates", (json_int_t)info->cut_updates, "held_rows",
-        (json_int_t)info->held_rows, "spent_ms", (json_int_t)info->spent_ms, "shard_count",
-        (json_int_t)record->shard_count, "catalog_sum", (json_int_t)record->catalog_sum,
-        "catalog_bytes", (json_int_t)record->catalog_bytes, "databases", databases_to_json(record));
+    return json_pack("{s:i, s:s, s:s, s:I, s:I, s:b, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, "
+                     "s:I, s:I, s:I, "
+                     "s:I, s:I, s:o}",
+                     "format_version", FORMAT_VERSION, "byte_order", byte_order(), "store_uuid",
+                     record->store_uuid, "id", (json_int_t)info->id, "created_ms",
+                     (json_int_t)info->created_ms, "automatic", (int)info->automatic, "uid",
+                     (json_int_t)info->uid, "step", step, "metadata", info->metadata, "table_count",
+                     (json_int_t)info->table_count, "bytes", (json_int_t)info->bytes, "new_bytes",
+                     (json_int_t)info->new_bytes, "pause_us", (json_int_t)info->pause_us, "tries",
+                     (json_int_t)info->tries, "cut_updates", (json_int_t)info->cut_updates,
+                     "held_rows", (json_int_t)info->held_rows, "spent_ms",
+                     (json_int_t)info->spent_ms, "shard_count", (json_int_t)record->shard_count,
+                     "catalog_sum", (json_int_t)record->catalog_sum, "catalog_bytes",
+                     (json_int_t)record->catalog_bytes, "databases", databases_to_json(record));
 }
 
 enum embtier_err checkpoint_record_write(const struct checkpoint_record *record, const char *folder,
@@ -187,6 +190,8 @@ static bool info_from_json(const json_t *json, struct checkpoint_info *info)
     info->has_step = get_u64(json, "step", &info->step);
     (void)get_u64(json, "tries", &info->tries); /* servers before this one wrote neither */
     (void)get_u64(json, "cut_updates", &info->cut_updates);
+    if (!get_u32(json, "uid", &info->uid)) /* records of versions before 0.1.0 have none */
+        info->uid = (uint32_t)geteuid();
     return get_u64(json, "id", &info->id) && get_u64(json, "created_ms", &info->created_ms) &&
            get_bool(json, "automatic", &info->automatic) &&
            get_u32(json, "table_count", &info->table_count) &&

@@ -17,6 +17,7 @@ struct checkpoint_info {
     uint64_t id;
     uint64_t created_ms; /* since 1970 */
     bool automatic;
+    uint32_t uid; /* of the user who had it made; of records without it, that of this process */
     bool has_step;
     uint64_t step; /* the trainer's */
     char metadata[EMBTIER_METADATA_MAX + 1];

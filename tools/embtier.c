@@ -24,8 +24,12 @@ const struct command commands[] = {
     { "status", "[--watch SECONDS]", "show what the server does",
       "  -w, --watch SECONDS  again and again, with rates of what counts up\n"
       "\n"
+      "Users: what each has of what is finite, and how much it may have now; things that a user\n"
+      "has none of are left out.\n"
+      "\n"
       "With -o json: {version, uptime_ms, metrics: {NAME: value, or {LABEL: value}},\n"
-      "hit_rates: {TIER: 0 to 1}}; one line each time with --watch.\n",
+      "hit_rates: {TIER: 0 to 1}, users: {UID: {THING: {used, most}}}}; one line each time\n"
+      "with --watch.\n",
       "  embtier status\n"
       "  embtier status --watch 2\n"
       "  embtier -o json status | jq .metrics.cache_hit_rows.dram\n",
@@ -80,14 +84,14 @@ const struct command commands[] = {
       "save all tables as they are now",
       "      --step N         the trainer's step, to find it by\n"
       "      --metadata JSON  what else to know about it, at most 4096 bytes\n"
-      "      --keep N         afterwards the oldest that users made are deleted, but for N\n"
+      "      --keep N         afterwards your user's oldest are deleted, but for N\n"
       "\n"
       "Returns when it is complete on disk; the server goes on serving. After a crash, tables\n"
       "of durability replay have the rows of the newest checkpoint.\n"
       "\n"
-      "With -o json: {id, created, made_by, step, metadata, table_count, tables, bytes,\n"
-      "new_bytes, pause_us, held_rows, spent_ms, "
-      "tries, cut_updates}; step and metadata may be null.\n",
+      "With -o json: {id, created, made_by, uid, step, metadata, table_count, tables,\n"
+      "bytes, new_bytes, pause_us, held_rows, spent_ms, tries, cut_updates}; step and\n"
+      "metadata may be null.\n",
       "  embtier checkpoint create --step 2000 --metadata '{\"epoch\": 3}'\n"
       "  embtier checkpoint create --keep 5\n",
       command_checkpoint_create, NULL },
@@ -119,7 +123,8 @@ const struct command commands[] = {
     { "checkpoint delete", "ID [--yes]", "delete a checkpoint",
       "  -y, --yes  do not ask; without a terminal nothing is asked\n"
       "\n"
-      "The newest, to which a crash goes back, cannot be deleted.\n",
+      "The newest, to which a crash goes back, cannot be deleted; nor another user's, but by root\n"
+      "and the server's user.\n",
       "  embtier checkpoint delete 7 --yes\n", command_checkpoint_delete, NULL },
     { "jobs cancel", "ID", "end a job that waits or runs",
       "One that waits has done nothing, and does nothing. One that runs stops soon and takes back\n"

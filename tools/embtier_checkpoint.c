@@ -226,9 +226,9 @@ static json_t *checkpoint_to_json(const struct embtier_checkpoint *checkpoint)
 {
     struct number_text created;
     json_t *value = json_pack(
-        "{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
+        "{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
         cli_json_u64(checkpoint->id), "created", time_text(&created, checkpoint->created_ms),
-        "made_by", maker(checkpoint), "step",
+        "made_by", maker(checkpoint), "uid", cli_json_u64(checkpoint->uid), "step",
         checkpoint->has_step ? cli_json_u64(checkpoint->step) : json_null(), "metadata",
         metadata_to_json(checkpoint), "table_count", cli_json_u64(checkpoint->table_count), "bytes",
         cli_json_u64(checkpoint->bytes), "new_bytes", cli_json_u64(checkpoint->new_bytes),
@@ -260,9 +260,9 @@ static json_t *list_to_json(const struct embtier_checkpoint_list *list)
 
 static int print_list(const struct embtier_checkpoint_list *list)
 {
-    static const char *const titles[] = { "ID",    "CREATED", "STEP",   "TABLES",
-                                          "BYTES", "NEW",     "MADE BY" };
-    _cleanup_(text_table_freep) struct text_table *text = text_table_new("rlrrrrl");
+    static const char *const titles[] = { "ID",    "CREATED", "STEP",    "TABLES",
+                                          "BYTES", "NEW",     "MADE BY", "UID" };
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("rlrrrrlr");
     bool ok = text != NULL;
 
     for (size_t i = 0; ok && i < ARRAY_LEN(titles); i++)
@@ -277,7 +277,8 @@ static int print_list(const struct embtier_checkpoint_list *list)
              text_table_add(text, "%" PRIu32, checkpoint->table_count) &&
              text_table_add(text, "%s", number_bytes(&number, (double)checkpoint->bytes)) &&
              text_table_add(text, "%s", number_bytes(&number, (double)checkpoint->new_bytes)) &&
-             text_table_add(text, "%s", maker(checkpoint));
+             text_table_add(text, "%s", maker(checkpoint)) &&
+             text_table_add(text, "%" PRIu32, checkpoint->uid);
     }
     if (!ok)
         return cli_fail(EMBTIER_NO_MEMORY, "");
@@ -292,6 +293,7 @@ static void print_checkpoint(const struct embtier_checkpoint *checkpoint)
     printf("id         %" PRIu64 "\n", checkpoint->id);
     printf("created    %s\n", time_text(&number, checkpoint->created_ms));
     printf("made by    %s\n", maker(checkpoint));
+    printf("uid        %" PRIu32 "\n", checkpoint->uid);
     printf("step       %s\n", step_text(&number, checkpoint));
     printf("metadata   %s\n", checkpoint->metadata ? checkpoint->metadata : "-");
     printf("bytes      %s\n", number_bytes(&number, (double)checkpoint->bytes));
@@ -336,9 +338,10 @@ int command_checkpoint_create(struct cli *cli, int argc, char **argv)
     exit_code = cli_connect_patiently(cli, 0);
     if (exit_code)
         return exit_code;
-    progress_bar_begin(&bar, "saving",
-                       "one that has begun is finished, one that has not is not: see `embtier jobs` and "
-                       "`embtier checkpoint list`");
+    progress_bar_begin(
+        &bar, "saving",
+        "one that has begun is finished, one that has not is not: see `embtier jobs` and "
+        "`embtier checkpoint list`");
     err = embtier_checkpoint_create(cli->server, &options, progress_bar_update, &bar, &list);
     progress_bar_end(&bar);
     if (err)
@@ -406,8 +409,7 @@ int command_checkpoint_verify(struct cli *cli, int argc, char **argv)
     exit_code = cli_connect_patiently(cli, 0);
     if (exit_code)
         return exit_code;
-    progress_bar_begin(&bar, "verifying",
-                       "the server stops reading");
+    progress_bar_begin(&bar, "verifying", "the server stops reading");
     err = embtier_checkpoint_verify(cli->server, id, progress_bar_update, &bar);
     progress_bar_end(&bar);
     if (err)

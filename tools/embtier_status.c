@@ -5,6 +5,7 @@
  * those that share it with none as the server's;
  * those with a label stand in a table with a column for each of its values. What is known: names
  * with _bytes are bytes, and cache_hit_rows with cache_miss_rows make hit rates. */
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +19,8 @@
 #include "tools/text_table.h"
 
 #define COLUMNS_MAX 16
+
+DEFINE_CLEANUP(struct embtier_account_list, embtier_account_list_free)
 
 /* What all names of a figure's area begin with; a figure that would stand alone is the server's. */
 struct area {
@@ -100,7 +103,33 @@ static bool add_to_json(json_t *metrics, json_t *rates, const struct embtier_sta
     return json_object_set_new(by_label, metric->label_value, cli_json_number(metric->value)) == 0;
 }
 
-static json_t *status_to_json(const struct embtier_status *status)
+/* {"1000": {"sessions": {"used": 2, "most": 768}, …}, …} */
+static json_t *accounts_to_json(const struct embtier_account_list *accounts)
+{
+    json_t *users = json_object();
+
+    for (size_t i = 0; users && i < embtier_account_list_count(accounts); i++) {
+        const struct embtier_account *account = embtier_account_list_at(accounts, i);
+        char uid[16];
+        json_t *user;
+
+        snprintf(uid, sizeof(uid), "%" PRIu32, account->uid);
+        user = json_object_get(users, uid);
+        if (!user && json_object_set_new(users, uid, json_object()) == 0)
+            user = json_object_get(users, uid);
+        if (!user ||
+            json_object_set_new(user, account->name,
+                                json_pack("{s:o, s:o}", "used", cli_json_u64(account->used), "most",
+                                          cli_json_u64(account->most))) != 0) {
+            json_decref(users);
+            return NULL;
+        }
+    }
+    return users;
+}
+
+static json_t *status_to_json(const struct embtier_status *status,
+                              const struct embtier_account_list *accounts)
 {
     json_t *metrics = json_object();
     json_t *rates = json_object();
@@ -112,9 +141,9 @@ static json_t *status_to_json(const struct embtier_status *status)
             return NULL;
         }
     }
-    return json_pack("{s:s, s:I, s:o, s:o}", "version", embtier_status_version(status), "uptime_ms",
-                     (json_int_t)embtier_status_uptime_ms(status), "metrics", metrics, "hit_rates",
-                     rates);
+    return json_pack("{s:s, s:I, s:o, s:o, s:o}", "version", embtier_status_version(status),
+                     "uptime_ms", (json_int_t)embtier_status_uptime_ms(status), "metrics", metrics,
+                     "hit_rates", rates, "users", accounts_to_json(accounts));
 }
 
 /* ---- Text ---- */
@@ -122,7 +151,8 @@ static json_t *status_to_json(const struct embtier_status *status)
 struct view {
     const struct embtier_status *now;
     const struct embtier_status *before; /* NULL the first time */
-    double seconds;                      /* between the two */
+    const struct embtier_account_list *accounts;
+    double seconds; /* between the two */
 };
 
 static bool add_value(struct text_table *text, const struct view *view,
@@ -275,6 +305,37 @@ static bool print_area(const struct view *view, const struct embtier_metric *are
     return true;
 }
 
+/* What users have some of. */
+static bool print_users(const struct embtier_account_list *accounts)
+{
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("rlrr");
+    bool ok = text && text_table_add(text, "uid") && text_table_add(text, "what") &&
+              text_table_add(text, "used") && text_table_add(text, "at most");
+
+    for (size_t i = 0; ok && i < embtier_account_list_count(accounts); i++) {
+        const struct embtier_account *account = embtier_account_list_at(accounts, i);
+        struct number_text used, most;
+
+        if (account->used == 0)
+            continue;
+        if (account->is_bytes) {
+            number_bytes(&used, (double)account->used);
+            number_bytes(&most, (double)account->most);
+        } else {
+            number_count(&used, (double)account->used);
+            number_count(&most, (double)account->most);
+        }
+        ok = text_table_add(text, "%" PRIu32, account->uid) &&
+             text_table_add(text, "%s", account->what) && text_table_add(text, "%s", used.text) &&
+             text_table_add(text, "%s", most.text);
+    }
+    if (!ok)
+        return false;
+    printf("\nusers\n");
+    text_table_print(text, 2, stdout);
+    return true;
+}
+
 static int print_text(const struct view *view)
 {
     struct number_text uptime;
@@ -284,13 +345,13 @@ static int print_text(const struct view *view)
     for (size_t i = 0; i < embtier_status_count(view->now); i++)
         if (is_first(view->now, i, true) && !print_area(view, embtier_status_at(view->now, i)))
             return cli_fail(EMBTIER_NO_MEMORY, "");
-    return EXIT_DONE;
+    return print_users(view->accounts) ? EXIT_DONE : cli_fail(EMBTIER_NO_MEMORY, "");
 }
 
 /* One line each time, for whoever reads a stream. */
-static int print_json_line(const struct embtier_status *status)
+static int print_json_line(const struct view *view)
 {
-    json_t *value = status_to_json(status);
+    json_t *value = status_to_json(view->now, view->accounts);
     int failed;
 
     if (!value)
@@ -310,21 +371,25 @@ static int watch(struct cli *cli, double seconds)
     int exit_code = EXIT_DONE;
 
     while (exit_code == EXIT_DONE) {
+        _cleanup_(embtier_account_list_freep) struct embtier_account_list *accounts = NULL;
         struct embtier_status *now;
         struct view view = { .before = before };
-        const enum embtier_err err = embtier_status(cli->server, &now);
+        enum embtier_err err = embtier_account_list(cli->server, &accounts);
 
+        if (err == EMBTIER_OK)
+            err = embtier_status(cli->server, &now);
         if (err) {
             exit_code = cli_fail_server(cli, err);
             break;
         }
         view.now = now;
+        view.accounts = accounts;
         if (before)
             view.seconds =
                 (double)(embtier_status_uptime_ms(now) - embtier_status_uptime_ms(before)) / 1000;
         if (!cli->json && isatty(STDOUT_FILENO))
             fputs("\033[H\033[J", stdout);
-        exit_code = cli->json ? print_json_line(now) : print_text(&view);
+        exit_code = cli->json ? print_json_line(&view) : print_text(&view);
         fflush(stdout);
         embtier_status_free(before);
         before = now;
@@ -339,6 +404,7 @@ int command_status(struct cli *cli, int argc, char **argv)
 {
     double seconds = 0;
     int exit_code = cli_seconds_option(cli, argc, argv, "watch", 'w', &seconds);
+    _cleanup_(embtier_account_list_freep) struct embtier_account_list *accounts = NULL;
     struct embtier_status *status;
     enum embtier_err err;
 
@@ -349,11 +415,13 @@ int command_status(struct cli *cli, int argc, char **argv)
         return exit_code;
     if (seconds > 0)
         return watch(cli, seconds);
-    err = embtier_status(cli->server, &status);
+    err = embtier_account_list(cli->server, &accounts);
+    if (err == EMBTIER_OK)
+        err = embtier_status(cli->server, &status);
     if (err)
         return cli_fail_server(cli, err);
-    exit_code = cli->json ? cli_print_json(status_to_json(status), 17)
-                          : print_text(&(struct view){ .now = status });
+    exit_code = cli->json ? cli_print_json(status_to_json(status, accounts), 17)
+                          : print_text(&(struct view){ .now = status, .accounts = accounts });
     embtier_status_free(status);
     return exit_code;
 }

@@ -28,7 +28,8 @@ class Checkpoint:
     @pause: seconds for which no update was begun, at most at a time. @tries: how often that was, to find
     a moment without updates; 0: an older server made it, in one. @cut_updates: how many updates it has
     some rows of and some not: each row is whole. @held_rows: how often an update found no room while
-    rows were written for it, and waited. @spent: seconds it took.
+    rows were written for it, and waited. @spent: seconds it took. @uid: the number of the user who had it
+    made; of the server's own, the server's.
     """
 
     id: int
@@ -45,6 +46,7 @@ class Checkpoint:
     spent: float
     tries: int = 0
     cut_updates: int = 0
+    uid: int = 0
 
 
 def checkpoint_of(info: CheckpointInfo) -> Checkpoint:
@@ -66,6 +68,7 @@ def checkpoint_of(info: CheckpointInfo) -> Checkpoint:
         spent=info.spent_ms / 1e3,
         tries=info.tries,
         cut_updates=info.cut_updates,
+        uid=info.uid,
     )
 
 

@@ -115,6 +115,7 @@ class CheckpointInfo(Record):
         ("spent_ms", U64),
         ("tries", U64),
         ("cut_updates", U64),
+        ("uid", U32),
     ]
 
 
@@ -200,6 +201,17 @@ class Metric(Record):
         ("label", OptionalBytes),
         ("label_value", OptionalBytes),
         ("value", Double),
+    ]
+
+
+class Account(Record):
+    arguments = [
+        ("uid", U32),
+        ("name", OptionalBytes),
+        ("what", OptionalBytes),
+        ("is_bytes", Flag),
+        ("used", U64),
+        ("most", U64),
     ]
 
 
@@ -298,6 +310,10 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
     "embtier_status_count": (c_size_t, {"status": Handle}),
     "embtier_status_at": (POINTER(Metric), {"status": Handle, "index": Size}),
     "embtier_status_free": (None, {"status": Handle}),
+    "embtier_account_list": (c_int, {"server": Handle, "ret_list": _NEW}),
+    "embtier_account_list_count": (c_size_t, _LIST),
+    "embtier_account_list_at": (POINTER(Account), _LIST | {"index": Size}),
+    "embtier_account_list_free": (None, _LIST),
 }  # fmt: skip
 
 

@@ -193,12 +193,12 @@ class Server:
         @step: any number from 0 to 2**64 - 1 by which the trainer finds it again.
         @metadata: what json.dumps() takes, at most 4,096 bytes of JSON in ASCII; read back as json.loads()
         gives it. None: none.
-        @keep: afterwards the oldest that users made are deleted, but for so many; 0: none is.
+        @keep: afterwards the oldest that this user made are deleted, but for so many; 0: none is.
         @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
         it raises what @progress raised.
         Where it fails there is no new checkpoint: TypeError or ValueError for @metadata that is not JSON,
         InvalidError for too much of it, NoSpaceError, IoError, ShutdownError; TimeoutError when updates
-        under way did not end. After a DisconnectedError, or a TimeoutError because the server was silent for the
+        under way did not end; BusyError when the user has as many as it may. After a DisconnectedError, or a TimeoutError because the server was silent for the
         connection's timeout, there may be one, or may be yet: :meth:`checkpoints` says what came of it.
         """
         options = _checkpoint.options_of(step, metadata, keep)
@@ -264,7 +264,8 @@ class Server:
 
     def delete_checkpoint(self, id: int) -> None:
         """Deletes a checkpoint. NotFoundError; InvalidError: it is the newest, to which a crash goes back;
-        BusyError: it is being verified."""
+        BusyError: it is being verified; PermissionError: another user made it, and this one is neither root nor
+        the server's."""
         with self._connection as handle:
             self._connection.check(lib.embtier_checkpoint_delete(handle, id))
 
@@ -441,6 +442,24 @@ class Server:
                 }
             finally:
                 lib.embtier_status_free(pointer)
+
+    def users(self) -> dict[int, dict[str, dict[str, int]]]:
+        """What each user has of each thing that is finite, and how much it may have now::
+
+        {1000: {"sessions": {"used": 2, "most": 768}, "arena_bytes": {"used": 134217728, "most": 3221225472}, ...}}
+        """
+        pointer = c_void_p()
+        with self._connection as handle:
+            self._connection.check(lib.embtier_account_list(handle, byref(pointer)))
+            try:
+                users: dict[int, dict[str, dict[str, int]]] = {}
+                for i in range(lib.embtier_account_list_count(pointer)):
+                    account = lib.embtier_account_list_at(pointer, i).contents
+                    things = users.setdefault(account.uid, {})
+                    things[account.name.decode()] = {"used": account.used, "most": account.most}
+                return users
+            finally:
+                lib.embtier_account_list_free(pointer)
 
     def __reduce__(self) -> Any:
         raise TypeError("a Server is a connection of this process: connect again instead of copying it")

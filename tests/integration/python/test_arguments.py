@@ -40,6 +40,7 @@ RECORDS = {
     "embtier_bag_part": _library.BagPart,
     "embtier_push_options": _library.PushOptions,
     "embtier_group_options": _library.GroupOptions,
+    "embtier_account": _library.Account,
     "embtier_metric": _library.Metric,
 }
 HUGE = 2**40_000  # more digits than Python prints

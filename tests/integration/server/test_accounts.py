@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,13 +15,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import Daemon
-from raw_client import RawClient
+from daemons import CLI, SANITIZED, Daemon
+from raw_client import RawClient, field, fields
+
+import embtier
 
 LIMIT_S = 60
 STEP_BYTES = 8 << 20
 LARGE = 64 << 20
-PROGRESS = 4
+PROGRESS, TABLE, TABLES, CHECKPOINT, CHECKPOINTS, JOBS = 4, 6, 7, 10, 11, 280  # of a reply
+CREATE, LIST_TABLES, LIST_CHECKPOINTS, SHOW, LIST_JOBS = 3, 5, 10, 13, 280  # of a request
+AFTER, MOST, MORE = 260, 261, 260
+PAGE = 128
 
 
 def await_that(what: Callable[[], object]) -> None:
@@ -40,16 +46,14 @@ RawClient(sys.argv[2], arena_bytes=int(sys.argv[3]))
 """
 
 
-class SlowMemory:
-    """A daemon whose system is slow to give large shared memory, as long as the file is there."""
+class SlowSystem:
+    """A daemon some of whose calls wait (tests/faults/held_calls.c) as long as a file is there."""
 
-    def __init__(self, daemon: Daemon, folder: Path) -> None:
+    def __init__(self, daemon: Daemon, folder: Path, **calls: str) -> None:
         self.daemon = daemon
         self._trigger = folder / "trigger"
         self.clients: list[subprocess.Popen] = []
-        daemon.with_fault(
-            "held_memory", EMBTIER_FAULT_TRIGGER=str(self._trigger), EMBTIER_FAULT_BYTES=str(STEP_BYTES)
-        )
+        daemon.with_fault("held_calls", EMBTIER_FAULT_TRIGGER=str(self._trigger), **calls)
 
     def hold(self) -> None:
         self._trigger.touch()
@@ -70,8 +74,9 @@ class SlowMemory:
 
 
 @pytest.fixture
-def slow_memory(make_daemon, tmp_path) -> Iterator[SlowMemory]:
-    slow = SlowMemory(make_daemon({"socket": {"max_arena_bytes": LARGE}}), tmp_path)
+def slow_memory(make_daemon, tmp_path) -> Iterator[SlowSystem]:
+    daemon = make_daemon({"socket": {"max_arena_bytes": LARGE}})
+    slow = SlowSystem(daemon, tmp_path, EMBTIER_FAULT_BYTES=str(STEP_BYTES))
     slow.daemon.start()
     yield slow
     slow.let_go()
@@ -147,3 +152,301 @@ def test_a_stop_while_memory_comes_slowly_is_a_stop(slow_memory):
     daemon.start()
     with daemon.connect() as server:
         assert (server.open_table("t").get([1]) == 1).all()
+
+
+# ---- The control thread waits for no disk ----
+
+F32, NONE, ZEROS = 1, 0, 0
+
+
+def spec_of(name: str) -> bytes:
+    return field(1, name) + field(3, 4) + field(4, F32) + field(5, NONE) + field(6, ZEROS)
+
+
+def is_answered(daemon: Daemon) -> None:
+    """Whatever needs no disk."""
+    with daemon.connect(arena_bytes=1 << 20, timeout=LIMIT_S) as server:
+        assert server.status()["metrics"]["tables"] >= 1
+        assert (server.open_table("t").get([1]) == 1).all()
+        assert "t" in [info.name for info in server.tables()]
+    done = subprocess.run([CLI, "--socket", daemon.socket, "-o", "json", "jobs"], stdout=subprocess.PIPE)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "request_body", "payload", "reply_body"),
+    [
+        ("/checkpoint.json", LIST_CHECKPOINTS, b"", CHECKPOINTS),
+        ("/checkpoint.json", SHOW, field(1, 1), CHECKPOINT),
+        ("/checkpoint.json", 11, field(1, 1), CHECKPOINT),  # verify
+        ("catalog", CREATE, field(1, spec_of("made")), TABLE),
+        ("catalog", 6, field(1, "old"), TABLE),  # drop
+        ("checkpoints/", 9, b"", CHECKPOINT),  # make one
+    ],
+    ids=["list", "show", "verify", "create", "drop", "checkpoint"],
+)
+def test_a_disk_that_is_slow_holds_up_no_other_answer(
+    make_daemon, tmp_path, path, request_body, payload, reply_body
+):
+    daemon = make_daemon()
+    slow = SlowSystem(daemon, tmp_path, EMBTIER_FAULT_PATH=path)
+    daemon.start()
+    with daemon.connect() as server:
+        server.create_table("t", 4).set([1], np.ones((1, 4)))
+        server.create_table("old", 4)
+        server.checkpoint()
+    with RawClient(daemon.socket, arena_bytes=0) as client:
+        client.socket.settimeout(LIMIT_S)
+        slow.hold()
+        client.send(request_body, payload)
+        await_that(slow.is_held)
+        is_answered(daemon)
+        assert slow.is_held()
+        slow.let_go()
+        while not (reply := client.receive()).get(2):
+            pass
+        assert reply_body in reply, reply
+
+
+# ---- Lists come in pages ----
+
+
+def pages_of(client: RawClient, request: int, reply: int, id_of: Callable[[dict], int], most: int) -> list[list[dict]]:
+    pages, after = [], 0
+    while True:
+        page = fields(client.call(request, field(AFTER, after) + field(MOST, most))[reply][0])
+        pages.append([fields(item) for item in page.get(1, [])])
+        assert len(pages[-1]) <= min(most, PAGE)
+        if MORE not in page:
+            return pages
+        after = id_of(pages[-1][-1])
+
+
+@pytest.fixture
+def many_tables(own_daemon) -> list[str]:
+    names = [f"t{i:03}" for i in range(PAGE + 20)]
+    with own_daemon.connect() as server:
+        for name in names:
+            server.create_table(name, 4)
+    return names
+
+
+def test_tables_are_listed_in_pages_that_clients_put_together(own_daemon, many_tables):
+    with RawClient(own_daemon.socket, arena_bytes=0) as client:
+        whole = fields(client.call(LIST_TABLES)[TABLES][0])  # as one that knows of no pages asks
+        assert len(whole[1]) == PAGE and whole[MORE] == [1]
+        pages = pages_of(client, LIST_TABLES, TABLES, lambda info: info[2][0], 20)
+        assert [len(page) for page in pages] == [20] * 7 + [8]
+        names = [fields(info[3][0])[1][0].decode() for page in pages for info in page]
+        assert names == many_tables
+        assert len(pages_of(client, LIST_TABLES, TABLES, lambda info: info[2][0], 2**32 - 1)) == 2
+        none = fields(client.call(LIST_TABLES, field(AFTER, 2**32 - 1))[TABLES][0])
+        assert none == {}
+    with own_daemon.connect() as server:
+        assert [info.name for info in server.tables()] == many_tables
+    done = subprocess.run(
+        [CLI, "--socket", own_daemon.socket, "-o", "json", "table", "list"], stdout=subprocess.PIPE
+    )
+    assert [table["name"] for table in json.loads(done.stdout)] == many_tables
+
+
+def test_tables_of_a_checkpoint_are_named_and_restored_however_many(own_daemon, many_tables):
+    long_names = [f"{'n' * 120}{i:03}" for i in range(500)]  # more than a page names
+    with own_daemon.connect() as server:
+        for name in long_names:
+            server.create_table(name, 4)
+        made = server.checkpoint()
+        assert sorted(made.tables) == sorted(many_tables + long_names)
+        assert list(server.checkpoint_info(made.id).tables) == list(made.tables)
+        with RawClient(own_daemon.socket, arena_bytes=0) as client:
+            shown = fields(client.call(SHOW, field(1, made.id))[CHECKPOINT][0])
+            assert len(shown[6]) < len(made.tables) and shown[MORE] == [1]
+        for name in many_tables:
+            server.drop_table(name)
+        restored = server.restore_checkpoint(made.id, many_tables)
+        assert [info.name for info in restored] == many_tables
+        assert all(info.state == "live" for info in restored)
+
+
+def test_checkpoints_are_listed_in_pages_with_all_of_their_metadata(own_daemon):
+    metadata = "m" * 4000
+    with own_daemon.connect() as server:
+        server.create_table("t", 4)
+        made = [server.checkpoint(step=i, metadata=metadata).id for i in range(20)]
+        listed = {c.id: c for c in server.checkpoints()}
+        assert set(made) <= set(listed)
+        assert all(listed[id].metadata == metadata for id in made)
+    with RawClient(own_daemon.socket, arena_bytes=0) as client:
+        whole = client.call(LIST_CHECKPOINTS)[CHECKPOINTS][0]
+        assert len(whole) < 70_000 and fields(whole)[MORE] == [1]
+        pages = pages_of(client, LIST_CHECKPOINTS, CHECKPOINTS, lambda info: info[1][0], 7)
+        assert [info[1][0] for page in pages for info in page] == sorted(listed)
+        assert all(len(page) == 7 for page in pages[:-1])
+
+
+def test_jobs_are_listed_in_pages(own_daemon):
+    with own_daemon.connect() as server:
+        server.create_table("t", 4)
+    # Of a table that takes minutes to be filled, and others that wait for it since they have its name.
+    spec = field(1, "huge") + field(2, 10**8) + field(3, 1) + field(4, F32) + field(5, NONE) + field(6, ZEROS)
+    clients = [RawClient(own_daemon.socket, arena_bytes=0) for _ in range(12)]
+    try:
+        for client in clients:
+            client.send(CREATE, field(1, spec + field(10, 1)))
+        with RawClient(own_daemon.socket, arena_bytes=0) as client:
+            await_that(lambda: len(fields(client.call(LIST_JOBS)[JOBS][0]).get(1, [])) == len(clients))
+            pages = pages_of(client, LIST_JOBS, JOBS, lambda job: job[1][0], 5)
+            assert [len(page) for page in pages] == [5, 5, 2]
+            ids = [job[1][0] for page in pages for job in page]
+            assert ids == sorted(set(ids))
+    finally:
+        for client in clients:
+            client.close()
+
+
+# ---- What each user has ----
+
+
+def users(daemon: Daemon) -> dict:
+    """Of `embtier status`."""
+    command = [CLI, "--socket", daemon.socket, "-o", "json", "status"]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)["users"]
+
+
+def test_status_says_what_each_user_has_and_may_have(make_daemon):
+    daemon = make_daemon({"checkpoints": {"max_checkpoints": 8}, "socket": {"max_user_sessions": 9}})
+    daemon.start()
+    me = str(os.geteuid())
+    with daemon.connect(arena_bytes=1 << 20) as server, daemon.connect(arena_bytes=1 << 20) as other:
+        server.create_table("t", 4)
+        server.checkpoint()
+        server.join("g", 2, 0)
+        other.join("g", 2, 1)
+        found = users(daemon)
+        assert set(found) == {me}
+        mine = found[me]
+        assert mine["sessions"] == {"used": 3, "most": 9}  # with the one that asks
+        assert mine["arena_bytes"]["used"] >= 2 << 20
+        assert mine["arena_bytes"]["used"] <= mine["arena_bytes"]["most"]
+        assert mine["checkpoints"] == {"used": 1, "most": 6}
+        assert mine["groups"]["used"] == 1 and mine["group_members"]["used"] == 2
+        text = subprocess.run([CLI, "--socket", daemon.socket, "status"], stdout=subprocess.PIPE, text=True).stdout
+        lines = [line.split() for line in text[text.index("\nusers\n") :].splitlines()]
+        assert [me, "sessions", "3", "9"] in lines and [me, "checkpoints", "1", "6"] in lines
+        assert not any("imports" in line for line in lines)  # of which there are none
+        assert server.users()[int(me)]["checkpoints"] == {"used": 1, "most": 6}
+    await_that(lambda: users(daemon)[me]["sessions"]["used"] == 1)
+    mine = users(daemon)[me]
+    await_that(lambda: users(daemon)[me]["arena_bytes"]["used"] == 0)
+    assert mine["checkpoints"]["used"] == 1 and mine["groups"]["used"] == 0
+
+
+CONNECTIONS, ASKED = 250, 40  # 10,000 lists of 64 KiB
+
+
+def test_lists_that_are_asked_for_and_not_read_take_no_more_than_the_users_part(own_daemon):
+    me = str(os.geteuid())
+    with own_daemon.connect() as server:
+        server.create_table("t", 4)
+        for _ in range(16):  # a page of lists
+            server.checkpoint(metadata="m" * 4000)
+        before = server.status()["metrics"]["process_resident_bytes"]
+        clients = [RawClient(own_daemon.socket, arena_bytes=0) for _ in range(CONNECTIONS)]
+        try:
+            most = users(own_daemon)[me]["answer_bytes"]["most"]
+            seen = []
+            for client in clients:
+                for _ in range(ASKED):
+                    client.send(LIST_CHECKPOINTS, b"")
+                if len(seen) < 10 or client is clients[-1]:
+                    seen.append(users(own_daemon)[me]["answer_bytes"]["used"])
+            await_that(lambda: is_settled(own_daemon, me, seen))
+            assert 0 < max(seen) <= most
+            with own_daemon.connect(arena_bytes=0) as other:  # is answered all the while
+                grown = other.status()["metrics"]["process_resident_bytes"] - before
+            assert grown < 4 * most or SANITIZED
+        finally:
+            for client in clients:
+                client.close()
+        await_that(lambda: users(own_daemon)[me]["answer_bytes"]["used"] == 0)
+
+
+def is_settled(daemon: Daemon, user: str, seen: list[int]) -> bool:
+    """Nothing is under way any more, whether the clients were dropped or not."""
+    seen.append(users(daemon)[user]["answer_bytes"]["used"])
+    return seen[-1] == seen[-2] and daemon.metrics()["jobs"]["waiting"] == 0
+
+
+# ---- Groups ----
+
+_FILLS_GROUPS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import os
+os.setgid(65534)
+os.setuid(65534)
+import numpy as np
+import embtier
+kept, refused = [], 0
+try:
+    for i in range(64):
+        server = embtier.connect(sys.argv[2], arena_bytes=4 << 20)
+        group = server.join(f"never.{i}", 2, 0)
+        batch = server.push_batch([(server.open_table("t"), 60000)])
+        batch.ids(0)[:] = np.arange(60000)
+        batch.gradients(0)[:] = 1
+        batch.submit_push(0.5, 1, group=group)
+        kept.append((server, group, batch))
+        try:
+            batch.wait(0.1)
+        except embtier.BusyError:
+            refused += 1
+        except TimeoutError:
+            pass  # it waits for its group
+    while not refused:
+        for _, _, batch in kept:
+            try:
+                batch.wait(0.1)
+            except embtier.BusyError:
+                refused += 1
+            except TimeoutError:
+                pass
+except embtier.TicketsFullError:  # which pushes take too
+    refused += 1
+print(len(kept), refused, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_groups_that_never_fill_leave_others_their_steps(make_daemon):
+    daemon = make_daemon({"socket": {"mode": "0666"}})
+    Path(daemon.socket).parent.chmod(0o755)
+    daemon.start()
+    python = str(Path(embtier.__file__).parents[1])
+    with daemon.connect() as server:
+        server.create_table("t", 8, rows=60000, optimizer="sgd")
+        with subprocess.Popen(
+            [sys.executable, "-c", _FILLS_GROUPS, python, daemon.socket],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as other:  # fmt: skip
+            many, refused = (int(word) for word in other.stdout.readline().split())
+            assert many > 10 and refused > 0, (many, refused)
+            trainers = [daemon.connect() for _ in range(2)]
+            groups = [trainer.join("ours", 2, i) for i, trainer in enumerate(trainers)]
+            for step in range(1, 4):
+                batches = []
+                for trainer, group in zip(trainers, groups):
+                    batch = trainer.push_batch([(trainer.open_table("t"), 60000)])
+                    batch.ids(0)[:] = np.arange(60000)
+                    batch.gradients(0)[:] = 1
+                    batch.submit_push(0.5, step, group=group)
+                    batches.append(batch)
+                for batch in batches:
+                    batch.wait(LIMIT_S)
+            found = users(daemon)
+            assert found[str(65534)]["group_bytes"]["used"] > 0
+            for trainer in trainers:
+                trainer.close()
+            other.stdin.close()
+        assert (server.open_table("t").get([0]) == -3).all()

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers that are lists. None is longer than a page, so that no client has the server keep more
+ * for it (ACCOUNT_ANSWER_BYTES); it asks again for what comes after the page. */
+#include <stdlib.h>
+
+#include "daemon/accounts.h"
+#include "daemon/checkpoints.h"
+#include "daemon/connection.h"
+#include "daemon/control_impl.h"
+#include "daemon/table.h"
+#include "daemon/tables.h"
+#include "daemon/worker.h"
+#include "proto/frame.h"
+
+uint32_t control_page(uint32_t most)
+{
+    return most == 0 ? CONTROL_PAGE_MOST : MIN(most, (uint32_t)CONTROL_PAGE_MOST);
+}
+
+/* ---- Tables ---- */
+
+static void reply_tables(struct control *control, struct connection *connection, uint32_t id,
+                         const struct table_info *infos, uint32_t count, bool more)
+{
+    struct err_msg msg = { { 0 } };
+    Embtier__TableListReply body = EMBTIER__TABLE_LIST_REPLY__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    Embtier__TableSpec *const specs = calloc((size_t)count + 1, sizeof(*specs));
+    Embtier__TableInfo *const tables = calloc((size_t)count + 1, sizeof(*tables));
+    Embtier__TableInfo **const pointers = calloc((size_t)count + 1, sizeof(*pointers));
+
+    if (!specs || !tables || !pointers) {
+        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &msg);
+    } else {
+        for (uint32_t i = 0; i < count; i++) {
+            control_fill_table(&infos[i], &specs[i], &tables[i]);
+            pointers[i] = &tables[i];
+        }
+        body.n_tables = count;
+        body.tables = pointers;
+        body.more = more;
+        message.id = id;
+        message.last = true;
+        message.body_case = EMBTIER__REPLY__BODY_TABLE_LIST;
+        message.table_list = &body;
+        control_reply(control, connection, &message);
+    }
+    free(pointers);
+    free(tables);
+    free(specs);
+}
+
+void control_handle_table_list(struct control *control, struct connection *connection, uint32_t id,
+                               const Embtier__TableList *wire)
+{
+    struct table_info *infos = NULL;
+    uint32_t count = 0;
+    bool more = false;
+    const enum embtier_err err =
+        tables_page(control->parts->tables, wire ? wire->after : 0,
+                    control_page(wire ? wire->most : 0), &infos, &count, &more);
+
+    if (err != EMBTIER_OK)
+        control_reply_error(control, connection, id, err, &(struct err_msg){ { 0 } });
+    else
+        reply_tables(control, connection, id, infos, count, more);
+    free(infos);
+}
+
+void control_reply_restored(struct control *control, struct connection *connection,
+                            const struct job *job)
+{
+    const uint32_t count = MIN(job->restored.count, (uint32_t)CONTROL_PAGE_MOST);
+
+    reply_tables(control, connection, job->request_id, job->restored.infos, count,
+                 count < job->restored.count);
+}
+
+/* ---- Checkpoints ---- */
+
+/* Borrows the texts of @info. */
+static void fill_checkpoint(struct checkpoint_info *info, struct checkpoint_tables *tables,
+                            Embtier__Checkpoint *ret_wire)
+{
+    embtier__checkpoint__init(ret_wire);
+    ret_wire->id = info->id;
+    ret_wire->created_ms = info->created_ms;
+    ret_wire->automatic = info->automatic;
+    if (info->has_step) {
+        ret_wire->step_given_case = EMBTIER__CHECKPOINT__STEP_GIVEN_STEP;
+        ret_wire->step = info->step;
+    }
+    ret_wire->metadata = info->metadata;
+    ret_wire->uid = info->uid;
+    ret_wire->table_count = info->table_count;
+    ret_wire->bytes = info->bytes;
+    ret_wire->new_bytes = info->new_bytes;
+    ret_wire->pause_us = info->pause_us;
+    ret_wire->tries = info->tries;
+    ret_wire->cut_updates = info->cut_updates;
+    ret_wire->held_rows = info->held_rows;
+    ret_wire->spent_ms = info->spent_ms;
+    if (tables) {
+        ret_wire->tables = tables->names;
+        ret_wire->n_tables = tables->count;
+        ret_wire->more_tables = tables->more;
+    }
+}
+
+static void reply_checkpoint(struct control *control, struct connection *connection, uint32_t id,
+                             struct checkpoint_info *info, struct checkpoint_tables *tables)
+{
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    Embtier__Checkpoint body;
+
+    fill_checkpoint(info, tables, &body);
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_CHECKPOINT;
+    message.checkpoint = &body;
+    control_reply(control, connection, &message);
+}
+
+static void reply_page(struct control *control, struct connection *connection, uint32_t id,
+                       struct checkpoint_page *page)
+{
+    Embtier__CheckpointListReply body = EMBTIER__CHECKPOINT_LIST_REPLY__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    Embtier__Checkpoint wires[CHECKPOINTS_PAGE];
+    Embtier__Checkpoint *pointers[CHECKPOINTS_PAGE];
+
+    for (uint32_t i = 0; i < page->count; i++) {
+        fill_checkpoint(&page->infos[i], NULL, &wires[i]);
+        pointers[i] = &wires[i];
+    }
+    body.n_checkpoints = page->count;
+    body.checkpoints = pointers;
+    body.more = page->more;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_CHECKPOINT_LIST;
+    message.checkpoint_list = &body;
+    control_reply(control, connection, &message);
+}
+
+void control_reply_checkpoints(struct control *control, struct connection *connection,
+                               struct job *job)
+{
+    if (job->kind == JOB_CHECKPOINT_LIST)
+        reply_page(control, connection, job->request_id, &job->listed);
+    else
+        reply_checkpoint(control, connection, job->request_id, &job->checkpoint,
+                         job->tables.names ? &job->tables : NULL);
+}
+
+/* ---- Accounts ---- */
+
+/* Users of a page: each has some 45 bytes for each row. */
+#define ACCOUNTS_PAGE 32
+
+struct account_wire {
+    Embtier__Account account;
+    Embtier__Amount amounts[ACCOUNT_ROWS];
+    Embtier__Amount *pointers[ACCOUNT_ROWS];
+};
+
+static void fill_account(const struct account_info *info, struct account_wire *wire)
+{
+    embtier__account__init(&wire->account);
+    wire->account.uid = (uint32_t)info->uid;
+    wire->account.n_amounts = ACCOUNT_ROWS;
+    wire->account.amounts = wire->pointers;
+    for (uint32_t row = 0; row < ACCOUNT_ROWS; row++) {
+        Embtier__Amount *const amount = &wire->amounts[row];
+
+        embtier__amount__init(amount);
+        amount->name = (char *)(uintptr_t)account_row_name(row);
+        amount->what = (char *)(uintptr_t)account_row_word(row);
+        amount->is_bytes = account_row_is_bytes(row);
+        amount->used = info->has[row];
+        amount->most = info->part[row];
+        wire->pointers[row] = amount;
+    }
+}
+
+static void reply_accounts(struct control *control, struct connection *connection, uint32_t id,
+                           const struct account_info *infos, uint32_t count, bool more)
+{
+    Embtier__AccountListReply body = EMBTIER__ACCOUNT_LIST_REPLY__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    struct account_wire *const wires = calloc((size_t)count + 1, sizeof(*wires));
+    Embtier__Account *pointers[ACCOUNTS_PAGE];
+
+    if (!wires) {
+        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        fill_account(&infos[i], &wires[i]);
+        pointers[i] = &wires[i].account;
+    }
+    body.n_accounts = count;
+    body.accounts = pointers;
+    body.more = more;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_ACCOUNT_LIST;
+    message.account_list = &body;
+    control_reply(control, connection, &message);
+    free(wires);
+}
+
+void control_handle_accounts(struct control *control, struct connection *connection, uint32_t id,
+                             const Embtier__AccountList *wire)
+{
+    struct account_info *infos = NULL;
+    bool more = false;
+    uint32_t count = 0;
+    const uint32_t most = MIN(control_page(wire ? wire->most : 0), (uint32_t)ACCOUNTS_PAGE);
+    const enum embtier_err err =
+        accounts_page(control->parts->accounts, wire ? wire->from : 0, most, &infos, &count, &more);
+
+    if (err != EMBTIER_OK)
+        control_reply_error(control, connection, id, err, &(struct err_msg){ { 0 } });
+    else
+        reply_accounts(control, connection, id, infos, count, more);
+    free(infos);
+}
