@@ -362,7 +362,7 @@ static void accept_one(struct control *control, int fd)
     enum embtier_err err;
     uid_t uid = (uid_t)-1;
 
-    if (control->connection_count >= config->socket.max_sessions) {
+    if (control->connection_count + control->releasing_count >= config->socket.max_sessions) {
         if (control_may_warn(control))
             log_warn("client refused: too many sessions", "limit=%u", config->socket.max_sessions);
         close(fd);
@@ -449,7 +449,7 @@ static void on_message(struct control *control, struct message *message)
         control_session_gone(control, CONTAINER_OF(message, struct session, gone_message));
         break;
     case MESSAGE_SESSION_FREED:
-        control_session_freed(CONTAINER_OF(message, struct session, freed_message));
+        control_session_freed(control, CONTAINER_OF(message, struct session, freed_message));
         break;
     case MESSAGE_SESSION_BROKEN:
         on_session_broken(control, CONTAINER_OF(message, struct session, broken_message));
@@ -722,7 +722,7 @@ static void free_rest(struct control *control)
         if (message->kind == MESSAGE_JOB_DONE)
             job_free(CONTAINER_OF(message, struct job, done_message));
         else if (message->kind == MESSAGE_SESSION_FREED)
-            control_session_freed(CONTAINER_OF(message, struct session, freed_message));
+            control_session_freed(control, CONTAINER_OF(message, struct session, freed_message));
         message = next;
     }
 }

@@ -51,6 +51,8 @@ struct control {
     struct connection *connections;
     struct connection *ready; /* those with a request received and not yet looked at */
     uint32_t connection_count;
+    uint32_t
+        releasing_count; /* sessions whose memory is being freed: they have descriptors still */
     uint64_t last_number;
     uint32_t warnings;      /* about clients, since the last tick */
     uint32_t warnings_kept; /* of them, not logged */
@@ -103,7 +105,7 @@ void control_tell_making(struct control *control, struct connection *connection)
 void control_session_made(struct control *control, struct session_order *order);
 /* Has its memory freed, when no job uses it. */
 void control_session_gone(struct control *control, struct session *session);
-void control_session_freed(struct session *session);
+void control_session_freed(struct control *control, struct session *session);
 
 /* ---- control_lists.c ---- */
 

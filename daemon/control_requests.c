@@ -368,7 +368,7 @@ static void reply_status(struct control *control, struct connection *connection,
     Embtier__Reply message = EMBTIER__REPLY__INIT;
     struct worker_stats jobs;
 
-    add_metric(list, METRIC_sessions, "", control->connection_count);
+    add_metric(list, METRIC_sessions, "", control->connection_count + control->releasing_count);
     add_metric(list, METRIC_session_arena_bytes, "",
                (double)accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES));
     worker_stats(control->worker, &jobs);

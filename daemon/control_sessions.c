@@ -150,6 +150,7 @@ static void release(struct control *control, struct connection *connection, stru
 {
     session->account = account_open(control->parts->accounts, connection->peer_uid);
     assert(session->account == connection->account); /* it is open: no memory is needed */
+    control->releasing_count++;
     session_maker_release(control->maker, session, is_nobodys);
 }
 
@@ -217,8 +218,9 @@ void control_session_gone(struct control *control, struct session *session)
     control->sweep = true;
 }
 
-void control_session_freed(struct session *session)
+void control_session_freed(struct control *control, struct session *session)
 {
+    control->releasing_count--;
     account_give(session->account, ACCOUNT_ARENA_BYTES, session->arena_bytes);
     account_close(session->account);
     session_free(session);

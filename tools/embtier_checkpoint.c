@@ -260,9 +260,9 @@ static json_t *list_to_json(const struct embtier_checkpoint_list *list)
 
 static int print_list(const struct embtier_checkpoint_list *list)
 {
-    static const char *const titles[] = { "ID",    "CREATED", "STEP",    "TABLES",
-                                          "BYTES", "NEW",     "MADE BY", "UID" };
-    _cleanup_(text_table_freep) struct text_table *text = text_table_new("rlrrrrlr");
+    static const char *const titles[] = { "ID",    "CREATED", "STEP", "TABLES",
+                                          "BYTES", "NEW",     "UID",  "MADE BY" };
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("rlrrrrrl");
     bool ok = text != NULL;
 
     for (size_t i = 0; ok && i < ARRAY_LEN(titles); i++)
@@ -277,8 +277,8 @@ static int print_list(const struct embtier_checkpoint_list *list)
              text_table_add(text, "%" PRIu32, checkpoint->table_count) &&
              text_table_add(text, "%s", number_bytes(&number, (double)checkpoint->bytes)) &&
              text_table_add(text, "%s", number_bytes(&number, (double)checkpoint->new_bytes)) &&
-             text_table_add(text, "%s", maker(checkpoint)) &&
-             text_table_add(text, "%" PRIu32, checkpoint->uid);
+             text_table_add(text, "%" PRIu32, checkpoint->uid) &&
+             text_table_add(text, "%s", maker(checkpoint));
     }
     if (!ok)
         return cli_fail(EMBTIER_NO_MEMORY, "");

@@ -322,6 +322,7 @@ static void answer_checkpoints(struct client *client, uint32_t id)
     }
     list.n_checkpoints = ARRAY_LEN(checkpoints);
     list.checkpoints = pointers;
+    list.more = client->server->endless_lists;
     reply.id = id;
     reply.last = true;
     reply.body_case = EMBTIER__REPLY__BODY_CHECKPOINT_LIST;
@@ -361,6 +362,7 @@ static void answer_restore(struct client *client, uint32_t id,
     }
     reply_progress(client, id, "bytes");
     list.tables = pointers;
+    list.more = client->server->endless_lists;
     reply.id = id;
     reply.last = true;
     reply.body_case = EMBTIER__REPLY__BODY_TABLE_LIST;

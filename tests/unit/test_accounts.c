@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 /* clang-format on */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/config.h"
@@ -156,6 +157,45 @@ static void test_sessions_that_keep_tickets_leave_memory_to_others(void **state)
     accounts_free(accounts);
 }
 
+static void test_accounts_are_listed_in_pages_by_their_numbers(void **state)
+{
+    static const uid_t uids[] = { 7, 0, UINT32_MAX - 1, 1000, 5 };
+    struct accounts *const accounts = make();
+    struct account *opened[ARRAY_LEN(uids)];
+    struct account_info *infos;
+    uint32_t count;
+    bool more;
+
+    (void)state;
+    accounts_limit(accounts, ACCOUNT_SCANS, 10, 4);
+    for (uint32_t i = 0; i < ARRAY_LEN(uids); i++)
+        opened[i] = account_open(accounts, uids[i]);
+    assert_int_equal(account_take(opened[3], ACCOUNT_SCANS, 2), ACCOUNT_TAKEN);
+    assert_int_equal(accounts_page(accounts, 0, 3, &infos, &count, &more), EMBTIER_OK);
+    assert_int_equal(count, 3);
+    assert_true(more);
+    assert_int_equal(infos[0].uid, 0);
+    assert_int_equal(infos[1].uid, 5);
+    assert_int_equal(infos[2].uid, 7);
+    free(infos);
+    assert_int_equal(accounts_page(accounts, 8, 3, &infos, &count, &more), EMBTIER_OK);
+    assert_int_equal(count, 2);
+    assert_false(more);
+    assert_int_equal(infos[0].uid, 1000);
+    assert_int_equal(infos[0].has[ACCOUNT_SCANS], 2);
+    assert_int_equal(infos[0].part[ACCOUNT_SCANS], 4);
+    assert_int_equal(infos[1].uid, UINT32_MAX - 1);
+    free(infos);
+    assert_int_equal(accounts_page(accounts, UINT64_C(1) << 32, 3, &infos, &count, &more),
+                     EMBTIER_OK);
+    assert_int_equal(count, 0);
+    free(infos);
+    account_give(opened[3], ACCOUNT_SCANS, 2);
+    for (uint32_t i = 0; i < ARRAY_LEN(uids); i++)
+        account_close(opened[i]);
+    accounts_free(accounts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +203,7 @@ int main(void)
         cmocka_unit_test(test_a_user_alone_has_three_quarters_and_each_next_one_finds_some),
         cmocka_unit_test(test_a_refusal_tells_the_limit_and_the_key),
         cmocka_unit_test(test_sessions_that_keep_tickets_leave_memory_to_others),
+        cmocka_unit_test(test_accounts_are_listed_in_pages_by_their_numbers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

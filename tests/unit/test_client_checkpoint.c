@@ -265,6 +265,26 @@ static void test_a_server_that_answers_something_else_is_found_out(void **state)
     assert_null(tables);
 }
 
+static void test_a_list_without_an_end_is_found_out(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_table_list *tables = NULL;
+    struct embtier_checkpoint_list *list = NULL;
+
+    fixture->fake.endless_lists = true;
+    assert_int_equal(embtier_checkpoint_list(fixture->server, &list), EMBTIER_PROTOCOL);
+    assert_non_null(strstr(embtier_message(fixture->server), "does not go on with it"));
+    assert_null(list);
+    assert_int_not_equal(embtier_checkpoint_restore(fixture->server, FAKE_CHECKPOINT, NULL, 0, NULL,
+                                                    NULL, NULL, &tables),
+                         EMBTIER_OK);
+    assert_null(tables);
+    fixture->fake.endless_lists = false;
+    assert_int_equal(embtier_checkpoint_list(fixture->server, &list), EMBTIER_OK);
+    assert_int_equal(embtier_checkpoint_list_count(list), 2);
+    embtier_checkpoint_list_free(list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +304,7 @@ int main(void)
             test_names_to_restore_that_would_cost_the_session_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_server_that_answers_something_else_is_found_out,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_list_without_an_end_is_found_out, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

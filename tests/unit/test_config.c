@@ -88,6 +88,8 @@ static void assert_defaults(const struct config *config)
     assert_int_equal(config->checkpoints.interval_seconds, 600);
     assert_int_equal(config->checkpoints.keep, 2);
     assert_int_equal(config->checkpoints.transfer_bytes, 256 * MIB);
+    assert_int_equal(config->checkpoints.max_checkpoints, 1024);
+    assert_int_equal(config->checkpoints.max_user_checkpoints, 768);
     assert_true(config->socket.is_default);
     assert_int_equal(config->socket.mode, 0660);
     assert_int_equal(config->socket.max_arena_bytes, GIB);
