@@ -36,8 +36,19 @@ def as_ids(ids: Any) -> np.ndarray:
 
 
 def as_offsets(offsets: Any) -> np.ndarray:
-    """The same for offsets of bags: uint32."""
+    """The same for offsets of bags: uint32. They are computed, and NumPy's cumsum() of an empty list is of floats: so
+    floats that are whole are taken."""
+    if type(offsets) is not np.ndarray:
+        offsets = _to_array("offsets", offsets)
+    if offsets.dtype.kind == "f":
+        offsets = offsets.astype(object)
+    if offsets.dtype.kind == "O":
+        offsets = np.array([_whole(one) for one in offsets.reshape(-1)], object).reshape(offsets.shape)
     return _integers("offset", offsets, _U32, 2**32 - 1)
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, (float, np.floating)) and float(value).is_integer() else value
 
 
 def _integers(what: str, values: Any, dtype: np.dtype, most: int) -> np.ndarray:

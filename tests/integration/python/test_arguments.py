@@ -528,7 +528,8 @@ def test_views_of_the_arena_take_nothing_that_they_would_cut():
     )
     for view, wrong in [
         (ids, [-1, 2**64, 1.0, True, "1", None]),
-        (offsets, [-1, 2**32, 2**32 + 5, 1.0, True, "1", None, np.array([0, 2**32]), np.array([0, -1], np.int8)]),
+        (offsets, [-1, 2**32, 2**32 + 5, 1.5, True, "1", None, np.array([0, 2**32]), np.array([0, -1], np.int8), math.nan,
+                   np.array([0, 0.5]), np.array([0, -1.0]), np.array([0, 2.0**32]), [0, math.inf], np.float16("inf")]),
         (numbers, ["1", True, None, 1j, np.array([1j, 2]), np.array(["1", "2"]), np.array([True, False]), [1, "2"],
                    np.array([1, 2], "m8[s]"), np.ma.array([1, 2], mask=[0, 1]), HUGE, [0.5, HUGE]]),
     ]:  # fmt: skip
@@ -542,6 +543,8 @@ def test_views_of_the_arena_take_nothing_that_they_would_cut():
                     view.fill(value)
         assert not view.any()
     offsets[:] = [0, 2**32 - 1]
+    offsets[:] = np.concatenate([np.cumsum([]), [2**32 - 1], [5]])  # of floats
+    assert offsets.tolist() == [2**32 - 1, 5]
     offsets[:] = torch.tensor([3, 4])
     assert offsets.tolist() == [3, 4]
     for value in (2, 0.5, [1, 2.5], np.float64(0.25), np.int8(3), torch.tensor([1.5, 2]).bfloat16(), np.array([1, 2], "O")):
@@ -752,7 +755,7 @@ def test_offsets_and_weights_of_bags_are_not_cut(server, name):
     table = server.create_table(name, 2, optimizer="sgd")
     with server.bag_batch([embtier.Bags(table, 2, 1, "sum", True)]) as batch:
         batch.ids(0)[:] = [1, 2]
-        for wrong in ([0, -1], [0, 2**32 + 2], [0.0, 2.0], [False, True]):
+        for wrong in ([0, -1], [0, 2**32 + 2], [0.5, 2.0], [False, True]):
             with pytest.raises((TypeError, ValueError), match="offset"):
                 batch.offsets(0)[:] = wrong
         for wrong in ([1j, 2], ["1", "2"], [True, 2], None):
