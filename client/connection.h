@@ -61,8 +61,8 @@ DEFINE_CLEANUP(struct embtier, embtier_disconnect)
 /* DISCONNECTED, with the message. */
 enum embtier_err connection_is_over(struct embtier *server);
 
-/* Whether options of @given bytes, as their caller knows them, are of a version between @least and
- * @most. Versions end with whole fields of 8 bytes: half a pointer or number is never taken. */
+/* Whether @given is the size of a version of options, between @least and @most bytes. All versions
+ * are multiples of 8 bytes, so that none ends within a pointer or number. */
 static inline bool options_are_known(size_t given, size_t least, size_t most)
 {
     return given >= least && given <= most && given % sizeof(uint64_t) == 0;

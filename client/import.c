@@ -21,7 +21,7 @@
 #include "client/tensor_file.h"
 #include "client/tensor_place.h"
 
-#define AS_EXPORTED (-1) /* of a durability: none is given */
+#define AS_EXPORTED (-1) /* a durability: the caller gives none */
 
 /* A tensor of a file that is open. */
 struct column {

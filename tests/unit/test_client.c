@@ -113,7 +113,7 @@ static void test_wrong_options_are_refused_with_a_reason(void **state)
     }
 }
 
-/* Of half a pointer, or half a number, nothing is made. */
+/* Half a pointer or number is never read. */
 static void test_options_that_end_within_a_field_are_refused(void **state)
 {
     struct fixture *fixture = *state;

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be given to C, and what is said of the rest. ctypes cuts what does not fit: of 2**64 + 5 it
-makes 5, of "users\\0old" C reads "users". So each argument of a function, and each field of a struct, has
-a type of this module, which takes a value whole or not at all.
+"""The types of C's arguments. ctypes cuts a value that does not fit: it makes 5 of 2**64 + 5, and C reads
+"users" where "users\\0old" stands. Each argument of a function and each field of a struct has a type of this
+module, which takes a value whole or refuses it.
 
-One rule for all. TypeError: the value is of another kind, such as a float or a bool for a number of
-rows. ValueError: it is of the right kind and does not fit: out of range, NaN for a time, a zero byte or half
-of a surrogate pair in a string. The message names the argument and the value.
+One rule holds for all types. TypeError: the value is of another type, such as a float or a bool for a number
+of rows. ValueError: the type is right and the value does not fit, such as a number out of range, NaN for a
+time, a zero byte in a string, or half of a surrogate pair. The message names the argument and the value.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ def shown(value: Any) -> str:
         text = repr(value)
     except Exception:
         return f"a {type(value).__name__}"
+    text = text.replace("\n", " ")
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def _limit(number: int) -> str:
-    """2**64 - 1 rather than 20 digits."""
+    """As "2**64 - 1", rather than in 20 digits."""
     power = abs(number).bit_length() - (number < 0)
     if number >= 2**16 and number == 2**power - 1:
         return f"2**{power} - 1"
@@ -44,12 +45,12 @@ def _limit(number: int) -> str:
 
 
 def is_bool(value: Any) -> bool:
-    """NumPy's and torch's too, which Python counts as the integers 0 and 1."""
+    """Bools of Python, NumPy and torch, all of which have an __index__()."""
     return isinstance(value, (bool, np.bool_)) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 
 def integer(what: str, value: Any, least: int | None = None, most: int | None = None) -> int:
-    """An integer of Python, NumPy or torch."""
+    """Returns @value, an integer of Python, NumPy or torch, as an int."""
     if type(value) is not int:
         if is_bool(value) or isinstance(value, np.ma.MaskedArray):
             raise TypeError(f"{what} must be an integer, not {shown(value)}")
@@ -64,7 +65,7 @@ def integer(what: str, value: Any, least: int | None = None, most: int | None = 
 
 
 def number(what: str, value: Any) -> float:
-    """A real number, as a float. One so large that it would become infinite is a ValueError."""
+    """Returns @value, a real number, as a float. ValueError if it is finite and the float would not be."""
     if type(value) is float:
         return value
     dtype = getattr(value, "dtype", None)
@@ -84,7 +85,7 @@ def number(what: str, value: Any) -> float:
 
 
 def flag(what: str, value: Any) -> bool:
-    """A bool, or 0 or 1. A word such as "no" is none, although Python takes it for true."""
+    """Returns @value, a bool or 0 or 1, as a bool. The word "no" is refused; Python takes it for true."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     try:
@@ -100,7 +101,7 @@ def encoded(what: str, value: bytes) -> bytes:
 
 
 def text(what: str, value: Any) -> bytes:
-    """A str, in UTF-8."""
+    """Returns @value, a str, in UTF-8."""
     if not isinstance(value, str):
         raise TypeError(f"{what} must be a str, not {type(value).__name__} {shown(value)}")
     if "\0" in value:
@@ -115,7 +116,7 @@ def text(what: str, value: Any) -> bytes:
 
 
 def path(what: str, value: Any) -> bytes:
-    """A str, bytes or os.PathLike, as the file system has it."""
+    """Returns @value, a str, bytes or os.PathLike, in the file system's encoding."""
     try:
         return encoded(what, os.fsencode(value))
     except TypeError:
@@ -131,7 +132,8 @@ def path(what: str, value: Any) -> bytes:
 
 
 def seconds(what: str, value: Any) -> float:
-    """A time to wait; None is for ever, as infinity is. A negative one and NaN are ValueErrors."""
+    """Returns @value, a time to wait, as a float. None and infinity are for ever; a negative time and NaN are
+    ValueErrors."""
     if value is None:
         return math.inf
     found = number(what, value)
@@ -141,14 +143,14 @@ def seconds(what: str, value: Any) -> float:
 
 
 def deadline_of(timeout: float | None) -> float:
-    """On the clock of time.monotonic()."""
+    """Returns when @timeout ends, on the clock of time.monotonic()."""
     if timeout is None:
         return math.inf
     return time.monotonic() + seconds("timeout", timeout)
 
 
 def milliseconds_left(deadline: float, most: int) -> int:
-    """Rounded up, so that a wait does not end early; at most @most."""
+    """Returns at most @most. Rounds up, so that a wait does not end early."""
     if deadline == math.inf:
         return most
     left = deadline - time.monotonic()
@@ -156,8 +158,8 @@ def milliseconds_left(deadline: float, most: int) -> int:
 
 
 def timeout_ms(what: str, value: Any) -> int:
-    """Milliseconds, rounded up; 0 is for ever: so are None, 0 and infinity. More than C can count is a
-    ValueError."""
+    """Returns @value in milliseconds, rounded up; 0 is for ever, which None, 0 and infinity mean. ValueError if
+    C cannot count so many."""
     found = seconds(what, value)
     if math.isinf(found):
         return 0
@@ -172,7 +174,8 @@ def timeout_ms(what: str, value: Any) -> int:
 
 
 class Argument:
-    """@ctype: what C gets. check() says what is given to it, or raises; @what: the name of the argument."""
+    """@ctype: the type that C gets. check() returns the value for it, or raises an error that names the
+    argument, @what."""
 
     ctype: ClassVar[Any]
 
@@ -182,7 +185,7 @@ class Argument:
 
     @classmethod
     def from_param(cls, value: Any) -> Any:
-        """For ctypes."""
+        """ctypes calls this."""
         return cls.ctype(cls.check("an argument", value))
 
 
@@ -196,7 +199,7 @@ class Integer(Argument):
 
     @classmethod
     def from_param(cls, value: Any) -> Any:
-        if value.__class__ is int and cls.least <= value <= cls.most:  # nearly all, and quickly
+        if value.__class__ is int and cls.least <= value <= cls.most:  # the usual case
             return cls.ctype(value)
         return cls.ctype(cls.check("an argument", value))
 
@@ -221,7 +224,7 @@ class Int(Integer):
 
 
 class CheckpointId(U64):
-    """They begin with 1. Of 0 C says, as of any that there is not, that it is not found."""
+    """Ids begin with 1. C answers 0 with NOT_FOUND, as it does any other id that does not exist."""
 
     @classmethod
     def check(cls, what: str, value: Any) -> int:
@@ -238,7 +241,7 @@ class Flag(Argument):
 
 
 class Double(Argument):
-    """NaN and infinity are C's to judge: it knows the parameter, and names it."""
+    """C refuses NaN and infinity where they mean nothing, and names the parameter."""
 
     ctype = ctypes.c_double
 
@@ -264,7 +267,7 @@ class Path(Argument):
 
 
 class Bytes(Argument):
-    """Encoded before."""
+    """A string that has been encoded."""
 
     ctype = ctypes.c_char_p
 
@@ -276,7 +279,7 @@ class Bytes(Argument):
 
 
 class OptionalText(Text):
-    """None: NULL. So are the next two."""
+    """None is NULL, in the next two classes too."""
 
     @classmethod
     def check(cls, what: str, value: Any) -> bytes | None:
@@ -314,7 +317,7 @@ class Handle(Argument):
 
 
 class OptionalHandle(Handle):
-    """None: NULL."""
+    """None is NULL."""
 
     @classmethod
     def check(cls, what: str, value: Any) -> Any:
@@ -322,7 +325,7 @@ class OptionalHandle(Handle):
 
 
 def chars(length: int) -> type[Argument]:
-    """An array of @length chars, with the zero byte that ends them."""
+    """Returns the type of an array of @length chars, of which the last is a zero byte."""
 
     class Chars(Bytes):
         ctype = ctypes.c_char * length
@@ -339,7 +342,7 @@ def chars(length: int) -> type[Argument]:
 
 
 def pointer(ctype: Any) -> type[Argument]:
-    """A pointer or a function, of which ctypes itself takes nothing but its own type; None: NULL."""
+    """Returns the type of a pointer or function. ctypes takes no other type for it; None is NULL."""
 
     class Pointer(Argument):
         @classmethod
@@ -370,8 +373,8 @@ class _RecordType(type(ctypes.Structure)):  # type: ignore[misc]
 
 
 class Record(ctypes.Structure, metaclass=_RecordType):
-    """A struct of the library's, whose fields are declared as ``arguments`` = [(name, Argument), ...] and
-    checked whenever one is assigned, by the constructor too."""
+    """A struct of the library. A class declares its fields as ``arguments`` = [(name, Argument), ...]; each
+    assignment checks the value, and so does the constructor."""
 
     arguments: ClassVar[Any] = {}
 
@@ -383,8 +386,8 @@ class Record(ctypes.Structure, metaclass=_RecordType):
 
 
 def checked(function: Any, result: Any, arguments: dict[str, type[Argument]]) -> Callable[..., Any]:
-    """@function of the library, with its types. Of a wrong argument ctypes would tell the text of the error, in
-    an error of its own: here it is raised itself, with the argument's name."""
+    """Declares the types of @function and returns a function that calls it. ctypes would raise an ArgumentError
+    for a wrong argument; that function raises the error of the argument itself, with its name."""
     function.restype = result
     function.argtypes = list(arguments.values())
     error_of_ctypes = ctypes.ArgumentError

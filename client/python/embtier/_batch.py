@@ -121,7 +121,7 @@ class Batch:
         return self._memory.pointer
 
     def _address(self, function: Callable[..., int | None], part: int) -> int:
-        """What @function says of @part; it never changes, so it is asked once."""
+        """Returns what @function says of @part. An address never changes, so the library is asked once."""
         if self._memory is None:
             raise RuntimeError("the batch is freed")
         address = self._addresses.get((function, part))
@@ -155,7 +155,7 @@ class Batch:
         self._counts[part] = count
 
     def ids(self, part: int) -> IdArray:
-        """The ids of @part: a view, uint64 [count]. Assigning checks them as :func:`Table.get` does its own."""
+        """The ids of @part: a view, uint64 [count]. Assigning checks them as :meth:`Table.get` does."""
         part = range(len(self))[part]
         address = self._address(lib.embtier_batch_ids, part)
         view = self._view(address, (self._counts[part],), np.dtype("<u8"))

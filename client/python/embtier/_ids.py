@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row ids and other numbers from Python, on their way into the shared arena. NumPy would take what does not fit:
--1 into an array of uint64 is 2**64 - 1, 2.7 is 2, the imaginary part of a complex number is gone."""
+"""Checks of row ids and other numbers that go into the shared arena. NumPy cuts them without a word: in an array
+of uint64 -1 becomes 2**64 - 1 and 2.7 becomes 2; a complex number loses its imaginary part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._arguments import is_bool, number, shown
 
 ID_MAX = 2**64 - 1
 _F32, _I64, _U32, _U64 = (np.dtype(name) for name in ("f4", "i8", "u4", "u8"))
-_UNREADABLE = {  # of a torch tensor, what NumPy cannot see
+_UNREADABLE = {  # attributes of torch tensors that NumPy cannot read
     "is_quantized": "a quantized tensor; .int_repr() and .dequantize() have its numbers",
     "is_meta": "a tensor of the device meta, which has no numbers",
 }
@@ -22,10 +22,10 @@ _UNREADABLE = {  # of a torch tensor, what NumPy cannot see
 def as_ids(ids: Any) -> np.ndarray:
     """Turns integers of any kind and shape into a uint64 array of that shape; copies only if it must.
 
-    Takes NumPy arrays of any dtype of integers, and of objects that are integers, torch tensors of any dtype of
-    integers and on any device, Python integers and sequences of them. ValueError for a negative id or one over
-    2**64 - 1, TypeError for anything that is no integer, such as a float or a bool, be it 1.0 or True; both name the
-    first that is wrong, and where it stands.
+    Takes NumPy arrays of integers of any dtype, or of objects that are integers; torch tensors of integers of any
+    dtype, on any device; Python integers and sequences of them. ValueError for a negative id or one over 2**64 - 1.
+    TypeError for any other value, such as a float or a bool, be it 1.0 or True. Both name the first wrong value and
+    its position.
     """
     if type(ids) is np.ndarray:
         if ids.dtype is _U64:
@@ -36,8 +36,8 @@ def as_ids(ids: Any) -> np.ndarray:
 
 
 def as_offsets(offsets: Any) -> np.ndarray:
-    """The same for offsets of bags: uint32. They are computed, and NumPy's cumsum() of an empty list is of floats: so
-    floats that are whole are taken."""
+    """Turns offsets of bags into uint32 in the same way. Whole floats are taken too: NumPy's cumsum() of an empty
+    list has floats."""
     if type(offsets) is not np.ndarray:
         offsets = _to_array("offsets", offsets)
     if offsets.dtype.kind == "f":
@@ -67,7 +67,7 @@ def _integers(what: str, values: Any, dtype: np.dtype, most: int) -> np.ndarray:
 
 
 def _first(values: np.ndarray) -> str:
-    """What stands first in an array of a wrong dtype, and that dtype."""
+    """Shows the dtype of @values, and the first of them."""
     return f"{values.dtype}" + (f" such as {shown(values.reshape(-1)[0])}" if values.size else "")
 
 
@@ -106,7 +106,7 @@ def _from_objects(what: str, objects: np.ndarray, dtype: np.dtype, most: int) ->
     return numbers
 
 
-# ---- What is no array of NumPy's ----
+# ---- Values that are no plain array ----
 
 
 def _to_array(what: str, values: Any) -> np.ndarray:
@@ -117,7 +117,7 @@ def _to_array(what: str, values: Any) -> np.ndarray:
         return np.asarray(values)
     if hasattr(values, "numpy"):
         return _from_tensor(what, values)
-    if isinstance(values, range):  # by its ends, and not one by one
+    if isinstance(values, range):  # its ends say enough
         ends = (values[0], values[-1]) if values else ()
         if all(-(2**63) <= end < 2**63 for end in ends):
             return np.arange(values.start, values.stop, values.step, dtype=np.int64) if ends else np.empty(0, np.int64)
@@ -125,12 +125,12 @@ def _to_array(what: str, values: Any) -> np.ndarray:
         _refuse_masked(what, values)
     try:
         return np.array(values, dtype=object)
-    except (TypeError, ValueError, RuntimeError) as error:  # of tensors that NumPy cannot read, of unlike shapes
+    except (TypeError, ValueError, RuntimeError) as error:  # tensors that NumPy cannot read, unlike shapes
         raise TypeError(f"{what} are a {type(values).__name__} that cannot be read: {error}") from error
 
 
 def _refuse_masked(what: str, values: Any) -> None:
-    """Their masks would be left out."""
+    """NumPy would leave out the masks of arrays in a list."""
     for value in values:
         if isinstance(value, np.ma.MaskedArray):
             _to_array(what, value)
@@ -139,7 +139,7 @@ def _refuse_masked(what: str, values: Any) -> None:
 
 
 def _from_tensor(what: str, tensor: Any) -> np.ndarray:
-    """Torch's, and what else has a numpy()."""
+    """Reads a torch tensor, or another object with a numpy()."""
     if "sparse" in str(getattr(tensor, "layout", "")):
         raise TypeError(f"{what} are a sparse tensor; .to_dense() has its numbers")
     for attribute, text in _UNREADABLE.items():
@@ -161,8 +161,8 @@ def _from_tensor(what: str, tensor: Any) -> np.ndarray:
 
 
 def as_numbers(what: str, values: Any) -> np.ndarray:
-    """Real numbers of any kind and shape as an array, of their own dtype if it is NumPy's. TypeError for those that
-    NumPy would make numbers of: bools, texts, times, None, complex numbers without their imaginary part."""
+    """Turns real numbers of any type and shape into an array, which keeps a dtype of NumPy's. TypeError for values
+    that NumPy would convert: bools, texts, times, None, complex numbers."""
     if type(values) is float or type(values) is int:
         return np.asarray(number(what, values))
     if type(values) is not np.ndarray:
@@ -193,7 +193,7 @@ class IdArray(np.ndarray):
     """
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        if self.dtype is _U64 or self.dtype == _U64:  # else it has been made of the ids, and is the caller's own
+        if self.dtype is _U64 or self.dtype == _U64:  # else it was computed from ids, and is the caller's
             values = as_ids(values)
         super().__setitem__(key, values)
 
@@ -215,7 +215,7 @@ class OffsetArray(np.ndarray):
 
 class NumberArray(np.ndarray):
     """Gradients, or weights of ids: a float32 array into which only real numbers can be assigned, which are
-    rounded to float32. What torch has is taken too, of any device and dtype."""
+    rounded to float32. Tensors of any device and any real dtype are taken too."""
 
     def __setitem__(self, key: Any, values: Any) -> None:
         if self.dtype is _F32 or self.dtype == _F32:

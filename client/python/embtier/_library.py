@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libembtier through ctypes: where it is found, and the structs and prototypes of embtier.h, whose fields and
-arguments are checked as _arguments.py says. Nothing else calls C.
+"""libembtier through ctypes: where it is found, and the structs and prototypes of embtier.h. _arguments.py checks
+each field and argument. No other module calls C.
 
 Searched in this order: the file named by ``EMBTIER_LIBRARY``; beside this package, where a wheel
 has it; the build folders ``build*/client`` of the source tree this package lies in; the system's
