@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/turns.h"
+
+#include "base/macros.h"
+
+/* Makes one tree of two, either of which may be NULL; of equal ones @a is the first. */
+static struct turn_flow *meld(struct turn_flow *a, struct turn_flow *b)
+{
+    if (!a || !b)
+        return a ? a : b;
+    if (b->key < a->key) {
+        struct turn_flow *const earlier = b;
+
+        b = a;
+        a = earlier;
+    }
+    b->next = a->child;
+    if (b->next)
+        b->next->previous = b;
+    b->previous = a;
+    a->child = b;
+    return a;
+}
+
+/* One of all trees in a list: two by two from the front, then all of these from the back. */
+static struct turn_flow *meld_all(struct turn_flow *list)
+{
+    struct turn_flow *pairs = NULL;
+    struct turn_flow *root = NULL;
+
+    while (list) {
+        struct turn_flow *const a = list;
+        struct turn_flow *const b = a->next;
+        struct turn_flow *pair;
+
+        list = b ? b->next : NULL;
+        a->next = NULL;
+        if (b)
+            b->next = NULL;
+        pair = meld(a, b);
+        pair->next = pairs;
+        pairs = pair;
+    }
+    while (pairs) {
+        struct turn_flow *const rest = pairs->next;
+
+        pairs->next = NULL;
+        root = meld(root, pairs);
+        pairs = rest;
+    }
+    return root;
+}
+
+static void set_root(struct turns *turns, struct turn_flow *root)
+{
+    turns->root = root;
+    if (root)
+        root->previous = root;
+}
+
+void turns_add(struct turns *turns, struct turn_flow *flow)
+{
+    if (turns_has(flow))
+        return;
+    flow->due = MAX(flow->due, turns->now);
+    flow->key = flow->due;
+    flow->child = flow->next = NULL;
+    set_root(turns, meld(flow, turns->root));
+}
+
+void turns_remove(struct turns *turns, struct turn_flow *flow)
+{
+    struct turn_flow *below;
+
+    if (!turns_has(flow))
+        return;
+    below = meld_all(flow->child);
+    if (flow == turns->root) {
+        set_root(turns, below);
+    } else {
+        if (flow->previous->child == flow)
+            flow->previous->child = flow->next;
+        else
+            flow->previous->next = flow->next;
+        if (flow->next)
+            flow->next->previous = flow->previous;
+        set_root(turns, meld(turns->root, below));
+    }
+    flow->child = flow->next = flow->previous = NULL;
+}
+
+struct turn_flow *turns_first(struct turns *turns)
+{
+    struct turn_flow *first;
+
+    while ((first = turns->root) && first->due > first->key) { /* it was charged meanwhile */
+        turns_remove(turns, first);
+        turns_add(turns, first);
+    }
+    if (!first)
+        turns->now = MAX(turns->now, turns->latest);
+    return first;
+}
+
+struct turn_flow *turns_next(struct turns *turns)
+{
+    struct turn_flow *const first = turns_first(turns);
+
+    if (!first)
+        return NULL;
+    turns->now = MAX(turns->now, first->due);
+    turns_remove(turns, first);
+    return first;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* turns.h: whose turn it is, of those who share something by what they cost: sessions a lane's
+ * time, or request memory.
+ *
+ * Start-time fair queuing (Goyal, Vin, Cheng: "Start-time Fair Queuing", SIGCOMM 1996, section 2).
+ * As in deficit round robin (Shreedhar, Varghese: "Efficient Fair Queuing Using Deficit Round
+ * Robin", SIGCOMM 1995) a turn is charged when it is over, when its cost is known, and over time
+ * all who want turns get the same cost, however large a turn of each is. There, one that asks for
+ * little waits for a turn of each of the others; here, for as many of them as its last turn was
+ * worth, and for the end of the one that has begun. (So it is if the others' turns differ. If all
+ * cost the same, they march in step, and it is as there.)
+ *
+ * Each flow has a place in virtual time, which counts cost. The one that is furthest behind has the
+ * next turn, and its cost moves it on. Who comes back stands where the others are by then at least:
+ * nobody saves up turns while it wants none. When nobody is left that wants one, all are even
+ * again.
+ *
+ * A pairing heap of what is embedded in the flows: one that is alone costs a few instructions, and
+ * nothing is allocated. Thread: the owner. */
+#ifndef EMBTIER_DAEMON_TURNS_H
+#define EMBTIER_DAEMON_TURNS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One that takes turns. Zeroed at first. */
+struct turn_flow {
+    uint64_t due; /* in virtual time: its next turn */
+    uint64_t key; /* what that was when it got its place in the heap; never more than `due` */
+    struct turn_flow *child;
+    struct turn_flow *next;     /* sibling */
+    struct turn_flow *previous; /* sibling, or the parent; of the root itself; NULL: wants none */
+};
+
+/* Zeroed at first. */
+struct turns {
+    struct turn_flow *root;
+    uint64_t now;    /* where the last turn began */
+    uint64_t latest; /* of all flows' due */
+};
+
+/* It wants a turn. Nothing if it does already. */
+void turns_add(struct turns *turns, struct turn_flow *flow);
+/* It wants none any more. Nothing if it did not. */
+void turns_remove(struct turns *turns, struct turn_flow *flow);
+/* Whose turn it is; NULL: nobody wants one. */
+struct turn_flow *turns_first(struct turns *turns);
+/* The same, and it is that one's: it wants none until it is added again. */
+struct turn_flow *turns_next(struct turns *turns);
+
+/* It has cost so much; also while it wants a turn. */
+static inline void turns_charge(struct turns *turns, struct turn_flow *flow, uint64_t cost)
+{
+    flow->due += cost;
+    if (flow->due > turns->latest)
+        turns->latest = flow->due;
+}
+
+static inline bool turns_has(const struct turn_flow *flow)
+{
+    return flow->previous != NULL;
+}
+
+static inline bool turns_is_empty(const struct turns *turns)
+{
+    return turns->root == NULL;
+}
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Do those who share something get the same of it, whatever their turns cost, and is nobody passed
+ * over, or paid for the time when it wanted nothing? */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+#include <string.h>
+
+#include "base/macros.h"
+#include "daemon/turns.h"
+
+#define FLOWS 50
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* Flows of which each turn costs the same, or is drawn up to that. */
+struct shared {
+    struct turns turns;
+    struct turn_flow flows[FLOWS];
+    uint64_t costs[FLOWS];
+    uint64_t served[FLOWS];
+    bool at_random;
+    uint64_t random;
+};
+
+static uint32_t index_of(const struct shared *x, const struct turn_flow *flow)
+{
+    return (uint32_t)(flow - x->flows);
+}
+
+/* One turn, after which the flow wants the next. Returns whose it was. */
+static uint32_t turn(struct shared *x)
+{
+    struct turn_flow *const flow = turns_next(&x->turns);
+    const uint32_t i = index_of(x, flow);
+    const uint64_t cost = x->at_random ? 1 + next_random(&x->random) % x->costs[i] : x->costs[i];
+
+    assert_non_null(flow);
+    turns_charge(&x->turns, flow, cost);
+    turns_add(&x->turns, flow);
+    x->served[i] += cost;
+    return i;
+}
+
+static void want(struct shared *x, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        turns_add(&x->turns, &x->flows[i]);
+}
+
+static void test_two_get_half_of_the_cost_each(void **state)
+{
+    struct shared x = { .costs = { 2000, 7 } };
+
+    (void)state;
+    want(&x, 2);
+    for (uint32_t i = 0; i < 100000; i++) {
+        (void)turn(&x);
+        assert_true(x.served[0] <= x.served[1] + 2000 && x.served[1] <= x.served[0] + 2000);
+    }
+    assert_true(x.served[0] > 300000);
+}
+
+static void test_many_get_the_same_whatever_their_turns_cost(void **state)
+{
+    struct shared x = { .at_random = true, .random = 12345 };
+    uint64_t most = 0, least = UINT64_MAX;
+
+    (void)state;
+    for (uint32_t i = 0; i < FLOWS; i++)
+        x.costs[i] = 1 + (uint64_t)i * i;
+    want(&x, FLOWS);
+    for (uint32_t i = 0; i < 500000; i++)
+        (void)turn(&x);
+    for (uint32_t i = 0; i < FLOWS; i++) {
+        most = MAX(most, x.served[i]);
+        least = MIN(least, x.served[i]);
+    }
+    assert_true(least > 0 && most - least <= 2 * x.costs[FLOWS - 1]);
+}
+
+static void test_beside_one_other_who_asks_for_little_waits_for_one_turn(void **state)
+{
+    struct shared x = { .costs = { 1, 2000 } };
+
+    (void)state;
+    want(&x, 2);
+    turns_remove(&x.turns, &x.flows[0]);
+    for (uint32_t i = 0; i < 1000; i++) { /* it asks again in the midst of the other's turn */
+        assert_int_equal(turn(&x), 1);
+        turns_add(&x.turns, &x.flows[0]);
+        assert_int_equal(turn(&x), 0);
+        turns_remove(&x.turns, &x.flows[0]);
+    }
+}
+
+/* Its turns cost a tenth of the others', and it wants the next one turn after each: then it has to
+ * wait for a tenth of the others, and not for all. */
+static void test_who_asks_for_little_waits_for_as_little(void **state)
+{
+    struct shared x = { .at_random = true, .random = 4711 };
+    uint32_t turns = 0;
+    uint32_t own = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < FLOWS; i++)
+        x.costs[i] = 2000;
+    x.costs[0] = 200;
+    want(&x, FLOWS);
+    for (; own < 1000; turns++) {
+        if (turn(&x) != 0)
+            continue;
+        own++;
+        turns_remove(&x.turns, &x.flows[0]);
+        (void)turn(&x);
+        turns_add(&x.turns, &x.flows[0]);
+    }
+    assert_in_range(turns, 1000 * FLOWS / 20, 1000 * FLOWS / 7);
+}
+
+static void test_who_wanted_nothing_is_not_paid_for_that(void **state)
+{
+    struct shared x = { .costs = { 100, 100 } };
+
+    (void)state;
+    turns_add(&x.turns, &x.flows[0]);
+    for (uint32_t i = 0; i < 10000; i++)
+        (void)turn(&x);
+    turns_add(&x.turns, &x.flows[1]);
+    x.served[0] = 0;
+    for (uint32_t i = 0; i < 100; i++)
+        (void)turn(&x);
+    assert_in_range(x.served[0], 4900, 5100);
+}
+
+/* What is done for it outside of its turns counts too, whether it wants one at the time or not. */
+static void test_what_is_charged_between_turns_counts(void **state)
+{
+    struct shared x = { .costs = { 100, 100 } };
+
+    (void)state;
+    want(&x, 2);
+    for (uint32_t i = 0; i < 1000; i++) {
+        (void)turn(&x);
+        if (i % 2)
+            continue;
+        turns_charge(&x.turns, &x.flows[0], 50);
+        x.served[0] += 50;
+    }
+    assert_true(x.served[0] <= x.served[1] + 200 && x.served[1] <= x.served[0] + 200);
+}
+
+static void test_all_are_even_when_nobody_is_left(void **state)
+{
+    struct shared x = { .costs = { 100, 100 } };
+
+    (void)state;
+    want(&x, 2);
+    turns_charge(&x.turns, &x.flows[0], 1000000);
+    turns_remove(&x.turns, &x.flows[0]);
+    turns_remove(&x.turns, &x.flows[1]);
+    assert_null(turns_next(&x.turns));
+    want(&x, 2);
+    for (uint32_t i = 0; i < 100; i++)
+        (void)turn(&x);
+    assert_in_range(x.served[0], 4900, 5100);
+}
+
+/* Against the plainest thing that does the same: a list that is searched. */
+static void test_it_is_always_the_one_furthest_behind(void **state)
+{
+    struct shared x = { .random = 99 };
+    bool wants[FLOWS] = { false };
+
+    (void)state;
+    for (uint32_t round = 0; round < 200000; round++) {
+        const uint32_t i = (uint32_t)(next_random(&x.random) % FLOWS);
+        struct turn_flow *const flow = &x.flows[i];
+        uint64_t least = UINT64_MAX;
+
+        switch (next_random(&x.random) % 4) {
+        case 0:
+        case 1:
+            turns_add(&x.turns, flow);
+            wants[i] = true;
+            break;
+        case 2:
+            turns_charge(&x.turns, flow, next_random(&x.random) % 1000);
+            break;
+        default:
+            turns_remove(&x.turns, flow);
+            wants[i] = false;
+            break;
+        }
+        assert_int_equal(turns_has(flow), wants[i]);
+        for (uint32_t j = 0; j < FLOWS; j++)
+            if (wants[j])
+                least = MIN(least, x.flows[j].due);
+        if (round % 3 == 0 && least != UINT64_MAX) {
+            struct turn_flow *const first = turns_next(&x.turns);
+
+            assert_non_null(first);
+            assert_int_equal(first->due, least);
+            assert_true(wants[index_of(&x, first)]);
+            wants[index_of(&x, first)] = false;
+        } else if (least == UINT64_MAX) {
+            assert_null(turns_first(&x.turns));
+            assert_true(turns_is_empty(&x.turns));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_get_half_of_the_cost_each),
+        cmocka_unit_test(test_many_get_the_same_whatever_their_turns_cost),
+        cmocka_unit_test(test_beside_one_other_who_asks_for_little_waits_for_one_turn),
+        cmocka_unit_test(test_who_asks_for_little_waits_for_as_little),
+        cmocka_unit_test(test_who_wanted_nothing_is_not_paid_for_that),
+        cmocka_unit_test(test_what_is_charged_between_turns_counts),
+        cmocka_unit_test(test_all_are_even_when_nobody_is_left),
+        cmocka_unit_test(test_it_is_always_the_one_furthest_behind),
+    };
+
+    return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
+}
