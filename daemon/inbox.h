@@ -27,6 +27,7 @@ enum message_kind {
     MESSAGE_LEAD,      /* struct push: all of the group's have arrived; to member 0's home lane */
     MESSAGE_STEP_DONE, /* struct push: the group is done with it; to its home lane */
     MESSAGE_READ_DONE, /* struct read_job */
+    MESSAGE_MEMORY,    /* struct session: it has the request memory it waited for */
     MESSAGE_WRITTEN,   /* struct write_queue: rows have reached RocksDB */
     MESSAGE_ATTACH,    /* struct session: serve it */
     MESSAGE_DETACH,    /* struct session: forget it, tell the control thread */

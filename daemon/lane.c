@@ -34,11 +34,8 @@
 #define SESSION_POLL_NS (UINT64_C(200) * 1000)
 /* A lane that always has work looks this often whether somebody rang. */
 #define DOORBELL_NS (UINT64_C(100) * 1000)
-/* A request that found no memory is tried again after this, or when one of its session is done:
- * others' requests free memory without a message to us. */
-#define MEMORY_RETRY_NS (UINT64_C(1000) * 1000)
-/* Requests taken from one session before the next is looked at. */
-#define REQUESTS_PER_LOOK 4
+/* Requests begun of one session in one turn. */
+#define REQUESTS_PER_TURN 4
 /* Rows handed to the writer per step of a write-back. */
 #define WRITE_BACK_STEP_ROWS 1024
 #define PURGE_STEP_SETS      4096
@@ -71,6 +68,7 @@ static void session_poll(struct lane *lane, struct session *session, uint64_t no
     session->polled = true;
     session->next_polled = lane->polled;
     lane->polled = session;
+    lane->polled_count++;
     shm_lane_sleeps(session->control, 0);
 }
 
@@ -108,18 +106,28 @@ static enum update_kind kind_of(const struct request *request)
     return request->id_count > UPDATE_WHOLE_ROWS ? UPDATE_LARGE : UPDATE_SMALL;
 }
 
+/* What has been done to take it. */
+static uint64_t taken_cost(const struct request *request)
+{
+    return (request->taken_ids + request->dealt_ids) * LANE_COST_ID +
+           (uint64_t)request->taking_segment * LANE_COST_SEGMENT;
+}
+
 /* Takes @id_count more ids of a request, and starts it with the last id, or answers it if it is
  * refused. */
 static enum take_turn take_request(struct lane *lane, struct request *request, uint64_t id_count)
 {
     struct session *const session = request->session;
+    struct session_lane *const side = &session->lanes[lane->opts.index];
     const uint32_t number = request->number;
+    const uint64_t cost_before = taken_cost(request);
     struct refusal refusal = { .segment = UINT32_MAX };
     enum embtier_err err;
 
     if (request_changes(request) && !lane_update_may_begin(lane, session, kind_of(request)))
         return TAKE_TURN_HELD;
     err = request_take(&lane->rules, request, id_count, &refusal);
+    lane_charge(lane, side, taken_cost(request) - cost_before);
     if (err == EMBTIER_AGAIN)
         return TAKE_TURN_MORE;
     if (err == EMBTIER_OK) {
@@ -134,14 +142,14 @@ static enum take_turn take_request(struct lane *lane, struct request *request, u
     return TAKE_TURN_DONE;
 }
 
-static void taking_append(struct lane *lane, struct session *session)
+static void add_work(struct lane *lane, struct session *session, enum session_work work)
 {
-    session->next_taking = NULL;
-    if (lane->taking)
-        lane->last_taking->next_taking = session;
-    else
-        lane->taking = session;
-    lane->last_taking = session;
+    lane_add_work(lane, &session->lanes[lane->opts.index], work);
+}
+
+static void remove_work(struct lane *lane, struct session *session, enum session_work work)
+{
+    lane_remove_work(lane, &session->lanes[lane->opts.index], work);
 }
 
 static void end_taken(struct lane *lane, const struct taking *taking)
@@ -155,9 +163,9 @@ static void end_taken(struct lane *lane, const struct taking *taking)
 /* Its update waits for the gate, and takes no turns meanwhile. */
 static void hold(struct lane *lane, struct session *session)
 {
-    session->next_taking = NULL;
+    session->next_held = NULL;
     if (lane->held)
-        lane->last_held->next_taking = session;
+        lane->last_held->next_held = session;
     else
         lane->held = session;
     lane->last_held = session;
@@ -168,8 +176,8 @@ void lane_release_held(struct lane *lane)
     struct session *session;
 
     while ((session = lane->held)) {
-        lane->held = session->next_taking;
-        taking_append(lane, session);
+        lane->held = session->next_held;
+        add_work(lane, session, SESSION_TAKE);
     }
 }
 
@@ -181,8 +189,7 @@ static void take_wave(struct lane *lane, struct session *session)
     switch (taking.kind == TAKING_POOLED ? lane_pool_turn(lane, taking.pooled)
                                          : lane_push_turn(lane, taking.push)) {
     case TAKE_TURN_MORE:
-        taking_append(lane, session);
-        break;
+        return;
     case TAKE_TURN_STALLED:
         session->stalled = true;
         break;
@@ -197,12 +204,13 @@ static void take_wave(struct lane *lane, struct session *session)
         end_taken(lane, &taking);
         break;
     }
+    remove_work(lane, session, SESSION_TAKE);
 }
 
 void lane_unstall(struct lane *lane, struct session *session)
 {
     if (session->stalled)
-        taking_append(lane, session);
+        add_work(lane, session, SESSION_TAKE);
     session->stalled = false;
 }
 
@@ -214,30 +222,50 @@ static void lend_tickets(struct lane *lane, const struct push *push)
         lane_ticket_lend(lane, push->prefetch);
 }
 
-/* Takes ids of a request of segments, and leaves the rest to its turns. */
-static void go_on_taking(struct lane *lane, struct session *session, const struct taking *taking,
-                         uint64_t id_count)
+/* Takes ids of the session's request of segments, and leaves the rest to its turns. */
+static void go_on_taking(struct lane *lane, struct session *session, uint64_t id_count)
 {
-    const struct taking more = *taking;
-    const enum take_turn turn = take_request(lane, more.request, id_count);
+    const enum take_turn turn = take_request(lane, session->taking.request, id_count);
 
-    session->taking = more;
-    if (turn == TAKE_TURN_MORE)
-        taking_append(lane, session);
-    else if (turn == TAKE_TURN_HELD)
+    if (turn == TAKE_TURN_MORE) {
+        add_work(lane, session, SESSION_TAKE);
+        return;
+    }
+    if (turn == TAKE_TURN_HELD)
         hold(lane, session);
     else
         session->taking.kind = TAKING_NOTHING;
+    remove_work(lane, session, SESSION_TAKE);
 }
 
-/* Begins to take one request, or answers it at once; @id_count is what is left of this look. False:
+/* Has begun a request: takes of its ids what *@left allows for, and of a pooled lookup or a push
+ * nothing, which has its turns. */
+static void begin_to_take(struct lane *lane, struct session *session, const struct taking *taking,
+                          uint64_t *left)
+{
+    const uint64_t id_count = MIN(*left, lane->opts.take_ids);
+
+    session->in_flight++;
+    session->taking = *taking;
+    if (taking->kind == TAKING_REQUEST && id_count > 0) {
+        *left -= MIN(*left, taking->request->id_count);
+        go_on_taking(lane, session, id_count);
+        return;
+    }
+    *left = 0;
+    if (taking->kind == TAKING_PUSH)
+        lend_tickets(lane, taking->push);
+    add_work(lane, session, SESSION_TAKE);
+}
+
+/* Begins to take one request, or answers it at once; *@left is what is left of this turn. False:
  * no memory for it now. */
-static bool session_begin(struct lane *lane, struct session *session, uint64_t *id_count)
+static bool session_begin(struct lane *lane, struct session *session, uint64_t *left)
 {
     const uint32_t number = session->consumed;
     const uint32_t slot = number % session->slot_count;
     struct refusal refusal = { .segment = UINT32_MAX };
-    struct taking taking = { TAKING_NOTHING };
+    struct taking taking = { .kind = TAKING_NOTHING };
     uint64_t cost;
     enum embtier_err err;
 
@@ -246,9 +274,12 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
         return true;
     }
     err = request_begin(&lane->rules, session, number, &taking, &refusal);
+    cost = LANE_COST_REQUEST + (uint64_t)taking.segment_count * LANE_COST_SEGMENT;
+    lane_charge(lane, &session->lanes[lane->opts.index], cost);
+    lane->stats.segments += taking.segment_count;
+    *left -= MIN(*left, cost);
     if (err == EMBTIER_AGAIN) {
-        session->memory_short = lane->memory_short = true;
-        session->memory_retry_ns = clock_now_ns(lane->opts.clock) + MEMORY_RETRY_NS;
+        session->memory_short = true;
         return false;
     }
     session->consumed++;
@@ -259,56 +290,47 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     }
     if (err != EMBTIER_OK || taking.kind == TAKING_TICKET) {
         request_answer(session, number, &refusal, 0, 0);
-        *id_count = 0; /* it may have been work to find out */
+        *left = 0; /* it may have been work to find out */
         return true;
     }
     atomic_store_explicit(&session->slot_busy[slot], 1, memory_order_relaxed);
-    session->in_flight++;
-    if (taking.kind == TAKING_REQUEST) {
-        cost = taking.request->id_count + taking.request->segment_count;
-        go_on_taking(lane, session, &taking, *id_count);
-    } else { /* it has its turn with the others */
-        cost = UINT64_MAX;
-        session->taking = taking;
-        if (taking.kind == TAKING_PUSH)
-            lend_tickets(lane, taking.push);
-        taking_append(lane, session);
-    }
-    *id_count -= MIN(*id_count, cost);
+    begin_to_take(lane, session, &taking, left);
     return true;
 }
 
-/* Takes what the client has submitted, a few requests at a time. True if there was something. */
-static bool session_look(struct lane *lane, struct session *session, uint64_t now_ns)
+static bool session_may_begin(const struct session *session, uint32_t tail)
 {
-    uint64_t id_count = lane->opts.take_ids;
-    bool found = false;
-    uint32_t tail;
+    return session->consumed != tail && session->taking.kind == TAKING_NOTHING &&
+           !session->memory_short && !session->broken && !session->detaching;
+}
 
+void lane_begin_turn(struct lane *lane, struct session *session)
+{
+    const uint32_t tail = shm_read_tail(session->arena);
+    uint64_t left = lane_turn_cost(lane, &session->lanes[lane->opts.index]);
+    uint32_t begun = 0;
+
+    if (tail - session->consumed > session->slot_count)
+        session_break(session, "more requests submitted than there are slots");
+    TSAN_ACQUIRE(session->control);
+    while (begun < REQUESTS_PER_TURN && left > 0 && session_may_begin(session, tail) &&
+           session_begin(lane, session, &left))
+        begun++;
+    if (!session_may_begin(session, tail)) /* until it is looked at again */
+        remove_work(lane, session, SESSION_BEGIN);
+}
+
+/* Whether the client has submitted what can be begun now. */
+static bool session_has_next(struct lane *lane, struct session *session)
+{
     if (session->broken || session->detaching || session->taking.kind != TAKING_NOTHING)
         return false;
-    tail = shm_read_tail(session->arena);
-    if (tail == session->consumed)
-        return false;
-    if (session->memory_short && now_ns < session->memory_retry_ns) {
-        lane->memory_short = true;
+    if (shm_read_tail(session->arena) == session->consumed) {
+        request_memory_forget(&lane->rules, session); /* it took back what it wanted that for */
+        session->memory_short = false;
         return false;
     }
-    session->memory_short = false;
-    if (tail - session->consumed > session->slot_count) {
-        session_break(session, "more requests submitted than there are slots");
-        return false;
-    }
-    TSAN_ACQUIRE(session->control);
-    for (uint32_t i = 0; i < REQUESTS_PER_LOOK && session->consumed != tail && id_count > 0; i++) {
-        if (session->broken || session->taking.kind != TAKING_NOTHING ||
-            !session_begin(lane, session, &id_count))
-            break;
-        found = true;
-    }
-    if (found)
-        session->last_seen_ns = now_ns;
-    return found;
+    return !session->memory_short;
 }
 
 /* Takes a session out of the polled list; its client rings from now on. False: a request came in
@@ -331,27 +353,27 @@ static bool session_is_waved(const struct session *session)
     return session->taking.kind == TAKING_POOLED || session->taking.kind == TAKING_PUSH;
 }
 
-static bool look_at_sessions(struct lane *lane, uint64_t now_ns)
+/* Sees what clients have submitted, which is begun in their turns. */
+static void look_at_sessions(struct lane *lane, uint64_t now_ns)
 {
     struct session **at = &lane->polled;
-    bool found = false;
 
-    lane->memory_short = false;
     while (*at) {
         struct session *const session = *at;
 
-        if (session_look(lane, session, now_ns)) {
-            found = true;
+        if (session_has_next(lane, session)) {
+            session->last_seen_ns = now_ns;
+            add_work(lane, session, SESSION_BEGIN);
         } else if ((session->broken || session->detaching ||
                     now_ns - session->last_seen_ns > SESSION_POLL_NS) &&
                    !session->memory_short && !session_is_waved(session) &&
                    session_unpoll(session)) {
             *at = session->next_polled;
+            lane->polled_count--;
             continue;
         }
         at = &session->next_polled;
     }
-    return found;
 }
 
 void lane_session_maybe_gone(struct lane *lane, struct session *session)
@@ -363,10 +385,15 @@ void lane_session_maybe_gone(struct lane *lane, struct session *session)
     lane_tickets_forget(lane, session);
     if (session->in_flight > 0) /* pins are given back first */
         return;
+    session->wanted_bytes = 0;
     request_memory_leave(lane->rules.memory, &session->memory_share);
+    if (session->memory_share.is_told) /* memory_message is on its way */
+        return;
+    remove_work(lane, session, SESSION_BEGIN);
     for (struct session **at = &lane->polled; *at; at = &(*at)->next_polled) {
         if (*at == session) {
             *at = session->next_polled;
+            lane->polled_count--;
             break;
         }
     }
@@ -374,35 +401,48 @@ void lane_session_maybe_gone(struct lane *lane, struct session *session)
     session->send(session->owner, &session->gone_message);
 }
 
-/* Takes more of the large request whose turn it is. False if there is none. */
-static bool take_turn(struct lane *lane, uint64_t now_ns)
+void lane_take_turn(struct lane *lane, struct session *session)
 {
-    struct session *const session = lane->taking;
+    const uint64_t cost = lane_turn_cost(lane, &session->lanes[lane->opts.index]);
 
-    if (!session)
-        return false;
-    lane->taking = session->next_taking;
     if (session_is_waved(session)) {
         if (!session->broken && !session->detaching)
-            session->last_seen_ns = now_ns;
+            session->last_seen_ns = lane->now_ns;
         else if (session->taking.kind == TAKING_POOLED)
             lane_pool_give_up(session->taking.pooled);
         else
             lane_push_give_up(session->taking.push);
         take_wave(lane, session);
         lane_session_maybe_gone(lane, session);
-        return true;
+        return;
     }
+    session->last_seen_ns = lane->now_ns;
     if (session->broken || session->detaching) {
         request_discard(&lane->rules, session->taking.request);
         session->taking.kind = TAKING_NOTHING;
         session->in_flight--;
+        remove_work(lane, session, SESSION_TAKE);
         lane_session_maybe_gone(lane, session);
-        return true;
+        return;
     }
-    session->last_seen_ns = now_ns;
-    go_on_taking(lane, session, &session->taking, lane->opts.take_ids);
-    return true;
+    go_on_taking(lane, session, MIN(cost, lane->opts.take_ids));
+}
+
+/* Called by the lane that has given memory back. */
+static void wake_for_memory(struct request_memory_share *share)
+{
+    struct session *const session = CONTAINER_OF(share, struct session, memory_share);
+
+    lane_send(session->lane, &session->memory_message);
+}
+
+/* It has been granted the memory that its next request waits for, or a push's first wave. */
+static void on_memory(struct lane *lane, struct session *session)
+{
+    request_memory_heard(lane->rules.memory, &session->memory_share);
+    session->memory_short = false;
+    lane_unstall(lane, session);
+    lane_session_maybe_gone(lane, session);
 }
 
 static void on_attach(struct lane *lane, struct session *session)
@@ -413,6 +453,8 @@ static void on_attach(struct lane *lane, struct session *session)
         session_break(session, "its doorbell cannot be watched");
         return; /* it will be detached */
     }
+    session->lane = lane;
+    session->memory_share.wake = wake_for_memory;
     session_poll(lane, session, clock_now_ns(lane->opts.clock));
 }
 
@@ -435,7 +477,7 @@ static void after_wave(struct lane *lane, struct session *session, const struct 
 static void on_request_done(struct lane *lane, struct request *request)
 {
     struct session *const session = request->session;
-    struct taking taking = { TAKING_POOLED, { .pooled = request->pooled } };
+    struct taking taking = { .kind = TAKING_POOLED, .pooled = request->pooled };
 
     if (request->pooled) {
         lane_pool_on_looked_up(lane, request); /* after which the wave may be gone */
@@ -443,7 +485,7 @@ static void on_request_done(struct lane *lane, struct request *request)
         return;
     }
     if (request->push) {
-        taking = (struct taking){ TAKING_PUSH, { .push = request->push } };
+        taking = (struct taking){ .kind = TAKING_PUSH, .push = request->push };
         lane_push_on_updated(lane, request);
         after_wave(lane, session, &taking);
         return;
@@ -486,7 +528,7 @@ static void on_message(struct lane *lane, struct message *message)
     case MESSAGE_ADDED_UP: {
         struct request *const request = CONTAINER_OF(message, struct request, message);
         struct session *const session = request->session;
-        const struct taking taking = { TAKING_POOLED, { .pooled = request->pooled } };
+        const struct taking taking = { .kind = TAKING_POOLED, .pooled = request->pooled };
 
         lane_pool_on_added_up(lane, request);
         after_wave(lane, session, &taking);
@@ -512,6 +554,9 @@ static void on_message(struct lane *lane, struct message *message)
         break;
     case MESSAGE_WRITTEN:
         lane_on_written(lane);
+        break;
+    case MESSAGE_MEMORY:
+        on_memory(lane, CONTAINER_OF(message, struct session, memory_message));
         break;
     case MESSAGE_ATTACH:
         on_attach(lane, CONTAINER_OF(message, struct session, attach_message));
@@ -613,6 +658,7 @@ static bool unpoll_all(struct lane *lane)
         if (!session_unpoll(*at))
             return false;
         *at = (*at)->next_polled;
+        lane->polled_count--;
     }
     return true;
 }
@@ -622,8 +668,6 @@ static int sleep_ms(struct lane *lane, uint64_t now_ns)
 {
     uint64_t left_ms;
 
-    if (lane->memory_short)
-        return 1;
     if (lane->ticket_end_ns == 0)
         return -1;
     left_ms = (lane->ticket_end_ns - MIN(now_ns, lane->ticket_end_ns)) / 1000000 + 1;
@@ -643,30 +687,34 @@ static void lane_idle(struct lane *lane, uint64_t now_ns)
     lane->idle_since_ns = 0;
 }
 
+bool lane_round(struct lane *lane)
+{
+    const uint64_t now_ns = clock_now_ns(lane->opts.clock);
+    bool worked = take_messages(lane);
+
+    /* Others may keep us from ever going to sleep, where doorbells are heard otherwise. */
+    if (now_ns - lane->heard_ns > DOORBELL_NS)
+        hear_doorbells(lane, 0);
+    lane->now_ns = now_ns;
+    lane->ticket_end_ns = lane_tickets_expire(lane, now_ns);
+    look_at_sessions(lane, now_ns);
+    worked |= lane_unpin_turn(lane);
+    worked |= lane_serve_read(lane);
+    worked |= lane_turns(lane);
+    worked |= lane_dispatch_reads(lane);
+    return worked;
+}
+
 static void *lane_main(void *context)
 {
     struct lane *const lane = context;
 
     thread_class_answering();
     while (!lane->stopping) {
-        const uint64_t now_ns = clock_now_ns(lane->opts.clock);
-        bool worked = take_messages(lane);
-
-        /* Others may keep us from ever going to sleep, where doorbells are heard otherwise. */
-        if (now_ns - lane->heard_ns > DOORBELL_NS)
-            hear_doorbells(lane, 0);
-        lane->ticket_end_ns = lane_tickets_expire(lane, now_ns);
-        worked |= look_at_sessions(lane, now_ns);
-        worked |= take_turn(lane, now_ns);
-        worked |= lane_pool_add_up_turn(lane);
-        worked |= lane_unpin_turn(lane);
-        worked |= lane_serve_read(lane);
-        worked |= lane_run_turn(lane);
-        worked |= lane_dispatch_reads(lane);
-        if (worked)
+        if (lane_round(lane))
             lane->idle_since_ns = 0;
         else
-            lane_idle(lane, now_ns);
+            lane_idle(lane, lane->now_ns);
     }
     return NULL;
 }

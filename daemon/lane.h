@@ -5,8 +5,8 @@
  * A lane takes requests from the sessions whose home it is, splits them, does its own part and
  * those other lanes send it, and hands what must be read from SSD to its readers and what must be
  * written to its writer. It waits for nothing but work: not for SSD, not for a lock, not for a
- * client. Parts of one session run in the order of its requests; parts of different sessions take
- * turns.
+ * client. Parts of one session run in the order of its requests; sessions take turns, and share the
+ * lane by what these cost (lane_turns.c).
  *
  * docs/ARCHITECTURE.md has the life of a GET and of an eviction in full. */
 #ifndef EMBTIER_DAEMON_LANE_H
@@ -23,10 +23,6 @@
 #include "daemon/write_queue.h"
 #include "tiers/row_cache.h"
 
-/* Rows, and bytes of them, of one session a lane looks up before it turns to the next. */
-#define LANE_TURN_ROWS  4096
-#define LANE_TURN_BYTES (UINT32_C(4) << 20)
-
 struct arena;
 struct lane;
 struct request_memory;
@@ -35,7 +31,8 @@ struct store;
 struct table;
 struct tables;
 
-#define LANE_TAKE_IDS 16384 /* about as much work as a turn of lane_run_turn() */
+/* Ids taken in of a session that is alone on its lane, in one turn (lane_cost.h). */
+#define LANE_TAKE_IDS 16384
 
 struct lane_opts {
     uint32_t index;
@@ -55,7 +52,7 @@ struct lane_opts {
     uint32_t reader_count;
     uint64_t write_queue_bytes;
     uint32_t max_batch_rows;
-    uint64_t take_ids; /* ids and segments taken in of a session before others have their turn */
+    uint64_t take_ids; /* ids taken in of a session in one turn, at most */
     uint64_t spin_ns;  /* how long an idle lane polls before it sleeps */
     const struct clock *clock;
 };
@@ -137,6 +134,7 @@ void lane_forget_epoch(struct lane *lane);
 
 struct lane_stats {
     uint64_t requests; /* taken from sessions whose home this is */
+    uint64_t segments; /* of those copied and checked, each time */
     uint64_t get_rows; /* looked up */
     uint64_t set_rows;
     uint64_t pushed_rows; /* updated by optimizers */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane_impl.h: the inside of a lane, shared by lane.c (loop, sessions, messages), lane_rows.c (the
- * row work), lane_reads.c (rows from SSD), lane_log.c (logged tables), lane_epoch.c (checkpoints),
- * lane_pooled.c (pooled lookups), lane_push.c (tickets and pushes) and lane_group.c (pushes of
- * groups). */
+/* lane_impl.h: the inside of a lane, shared by lane.c (loop, sessions, messages), lane_turns.c
+ * (whose turn it is), lane_rows.c (the row work), lane_reads.c (rows from SSD), lane_log.c (logged
+ * tables), lane_epoch.c (checkpoints), lane_pooled.c (pooled lookups), lane_push.c (tickets and
+ * pushes) and lane_group.c (pushes of groups). */
 #ifndef EMBTIER_DAEMON_LANE_IMPL_H
 #define EMBTIER_DAEMON_LANE_IMPL_H
 
@@ -11,6 +11,7 @@
 
 #include "daemon/caster.h"
 #include "daemon/lane.h"
+#include "daemon/lane_cost.h"
 #include "daemon/miss_table.h"
 #include "daemon/pooled.h"
 #include "daemon/push.h"
@@ -20,14 +21,10 @@
 #include "daemon/request_memory.h"
 #include "daemon/session.h"
 #include "daemon/table.h"
+#include "daemon/turns.h"
 
 #define LANE_CHUNK_ROWS 512   /* rows per call of the cache */
 #define LANE_MISSES_MAX 65536 /* distinct rows being read */
-
-struct session_queue {
-    struct session_lane *first;
-    struct session_lane *last;
-};
 
 struct lane {
     struct lane_opts opts;
@@ -39,11 +36,19 @@ struct lane {
     struct caster *caster; /* one of those who cast for all lanes */
     uint8_t *request_base;
 
+    /* Turns of sessions, see lane_turns.c. */
+    struct turns turns;
+    uint32_t turn_number;
+    const struct session_lane *last_turn; /* whose; it may be gone */
+    uint64_t shared_ns;                   /* when it was another one's */
+    uint64_t charged; /* to sessions, since the last look at what there is beside turns */
+    uint64_t now_ns;  /* of this round of the loop */
+
     /* Row work. */
     struct read_order *read_order;
-    bool pressure; /* see struct lane_pulse */
-    struct session_queue runnable;
-    struct session_queue blocked; /* wait for a free miss entry or for room in the write queue */
+    bool pressure;                /* see struct lane_pulse */
+    struct session_lane *blocked; /* wait for a free miss entry or for room in the write queue */
+    struct session_lane *last_blocked;
     struct miss_list parked;
     struct part *logging; /* wait for their rows to be logged, in the write queue's order */
     struct part *last_logging;
@@ -56,11 +61,7 @@ struct lane {
 
     /* Sessions whose home this is, in the polled list while their client need not ring. */
     struct session *polled;
-    bool memory_short;      /* one of them is */
-    struct session *taking; /* those with a large request half taken, which take turns at it */
-    struct session *last_taking;
-    struct message *add_up; /* waves of pooled lookups, any session's */
-    struct message *last_add_up;
+    uint32_t polled_count;
     struct ticket_lane *unpinning; /* prefetches that are over, any session's */
     struct ticket_lane *last_unpinning;
     struct ticket *oldest_ticket; /* of those that wait for their push */
@@ -78,7 +79,7 @@ struct lane {
     uint32_t most_thinned;    /* so many may be of those that the gate's mode thins */
     struct session *updating; /* those with some, the first is that for longest */
     struct session *last_updating;
-    struct session *held; /* have an update that may not begin; by next_taking, as they came */
+    struct session *held; /* have an update that may not begin, as they came */
     struct session *last_held;
 
     /* Sleep and wake. */
@@ -100,12 +101,31 @@ struct lane {
     _Alignas(CACHE_LINE) _Atomic uint32_t asleep;
 };
 
+/* ---- lane_turns.c ---- */
+
+/* There is work of a kind to be done for the session on this lane. */
+void lane_add_work(struct lane *lane, struct session_lane *session, enum session_work work);
+/* There is none of it left, for now. */
+void lane_remove_work(struct lane *lane, struct session_lane *session, enum session_work work);
+/* Something was done for the session, in its turn or not. */
+static inline void lane_charge(struct lane *lane, struct session_lane *session, uint64_t cost)
+{
+    turns_charge(&lane->turns, &session->flow, cost);
+    lane->charged += cost;
+}
+/* What a turn of the session may cost now; NULL: what is done outside of turns, at a time. */
+uint64_t lane_turn_cost(const struct lane *lane, const struct session_lane *session);
+/* Turns of sessions, until it is time to see what else there is. False: nobody wants one. */
+bool lane_turns(struct lane *lane);
+/* The session whose side on its home lane, or on any, this is. */
+struct session *lane_session_of(const struct lane *lane, struct session_lane *session);
+
 /* ---- lane_rows.c ---- */
 
 /* Adds a part behind the session's others on this lane. */
 void lane_add_part(struct lane *lane, struct part *part);
-/* One turn of the session at the front of the run queue. False if there is none. */
-bool lane_run_turn(struct lane *lane);
+/* A session's turn at its oldest part. */
+void lane_parts_turn(struct lane *lane, struct session_lane *session);
 /* As row_cache_change(), and of a logged table row_cache_change_through(). */
 uint32_t lane_rows_change(struct lane *lane, const struct table *table, const struct row_ref *refs,
                           uint32_t count, void **ret_rows);
@@ -208,9 +228,9 @@ void lane_pool_end(struct lane *lane, struct pooled *pooled);
 void lane_pool_give_up(struct pooled *pooled);
 /* All rows of a wave are there, or it has failed. */
 void lane_pool_on_looked_up(struct lane *lane, struct request *request);
-/* Any lane: a wave is to be added up; one a turn is, and sent home. False: there is none. */
+/* Any lane: a wave is to be added up; one a turn is, and sent home. */
 void lane_pool_add_up(struct lane *lane, struct request *request);
-bool lane_pool_add_up_turn(struct lane *lane);
+void lane_pool_add_up_turn(struct lane *lane, struct session_lane *session);
 void lane_pool_on_added_up(struct lane *lane, struct request *request);
 
 /* ---- lane_push.c: on the home lane ---- */
@@ -257,8 +277,7 @@ void lane_step_end(struct lane *lane, struct push *push);
  * returns how many. */
 uint32_t lane_push_chunk(struct lane *lane, struct part *part, const struct row_ref *refs,
                          uint32_t count);
-/* Updates a row that is not cached, where it is on its way. Returns how much work that was, in rows
- * of usual length. */
+/* Updates a row that is not cached, where it is on its way. Returns what that cost. */
 uint64_t lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
                        const struct row_ref *ref, void *row);
 /* Pins those of a prefetch's rows that are cached; else as lane_push_chunk(). */
@@ -270,13 +289,18 @@ enum row_pin lane_prefetch_row(struct lane *lane, const struct part *part, uint3
 /* Pins are to be given back; some are in a turn. False: there are none. */
 void lane_unpin(struct lane *lane, struct ticket_lane *part);
 bool lane_unpin_turn(struct lane *lane);
-/* How many of the part's next @count refs have no more gradients, all together, than are @most of a
- * turn's work, but one at least; *@work is made as much as that is, if it is less. */
-uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t most,
-                              uint32_t *work);
+/* How many of the part's next @count refs have no more gradients, all together, than cost @most,
+ * but one at least; *@work is made as much as that is, if it is less. */
+uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint64_t most,
+                              uint64_t *work);
 
 /* ---- lane.c ---- */
 
+/* All there is to be done now, once. False: there was nothing. */
+bool lane_round(struct lane *lane);
+/* The session's turn at its half taken request, and at its next ones. */
+void lane_take_turn(struct lane *lane, struct session *session);
+void lane_begin_turn(struct lane *lane, struct session *session);
 /* Goes on with what the session's request stalled for. */
 void lane_unstall(struct lane *lane, struct session *session);
 /* Updates that might not begin may now, perhaps. */

@@ -25,9 +25,6 @@ static void note_error(struct pooled *pooled, const struct wave *wave)
     pooled->is_taken = true; /* no more of it */
 }
 
-/* Of a lookup, in a turn, as long as rows are added up where they lie: rows and bags. */
-#define LANE_HOT_BYTES (UINT64_C(2) << 20)
-
 /* With one lane, nothing can happen to rows between here and the end: if all are cached they are
  * added up where they lie. Not when an earlier request of the session is still to be looked up, nor
  * before an earlier wave that has rows of the same bag and waits for some to be read. */
@@ -130,21 +127,41 @@ void lane_pool_end(struct lane *lane, struct pooled *pooled)
     session->in_flight--;
 }
 
-static uint64_t bytes_of(const struct pooled *pooled, const struct wave *wave)
+static struct session_lane *side_of(const struct lane *lane, const struct pooled *pooled)
 {
-    uint64_t bytes = 1024; /* for what there is to do beside */
-
-    for (uint32_t i = 0; i < wave->slice_count; i++) {
-        const struct table *const table = pooled->segments[wave->slices[i].segment].table;
-
-        bytes += (uint64_t)wave->slices[i].id_count * (table->weight_bytes + CACHE_LINE) +
-                 (uint64_t)wave->slices[i].bag_count * table->spec.dim * sizeof(float);
-    }
-    return bytes;
+    return &pooled->session->lanes[lane->opts.index];
 }
 
-static void take_wave(struct lane *lane, struct pooled *pooled, struct wave *wave)
+/* Of taking a wave's ids and bags. */
+static uint64_t taking_cost(const struct wave *wave)
 {
+    uint64_t cost = LANE_COST_SEGMENT;
+
+    for (uint32_t i = 0; i < wave->slice_count; i++)
+        cost += LANE_COST_SEGMENT + (uint64_t)wave->slices[i].id_count * LANE_COST_ID +
+                wave->slices[i].bag_count;
+    return cost;
+}
+
+/* Of adding its rows up. */
+static uint64_t adding_cost(const struct pooled *pooled, const struct wave *wave)
+{
+    uint64_t cost = LANE_COST_SEGMENT;
+
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        const struct slice *const slice = &wave->slices[i];
+        const struct table *const table = pooled->segments[slice->segment].table;
+
+        cost += (uint64_t)slice->id_count * lane_row_cost(table->weight_bytes) +
+                (uint64_t)slice->bag_count * table->spec.dim * sizeof(float) / LANE_COST_BYTES;
+    }
+    return cost;
+}
+
+/* Returns what it cost. */
+static uint64_t take_wave(struct lane *lane, struct pooled *pooled, struct wave *wave)
+{
+    uint64_t cost = LANE_COST_SEGMENT;
     enum embtier_err err;
     bool may = false;
     bool is_done = false;
@@ -159,21 +176,27 @@ static void take_wave(struct lane *lane, struct pooled *pooled, struct wave *wav
     }
     if (err != EMBTIER_OK) {
         pooled->is_taken = true;
-        return;
+        return cost;
     }
+    cost = taking_cost(wave);
     if (pooled->ticket)
         lane_ticket_cast(lane, pooled->ticket, pooled->segment);
     pooled->is_hot = is_done || (may && add_up_in_place(lane, pooled, wave));
     if (pooled->is_hot)
-        return;
+        cost += adding_cost(pooled, wave);
+    lane_charge(lane, side_of(lane, pooled), cost);
+    if (pooled->is_hot)
+        return cost;
     wave->state = WAVE_LOOKED_UP;
     pooled->under_way++;
     lane_start_request(lane, &wave->request);
+    return cost;
 }
 
 enum take_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
 {
-    uint64_t bytes = 0;
+    const uint64_t most = lane_turn_cost(lane, side_of(lane, pooled));
+    uint64_t cost = 0;
 
     if (atomic_load_explicit(&pooled->session->gone, memory_order_relaxed))
         lane_pool_give_up(pooled);
@@ -185,10 +208,8 @@ enum take_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
         wave = pooled_free_wave(&lane->rules, pooled);
         if (!wave)
             return TAKE_TURN_STALLED;
-        take_wave(lane, pooled, wave);
-        if (pooled->is_hot && !pooled->is_taken)
-            bytes += bytes_of(pooled, wave);
-    } while (pooled->is_hot && bytes < LANE_HOT_BYTES);
+        cost += take_wave(lane, pooled, wave);
+    } while (pooled->is_hot && cost < most);
     if (!pooled->is_taken)
         return TAKE_TURN_MORE;
     return pooled->under_way > 0 ? TAKE_TURN_TAKEN : TAKE_TURN_DONE;
@@ -229,29 +250,30 @@ void lane_pool_on_looked_up(struct lane *lane, struct request *request)
 
 void lane_pool_add_up(struct lane *lane, struct request *request)
 {
+    struct session_lane *const session = &request->session->lanes[lane->opts.index];
     struct message *const message = &request->message;
 
     message->next = NULL;
-    if (lane->add_up)
-        lane->last_add_up->next = message;
+    if (session->add_up)
+        session->last_add_up->next = message;
     else
-        lane->add_up = message;
-    lane->last_add_up = message;
+        session->add_up = message;
+    session->last_add_up = message;
+    lane_add_work(lane, session, SESSION_ADD_UP);
 }
 
-bool lane_pool_add_up_turn(struct lane *lane)
+void lane_pool_add_up_turn(struct lane *lane, struct session_lane *session)
 {
-    struct message *const message = lane->add_up;
-    struct request *request;
+    struct message *const message = session->add_up;
+    struct request *const request = CONTAINER_OF(message, struct request, message);
 
-    if (!message)
-        return false;
-    lane->add_up = message->next;
-    request = CONTAINER_OF(message, struct request, message);
+    session->add_up = message->next;
+    if (!session->add_up)
+        lane_remove_work(lane, session, SESSION_ADD_UP);
+    lane_charge(lane, session, adding_cost(request->pooled, wave_of(request)));
     wave_add_up(wave_of(request));
     message->kind = MESSAGE_ADDED_UP;
-    lane_send(lane->opts.lanes[request->session->home], message);
-    return true;
+    lane_send(lane->opts.lanes[request->session->home], message); /* it may be gone then */
 }
 
 void lane_pool_on_added_up(struct lane *lane, struct request *request)

@@ -223,26 +223,44 @@ void lane_push_end(struct lane *lane, struct push *push)
     session->in_flight--;
 }
 
+static struct session_lane *side_of(const struct lane *lane, const struct push *push)
+{
+    return &push->session->lanes[lane->opts.index];
+}
+
+/* It looks again until something else has changed, and others have a turn of theirs meanwhile. */
+static enum take_turn look_again(struct lane *lane, const struct push *push)
+{
+    struct session_lane *const side = side_of(lane, push);
+
+    lane_charge(lane, side, lane_turn_cost(lane, side));
+    return TAKE_TURN_MORE;
+}
+
 /* Goes on with what comes before the first wave. Returns whether it is over. */
 static bool prepare_turn(struct lane *lane, struct push *push)
 {
+    struct session_lane *const side = side_of(lane, push);
+    const uint64_t most = MIN(lane->opts.take_ids, lane_turn_cost(lane, side));
+    uint64_t left = most;
     enum embtier_err err = EMBTIER_OK;
 
     if (push->stage == PUSH_IDS) {
-        err = push_take_ids(push, lane->opts.take_ids, &push->refusal);
+        err = push_take_ids(push, &left, &push->refusal);
         lane_ticket_cast(lane, push->ticket,
                          err == EMBTIER_OK ? push->segment_count : push->segment);
         if (err == EMBTIER_OK)
             push->stage = PUSH_NUMBERS;
     } else if (push->stage == PUSH_NUMBERS) {
-        err = push_check_numbers(push, &push->refusal);
+        err = push_check_numbers(push, &left, &push->refusal);
         if (err == EMBTIER_OK)
             push->stage = PUSH_CASTING;
     }
+    lane_charge(lane, side, most - left);
     if (err != EMBTIER_OK && err != EMBTIER_AGAIN)
         push->is_taken = true;
     if (push->stage == PUSH_CASTING && push->ticket->casts_left == 0) {
-        push_prepare(push);
+        lane_charge(lane, side, push_prepare(push));
         push->stage = push->member ? PUSH_SETTLING : PUSH_UPDATING;
     }
     if (push->stage >= PUSH_SETTLING)
@@ -268,14 +286,20 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
         return TAKE_TURN_HELD;
     if (!push->is_taken) {
         wave = push_free_wave(&lane->rules, push);
-        if (!wave) /* without any, it looks again until others are done, who all end by themselves
-                    */
-            return push->under_way > 0 ? TAKE_TURN_STALLED : TAKE_TURN_MORE;
+        if (!wave) /* without any it stands in line, or looks again until others of the session are
+                      done, which all end by themselves */
+            return push->under_way > 0 ||
+                           request_memory_waits(lane->rules.memory, &push->session->memory_share)
+                       ? TAKE_TURN_STALLED
+                       : look_again(lane, push);
         if (begins) { /* not before it has what it needs: the gate waits for its end */
             lane_update_begin(lane, push->session, push->kind);
             push->is_update = true;
         }
         push_take_wave(&lane->rules, push, wave);
+        lane_charge(lane, side_of(lane, push),
+                    wave->slice_count * (uint64_t)LANE_COST_SEGMENT +
+                        wave->request.id_count * 2 * LANE_COST_ID);
         wave->is_under_way = true;
         push->under_way++;
         lane_start_request(lane, &wave->request);
@@ -324,11 +348,10 @@ uint32_t lane_push_chunk(struct lane *lane, struct part *part, const struct row_
     return missed_count;
 }
 
-/* A gradient, in rows of usual length. */
 static uint64_t gradient_cost(const struct part *part, uint32_t segment)
 {
-    return div_round_up(part->request->segments[segment].table->spec.dim * sizeof(float),
-                        LANE_TURN_BYTES / LANE_TURN_ROWS);
+    return LANE_COST_ID +
+           part->request->segments[segment].table->spec.dim * sizeof(float) / LANE_COST_BYTES;
 }
 
 uint64_t lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
@@ -356,8 +379,8 @@ static uint32_t rows_that_fit(const struct part *part, const struct row_ref *ref
     return rows;
 }
 
-uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t most,
-                              uint32_t *work)
+uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint64_t most,
+                              uint64_t *work)
 {
     const struct row_ref *const refs = part->refs + part->next_ref;
     const uint64_t cost = gradient_cost(part, part->segment);
@@ -369,7 +392,7 @@ uint32_t lane_push_chunk_rows(const struct part *part, uint32_t count, uint32_t 
         pairs = push_pair_count(part->request, part->segment, refs[0].position, count);
     if (!are_neighbours || pairs * cost > most)
         count = rows_that_fit(part, refs, count, most / cost, &pairs);
-    *work = (uint32_t)MIN(MAX((uint64_t)*work, pairs * cost), (uint64_t)UINT32_MAX);
+    *work = MAX(*work, pairs * cost);
     return count;
 }
 
@@ -453,11 +476,12 @@ static void unpin_runs(struct lane *lane, const struct ticket_group *group, uint
 bool lane_unpin_turn(struct lane *lane)
 {
     struct ticket_lane *const part = lane->unpinning;
-    uint32_t rows = 0;
+    const uint64_t most = lane_turn_cost(lane, NULL) / LANE_COST_ROW;
+    uint64_t rows = 0;
 
     if (!part)
         return false;
-    while (rows < LANE_TURN_ROWS && part->group < part->ticket->group_count) {
+    while (rows < most && part->group < part->ticket->group_count) {
         const struct ticket_group *const group = &part->ticket->groups[part->group];
         const uint32_t count = MIN(group->run_count - part->run, (uint32_t)LANE_CHUNK_ROWS);
 
@@ -469,6 +493,7 @@ bool lane_unpin_turn(struct lane *lane)
             part->run = 0;
         }
     }
+    lane_charge(lane, &part->ticket->session->lanes[lane->opts.index], rows * LANE_COST_ROW);
     if (part->group == part->ticket->group_count) {
         lane->unpinning = part->next;
         part->message.kind = MESSAGE_UNPINNED;

@@ -93,10 +93,10 @@ static void waiter_done(struct lane *lane, struct part *part)
 }
 
 /* Copies between a row that was read and those who wait for it, oldest first, and updates it for
- * pushes. Nobody is answered yet. Adds to @work, in rows of usual length, what that was beside
- * copying. Returns whether the row was changed. */
+ * pushes. Nobody is answered yet. Adds to @cost what that was, which those are charged that wait.
+ * Returns whether the row was changed. */
 static bool apply_waiters(struct lane *lane, const struct miss *miss, const struct store_row *row,
-                          uint64_t *work)
+                          uint64_t *cost)
 {
     bool changed = false;
 
@@ -106,14 +106,17 @@ static bool apply_waiters(struct lane *lane, const struct miss *miss, const stru
         const uint32_t s = part_segment_of(part, (uint32_t)(ref - part->refs));
         const struct request_segment *const segment = &part->request->segments[s];
         const uint64_t at = (uint64_t)ref->position * segment->row_bytes;
+        uint64_t work = LANE_COST_MISS + lane_row_cost(segment->row_bytes);
 
         if (part->request->op == SHM_OP_GET)
             memcpy(segment->rows + at, row->bytes, segment->row_bytes);
         else if (part->request->op == SHM_OP_SET)
             memcpy(row->bytes, segment->rows + at, segment->row_bytes);
         else if (part->request->op == SHM_OP_PUSH)
-            *work += lane_push_row(lane, part, s, ref, row->bytes);
+            work += lane_push_row(lane, part, s, ref, row->bytes);
         changed |= request_changes(part->request);
+        lane_charge(lane, &part->request->session->lanes[lane->opts.index], work);
+        *cost += work;
     }
     return changed;
 }
@@ -388,16 +391,17 @@ void lane_on_read_done(struct lane *lane, struct read_job *job)
 /* Serves those who wait for the job's next rows, until that was a turn's work. */
 static void serve_rows(struct lane *lane, struct read_job *job)
 {
+    const uint64_t most = lane_turn_cost(lane, NULL);
     struct insert_run run = { .count = 0 };
     uint64_t work = 0;
 
-    while (job->served < job->count && work < LANE_TURN_ROWS) {
+    while (job->served < job->count && work < most) {
         const uint32_t i = job->served++;
         const struct store_row *const row = &job->rows[i];
         struct miss *const miss = miss_table_at(lane->misses, job->owners[i]);
         bool changed;
 
-        work++;
+        work += LANE_COST_MISS;
         if (row->err != EMBTIER_OK) {
             log_read_error(lane, job, row->err);
             fail_waiters(lane, miss, row);
@@ -415,8 +419,8 @@ static void serve_rows(struct lane *lane, struct read_job *job)
                 run.count++;
             }
         }
-        if (run.count > 0 && (job->served == job->count || work >= LANE_TURN_ROWS ||
-                              job->tables[i + 1] != job->tables[i]))
+        if (run.count > 0 &&
+            (job->served == job->count || work >= most || job->tables[i + 1] != job->tables[i]))
             insert_run(lane, job->tables[i], &run);
     }
 }

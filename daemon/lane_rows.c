@@ -325,7 +325,7 @@ static bool ref_missed(struct lane *lane, struct part *part, uint32_t segment, s
 }
 
 /* Refs that found no room, in order. False: still none. */
-static bool part_retry(struct lane *lane, struct part *part)
+static bool part_retry(struct lane *lane, struct part *part, struct session_lane *session)
 {
     while (part->retry_first) {
         const uint32_t index = part->retry_first - 1;
@@ -344,6 +344,7 @@ static bool part_retry(struct lane *lane, struct part *part)
             if (!ref_missed(lane, part, segment, ref))
                 return false;
         }
+        lane_charge(lane, session, LANE_COST_MISS);
         part->retry_first = next;
         if (!next)
             part->retry_last = 0;
@@ -372,8 +373,9 @@ static uint32_t set_logged(struct lane *lane, struct part *part, const struct ro
     return missed;
 }
 
-/* One call of the cache. Refs of the chunk that must be tried again go to the retry list. */
-static void part_chunk(struct lane *lane, struct part *part, uint32_t count)
+/* One call of the cache. Refs of the chunk that must be tried again go to the retry list. Returns
+ * how many were not cached. */
+static uint32_t part_chunk(struct lane *lane, struct part *part, uint32_t count)
 {
     const enum shm_op op = part->request->op;
     const struct request_segment *const segment = &part->request->segments[part->segment];
@@ -410,6 +412,7 @@ static void part_chunk(struct lane *lane, struct part *part, uint32_t count)
             part_retry_later(part, (uint32_t)(ref - part->refs));
     }
     part->next_ref += count;
+    return missed;
 }
 
 enum turn { TURN_MORE, TURN_BLOCKED, TURN_FINISHED };
@@ -431,12 +434,17 @@ static uint32_t rows_to_change(struct lane *lane, struct part *part, uint32_t co
     return 0;
 }
 
-/* Looks up rows of @part, at most LANE_TURN_ROWS, and fewer if they are long. */
-static enum turn part_turn(struct lane *lane, struct part *part)
+static void spend(struct lane *lane, struct session_lane *session, uint64_t cost, uint64_t *left)
+{
+    lane_charge(lane, session, cost);
+    *left -= MIN(*left, cost);
+}
+
+/* Looks up rows of @part, for about *@left. */
+static enum turn part_turn(struct lane *lane, struct part *part, struct session_lane *session,
+                           uint64_t *left)
 {
     const uint32_t segments = part->request->segment_count;
-    uint32_t budget = LANE_TURN_ROWS;
-    uint32_t cost; /* of a row, in rows of usual length */
 
     if (lane_part_is_abandoned(part) && !lane_part_is_looked_up(part)) {
         lane_part_abandon(lane, part, part->starts[segments] - part->next_ref);
@@ -444,20 +452,23 @@ static enum turn part_turn(struct lane *lane, struct part *part)
         part->segment = segments;
     }
     for (;;) {
-        uint32_t count, work;
+        uint32_t count, row_cost;
+        uint64_t work;
 
-        if (part->retry_first && !part_retry(lane, part))
+        if (part->retry_first && !part_retry(lane, part, session))
             return TURN_BLOCKED;
-        while (part->segment < segments && part->next_ref == part->starts[part->segment + 1])
+        while (*left > 0 && part->segment < segments &&
+               part->next_ref == part->starts[part->segment + 1]) {
             part->segment++;
+            spend(lane, session, LANE_COST_SEGMENT, left);
+        }
         if (part->segment == segments)
             return TURN_FINISHED;
-        if (budget == 0)
+        if (*left == 0)
             return TURN_MORE;
-        cost = (uint32_t)div_round_up(part->request->segments[part->segment].row_bytes,
-                                      LANE_TURN_BYTES / LANE_TURN_ROWS);
-        count = MIN(part->starts[part->segment + 1] - part->next_ref, MAX(budget / cost, 1u));
-        count = MIN(count, (uint32_t)LANE_CHUNK_ROWS);
+        row_cost = lane_row_cost(part->request->segments[part->segment].row_bytes);
+        count = (uint32_t)MIN(MAX(*left / row_cost, UINT64_C(1)), (uint64_t)LANE_CHUNK_ROWS);
+        count = MIN(count, part->starts[part->segment + 1] - part->next_ref);
         if (request_changes(part->request)) {
             count = rows_to_change(lane, part, count);
             if (count == 0 && part->next_ref < part->starts[part->segment + 1])
@@ -465,34 +476,14 @@ static enum turn part_turn(struct lane *lane, struct part *part)
             if (count == 0)
                 continue;
         }
-        work = count * cost;
+        work = (uint64_t)count * row_cost;
         if (part->request->op == SHM_OP_PUSH)
-            count = lane_push_chunk_rows(part, count, budget, &work);
-        part_chunk(lane, part, count);
-        budget -= MIN(budget, work);
+            count = lane_push_chunk_rows(part, count, *left, &work);
+        work += (uint64_t)part_chunk(lane, part, count) * LANE_COST_MISS;
+        spend(lane, session, work, left);
+        if (*left < row_cost)
+            *left = 0; /* not for a single row */
     }
-}
-
-static void queue_append(struct session_queue *queue, struct session_lane *session)
-{
-    session->next = NULL;
-    if (queue->last)
-        queue->last->next = session;
-    else
-        queue->first = session;
-    queue->last = session;
-}
-
-static struct session_lane *queue_pop(struct session_queue *queue)
-{
-    struct session_lane *const session = queue->first;
-
-    if (session) {
-        queue->first = session->next;
-        if (!queue->first)
-            queue->last = NULL;
-    }
-    return session;
 }
 
 void lane_add_part(struct lane *lane, struct part *part)
@@ -505,53 +496,61 @@ void lane_add_part(struct lane *lane, struct part *part)
     else
         session->first = part;
     session->last = part;
-    if (session->state == SESSION_LANE_IDLE) {
-        session->state = SESSION_LANE_RUNNABLE;
-        queue_append(&lane->runnable, session);
-    }
+    if (!session->is_blocked)
+        lane_add_work(lane, session, SESSION_PARTS);
 }
 
-bool lane_run_turn(struct lane *lane)
+static void block(struct lane *lane, struct session_lane *session)
 {
-    struct session_lane *const session = queue_pop(&lane->runnable);
-    struct part *part;
-    enum turn turn;
+    session->is_blocked = true;
+    session->next_blocked = NULL;
+    if (lane->blocked)
+        lane->last_blocked->next_blocked = session;
+    else
+        lane->blocked = session;
+    lane->last_blocked = session;
+    lane_remove_work(lane, session, SESSION_PARTS);
+}
 
-    if (!session)
-        return false;
-    part = session->first;
-    turn = part_turn(lane, part);
-    if (turn == TURN_FINISHED) {
+void lane_parts_turn(struct lane *lane, struct session_lane *session)
+{
+    uint64_t left = lane_turn_cost(lane, session);
+    bool goes_on = true;
+
+    while (goes_on) {
+        struct part *const part = session->first;
+        const enum turn turn = part_turn(lane, part, session, &left);
+
+        if (turn == TURN_BLOCKED)
+            block(lane, session);
+        if (turn != TURN_FINISHED)
+            return;
         session->first = part->next;
-        if (!session->first)
+        goes_on = session->first && left > 0;
+        if (!session->first) {
             session->last = NULL;
+            lane_remove_work(lane, session, SESSION_PARTS);
+        }
         /* A SET's lookup may be over while rows still wait; the part ends with the last of them.
-         * After this call the part, and with it the session if it was the last, may be gone: the
-         * queue is put in order first. */
-        session->state = session->first ? SESSION_LANE_RUNNABLE : SESSION_LANE_IDLE;
-        if (session->first)
-            queue_append(&lane->runnable, session);
+         * After this call the part, and with it the session if it was the last, may be gone: that
+         * is why all else is in order by now. */
         if (part->waiting == 0)
             lane_part_finished(lane, part);
-    } else if (turn == TURN_BLOCKED) {
-        session->state = SESSION_LANE_BLOCKED;
-        queue_append(&lane->blocked, session);
-    } else {
-        queue_append(&lane->runnable, session);
     }
-    return true;
 }
 
-/* In their order, but for the first, which is the last this time: else one session
- * with many rows would take all the room there is, time and again, before any other got some. */
+/* Whose turn it is first is whose rows have cost least: one that has found room has been charged
+ * for that, and does not take all there is, time and again, before any other gets some. */
 void lane_unblock_all(struct lane *lane)
 {
-    struct session_lane *session = queue_pop(&lane->blocked);
+    struct session_lane *session = lane->blocked;
 
-    if (session)
-        queue_append(&lane->blocked, session);
-    while ((session = queue_pop(&lane->blocked))) {
-        session->state = SESSION_LANE_RUNNABLE;
-        queue_append(&lane->runnable, session);
+    lane->blocked = lane->last_blocked = NULL;
+    while (session) {
+        struct session_lane *const next = session->next_blocked;
+
+        session->is_blocked = false;
+        lane_add_work(lane, session, SESSION_PARTS);
+        session = next;
     }
 }

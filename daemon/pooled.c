@@ -81,11 +81,9 @@ struct wave *pooled_free_wave(const struct request_rules *rules, struct pooled *
             return pooled->waves[i];
     if (pooled->wave_count == WAVES_MAX)
         return NULL;
-    block = request_memory_take(rules->memory, share, wave_bytes(rules, &pooled->shape));
-    if (!block) {
-        request_memory_leave(rules->memory, share); /* others need it more */
-        return NULL;
-    }
+    block = request_memory_take_spare(rules->memory, share, wave_bytes(rules, &pooled->shape));
+    if (!block)
+        return NULL; /* others need it more */
     return pooled->waves[pooled->wave_count++] = wave_lay_out(rules, &pooled->shape, block);
 }
 
@@ -279,11 +277,9 @@ static enum embtier_err pooled_new(const struct request_rules *rules, struct ses
 
     if (bytes > request_memory_largest(rules->memory))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sums->ids, 0);
-    pooled = request_memory_take(rules->memory, &session->memory_share, bytes);
-    if (!pooled) {
-        session->wanted_bytes = bytes;
+    pooled = request_memory_for(rules, session, bytes);
+    if (!pooled)
         return EMBTIER_AGAIN;
-    }
     memset(pooled, 0, sizeof(*pooled));
     pooled->session = session;
     pooled->segment_count = segment_count;
@@ -328,8 +324,6 @@ enum embtier_err pooled_begin(const struct request_rules *rules, struct session 
     struct ticket *ticket = NULL;
     enum embtier_err err = EMBTIER_OK;
 
-    if (!request_memory_is_there(rules, session))
-        return EMBTIER_AGAIN;
     TRY(copy_segments(rules, session, submission, &sums, ret_refusal));
     TRY(enter_segments(rules, session, submission, &sums, ret_refusal));
     if (submission->flags & SHM_FLAG_TICKET)

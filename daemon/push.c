@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "daemon/lane_cost.h"
 #include "daemon/request_impl.h"
 #include "daemon/request_memory.h"
 #include "daemon/table.h"
@@ -284,11 +285,9 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
     }
     if (bytes > request_memory_largest(rules->memory))
         return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, ids, 0);
-    push = request_memory_take(rules->memory, &b->session->memory_share, bytes);
-    if (!push) {
-        b->session->wanted_bytes = bytes;
+    push = request_memory_for(rules, b->session, bytes);
+    if (!push)
         return EMBTIER_AGAIN;
-    }
     memset(push, 0, wave_at);
     push->session = b->session;
     push->segment_count = ticket->segment_count;
@@ -332,8 +331,6 @@ enum embtier_err push_begin(const struct request_rules *rules, struct session *s
                            .refusal = ret_refusal };
     enum embtier_err err;
 
-    if (!request_memory_is_there(rules, session))
-        return EMBTIER_AGAIN;
     TRY(check_submission(&b));
     err = copy_segments(&b);
     if (err == EMBTIER_OK)
@@ -361,6 +358,8 @@ void push_free(const struct request_rules *rules, struct push *push)
 {
     if (push->has_tables)
         push_leave_tables(push);
+    if (push->wave_count == 0) /* it may stand in line for one */
+        request_memory_forget(rules, push->session);
     for (uint32_t i = push->own_waves; i < push->wave_count; i++)
         request_memory_give(rules->memory, push->waves[i]);
     if (push->refusal.err != EMBTIER_DISCONNECTED && !push->is_answered)
@@ -397,19 +396,24 @@ static enum embtier_err take_some_ids(struct push *push, uint32_t count, struct 
     return EMBTIER_OK;
 }
 
-enum embtier_err push_take_ids(struct push *push, uint64_t id_count, struct refusal *ret_refusal)
+static void spend(uint64_t *left, uint64_t cost)
+{
+    *left -= MIN(*left, cost);
+}
+
+enum embtier_err push_take_ids(struct push *push, uint64_t *cost, struct refusal *ret_refusal)
 {
     for (; push->segment < push->segment_count; push->segment++, push->id = 0) {
         const uint32_t left = push->segments[push->segment].count - push->id;
-        const uint32_t count = (uint32_t)MIN((uint64_t)left, id_count);
+        const uint32_t count = (uint32_t)MIN((uint64_t)left, *cost / LANE_COST_ID);
 
-        if (id_count == 0)
+        if (*cost == 0)
             return EMBTIER_AGAIN;
         TRY(take_some_ids(push, count, ret_refusal));
+        spend(cost, (uint64_t)count * LANE_COST_ID);
         if (count < left)
             return EMBTIER_AGAIN;
-        id_count -= count;
-        id_count -= id_count > 0; /* a segment is work too, with no ids in it */
+        spend(cost, LANE_COST_SEGMENT); /* it is work too, with no ids in it */
     }
     push->segment = 0;
     return EMBTIER_OK;
@@ -427,20 +431,20 @@ static uint64_t find_nonfinite(const float *numbers, uint64_t count)
     return i;
 }
 
-enum embtier_err push_check_numbers(struct push *push, struct refusal *ret_refusal)
+enum embtier_err push_check_numbers(struct push *push, uint64_t *cost, struct refusal *ret_refusal)
 {
-    uint64_t most = PUSH_TURN_BYTES / sizeof(float);
-
     for (; push->segment < push->segment_count; push->segment++, push->checked = 0) {
         const struct push_segment *const segment = &push->segments[push->segment];
         const uint32_t dim = segment->table->spec.dim;
         const float *const numbers = segment->gradients + push->checked;
         const uint64_t left = (uint64_t)segment->count * dim - push->checked;
-        const uint64_t count = MIN(left, most);
+        uint64_t count;
 
-        if (most == 0)
+        if (*cost == 0)
             return EMBTIER_AGAIN;
-        most -= 1;
+        count = MIN(left, *cost * LANE_COST_BYTES / sizeof(float));
+        if (push->checked == 0)
+            spend(cost, LANE_COST_SEGMENT);
         if (segment->table->spec.allows_nonfinite)
             continue;
         /* Times a weight that is not finite, no gradient is: not even 0. No bag is told: the value
@@ -454,7 +458,7 @@ enum embtier_err push_check_numbers(struct push *push, struct refusal *ret_refus
             return refuse(ret_refusal, EMBTIER_NONFINITE, push->segment,
                           (push->checked + find_nonfinite(numbers, count)) / dim, segment->count);
         push->checked += count;
-        most -= MIN(count, most);
+        spend(cost, div_round_up(count * sizeof(float), LANE_COST_BYTES));
         if (count < left)
             return EMBTIER_AGAIN;
     }
@@ -464,8 +468,10 @@ enum embtier_err push_check_numbers(struct push *push, struct refusal *ret_refus
 
 /* ---- Waves ---- */
 
-void push_prepare(struct push *push)
+uint64_t push_prepare(struct push *push)
 {
+    uint64_t cost = 0;
+
     push->ticket->has_pins = push->is_prefetch;
     for (uint32_t g = 0; g < push->ticket->group_count; g++) {
         const struct ticket_group *const group = &push->ticket->groups[g];
@@ -477,8 +483,10 @@ void push_prepare(struct push *push)
             for (uint32_t b = 0; b < of->bag_count; b++)
                 group->bag_places[of->first_bag + b] =
                     gradients ? gradients + (size_t)b * group->dim : zeros;
+            cost += of->bag_count / 4;
         }
     }
+    return cost;
 }
 
 enum update_kind push_kind(const struct push *push)
@@ -500,6 +508,7 @@ enum update_kind push_kind(const struct push *push)
 struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push)
 {
     struct request_memory_share *const share = &push->session->memory_share;
+    const uint64_t bytes = wave_bytes(rules, push->wave_slices, push->wave_rows);
     struct push_wave *wave;
 
     for (uint32_t i = 0; i < push->wave_count; i++)
@@ -507,12 +516,11 @@ struct push_wave *push_free_wave(const struct request_rules *rules, struct push 
             return push->waves[i];
     if (push->wave_count == PUSH_WAVES_MAX)
         return NULL;
-    wave = request_memory_take(rules->memory, share,
-                               wave_bytes(rules, push->wave_slices, push->wave_rows));
-    if (!wave) {
-        request_memory_leave(rules->memory, share); /* others need it more */
+    /* Others need it more, but if it has none. */
+    wave = push->wave_count > 0 ? request_memory_take_spare(rules->memory, share, bytes)
+                                : request_memory_for(rules, push->session, bytes);
+    if (!wave)
         return NULL;
-    }
     wave->is_under_way = false;
     return push->waves[push->wave_count++] = wave;
 }

@@ -37,8 +37,6 @@
 #define PUSH_WAVE_ROWS   4096
 #define PUSH_WAVE_SLICES 64
 #define PUSH_WAVES_MAX   8
-/* Gradients that are looked through in a turn. */
-#define PUSH_TURN_BYTES (UINT64_C(1) << 20)
 /* For rows' gradients: one at a time, or in a group as many as one half holds, which stay in the
  * processor's cache; the other half is for what a member adds. */
 #define PUSH_SCRATCH_BYTES (UINT32_C(256) << 10)
@@ -129,13 +127,15 @@ MUST_CHECK enum embtier_err push_begin(const struct request_rules *rules, struct
                                        uint32_t number, const struct shm_submission *submission,
                                        struct group_member *member, struct push **ret_push,
                                        struct refusal *ret_refusal);
-/* PUSH_IDS: takes about @id_count ids. AGAIN: some are left. */
-MUST_CHECK enum embtier_err push_take_ids(struct push *push, uint64_t id_count,
+/* PUSH_IDS: takes ids for about *@cost (lane_cost.h), of which it leaves what it did not need.
+ * AGAIN: some are left. */
+MUST_CHECK enum embtier_err push_take_ids(struct push *push, uint64_t *cost,
                                           struct refusal *ret_refusal);
-/* PUSH_NUMBERS: looks through some of them. AGAIN: some are left. */
-MUST_CHECK enum embtier_err push_check_numbers(struct push *push, struct refusal *ret_refusal);
-/* Before the first wave, when all is cast. */
-void push_prepare(struct push *push);
+/* PUSH_NUMBERS: looks through some of them, likewise. */
+MUST_CHECK enum embtier_err push_check_numbers(struct push *push, uint64_t *cost,
+                                               struct refusal *ret_refusal);
+/* Before the first wave, when all is cast. Returns what it cost. */
+uint64_t push_prepare(struct push *push);
 /* It is to wait for others, and tables may be dropped meanwhile. */
 void push_leave_tables(struct push *push);
 /* Of the leader, when all members' pushes have arrived: enters all tables again, and makes the

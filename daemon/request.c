@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "daemon/lane_cost.h"
 #include "daemon/pooled.h"
 #include "daemon/push.h"
 #include "daemon/request_impl.h"
@@ -159,7 +160,7 @@ static enum embtier_err request_new(const struct request_rules *rules, struct se
                       head_bytes > largest
                           ? 0 /* the segments alone are too many */
                           : (largest - head_bytes) / (ref_copies(rules) * sizeof(struct row_ref)));
-    request = request_memory_take(rules->memory, &session->memory_share, bytes);
+    request = request_memory_for(rules, session, bytes);
     if (!request)
         return EMBTIER_AGAIN;
     request_lay_out(rules, request, sizeof(*request), segments, id_count);
@@ -354,7 +355,8 @@ enum embtier_err request_take(const struct request_rules *rules, struct request 
         id_count -= count;
         if (count < left)
             return EMBTIER_AGAIN;
-        id_count -= id_count > 0; /* a segment is work too, with no ids in it */
+        /* A segment is work too, with no ids in it. */
+        id_count -= MIN(id_count, (uint64_t)LANE_COST_SEGMENT);
         request->taking_segment++;
         request->taking_position = 0;
     }
@@ -400,18 +402,20 @@ void request_deal(const struct request_rules *rules, struct request *request)
     finish_taking(rules, request);
 }
 
-bool request_memory_is_there(const struct request_rules *rules, struct session *session)
+void *request_memory_for(const struct request_rules *rules, struct session *session, uint64_t bytes)
 {
-    void *block;
+    void *const place = request_memory_take(rules->memory, &session->memory_share, bytes);
 
+    session->wanted_bytes = place ? 0 : bytes;
+    return place;
+}
+
+void request_memory_forget(const struct request_rules *rules, struct session *session)
+{
     if (session->wanted_bytes == 0)
-        return true;
-    block = request_memory_take(rules->memory, &session->memory_share, session->wanted_bytes);
-    if (!block)
-        return false;
-    request_memory_give(rules->memory, block);
+        return;
     session->wanted_bytes = 0;
-    return true;
+    request_memory_leave(rules->memory, &session->memory_share);
 }
 
 static enum embtier_err release_begin(const struct request_rules *rules,
@@ -465,9 +469,10 @@ static enum embtier_err begin_push(const struct request_rules *rules, struct ses
     return err;
 }
 
-enum embtier_err request_begin(const struct request_rules *rules, struct session *session,
-                               uint32_t number, struct taking *ret_taking,
-                               struct refusal *ret_refusal)
+/* Of a request whose memory is there, as far as that is known. */
+static enum embtier_err begin(const struct request_rules *rules, struct session *session,
+                              uint32_t number, struct taking *ret_taking,
+                              struct refusal *ret_refusal)
 {
     struct shm_submission submission;
     struct group_member *member;
@@ -477,6 +482,7 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
 
     copy_once(&submission, &shm_submissions(session->arena)[number % session->slot_count],
               sizeof(submission));
+    ret_taking->segment_count = MIN(submission.segment_count, (uint32_t)SHM_SEGMENTS_MAX);
     if (submission.op == SHM_OP_PUSH) {
         ret_taking->kind = TAKING_PUSH;
         return begin_push(rules, session, number, &submission, &ret_taking->push, ret_refusal);
@@ -489,12 +495,11 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
     if (submission.op == SHM_OP_RELEASE)
         return release_begin(rules, session, &submission, ret_taking, ret_refusal);
     TRY(check_fields(&submission, shm_form_of(&submission), ret_refusal));
+    TRY(check_group(session, &submission, &member, ret_refusal));
     if (submission.op == SHM_OP_POOL) {
-        TRY(check_group(session, &submission, &member, ret_refusal));
         ret_taking->kind = TAKING_POOLED;
         return pooled_begin(rules, session, number, &submission, &ret_taking->pooled, ret_refusal);
     }
-    TRY(check_group(session, &submission, &member, ret_refusal));
     TRY(copy_segments(rules, session, number, &submission, &id_count, ret_refusal));
     TRY(request_new(rules, session, number, &submission, id_count, &request, ret_refusal));
     err = check_segments(rules, request, &submission, ret_refusal);
@@ -502,8 +507,24 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
         request_discard(rules, request);
         return err;
     }
-    *ret_taking = (struct taking){ TAKING_REQUEST, { .request = request } };
+    ret_taking->kind = TAKING_REQUEST;
+    ret_taking->request = request;
     return EMBTIER_OK;
+}
+
+enum embtier_err request_begin(const struct request_rules *rules, struct session *session,
+                               uint32_t number, struct taking *ret_taking,
+                               struct refusal *ret_refusal)
+{
+    enum embtier_err err;
+
+    if (session->wanted_bytes != 0 &&
+        !request_memory_reserve(rules->memory, &session->memory_share, session->wanted_bytes))
+        return EMBTIER_AGAIN;
+    err = begin(rules, session, number, ret_taking, ret_refusal);
+    if (err != EMBTIER_AGAIN) /* it is refused, or needs none */
+        request_memory_forget(rules, session);
+    return err;
 }
 
 void request_discard(const struct request_rules *rules, struct request *request)

@@ -131,11 +131,14 @@ struct taking {
         struct push *push;
         struct ticket *ticket;
     };
+    uint32_t segment_count; /* that have been looked at, also of one that was refused */
 };
 
 /* Begins to take request @number of @session. AGAIN: no memory now, or the session has its share of
- * it; nothing has changed, try later. Any other error: the request is refused, *@ret_refusal says
- * why; of a push, its group has been told. */
+ * it; nothing has changed, try again when memory_share is told, or one of the session's is done.
+ * How much it needs is known by then: it is asked for before the request is looked at again. Any
+ * other error: the request is refused, *@ret_refusal says why; of a push, its group has been told.
+ */
 MUST_CHECK enum embtier_err request_begin(const struct request_rules *rules,
                                           struct session *session, uint32_t number,
                                           struct taking *ret_taking, struct refusal *ret_refusal);
@@ -143,6 +146,8 @@ MUST_CHECK enum embtier_err request_begin(const struct request_rules *rules,
  * and to be discarded. */
 MUST_CHECK enum embtier_err request_take(const struct request_rules *rules, struct request *request,
                                          uint64_t id_count, struct refusal *ret_refusal);
+/* The session's next request, or what needed memory, is over: it waits for none. */
+void request_memory_forget(const struct request_rules *rules, struct session *session);
 /* One that never had parts. */
 void request_discard(const struct request_rules *rules, struct request *request);
 /* One whose parts are done. */

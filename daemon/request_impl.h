@@ -132,8 +132,9 @@ void request_put_runs(const struct request_rules *rules, struct request *request
                       const struct cast_pair *pairs, const uint32_t *starts);
 void request_deal(const struct request_rules *rules, struct request *request);
 
-/* Whether there is memory, now, that the session's next request was refused before: all it takes
- * to find out how much it needs is work in vain before that. */
-bool request_memory_is_there(const struct request_rules *rules, struct session *session);
+/* Memory for the session's next request, or a push's first wave. NULL: none now. How much it needs
+ * is noted then, so that the request is not copied and checked again before that is there. */
+void *request_memory_for(const struct request_rules *rules, struct session *session,
+                         uint64_t bytes);
 
 #endif

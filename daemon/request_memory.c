@@ -2,10 +2,10 @@
 /* Small requests have an eighth of the memory for themselves: however large what others ask for and
  * however slow it is, a session that has none under way there finds room for a small one.
  *
- * The line for the rest matters only when its first has stood in it for PATIENCE_NS: until then
- * whatever fits may pass it, so that memory that is short now and then costs no time. Then what is
- * served must leave room for the first. A first that does not try any more (its client died, or
- * took the request back) must not keep others out: after LOST_NS without a try it loses its place.
+ * Each part has its line. A small request stands in that of its part, and takes of the other what
+ * nobody stands in line for. Whoever gives memory back hands it on to the first in line, as long as
+ * there is room for that one: so a request costs its lane nothing while it waits, and a session
+ * that has been told of its memory has it, whoever else asks meanwhile.
  *
  * The lock is held for some tens of nanoseconds, by lanes only, twice per request. */
 #include "daemon/request_memory.h"
@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/config_memory.h"
@@ -24,42 +23,44 @@
 /* 32-bit links of 8 bytes each. */
 #define REGION_BYTES_MAX (UINT64_C(32) << 30)
 
-#define SMALL_BYTES (64 * KIB) /* some thousand ids */
-#define SMALL_SHARE 8          /* one of so many parts is for them */
+/* One part of so many is for small requests, which are one of so many at most: at 64 MiB, 256 KiB,
+ * some thousand ids. */
+#define SMALL_SHARE 8
+#define SMALL_PART  256
 
-#define PATIENCE_NS (UINT64_C(5) * 1000 * 1000)
-#define LOST_NS     (UINT64_C(100) * 1000 * 1000)
+struct memory_part {
+    struct block_pool blocks;
+    struct turns line;
+};
 
 struct request_memory {
     uint8_t *base;
     uint64_t bytes;
-    const struct clock *clock;
+    uint64_t small_bytes;
     pthread_mutex_t lock; /* of all below */
-    struct block_pool small;
-    struct block_pool main;
-    struct request_memory_share *first; /* in line */
-    struct request_memory_share *last;
+    struct memory_part parts[REQUEST_MEMORY_PARTS];
 };
 
-enum embtier_err request_memory_new(uint64_t bytes, const struct clock *clock,
-                                    struct request_memory **ret_memory, struct err_msg *msg)
+enum embtier_err request_memory_new(uint64_t bytes, struct request_memory **ret_memory,
+                                    struct err_msg *msg)
 {
     _cleanup_(request_memory_freep) struct request_memory *memory = calloc(1, sizeof(*memory));
-    uint64_t small_bytes;
+    uint64_t small_part;
 
     if (!memory)
         return err_set(msg, EMBTIER_NO_MEMORY, "request memory: out of memory");
     pthread_mutex_init(&memory->lock, NULL);
-    memory->clock = clock;
     bytes = MIN(bytes, REGION_BYTES_MAX);
     bytes = align_up(MAX(bytes, REGION_BYTES_MIN), 2 * MIB);
     memory->base = reserved_new(bytes);
     if (!memory->base)
         return err_set_errno(msg, errno, "request memory: cannot reserve %" PRIu64 " bytes", bytes);
     memory->bytes = bytes;
-    small_bytes = bytes / SMALL_SHARE;
-    block_pool_init(&memory->small, memory->base, small_bytes);
-    block_pool_init(&memory->main, memory->base + small_bytes, bytes - small_bytes);
+    memory->small_bytes = bytes / SMALL_PART;
+    small_part = bytes / SMALL_SHARE;
+    block_pool_init(&memory->parts[REQUEST_MEMORY_SMALL].blocks, memory->base, small_part);
+    block_pool_init(&memory->parts[REQUEST_MEMORY_MAIN].blocks, memory->base + small_part,
+                    bytes - small_part);
     *ret_memory = TAKE(memory);
     return EMBTIER_OK;
 }
@@ -73,147 +74,228 @@ void request_memory_free(struct request_memory *memory)
     free(memory);
 }
 
-/* ---- The line, locked ---- */
+/* ---- Locked ---- */
 
-static void line_join(struct request_memory *memory, struct request_memory_share *share,
-                      uint64_t bytes)
+static bool may_be_small(const struct request_memory *memory,
+                         const struct request_memory_share *share, uint64_t bytes)
 {
-    const uint64_t now_ns = clock_now_ns(memory->clock);
-
-    share->tried_ns = now_ns;
-    share->wanted_bytes = bytes;
-    if (share->in_line)
-        return;
-    share->in_line = true;
-    share->since_ns = now_ns;
-    share->next = NULL;
-    share->previous = memory->last;
-    if (memory->last)
-        memory->last->next = share;
-    else
-        memory->first = share;
-    memory->last = share;
-}
-
-static void line_leave(struct request_memory *memory, struct request_memory_share *share)
-{
-    if (!share->in_line)
-        return;
-    share->in_line = false;
-    if (share->next)
-        share->next->previous = share->previous;
-    else
-        memory->last = share->previous;
-    if (share->previous)
-        share->previous->next = share->next;
-    else
-        memory->first = share->next;
-}
-
-/* Whether the first in line has waited long enough, and holds less than @share would with @bytes
- * more. */
-static bool is_anothers_turn(struct request_memory *memory,
-                             const struct request_memory_share *share, uint64_t bytes)
-{
-    const struct request_memory_share *first;
-    uint64_t now_ns;
-
-    if (!memory->first)
-        return false;
-    now_ns = clock_now_ns(memory->clock);
-    while (memory->first && now_ns - memory->first->tried_ns > LOST_NS)
-        line_leave(memory, memory->first);
-    first = memory->first;
-    return first && first != share && now_ns - first->since_ns > PATIENCE_NS &&
-           share->held_bytes + block_pool_cost(bytes) > first->held_bytes;
+    return bytes <= memory->small_bytes && share->held_bytes[REQUEST_MEMORY_SMALL] == 0;
 }
 
 static bool has_its_share(const struct request_memory *memory,
                           const struct request_memory_share *share, uint64_t bytes)
 {
-    return share->held_bytes > 0 && share->held_bytes + block_pool_cost(bytes) >
-                                        memory->main.bytes - memory->main.taken_bytes;
+    const struct block_pool *const main = &memory->parts[REQUEST_MEMORY_MAIN].blocks;
+    const uint64_t held = share->held_bytes[REQUEST_MEMORY_MAIN];
+
+    return held > 0 && held + block_pool_cost(bytes) > main->bytes - main->taken_bytes;
 }
 
-static void *take_main(struct request_memory *memory, struct request_memory_share *share,
-                       uint64_t bytes)
+/* Takes of a part, whoever stands in line there. NULL: no room. */
+static void *take_of(struct request_memory *memory, struct request_memory_share *share,
+                     uint32_t part, uint64_t bytes)
 {
-    void *place;
+    struct turns *const line = &memory->parts[part].line;
+    void *const place = block_pool_take(&memory->parts[part].blocks, bytes, share);
 
-    if (has_its_share(memory, share, bytes)) {
-        line_leave(memory, share); /* it waits for itself */
+    if (!place)
         return NULL;
-    }
-    place = block_pool_take(&memory->main, bytes, share);
-    if (place && is_anothers_turn(memory, share, bytes) &&
-        !block_pool_has(&memory->main, memory->first->wanted_bytes)) {
-        block_pool_give(&memory->main, place);
-        place = NULL;
-    }
-    if (!place) {
-        line_join(memory, share, bytes);
-        return NULL;
-    }
-    line_leave(memory, share);
-    share->held_bytes += block_pool_block_bytes(place);
+    turns_catch_up(line, &share->flows[part]);
+    turns_charge(line, &share->flows[part], bytes);
+    share->held_bytes[part] += block_pool_block_bytes(place);
     return place;
 }
 
-static void *take_small(struct request_memory *memory, struct request_memory_share *share,
-                        uint64_t bytes)
+static void leave_line(struct request_memory *memory, struct request_memory_share *share)
 {
-    void *place;
+    for (uint32_t part = 0; part < REQUEST_MEMORY_PARTS; part++)
+        turns_remove(&memory->parts[part].line, &share->flows[part]);
+}
 
-    if (bytes > SMALL_BYTES || share->small_bytes > 0)
-        return NULL;
-    place = block_pool_take(&memory->small, bytes, share);
-    if (place) {
-        line_leave(memory, share);
-        share->small_bytes += block_pool_block_bytes(place);
+static void tell(struct request_memory_share *share)
+{
+    if (!share->wake || share->is_told)
+        return;
+    share->is_told = true;
+    share->wake(share);
+}
+
+/* Hands what is free in part @from on to those in line for @part, in their order, as long as there
+ * is room for the first. @asks: one that need not be told, since it is asking. */
+static void serve_line(struct request_memory *memory, uint32_t part, uint32_t from,
+                       const struct request_memory_share *asks)
+{
+    struct turns *const line = &memory->parts[part].line;
+    struct turn_flow *flow;
+
+    while ((flow = turns_first(line))) {
+        struct request_memory_share *const share =
+            CONTAINER_OF(flow, struct request_memory_share, flows[part]);
+        const bool has_share =
+            from == REQUEST_MEMORY_MAIN && has_its_share(memory, share, share->wanted_bytes);
+
+        if (has_share && part != from)
+            return; /* its own part is what it gets */
+        if (!has_share && !block_pool_has(&memory->parts[from].blocks, share->wanted_bytes))
+            return;
+        (void)turns_next(line);
+        if (!has_share) /* else it waits for itself */
+            share->granted = take_of(memory, share, from, share->wanted_bytes);
+        if (share != asks)
+            tell(share);
     }
-    return place;
+}
+
+static void serve(struct request_memory *memory, const struct request_memory_share *asks)
+{
+    serve_line(memory, REQUEST_MEMORY_SMALL, REQUEST_MEMORY_SMALL, asks);
+    serve_line(memory, REQUEST_MEMORY_MAIN, REQUEST_MEMORY_MAIN, asks);
+    if (turns_is_empty(&memory->parts[REQUEST_MEMORY_MAIN].line))
+        serve_line(memory, REQUEST_MEMORY_SMALL, REQUEST_MEMORY_MAIN, asks);
+}
+
+static void give(struct request_memory *memory, void *place)
+{
+    struct request_memory_share *const share = block_pool_owner(place);
+    const uint32_t part = block_pool_holds(&memory->parts[REQUEST_MEMORY_SMALL].blocks, place)
+                              ? REQUEST_MEMORY_SMALL
+                              : REQUEST_MEMORY_MAIN;
+
+    share->held_bytes[part] -= block_pool_block_bytes(place);
+    block_pool_give(&memory->parts[part].blocks, place);
+}
+
+static void leave(struct request_memory *memory, struct request_memory_share *share)
+{
+    leave_line(memory, share);
+    share->wanted_bytes = 0;
+    if (share->granted)
+        give(memory, TAKE(share->granted));
+}
+
+/* Takes what nobody stands in line for. */
+static void *take_spare(struct request_memory *memory, struct request_memory_share *share,
+                        uint32_t part, uint64_t bytes)
+{
+    if (turns_first(&memory->parts[part].line) ||
+        (part == REQUEST_MEMORY_MAIN && has_its_share(memory, share, bytes)))
+        return NULL;
+    return take_of(memory, share, part, bytes);
+}
+
+static bool is_in_line(const struct request_memory_share *share)
+{
+    return turns_has(&share->flows[REQUEST_MEMORY_SMALL]) ||
+           turns_has(&share->flows[REQUEST_MEMORY_MAIN]);
+}
+
+static bool reserve(struct request_memory *memory, struct request_memory_share *share,
+                    uint64_t bytes)
+{
+    uint32_t part = REQUEST_MEMORY_MAIN;
+
+    if (share->wanted_bytes != bytes && share->wanted_bytes != 0) { /* it asks for another thing */
+        leave(memory, share);
+        serve(memory, NULL);
+    }
+    if (share->granted)
+        return true;
+    if (may_be_small(memory, share, bytes))
+        part = REQUEST_MEMORY_SMALL;
+    if (!turns_has(&share->flows[part])) {
+        leave_line(memory, share); /* its small one may have ended since it joined the other */
+        share->wanted_bytes = bytes;
+        share->granted = take_spare(memory, share, part, bytes);
+        if (!share->granted && part == REQUEST_MEMORY_SMALL)
+            share->granted = take_spare(memory, share, REQUEST_MEMORY_MAIN, bytes);
+        if (share->granted)
+            return true;
+        turns_add(&memory->parts[part].line, &share->flows[part], bytes);
+    }
+    serve(memory, share);
+    return share->granted;
+}
+
+/* ---- Any thread ---- */
+
+bool request_memory_reserve(struct request_memory *memory, struct request_memory_share *share,
+                            uint64_t bytes)
+{
+    bool reserved = false;
+
+    pthread_mutex_lock(&memory->lock);
+    if (bytes <= request_memory_largest(memory))
+        reserved = reserve(memory, share, bytes);
+    pthread_mutex_unlock(&memory->lock);
+    return reserved;
 }
 
 void *request_memory_take(struct request_memory *memory, struct request_memory_share *share,
                           uint64_t bytes)
 {
+    void *place = NULL;
+
+    pthread_mutex_lock(&memory->lock);
+    if (bytes <= request_memory_largest(memory) && reserve(memory, share, bytes)) {
+        place = TAKE(share->granted);
+        share->wanted_bytes = 0;
+    }
+    pthread_mutex_unlock(&memory->lock);
+    return place;
+}
+
+void *request_memory_take_spare(struct request_memory *memory, struct request_memory_share *share,
+                                uint64_t bytes)
+{
     void *place;
 
-    if (bytes > request_memory_largest(memory))
-        return NULL;
     pthread_mutex_lock(&memory->lock);
-    place = take_small(memory, share, bytes);
-    if (!place)
-        place = take_main(memory, share, bytes);
+    place = take_spare(memory, share, REQUEST_MEMORY_MAIN, bytes);
     pthread_mutex_unlock(&memory->lock);
     return place;
 }
 
 void request_memory_give(struct request_memory *memory, void *place)
 {
-    struct request_memory_share *const share = block_pool_owner(place);
+    pthread_mutex_lock(&memory->lock);
+    give(memory, place);
+    serve(memory, NULL);
+    pthread_mutex_unlock(&memory->lock);
+}
+
+void request_memory_heard(struct request_memory *memory, struct request_memory_share *share)
+{
+    pthread_mutex_lock(&memory->lock);
+    share->is_told = false;
+    pthread_mutex_unlock(&memory->lock);
+}
+
+bool request_memory_waits(struct request_memory *memory, const struct request_memory_share *share)
+{
+    bool waits;
 
     pthread_mutex_lock(&memory->lock);
-    if (block_pool_holds(&memory->small, place)) {
-        share->small_bytes -= block_pool_block_bytes(place);
-        block_pool_give(&memory->small, place);
-    } else {
-        share->held_bytes -= block_pool_block_bytes(place);
-        block_pool_give(&memory->main, place);
-    }
+    waits = is_in_line(share);
     pthread_mutex_unlock(&memory->lock);
+    return waits;
 }
 
 void request_memory_leave(struct request_memory *memory, struct request_memory_share *share)
 {
     pthread_mutex_lock(&memory->lock);
-    line_leave(memory, share);
+    leave(memory, share);
+    serve(memory, NULL);
     pthread_mutex_unlock(&memory->lock);
 }
 
 uint64_t request_memory_largest(const struct request_memory *memory)
 {
-    return memory->main.bytes - BLOCK_POOL_HEAD_BYTES;
+    return memory->parts[REQUEST_MEMORY_MAIN].blocks.bytes - BLOCK_POOL_HEAD_BYTES;
+}
+
+uint64_t request_memory_small(const struct request_memory *memory)
+{
+    return memory->small_bytes;
 }
 
 uint8_t *request_memory_base(const struct request_memory *memory)

@@ -7,51 +7,68 @@
  *
  * It is shared out fairly. A part is for small requests, one of each session at a time: however
  * large and slow what others ask for, there is room for them. Of the rest, a session that holds
- * some gets as much as is left for others, at most. And one that found no room stands in line: once
- * the first has stood there for a moment, none is served that would then hold more than the first
- * does, if that left no room for it. So a large request gets its turn however many sessions ask for
- * less. Thread: any. */
+ * some gets as much as is left for others, at most. Who finds no room stands in line, and does not
+ * ask again: memory that is given back goes to the first in line at once, who is told. The line is
+ * in the order of turns.h, where what counts is bytes. So a session that asks for little passes
+ * those that have got much, and a large request has its turn however many sessions ask for less:
+ * then nothing is given to anybody before there is room for it. Thread: any. */
 #ifndef EMBTIER_DAEMON_REQUEST_MEMORY_H
 #define EMBTIER_DAEMON_REQUEST_MEMORY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/clock.h"
 #include "base/err.h"
+#include "daemon/turns.h"
 
 struct request_memory;
 
-/* What a session holds, and its place in the line while it has one. Zeroed at first; of the memory
- * then, until everything is given back and it has left. */
+/* The part for small requests, and the one for all. */
+enum { REQUEST_MEMORY_SMALL, REQUEST_MEMORY_MAIN, REQUEST_MEMORY_PARTS };
+
+/* What a session holds, and its place in the line while it has one. Zeroed at first, but for
+ * `wake`; of the memory then, until everything is given back and it has left. */
 struct request_memory_share {
-    uint64_t held_bytes;   /* of the part for all */
-    uint64_t small_bytes;  /* of the part for small requests */
-    uint64_t wanted_bytes; /* in line */
-    struct request_memory_share *next;
-    struct request_memory_share *previous;
-    uint64_t since_ns;
-    uint64_t tried_ns;
-    bool in_line;
+    uint64_t held_bytes[REQUEST_MEMORY_PARTS];
+    struct turn_flow flows[REQUEST_MEMORY_PARTS];
+    uint64_t wanted_bytes; /* in line, or granted */
+    void *granted;         /* a block that is kept for it */
+    bool is_told;          /* of that, and has not heard it yet */
+    /* It has been granted what it stood in line for, or has to ask again. Called by the thread that
+     * gave memory back, under the memory's lock. NULL: nobody is to be told. */
+    void (*wake)(struct request_memory_share *share);
 };
 
-MUST_CHECK enum embtier_err request_memory_new(uint64_t bytes, const struct clock *clock,
-                                               struct request_memory **ret_memory,
+MUST_CHECK enum embtier_err request_memory_new(uint64_t bytes, struct request_memory **ret_memory,
                                                struct err_msg *msg);
 void request_memory_free(struct request_memory *memory);
 DEFINE_CLEANUP(struct request_memory, request_memory_free)
 
-/* NULL: used up for now, or it is another's turn, or the session has its share. It tries again
- * every millisecond or so, and when it has given something back: who stops trying loses its place
- * in the line. Aligned to a cache line. */
+/* Whether @bytes are there for the session: then they are kept for its next request_memory_take().
+ * False: it stands in line and will be told; or it has its share, and is to ask again when it has
+ * given something back. What it stood in line for before, or was granted, it keeps if that is as
+ * much. */
+MUST_CHECK bool request_memory_reserve(struct request_memory *memory,
+                                       struct request_memory_share *share, uint64_t bytes);
+/* The same, and takes it. NULL: not now. Aligned to a cache line. */
 void *request_memory_take(struct request_memory *memory, struct request_memory_share *share,
                           uint64_t bytes);
+/* Takes what nobody stands in line for. NULL: nothing, and it does not stand in line for it. */
+void *request_memory_take_spare(struct request_memory *memory, struct request_memory_share *share,
+                                uint64_t bytes);
 void request_memory_give(struct request_memory *memory, void *block);
-/* Leaves the line: the session asks for nothing any more. */
+/* It has heard what it was told. */
+void request_memory_heard(struct request_memory *memory, struct request_memory_share *share);
+/* Whether it stands in line, and so will be told. */
+bool request_memory_waits(struct request_memory *memory, const struct request_memory_share *share);
+/* Leaves the line, and gives back what it was granted: the session asks for nothing any more. It
+ * is told of nothing afterwards, but may have been before (`is_told`). */
 void request_memory_leave(struct request_memory *memory, struct request_memory_share *share);
 
 /* The largest request that may ever fit; more is TOO_LARGE, not a matter of waiting. */
 uint64_t request_memory_largest(const struct request_memory *memory);
+/* The largest that is a small one. */
+uint64_t request_memory_small(const struct request_memory *memory);
 
 /* A place in the region as 32 bits, for chains; places are multiples of 8. 0 is none. */
 static inline uint32_t request_memory_link(const uint8_t *base, const void *place)

@@ -262,8 +262,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     if (restore->directory_count > 0)
         TRY(other_checkpoint_open(restore->directories, restore->directory_count, restore->id,
                                   tables_catalog(server->parts.tables), &other, msg));
-    TRY(request_memory_new(config->lanes.request_bytes, &clock_monotonic, &server->parts.memory,
-                           msg));
+    TRY(request_memory_new(config->lanes.request_bytes, &server->parts.memory, msg));
     TRY(accounts_new(&server->parts.accounts, msg));
     TRY(ticket_memory_new(config->lanes.ticket_bytes, server->parts.accounts,
                           &server->parts.ticket_memory, msg));

@@ -107,6 +107,7 @@ enum embtier_err session_prepare(uint64_t id, uint64_t arena_bytes, uint32_t slo
     session->gone_message.kind = MESSAGE_SESSION_GONE;
     session->broken_message.kind = MESSAGE_SESSION_BROKEN;
     session->freed_message.kind = MESSAGE_SESSION_FREED;
+    session->memory_message.kind = MESSAGE_MEMORY;
 
     session->control_bytes = align_up(shm_control_bytes(slot_count), 4096);
     TRY(memfd_new("embtier-control", session->control_bytes, &session->control_fd, msg));

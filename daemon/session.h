@@ -22,17 +22,30 @@
 #include "daemon/request_memory.h"
 #include "daemon/ticket.h"
 #include "daemon/ticket_memory.h"
+#include "daemon/turns.h"
 #include "proto/shm_layout.h"
 
-enum session_lane_state { SESSION_LANE_IDLE, SESSION_LANE_RUNNABLE, SESSION_LANE_BLOCKED };
+/* What a lane may have to do for a session: a bit each. */
+enum session_work {
+    SESSION_PARTS = 1 << 0,  /* rows of its oldest part */
+    SESSION_TAKE = 1 << 1,   /* home lane: more of the request that is half taken */
+    SESSION_BEGIN = 1 << 2,  /* home lane: its next requests */
+    SESSION_ADD_UP = 1 << 3, /* waves of pooled lookups */
+};
 
-/* One lane's side of a session: its parts, oldest first. Owned by that lane, on a line of its own.
+/* One lane's side of a session: its parts, oldest first. Owned by that lane, on lines of its own.
  */
 struct session_lane {
     _Alignas(CACHE_LINE) struct part *first;
     struct part *last;
-    struct session_lane *next; /* in the lane's run queue or blocked list */
-    enum session_lane_state state;
+    struct turn_flow flow; /* among those that want turns, while there is some work */
+    uint8_t work;          /* SESSION_ bits, of what can be done now */
+    uint8_t last_work;     /* the bit of its last turn */
+    bool is_blocked;       /* in the lane's blocked list */
+    /* Seldom. */
+    struct session_lane *next_blocked;
+    struct message *add_up; /* waves to be added up, oldest first */
+    struct message *last_add_up;
 };
 
 struct session {
@@ -76,15 +89,17 @@ struct session {
     uint32_t updates[UPDATE_KINDS]; /* under way (lane_epoch.c) */
     struct session *next_updating;
     struct session *previous_updating;
-    struct session *next_taking;
-    uint64_t wanted_bytes; /* that a pooled lookup or a push found no room for */
+    struct session *next_held; /* see hold() */
+    uint64_t wanted_bytes;     /* that the next request, or a push, found no room for; else 0 */
     struct ticket_share ticket_share;
     uint32_t last_ticket;
     struct ticket_slot tickets[TICKETS_MAX];
-    bool memory_short; /* the next request found no memory; another look when one is done, … */
-    uint64_t memory_retry_ns; /* … or at this time */
-    uint64_t last_seen_ns;    /* a request */
-    bool polled;              /* in the lane's list; else the client rings the doorbell */
+    bool memory_short; /* the next request found no memory; another look when it has been granted
+                          some (memory_message), or when one that is under way is done */
+    struct message memory_message;
+    struct lane *lane;     /* home */
+    uint64_t last_seen_ns; /* a request */
+    bool polled;           /* in the lane's list; else the client rings the doorbell */
     bool detaching;
     bool broken; /* spoke nonsense: nothing more is taken from it */
 

@@ -22,7 +22,8 @@ static struct turn_flow *meld(struct turn_flow *a, struct turn_flow *b)
     return a;
 }
 
-/* One of all trees in a list: two by two from the front, then all of these from the back. */
+/* One of all trees in a list, the newest first: two by two, then all of these from the back. Of
+ * equal ones the oldest comes first, nearly always. */
 static struct turn_flow *meld_all(struct turn_flow *list)
 {
     struct turn_flow *pairs = NULL;
@@ -37,7 +38,7 @@ static struct turn_flow *meld_all(struct turn_flow *list)
         a->next = NULL;
         if (b)
             b->next = NULL;
-        pair = meld(a, b);
+        pair = b ? meld(b, a) : a;
         pair->next = pairs;
         pairs = pair;
     }
@@ -58,14 +59,14 @@ static void set_root(struct turns *turns, struct turn_flow *root)
         root->previous = root;
 }
 
-void turns_add(struct turns *turns, struct turn_flow *flow)
+void turns_add(struct turns *turns, struct turn_flow *flow, uint64_t cost)
 {
     if (turns_has(flow))
         return;
-    flow->due = MAX(flow->due, turns->now);
-    flow->key = flow->due;
+    turns_catch_up(turns, flow);
+    flow->key = flow->due + cost;
     flow->child = flow->next = NULL;
-    set_root(turns, meld(flow, turns->root));
+    set_root(turns, meld(turns->root, flow));
 }
 
 void turns_remove(struct turns *turns, struct turn_flow *flow)
@@ -95,20 +96,27 @@ struct turn_flow *turns_first(struct turns *turns)
 
     while ((first = turns->root) && first->due > first->key) { /* it was charged meanwhile */
         turns_remove(turns, first);
-        turns_add(turns, first);
+        turns_add(turns, first, 0);
     }
     if (!first)
         turns->now = MAX(turns->now, turns->latest);
     return first;
 }
 
-struct turn_flow *turns_next(struct turns *turns)
+struct turn_flow *turns_begin(struct turns *turns)
 {
     struct turn_flow *const first = turns_first(turns);
 
-    if (!first)
-        return NULL;
-    turns->now = MAX(turns->now, first->due);
-    turns_remove(turns, first);
+    if (first)
+        turns->now = MAX(turns->now, first->due);
+    return first;
+}
+
+struct turn_flow *turns_next(struct turns *turns)
+{
+    struct turn_flow *const first = turns_begin(turns);
+
+    if (first)
+        turns_remove(turns, first);
     return first;
 }

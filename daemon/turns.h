@@ -13,7 +13,12 @@
  * Each flow has a place in virtual time, which counts cost. The one that is furthest behind has the
  * next turn, and its cost moves it on. Who comes back stands where the others are by then at least:
  * nobody saves up turns while it wants none. When nobody is left that wants one, all are even
- * again.
+ * again. Virtual time also moves on by itself, as if a thousand shared it, so that not even an
+ * endless row of new flows, each of which begins where it stands, keeps another one waiting for
+ * ever.
+ *
+ * A flow may say what its next turn will cost. Then its place is where that ends: of those that
+ * stand at the same place who asks for less is before who asks for more.
  *
  * A pairing heap of what is embedded in the flows: one that is alone costs a few instructions, and
  * nothing is allocated. Thread: the owner. */
@@ -26,8 +31,8 @@
 
 /* One that takes turns. Zeroed at first. */
 struct turn_flow {
-    uint64_t due; /* in virtual time: its next turn */
-    uint64_t key; /* what that was when it got its place in the heap; never more than `due` */
+    uint64_t due; /* in virtual time: where its next turn begins */
+    uint64_t key; /* its place in the heap: where that ends; or less, if it was charged meanwhile */
     struct turn_flow *child;
     struct turn_flow *next;     /* sibling */
     struct turn_flow *previous; /* sibling, or the parent; of the root itself; NULL: wants none */
@@ -36,22 +41,37 @@ struct turn_flow {
 /* Zeroed at first. */
 struct turns {
     struct turn_flow *root;
-    uint64_t now;    /* where the last turn began */
+    uint64_t now;    /* where the last turn began, or later */
     uint64_t latest; /* of all flows' due */
+    uint64_t rest;   /* of cost that has not moved `now` yet */
 };
 
-/* It wants a turn. Nothing if it does already. */
-void turns_add(struct turns *turns, struct turn_flow *flow);
+#define TURNS_SHARERS 1024 /* as many seem to share it, at most */
+
+/* Not before those who want a turn now: nobody is paid for the time when it wanted none. */
+static inline void turns_catch_up(const struct turns *turns, struct turn_flow *flow)
+{
+    if (flow->due < turns->now)
+        flow->due = turns->now;
+}
+
+/* It wants a turn, which will cost @cost, or 0: that will be seen. Nothing if it does already. */
+void turns_add(struct turns *turns, struct turn_flow *flow, uint64_t cost);
 /* It wants none any more. Nothing if it did not. */
 void turns_remove(struct turns *turns, struct turn_flow *flow);
 /* Whose turn it is; NULL: nobody wants one. */
 struct turn_flow *turns_first(struct turns *turns);
-/* The same, and it is that one's: it wants none until it is added again. */
+/* The same, and its turn begins. It wants the next one too. */
+struct turn_flow *turns_begin(struct turns *turns);
+/* The same, and it wants none until it is added again. */
 struct turn_flow *turns_next(struct turns *turns);
 
 /* It has cost so much; also while it wants a turn. */
 static inline void turns_charge(struct turns *turns, struct turn_flow *flow, uint64_t cost)
 {
+    turns->rest += cost;
+    turns->now += turns->rest / TURNS_SHARERS;
+    turns->rest %= TURNS_SHARERS;
     flow->due += cost;
     if (flow->due > turns->latest)
         turns->latest = flow->due;
@@ -60,6 +80,12 @@ static inline void turns_charge(struct turns *turns, struct turn_flow *flow, uin
 static inline bool turns_has(const struct turn_flow *flow)
 {
     return flow->previous != NULL;
+}
+
+/* Whether nobody else wants one. */
+static inline bool turns_is_only(const struct turns *turns, const struct turn_flow *flow)
+{
+    return turns->root == flow && !flow->child;
 }
 
 static inline bool turns_is_empty(const struct turns *turns)

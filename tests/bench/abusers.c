@@ -27,6 +27,7 @@
 #define FLOOD_WARM_ACTS 16 /* some of its large requests, so that its memory has been touched */
 #define CONNECTS_PERIOD 1000000 /* ns */
 #define SESSION_FDS     3
+#define LOOP_SLOTS      4
 #define STARTED_NS      (UINT64_C(10) * 1000 * 1000 * 1000)
 
 struct self {
@@ -355,11 +356,104 @@ static void flood(struct self *self)
     }
 }
 
+/* ---- Sessions in a closed loop ---- */
+
+/* Segments of the same ids, which go to the same place. */
+struct loop_shape {
+    uint32_t sessions;
+    uint32_t segments;
+    uint32_t ids;       /* of a segment */
+    uint32_t in_flight; /* requests of a session */
+};
+
+struct loop_session {
+    int fds[SESSION_FDS];
+    struct shm_control *control;
+    struct shm_arena_head *head;
+    uint32_t submitted, answered;
+};
+
+static void loop_start(const struct self *self, const struct loop_shape *shape,
+                       struct loop_session *session)
+{
+    const struct abuser_place *const place = self->place;
+    const uint64_t payload = align_up(shm_arena_payload_offset(LOOP_SLOTS), SHM_ALIGN);
+    const uint64_t ids_at = payload + shape->segments * sizeof(struct shm_segment);
+    const uint64_t rows_at = align_up(ids_at + shape->ids * sizeof(uint64_t), SHM_ALIGN);
+    const uint64_t arena_bytes = align_up(rows_at + (uint64_t)shape->ids * place->row_bytes, 4096);
+    const int fd = connect_to(self);
+    struct shm_segment *segments;
+
+    if (!send_hello(fd, arena_bytes, LOOP_SLOTS) || !receive_hello(fd, session->fds))
+        bench_die("abuser: no session");
+    session->control =
+        mmap(NULL, shm_control_bytes(LOOP_SLOTS), PROT_READ, MAP_SHARED, session->fds[0], 0);
+    session->head = mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, session->fds[1], 0);
+    if (session->control == MAP_FAILED || session->head == MAP_FAILED)
+        bench_die("abuser: no memory");
+    segments = (struct shm_segment *)((uint8_t *)session->head + payload);
+    for (uint32_t i = 0; i < shape->segments; i++)
+        segments[i] = (struct shm_segment){ .table = place->table,
+                                            .ids_offset = ids_at,
+                                            .rows_offset = rows_at,
+                                            .id_count = shape->ids };
+    for (uint32_t i = 0; i < shape->ids; i++)
+        ((uint64_t *)((uint8_t *)session->head + ids_at))[i] = i % place->huge_rows;
+    for (uint32_t i = 0; i < LOOP_SLOTS; i++)
+        shm_submissions(session->head)[i] = (struct shm_submission){
+            .op = SHM_OP_GET, .segment_count = shape->segments, .segments_offset = payload
+        };
+}
+
+/* Takes an answer, if there is one, and submits as many as are to be in flight. */
+static bool loop_go_on(struct loop_session *session, uint32_t in_flight)
+{
+    struct shm_completion *const completion =
+        &shm_completions(session->control)[session->answered % LOOP_SLOTS];
+    const bool is_answered = session->answered < session->submitted &&
+                             shm_read_sequence(completion) == session->answered + 1;
+
+    if (is_answered && completion->err != EMBTIER_OK)
+        bench_die("abuser: its request was refused");
+    if (atomic_load(&session->control->closed))
+        bench_die("abuser: the session was ended");
+    session->answered += is_answered;
+    while (session->submitted - session->answered < in_flight)
+        shm_publish_tail(session->head, ++session->submitted);
+    if (shm_lane_is_asleep(session->control) &&
+        write(session->fds[2], &(uint64_t){ 1 }, sizeof(uint64_t)) < 0)
+        bench_die("abuser: doorbell: %s", strerror(errno));
+    return is_answered;
+}
+
+static void ask_in_loops(struct self *self, const struct loop_shape *shape)
+{
+    struct loop_session *const sessions = bench_alloc(shape->sessions, sizeof(*sessions));
+
+    for (uint32_t i = 0; i < shape->sessions; i++)
+        loop_start(self, shape, &sessions[i]);
+    for (;;) {
+        bool any = false;
+
+        for (uint32_t i = 0; i < shape->sessions; i++) {
+            if (!loop_go_on(&sessions[i], shape->in_flight))
+                continue;
+            any = true;
+            acted(self);
+        }
+        if (!any)
+            nanosleep(&(struct timespec){ .tv_nsec = 20000L }, NULL);
+    }
+}
+
 static _Noreturn void abuse(enum abuser_kind kind, struct self *self)
 {
     const struct sched_param param = { 0 };
+    const bool is_loop =
+        kind >= ABUSER_SEGMENTS; /* it sleeps, most often, and has to go on in time */
 
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || sched_setscheduler(0, SCHED_IDLE, &param) != 0)
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
+        (!is_loop && sched_setscheduler(0, SCHED_IDLE, &param) != 0))
         bench_die("abuser: %s", strerror(errno));
     switch (kind) {
     case ABUSER_MUTE:
@@ -380,6 +474,15 @@ static _Noreturn void abuse(enum abuser_kind kind, struct self *self)
     case ABUSER_CONNECTS:
     case ABUSER_CONNECTS_HELLO:
         connect_a_lot(self, kind == ABUSER_CONNECTS_HELLO);
+        break;
+    case ABUSER_SEGMENTS:
+        ask_in_loops(self, &(struct loop_shape){ 20, SHM_SEGMENTS_MAX, 16, 1 });
+        break;
+    case ABUSER_SEGMENTS_100:
+        ask_in_loops(self, &(struct loop_shape){ 100, SHM_SEGMENTS_MAX, 16, 1 });
+        break;
+    case ABUSER_MILLION:
+        ask_in_loops(self, &(struct loop_shape){ 1, 16, 62500, 2 });
         break;
     }
     _exit(1);

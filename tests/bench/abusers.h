@@ -3,7 +3,8 @@
  *
  * They run under SCHED_IDLE: what an abuser computes for itself is no doing of the server's, so it
  * gets only the processor time that nobody else wants, and what is measured beside it is what the
- * server does on its behalf. On a machine with cores to spare that makes no difference.
+ * server does on its behalf. On a machine with cores to spare that makes no difference. Those that
+ * ask in a closed loop are no such: they sleep until they have their answers.
  *
  * Thread: one. What cannot be set up ends the program. */
 #ifndef EMBTIER_TESTS_ABUSERS_H
@@ -20,6 +21,9 @@ enum abuser_kind {
     ABUSER_STATUS,         /* asks for the status without pause, and reads the answers */
     ABUSER_CONNECTS,       /* connects and leaves, 1,000 times a second */
     ABUSER_CONNECTS_HELLO, /* connects, says hello and leaves, 1,000 times a second */
+    ABUSER_SEGMENTS,       /* 20 sessions that ask for 16 rows 65,536 times in each request, … */
+    ABUSER_SEGMENTS_100,   /* … and 100, each the next one when the last is answered */
+    ABUSER_MILLION, /* one that asks for a million rows in each, two of which are in flight */
 };
 
 struct abuser_place {

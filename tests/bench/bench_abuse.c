@@ -9,6 +9,10 @@
  * abuse-status          one that asks for the status without pause
  * abuse-connects        1,000 connects a second
  * abuse-connects-hello  1,000 connects a second that say hello and get shared memory
+ * abuse-segments        20 sessions that ask for 16 rows 65,536 times in each request
+ * abuse-segments-100    100 of them
+ * abuse-million         one that asks for a million rows in each; the good client asks for 16, and
+ *                       for the next 16 when it has got them: it is to keep half of its rate
  *
  * Ours is the good client's rate with the abuser at work, the reference the same without, in turn.
  * The good client asks for 4,096 cached rows every millisecond, one request at a time: a demand
@@ -41,7 +45,8 @@
 #define DIM          64
 #define BATCH_ROWS   4096
 #define BATCHES      64 /* of ids, used round and round */
-#define IN_FLIGHT    2  /* at full speed */
+#define LOOP_ROWS    16
+#define IN_FLIGHT    2 /* at full speed */
 #define PERIOD_S     0.001
 #define IN_TIME_S    0.01
 #define OPEN_S       0.005
@@ -63,6 +68,8 @@ struct abuse {
     struct embtier_batch *batches[IN_FLIGHT];
     uint64_t *ids;
     uint32_t next; /* batch of ids */
+    uint32_t batch_rows;
+    uint32_t in_flight; /* at full speed */
     bool full_speed;
     bool abused; /* now */
     struct samples answers[2], opens[2];
@@ -73,7 +80,7 @@ struct abuse {
 
 /* ---- Set-up ---- */
 
-static void set_up(struct abuse *abuse, enum abuser_kind kind)
+static void set_up(struct abuse *abuse, enum abuser_kind kind, uint32_t batch_rows)
 {
     const uint64_t rows = bench_scaled(TABLE_ROWS, 4 * BATCH_ROWS);
     const struct bench_server_shape shape = { .dram_bytes =
@@ -84,11 +91,13 @@ static void set_up(struct abuse *abuse, enum abuser_kind kind)
 
     memset(abuse, 0, sizeof(*abuse));
     abuse->kind = kind;
+    abuse->batch_rows = batch_rows;
+    abuse->in_flight = IN_FLIGHT;
     bench_server_start(&abuse->server, &shape);
     bench_server_tables(&abuse->server, LISTED_COUNT, rows, DIM);
     abuse->server.table_count = 2; /* what is touched: the good client's and the abuser's */
     bench_touch_all(&abuse->server, EMBTIER_GET);
-    part = (struct embtier_part){ abuse->server.tables[0], BATCH_ROWS };
+    part = (struct embtier_part){ abuse->server.tables[0], batch_rows };
     for (uint32_t i = 0; i < IN_FLIGHT; i++)
         abuse->batches[i] = bench_batch(&abuse->server, &part, 1);
     abuse->ids = bench_alloc((uint64_t)BATCHES * BATCH_ROWS, sizeof(*abuse->ids));
@@ -144,7 +153,7 @@ static void begin(void *context, uint32_t slot)
 
     memcpy(embtier_batch_ids(abuse->batches[slot], 0),
            abuse->ids + (uint64_t)(abuse->next++ % BATCHES) * BATCH_ROWS,
-           BATCH_ROWS * sizeof(*abuse->ids));
+           abuse->batch_rows * sizeof(*abuse->ids));
     bench_submit(abuse->batches[slot], EMBTIER_GET);
 }
 
@@ -198,7 +207,7 @@ static double good_client(struct abuse *abuse)
     double rate;
 
     if (abuse->full_speed)
-        return bench_pipeline(IN_FLIGHT, bench_settings.seconds, begin, end, abuse);
+        return bench_pipeline(abuse->in_flight, bench_settings.seconds, begin, end, abuse);
     atomic_store(&abuse->stop_opening, false);
     if (pthread_create(&opener, NULL, open_tables, abuse) != 0)
         bench_die("cannot start a thread");
@@ -281,7 +290,7 @@ static void run(const char *name, enum abuser_kind kind, bool shares_lane)
         .reference_options = "4,096 cached rows every ms, 1 lane",
     };
 
-    set_up(abuse, kind);
+    set_up(abuse, kind, BATCH_ROWS);
     abuse->full_speed = true;
     abuse->full_rate = alone(abuse);
     abuse->full_speed = false;
@@ -298,6 +307,26 @@ static void run(const char *name, enum abuser_kind kind, bool shares_lane)
         abuse->opens[0].count = abuse->opens[1].count = 0;
         bench_compare(&figure, with_abuser, alone, abuse, say_more);
     }
+    clear(abuse);
+}
+
+/* The good client in a loop, too. */
+static void run_loops(const char *name, enum abuser_kind kind)
+{
+    struct abuse *const abuse = bench_alloc(1, sizeof(*abuse));
+    const struct bench_figure figure = {
+        .name = name,
+        .unit = "requests/s",
+        .bar = 0.5,
+        .limit = "half of the lane, since the other half is the other client's",
+        .reference_name = "the same client with no abuser",
+        .reference_options = "one request of 16 cached rows after the other, 1 lane",
+    };
+
+    set_up(abuse, kind, LOOP_ROWS);
+    abuse->full_speed = true;
+    abuse->in_flight = 1;
+    bench_compare(&figure, with_abuser, alone, abuse, say_more);
     clear(abuse);
 }
 
@@ -336,6 +365,21 @@ static void connects_hello(void)
     run("abuse-connects-hello", ABUSER_CONNECTS_HELLO, false);
 }
 
+static void segments(void)
+{
+    run("abuse-segments", ABUSER_SEGMENTS, true);
+}
+
+static void segments_100(void)
+{
+    run("abuse-segments-100", ABUSER_SEGMENTS_100, true);
+}
+
+static void million(void)
+{
+    run_loops("abuse-million", ABUSER_MILLION);
+}
+
 int main(int argc, char **argv)
 {
     const struct bench_entry entries[] = {
@@ -346,6 +390,9 @@ int main(int argc, char **argv)
         { "abuse-status", status },
         { "abuse-connects", connects },
         { "abuse-connects-hello", connects_hello },
+        { "abuse-segments", segments },
+        { "abuse-segments-100", segments_100 },
+        { "abuse-million", million },
     };
 
     return bench_main(argc, argv, entries, ARRAY_LEN(entries));

@@ -75,7 +75,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     memset(x, 0, sizeof(*x));
     x->f = f;
     fixture_open(f);
-    must(request_memory_new(16 * MIB, &clock_monotonic, &x->memory, &msg), &msg);
+    must(request_memory_new(16 * MIB, &x->memory, &msg), &msg);
     must(accounts_new(&x->accounts, &msg), &msg);
     x->account = account_open(x->accounts, FIXTURE_UID);
     assert_non_null(x->account);

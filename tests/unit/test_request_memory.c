@@ -23,28 +23,12 @@
 #define BLOCK_BYTES  (REGION_BYTES / 8 * 7 / BLOCKS - 128) /* not a small one */
 #define SMALL_BYTES  (64 * KIB)
 
-static uint64_t held_now_ns;
-
-static uint64_t held_time(void *context)
-{
-    (void)context;
-    return held_now_ns;
-}
-
-/* Stands still, so that nobody's turn comes but where a test says so. */
-static const struct clock held_clock = { .now_ns = held_time };
-
-static void pass_ms(uint64_t ms)
-{
-    held_now_ns += ms * 1000 * 1000;
-}
-
-static struct request_memory *memory_new(const struct clock *clock)
+static struct request_memory *memory_new(void)
 {
     struct request_memory *memory = NULL;
     struct err_msg msg = { { 0 } };
 
-    if (request_memory_new(REGION_BYTES, clock, &memory, &msg) != EMBTIER_OK)
+    if (request_memory_new(REGION_BYTES, &memory, &msg) != EMBTIER_OK)
         fail_msg("%s", msg.text);
     return memory;
 }
@@ -67,7 +51,7 @@ struct held {
 static unsigned play(struct request_memory *memory, uint64_t seed, uint32_t rounds)
 {
     struct held held[SLOTS] = { { 0 } };
-    struct request_memory_share shares[SESSIONS] = { { 0 } };
+    struct request_memory_share shares[SESSIONS] = { { .wanted_bytes = 0 } };
     unsigned refused = 0;
 
     for (uint32_t round = 0; round < rounds; round++) {
@@ -93,7 +77,8 @@ static unsigned play(struct request_memory *memory, uint64_t seed, uint32_t roun
             request_memory_give(memory, held[i].bytes);
     for (uint32_t i = 0; i < SESSIONS; i++) {
         request_memory_leave(memory, &shares[i]);
-        assert_int_equal(shares[i].held_bytes, 0);
+        for (uint32_t part = 0; part < REQUEST_MEMORY_PARTS; part++)
+            assert_int_equal(shares[i].held_bytes[part], 0);
     }
     return refused;
 }
@@ -111,7 +96,7 @@ static void assert_in_one_piece(struct request_memory *memory)
 
 static void test_largest_request_fits_after_any_history(void **state)
 {
-    struct request_memory *memory = memory_new(&held_clock);
+    struct request_memory *memory = memory_new();
 
     (void)state;
     assert_in_one_piece(memory);
@@ -125,20 +110,20 @@ static void test_largest_request_fits_after_any_history(void **state)
 
 static void test_more_than_the_largest_is_refused(void **state)
 {
-    struct request_memory *memory = memory_new(&held_clock);
+    struct request_memory *memory = memory_new();
     struct request_memory_share share = { 0 };
 
     (void)state;
     assert_null(request_memory_take(memory, &share, request_memory_largest(memory) + 1));
     assert_null(request_memory_take(memory, &share, UINT64_MAX));
-    assert_false(share.in_line);
+    assert_false(request_memory_waits(memory, &share));
     assert_in_one_piece(memory);
     request_memory_free(memory);
 }
 
 static void test_places_become_links_and_back(void **state)
 {
-    struct request_memory *memory = memory_new(&held_clock);
+    struct request_memory *memory = memory_new();
     struct request_memory_share share = { 0 };
     uint8_t *const base = request_memory_base(memory);
     uint8_t *const block = request_memory_take(memory, &share, request_memory_largest(memory));
@@ -164,7 +149,7 @@ static void *play_thread(void *context)
 
 static void test_lanes_share_the_memory(void **state)
 {
-    struct request_memory *memory = memory_new(&clock_monotonic);
+    struct request_memory *memory = memory_new();
     pthread_t threads[THREADS];
 
     (void)state;
@@ -180,8 +165,8 @@ static void test_lanes_share_the_memory(void **state)
 
 static void test_one_session_gets_half_and_another_half_of_the_rest(void **state)
 {
-    struct request_memory *memory = memory_new(&held_clock);
-    struct request_memory_share shares[3] = { { 0 } };
+    struct request_memory *memory = memory_new();
+    struct request_memory_share shares[3] = { { .wanted_bytes = 0 } };
     void *blocks[BLOCKS];
     uint32_t held[3] = { 0 };
     uint32_t count = 0;
@@ -208,9 +193,19 @@ struct short_memory {
     void *blocks[BLOCKS];
 };
 
+static uint32_t told; /* how often anybody was */
+
+static void count_told(struct request_memory_share *share)
+{
+    assert_non_null(share->granted);
+    told++;
+}
+
 static void take_block(struct short_memory *x, uint32_t session)
 {
-    x->blocks[session] = request_memory_take(x->memory, &x->small[session], BLOCK_BYTES);
+    if (!x->blocks[session])
+        x->blocks[session] = request_memory_take(x->memory, &x->small[session], BLOCK_BYTES);
+    x->small[session].is_told = false; /* it has heard it */
 }
 
 static void give_block(struct short_memory *x, uint32_t session)
@@ -226,8 +221,10 @@ static void *take_all(struct short_memory *x)
 
 static void use_up(struct short_memory *x)
 {
-    *x = (struct short_memory){ .memory = memory_new(&held_clock) };
+    *x = (struct short_memory){ .memory = memory_new(), .large.wake = count_told };
+    told = 0;
     for (uint32_t i = 0; i < BLOCKS; i++) {
+        x->small[i].wake = count_told;
         take_block(x, i);
         assert_non_null(x->blocks[i]);
     }
@@ -236,11 +233,11 @@ static void use_up(struct short_memory *x)
 
 static void clear(struct short_memory *x)
 {
-    for (uint32_t i = 0; i < BLOCKS; i++) {
-        give_block(x, i);
-        request_memory_leave(x->memory, &x->small[i]);
-    }
     request_memory_leave(x->memory, &x->large);
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        request_memory_leave(x->memory, &x->small[i]);
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        give_block(x, i);
     assert_in_one_piece(x->memory);
     request_memory_free(x->memory);
 }
@@ -248,36 +245,125 @@ static void clear(struct short_memory *x)
 static void test_a_large_request_gets_its_turn_though_small_ones_never_end(void **state)
 {
     struct short_memory x;
-    void *all = NULL;
+    uint32_t session = 0;
     uint32_t passed = 0;
+    void *all;
 
     (void)state;
     use_up(&x);
-    /* One small request ends every millisecond, and its session asks for another. */
-    for (uint32_t i = 0; i < 3 * BLOCKS && !(all = take_all(&x)); i++, pass_ms(1)) {
-        give_block(&x, i % BLOCKS);
-        take_block(&x, i % BLOCKS);
-        passed += x.blocks[i % BLOCKS] != NULL;
+    /* One request after the other ends, and its session asks for another. */
+    while (!x.large.granted && passed <= 2 * BLOCKS * BLOCKS) {
+        const uint32_t i = session++ % BLOCKS;
+
+        passed += x.blocks[i] != NULL;
+        give_block(&x, i);
+        take_block(&x, i);
     }
+    assert_in_range(passed, BLOCKS, BLOCKS * (BLOCKS + 2)); /* each had as much as it gets */
+    all = take_all(&x);
     assert_non_null(all);
-    assert_in_range(passed, 1, 10); /* at first it is not strict */
     request_memory_give(x.memory, all);
-    for (uint32_t i = 0; i < BLOCKS; i++) /* now there is room for all others, in any order */
-        take_block(&x, BLOCKS - 1 - i);
-    for (uint32_t i = 0; i < BLOCKS; i++)
-        assert_non_null(x.blocks[i]);
     clear(&x);
+}
+/* It has it when it is told, and asks no more before: others may ask as often as they like. */
+static void test_who_waits_is_told_once_and_has_its_memory_then(void **state)
+{
+    struct short_memory x;
+    struct request_memory_share other = { 0 };
+    void *place;
+
+    (void)state;
+    use_up(&x);
+    request_memory_leave(x.memory, &x.large);
+    give_block(&x, 0);
+    take_block(&x, 0);
+    assert_non_null(x.blocks[0]); /* nobody else wanted it */
+    assert_null(request_memory_take(x.memory, &other, BLOCK_BYTES));
+    other.wake = count_told;
+    for (uint32_t i = 0; i < 3; i++)
+        assert_false(request_memory_reserve(x.memory, &other, BLOCK_BYTES));
+    assert_true(request_memory_waits(x.memory, &other));
+    assert_int_equal(told, 0);
+    give_block(&x, 0);
+    assert_int_equal(told, 1);
+    assert_false(request_memory_waits(x.memory, &other));
+    take_block(&x, 0);
+    assert_null(x.blocks[0]);
+    assert_true(request_memory_reserve(x.memory, &other, BLOCK_BYTES));
+    place = request_memory_take(x.memory, &other, BLOCK_BYTES);
+    assert_non_null(place);
+    assert_int_equal(told, 1);
+    request_memory_give(x.memory, place); /* which session 0 gets */
+    assert_int_equal(told, 2);
+    clear(&x);
+}
+
+static void test_who_asks_for_something_else_gives_back_what_it_was_granted(void **state)
+{
+    struct short_memory x;
+
+    (void)state;
+    use_up(&x);
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        give_block(&x, i);
+    assert_int_equal(told, 1);
+    take_block(&x, 0); /* there is none: the large one was granted all */
+    assert_null(x.blocks[0]);
+    x.large.is_told = false;
+    assert_true(request_memory_reserve(x.memory, &x.large, BLOCK_BYTES));
+    take_block(&x, 0);
+    assert_non_null(x.blocks[0]);
+    clear(&x);
+}
+
+/* Sessions of large requests that never end have no more of the memory's time than one of requests
+ * of a tenth. */
+static void test_the_line_is_in_the_order_of_what_each_has_got(void **state)
+{
+    enum { LARGE = 5 };
+    struct request_memory *memory = memory_new();
+    const uint64_t bytes[LARGE + 1] = { 6 * MIB, 6 * MIB, 6 * MIB, 6 * MIB, 6 * MIB, 600 * KIB };
+    struct request_memory_share shares[LARGE + 1] = { { .wanted_bytes = 0 } };
+    uint32_t got[LARGE + 1] = { 0 };
+    void *held[2 * LARGE];
+    uint32_t count = 0;
+    uint32_t taken = 0;
+
+    (void)state;
+    for (uint32_t round = 0; round < 1000; round++) {
+        for (uint32_t i = 0; i <= LARGE; i++) {
+            void *const place = request_memory_take(memory, &shares[i], bytes[i]);
+
+            if (place) {
+                held[count++] = place;
+                got[i]++;
+                taken++;
+            }
+        }
+        assert_in_range(count, 1, 2 * LARGE - 1);
+        request_memory_give(memory, held[0]); /* the oldest ends */
+        memmove(held, held + 1, --count * sizeof(held[0]));
+    }
+    for (uint32_t i = 1; i < LARGE; i++)
+        assert_in_range(got[i], got[0] - 2, got[0] + 2);
+    assert_in_range(got[LARGE], 4 * got[0], taken);
+    while (count > 0)
+        request_memory_give(memory, held[--count]);
+    for (uint32_t i = 0; i <= LARGE; i++)
+        request_memory_leave(memory, &shares[i]);
+    assert_in_one_piece(memory);
+    request_memory_free(memory);
 }
 
 static void test_small_requests_are_served_though_a_large_one_holds_or_wants_all(void **state)
 {
-    struct request_memory *memory = memory_new(&held_clock);
+    struct request_memory *memory = memory_new();
     struct request_memory_share large = { 0 }, other = { 0 }, small = { 0 };
     void *const all = request_memory_take(memory, &large, request_memory_largest(memory));
 
     (void)state;
     assert_null(request_memory_take(memory, &other, request_memory_largest(memory)));
-    for (uint32_t i = 0; i < 100; i++, pass_ms(50)) {
+    for (uint32_t i = 0; i < 100; i++) {
         void *const place = request_memory_take(memory, &small, SMALL_BYTES);
 
         assert_non_null(place);
@@ -292,38 +378,88 @@ static void test_small_requests_are_served_though_a_large_one_holds_or_wants_all
     request_memory_free(memory);
 }
 
-/* Has the large one's turn come: there is room for a block, and it is not given. */
-static void await_turn_of_large(struct short_memory *x)
+/* Its small one that is under way is in its way, until it ends. */
+static void test_the_second_small_request_follows_the_first(void **state)
 {
-    use_up(x);
-    pass_ms(50);
-    give_block(x, 0);
-    take_block(x, 0);
-    assert_null(x->blocks[0]);
-}
-
-static void test_who_stops_trying_keeps_nobody_out(void **state)
-{
-    struct short_memory x;
+    struct request_memory *memory = memory_new();
+    struct request_memory_share large = { 0 }, small = { 0 };
+    void *const all = request_memory_take(memory, &large, request_memory_largest(memory));
+    void *const first = request_memory_take(memory, &small, SMALL_BYTES);
+    void *second;
 
     (void)state;
-    await_turn_of_large(&x);
-    pass_ms(60);
-    take_block(&x, 0);
-    assert_non_null(x.blocks[0]);
-    assert_false(x.large.in_line);
-    clear(&x);
+    assert_null(request_memory_take(memory, &small, SMALL_BYTES / 2));
+    request_memory_give(memory, first);
+    second = request_memory_take(memory, &small, SMALL_BYTES / 2);
+    assert_non_null(second);
+    request_memory_give(memory, second);
+    request_memory_give(memory, all);
+    assert_in_one_piece(memory);
+    request_memory_free(memory);
+}
+
+static void test_many_small_requests_wait_for_each_other(void **state)
+{
+    enum { COUNT = REGION_BYTES / 8 / SMALL_BYTES };
+    struct request_memory *memory = memory_new();
+    struct request_memory_share large = { 0 }, shares[COUNT] = { { .wanted_bytes = 0 } };
+    void *const all = request_memory_take(memory, &large, request_memory_largest(memory));
+    void *places[COUNT];
+
+    (void)state;
+    for (uint32_t i = 0; i < COUNT; i++) /* the last has no room: blocks have heads */
+        places[i] = request_memory_take(memory, &shares[i], SMALL_BYTES);
+    assert_null(places[COUNT - 1]);
+    request_memory_give(memory, places[0]);
+    assert_non_null(shares[COUNT - 1].granted);
+    places[0] = request_memory_take(memory, &shares[COUNT - 1], SMALL_BYTES);
+    assert_non_null(places[0]);
+    for (uint32_t i = 0; i < COUNT - 1; i++)
+        request_memory_give(memory, places[i]);
+    request_memory_give(memory, all);
+    assert_in_one_piece(memory);
+    request_memory_free(memory);
 }
 
 static void test_who_leaves_the_line_keeps_nobody_out(void **state)
 {
     struct short_memory x;
+    struct request_memory_share other = { .wake = count_told };
 
     (void)state;
-    await_turn_of_large(&x);
+    use_up(&x);
+    assert_null(request_memory_take(x.memory, &other, request_memory_largest(x.memory)));
+    for (uint32_t i = 1; i < BLOCKS; i++)
+        give_block(&x, i);
+    assert_int_equal(told, 0);
+    give_block(&x, 0);
+    assert_int_equal(told, 1); /* the large one has all */
     request_memory_leave(x.memory, &x.large);
-    take_block(&x, 0);
-    assert_non_null(x.blocks[0]);
+    assert_int_equal(told, 2);
+    request_memory_leave(x.memory, &other);
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        take_block(&x, i);
+        assert_non_null(x.blocks[i]);
+    }
+    clear(&x);
+}
+
+static void test_spare_memory_is_what_nobody_waits_for(void **state)
+{
+    struct short_memory x;
+    struct request_memory_share other = { 0 };
+    void *place;
+
+    (void)state;
+    use_up(&x);
+    give_block(&x, 0);
+    assert_null(request_memory_take_spare(x.memory, &other, BLOCK_BYTES));
+    request_memory_leave(x.memory, &x.large);
+    place = request_memory_take_spare(x.memory, &other, BLOCK_BYTES);
+    assert_non_null(place);
+    assert_null(request_memory_take_spare(x.memory, &x.small[0], BLOCK_BYTES));
+    assert_false(request_memory_waits(x.memory, &x.small[0]));
+    request_memory_give(x.memory, place);
     clear(&x);
 }
 
@@ -336,9 +472,14 @@ int main(void)
         cmocka_unit_test(test_lanes_share_the_memory),
         cmocka_unit_test(test_one_session_gets_half_and_another_half_of_the_rest),
         cmocka_unit_test(test_a_large_request_gets_its_turn_though_small_ones_never_end),
+        cmocka_unit_test(test_who_waits_is_told_once_and_has_its_memory_then),
+        cmocka_unit_test(test_who_asks_for_something_else_gives_back_what_it_was_granted),
+        cmocka_unit_test(test_the_line_is_in_the_order_of_what_each_has_got),
         cmocka_unit_test(test_small_requests_are_served_though_a_large_one_holds_or_wants_all),
-        cmocka_unit_test(test_who_stops_trying_keeps_nobody_out),
+        cmocka_unit_test(test_the_second_small_request_follows_the_first),
+        cmocka_unit_test(test_many_small_requests_wait_for_each_other),
         cmocka_unit_test(test_who_leaves_the_line_keeps_nobody_out),
+        cmocka_unit_test(test_spare_memory_is_what_nobody_waits_for),
     };
 
     return cmocka_run_group_tests_name("request memory", tests, NULL, NULL);

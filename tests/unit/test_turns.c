@@ -47,7 +47,7 @@ static uint32_t turn(struct shared *x)
 
     assert_non_null(flow);
     turns_charge(&x->turns, flow, cost);
-    turns_add(&x->turns, flow);
+    turns_add(&x->turns, flow, 0);
     x->served[i] += cost;
     return i;
 }
@@ -55,7 +55,7 @@ static uint32_t turn(struct shared *x)
 static void want(struct shared *x, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        turns_add(&x->turns, &x->flows[i]);
+        turns_add(&x->turns, &x->flows[i], 0);
 }
 
 static void test_two_get_half_of_the_cost_each(void **state)
@@ -98,7 +98,7 @@ static void test_beside_one_other_who_asks_for_little_waits_for_one_turn(void **
     turns_remove(&x.turns, &x.flows[0]);
     for (uint32_t i = 0; i < 1000; i++) { /* it asks again in the midst of the other's turn */
         assert_int_equal(turn(&x), 1);
-        turns_add(&x.turns, &x.flows[0]);
+        turns_add(&x.turns, &x.flows[0], 0);
         assert_int_equal(turn(&x), 0);
         turns_remove(&x.turns, &x.flows[0]);
     }
@@ -123,9 +123,52 @@ static void test_who_asks_for_little_waits_for_as_little(void **state)
         own++;
         turns_remove(&x.turns, &x.flows[0]);
         (void)turn(&x);
-        turns_add(&x.turns, &x.flows[0]);
+        turns_add(&x.turns, &x.flows[0], 0);
     }
     assert_in_range(turns, 1000 * FLOWS / 20, 1000 * FLOWS / 7);
+}
+
+/* The same if all others march in step, but each says before what it wants. */
+static void test_who_asks_for_little_and_says_so_is_before_the_others(void **state)
+{
+    struct shared x = { .costs = { 0 } };
+    uint32_t own = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < FLOWS; i++)
+        turns_add(&x.turns, &x.flows[i], i == 0 ? 200 : 2000);
+    for (uint32_t i = 0; i < 10000; i++) {
+        struct turn_flow *const flow = turns_next(&x.turns);
+        const uint64_t cost = index_of(&x, flow) == 0 ? 200 : 2000;
+
+        own += cost == 200;
+        turns_charge(&x.turns, flow, cost);
+        turns_add(&x.turns, flow, cost);
+    }
+    assert_in_range(own, 10000 / 8, 10000 / 5); /* ten beside one of each of the others */
+}
+
+/* Each of them begins where virtual time stands, and is never seen again. */
+static void test_new_ones_without_end_keep_nobody_waiting_for_ever(void **state)
+{
+    struct turns turns = { 0 };
+    struct turn_flow large = { 0 };
+    uint64_t passed = 0;
+
+    (void)state;
+    turns_add(&turns, &large, 10000);
+    for (;; passed += 10) {
+        struct turn_flow fresh = { 0 };
+        struct turn_flow *first;
+
+        turns_add(&turns, &fresh, 10);
+        first = turns_next(&turns);
+        if (first == &large)
+            break;
+        turns_charge(&turns, first, 10);
+        assert_true(passed < (uint64_t)2 * 10000 * TURNS_SHARERS);
+    }
+    assert_true(passed > 10000);
 }
 
 static void test_who_wanted_nothing_is_not_paid_for_that(void **state)
@@ -133,10 +176,10 @@ static void test_who_wanted_nothing_is_not_paid_for_that(void **state)
     struct shared x = { .costs = { 100, 100 } };
 
     (void)state;
-    turns_add(&x.turns, &x.flows[0]);
+    turns_add(&x.turns, &x.flows[0], 0);
     for (uint32_t i = 0; i < 10000; i++)
         (void)turn(&x);
-    turns_add(&x.turns, &x.flows[1]);
+    turns_add(&x.turns, &x.flows[1], 0);
     x.served[0] = 0;
     for (uint32_t i = 0; i < 100; i++)
         (void)turn(&x);
@@ -191,7 +234,7 @@ static void test_it_is_always_the_one_furthest_behind(void **state)
         switch (next_random(&x.random) % 4) {
         case 0:
         case 1:
-            turns_add(&x.turns, flow);
+            turns_add(&x.turns, flow, 0);
             wants[i] = true;
             break;
         case 2:
@@ -227,6 +270,8 @@ int main(void)
         cmocka_unit_test(test_many_get_the_same_whatever_their_turns_cost),
         cmocka_unit_test(test_beside_one_other_who_asks_for_little_waits_for_one_turn),
         cmocka_unit_test(test_who_asks_for_little_waits_for_as_little),
+        cmocka_unit_test(test_who_asks_for_little_and_says_so_is_before_the_others),
+        cmocka_unit_test(test_new_ones_without_end_keep_nobody_waiting_for_ever),
         cmocka_unit_test(test_who_wanted_nothing_is_not_paid_for_that),
         cmocka_unit_test(test_what_is_charged_between_turns_counts),
         cmocka_unit_test(test_all_are_even_when_nobody_is_left),

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Do sessions share a lane by what they cost it, is a small request soon answered whatever others
+ * ask for, and does a request cost nothing while it waits for memory? The lane's thread has ended,
+ * and the test goes round in its place: nothing here depends on time. */
+#include "lane_fixture.h"
+
+#include "daemon/lane_impl.h"
+
+#define DIM         16
+#define WIDE_DIM    2048
+#define ROWS        1000
+#define SMALL_IDS   16
+#define LARGE_IDS   50000
+#define MANY        1000 /* segments */
+#define SLOT_BYTES  (64 * KIB)
+#define LARGE_BYTES (64 + LARGE_IDS * (8 + 4 * DIM))
+#define WIDE_IDS    500
+#define WIDE_BYTES  (64 + WIDE_IDS * (8 + 4 * WIDE_DIM))
+#define MANY_BYTES  (MANY * 32 + SMALL_IDS * (8 + 4 * DIM))
+
+static const struct lanes_shape one_lane = {
+    .lane_count = 1, .slabs_per_lane = 8, .readers = 1, .write_queue_bytes = MIB
+};
+
+static uint64_t held_time(void *context)
+{
+    (void)context;
+    return 1000 * 1000;
+}
+
+/* So that clients need never ring. */
+static const struct clock held_clock = { .now_ns = held_time };
+
+/* Clients that submit a request as soon as there is a free slot of @slots. */
+struct asker {
+    struct client client;
+    uint64_t table;
+    uint32_t count; /* of ids, of each of the segments */
+    uint32_t segments;
+    uint32_t slots;
+    uint32_t answered;
+    uint64_t charged_before;
+};
+
+struct rounds {
+    struct lanes_fixture x;
+    struct lane *lane;
+    uint64_t table, wide;
+};
+
+static void touch(struct client *client, uint64_t table)
+{
+    float value;
+
+    for (uint64_t id = 0; id < ROWS; id++)
+        assert_int_equal(client_get_one(client, table, id, &value), EMBTIER_OK);
+}
+
+/* All rows are cached then. */
+static void rounds_start(struct rounds *r, struct store_fixture *f)
+{
+    struct client client;
+
+    lanes_start(&r->x, f, &one_lane);
+    r->lane = r->x.lanes[0];
+    r->table = fixture_table(&r->x, "t", ROWS, DIM, EMBTIER_OPTIMIZER_NONE);
+    r->wide = fixture_table(&r->x, "wide", ROWS, WIDE_DIM, EMBTIER_OPTIMIZER_NONE);
+    client = client_attach(&r->x, SLOT_BYTES);
+    touch(&client, r->table);
+    touch(&client, r->wide);
+    client_detach(&client);
+    lane_stop(r->lane);
+    r->lane->opts.clock = &held_clock;
+}
+
+static struct client attach(struct rounds *r, uint64_t slot_bytes)
+{
+    const struct client client = client_attach(&r->x, slot_bytes);
+
+    (void)lane_round(r->lane);
+    return client;
+}
+
+static void detach(struct rounds *r, struct client *client)
+{
+    struct session *const session = client->session;
+    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+    bool gone = false;
+
+    atomic_store(&session->gone, true);
+    lane_send(r->lane, &session->detach_message);
+    while (!gone) {
+        (void)lane_round(r->lane);
+        for (struct message *m = inbox_take_all(&r->x.mail); m; m = m->next)
+            gone |= m == &session->gone_message;
+        assert_true(now_ns() < until);
+    }
+    session_free(session);
+}
+
+static struct asker asker_of(struct rounds *r, uint32_t count, uint32_t slots)
+{
+    return (struct asker){ .client = attach(r, count == LARGE_IDS ? LARGE_BYTES : SLOT_BYTES),
+                           .table = r->table,
+                           .count = count,
+                           .slots = slots };
+}
+
+/* Segments of the same ids and rows. */
+static void fill_segments(struct asker *asker, uint32_t number)
+{
+    struct client *const client = &asker->client;
+    struct shm_segment *const segments = client_segment(client, number);
+    uint64_t *const ids = (uint64_t *)(segments + asker->segments);
+
+    for (uint32_t i = 0; i < asker->count; i++)
+        ids[i] = i;
+    for (uint32_t s = 0; s < asker->segments; s++)
+        segments[s] =
+            (struct shm_segment){ .table = asker->table,
+                                  .ids_offset = client_offset(client, ids),
+                                  .rows_offset = client_offset(client, ids + asker->count),
+                                  .id_count = asker->count };
+    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] =
+        (struct shm_submission){ .op = SHM_OP_GET,
+                                 .segment_count = asker->segments,
+                                 .segments_offset = client_offset(client, segments) };
+}
+
+static void ask(struct asker *asker)
+{
+    struct client *const client = &asker->client;
+    const uint32_t number = client->submitted;
+
+    if (asker->segments > 0) {
+        fill_segments(asker, number);
+    } else {
+        for (uint32_t i = 0; i < asker->count; i++)
+            client_ids(client, number)[i] = i % ROWS;
+        client_fill(client, number, SHM_OP_GET, 0, asker->table, asker->count);
+    }
+    client_publish(client);
+}
+
+static void go_on(struct asker *asker)
+{
+    while (asker->answered < asker->client.submitted &&
+           client_is_done(&asker->client, asker->answered)) {
+        assert_int_equal(client_wait(&asker->client, asker->answered)->err, EMBTIER_OK);
+        asker->answered++;
+    }
+    while (asker->client.submitted - asker->answered < asker->slots)
+        ask(asker);
+}
+
+static void go_round(struct rounds *r, struct asker *askers, uint32_t count, uint32_t rounds)
+{
+    for (uint32_t i = 0; i < rounds; i++) {
+        for (uint32_t a = 0; a < count; a++)
+            go_on(&askers[a]);
+        (void)lane_round(r->lane);
+    }
+}
+
+static uint64_t due(const struct asker *asker)
+{
+    return asker->client.session->lanes[0].flow.due;
+}
+
+/* From here on; what is charged from one round to the next. */
+static void note(struct asker *askers, uint32_t count)
+{
+    for (uint32_t a = 0; a < count; a++)
+        askers[a].charged_before = due(&askers[a]);
+}
+
+static void assert_same_cost(const struct asker *askers, uint32_t count)
+{
+    const uint64_t first = due(&askers[0]) - askers[0].charged_before;
+
+    assert_true(first > 100 * LANE_TURN_COST);
+    for (uint32_t a = 1; a < count; a++)
+        assert_in_range(due(&askers[a]) - askers[a].charged_before, first / 10 * 9, first / 9 * 10);
+}
+
+static void test_two_in_closed_loops_share_the_lane_by_cost(void **state)
+{
+    struct rounds r;
+    struct asker askers[2];
+    uint64_t rows[2];
+
+    rounds_start(&r, *state);
+    askers[0] = asker_of(&r, LARGE_IDS, 2);
+    askers[1] = asker_of(&r, SMALL_IDS, FIXTURE_SLOTS);
+    go_round(&r, askers, 2, 100);
+    note(askers, 2);
+    for (uint32_t a = 0; a < 2; a++)
+        rows[a] = (uint64_t)askers[a].answered * askers[a].count;
+    for (const uint32_t before = askers[0].answered; askers[0].answered < before + 40;)
+        go_round(&r, askers, 2, 1);
+    assert_same_cost(askers, 2);
+    for (uint32_t a = 0; a < 2; a++)
+        rows[a] = (uint64_t)askers[a].answered * askers[a].count - rows[a];
+    /* A small request costs some 220, that is 14 a row, and a large one's row 6. */
+    assert_in_range(rows[1], rows[0] / 3, rows[0] / 3 * 2);
+    for (uint32_t a = 0; a < 2; a++)
+        detach(&r, &askers[a].client);
+    lanes_stop(&r.x);
+}
+
+static void test_many_share_it_whatever_they_ask_for(void **state)
+{
+    struct rounds r;
+    struct asker askers[5];
+
+    rounds_start(&r, *state);
+    askers[0] = asker_of(&r, LARGE_IDS, 2);
+    askers[1] = asker_of(&r, SMALL_IDS, FIXTURE_SLOTS);
+    askers[2] = asker_of(&r, 1, FIXTURE_SLOTS);
+    askers[3] = (struct asker){ .client = attach(&r, MANY_BYTES),
+                                .table = r.table,
+                                .count = SMALL_IDS,
+                                .segments = MANY,
+                                .slots = 4 };
+    askers[4] = (struct asker){
+        .client = attach(&r, WIDE_BYTES), .table = r.wide, .count = WIDE_IDS, .slots = 3
+    };
+    go_round(&r, askers, 5, 100);
+    note(askers, 5);
+    go_round(&r, askers, 5, 40000);
+    assert_same_cost(askers, 5);
+    for (uint32_t a = 0; a < 5; a++) {
+        assert_true(askers[a].answered > 5);
+        detach(&r, &askers[a].client);
+    }
+    lanes_stop(&r.x);
+}
+
+/* It has none under way when it asks: that is when another's turn has begun, at the latest. */
+static void test_a_small_request_is_answered_in_a_few_rounds_whatever_others_ask(void **state)
+{
+    struct rounds r;
+    struct asker askers[3];
+
+    rounds_start(&r, *state);
+    askers[0] = asker_of(&r, SMALL_IDS, 1);
+    askers[1] = asker_of(&r, LARGE_IDS, 2);
+    askers[2] = (struct asker){
+        .client = attach(&r, WIDE_BYTES), .table = r.wide, .count = WIDE_IDS, .slots = 3
+    };
+    for (uint32_t i = 0; i < 10000; i++) {
+        const uint32_t answered = askers[0].answered;
+
+        go_round(&r, askers, 3, 1);
+        assert_true(r.lane->charged < 4 * LANE_TURN_COST); /* nor is a round long */
+        go_round(&r, askers, 3, 2);
+        go_on(&askers[0]);
+        assert_true(askers[0].answered > answered);
+    }
+    assert_true(askers[1].answered > 2 && askers[2].answered > 2);
+    for (uint32_t a = 0; a < 3; a++)
+        detach(&r, &askers[a].client);
+    lanes_stop(&r.x);
+}
+
+static void test_a_session_that_was_idle_is_not_paid_for_it(void **state)
+{
+    struct rounds r;
+    struct asker askers[2];
+
+    rounds_start(&r, *state);
+    askers[0] = asker_of(&r, LARGE_IDS, 2);
+    askers[1] = asker_of(&r, LARGE_IDS, 2);
+    go_round(&r, &askers[1], 1, 1);
+    go_round(&r, &askers[0], 1, 4000); /* alone, but for what the other had asked */
+    go_round(&r, askers, 2, 1);
+    askers[0].charged_before = due(&askers[0]);
+    askers[1].charged_before = MAX(due(&askers[1]), r.lane->turns.now);
+    go_round(&r, askers, 2, 2000);
+    assert_same_cost(askers, 2);
+    for (uint32_t a = 0; a < 2; a++)
+        detach(&r, &askers[a].client);
+    lanes_stop(&r.x);
+}
+
+/* ---- Memory ---- */
+
+static void test_a_request_is_not_looked_at_again_while_it_waits_for_memory(void **state)
+{
+    struct request_memory_share share = { 0 };
+    struct rounds r;
+    struct asker asker, small;
+    void *all;
+
+    rounds_start(&r, *state);
+    asker = (struct asker){ .client = attach(&r, MANY_BYTES),
+                            .table = r.table,
+                            .count = SMALL_IDS,
+                            .segments = MANY,
+                            .slots = 1 };
+    small = asker_of(&r, SMALL_IDS, 1);
+    all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory));
+    assert_non_null(all);
+    go_round(&r, &asker, 1, 3);
+    assert_int_equal(r.lane->stats.segments, 2 * ROWS + MANY);
+    go_round(&r, &small, 1, 1000); /* others are served meanwhile */
+    assert_true(small.answered > 300);
+    assert_int_equal(asker.answered, 0);
+    assert_int_equal(r.lane->stats.segments, 2 * ROWS + MANY + small.answered + 1);
+    request_memory_give(r.x.memory, all);
+    for (uint32_t i = 0; i < 1000 && asker.answered == 0; i++)
+        go_round(&r, &asker, 1, 1);
+    assert_true(asker.answered > 0);
+    detach(&r, &asker.client);
+    detach(&r, &small.client);
+    lanes_stop(&r.x);
+}
+
+/* Its client may write to it while it waits; what counts is what is there when it begins. */
+static void test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then(void **state)
+{
+    struct request_memory_share share = { 0 };
+    struct rounds r;
+    void *all;
+
+    rounds_start(&r, *state);
+    for (uint32_t change = 0; change < 4; change++) {
+        struct asker asker = {
+            .client = attach(&r, MANY_BYTES), .table = r.table, .count = SMALL_IDS, .segments = MANY
+        };
+        struct shm_segment *const segments = client_segment(&asker.client, 0);
+        const struct shm_completion *done;
+
+        all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory));
+        assert_non_null(all);
+        ask(&asker);
+        go_round(&r, &asker, 1, 3);
+        assert_false(client_is_done(&asker.client, 0));
+        if (change == 0)
+            segments[MANY - 1].table = 0;
+        else if (change == 1)
+            segments[MANY - 1].ids_offset = UINT64_C(1) << 62;
+        else if (change == 2)
+            segments[MANY - 1].id_count = 0; /* it needs less */
+        else
+            shm_submissions(asker.client.session->arena)[0].segment_count = 1;
+        request_memory_give(r.x.memory, all);
+        for (uint32_t i = 0; i < 1000 && !client_is_done(&asker.client, 0); i++)
+            go_round(&r, &asker, 1, 1);
+        done = client_wait(&asker.client, 0);
+        assert_int_equal(done->err, change == 0   ? EMBTIER_NO_TABLE
+                                    : change == 1 ? EMBTIER_OFFSET_RANGE
+                                                  : EMBTIER_OK);
+        detach(&r, &asker.client);
+    }
+    all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory));
+    assert_non_null(all); /* nothing is kept */
+    request_memory_give(r.x.memory, all);
+    lanes_stop(&r.x);
+}
+
+/* It takes its request back, or goes, when it has been granted the memory and has not heard it. */
+static void test_memory_of_one_that_takes_its_request_back_or_goes_is_free(void **state)
+{
+    struct request_memory_share share = { 0 };
+    struct rounds r;
+
+    rounds_start(&r, *state);
+    for (uint32_t goes = 0; goes < 2; goes++) {
+        struct asker asker = {
+            .client = attach(&r, MANY_BYTES), .table = r.table, .count = SMALL_IDS, .segments = MANY
+        };
+        void *all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory));
+
+        assert_non_null(all);
+        ask(&asker);
+        go_round(&r, &asker, 1, 3);
+        request_memory_give(r.x.memory, all);
+        assert_null(request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory)));
+        if (goes) {
+            detach(&r, &asker.client);
+        } else {
+            shm_publish_tail(asker.client.session->arena, 0);
+            go_round(&r, &asker, 1, 3);
+        }
+        all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory));
+        assert_non_null(all);
+        request_memory_give(r.x.memory, all);
+        if (!goes)
+            detach(&r, &asker.client);
+    }
+    lanes_stop(&r.x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
+        T(test_two_in_closed_loops_share_the_lane_by_cost),
+        T(test_many_share_it_whatever_they_ask_for),
+        T(test_a_small_request_is_answered_in_a_few_rounds_whatever_others_ask),
+        T(test_a_session_that_was_idle_is_not_paid_for_it),
+        T(test_a_request_is_not_looked_at_again_while_it_waits_for_memory),
+        T(test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then),
+        T(test_memory_of_one_that_takes_its_request_back_or_goes_is_free),
+#undef T
+    };
+
+    return cmocka_run_group_tests_name("turns of a lane", tests, NULL, NULL);
+}
