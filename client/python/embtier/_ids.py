@@ -117,10 +117,10 @@ def _to_array(what: str, values: Any) -> np.ndarray:
         return np.asarray(values)
     if hasattr(values, "numpy"):
         return _from_tensor(what, values)
-    if isinstance(values, range):  # its ends say enough
-        ends = (values[0], values[-1]) if values else ()
-        if all(-(2**63) <= end < 2**63 for end in ends):
-            return np.arange(values.start, values.stop, values.step, dtype=np.int64) if ends else np.empty(0, np.int64)
+    if isinstance(values, range):
+        numbers = (values.start, values.stop, values.step)
+        if all(-(2**63) <= one < 2**63 for one in numbers):
+            return np.arange(*numbers, dtype=np.int64)
     if isinstance(values, (list, tuple)):
         _refuse_masked(what, values)
     try:
