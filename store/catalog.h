@@ -79,8 +79,8 @@ MUST_CHECK enum embtier_err catalog_add_gone(struct catalog *catalog, const stru
 MUST_CHECK enum embtier_err catalog_take_over(struct catalog *catalog, const struct catalog *other,
                                               struct err_msg *msg);
 
-/* A copy in memory, as of now, for catalog_settle() and catalog_copy() only: it knows no names. NULL:
- * out of memory. */
+/* A copy in memory, as of now, for catalog_settle() and catalog_copy() only: it knows no names.
+ * NULL: out of memory. */
 struct catalog *catalog_dup(const struct catalog *catalog);
 /* @then, a copy of an earlier moment, becomes the catalog of a checkpoint whose files were captured
  * between that moment and @now. A table is LIVE in it only if it was then and still is. All others
