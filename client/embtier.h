@@ -670,7 +670,7 @@ embtier_get_pooled_ticket(struct embtier_batch *batch);
 
 struct embtier_push_options {
     size_t struct_bytes;          /* set by EMBTIER_PUSH_OPTIONS_INIT */
-    double learning_rate;         /* finite */
+    double learning_rate;         /* finite, also in f32 */
     const double *learning_rates; /* one for each part, in the place of learning_rate; the same for
                                      all parts of a table; or NULL */
     uint64_t step;                /* of the training, 1 … 2^53 - 1; must be given */

@@ -15,6 +15,7 @@
  * DISCONNECTED. The order matters: the answers are looked at once more after the end was noticed.
  */
 #include <assert.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -490,10 +491,13 @@ static enum embtier_err read_push_options(struct embtier_batch *batch,
         return err_set(msg, EMBTIER_INVALID, "step is %" PRIu64 ", allowed: 1 to %" PRIu64,
                        options.step, STEP_MAX);
     for (uint32_t i = 0; i < batch->part_count; i++)
-        if (!isfinite(learning_rate_of(&options, i)))
-            return err_set(msg, EMBTIER_INVALID,
-                           "learning rate %g is not finite (part %u, table '%s')",
-                           learning_rate_of(&options, i), i, batch_table_name(batch, i));
+        if (!(fabs(learning_rate_of(&options, i)) <= (double)FLT_MAX))
+            return err_set(
+                msg, EMBTIER_INVALID, "learning rate %g is not finite%s (part %u, table '%s')",
+                learning_rate_of(&options, i),
+                isfinite(learning_rate_of(&options, i)) ? " in f32, in which updates are computed"
+                                                        : "",
+                i, batch_table_name(batch, i));
     if (options.weight_gradients && batch->kind == BATCH_OF_GRADIENTS)
         return err_set(msg, EMBTIER_INVALID, "gradients of weights are for a push by ticket");
     *ret_options = options;

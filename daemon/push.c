@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/push.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -107,7 +108,8 @@ static enum embtier_err copy_segments(struct beginning *b)
     if (IS_BAD(CHECK_PUSH_COUNT, sum > b->rules->max_batch_rows))
         return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sum, b->rules->max_batch_rows);
     for (uint32_t s = 0; s < count; s++) {
-        if (IS_BAD(CHECK_PUSH_LEARNING_RATE, !isfinite(b->segments[s].learning_rate)))
+        if (IS_BAD(CHECK_PUSH_LEARNING_RATE,
+                   !(fabs(b->segments[s].learning_rate) <= (double)FLT_MAX)))
             return refuse(b->refusal, EMBTIER_INVALID, s, 0, 0);
     }
     return EMBTIER_OK;

@@ -191,6 +191,7 @@ const struct command commands[] = {
     { "set", "[--state] TABLE ID=NUMBER,NUMBER,... ...", "store rows",
       "One number for each column; nan, inf and -inf are numbers. `-` reads such words from\n"
       "standard input, separated by lines. If an id stands there twice, the last one wins.\n"
+      "A number that the table's dtype does not hold is a mistake, and nothing is set then.\n"
       "The optimizer's state stays.\n"
       "\n"
       "      --state  set it too: ID=NUMBER,…:NUMBER,…, if the optimizer has any\n",

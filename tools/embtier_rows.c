@@ -86,14 +86,20 @@ static int parse_numbers(const struct cli *cli, const char *row, const char *wha
 
     for (uint32_t i = 0; i < count; i++) {
         char *const begin = *at;
-        const double value = strtod(begin, at);
+        double value;
 
-        if (*at == begin || (**at != ',' && **at != ':' && **at != '\0'))
+        if (!number_parse_f64(begin, &value, at) || (**at != ',' && **at != ':' && **at != '\0'))
             return cli_usage(cli, "row %s: '%.20s' is not a number", row, begin);
         if ((**at == ',') != (i + 1 < count))
             return cli_usage(cli, "row %s has %s than %u %s", row, **at == ',' ? "more" : "fewer",
                              count, what);
-        number_encode(dtype, value, out + (size_t)i * number_bytes);
+        if (!number_encode(dtype, value, out + (size_t)i * number_bytes))
+            return cli_usage(cli,
+                             "row %s: '%.*s' does not fit in %s, which holds at most %.*g (place "
+                             "%u of %u %s); nothing was set",
+                             row, (int)MIN(*at - begin, (ptrdiff_t)40), begin,
+                             dtype_word((int)dtype), number_digits(dtype), number_max(dtype), i + 1,
+                             count, what);
         *at += **at == ',';
     }
     if (**at != end)

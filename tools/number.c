@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -183,15 +184,35 @@ static uint32_t encode_bits(struct float_format format, double value)
     return MIN(bits, infinity);
 }
 
-void number_encode(enum embtier_dtype dtype, double value, void *ret_bytes)
+double number_max(enum embtier_dtype dtype)
 {
     const struct float_format format = format_of(dtype);
+
+    return ldexp(2.0 - ldexp(1.0, -format.mantissa_bits), (1 << (format.exponent_bits - 1)) - 1);
+}
+
+bool number_parse_f64(const char *text, double *ret_value, char **ret_end)
+{
+    errno = 0;
+    *ret_value = strtod(text, ret_end);
+    if (isinf(*ret_value) && errno == ERANGE)
+        *ret_value = copysign(DBL_MAX, *ret_value);
+    return *ret_end != text;
+}
+
+bool number_encode(enum embtier_dtype dtype, double value, void *ret_bytes)
+{
+    const struct float_format format = format_of(dtype);
+    const uint32_t infinity = encode_bits(format, (double)INFINITY);
     const uint32_t sign = signbit(value) ? UINT32_C(1) << (8 * format.bytes - 1) : 0;
     const uint32_t four = encode_bits(format, fabs(value)) | sign;
     const uint16_t two = (uint16_t)four;
 
+    if (isfinite(value) && encode_bits(format, fabs(value)) == infinity)
+        return false;
     if (format.bytes == 4)
         memcpy(ret_bytes, &four, sizeof(four));
     else
         memcpy(ret_bytes, &two, sizeof(two));
+    return true;
 }

@@ -26,10 +26,16 @@ MUST_CHECK bool number_parse_double(const char *text, double *ret_value, const c
 /* The same with nothing behind it. */
 MUST_CHECK bool number_is_double(const char *text, double *ret_value);
 
-/* One number of a row. Rounding is to nearest, ties to even, what is too large becomes infinity:
- * as the server does it. Exact in every bit of f32, f16 and bf16. */
+/* One number of a row, exact in every bit of f32, f16 and bf16. */
 double number_decode(enum embtier_dtype dtype, const void *bytes);
-void number_encode(enum embtier_dtype dtype, double value, void *ret_bytes);
+/* Rounds to nearest, ties to even, as the server does it. False: a finite number is too large for
+ * the dtype, and nothing is written. Infinity and NaN stay what they are. */
+MUST_CHECK bool number_encode(enum embtier_dtype dtype, double value, void *ret_bytes);
+/* The number that @text begins with, and what is behind it; strtod()'s. False: there is none.
+ * Infinity is what was written as that: a finite number beyond f64 becomes the greatest there. */
+MUST_CHECK bool number_parse_f64(const char *text, double *ret_value, char **ret_end);
+/* The greatest finite number. */
+double number_max(enum embtier_dtype dtype);
 /* Decimal digits that bring a number of this dtype back to the bit. */
 int number_digits(enum embtier_dtype dtype);
 

@@ -135,6 +135,43 @@ static void test_what_get_prints_set_reads(void **state)
     assert_says("\"nan\"");
 }
 
+static void test_a_number_that_does_not_fit_is_named_and_nothing_is_set(void **state)
+{
+    static const struct {
+        const char *dtype;
+        const char *rows;
+        const char *said;
+    } bad[] = {
+        { "f32", "1=1,2 2=0,1e39",
+          "row 2: '1e39' does not fit in f32, which holds at most "
+          "3.40282347e+38 (place 2 of 2 numbers); nothing was set" },
+        { "f32", "1=1,2 2=-1e400,0", "row 2: '-1e400' does not fit in f32" },
+        { "f16", "1=1,2 2=1e6,0", "row 2: '1e6' does not fit in f16, which holds at most 65504" },
+        { "f16", "1=1,2 2=-65520,0", "row 2: '-65520' does not fit in f16" },
+        { "bf16", "1=1,2 2=3.4e38,0", "row 2: '3.4e38' does not fit in bf16" },
+        { "f16", "--state 1=1,2:0,0 2=0,0:1,-1e39",
+          "row 2: '-1e39' does not fit in f32, which holds at most 3.40282347e+38 (place 2 of 2 "
+          "numbers of state)" },
+    };
+    char command[256];
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        snprintf(command, sizeof(command),
+                 "table create fit%zu --rows 9 --dim 2 --optimizer adagrad --dtype %s", i,
+                 bad[i].dtype);
+        assert_int_equal(embtier(state, command), 0);
+        snprintf(command, sizeof(command), "set fit%zu %s", i, bad[i].rows);
+        assert_int_equal(embtier(state, command), 2);
+        assert_says(bad[i].said);
+        snprintf(command, sizeof(command), "get fit%zu 1 2", i);
+        assert_int_equal(embtier(state, command), 0);
+        assert_string_equal(output, "1=0,0\n2=0,0\n");
+    }
+    assert_int_equal(embtier(state, "set fit1 1=3.40282347e+38,-inf"), 0);
+    assert_int_equal(embtier(state, "get fit1 1"), 0);
+    assert_string_equal(output, "1=3.40282347e+38,-inf\n");
+}
+
 static void test_state_is_got_and_set_with_its_rows(void **state)
 {
     assert_int_equal(embtier(state, "table create s --rows unbounded --dim 3 --dtype f16"
@@ -585,6 +622,7 @@ int main(void)
         cmocka_unit_test(test_a_table_lives_from_create_to_drop),
         cmocka_unit_test(test_hyperparameters_are_given_shown_and_compared),
         cmocka_unit_test(test_what_get_prints_set_reads),
+        cmocka_unit_test(test_a_number_that_does_not_fit_is_named_and_nothing_is_set),
         cmocka_unit_test(test_state_is_got_and_set_with_its_rows),
         cmocka_unit_test(test_long_input_goes_in_several_batches),
         cmocka_unit_test(test_a_checkpoint_lives_from_create_to_delete),

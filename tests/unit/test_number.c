@@ -30,6 +30,16 @@ static void test_every_half_decodes_as_the_server_decodes_it(void **state)
     }
 }
 
+/* A finite number that the server would make infinite is none of the dtype. */
+static void check_half(enum embtier_dtype dtype, float value, uint16_t expected)
+{
+    const bool fits = !isfinite(value) || isfinite(number_decode(dtype, &expected));
+    uint16_t two = 0x1234;
+
+    assert_int_equal(number_encode(dtype, (double)value, &two), fits);
+    assert_int_equal(two, fits ? expected : 0x1234);
+}
+
 static void test_numbers_are_rounded_as_the_server_rounds_them(void **state)
 {
     unsigned seed = 1;
@@ -40,17 +50,14 @@ static void test_numbers_are_rounded_as_the_server_rounds_them(void **state)
         const uint32_t bits = (uint32_t)rand_r(&seed) << 16 ^ (uint32_t)rand_r(&seed);
         const float value = f32_from_bits(i < 1000000 ? bits : bits & 0xfffff000);
         uint32_t four;
-        uint16_t two;
 
         if (isnan(value))
             continue;
-        number_encode(EMBTIER_DTYPE_F32, (double)value, &four);
+        assert_true(number_encode(EMBTIER_DTYPE_F32, (double)value, &four));
         assert_int_equal(four, f32_bits(value));
         assert_true(number_decode(EMBTIER_DTYPE_F32, &four) == (double)value);
-        number_encode(EMBTIER_DTYPE_F16, (double)value, &two);
-        assert_int_equal(two, f32_to_f16(value));
-        number_encode(EMBTIER_DTYPE_BF16, (double)value, &two);
-        assert_int_equal(two, f32_to_bf16(value));
+        check_half(EMBTIER_DTYPE_F16, value, f32_to_f16(value));
+        check_half(EMBTIER_DTYPE_BF16, value, f32_to_bf16(value));
     }
 }
 
@@ -67,24 +74,62 @@ static void test_printed_digits_bring_every_half_back(void **state)
             char text[64];
 
             snprintf(text, sizeof(text), "%.*g", number_digits(dtypes[d]), value);
-            number_encode(dtypes[d], strtod(text, NULL), &back);
+            assert_true(number_encode(dtypes[d], strtod(text, NULL), &back));
             if (!isnan(value))
                 assert_int_equal(back, half);
         }
     }
 }
 
-static void test_a_nan_stays_a_nan_and_what_is_too_large_becomes_infinite(void **state)
+static void test_a_nan_stays_a_nan_and_infinity_infinity(void **state)
 {
     uint16_t half;
 
     (void)state;
-    number_encode(EMBTIER_DTYPE_F16, (double)NAN, &half);
+    assert_true(number_encode(EMBTIER_DTYPE_F16, (double)NAN, &half));
     assert_true(isnan(number_decode(EMBTIER_DTYPE_F16, &half)));
-    number_encode(EMBTIER_DTYPE_F16, -1e300, &half);
+    assert_true(number_encode(EMBTIER_DTYPE_F16, -(double)INFINITY, &half));
     assert_true(number_decode(EMBTIER_DTYPE_F16, &half) == -(double)INFINITY);
-    number_encode(EMBTIER_DTYPE_F16, 1e-300, &half);
+    assert_true(number_encode(EMBTIER_DTYPE_F16, 1e-300, &half));
     assert_int_equal(half, 0);
+}
+
+static void test_what_does_not_fit_is_refused(void **state)
+{
+    static const struct {
+        enum embtier_dtype dtype;
+        double fits, too_large;
+        const char *max;
+    } limits[] = {
+        { EMBTIER_DTYPE_F32, 0x1.ffffffp127 - 0x1p75, 0x1.ffffffp127, "3.40282347e+38" },
+        { EMBTIER_DTYPE_F16, 65519.999, 65520, "65504" },
+        { EMBTIER_DTYPE_BF16, 0x1.feffffp127, 0x1.ffp127, "3.39e+38" },
+    };
+    double value;
+    char text[32];
+    char *end;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+        uint32_t bits = 0x12345678;
+
+        for (int sign = -1; sign <= 1; sign += 2) {
+            assert_false(number_encode(limits[i].dtype, sign * limits[i].too_large, &bits));
+            assert_int_equal(bits, 0x12345678);
+        }
+        assert_true(number_encode(limits[i].dtype, -limits[i].fits, &bits));
+        assert_true(number_decode(limits[i].dtype, &bits) == -number_max(limits[i].dtype));
+        bits = 0x12345678;
+        snprintf(text, sizeof(text), "%.*g", number_digits(limits[i].dtype),
+                 number_max(limits[i].dtype));
+        assert_string_equal(text, limits[i].max);
+        assert_true(number_parse_f64("-1e400,", &value, &end));
+        assert_string_equal(end, ",");
+        assert_false(number_encode(limits[i].dtype, value, &bits));
+    }
+    assert_true(number_parse_f64("-inf", &value, &end));
+    assert_true(value == -(double)INFINITY);
+    assert_false(number_parse_f64("x", &value, &end));
 }
 
 static void test_only_plain_numbers_are_row_ids(void **state)
@@ -150,7 +195,8 @@ int main(void)
         cmocka_unit_test(test_every_half_decodes_as_the_server_decodes_it),
         cmocka_unit_test(test_numbers_are_rounded_as_the_server_rounds_them),
         cmocka_unit_test(test_printed_digits_bring_every_half_back),
-        cmocka_unit_test(test_a_nan_stays_a_nan_and_what_is_too_large_becomes_infinite),
+        cmocka_unit_test(test_a_nan_stays_a_nan_and_infinity_infinity),
+        cmocka_unit_test(test_what_does_not_fit_is_refused),
         cmocka_unit_test(test_only_plain_numbers_are_row_ids),
         cmocka_unit_test(test_people_read_numbers_with_units),
     };

@@ -138,6 +138,11 @@ class Batch:
         strides = None if stride is None else (stride, dtype.itemsize)
         return np.asarray(_Region(self._memory, address, shape, dtype, strides))
 
+    def _numbers(
+        self, address: int | None, shape: tuple[int, ...], dtype: np.dtype, stride: int | None = None
+    ) -> NumberArray:
+        return self._view(address, shape, dtype, stride).view(NumberArray)
+
     def count(self, part: int) -> int:
         """The number of ids of @part."""
         return self._counts[part]
@@ -164,12 +169,13 @@ class Batch:
     def rows(self, part: int) -> np.ndarray:
         """The rows of @part: a view [count, dim] of float32, float16, or uint16 with the bits of
         bfloat16 (:func:`embtier.torch.rows` has it as torch.bfloat16). In a batch with state these are
-        the weights alone; the view is then not contiguous."""
+        the weights alone; the view is then not contiguous. Assigning checks what is assigned, as it does
+        in all views of numbers: ValueError for a finite number that is too large for the dtype."""
         part = range(len(self))[part]
         table = self._tables[part]
         address = self._address(lib.embtier_batch_rows, part)
         stride = lib.embtier_batch_row_bytes(self._pointer(), part) if self._has_state else None
-        return self._view(address, (self._counts[part], table.dim), table.numpy_dtype, stride)
+        return self._numbers(address, (self._counts[part], table.dim), table.numpy_dtype, stride)
 
     def state(self, part: int) -> np.ndarray:
         """The optimizer's state of the rows of @part, of a batch made with ``state=True``: a view
@@ -184,7 +190,7 @@ class Batch:
         address = self._address(lib.embtier_batch_state, part)
         stride = lib.embtier_batch_row_bytes(self._pointer(), part)
         shape = (self._counts[part], table.state_numbers)
-        return self._view(address, shape, np.dtype("<f4"), stride)
+        return self._numbers(address, shape, np.dtype("<f4"), stride)
 
     def table(self, part: int) -> Table:
         return self._tables[part]
@@ -437,7 +443,7 @@ class BagBatch(Batch):
         if not self._weighted[part]:
             raise ValueError(f"part {part} was made without weights")
         address = self._address(lib.embtier_batch_weights, part)
-        return self._view(address, (self._counts[part],), np.dtype("<f4")).view(NumberArray)
+        return self._numbers(address, (self._counts[part],), np.dtype("<f4"))
 
     def bags(self, part: int) -> np.ndarray:
         """The answer: a view, float32 [bag_count, dim], whatever the table's dtype. After a lookup with
@@ -515,7 +521,7 @@ class BagBatch(Batch):
         @group: of trainers: the push is this member's part of @step, ``group.step + 1`` (GroupStepError for
         another), and is done when all members have pushed it. GroupRefusedError, GroupBrokenError,
         TimeoutError, MismatchError, NoGroupError: see :class:`Group`.
-        Raises InvalidError (no ticket; lr not finite), UnsupportedError (a table without an
+        Raises InvalidError (no ticket; lr not finite in float32), UnsupportedError (a table without an
         optimizer), NonfiniteError (NaN or infinity, for a table without ``allow_nonfinite``),
         TicketExpiredError, TicketUsedError, NoTicketError, ShapeError, and those of :meth:`Batch.set`."""
         options = self._push_options(lr, step, prefetch, group, weight_gradients)
@@ -562,7 +568,7 @@ class PushBatch(Batch):
         numbers can be assigned."""
         part = range(len(self))[part]
         address = self._address(lib.embtier_batch_gradients, part)
-        return self._view(address, (self._counts[part], self._tables[part].dim), np.dtype("<f4")).view(NumberArray)
+        return self._numbers(address, (self._counts[part], self._tables[part].dim), np.dtype("<f4"))
 
     def push(
         self,
@@ -579,7 +585,7 @@ class PushBatch(Batch):
         @lr: learning rate, or one for each part, the same for all parts of a table. @step: of the
         training, from 1. @prefetch, @group: as for :meth:`BagBatch.push`.
         Raises UnsupportedError (a table without an optimizer), NonfiniteError (NaN or infinity, for a
-        table without ``allow_nonfinite``), InvalidError (lr not finite), TicketsFullError (no memory
+        table without ``allow_nonfinite``), InvalidError (lr not finite in float32), TicketsFullError (no memory
         for it beside the tickets), and those of :meth:`Batch.set`."""
         self._submit_and_wait(_PUSH, timeout, self._push_options(lr, step, prefetch, group), group)
         return self

@@ -12,7 +12,7 @@ import numpy as np
 from ._arguments import is_bool, number, shown
 
 ID_MAX = 2**64 - 1
-_F32, _I64, _U32, _U64 = (np.dtype(name) for name in ("f4", "i8", "u4", "u8"))
+_F16, _F32, _I64, _U32, _U64 = (np.dtype(name) for name in ("f2", "f4", "i8", "u4", "u8"))
 _UNREADABLE = {  # attributes of torch tensors that NumPy cannot read
     "is_quantized": "a quantized tensor; .int_repr() and .dequantize() have its numbers",
     "is_meta": "a tensor of the device meta, which has no numbers",
@@ -182,6 +182,25 @@ def _numbers_from_objects(what: str, objects: np.ndarray) -> np.ndarray:
     return numbers
 
 
+def as_dtype(what: str, values: Any, dtype: np.dtype) -> np.ndarray:
+    """The same as an array of @dtype, rounded to nearest; copies only if it must. ValueError for a finite number that
+    is too large for it, with its place; infinity and NaN stay what they are."""
+    given = as_numbers(what, values)
+    if given.dtype == dtype:
+        return given
+    with np.errstate(over="ignore"):
+        numbers = given.astype(dtype)
+    if dtype.kind == "f" and not np.can_cast(given.dtype, dtype):
+        too_large = np.isinf(numbers) & np.isfinite(given)
+        if too_large.any():
+            position = int(np.argmax(too_large))
+            raise ValueError(
+                f"{what}: {given.reshape(-1)[position]}{_place(position, given.shape)} does not fit in {dtype}, which "
+                f"holds at most {np.finfo(dtype).max}"
+            )
+    return numbers
+
+
 # ---- Views of the arena ----
 
 
@@ -214,12 +233,13 @@ class OffsetArray(np.ndarray):
 
 
 class NumberArray(np.ndarray):
-    """Gradients, or weights of ids: a float32 array into which only real numbers can be assigned, which are
-    rounded to float32. Tensors of any device and any real dtype are taken too."""
+    """Rows, state, gradients, or weights of ids: an array of float32 or float16 into which only real numbers
+    can be assigned that fit, which are rounded. Tensors of any device and any real dtype are taken too. The
+    bits of bfloat16 are not looked at."""
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        if self.dtype is _F32 or self.dtype == _F32:
-            values = as_numbers("gradients and weights", values)
+        if self.dtype is _F32 or self.dtype in (_F32, _F16):
+            values = as_dtype("numbers", values, self.dtype)
         super().__setitem__(key, values)
 
     def fill(self, value: Any) -> None:

@@ -16,7 +16,7 @@ from ._checkpoint import Checkpoint
 from ._connection import Connection
 from ._export import Exported, Imported
 from ._group import Group
-from ._ids import as_ids
+from ._ids import as_dtype, as_ids
 from ._library import (
     ConnectOptions, ExportedInfo, ImportedInfo, TableInfo, TableOptions, lib,
 )  # fmt: skip
@@ -530,7 +530,7 @@ class Table:
         ids = as_ids(ids)
         with Batch(self._connection, [(self, ids.size)]) as batch:
             batch.ids(0)[:] = ids.reshape(-1)
-            return batch.get().rows(0).reshape(*ids.shape, self.dim).copy()
+            return batch.get().rows(0).view(np.ndarray).reshape(*ids.shape, self.dim).copy()
 
     def get_with_state(self, ids: Any) -> tuple[np.ndarray, np.ndarray]:
         """As :meth:`get`, with the optimizer's state: two arrays, [*S, dim] of the table's dtype and
@@ -539,7 +539,7 @@ class Table:
         with Batch(self._connection, [(self, ids.size)], state=True) as batch:
             batch.ids(0)[:] = ids.reshape(-1)
             batch.get()
-            rows, state = batch.rows(0).copy(), batch.state(0).copy()
+            rows, state = (np.array(view) for view in (batch.rows(0), batch.state(0)))
         return rows.reshape(*ids.shape, self.dim), state.reshape(*ids.shape, self.state_numbers)
 
     def set(self, ids: Any, rows: Any, state: Any = None) -> None:
@@ -549,19 +549,16 @@ class Table:
         None: it stays as it is.
 
         Rows for f32 and f16 tables are numbers, rounded to the table's dtype; for a bf16 table they
-        are uint16, the bits of bfloat16, and a TypeError says so for others.
+        are uint16, the bits of bfloat16, and a TypeError says so for others. NaN and infinity are
+        stored as given; a finite number that does not fit is a ValueError, and nothing is stored.
         """
         ids = as_ids(ids)
         rows = np.asarray(rows)
         if self.dtype == "bf16" and rows.dtype != self.numpy_dtype:
             raise TypeError(f"rows of a bf16 table are given as uint16 bits, not {rows.dtype}")
-        if rows.dtype.kind not in "fiu":
-            raise TypeError(f"rows must be numbers, not {rows.dtype}")
-        rows = np.broadcast_to(rows, (*ids.shape, self.dim))
+        rows = np.broadcast_to(as_dtype("rows", rows, self.numpy_dtype), (*ids.shape, self.dim))
         if state is not None:
-            state = np.asarray(state)
-            if state.dtype.kind not in "fiu":
-                raise TypeError(f"state must be numbers, not {state.dtype}")
+            state = as_dtype("state", state, np.dtype("<f4"))
             state = np.broadcast_to(state, (*ids.shape, self.state_numbers))
         with Batch(self._connection, [(self, ids.size)], state is not None) as batch:
             batch.ids(0)[:] = ids.reshape(-1)

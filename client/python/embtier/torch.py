@@ -123,7 +123,7 @@ from . import errors
 from ._arguments import flag, integer, number, shown
 from ._batch import BagBatch, Bags, Batch
 from ._group import STEP_MAX, Group
-from ._ids import as_ids
+from ._ids import as_dtype, as_ids
 from ._optimizer import Optimizer
 from ._prefetcher import Ahead, IdRoom, Prefetcher
 from ._server import Server, Table
@@ -230,7 +230,7 @@ def _given(feature: str, bag: Bag, one: Input) -> _Given:
                 f"{tuple(caller_ids.shape)}, not {caller_weights.dtype} {tuple(caller_weights.shape)}"
             )
         caller_weights = caller_weights.detach()
-        weights = caller_weights.reshape(-1).to("cpu", torch.float32, copy=True)
+        weights = _f32_weights(caller_weights.reshape(-1))
     kept = None
     if bag.padding_idx is not None:
         kept = ids != (bag.padding_idx + 2**63) % 2**64 - 2**63
@@ -249,6 +249,13 @@ def _check_tensor(what: str, tensor: Any) -> None:
         raise TypeError(f"{what} must be a torch.Tensor, not {type(tensor).__name__} {shown(tensor)}")
     if tensor.layout != torch.strided or tensor.is_meta:
         raise TypeError(f"{what} must be a dense tensor with numbers, not one of {tensor.layout} on {tensor.device}")
+
+
+def _f32_weights(weights: torch.Tensor) -> torch.Tensor:
+    """A copy: the caller may write over his before the backward pass."""
+    if weights.dtype == torch.float64:
+        return torch.from_numpy(as_dtype("per_sample_weights", weights, np.dtype("<f4")))
+    return weights.to("cpu", torch.float32, copy=True)
 
 
 def _signed_ids(bag: Bag, ids: torch.Tensor) -> torch.Tensor:

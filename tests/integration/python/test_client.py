@@ -216,6 +216,48 @@ def test_nan_and_inf_are_stored_as_given(server, name):
     np.testing.assert_array_equal(table.get([5]).view(np.uint32), bits)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "bad"),
+    [("f32", 1e39), ("f32", -1e300), ("f32", np.longdouble("1e400")), ("f32", 2**128), ("f16", 1e6), ("f16", 70000),
+     ("f16", np.float32(-65520)), ("f16", np.int64(2**63 - 1))],
+)  # fmt: skip
+def test_a_finite_number_that_does_not_fit_is_refused_with_its_place(server, name, dtype, bad):
+    table = server.create_table(name, 3, dtype=dtype, optimizer="adagrad", init=("constant", 7))
+    rows = np.zeros((2, 3), np.asarray(bad).dtype if not isinstance(bad, int) else float)
+    rows[1, 2] = bad
+    with pytest.raises(ValueError, match=r"rows: .* at position \(1, 2\) does not fit in float"):
+        table.set([4, 5], rows)
+    with pytest.raises(ValueError, match=r"state: 1e.39 at position \(0, 1\) does not fit in float32"):
+        table.set([4], np.ones(3), state=[[0, 1e39, 0]])
+    with server.batch([(table, 2)], state=True) as batch:
+        batch.rows(0)[:] = 1
+        batch.state(0)[:] = 1
+        with pytest.raises(ValueError, match=r"at position \(1, 2\) does not fit in float"):
+            batch.rows(0)[:] = rows
+        with pytest.raises(ValueError, match="1e.39 does not fit in float32"):
+            batch.state(0)[1] = 1e39
+        assert (batch.rows(0) == 1).all() and (batch.state(0) == 1).all()
+    assert (table.get([4, 5]) == 7).all()
+    for given in (np.inf, -np.inf, np.nan, np.float32(6e4)):
+        table.set([4], np.full((1, 3), given))
+        np.testing.assert_array_equal(table.get([4]), np.full((1, 3), given, table.numpy_dtype))
+    assert type(table.get([4])) is np.ndarray and {type(a) for a in table.get_with_state([4])} == {np.ndarray}
+
+
+def test_gradients_and_weights_that_do_not_fit_are_refused_where_they_are_assigned(server, name):
+    table = server.create_table(name, 2, optimizer="sgd", allow_nonfinite=True)
+    with server.push_batch([(table, 1)]) as batch:
+        with pytest.raises(ValueError, match="does not fit in float32"):
+            batch.gradients(0)[:] = [[0, -1e39]]
+        with pytest.raises(embtier.InvalidError, match="learning rate 1e.39 is not finite in f32"):
+            batch.push(1e39, 1)
+        batch.gradients(0)[:] = np.inf
+    with server.bag_batch([embtier.Bags(table, 1, 1, weighted=True)]) as bags:
+        with pytest.raises(ValueError, match="does not fit in float32"):
+            bags.weights(0)[0] = 1e39
+        bags.weights(0)[0] = np.inf
+
+
 def test_last_of_a_repeated_id_wins(server, name):
     table = server.create_table(name, 2)
     table.set([4, 4, 4], [[1, 1], [2, 2], [3, 3]])

@@ -386,3 +386,11 @@ def test_an_optimizer_may_have_the_module_s_parameters(server, name):
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     model.to("cpu").half().float().zero_grad()
+
+
+def test_a_weight_that_float32_does_not_hold_is_refused(server, name):
+    bag = et.EmbeddingBag(server.create_table(name, 2, optimizer="sgd"), mode="sum")
+    ids = torch.tensor([[1, 2]])
+    with pytest.raises(ValueError, match=r"per_sample_weights: 1e.39 at position 1 does not fit in float32"):
+        bag(ids, per_sample_weights=torch.tensor([[1, 1e39]], dtype=torch.float64))
+    assert bag(ids, per_sample_weights=torch.tensor([[1, np.inf]], dtype=torch.float64)).shape == (1, 2)
