@@ -100,6 +100,13 @@ static enum embtier_err tell_group_error(const struct embtier_batch *batch)
                        "%s was dropped before all members of group '%s' had pushed step %" PRIu64
                        "; nothing was applied",
                        name_table(batch, result->value, &name), group, batch->asked_step);
+    case EMBTIER_NONFINITE:
+        return err_set(msg, result->err,
+                       "%s takes no update that makes a row NaN or infinite, and what the members "
+                       "of group '%s' give row id %" PRIu64 " in step %" PRIu64
+                       " would, added up; nothing was applied",
+                       name_table(batch, result->value, &name), group, result->limit,
+                       batch->asked_step);
     case EMBTIER_BUSY:
         return err_set(msg, result->err,
                        "pushes that wait for their groups have all the memory they may have, "
@@ -122,7 +129,8 @@ static bool is_about_group(const struct embtier_batch *batch)
     case EMBTIER_GROUP_BROKEN:
     case EMBTIER_TIMEOUT:
         return batch->asked_group != NULL;
-    case EMBTIER_MISMATCH: /* of a part: its table is not that of the ticket, or not there */
+    case EMBTIER_NONFINITE: /* of a part: its gradients or weights are not */
+    case EMBTIER_MISMATCH:  /* of a part: its table is not that of the ticket, or not there */
     case EMBTIER_NO_TABLE:
     case EMBTIER_DROPPED:
     case EMBTIER_BUSY:
@@ -246,6 +254,12 @@ static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
                        " is needed (part %u, table '%s')",
                        result->value, result->limit, result->segment, table);
     case EMBTIER_NONFINITE:
+        if (result->limit == SHM_LIMIT_OF_UPDATE)
+            return err_set(msg, result->err,
+                           "table '%s' takes no update that makes a row NaN or infinite, and that "
+                           "of %s %" PRIu64 " would; nothing was applied (part %u)",
+                           table, batch->kind == BATCH_OF_BAGS ? "a row in bag" : "the id at",
+                           result->value, result->segment);
         if (result->limit > 0 && result->value == result->limit)
             return err_set(msg, result->err,
                            "table '%s' takes no gradients with NaN or infinity, and a weight of a "

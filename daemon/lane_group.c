@@ -2,6 +2,7 @@
 /* Pushes that are parts of a group's step, on their home lanes. See group.h. */
 #include "daemon/group.h"
 #include "daemon/lane_impl.h"
+#include "daemon/push_trial.h"
 
 /* Hands the push to the group: it is the last thing that the session has under way, so that what
  * the session asked for before is of rows as they are before the step. */
@@ -20,7 +21,7 @@ void lane_step_turn(struct push *push)
     if (push->stage == PUSH_SETTLING && push->session->in_flight == 1)
         arrive(push);
     else if (push->stage == PUSH_ARRIVED && push->joint && push->joint->casts_left == 0)
-        push->stage = PUSH_UPDATING;
+        push->stage = push_trial_plan(push) ? PUSH_TRYING : PUSH_UPDATING;
 }
 
 void lane_step_settle(struct lane *lane, struct session *session)
@@ -56,7 +57,7 @@ void lane_step_done(struct lane *lane, struct push *push)
 void lane_step_end(struct lane *lane, struct push *push)
 {
     if (push->joint) {
-        group_end_step(push->member, &push->refusal, true, push->hit_rows);
+        group_end_step(push->member, &push->refusal, push->stage == PUSH_UPDATING, push->hit_rows);
         lane_ticket_end(lane, push->joint);
     } else if (push->stage < PUSH_ARRIVED && push->refusal.err != EMBTIER_OK &&
                push->refusal.err != EMBTIER_DISCONNECTED) {

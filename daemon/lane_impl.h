@@ -129,6 +129,9 @@ void lane_parts_turn(struct lane *lane, struct session_lane *session);
 /* As row_cache_change(), and of a logged table row_cache_change_through(). */
 uint32_t lane_rows_change(struct lane *lane, const struct table *table, const struct row_ref *refs,
                           uint32_t count, void **ret_rows);
+/* As row_cache_find(): for a trial, in the place of lane_rows_change(). */
+uint32_t lane_rows_find(struct lane *lane, const struct table *table, const struct row_ref *refs,
+                        uint32_t count, void **ret_rows);
 /* Has those rows of a logged table written (not NULL) that a part has changed, for which there was
  * room. */
 void lane_rows_log(struct lane *lane, struct part *part, struct table *table,
@@ -273,11 +276,11 @@ void lane_step_end(struct lane *lane, struct push *push);
 
 /* ---- lane_push.c: on any lane ---- */
 
-/* Updates those of a push's rows that are cached. Indexes of the others go to lane->chunk_missed;
- * returns how many. */
+/* Updates, or tries, those of a push's rows that are cached. Indexes of the others go to
+ * lane->chunk_missed; returns how many. */
 uint32_t lane_push_chunk(struct lane *lane, struct part *part, const struct row_ref *refs,
                          uint32_t count);
-/* Updates a row that is not cached, where it is on its way. Returns what that cost. */
+/* Updates, or tries, a row that is not cached, where it is on its way. Returns what that cost. */
 uint64_t lane_push_row(struct lane *lane, const struct part *part, uint32_t segment,
                        const struct row_ref *ref, void *row);
 /* Pins those of a prefetch's rows that are cached; else as lane_push_chunk(). */

@@ -2,6 +2,7 @@
 /* Tickets and pushes on their lanes: a lookup's pairs are cast by the casters, a push takes its
  * rows in waves on the home lane, and each lane updates its own. See ticket.h and push.h. */
 #include "daemon/lane_impl.h"
+#include "daemon/push_trial.h"
 #include "daemon/tables.h"
 
 /* ---- Tickets ---- */
@@ -161,8 +162,8 @@ void lane_tickets_forget(struct lane *lane, struct session *session)
 
 void lane_push_give_up(struct push *push)
 {
-    if (push->stage == PUSH_ARRIVED)
-        return; /* it is the group's */
+    if (push->stage == PUSH_ARRIVED || push->joint)
+        return; /* it is the group's, or what it leads is */
     if (push->stage == PUSH_UPDATING && !push->is_prefetch)
         return; /* some rows have changed: then all do */
     push->refusal.err = EMBTIER_DISCONNECTED;
@@ -261,11 +262,25 @@ static bool prepare_turn(struct lane *lane, struct push *push)
         push->is_taken = true;
     if (push->stage == PUSH_CASTING && push->ticket->casts_left == 0) {
         lane_charge(lane, side, push_prepare(push));
-        push->stage = push->member ? PUSH_SETTLING : PUSH_UPDATING;
+        push->stage = push->member            ? PUSH_SETTLING
+                      : push_trial_plan(push) ? PUSH_TRYING
+                                              : PUSH_UPDATING;
     }
     if (push->stage >= PUSH_SETTLING)
         lane_step_turn(push);
-    return push->stage == PUSH_UPDATING;
+    return push->stage >= PUSH_TRYING;
+}
+
+/* Whether waves of the trial are left, or are under way. If not its end is told. */
+static bool trial_goes_on(struct push *push)
+{
+    if (!push->is_tried && !push_trial_has_failed(push))
+        return true;
+    push->is_tried = true;
+    if (push->under_way > 0)
+        return true;
+    push->is_taken = push_trial_end(push, &push->refusal) != EMBTIER_OK;
+    return false;
 }
 
 enum take_turn lane_push_turn(struct lane *lane, struct push *push)
@@ -275,11 +290,14 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
 
     if (atomic_load_explicit(&push->session->gone, memory_order_relaxed))
         lane_push_give_up(push);
-    if (!push->is_taken && push->stage != PUSH_UPDATING && !prepare_turn(lane, push))
+    if (!push->is_taken && push->stage < PUSH_TRYING && !prepare_turn(lane, push))
         return push->is_taken                ? TAKE_TURN_DONE
                : push->stage >= PUSH_CASTING ? TAKE_TURN_STALLED
                                              : TAKE_TURN_MORE;
-    begins = !push->is_taken && !push->is_prefetch && !push->is_update;
+    if (!push->is_taken && push->stage == PUSH_TRYING && trial_goes_on(push) && push->is_tried)
+        return TAKE_TURN_STALLED;
+    begins =
+        !push->is_taken && !push->is_prefetch && !push->is_update && push->stage == PUSH_UPDATING;
     if (begins)
         push->kind = push_kind(push);
     if (begins && !lane_update_may_begin(lane, push->session, push->kind))
@@ -335,16 +353,19 @@ uint32_t lane_push_chunk(struct lane *lane, struct part *part, const struct row_
 {
     const struct request *const request = part->request;
     struct table *const table = request->segments[part->segment].table;
-    const uint32_t missed_count = lane_rows_change(lane, table, refs, count, lane->chunk_rows);
+    const uint32_t missed_count =
+        request->is_trial ? lane_rows_find(lane, table, refs, count, lane->chunk_rows)
+                          : lane_rows_change(lane, table, refs, count, lane->chunk_rows);
     uint32_t missed = 0;
 
     push_update(request, part->segment, refs, lane->chunk_rows, count, lane->gradients);
-    if (table->logged)
+    if (table->logged && !request->is_trial)
         lane_rows_log(lane, part, table, refs, lane->chunk_rows, count);
     for (uint32_t i = 0; missed < missed_count; i++)
         if (!lane->chunk_rows[i])
             lane->chunk_missed[missed++] = i;
-    row_cache_changed(lane->cache, table->index, refs, count, lane->chunk_rows);
+    if (!request->is_trial)
+        row_cache_changed(lane->cache, table->index, refs, count, lane->chunk_rows);
     return missed_count;
 }
 

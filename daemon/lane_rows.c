@@ -94,6 +94,12 @@ uint32_t lane_rows_change(struct lane *lane, const struct table *table, const st
                : row_cache_change(lane->cache, table->index, refs, count, ret_rows);
 }
 
+uint32_t lane_rows_find(struct lane *lane, const struct table *table, const struct row_ref *refs,
+                        uint32_t count, void **ret_rows)
+{
+    return row_cache_find(lane->cache, table->index, refs, count, 0, (const void **)ret_rows);
+}
+
 void lane_rows_log(struct lane *lane, struct part *part, struct table *table,
                    const struct row_ref *refs, void *const *rows, uint32_t count)
 {
@@ -261,6 +267,28 @@ static bool push_missed(struct lane *lane, struct part *part, uint32_t segment, 
     return change_read(lane, part, segment, ref);
 }
 
+/* A ref of a trial that the cache had not. The row is tried where it is on its way, or when it has
+ * been read. False: it must be tried again later. */
+static bool try_missed(struct lane *lane, struct part *part, uint32_t segment, struct row_ref *ref)
+{
+    struct table *const table = part->request->segments[segment].table;
+    struct miss *miss;
+    void *row;
+
+    if (lane_rows_find(lane, table, ref, 1, &row) > 0) { /* else it has come meanwhile */
+        miss = miss_table_find(lane->misses, table, ref->hash, ref->id);
+        if (miss) {
+            lane_ref_wait(lane, part, ref, miss);
+            return true;
+        }
+        row = (void *)write_queue_find(lane->write_queue, table->index, ref->hash, ref->id);
+        if (!row)
+            return lane_ref_read(lane, part, table, ref);
+    }
+    lane_push_row(lane, part, segment, ref, row);
+    return true;
+}
+
 /* ---- Prefetch ---- */
 
 /* A ref that was not pinned. False: it must be tried again later. */
@@ -314,7 +342,8 @@ static bool ref_missed(struct lane *lane, struct part *part, uint32_t segment, s
     case SHM_OP_SET:
         return set_missed(lane, part, segment, ref);
     case SHM_OP_PUSH:
-        return push_missed(lane, part, segment, ref);
+        return part->request->is_trial ? try_missed(lane, part, segment, ref)
+                                       : push_missed(lane, part, segment, ref);
     case SHM_OP_PREFETCH:
         return prefetch_missed(lane, part, segment, ref);
     case SHM_OP_POOL: /* its waves are GETs */
@@ -395,7 +424,7 @@ static uint32_t part_chunk(struct lane *lane, struct part *part, uint32_t count)
         lane->stats.set_rows += count;
     } else if (op == SHM_OP_PUSH) {
         missed = lane_push_chunk(lane, part, refs, count);
-        lane->stats.pushed_rows += count;
+        lane->stats.pushed_rows += part->request->is_trial ? 0 : count;
     } else {
         missed = lane_prefetch_chunk(lane, part, refs, count);
         lane->stats.prefetched_rows += count;

@@ -303,6 +303,7 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
     push->wave_rows = rows;
     push->wave_slices = slices;
     push->refusal.segment = UINT32_MAX;
+    push->failed = PUSH_NONE_FAILED;
     push->block_bytes = bytes;
     push->has_tables = true;
     if (!b->member) {
@@ -436,11 +437,12 @@ static uint64_t find_nonfinite(const float *numbers, uint64_t count)
 enum embtier_err push_check_numbers(struct push *push, uint64_t *cost, struct refusal *ret_refusal)
 {
     for (; push->segment < push->segment_count; push->segment++, push->checked = 0) {
-        const struct push_segment *const segment = &push->segments[push->segment];
+        struct push_segment *const segment = &push->segments[push->segment];
         const uint32_t dim = segment->table->spec.dim;
         const float *const numbers = segment->gradients + push->checked;
         const uint64_t left = (uint64_t)segment->count * dim - push->checked;
         uint64_t count;
+        float greatest;
 
         if (*cost == 0)
             return EMBTIER_AGAIN;
@@ -456,9 +458,11 @@ enum embtier_err push_check_numbers(struct push *push, uint64_t *cost, struct re
                           segment->count);
         if (!segment->gradients)
             continue;
-        if (IS_BAD(CHECK_PUSH_FINITE, !reduce_all_finite(numbers, count)))
+        greatest = reduce_greatest(numbers, count);
+        if (IS_BAD(CHECK_PUSH_FINITE, !isfinite(greatest)))
             return refuse(ret_refusal, EMBTIER_NONFINITE, push->segment,
                           (push->checked + find_nonfinite(numbers, count)) / dim, segment->count);
+        segment->greatest = MAX(segment->greatest, greatest);
         push->checked += count;
         spend(cost, div_round_up(count * sizeof(float), LANE_COST_BYTES));
         if (count < left)
@@ -529,7 +533,8 @@ struct push_wave *push_free_wave(const struct request_rules *rules, struct push 
 
 void push_end_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave)
 {
-    push->hit_rows += atomic_load_explicit(&wave->request.hit_rows, memory_order_relaxed);
+    if (!wave->request.is_trial)
+        push->hit_rows += atomic_load_explicit(&wave->request.hit_rows, memory_order_relaxed);
     push->under_way--;
     wave->is_under_way = false;
     for (uint32_t i = push->own_waves; push->is_taken && i < push->wave_count; i++) {
@@ -545,6 +550,7 @@ void push_end_wave(const struct request_rules *rules, struct push *push, struct 
 static uint32_t take_slices(struct push *push, struct push_wave *wave)
 {
     const struct ticket *const ticket = push_runs(push);
+    const bool is_trial = push->stage == PUSH_TRYING;
     uint32_t rows = 0;
 
     wave->slice_count = 0;
@@ -552,8 +558,9 @@ static uint32_t take_slices(struct push *push, struct push_wave *wave)
         const struct ticket_group *const group = &ticket->groups[push->group];
         const uint32_t left = group->run_count - push->run;
         const uint32_t count = MIN(left, push->wave_rows - rows);
+        const struct push_group *const what = push_group_of(push, push->group);
 
-        if (left == 0 || !push_group_of(push, push->group)->has_gradients)
+        if (left == 0 || !what->has_gradients || (is_trial && !what->is_tried))
             continue;
         if (count == 0 || wave->slice_count == push->wave_slices)
             break;
@@ -563,7 +570,7 @@ static uint32_t take_slices(struct push *push, struct push_wave *wave)
         if (count < left)
             break;
     }
-    push->is_taken = push->group == ticket->group_count;
+    *(is_trial ? &push->is_tried : &push->is_taken) = push->group == ticket->group_count;
     return rows;
 }
 
@@ -577,6 +584,7 @@ void push_take_wave(const struct request_rules *rules, struct push *push, struct
     request->number = push->number;
     request->op = push->is_prefetch ? SHM_OP_PREFETCH : SHM_OP_PUSH;
     request->push = push;
+    request->is_trial = push->stage == PUSH_TRYING;
     for (uint32_t i = 0; i < wave->slice_count; i++) {
         const struct push_slice *const slice = &wave->slices[i];
         const struct ticket_group *const group = &push_runs(push)->groups[slice->group];

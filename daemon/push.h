@@ -13,6 +13,8 @@
  *   PUSH_CASTING until the casters are done, most often before the push comes
  *   PUSH_SETTLING in a group, until all is done that the session sent before
  *   PUSH_ARRIVED in a group (group.h), until the others have come and the step is applied …
+ *   PUSH_TRYING  waves that change nothing, of the tables whose rows may not stay finite
+ *                (push_trial.h); mostly there are none
  *   PUSH_UPDATING waves; in a group, those of the leader, which are of all members' runs
  *
  *   struct push | segments[] | groups[] | its first wave: struct push_wave | … as in request.h;
@@ -49,6 +51,8 @@ struct push_segment {
     float *weight_gradients; /* the same; NULL: nobody wants them */
     uint64_t ids_offset;     /* of a push of rows */
     uint32_t count;
+    float greatest; /* gradient, in magnitude, of those looked through; not of tables that allow NaN
+                       and infinity */
 };
 
 struct push_group {
@@ -57,6 +61,7 @@ struct push_group {
     double learning_rate;
     bool has_gradients; /* else its rows stay as they are */
     bool has_weight_gradients;
+    bool is_tried; /* its rows are, before they change (push_trial.h) */
 };
 
 /* A wave's share of a group. */
@@ -79,8 +84,11 @@ enum push_stage {
     PUSH_CASTING,
     PUSH_SETTLING,
     PUSH_ARRIVED,
+    PUSH_TRYING,
     PUSH_UPDATING,
 };
+
+#define PUSH_NONE_FAILED UINT64_MAX
 
 struct push {
     struct session *session;
@@ -107,8 +115,9 @@ struct push {
     uint32_t segment;
     uint32_t id;      /* PUSH_IDS: of that segment */
     uint64_t checked; /* PUSH_NUMBERS: of that segment's numbers */
-    uint32_t group;   /* PUSH_UPDATING */
+    uint32_t group;   /* PUSH_TRYING, PUSH_UPDATING */
     uint32_t run;     /* of that group */
+    bool is_tried;    /* nothing is left to be tried */
     bool is_taken;    /* nothing is left to be taken, or will be */
 
     struct push_wave *waves[PUSH_WAVES_MAX]; /* the first own_waves lie in this block */
@@ -119,6 +128,9 @@ struct push {
     uint32_t under_way;
     uint64_t hit_rows;
     struct refusal refusal; /* the first error */
+
+    _Atomic uint64_t
+        failed; /* in a trial: the lowest group << 32 | run that did; written by lanes */
 };
 
 /* As request_begin(), which calls it. @member: whose part of a step it is, or NULL. A push that is
@@ -147,7 +159,8 @@ MUST_CHECK enum embtier_err push_join(const struct request_rules *rules, struct 
 enum update_kind push_kind(const struct push *push);
 /* A wave that is free, or NULL: there is none now. */
 struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push);
-/* Takes the next runs into it. Sets is_taken with the last; it may have none. */
+/* Takes the next runs into it. Sets is_taken with the last, in a trial is_tried; it may have none.
+ */
 void push_take_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave);
 void push_end_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave);
 /* Answers the client, unless it is gone, and frees the push, but not its ticket. */
@@ -169,7 +182,7 @@ void push_note_pin(const struct request *request, uint32_t segment, uint32_t pos
 uint64_t push_pair_count(const struct request *request, uint32_t segment, uint32_t position,
                          uint32_t count);
 /* Updates @count rows, whole, of the wave's slice @segment: @rows[i] is that of @refs[i], NULL if
- * it is not there. @scratch: PUSH_SCRATCH_BYTES. */
+ * it is not there. A wave of a trial leaves them as they are. @scratch: PUSH_SCRATCH_BYTES. */
 void push_update(const struct request *request, uint32_t segment, const struct row_ref *refs,
                  void *const *rows, uint32_t count, float *scratch);
 

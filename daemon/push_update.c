@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What pushes do with rows: gradients are reduced to one for each, and the optimizer runs. Of a
- * step of a group, each member's are reduced by themselves, and then added up (group.h). */
+ * step of a group, each member's are reduced by themselves, and then added up (group.h). A trial
+ * (push_trial.h) does the same with copies of rows. */
 #include <string.h>
 
 #include "daemon/group.h"
 #include "daemon/push.h"
+#include "daemon/push_trial.h"
 #include "daemon/request_impl.h"
 #include "daemon/table.h"
 #include "daemon/tables.h"
+#include "kernels/finite.h"
 #include "kernels/reduce.h"
 
 /* Of bags whose segment has no gradients, beside others of the same table that have. */
 static const float zeros[EMBTIER_DIM_MAX];
 
-_Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= PUSH_SCRATCH_BYTES / 2,
-               "two of one row's gradients fit");
+_Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= PUSH_SCRATCH_BYTES / 4,
+               "two of one row's gradients fit in a half");
+/* Adam's rows are the longest. */
+_Static_assert(3 * EMBTIER_DIM_MAX * sizeof(float) <= PUSH_SCRATCH_BYTES / 2,
+               "a row and its state fit in the other");
 
 /* ---- A step's ticket ---- */
 
@@ -275,60 +281,126 @@ static void take_share(const struct ticket_group *of, uint32_t s, const struct f
     share->found.count = count;
 }
 
+/* Where gradients of rows are made, and a row is copied to. */
+struct room {
+    float *sums; /* of rows … */
+    float *more; /* … and in a step of what a member adds */
+    void *copy;
+    uint32_t rows_max;
+};
+
+/* A row at a time is changed right after its gradient has been made; those of a step are made for
+ * many rows first, and so are those of rows that are tried. */
+static struct room room_of(float *scratch, bool is_joint, bool is_tried, uint32_t dim)
+{
+    const uint32_t bytes = is_tried ? PUSH_SCRATCH_BYTES / 4 : PUSH_SCRATCH_BYTES / 2;
+
+    return (struct room){ .sums = scratch,
+                          .more = scratch + bytes / sizeof(*scratch),
+                          .copy = scratch + PUSH_SCRATCH_BYTES / 2 / sizeof(*scratch),
+                          .rows_max = is_joint || is_tried
+                                          ? MIN((uint32_t)FOUND_MAX,
+                                                bytes / (dim * (uint32_t)sizeof(float)))
+                                          : FOUND_MAX };
+}
+
 /* All members', each reduced by itself, added up in their order. */
 static void reduce_members(const struct push *leader, const struct ticket_group *of,
-                           const struct found *found, float *sums, float *more)
+                           const struct found *found, const struct room *room)
 {
+    const bool is_update = leader->stage == PUSH_UPDATING;
     uint32_t next[FOUND_MAX];
     struct share share;
 
     for (uint32_t i = 0; i < found->count; i++)
         next[i] = of->starts[found->runs[i]];
-    memset(sums, 0, (size_t)found->count * of->dim * sizeof(*sums));
+    memset(room->sums, 0, (size_t)found->count * of->dim * sizeof(*room->sums));
     for (uint32_t i = 0; i < of->segment_count; i++) {
         const struct ticket_source *const source = &leader->joint->sources[of->order[i]];
         struct reduce_batch batch;
 
         take_share(of, of->order[i], found, next, &share);
-        if (source_group(source)->has_weight_gradients)
+        if (is_update && source_group(source)->has_weight_gradients)
             give_weight_gradients(source->push, source_group(source), source->group, &share.found);
-        batch = batch_of(source->push, source->group, &share.found, more);
+        batch = batch_of(source->push, source->group, &share.found, room->more);
         reduce_runs(&batch);
         for (uint32_t r = 0; r < share.found.count; r++)
-            reduce_add(sums + (size_t)share.places[r] * of->dim, more + (size_t)r * of->dim,
-                       of->dim);
+            reduce_add(room->sums + (size_t)share.places[r] * of->dim,
+                       room->more + (size_t)r * of->dim, of->dim);
+    }
+}
+
+/* The gradients of all that were found, at @room->sums. */
+static void reduce_found(const struct push *push, const struct ticket_group *of,
+                         const struct found *found, const struct room *room)
+{
+    struct reduce_batch batch;
+
+    if (push->joint) {
+        reduce_members(push, of, found, room);
+        return;
+    }
+    batch = batch_of(push, of, found, room->sums);
+    reduce_runs(&batch);
+}
+
+/* Of a wave of a trial. */
+static void try_found(struct push *push, uint32_t group_number, const struct found *found,
+                      const struct room *room)
+{
+    const struct push_group *const group = push_group_of(push, group_number);
+    const struct ticket_group *const of = &push_runs(push)->groups[group_number];
+
+    reduce_found(push, of, found, room);
+    for (uint32_t i = 0; i < found->count; i++) {
+        float *const sum = room->sums + (size_t)i * of->dim;
+
+        if (!reduce_all_finite(sum, of->dim) ||
+            !finite_try(&group->optimizer, found->ids[i], found->rows[i], sum, room->copy))
+            push_trial_fail(push, group_number, found->runs[i]);
     }
 }
 
 static void update_found(const struct push *push, uint32_t group_number, const struct found *found,
-                         float *scratch)
+                         const struct room *room)
 {
     const struct push_group *const group = push_group_of(push, group_number);
     const struct ticket_group *const of = &push_runs(push)->groups[group_number];
     struct reduce_batch batch;
 
-    if (push->joint) {
-        reduce_members(push, of, found, scratch,
-                       scratch + PUSH_SCRATCH_BYTES / 2 / sizeof(*scratch));
-        optimizer_update(&group->optimizer, found->ids, found->rows, scratch, found->count);
-        return;
-    }
-    if (group->has_weight_gradients)
+    if (group->has_weight_gradients && !push->joint)
         give_weight_gradients(push, group, of, found);
-    batch = batch_of(push, of, found, scratch);
-    optimizer_update_runs(&group->optimizer, found->ids, found->rows, &batch);
+    if (group->is_tried) {
+        reduce_found(push, of, found, room);
+        for (uint32_t i = 0; i < found->count; i++)
+            finite_update(&group->optimizer, found->ids[i], found->rows[i],
+                          room->sums + (size_t)i * of->dim, room->copy);
+    } else if (push->joint) {
+        reduce_members(push, of, found, room);
+        optimizer_update(&group->optimizer, found->ids, found->rows, room->sums, found->count);
+    } else {
+        batch = batch_of(push, of, found, room->sums);
+        optimizer_update_runs(&group->optimizer, found->ids, found->rows, &batch);
+    }
+}
+
+static void use_found(const struct request *request, uint32_t group, struct found *found,
+                      const struct room *room)
+{
+    if (request->is_trial)
+        try_found(request->push, group, found, room);
+    else if (found->count > 0)
+        update_found(request->push, group, found, room);
+    found->count = 0;
 }
 
 void push_update(const struct request *request, uint32_t segment, const struct row_ref *refs,
                  void *const *rows, uint32_t count, float *scratch)
 {
     const struct push_slice *const slice = slice_of(request, segment);
-    const uint32_t dim = push_runs(request->push)->groups[slice->group].dim;
-    /* In a step the gradients of all are made first, else one at a time. */
-    const uint32_t most =
-        request->push->joint
-            ? MIN((uint32_t)FOUND_MAX, PUSH_SCRATCH_BYTES / 2 / (dim * (uint32_t)sizeof(float)))
-            : FOUND_MAX;
+    const struct room room = room_of(scratch, request->push->joint != NULL,
+                                     push_group_of(request->push, slice->group)->is_tried,
+                                     push_runs(request->push)->groups[slice->group].dim);
     struct found found; /* large: not to be cleared */
 
     found.count = 0;
@@ -338,11 +410,8 @@ void push_update(const struct request *request, uint32_t segment, const struct r
         found.runs[found.count] = slice->first_run + refs[i].position;
         found.ids[found.count] = refs[i].id;
         found.rows[found.count++] = rows[i];
-        if (found.count == most) {
-            update_found(request->push, slice->group, &found, scratch);
-            found.count = 0;
-        }
+        if (found.count == room.rows_max)
+            use_found(request, slice->group, &found, &room);
     }
-    if (found.count > 0)
-        update_found(request->push, slice->group, &found, scratch);
+    use_found(request, slice->group, &found, &room);
 }

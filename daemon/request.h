@@ -81,6 +81,7 @@ struct request {
     uint32_t taking_position; /* in it */
     struct pooled *pooled;    /* of which this is a wave, or … */
     struct push *push;        /* … of this, or both are NULL */
+    bool is_trial;            /* of a push: its rows stay as they are (push_trial.h) */
     _Atomic uint32_t parts_left;
     _Atomic uint64_t hit_rows;
     _Atomic uint32_t err; /* the first that happened wins */
@@ -165,7 +166,7 @@ void request_answer(struct session *session, uint32_t number, const struct refus
 /* Whether rows are changed by it, not only read. */
 static inline bool request_changes(const struct request *request)
 {
-    return request->op == SHM_OP_SET || request->op == SHM_OP_PUSH;
+    return request->op == SHM_OP_SET || (request->op == SHM_OP_PUSH && !request->is_trial);
 }
 
 /* Why @row_count rows of a table (at most, those twice in it counted twice) cannot be changed at

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/ticket.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "daemon/request_impl.h"
@@ -141,6 +142,7 @@ static void add_parts(const struct plan *plan, struct ticket *ticket)
             .bag_count = part.bag_count,
             .first_position = group->id_count,
             .first_bag = group->bag_count,
+            .greatest_weight = part.is_weighted ? 0.0f : 1.0f,
         };
         if (ticket->sources)
             ticket->sources[s] = part.source;
@@ -274,6 +276,14 @@ uint32_t ticket_segment_of(const struct ticket_group *group, uint32_t bag)
     return group->order[low];
 }
 
+static void note_weights(struct ticket_segment *segment, float greatest)
+{
+    if (!isfinite(greatest))
+        segment->has_nonfinite = true;
+    else
+        segment->greatest_weight = MAX(segment->greatest_weight, greatest);
+}
+
 void ticket_note(struct ticket *ticket, const struct ticket_bags *bags)
 {
     const struct ticket_segment *const of = &ticket->segments[bags->segment];
@@ -294,8 +304,8 @@ void ticket_note(struct ticket *ticket, const struct ticket_bags *bags)
     }
     for (uint32_t i = 0; group->scales && i < count; i++)
         group->scales[first + i] = weights ? weights[i] : 1.0f;
-    if (weights && !reduce_all_finite(weights, count))
-        ticket->segments[bags->segment].has_nonfinite = true;
+    if (weights)
+        note_weights(&ticket->segments[bags->segment], reduce_greatest(weights, count));
 }
 
 /* Divides the scales of a mean by the number of rows of their bag. */

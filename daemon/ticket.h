@@ -57,6 +57,7 @@ struct ticket_segment {
     uint32_t first_position; /* in the group, of its first id … */
     uint32_t first_bag;      /* … and bag */
     bool has_nonfinite;      /* one of the samples' weights is NaN or infinite */
+    float greatest_weight;   /* of the finite ones, in magnitude; 1: of samples without */
 };
 
 struct ticket_group {

@@ -131,6 +131,10 @@ struct shm_push_segment {
 };
 static_assert(sizeof(struct shm_push_segment) == 64, "wire layout");
 
+/* NONFINITE with this limit: gradients and weights are finite, but the update would make a row NaN
+ * or infinite. */
+#define SHM_LIMIT_OF_UPDATE UINT64_MAX
+
 struct shm_completion {
     _Atomic uint32_t sequence; /* n + 1 when request n is done; a futex */
     uint32_t err;              /* enum embtier_err */

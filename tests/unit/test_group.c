@@ -380,6 +380,39 @@ static void test_a_push_that_is_refused_is_refused_to_all(void **state)
     end(t);
 }
 
+/* What each member has of it is finite; what they have together is not. */
+static void test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made(void **state)
+{
+    struct shm_submission first;
+    struct training *const t = begin(state, &first);
+    const struct shadow *const shadow = &t->p.tables[1];
+    uint32_t numbers[MEMBERS] = { 0 };
+
+    for (uint32_t i = 0; i < 2; i++) {
+        *submission_of(&t->p.p.client, t->p.p.client.submitted) = first;
+        for (uint32_t m = 1; m < MEMBERS; m++) {
+            const struct shm_push_segment *const segment = &lay_rows_out(t, m, 50)[1];
+            uint8_t *const arena = (uint8_t *)t->others[m].session->arena;
+
+            *(uint64_t *)(arena + segment->ids_offset) = 49;
+            *(float *)(arena + segment->gradients_offset) = 3e38f;
+        }
+        for (uint32_t m = 0; m < MEMBERS; m++)
+            numbers[m] = send(t, m);
+        for (uint32_t m = 0; m < MEMBERS; m++) {
+            const struct shm_completion *const done = answer(t, m, numbers[m]);
+
+            assert_int_equal(done->err, EMBTIER_NONFINITE);
+            assert_int_equal(done->segment, UINT32_MAX);
+            assert_int_equal(done->value, shadow->handle >> 32);
+            assert_int_equal(done->limit, 49);
+        }
+    }
+    assert_rows(&t->p);
+    again(t, &first);
+    end(t);
+}
+
 /* One member is refused three times before the others come for the first: each is a round. */
 static void test_refusals_are_rounds(void **state)
 {
@@ -696,6 +729,7 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_a_step_is_the_sum_of_its_members_reduced_one_by_one),
         T(test_a_push_that_is_refused_is_refused_to_all),
+        T(test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made),
         T(test_refusals_are_rounds),
         T(test_a_member_far_ahead_of_the_others_breaks_the_group),
         T(test_members_who_disagree_are_refused),

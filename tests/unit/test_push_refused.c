@@ -86,6 +86,31 @@ static void test_what_is_out_of_place_is_refused_and_changes_nothing(void **stat
     pushing_stop(&t);
 }
 
+/* The sum of a row that is there twice: whatever the optimizer. */
+static void test_a_push_that_would_ruin_a_row_changes_none(void **state)
+{
+    for (size_t n = 0; n < ARRAY_LEN(shapes); n++) {
+        struct pushing t;
+
+        pushing_start(&t, *state, &shapes[n]);
+        for (uint32_t s = 0; s < SEGMENTS; s++) {
+            struct shm_push_segment *const segments = good_rows(&t);
+            const uint32_t number = t.p.client.submitted;
+
+            gradient_at(&t, &segments[s])[1] = gradient_at(&t, &segments[s])[DIM + 1] = 3e38f;
+            assert_push_ends_with(&t, EMBTIER_NONFINITE, s);
+            assert_int_equal(client_wait(&t.p.client, number)->value, 0);
+            assert_true(client_wait(&t.p.client, number)->limit == SHM_LIMIT_OF_UPDATE);
+            assert_rows(&t);
+        }
+        good_push(&t);
+        assert_push_ends_with(&t, EMBTIER_OK, UINT32_MAX);
+        push_to_shadows(&t, t.p.bags, NULL, 0.01);
+        assert_rows(&t);
+        pushing_stop(&t);
+    }
+}
+
 static void release(struct pushing *t, uint64_t ticket)
 {
     *next_submission(t) = (struct shm_submission){ .op = SHM_OP_RELEASE, .ticket = ticket };
@@ -188,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_what_is_out_of_place_is_refused_and_changes_nothing),
+        T(test_a_push_that_would_ruin_a_row_changes_none),
         T(test_a_ticket_is_good_once_and_for_its_client),
         T(test_a_ticket_expires),
         T(test_tickets_have_a_budget),
