@@ -131,8 +131,8 @@ struct embtier_table_options {
     double weight_decay;
     double clip_norm;
     int rounds_to_nearest; /* nonzero: f16 and bf16 weights after an update; else stochastically */
-    int allows_nonfinite;  /* nonzero: gradients may have NaN and infinity; else a push of them is
-                              refused */
+    int allows_nonfinite;  /* nonzero: gradients, and rows after an update, may have NaN and
+                              infinity; else a push that brings or makes them is refused */
     enum embtier_durability durability; /* of updates; the default is EMBTIER_DURABILITY_REPLAY */
 };
 #define EMBTIER_TABLE_OPTIONS_INIT                                                                 \
@@ -691,7 +691,10 @@ struct embtier_push_options {
  * of a table.
  *
  * INVALID: without a ticket, step or learning rate not as above. UNSUPPORTED: a table without an
- * optimizer. NONFINITE: a gradient with NaN or infinity, which the table was not made for. SHAPE,
+ * optimizer. NONFINITE: a gradient with NaN or infinity, or an update that would make a finite row
+ * anything else, be it that its gradients add up to more than f32 holds; unless the table
+ * allows_nonfinite. No row has changed then. If requests of other connections change the same rows
+ * meanwhile, what overflows nevertheless becomes the greatest number of its sign. SHAPE,
  * NO_TICKET, TICKET_USED, TICKET_EXPIRED; by rows TICKETS_FULL; those of SET. On failure what the
  * weights hold is not said.
  *
@@ -703,14 +706,16 @@ struct embtier_push_options {
  *
  * With @group, one that this connection is a member of: the push is this member's part of @step,
  * which must be the group's last one + 1, else GROUP_STEP. It is answered when all members have
- * pushed that step. A table's learning rate must be the same for all of them, else MISMATCH for
- * all; tables need not be the same. A push that the server refuses, for whatever reason, is that
- * member's part of the step too: nothing is applied, the pushes of the others fail with
- * GROUP_REFUSED (see embtier_batch_blamed_member()), batches keep their tickets, and all push that
- * step again. What this library refuses, since options are wrong or the batch is not ready, does
- * not reach the group: the others wait. GROUP_BROKEN: a member has gone. TIMEOUT: one has not
- * pushed in time (lanes.group_seconds of the server's configuration), which breaks the group, too.
- * NO_GROUP: the membership ended with its session, before embtier_reconnect(); join again. */
+ * pushed that step. NONFINITE for all of them: only what they have together makes a row infinite or
+ * NaN; batches keep their tickets, and all push that step again. A table's learning rate must be
+ * the same for all of them, else MISMATCH for all; tables need not be the same. A push that the
+ * server refuses, for whatever reason, is that member's part of the step too: nothing is applied,
+ * the pushes of the others fail with GROUP_REFUSED (see embtier_batch_blamed_member()), batches
+ * keep their tickets, and all push that step again. What this library refuses, since options are
+ * wrong or the batch is not ready, does not reach the group: the others wait. GROUP_BROKEN: a
+ * member has gone. TIMEOUT: one has not pushed in time (lanes.group_seconds of the server's
+ * configuration), which breaks the group, too. NO_GROUP: the membership ended with its session,
+ * before embtier_reconnect(); join again. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_push(struct embtier_batch *batch, const struct embtier_push_options *options);
 /* Gives the batch's ticket or prefetch back: a push will not follow. OK if it has none. */

@@ -63,7 +63,8 @@ const struct command commands[] = {
       "      --if-not-exists     a table of that name and the same kind is fine\n"
       "      --rounding ROUNDING of f16 and bf16 weights after an update: stochastic (default),\n"
       "                          nearest\n"
-      "      --allow-nonfinite   take gradients with NaN or infinity, which are else refused\n"
+      "      --allow-nonfinite   take gradients with NaN or infinity, and updates that make a\n"
+      "                          row so; else such a push is refused\n"
       "      --durability MODE   what an acknowledged update survives: replay (default), a clean\n"
       "                          stop of the server; async, the death of its process; sync, loss\n"
       "                          of power\n",

@@ -522,7 +522,8 @@ class BagBatch(Batch):
         another), and is done when all members have pushed it. GroupRefusedError, GroupBrokenError,
         TimeoutError, MismatchError, NoGroupError: see :class:`Group`.
         Raises InvalidError (no ticket; lr not finite in float32), UnsupportedError (a table without an
-        optimizer), NonfiniteError (NaN or infinity, for a table without ``allow_nonfinite``),
+        optimizer), NonfiniteError (NaN or infinity in what is pushed, or in what a finite row would become,
+        for a table without ``allow_nonfinite``; nothing was applied),
         TicketExpiredError, TicketUsedError, NoTicketError, ShapeError, and those of :meth:`Batch.set`."""
         options = self._push_options(lr, step, prefetch, group, weight_gradients)
         self._submit_and_wait(_PUSH, timeout, options, group)
@@ -584,8 +585,9 @@ class PushBatch(Batch):
 
         @lr: learning rate, or one for each part, the same for all parts of a table. @step: of the
         training, from 1. @prefetch, @group: as for :meth:`BagBatch.push`.
-        Raises UnsupportedError (a table without an optimizer), NonfiniteError (NaN or infinity, for a
-        table without ``allow_nonfinite``), InvalidError (lr not finite in float32), TicketsFullError (no memory
+        Raises UnsupportedError (a table without an optimizer), NonfiniteError (NaN or infinity in what is
+        pushed, or in what a finite row would become, be it by a sum that overflows, for a table without
+        ``allow_nonfinite``; nothing was applied), InvalidError (lr not finite in float32), TicketsFullError (no memory
         for it beside the tickets), and those of :meth:`Batch.set`."""
         self._submit_and_wait(_PUSH, timeout, self._push_options(lr, step, prefetch, group), group)
         return self

@@ -35,7 +35,8 @@ class Group:
     A push that the server refuses, for whatever reason, is that member's part of the step: nothing is
     applied, the others get GroupRefusedError, with ``member`` and ``err`` (the name of the error of that
     member: "NONFINITE"), batches keep their tickets, and all push that step again, be it with
-    other gradients. What is refused before it is sent (ValueError, InvalidError for a batch that is
+    other gradients. If only what all members have together would make a finite row NaN or infinite, all
+    get NonfiniteError. What is refused before it is sent (ValueError, InvalidError for a batch that is
     not ready) does not reach the group: the others wait.
 
     The membership ends with the session, and so when the connection is closed and the last batch and view

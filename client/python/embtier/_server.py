@@ -133,7 +133,8 @@ class Server:
         @eps, @alpha, @beta1, @beta2, @weight_decay, @clip_norm: of the optimizer; None: its default.
         One that it does not have is an InvalidError that names those it has.
         @rounding: of f16 and bf16 weights after an update: "stochastic" or "nearest".
-        @allow_nonfinite: take gradients with NaN or infinity, which are else refused.
+        @allow_nonfinite: take gradients with NaN or infinity, and updates that make a row so; else such a push
+        is refused whole.
         @durability: what an acknowledged update survives: "replay": a clean stop of the server, "async":
         the death of its process, "sync": loss of power.
         Raises ExistsError, MismatchError, InvalidError.

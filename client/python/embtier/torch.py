@@ -37,7 +37,8 @@ GradScaler
     and unscale_() are not for it. Assign ``module.grad_scale = scaler.get_scale``: a number, or a
     function that returns one, by which gradients are divided as they arrive.
 Gradients with NaN or infinity
-    A push that the server refuses for them (NonfiniteError) changes no row and is no step: it is
+    A push that the server refuses for them, or since it would make a finite row NaN or infinite
+    (NonfiniteError), changes no row and is no step: it is
     counted in ``skipped_pushes``, with a warning the first time. Gradients of weights of samples that
     were to come with it are NaN. Tables made with ``allow_nonfinite`` take such gradients.
 Several forward passes before a backward pass
