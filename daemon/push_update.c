@@ -344,6 +344,18 @@ static void reduce_found(const struct push *push, const struct ticket_group *of,
     reduce_runs(&batch);
 }
 
+/* Asks the processor for the row that comes some later than row @at. */
+static void ask_ahead(const struct push_group *group, const struct found *found, uint32_t at)
+{
+    enum { AHEAD = 6 };
+    const uint32_t bytes = group->table->row_bytes;
+
+    if (at + AHEAD >= found->count)
+        return;
+    for (uint32_t line = 0; line < bytes; line += CACHE_LINE)
+        __builtin_prefetch((const char *)found->rows[at + AHEAD] + line, 0, 2);
+}
+
 /* Of a wave of a trial. */
 static void try_found(struct push *push, uint32_t group_number, const struct found *found,
                       const struct room *room)
@@ -355,6 +367,7 @@ static void try_found(struct push *push, uint32_t group_number, const struct fou
     for (uint32_t i = 0; i < found->count; i++) {
         float *const sum = room->sums + (size_t)i * of->dim;
 
+        ask_ahead(group, found, i);
         if (!reduce_all_finite(sum, of->dim) ||
             !finite_try(&group->optimizer, found->ids[i], found->rows[i], sum, room->copy))
             push_trial_fail(push, group_number, found->runs[i]);
@@ -372,9 +385,11 @@ static void update_found(const struct push *push, uint32_t group_number, const s
         give_weight_gradients(push, group, of, found);
     if (group->is_tried) {
         reduce_found(push, of, found, room);
-        for (uint32_t i = 0; i < found->count; i++)
+        for (uint32_t i = 0; i < found->count; i++) {
+            ask_ahead(group, found, i);
             finite_update(&group->optimizer, found->ids[i], found->rows[i],
                           room->sums + (size_t)i * of->dim, room->copy);
+        }
     } else if (push->joint) {
         reduce_members(push, of, found, room);
         optimizer_update(&group->optimizer, found->ids, found->rows, room->sums, found->count);

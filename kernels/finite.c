@@ -156,26 +156,39 @@ static bool is_finite_half(enum embtier_dtype dtype, uint16_t half)
     return (half & special_bits(dtype)) != special_bits(dtype);
 }
 
+/* Whether none of the numbers at @at is infinite or NaN. @special: the bits of a number's exponent,
+ * in each of the numbers that a word has. Added up with what is left below the sign they reach the
+ * sign if all are set, and only then. */
+static bool words_are_finite(const char *at, uint32_t bytes, uint64_t special, uint64_t signs)
+{
+    uint64_t found = 0;
+    uint64_t word;
+
+    for (; bytes >= sizeof(word); at += sizeof(word), bytes -= sizeof(word)) {
+        memcpy(&word, at, sizeof(word));
+        found |= (word & special) + (signs - special);
+    }
+    word = 0;
+    memcpy(&word, at, bytes);
+    found |= (word & special) + (signs - special);
+    return (found & signs) == 0;
+}
+
 static bool row_is_finite(const struct optimizer_push *push, const void *row)
 {
-    const char *const weights = row;
-    const char *const states = weights + push->weight_bytes;
-    float state;
-    uint16_t half;
+    const char *const states = (const char *)row + push->weight_bytes;
+    const uint32_t count = states_of(push);
 
     if (push->dtype == EMBTIER_DTYPE_F32)
         return reduce_all_finite(row, row_bytes_of(push) / sizeof(float));
-    for (uint32_t c = 0; c < push->dim; c++) {
-        memcpy(&half, weights + c * sizeof(half), sizeof(half));
-        if (!is_finite_half(push->dtype, half))
-            return false;
-    }
-    for (uint32_t s = 0; s < states_of(push); s++) {
-        memcpy(&state, states + s * sizeof(state), sizeof(state));
-        if (!isfinite(state))
-            return false;
-    }
-    return true;
+    if (!words_are_finite(row, push->weight_bytes,
+                          special_bits(push->dtype) * UINT64_C(0x0001000100010001),
+                          UINT64_C(0x8000800080008000)))
+        return false;
+    if ((uintptr_t)states % sizeof(float) == 0) /* of an even number of weights */
+        return reduce_all_finite((const float *)states, count);
+    return words_are_finite(states, count * (uint32_t)sizeof(float), UINT64_C(0x7f8000007f800000),
+                            UINT64_C(0x8000000080000000));
 }
 
 static void mend_float(char *at, const char *old)

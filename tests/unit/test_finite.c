@@ -6,7 +6,7 @@
 #include "kernels/finite.h"
 #include "kernels/reduce.h"
 
-#define DIM 19
+#define DIM 19 /* at most, and odd: state of f16 is not aligned */
 
 /* Any finite number, the extreme ones often. */
 static float extreme(uint64_t *random)
@@ -29,7 +29,7 @@ static void fill_row(const struct table *table, uint64_t *random)
     const uint32_t states = table_spec_state_bytes(&table->spec) / sizeof(float);
     char *const state = (char *)table->rows[0] + table_spec_weight_bytes(&table->spec);
 
-    for (uint32_t c = 0; c < DIM; c++) {
+    for (uint32_t c = 0; c < table->spec.dim; c++) {
         float weight = extreme(random);
 
         fixture_set(table->spec.dtype, table->rows[0], c, weight);
@@ -45,7 +45,7 @@ static bool is_finite(const struct table *table)
 {
     const uint32_t states = table_spec_state_bytes(&table->spec) / sizeof(float);
 
-    for (uint32_t c = 0; c < DIM; c++)
+    for (uint32_t c = 0; c < table->spec.dim; c++)
         if (!isfinite(weight_of(table, 0, c)))
             return false;
     for (uint32_t s = 0; s < states; s++)
@@ -59,9 +59,9 @@ static struct table_spec random_spec(uint32_t n, uint64_t *random)
     static const double decays[] = { 0, 0, 1e-4, 0.5, 3, 1e30 };
     static const double clips[] = { 0, 0, 0, 1e-30, 1, 1e30 };
     static const double eps[] = { 0, 1e-50, 1e-45, 1e-30, 1e-10, 1e-8, 1 };
-    struct table_spec spec =
-        spec_of(1 + n % 5, 1 + n / 5 % 3, DIM, clips[fixture_below(random, ARRAY_LEN(clips))],
-                decays[fixture_below(random, ARRAY_LEN(decays))]);
+    struct table_spec spec = spec_of(1 + n % 5, 1 + n / 5 % 3, DIM - n / 15 % 2,
+                                     clips[fixture_below(random, ARRAY_LEN(clips))],
+                                     decays[fixture_below(random, ARRAY_LEN(decays))]);
 
     if (spec.optimizer != EMBTIER_OPTIMIZER_SGD)
         spec.eps = eps[fixture_below(random, ARRAY_LEN(eps))];
@@ -92,11 +92,11 @@ static void check_one(uint32_t n, uint64_t *random, uint32_t *proven, uint32_t *
 
     fill_row(&table, random);
     optimizer_prepare(&spec, random_rate(random), 1 + fixture_below(random, 100), &push);
-    for (uint32_t c = 0; c < DIM; c++)
+    for (uint32_t c = 0; c < spec.dim; c++)
         gradient[c] = largest == 0   ? extreme(random)
                       : largest == 1 ? 0
                                      : fixture_float(random) * 0x1p-4f;
-    is_proven = finite_is_proven(&push, (double)reduce_greatest(gradient, DIM));
+    is_proven = finite_is_proven(&push, (double)reduce_greatest(gradient, spec.dim));
     memcpy(again, gradient, sizeof(again));
     stays = finite_try(&push, table.ids[0], table.rows[0], again, copy);
     *proven += is_proven;
@@ -123,7 +123,7 @@ static void check_one(uint32_t n, uint64_t *random, uint32_t *proven, uint32_t *
         assert_true(is_finite(&got));
         memcpy(again, gradient, sizeof(again));
         optimizer_update(&push, expected.ids, expected.rows, again, 1);
-        for (uint32_t c = 0; c < DIM; c++)
+        for (uint32_t c = 0; c < spec.dim; c++)
             if (isfinite(weight_of(&expected, 0, c)))
                 assert_true(f32_bits(weight_of(&got, 0, c)) ==
                             f32_bits(weight_of(&expected, 0, c)));
