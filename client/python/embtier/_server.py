@@ -554,12 +554,12 @@ class Table:
         stored as given; a finite number that does not fit is a ValueError, and nothing is stored.
         """
         ids = as_ids(ids)
-        rows = np.asarray(rows)
+        rows = np.asanyarray(rows)
         if self.dtype == "bf16" and rows.dtype != self.numpy_dtype:
             raise TypeError(f"rows of a bf16 table are given as uint16 bits, not {rows.dtype}")
         rows = np.broadcast_to(as_dtype("rows", rows, self.numpy_dtype), (*ids.shape, self.dim))
         if state is not None:
-            state = as_dtype("state", state, np.dtype("<f4"))
+            state = as_dtype("state", np.asanyarray(state), np.dtype("<f4"))
             state = np.broadcast_to(state, (*ids.shape, self.state_numbers))
         with Batch(self._connection, [(self, ids.size)], state is not None) as batch:
             batch.ids(0)[:] = ids.reshape(-1)

@@ -272,7 +272,7 @@ def extreme(rng: np.random.Generator, shape) -> np.ndarray:
     """Finite numbers of all sizes, the ones at the end often."""
     bits = rng.integers(0, 2**32, shape, np.uint32)
     bits[(bits >> 23) & 0xFF == 0xFF] ^= 1 << 30
-    ends = np.array([0, 1, -1, 3.4028235e38, -3.4028235e38, 1e20, -1e20, 65504, -65504, 1e-45, 1e-23, 16, 1e38], np.float32)
+    ends = np.array([0, 1, -1, 3.4028235e38, -3.4028235e38, 1e20, -1e20, 65504, -65504, 1e-45, 1e-23, 16, 1e38], "f4")
     usual = rng.normal(0, 1, shape).astype(np.float32)
     kind = rng.integers(0, 3, shape)
     return np.where(kind == 0, bits.view(np.float32), np.where(kind == 1, rng.choice(ends, shape), usual))
