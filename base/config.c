@@ -12,6 +12,7 @@
 #include "base/config_keys.h"
 #include "base/config_memory.h"
 #include "base/paths.h"
+#include "base/text_escape.h"
 #include "base/yaml_doc.h"
 
 /* The row cache works in slabs; the first tier of each lane holds its index too. */
@@ -51,7 +52,7 @@ static enum embtier_err take_value(const struct yaml_doc *doc, const struct conf
         return no_memory(msg);
     if (err != EMBTIER_OK)
         return yaml_doc_mistake(doc, name, msg, "`%s` is not possible; allowed: %s",
-                                YAML_SHOWN(text ? text : key->default_text),
+                                TEXT_SHOWN(text ? text : key->default_text),
                                 config_allowed(&allowed, key));
     return EMBTIER_OK;
 }
@@ -274,7 +275,7 @@ static enum embtier_err check_directories(const struct config *config, struct er
             snprintf(key.text, sizeof(key.text), "data.directories[%u]", i);
             return yaml_doc_mistake(config->doc, key.text, msg,
                                     "`%s` stands twice; allowed: each directory once",
-                                    YAML_SHOWN(directories[i]));
+                                    TEXT_SHOWN(directories[i]));
         }
     }
     if (shard_count(config) > CONFIG_SHARDS_MAX)
@@ -304,7 +305,7 @@ static enum embtier_err check_together(const struct config *config, struct err_m
     if (strlen(config->socket.path) > 107)
         return yaml_doc_mistake(config->doc, "socket.path", msg,
                                 "`%s` is too long; allowed: at most 107 bytes",
-                                YAML_SHOWN(config->socket.path));
+                                TEXT_SHOWN(config->socket.path));
     if (config->machine.descriptor_limit > 0)
         TRY(config_descriptors_check(config, config->machine.descriptor_limit, msg));
     return config_memory_check(config, config_tier_kind_is_memory, msg);

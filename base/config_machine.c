@@ -14,6 +14,7 @@
 
 #include "base/config.h"
 #include "base/config_memory.h"
+#include "base/text_escape.h"
 #include "base/yaml_doc.h"
 
 #define DATA_DIRECTORY_MODE   0700
@@ -40,7 +41,7 @@ static enum embtier_err mistake_errno(const struct config *config, const char *k
 {
     return yaml_doc_mistake(config->doc, key, msg,
                             "`%s`: %s; allowed: a directory that exists and can be written to",
-                            YAML_SHOWN(path), strerror(errnum)); // NOLINT(concurrency-mt-unsafe)
+                            TEXT_SHOWN(path), strerror(errnum)); // NOLINT(concurrency-mt-unsafe)
 }
 
 static enum embtier_err check_directory(const struct config *config, const char *key,
@@ -91,7 +92,7 @@ static enum embtier_err make_default(const struct config *config, const char *ke
     if (info.st_uid != geteuid() && info.st_uid != 0)
         return yaml_doc_mistake(config->doc, key, msg,
                                 "`%s` belongs to user %u; allowed: a directory of our own",
-                                YAML_SHOWN(path), (unsigned)info.st_uid);
+                                TEXT_SHOWN(path), (unsigned)info.st_uid);
     return EMBTIER_OK;
 }
 
@@ -115,7 +116,7 @@ static enum embtier_err check_data(const struct config *config, struct err_msg *
                 return yaml_doc_mistake(
                     config->doc, key.text, msg,
                     "`%s` is the same directory as data.directories[%u]; allowed: each once",
-                    YAML_SHOWN(path), j);
+                    TEXT_SHOWN(path), j);
     }
     return EMBTIER_OK;
 }
@@ -141,7 +142,7 @@ static enum embtier_err check_socket(const struct config *config, struct err_msg
     if (lstat(config->socket.path, &info) == 0 && !S_ISSOCK(info.st_mode))
         return yaml_doc_mistake(config->doc, "socket.path", msg,
                                 "`%s` exists and is no socket; allowed: a new name",
-                                YAML_SHOWN(config->socket.path));
+                                TEXT_SHOWN(config->socket.path));
     return EMBTIER_OK;
 }
 
@@ -169,7 +170,7 @@ static enum embtier_err check_file_tier(const struct config *config, uint32_t t,
         return yaml_doc_mistake(config->doc, key, msg,
                                 "the file system of `%s` has %s free, its tiers are %s; allowed: "
                                 "tiers that fit",
-                                YAML_SHOWN(path), BYTES_TEXT(free_bytes), BYTES_TEXT(wanted));
+                                TEXT_SHOWN(path), BYTES_TEXT(free_bytes), BYTES_TEXT(wanted));
     return EMBTIER_OK;
 }
 

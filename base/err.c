@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text_escape.h"
+
 void freep(void *p)
 {
     free(*(void **)p);
@@ -85,6 +87,37 @@ enum embtier_err err_from_errno(int errnum)
     }
 }
 
+/* Most messages are short. */
+#define STACK_BYTES 1024
+
+/* @before, the message and @after, escaped and as far as that has room in @msg. */
+PRINTF_LIKE(4, 0)
+static void write_message(struct err_msg *msg, const char *before, const char *after,
+                          const char *format, va_list args)
+{
+    _cleanup_(freep) char *whole = NULL;
+    _cleanup_(freep) char *long_text = NULL;
+    char text[STACK_BYTES];
+    const char *shown = text;
+    va_list again;
+
+    va_copy(again, args);
+    if (vsnprintf(text, sizeof(text), format, args) >= (int)sizeof(text)) {
+        if (vasprintf(&long_text, format, again) < 0)
+            long_text = NULL; /* what is in @text has to do */
+        else
+            shown = long_text;
+    }
+    va_end(again);
+    if (before[0] != '\0' || after[0] != '\0') {
+        if (asprintf(&whole, "%s%s%s", before, shown, after) < 0)
+            whole = NULL;
+        else
+            shown = whole;
+    }
+    text_fit(shown, msg->text, sizeof(msg->text));
+}
+
 void err_write(struct err_msg *msg, const char *format, ...)
 {
     va_list args;
@@ -92,31 +125,32 @@ void err_write(struct err_msg *msg, const char *format, ...)
     if (!msg)
         return;
     va_start(args, format);
-    vsnprintf(msg->text, sizeof(msg->text), format, args);
+    write_message(msg, "", "", format, args);
     va_end(args);
 }
 
 void err_append(struct err_msg *msg, const char *format, ...)
 {
+    struct err_msg before;
     va_list args;
-    size_t used;
 
     if (!msg)
         return;
-    used = strlen(msg->text);
+    before = *msg;
     va_start(args, format);
-    vsnprintf(msg->text + used, sizeof(msg->text) - used, format, args);
+    write_message(msg, before.text, "", format, args);
     va_end(args);
 }
 
 void err_write_errno(struct err_msg *msg, int errnum, const char *format, ...)
 {
+    char reason[128];
     va_list args;
 
     if (!msg)
         return;
+    snprintf(reason, sizeof(reason), ": %s", strerror(errnum)); // NOLINT(concurrency-mt-unsafe)
     va_start(args, format);
-    vsnprintf(msg->text, sizeof(msg->text), format, args);
+    write_message(msg, "", reason, format, args);
     va_end(args);
-    err_append(msg, ": %s", strerror(errnum));
 }

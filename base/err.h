@@ -3,7 +3,11 @@
  *
  * Functions return `enum embtier_err`. Where a user needs more than the number (a file, a key, a
  * limit) the function also takes `struct err_msg *`, may be NULL, and fills it on failure with one
- * line, no newline, no full stop. */
+ * line, no newline, no full stop.
+ *
+ * Whatever a message quotes, it is plain text (base/text_escape.h) and fits: what is not plain is
+ * escaped, and of what is too long the middle is left out. Input is quoted with TEXT_SHOWN, so that
+ * a long one leaves room for the reason. */
 #ifndef EMBTIER_BASE_ERR_H
 #define EMBTIER_BASE_ERR_H
 
@@ -27,7 +31,7 @@ enum embtier_err err_from_errno(int errnum);
     (err_write_errno((msg), (errnum), __VA_ARGS__), err_not_ok(err_from_errno(errnum)))
 
 void err_write(struct err_msg *msg, const char *format, ...) PRINTF_LIKE(2, 3);
-/* To one that is written already; what is too long is left out. */
+/* To one that is written already. */
 void err_append(struct err_msg *msg, const char *format, ...) PRINTF_LIKE(2, 3);
 void err_write_errno(struct err_msg *msg, int errnum, const char *format, ...) PRINTF_LIKE(3, 4);
 

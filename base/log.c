@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/log_writer.h"
+#include "base/text_escape.h"
 
 /* The one process-wide setting: which lines are wanted. Set once at start, read from any thread. */
 static atomic_int log_threshold = LOG_LEVEL_INFO;
@@ -31,45 +32,14 @@ int log_level_parse(const char *word, enum log_level *ret_level)
     return -1;
 }
 
-/* Bytes of the UTF-8 character at @in; 0: it is none. What a damaged file says may be anything, and
- * who reads the log wants text. */
-static size_t utf8_bytes(const unsigned char *in)
-{
-    const size_t bytes = *in < 0x80 ? 1 : *in < 0xc2 ? 0 : *in < 0xe0 ? 2 : *in < 0xf0 ? 3 : 4;
-
-    if (*in > 0xf4 || (*in == 0xe0 && in[1] < 0xa0) || (*in == 0xed && in[1] > 0x9f) ||
-        (*in == 0xf0 && in[1] < 0x90) || (*in == 0xf4 && in[1] > 0x8f))
-        return 0;
-    for (size_t i = 1; i < bytes; i++)
-        if ((in[i] & 0xc0) != 0x80)
-            return 0;
-    return bytes;
-}
-
 const char *log_quote(struct log_quoted *buffer, const char *value)
 {
-    char *out = buffer->text;
-    const char *const end = buffer->text + sizeof(buffer->text) - 3;
+    const size_t room = sizeof(buffer->text) - 1; /* but for the last quote */
+    size_t used = 0;
 
-    *out++ = '"';
-    for (const unsigned char *in = (const unsigned char *)value; *in && out < end; in++) {
-        const size_t bytes = utf8_bytes(in);
-
-        if (*in == '"' || *in == '\\') {
-            *out++ = '\\';
-            *out++ = (char)*in;
-        } else if (*in < 0x20 || *in == 0x7f || bytes == 0) {
-            *out++ = '?'; /* a control character must not forge a second line */
-        } else if ((size_t)(end - out) < bytes) {
-            break;
-        } else {
-            memcpy(out, in, bytes);
-            out += bytes;
-            in += bytes - 1;
-        }
-    }
-    *out++ = '"';
-    *out = '\0';
+    buffer->text[0] = '"';
+    (void)text_escape(TEXT_QUOTED, value, strlen(value), buffer->text + 1, room - 1, &used);
+    memcpy(buffer->text + 1 + used, "\"", 2);
     return buffer->text;
 }
 
@@ -100,16 +70,20 @@ static size_t end_line(char line[LOG_LINE_BYTES])
 
 void log_line(enum log_level level, const char *message, const char *pairs, ...)
 {
+    char values[LOG_LINE_BYTES];
     char line[LOG_LINE_BYTES];
-    size_t used;
+    size_t used, more;
     va_list args;
 
     if ((int)level > atomic_load_explicit(&log_threshold, memory_order_relaxed))
         return;
     used = begin_line(line, level, message);
     va_start(args, pairs);
-    vsnprintf(line + used, sizeof(line) - used - 1, pairs, args);
+    vsnprintf(values, sizeof(values), pairs, args);
     va_end(args);
+    /* A value that should have been quoted and was not makes no second line either. */
+    (void)text_escape(TEXT_MIXED, values, strlen(values), line + used, sizeof(line) - used - 1,
+                      &more);
     log_writer_put(line, end_line(line));
 }
 

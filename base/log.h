@@ -41,8 +41,8 @@ uint64_t log_dropped_lines(void);
 /* @pairs is a printf format of space-separated key=value pairs, or "". */
 void log_line(enum log_level level, const char *message, const char *pairs, ...) PRINTF_LIKE(3, 4);
 
-/* A value quoted and escaped for logfmt, in a buffer of the caller's statement: LOG_QUOTED(path).
- */
+/* A value quoted and escaped for logfmt (base/text_escape.h), in a buffer of the caller's
+ * statement: LOG_QUOTED(path). */
 struct log_quoted {
     char text[512];
 };

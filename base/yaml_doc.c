@@ -11,7 +11,11 @@
 
 #include <yaml.h>
 
-#define KEY_BYTES    256 /* of a key with all it stands in; schemas are ours and shorter */
+#include "base/text_escape.h"
+
+/* Of a key with all it stands in, which schemas give and is shorter, and of one that is not known.
+ */
+#define KEY_BYTES    (256 + sizeof(struct text_shown))
 #define SOURCE_SHOWN 120 /* bytes of a file's name in a message */
 
 struct line_of_key {
@@ -61,20 +65,6 @@ static const cyaml_config_t cyaml_settings = {
     .mem_fn = allocate,
     .flags = CYAML_CFG_NO_ALIAS,
 };
-
-const char *yaml_show(struct yaml_shown *buffer, const char *text)
-{
-    const size_t room = sizeof(buffer->text) - sizeof("...");
-    size_t used = 0;
-
-    for (; text[used] != '\0' && used < room; used++) {
-        const unsigned char byte = (unsigned char)text[used];
-
-        buffer->text[used] = byte < 0x20 || byte == 0x7f ? '?' : text[used];
-    }
-    snprintf(buffer->text + used, sizeof("..."), "%s", text[used] != '\0' ? "..." : "");
-    return buffer->text;
-}
 
 PRINTF_LIKE(5, 0)
 static enum embtier_err mistake_at(const struct yaml_doc *doc, uint32_t line, const char *key,
@@ -226,7 +216,7 @@ static enum embtier_err unknown_key(struct walk *w, size_t line, const char *nam
             nearest = f->key;
         }
     }
-    snprintf(w->key + used, sizeof(w->key) - used, "%s%s", used > 0 ? "." : "", YAML_SHOWN(name));
+    snprintf(w->key + used, sizeof(w->key) - used, "%s%s", used > 0 ? "." : "", TEXT_SHOWN(name));
     return walk_mistake(w, line, "unknown key%s%s%s; allowed: %s",
                         nearest ? ", did you mean `" : "", nearest ? nearest : "",
                         nearest ? "`?" : "", list_names(&names, fields));

@@ -46,11 +46,4 @@ uint32_t yaml_doc_line(const struct yaml_doc *doc, const char *key);
 enum embtier_err yaml_doc_mistake(const struct yaml_doc *doc, const char *key, struct err_msg *msg,
                                   const char *format, ...) PRINTF_LIKE(4, 5);
 
-/* A text from outside as a message may show it: on one line, and not too long. */
-struct yaml_shown {
-    char text[72];
-};
-const char *yaml_show(struct yaml_shown *buffer, const char *text);
-#define YAML_SHOWN(text) yaml_show(&(struct yaml_shown){ { 0 } }, (text))
-
 #endif

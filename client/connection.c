@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/paths.h"
+#include "base/text_escape.h"
 #include "client/batch.h"
 #include "client/group.h"
 #include "client/table.h"
@@ -190,15 +191,16 @@ static enum embtier_err read_options(const struct embtier_connect_options *given
     return EMBTIER_OK;
 }
 
-/* The name goes into the server's log; what the protocol would refuse is left out. */
+/* The name goes into the server's log. */
 static char *clean_name(const char *name)
 {
-    char *copy = strdup(name ? name : "libembtier");
+    char *const copy = malloc(CLIENT_NAME_MAX + 1);
+    size_t written = 0;
 
+    if (!name)
+        name = "libembtier";
     if (copy)
-        for (char *c = copy; *c; c++)
-            if ((unsigned char)*c < 0x20 || *c == 0x7f)
-                *c = '?';
+        (void)text_escape(TEXT_MIXED, name, strlen(name), copy, CLIENT_NAME_MAX + 1, &written);
     return copy;
 }
 

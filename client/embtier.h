@@ -68,7 +68,8 @@ struct embtier_group;
 EMBTIER_PUBLIC const char *embtier_err_name(enum embtier_err err); /* "NO_TABLE" */
 EMBTIER_PUBLIC const char *embtier_err_text(enum embtier_err err); /* "no such table" */
 /* One line about the last failed call on @server, until the next one; with NULL: of the last
- * embtier_connect() of this thread. Never NULL. */
+ * embtier_connect() of this thread. Never NULL. Plain text whatever it quotes: what moves a
+ * terminal's cursor, is not seen or is not UTF-8 is escaped, and what is long is cut. */
 EMBTIER_PUBLIC const char *embtier_message(const struct embtier *server);
 EMBTIER_PUBLIC const char *embtier_version(void); /* "0.1.0" */
 

@@ -13,6 +13,7 @@
 
 #include "base/paths.h"
 #include "base/table_spec_json.h"
+#include "base/text_escape.h"
 #include "client/json_size.h"
 #include "client/tensor_io.h"
 #include "client/tensor_place.h"
@@ -176,7 +177,7 @@ static enum embtier_err damaged(const char *path, const char *what, struct err_m
 static bool is_plain_name(const char *name)
 {
     return name && name[0] != '\0' && name[0] != '.' && !strchr(name, '/') &&
-           strlen(name) <= TENSOR_FILE_NAME_MAX && !tensor_name_has_controls(name);
+           strlen(name) <= TENSOR_FILE_NAME_MAX && text_is_plain(name, strlen(name));
 }
 
 static bool read_sum(const char *text, uint64_t *ret_sum)
@@ -299,7 +300,7 @@ static enum embtier_err load(const char *path, const char *text, json_t **ret_ro
                              struct err_msg *msg)
 {
     const struct json_size size = json_size_of(text, strlen(text), DEPTH_MAX);
-    struct shown_text shown;
+    struct text_shown shown;
     json_error_t error;
 
     if (size.depth > DEPTH_MAX)
@@ -314,7 +315,7 @@ static enum embtier_err load(const char *path, const char *text, json_t **ret_ro
     if (json_error_code(&error) == json_error_out_of_memory)
         return no_memory(msg);
     return err_set(msg, EMBTIER_CORRUPT, "%s:%d: %s", path, error.line,
-                   show_text(&shown, error.text, strlen(error.text)));
+                   text_show(&shown, error.text));
 }
 
 static enum embtier_err parse(const char *path, const char *text, struct export_manifest *manifest,

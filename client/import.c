@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "base/paths.h"
+#include "base/text_escape.h"
 #include "client/connection.h"
 #include "client/export_manifest.h"
 #include "client/load.h"
@@ -455,7 +456,7 @@ static enum embtier_err check_alone(const struct importing *in, const struct ten
 {
     const char *const table = tensor_reader_metadata(reader, "embtier.table");
     const char *const first_id = tensor_reader_metadata(reader, "embtier.first_id");
-    struct shown_text shown;
+    struct text_shown shown;
 
     if (is_array(reader))
         return has_ids ? EMBTIER_OK : check_array_alone(in);
@@ -463,12 +464,12 @@ static enum embtier_err check_alone(const struct importing *in, const struct ten
         return err_set(msg_of(in), EMBTIER_INVALID,
                        "%s is one file of an export of table '%s': import its folder, or name the "
                        "tensor to have it as a table of its own",
-                       in->path, show_text(&shown, table, strlen(table)));
+                       in->path, text_show(&shown, table));
     if (first_id && strcmp(first_id, "0") != 0 && !has_ids)
         return err_set(msg_of(in), EMBTIER_INVALID,
                        "%s is one file of an export, and its rows begin at id %s: import its "
                        "folder, or say which ids its rows have",
-                       in->path, show_text(&shown, first_id, strlen(first_id)));
+                       in->path, text_show(&shown, first_id));
     return EMBTIER_OK;
 }
 

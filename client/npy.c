@@ -2,6 +2,7 @@
 /* The parser takes what NumPy writes and what a person would write in its place: the three keys in
  * any order, either kind of quotes, blanks between words. Nothing else of Python. */
 #include "client/npy.h"
+#include "base/text_escape.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -117,7 +118,7 @@ static bool take_word(struct cursor *c, const char *word)
 
 /* Without escapes: no key and no dtype of numbers has any. It is cut short for @ret_text, which
  * still differs from all that is compared with it. */
-static enum embtier_err take_string(struct cursor *c, const char *what, struct shown_text *ret_text)
+static enum embtier_err take_string(struct cursor *c, const char *what, struct text_shown *ret_text)
 {
     const char *end;
 
@@ -126,7 +127,7 @@ static enum embtier_err take_string(struct cursor *c, const char *what, struct s
     end = memchr(c->at + 1, *c->at, (size_t)(c->end - c->at - 1));
     if (!end)
         return expected(c, what);
-    show_text(ret_text, c->at + 1, (size_t)(end - c->at - 1));
+    text_show_bytes(ret_text, c->at + 1, (size_t)(end - c->at - 1));
     c->at = end + 1;
     return EMBTIER_OK;
 }
@@ -152,7 +153,7 @@ static enum embtier_err refuse_dtype(const struct cursor *c, const char *word)
 
 static enum embtier_err take_descr(struct cursor *c, struct tensor_info *info)
 {
-    struct shown_text word = { "" };
+    struct text_shown word = { "" };
 
     if (next_is(c, '[') || next_is(c, '('))
         return err_set(c->msg, EMBTIER_UNSUPPORTED,
@@ -218,7 +219,7 @@ static enum embtier_err take_shape(struct cursor *c, struct tensor_info *info)
 
 static enum embtier_err take_pair(struct cursor *c, struct tensor_info *info, unsigned *has)
 {
-    struct shown_text key = { "" };
+    struct text_shown key = { "" };
     unsigned is = 0;
 
     TRY(take_string(c, "key", &key));

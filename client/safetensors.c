@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "base/text_escape.h"
 #include "client/json_size.h"
 
 /* {tensors {its keys [shape]}} */
@@ -59,14 +60,14 @@ static enum embtier_err metadata_json(const char *const *metadata, json_t **ret_
     if (!json)
         return no_memory(msg);
     for (uint32_t i = 0; metadata[i]; i += 2) {
-        struct shown_text shown;
+        struct text_shown shown;
 
         if (!metadata[i + 1])
             return err_set(msg, EMBTIER_INTERNAL, "metadata '%s' has no value",
-                           show_text(&shown, metadata[i], strlen(metadata[i])));
+                           text_show(&shown, metadata[i]));
         if (json_object_set_new(json, metadata[i], json_string(metadata[i + 1])) != 0)
             return err_set(msg, EMBTIER_INVALID, "metadata '%s' is not UTF-8",
-                           show_text(&shown, metadata[i], strlen(metadata[i])));
+                           text_show(&shown, metadata[i]));
     }
     text = json_dumps(json, JSON_COMPACT);
     if (!text)
@@ -96,12 +97,12 @@ static enum embtier_err make_text(const struct safetensors_entry *entries, uint3
             return no_memory(msg);
     }
     for (uint32_t i = 0; i < count; i++) {
-        struct shown_text shown;
+        struct text_shown shown;
         const char *const name = entries[i].tensor->name;
 
         if (json_object_set_new(root, name, entry_json(&entries[i], rows)) != 0)
             return err_set(msg, EMBTIER_INVALID, "tensor name '%s' is not UTF-8",
-                           show_text(&shown, name, strlen(name)));
+                           text_show(&shown, name));
     }
     text = json_dumps(root, JSON_COMPACT);
     if (!text)
@@ -174,7 +175,7 @@ static enum embtier_err check_size(const char *path, const char *header, size_t 
 static enum embtier_err load(const char *path, const char *header, size_t bytes, json_t **ret_root,
                              struct err_msg *msg)
 {
-    struct shown_text shown;
+    struct text_shown shown;
     json_error_t error;
 
     if (bytes == 0 || header[0] != '{')
@@ -188,13 +189,13 @@ static enum embtier_err load(const char *path, const char *header, size_t bytes,
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
     return err_set(msg, EMBTIER_INVALID,
                    "%s: the safetensors header is not JSON, at its byte %d: %s", path,
-                   error.position, show_text(&shown, error.text, strlen(error.text)));
+                   error.position, text_show(&shown, error.text));
 }
 
 /* Of one tensor: where it stands, for messages. */
 struct where {
     const char *path;
-    struct shown_text name;
+    struct text_shown name;
     struct err_msg *msg;
 };
 
@@ -215,7 +216,7 @@ static bool get_number(const json_t *json, uint64_t *ret_number)
 static enum embtier_err get_dtype(const struct where *where, const json_t *json,
                                   enum tensor_dtype *ret_dtype)
 {
-    struct shown_text shown;
+    struct text_shown shown;
 
     if (!json_is_string(json))
         return wrong(where, "dtype is not a string");
@@ -225,7 +226,7 @@ static enum embtier_err get_dtype(const struct where *where, const json_t *json,
     return err_set(
         where->msg, EMBTIER_UNSUPPORTED, "%s: tensor '%s': dtype '%s' is not read here; allowed:%s",
         where->path, where->name.text,
-        show_text(&shown, json_string_value(json), json_string_length(json)), dtype_words);
+        text_show_bytes(&shown, json_string_value(json), json_string_length(json)), dtype_words);
 }
 
 static enum embtier_err get_shape(const struct where *where, const json_t *json,
@@ -275,13 +276,13 @@ static enum embtier_err get_tensor(const char *path, const char *name, const jso
     const json_t *const shape = json_object_get(json, "shape");
     const json_t *const offsets = json_object_get(json, "data_offsets");
 
-    show_text(&where.name, name, strlen(name));
+    text_show(&where.name, name);
     if (strlen(name) > TENSOR_NAME_MAX)
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "%s: tensor '%s': its name is %zu bytes long, at most %d are read", path,
                        where.name.text, strlen(name), TENSOR_NAME_MAX);
-    if (tensor_name_has_controls(name))
-        return wrong(&where, "its name holds control characters");
+    if (!text_is_plain(name, strlen(name)))
+        return wrong(&where, "its name holds control characters, or others that are not seen");
     if (!dtype || !shape || !offsets || json_object_size(json) != 3)
         return wrong(&where, "is not an object of dtype, shape and data_offsets");
     ret_place->info.name = name;
@@ -299,11 +300,11 @@ static enum embtier_err check_metadata(const char *path, const json_t *json, str
         return err_set(msg, EMBTIER_INVALID, "%s: __metadata__ is not an object", path);
     json_object_foreach((json_t *)json, key, value)
     {
-        struct shown_text shown;
+        struct text_shown shown;
 
         if (!json_is_string(value))
             return err_set(msg, EMBTIER_INVALID, "%s: __metadata__: '%s' is not a string", path,
-                           show_text(&shown, key, strlen(key)));
+                           text_show(&shown, key));
     }
     return EMBTIER_OK;
 }
@@ -325,15 +326,14 @@ static enum embtier_err check_cover(const char *path, const struct tensor_place 
     uint64_t end = 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        struct shown_text shown;
+        struct text_shown shown;
         const struct tensor_place *const place = &places[i];
 
         if (place->offset != end)
             return err_set(msg, EMBTIER_INVALID,
                            "%s: tensor '%s': its data begin at byte %" PRIu64
                            ", those before end at %" PRIu64,
-                           path, show_text(&shown, place->info.name, strlen(place->info.name)),
-                           place->offset, end);
+                           path, text_show(&shown, place->info.name), place->offset, end);
         end += place->info.bytes;
     }
     if (end != data_bytes)

@@ -40,7 +40,7 @@ enum tensor_format {
 /* ---- Writing ---- */
 
 struct tensor {
-    char name[TENSOR_NAME_MAX + 1]; /* UTF-8, no control characters; for npy no "/" */
+    char name[TENSOR_NAME_MAX + 1]; /* plain (base/text_escape.h); for npy no "/" */
     enum tensor_dtype dtype;
     uint32_t columns; /* numbers in a row; 0: one, and the shape is [rows], not [rows, columns] */
 };
@@ -94,7 +94,7 @@ DEFINE_CLEANUP(struct tensor_writer, tensor_writer_free)
 /* ---- Reading ---- */
 
 struct tensor_info {
-    const char *name; /* the reader's; UTF-8 without control characters; npy: "" */
+    const char *name; /* the reader's; plain; npy: "" */
     enum tensor_dtype dtype;
     uint32_t rank;
     uint64_t shape[TENSOR_RANK_MAX];

@@ -1,27 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/tensor_place.h"
 
-#include <string.h>
-
-const char *show_text(struct shown_text *shown, const char *text, size_t bytes)
-{
-    const size_t room = sizeof(shown->text) - sizeof("...");
-    const size_t count = MIN(bytes, room);
-
-    for (size_t i = 0; i < count; i++)
-        shown->text[i] = text[i] >= 0x20 && text[i] < 0x7f ? text[i] : '?';
-    strcpy(shown->text + count, bytes > room ? "..." : "");
-    return shown->text;
-}
-
-bool tensor_name_has_controls(const char *name)
-{
-    for (const unsigned char *at = (const unsigned char *)name; *at; at++)
-        if (*at < 0x20 || *at == 0x7f || (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0))
-            return true;
-    return false;
-}
-
 bool tensor_info_count(struct tensor_info *info)
 {
     uint64_t bytes = tensor_dtype_bytes(info->dtype);

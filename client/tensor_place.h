@@ -12,17 +12,6 @@ struct tensor_place {
     uint64_t offset; /* of its data in the file */
 };
 
-/* A piece of a hostile file, for a message: cut short, "?" for what is not printable ASCII. */
-struct shown_text {
-    char text[68];
-};
-
-/* Returns @shown's text. */
-const char *show_text(struct shown_text *shown, const char *text, size_t bytes);
-
-/* Has control characters, those of UTF-8's second page too: not to be shown on a terminal. */
-bool tensor_name_has_controls(const char *name);
-
 /* Computes rows, row_bytes and bytes from dtype and shape. False: more than 64 bits can say. */
 MUST_CHECK bool tensor_info_count(struct tensor_info *info);
 

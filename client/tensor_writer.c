@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/text_escape.h"
 #include "client/npy.h"
 #include "client/safetensors.h"
 #include "client/tensor_file.h"
@@ -61,18 +62,18 @@ static enum embtier_err check_name(const struct tensor_writer_opts *opts, uint32
 {
     const char *const name = opts->tensors[index].name;
     const size_t bytes = strnlen(name, TENSOR_NAME_MAX + 1);
-    struct shown_text shown;
+    struct text_shown shown;
 
-    if (bytes == 0 || bytes > TENSOR_NAME_MAX || tensor_name_has_controls(name) ||
+    if (bytes == 0 || bytes > TENSOR_NAME_MAX || !text_is_plain(name, bytes) ||
         strcmp(name, SAFETENSORS_METADATA) == 0)
         return err_set(msg, EMBTIER_INVALID,
-                       "tensor name '%s' must be 1 to %d bytes without control characters, and "
-                       "not " SAFETENSORS_METADATA,
-                       show_text(&shown, name, bytes), TENSOR_NAME_MAX);
+                       "tensor name '%s' must be 1 to %d bytes of UTF-8 without control characters "
+                       "and others that are not seen, and not " SAFETENSORS_METADATA,
+                       text_show_bytes(&shown, name, bytes), TENSOR_NAME_MAX);
     for (uint32_t i = 0; i < index; i++)
         if (strcmp(name, opts->tensors[i].name) == 0)
             return err_set(msg, EMBTIER_INVALID, "there are two tensors '%s'",
-                           show_text(&shown, name, bytes));
+                           text_show_bytes(&shown, name, bytes));
     return EMBTIER_OK;
 }
 

@@ -10,7 +10,9 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "base/option_mistake.h"
 #include "base/standard_fds.h"
+#include "base/text_escape.h"
 #include "daemon/server.h"
 #include "daemon/server_check.h"
 #include "daemon/signals.h"
@@ -111,7 +113,7 @@ static bool parse_directories(char *text, struct arguments *arguments)
     for (const char *at = text; (at = strchr(at, ',')); at++)
         count++;
     if (length == 0 || text[0] == ',' || text[length - 1] == ',' || strstr(text, ",,")) {
-        fprintf(stderr, "embtierd: --restore-from %s: a directory is missing%s\n", text,
+        fprintf(stderr, "embtierd: --restore-from %s: a directory is missing%s\n", TEXT_SHOWN(text),
                 length > 0 ? " before or after a comma" : "");
         return false;
     }
@@ -142,9 +144,11 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
         { "version", no_argument, NULL, 'V' },
         { NULL, 0, NULL, 0 },
     };
+    struct err_msg msg;
     int option;
 
-    while ((option = getopt_long(argc, argv, "c:l:hV", options, NULL)) != -1) {
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":c:l:hV", options, NULL)) != -1) {
         switch (option) {
         case 'c':
             arguments->config_path = optarg;
@@ -152,7 +156,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
         case 'l':
             if (log_level_parse(optarg, &arguments->level) != 0) {
                 fprintf(stderr, "embtierd: --log-level %s: allowed: error, warn, info, debug\n",
-                        optarg);
+                        TEXT_SHOWN(optarg));
                 return EXIT_USAGE;
             }
             arguments->has_level = true;
@@ -163,7 +167,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
         case 'r':
             if (!parse_id(optarg, &arguments->restore.id)) {
                 fprintf(stderr, "embtierd: --restore %s: the number of a checkpoint, from 1\n",
-                        optarg);
+                        TEXT_SHOWN(optarg));
                 return EXIT_USAGE;
             }
             break;
@@ -184,13 +188,14 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
             printf("embtierd %s\n", EMBTIERD_VERSION);
             return EXIT_DONE;
         default:
-            fputs("Try 'embtierd --help'.\n", stderr);
+            option_mistake(option, argv, options, &msg);
+            fprintf(stderr, "embtierd: %s\nTry 'embtierd --help'.\n", msg.text);
             return EXIT_USAGE;
         }
     }
     if (optind < argc) {
         fprintf(stderr, "embtierd: unexpected argument '%s'. Try 'embtierd --help'.\n",
-                argv[optind]);
+                TEXT_SHOWN(argv[optind]));
         return EXIT_USAGE;
     }
     return -1;

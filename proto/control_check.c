@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text_escape.h"
 #include "proto/frame.h"
 #include "proto/shm_layout.h"
 
@@ -173,13 +174,12 @@ enum embtier_err control_check_bytes(const ProtobufCMessageDescriptor *message,
 char *control_clean_string(const ProtobufCMessageDescriptor *message, uint32_t tag,
                            const char *text)
 {
-    char *copy = strndup(text, string_bytes_max(message, tag));
+    const size_t room = (size_t)string_bytes_max(message, tag) + 1;
+    char *const copy = malloc(room);
+    size_t written = 0;
 
-    if (!copy)
-        return NULL;
-    for (char *c = copy; *c; c++)
-        if (is_control((uint8_t)*c))
-            *c = '?';
+    if (copy)
+        (void)text_escape(TEXT_MIXED, text, strlen(text), copy, room, &written);
     return copy;
 }
 

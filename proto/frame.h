@@ -48,7 +48,7 @@ MUST_CHECK enum embtier_err frame_reader_next(struct frame_reader *reader,
 void frame_reader_next_done(struct frame_reader *reader);
 
 /* Encodes header and message into a malloced buffer; TOO_LARGE when the other side would refuse its
- * length. An Error's message is cut and cleaned of control characters on the way. */
+ * length. An Error's message is cut and escaped on the way. */
 MUST_CHECK enum embtier_err frame_encode_request(const struct Embtier__Request *request,
                                                  uint8_t **ret_bytes, size_t *ret_count);
 MUST_CHECK enum embtier_err frame_encode_reply(const struct Embtier__Reply *reply,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text_escape.h"
 #include "base/yaml_doc.h"
 #include "store/rocksdb_ext.h"
 
@@ -101,7 +102,7 @@ static bool check_name(void *context, const char *name, const char *value)
     naming->err = yaml_doc_mistake(naming->config->doc, "rocksdb.options", naming->msg,
                                    "`%s` cannot be set: %s; allowed: the options that "
                                    "embtierd.yaml(5) lists",
-                                   YAML_SHOWN(name), why_not(name));
+                                   TEXT_SHOWN(name), why_not(name));
     return false;
 }
 
@@ -134,7 +135,7 @@ static bool check_value(void *context, const char *name, const char *value)
         return true;
     naming->err = yaml_doc_mistake(naming->config->doc, "rocksdb.options", naming->msg,
                                    "`%s` (%s) is %s; allowed: %.0f to %.0f", name, option->what,
-                                   YAML_SHOWN(value), option->least, option->most);
+                                   TEXT_SHOWN(value), option->least, option->most);
     return false;
 }
 

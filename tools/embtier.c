@@ -12,8 +12,10 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "base/option_mistake.h"
 #include "base/paths.h"
 #include "base/standard_fds.h"
+#include "base/text_escape.h"
 #include "tools/number.h"
 
 #define TIMEOUT_MS_DEFAULT  10000
@@ -227,14 +229,13 @@ static void print_help(FILE *out)
     for (const struct command *command = commands; command->words; command++)
         fprintf(out, "  %-18s  %s\n", command->words, command->summary);
     fprintf(out, "\n%s\n", common_help);
-    fprintf(out,
-            "The socket is %s unless --socket or EMBTIER_SOCKET says otherwise.\n"
-            "Exit status: 0 done, 1 failed, 2 wrong usage, 3 server not reachable.\n\n"
-            "  embtier status\n"
-            "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
-            "  embtier get users 7 9\n"
-            "  embtier COMMAND --help\n",
-            path ? path : "?");
+    text_print(out, "The socket is %s", path ? path : "?");
+    fprintf(out, " unless --socket or EMBTIER_SOCKET says otherwise.\n"
+                 "Exit status: 0 done, 1 failed, 2 wrong usage, 3 server not reachable.\n\n"
+                 "  embtier status\n"
+                 "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
+                 "  embtier get users 7 9\n"
+                 "  embtier COMMAND --help\n");
 }
 
 static void print_command_help(const struct command *command)
@@ -258,36 +259,24 @@ static int try_help(const struct cli *cli)
 int cli_usage(const struct cli *cli, const char *format, ...)
 {
     const char *words = cli->command ? cli->command->words : NULL;
+    _cleanup_(freep) char *text = NULL;
+    struct err_msg shown;
     va_list args;
 
-    fprintf(stderr, "embtier%s%s: ", words ? " " : "", words ? words : "");
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    if (vasprintf(&text, format, args) < 0)
+        text = NULL;
     va_end(args);
-    putc('\n', stderr);
+    err_write(&shown, "%s", text ? text : format);
+    fprintf(stderr, "embtier%s%s: %s\n", words ? " " : "", words ? words : "", shown.text);
     return try_help(cli);
-}
-
-/* In UTF-8 those of its second page too, which are 0xc2 and 0x80 to 0x9f. */
-static void replace_controls(char *text)
-{
-    for (unsigned char *c = (unsigned char *)text; *c; c++) {
-        const bool is_second_page = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
-
-        if (is_second_page)
-            *c++ = '?';
-        if (is_second_page || *c < 0x20 || *c == 0x7f)
-            *c = '?';
-    }
 }
 
 int cli_fail(enum embtier_err err, const char *message)
 {
     struct err_msg shown;
 
-    /* It may have words of a file that somebody else has made: none of them moves the cursor. */
-    snprintf(shown.text, sizeof(shown.text), "%s", message[0] ? message : err_text(err));
-    replace_controls(shown.text);
+    err_write(&shown, "%s", message[0] ? message : err_text(err));
     fprintf(stderr, "embtier: %s\n", shown.text);
     return err == EMBTIER_UNREACHABLE ? EXIT_NO_SERVER : EXIT_FAILED;
 }
@@ -335,16 +324,47 @@ json_t *cli_json_u64(uint64_t value)
     return json_string(text);
 }
 
+json_t *cli_json_text(const char *text)
+{
+    _cleanup_(freep) char *escaped = NULL;
+    json_t *json = json_string(text);
+
+    if (json)
+        return json;
+    escaped = text_escape_new(TEXT_PLAIN, text); /* a path may be any bytes */
+    return escaped ? json_string(escaped) : NULL;
+}
+
+/* JSON_ENSURE_ASCII leaves only DEL of what is no plain text, and that in strings. */
+static int write_json(const char *text, size_t bytes, void *file)
+{
+    while (bytes > 0) {
+        const char *const del = memchr(text, 0x7f, bytes);
+        const size_t plain = del ? (size_t)(del - text) : bytes;
+
+        if (fwrite(text, 1, plain, file) != plain || (del && fputs("\\u007f", file) == EOF))
+            return -1;
+        text += plain + (del != NULL);
+        bytes -= plain + (del != NULL);
+    }
+    return 0;
+}
+
+bool cli_write_json(const json_t *value, size_t flags)
+{
+    return json_dump_callback(value, write_json, stdout, flags | JSON_ENSURE_ASCII) == 0 &&
+           putchar('\n') != EOF;
+}
+
 int cli_print_json(struct json_t *value, int digits)
 {
-    const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)digits) | JSON_ENSURE_ASCII;
-    int failed;
+    bool written;
 
     if (!value)
         return cli_fail(EMBTIER_NO_MEMORY, "");
-    failed = json_dumpf(value, stdout, flags) != 0 || putchar('\n') == EOF;
+    written = cli_write_json(value, JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)digits));
     json_decref(value);
-    return failed ? cli_fail(EMBTIER_IO, "cannot write the output") : EXIT_DONE;
+    return written ? EXIT_DONE : cli_fail(EMBTIER_IO, "cannot write the output");
 }
 
 /* 1 when @option was one of all commands; *ret_exit is then set if it ends the program. */
@@ -359,12 +379,12 @@ static int common_option(struct cli *cli, int option, int *ret_exit)
     case 'o':
         cli->json = strcmp(optarg, "json") == 0;
         if (!cli->json && strcmp(optarg, "text") != 0)
-            *ret_exit = cli_usage(cli, "--output %s: allowed: text, json", optarg);
+            *ret_exit = cli_usage(cli, "--output %s: allowed: text, json", TEXT_SHOWN(optarg));
         return 1;
     case 't':
         if (!number_is_double(optarg, &seconds) || seconds < 0 || seconds > TIMEOUT_SECONDS_MAX) {
-            *ret_exit = cli_usage(cli, "--timeout %s: allowed: seconds, 0 to %d", optarg,
-                                  TIMEOUT_SECONDS_MAX);
+            *ret_exit = cli_usage(cli, "--timeout %s: allowed: seconds, 0 to %d",
+                                  TEXT_SHOWN(optarg), TIMEOUT_SECONDS_MAX);
             return 1;
         }
         cli->timeout_ms = (uint32_t)ceil(seconds * 1000); /* 0 is never */
@@ -390,11 +410,22 @@ struct short_options {
     char text[32];
 };
 
+/* What getopt_long() has returned, '?' or ':', in words. */
+static int refuse_option(const struct cli *cli, int returned, char **argv,
+                         const struct option *options)
+{
+    struct err_msg msg;
+
+    option_mistake(returned, argv, options, &msg);
+    fprintf(stderr, "embtier: %s\n", msg.text);
+    return try_help(cli);
+}
+
 /* The letters of @options, as getopt_long() takes them, behind @how: no others are known. */
 static void short_options(struct short_options *letters, const char *how,
                           const struct option *options)
 {
-    char *at = stpcpy(letters->text, how);
+    char *at = stpcpy(stpcpy(letters->text, how), ":");
 
     for (; options->name; options++) {
         if (options->val > UCHAR_MAX)
@@ -418,8 +449,8 @@ int cli_next_option(struct cli *cli, int argc, char **argv, const struct option 
         if (option == -1)
             return CLI_OPTIONS_END;
         *ret_exit = -1;
-        if (option == '?') { /* getopt has said what is wrong */
-            *ret_exit = try_help(cli);
+        if (option == '?' || option == ':') {
+            *ret_exit = refuse_option(cli, option, argv, options);
         } else if (!common_option(cli, option, ret_exit)) {
             return option;
         }
@@ -437,11 +468,12 @@ int cli_seconds_option(struct cli *cli, int argc, char **argv, const char *name,
 
     while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == letter)
         if (!number_is_double(optarg, ret_seconds) || *ret_seconds < 0.1 || *ret_seconds > 86400)
-            return cli_usage(cli, "--%s %s: allowed: seconds, 0.1 to 86400", name, optarg);
+            return cli_usage(cli, "--%s %s: allowed: seconds, 0.1 to 86400", name,
+                             TEXT_SHOWN(optarg));
     if (option == CLI_OPTIONS_EXIT)
         return exit_code;
     if (argc > optind)
-        return cli_usage(cli, "unexpected argument '%s'", argv[optind]);
+        return cli_usage(cli, "unexpected argument '%s'", TEXT_SHOWN(argv[optind]));
     return -1;
 }
 
@@ -478,7 +510,7 @@ int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max)
     if (argc - optind < min)
         return cli_usage(cli, "an argument is missing: %s", cli->command->arguments);
     if (argc - optind > max)
-        return cli_usage(cli, "unexpected argument '%s'", argv[optind + max]);
+        return cli_usage(cli, "unexpected argument '%s'", TEXT_SHOWN(argv[optind + max]));
     return -1;
 }
 
@@ -510,13 +542,13 @@ static int refuse_words(const struct cli *cli, int argc, char **argv)
         if (strncmp(command->words, argv[0], bytes) != 0 || command->words[bytes] != ' ')
             continue;
         if (!known && argc > 1 && argv[1][0] != '-')
-            fprintf(stderr, "embtier: '%s %s' is not a command\n", argv[0], argv[1]);
+            fprintf(stderr, "embtier: '%s %s' is not a command\n", argv[0], TEXT_SHOWN(argv[1]));
         known = true;
         fprintf(stderr, "  embtier %-18s  %s\n", command->words, command->summary);
     }
     if (known)
         return argc > 1 && strcmp(argv[1], "--help") == 0 ? EXIT_DONE : EXIT_USAGE;
-    return cli_usage(cli, "'%s' is not a command", argv[0]);
+    return cli_usage(cli, "'%s' is not a command", TEXT_SHOWN(argv[0]));
 }
 
 /* Scripts go by the exit code: what could not be printed was not done. */
@@ -538,10 +570,11 @@ int main(int argc, char **argv)
 
     if (standard_fds_open() != 0)
         return EXIT_FAILURE; /* there is nothing to say it on */
+    opterr = 0;
     short_options(&letters, "+", options);
     while ((option = getopt_long(argc, argv, letters.text, options, NULL)) != -1) {
         if (!common_option(&cli, option, &exit_code))
-            return try_help(&cli);
+            return refuse_option(&cli, option, argv, options);
         if (exit_code >= 0)
             return print_rest(exit_code);
     }
@@ -554,8 +587,7 @@ int main(int argc, char **argv)
     cli.command = find_command(argc, argv, &words);
     if (!cli.command)
         return refuse_words(&cli, argc, argv);
-    argv[words - 1] = (char *)"embtier"; /* what getopt calls the program in its messages */
-    optind = 0;                          /* begin anew */
+    optind = 0; /* begin anew */
     exit_code = cli.command->run(&cli, argc - words + 1, argv + words - 1);
     embtier_disconnect(cli.server);
     return print_rest(exit_code);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
+#include "base/text_escape.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 #include "tools/progress_bar.h"
@@ -56,7 +57,7 @@ static int parse_metadata(const struct cli *cli, const char *text, char **metada
 
     if (!value)
         return cli_usage(cli, "--metadata: that is not JSON, at character %d: %s", error.position,
-                         error.text);
+                         TEXT_SHOWN(error.text));
     json_decref(value);
     free(*metadata);
     *metadata = without_blanks(text);
@@ -77,14 +78,16 @@ static int create_option(const struct cli *cli, int option,
     switch (option) {
     case OPTION_STEP:
         if (!number_parse_u64(optarg, &options->step))
-            return cli_usage(cli, "--step %s: allowed: 0 to %" PRIu64, optarg, UINT64_MAX);
+            return cli_usage(cli, "--step %s: allowed: 0 to %" PRIu64, TEXT_SHOWN(optarg),
+                             UINT64_MAX);
         options->has_step = 1;
         return -1;
     case OPTION_METADATA:
         return parse_metadata(cli, optarg, metadata);
     case OPTION_KEEP:
         if (!number_parse_u64(optarg, &number) || number < 1 || number > UINT32_MAX)
-            return cli_usage(cli, "--keep %s: allowed: 1 to %" PRIu32, optarg, UINT32_MAX);
+            return cli_usage(cli, "--keep %s: allowed: 1 to %" PRIu32, TEXT_SHOWN(optarg),
+                             UINT32_MAX);
         options->keep = (uint32_t)number;
         return -1;
     default:
@@ -113,7 +116,7 @@ static int parse_create(struct cli *cli, int argc, char **argv,
     if (option == CLI_OPTIONS_EXIT)
         return exit_code;
     if (argc > optind)
-        return cli_usage(cli, "unexpected argument '%s'", argv[optind]);
+        return cli_usage(cli, "unexpected argument '%s'", TEXT_SHOWN(argv[optind]));
     options->metadata = *metadata;
     return -1;
 }
@@ -123,7 +126,7 @@ static int parse_id(const struct cli *cli, const char *text, uint64_t *ret_id)
 {
     if (!number_parse_u64(text, ret_id) || *ret_id == 0)
         return cli_usage(cli, "ID %s: allowed: a number from 1 on; see 'embtier checkpoint list'",
-                         text);
+                         TEXT_SHOWN(text));
     return -1;
 }
 
@@ -158,8 +161,8 @@ static int parse_restore(struct cli *cli, int argc, char **argv, uint64_t *ret_i
         return exit_code;
     optind++;
     if (*ret_name && argc - optind != 1)
-        return cli_usage(cli, "--as %s is for one TABLE that is named, not for %d", *ret_name,
-                         argc - optind);
+        return cli_usage(cli, "--as %s is for one TABLE that is named, not for %d",
+                         TEXT_SHOWN(*ret_name), argc - optind);
     return -1;
 }
 
@@ -295,7 +298,7 @@ static void print_checkpoint(const struct embtier_checkpoint *checkpoint)
     printf("made by    %s\n", maker(checkpoint));
     printf("uid        %" PRIu32 "\n", checkpoint->uid);
     printf("step       %s\n", step_text(&number, checkpoint));
-    printf("metadata   %s\n", checkpoint->metadata ? checkpoint->metadata : "-");
+    text_print(stdout, "metadata   %s\n", checkpoint->metadata ? checkpoint->metadata : "-");
     printf("bytes      %s\n", number_bytes(&number, (double)checkpoint->bytes));
     printf("new bytes  %s\n", number_bytes(&number, (double)checkpoint->new_bytes));
     printf("pause      %s\n", pause_text(&number, checkpoint->pause_us));
@@ -305,7 +308,7 @@ static void print_checkpoint(const struct embtier_checkpoint *checkpoint)
     printf("took       %.4g s\n", (double)checkpoint->spent_ms / 1e3);
     printf("tables     %" PRIu32 "\n", checkpoint->table_count);
     for (uint32_t i = 0; checkpoint->tables && i < checkpoint->table_count; i++)
-        printf("           %s\n", checkpoint->tables[i]);
+        text_print(stdout, "           %s\n", checkpoint->tables[i]);
 }
 
 static void print_created(const struct embtier_checkpoint *checkpoint)

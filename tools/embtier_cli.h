@@ -117,11 +117,15 @@ int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes);
 /* As `embtier table list` does. Returns an exit code. */
 int cli_print_tables(const struct cli *cli, const struct embtier_table_list *list);
 
+/* A string; of what is not UTF-8, such as some paths, the escaped text. */
+struct json_t *cli_json_text(const char *text);
 /* An integer if it is one, null if it is infinite or none. */
 struct json_t *cli_json_number(double value);
 /* JSON has no unsigned 64-bit numbers: what is too large for a signed one is a string. */
 struct json_t *cli_json_u64(uint64_t value);
 #define JSON_DOUBLE_DIGITS 17
+/* Writes @value and a newline, with @flags of jansson: ASCII, without control characters. */
+MUST_CHECK bool cli_write_json(const struct json_t *value, size_t flags);
 /* Prints @value and frees it; real numbers with @digits. Returns an exit code. */
 int cli_print_json(struct json_t *value, int digits);
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/text_escape.h"
 #include "tools/embtier_cli.h"
 
 /* Beside this program, as installed, and in a build folder. */
@@ -148,10 +149,10 @@ int command_config_check(struct cli *cli, int argc, char **argv)
                 : json_pack("{s:b, s:b}", "ok", 1, "complete", asked),
             9);
     else if (!err)
-        printf("%s: no mistakes found%s\n", path ? path : "the defaults",
-               asked ? ""
-                     : " in the text; there is no embtierd beside this program, so the data "
-                       "directories and rocksdb.options were not looked at");
+        text_print(stdout, "%s: no mistakes found%s\n", path ? path : "the defaults",
+                   asked ? ""
+                         : " in the text; there is no embtierd beside this program, so the data "
+                           "directories and rocksdb.options were not looked at");
     return exit_code;
 }
 

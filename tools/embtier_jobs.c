@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/text_escape.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 #include "tools/text_table.h"
@@ -111,7 +112,7 @@ int command_jobs_cancel(struct cli *cli, int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     if (!number_parse_u64(argv[optind], &id) || id == 0)
-        return cli_usage(cli, "ID %s: allowed: a number from 1 on", argv[optind]);
+        return cli_usage(cli, "ID %s: allowed: a number from 1 on", TEXT_SHOWN(argv[optind]));
     exit_code = cli_connect(cli, 0);
     if (exit_code)
         return exit_code;

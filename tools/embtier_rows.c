@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/table_spec.h"
+#include "base/text_escape.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 
@@ -68,7 +69,8 @@ static int add_id(const struct cli *cli, struct row_set *rows, char *text)
     if (!row_set_grow(rows, false))
         return cli_fail(EMBTIER_NO_MEMORY, "");
     if (!number_parse_u64(text, &rows->ids[rows->count]))
-        return cli_usage(cli, "'%s' is not a row id; allowed: 0 to %" PRIu64, text, UINT64_MAX);
+        return cli_usage(cli, "'%s' is not a row id; allowed: 0 to %" PRIu64, TEXT_SHOWN(text),
+                         UINT64_MAX);
     rows->count++;
     return 0;
 }
@@ -86,24 +88,26 @@ static int parse_numbers(const struct cli *cli, const char *row, const char *wha
 
     for (uint32_t i = 0; i < count; i++) {
         char *const begin = *at;
+        struct text_shown shown;
         double value;
 
         if (!number_parse_f64(begin, &value, at) || (**at != ',' && **at != ':' && **at != '\0'))
-            return cli_usage(cli, "row %s: '%.20s' is not a number", row, begin);
+            return cli_usage(cli, "row %s: '%s' is not a number", TEXT_SHOWN(row),
+                             TEXT_SHOWN(begin));
         if ((**at == ',') != (i + 1 < count))
-            return cli_usage(cli, "row %s has %s than %u %s", row, **at == ',' ? "more" : "fewer",
-                             count, what);
+            return cli_usage(cli, "row %s has %s than %u %s", TEXT_SHOWN(row),
+                             **at == ',' ? "more" : "fewer", count, what);
         if (!number_encode(dtype, value, out + (size_t)i * number_bytes))
             return cli_usage(cli,
-                             "row %s: '%.*s' does not fit in %s, which holds at most %.*g (place "
+                             "row %s: '%s' does not fit in %s, which holds at most %.*g (place "
                              "%u of %u %s); nothing was set",
-                             row, (int)MIN(*at - begin, (ptrdiff_t)40), begin,
+                             TEXT_SHOWN(row), text_show_bytes(&shown, begin, (size_t)(*at - begin)),
                              dtype_word((int)dtype), number_digits(dtype), number_max(dtype), i + 1,
                              count, what);
         *at += **at == ',';
     }
     if (**at != end)
-        return cli_usage(cli, "row %s is not ID=NUMBER,...:NUMBER,...", row);
+        return cli_usage(cli, "row %s is not ID=NUMBER,...:NUMBER,...", TEXT_SHOWN(row));
     return 0;
 }
 
@@ -120,13 +124,14 @@ static int add_row(const struct cli *cli, struct row_set *rows, char *text)
     if (at)
         *at = '\0';
     if (!at || !number_parse_u64(text, &rows->ids[rows->count]))
-        return cli_usage(cli, "'%.40s' is not a row; expected: ID=NUMBER,NUMBER,...", text);
+        return cli_usage(cli, "'%s' is not a row; expected: ID=NUMBER,NUMBER,...",
+                         TEXT_SHOWN(text));
     at++;
     if (states == 0 && strchr(at, ':'))
         return cli_usage(cli,
                          rows->with_state ? "row %s has state, but the table's optimizer has none"
                                           : "row %s has state, which is set with --state",
-                         text);
+                         TEXT_SHOWN(text));
     out = rows->rows + rows->count * row_bytes(rows);
     exit_code = parse_numbers(cli, text, "numbers", &at, rows->info->dim, states > 0 ? ':' : '\0',
                               rows->info->dtype, out);
@@ -407,7 +412,7 @@ int command_set(struct cli *cli, int argc, char **argv)
         return cli_print_json(
             json_pack("{s:s, s:I}", "table", rows.info->name, "rows_set", (json_int_t)rows.count),
             9);
-    printf("set %zu row%s of table '%s'\n", rows.count, rows.count == 1 ? "" : "s",
-           rows.info->name);
+    text_print(stdout, "set %zu row%s of table '%s'\n", rows.count, rows.count == 1 ? "" : "s",
+               rows.info->name);
     return EXIT_DONE;
 }

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/text_escape.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 #include "tools/text_table.h"
@@ -293,7 +294,8 @@ static bool is_first(const struct embtier_status *status, size_t index, bool any
 
 static bool print_area(const struct view *view, const struct embtier_metric *area)
 {
-    printf("\n%s\n", area_of(view->now, area).name);
+    putchar('\n');
+    text_print(stdout, "%s\n", area_of(view->now, area).name);
     for (size_t i = 0; i < embtier_status_count(view->now); i++) {
         const struct embtier_metric *metric = embtier_status_at(view->now, i);
 
@@ -340,8 +342,8 @@ static int print_text(const struct view *view)
 {
     struct number_text uptime;
 
-    printf("embtierd %s, up %s\n", embtier_status_version(view->now),
-           number_duration(&uptime, (double)embtier_status_uptime_ms(view->now) / 1000));
+    text_print(stdout, "embtierd %s, up %s\n", embtier_status_version(view->now),
+               number_duration(&uptime, (double)embtier_status_uptime_ms(view->now) / 1000));
     for (size_t i = 0; i < embtier_status_count(view->now); i++)
         if (is_first(view->now, i, true) && !print_area(view, embtier_status_at(view->now, i)))
             return cli_fail(EMBTIER_NO_MEMORY, "");
@@ -352,15 +354,14 @@ static int print_text(const struct view *view)
 static int print_json_line(const struct view *view)
 {
     json_t *value = status_to_json(view->now, view->accounts);
-    int failed;
+    bool written;
 
     if (!value)
         return cli_fail(EMBTIER_NO_MEMORY, "");
-    failed = json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) != 0;
+    written = cli_write_json(value, JSON_COMPACT);
     json_decref(value);
-    return failed || putchar('\n') == EOF || fflush(stdout) != 0
-               ? cli_fail(EMBTIER_IO, "cannot write the output")
-               : EXIT_DONE;
+    return written && fflush(stdout) == 0 ? EXIT_DONE
+                                          : cli_fail(EMBTIER_IO, "cannot write the output");
 }
 
 static int watch(struct cli *cli, double seconds)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/table_spec.h"
+#include "base/text_escape.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 #include "tools/progress_bar.h"
@@ -138,7 +139,7 @@ static int print_table(const struct cli *cli, const struct embtier_table_info *i
     if (cli->json)
         return cli_print_json(table_to_json(info), JSON_DOUBLE_DIGITS);
     hyperparameters_of(info, &hyperparameters);
-    printf("name       %s\n", info->name);
+    text_print(stdout, "name       %s\n", info->name);
     printf("table id   %u\n", info->table_id);
     printf("rows       %s\n", rows_text(info, &rows));
     printf("dim        %u\n", info->dim);
@@ -154,7 +155,7 @@ static int print_table(const struct cli *cli, const struct embtier_table_info *i
     printf("eager      %s\n", info->eager ? "yes" : "no");
     printf("row bytes  %u weights, %u optimizer state\n", info->weight_bytes, info->state_bytes);
     printf("durability %s\n", durability_word(info->durability));
-    printf("state      %s\n", info->state);
+    text_print(stdout, "state      %s\n", info->state);
     return EXIT_DONE;
 }
 
@@ -181,8 +182,8 @@ int command_table_create(struct cli *cli, int argc, char **argv)
         return cli_fail_server(cli, err);
     if (cli->json)
         return print_table(cli, embtier_table_info(table));
-    printf(options->if_not_exists ? "table '%s' is there\n" : "created table '%s'\n",
-           options->name);
+    text_print(stdout, options->if_not_exists ? "table '%s' is there\n" : "created table '%s'\n",
+               options->name);
     return EXIT_DONE;
 }
 
@@ -282,9 +283,10 @@ static bool confirm_drop(struct cli *cli, const char *name, enum embtier_err *re
     *ret_err = embtier_table_open(cli->server, name, &table);
     if (*ret_err)
         return false;
-    fprintf(stderr, "Drop table '%s' (%s rows, %u x %s)? Its rows cannot be brought back. [y/N] ",
-            name, rows_text(embtier_table_info(table), &rows), embtier_table_info(table)->dim,
-            dtype_word(embtier_table_info(table)->dtype));
+    text_print(stderr,
+               "Drop table '%s' (%s rows, %u x %s)? Its rows cannot be brought back. [y/N] ", name,
+               rows_text(embtier_table_info(table), &rows), embtier_table_info(table)->dim,
+               dtype_word(embtier_table_info(table)->dtype));
     embtier_table_close(table);
     return cli_answer_is_yes();
 }
@@ -311,7 +313,8 @@ int command_table_drop(struct cli *cli, int argc, char **argv)
     if (err)
         return cli_fail_server(cli, err);
     if (cli->json)
-        return cli_print_json(json_pack("{s:s}", "dropped", name), JSON_DOUBLE_DIGITS);
-    printf("dropped table '%s'\n", name);
+        return cli_print_json(json_pack("{s:o}", "dropped", cli_json_text(name)),
+                              JSON_DOUBLE_DIGITS);
+    text_print(stdout, "dropped table '%s'\n", name);
     return EXIT_DONE;
 }

@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "base/macros.h"
+#include "base/text_escape.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 #include "tools/progress_bar.h"
@@ -41,7 +42,7 @@ static int export_option(const struct cli *cli, int option, struct embtier_expor
             return cli_usage(cli,
                              "--checkpoint %s: allowed: newest, or a number from 1 on; see "
                              "'embtier checkpoint list'",
-                             optarg);
+                             TEXT_SHOWN(optarg));
         return -1;
     case OPTION_STATE:
         options->with_state = 1;
@@ -52,12 +53,12 @@ static int export_option(const struct cli *cli, int option, struct embtier_expor
     case OPTION_FORMAT:
         options->npy = strcmp(optarg, "npy") == 0;
         if (!options->npy && strcmp(optarg, "safetensors") != 0)
-            return cli_usage(cli, "--format %s: allowed: safetensors, npy", optarg);
+            return cli_usage(cli, "--format %s: allowed: safetensors, npy", TEXT_SHOWN(optarg));
         return -1;
     case OPTION_FILE_BYTES:
         if (parse_bytes(optarg, &options->file_bytes) != EMBTIER_OK || options->file_bytes == 0)
             return cli_usage(cli, "--file-bytes %s: allowed: a number of bytes such as 512MiB",
-                             optarg);
+                             TEXT_SHOWN(optarg));
         return -1;
     default:
         return cli_usage(cli, "option -%c is not known here", option);
@@ -100,13 +101,14 @@ static int print_exported(const struct cli *cli, const char *table, const char *
 
     if (cli->json)
         return cli_print_json(
-            json_pack("{s:s, s:s, s:o, s:o, s:o, s:i}", "table", table, "path", path, "checkpoint",
-                      cli_json_u64(exported->checkpoint), "rows", cli_json_u64(exported->rows),
-                      "bytes", cli_json_u64(exported->bytes), "parts", (int)exported->parts),
+            json_pack("{s:o, s:o, s:o, s:o, s:o, s:i}", "table", cli_json_text(table), "path",
+                      cli_json_text(path), "checkpoint", cli_json_u64(exported->checkpoint), "rows",
+                      cli_json_u64(exported->rows), "bytes", cli_json_u64(exported->bytes), "parts",
+                      (int)exported->parts),
             JSON_DOUBLE_DIGITS);
-    printf("exported table '%s' as of checkpoint %" PRIu64 ": %s rows, %s in %s\n", table,
-           exported->checkpoint, number_count(&rows, (double)exported->rows),
-           number_bytes(&bytes, (double)exported->bytes), path);
+    text_print(stdout, "exported table '%s' as of checkpoint %" PRIu64 ": %s rows, %s in %s\n",
+               table, exported->checkpoint, number_count(&rows, (double)exported->rows),
+               number_bytes(&bytes, (double)exported->bytes), path);
     return EXIT_DONE;
 }
 
@@ -188,13 +190,14 @@ static int print_imported(const struct cli *cli, const char *path,
     struct number_text rows, bytes;
 
     if (cli->json)
-        return cli_print_json(json_pack("{s:s, s:s, s:o, s:o}", "table", imported->name, "path",
-                                        path, "rows", cli_json_u64(imported->rows), "bytes",
+        return cli_print_json(json_pack("{s:o, s:o, s:o, s:o}", "table",
+                                        cli_json_text(imported->name), "path", cli_json_text(path),
+                                        "rows", cli_json_u64(imported->rows), "bytes",
                                         cli_json_u64(imported->bytes)),
                               JSON_DOUBLE_DIGITS);
-    printf("imported table '%s': %s rows, %s\n", imported->name,
-           number_count(&rows, (double)imported->rows),
-           number_bytes(&bytes, (double)imported->bytes));
+    text_print(stdout, "imported table '%s': %s rows, %s\n", imported->name,
+               number_count(&rows, (double)imported->rows),
+               number_bytes(&bytes, (double)imported->bytes));
     return EXIT_DONE;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "base/text_escape.h"
 #include "tools/number.h"
 
 #define BAR_CELLS 30
@@ -89,7 +90,7 @@ void progress_bar_update(void *context, uint64_t done, uint64_t total, const cha
     fprintf(stderr, "\r\033[K%s ", bar->what);
     if (total > 0)
         show_part(done, total);
-    fprintf(stderr, "%s %s", number_count(&count, (double)done), unit);
+    text_print(stderr, "%s %s", number_count(&count, (double)done), unit);
     if (total > 0)
         show_time_left(bar, done, total);
     fflush(stderr);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text_escape.h"
 #include "tools/number.h"
 
 /* "uniform:-0.1,0.1" and such. NULL, or what is wrong with it. */
@@ -87,7 +88,8 @@ static int hyperparameter_option(const struct cli *cli, int hyperparameter,
         options->field = value;                                                                    \
         if (is_number && value >= (lowest) && value <= (highest))                                  \
             return -1;                                                                             \
-        return cli_usage(cli, "--%s %s: allowed: %s to %s", name.text, optarg, #lowest, #highest);
+        return cli_usage(cli, "--%s %s: allowed: %s to %s", name.text, TEXT_SHOWN(optarg),         \
+                         #lowest, #highest);
         EMBTIER_HYPERPARAMETER_TABLE(X)
 #undef X
     }
@@ -106,17 +108,19 @@ int table_option(const struct cli *cli, int option, struct table_arguments *argu
     case 'r':
         arguments->has_rows = true;
         if (!parse_rows(optarg, &options->rows))
-            return cli_usage(cli, "--rows %s: allowed: a number from 1 on, unbounded", optarg);
+            return cli_usage(cli, "--rows %s: allowed: a number from 1 on, unbounded",
+                             TEXT_SHOWN(optarg));
         return -1;
     case 'd':
         if (!number_parse_u64(optarg, &number) || number < 1 || number > EMBTIER_DIM_MAX)
-            return cli_usage(cli, "--dim %s: allowed: 1 to %d", optarg, EMBTIER_DIM_MAX);
+            return cli_usage(cli, "--dim %s: allowed: 1 to %d", TEXT_SHOWN(optarg),
+                             EMBTIER_DIM_MAX);
         options->dim = (uint32_t)number;
         return -1;
     case TABLE_OPTION_DTYPE:
         word = dtype_parse(optarg);
         if (word < 0)
-            return cli_usage(cli, "--dtype %s: allowed: f32, f16, bf16", optarg);
+            return cli_usage(cli, "--dtype %s: allowed: f32, f16, bf16", TEXT_SHOWN(optarg));
         options->dtype = (enum embtier_dtype)word;
         return -1;
     case TABLE_OPTION_OPTIMIZER:
@@ -125,15 +129,16 @@ int table_option(const struct cli *cli, int option, struct table_arguments *argu
             return cli_usage(cli,
                              "--optimizer %s: allowed: none, sgd, adagrad, rowwise_adagrad, "
                              "rmsprop, adam",
-                             optarg);
+                             TEXT_SHOWN(optarg));
         options->optimizer = (enum embtier_optimizer)word;
         return -1;
     case TABLE_OPTION_INIT:
         wrong = parse_init(optarg, options);
-        return wrong ? cli_usage(cli, "--init %s: %s", optarg, wrong) : -1;
+        return wrong ? cli_usage(cli, "--init %s: %s", TEXT_SHOWN(optarg), wrong) : -1;
     case TABLE_OPTION_SEED:
         if (!number_parse_u64(optarg, &options->seed))
-            return cli_usage(cli, "--seed %s: allowed: 0 to %" PRIu64, optarg, UINT64_MAX);
+            return cli_usage(cli, "--seed %s: allowed: 0 to %" PRIu64, TEXT_SHOWN(optarg),
+                             UINT64_MAX);
         return -1;
     case TABLE_OPTION_EAGER:
         options->eager = 1;
@@ -144,7 +149,8 @@ int table_option(const struct cli *cli, int option, struct table_arguments *argu
     case TABLE_OPTION_ROUNDING:
         options->rounds_to_nearest = rounding_parse(optarg);
         if (options->rounds_to_nearest < 0)
-            return cli_usage(cli, "--rounding %s: allowed: stochastic, nearest", optarg);
+            return cli_usage(cli, "--rounding %s: allowed: stochastic, nearest",
+                             TEXT_SHOWN(optarg));
         return -1;
     case TABLE_OPTION_NONFINITE:
         options->allows_nonfinite = 1;
@@ -152,7 +158,8 @@ int table_option(const struct cli *cli, int option, struct table_arguments *argu
     case TABLE_OPTION_DURABILITY:
         word = durability_parse(optarg);
         if (word < 0)
-            return cli_usage(cli, "--durability %s: allowed: replay, async, sync", optarg);
+            return cli_usage(cli, "--durability %s: allowed: replay, async, sync",
+                             TEXT_SHOWN(optarg));
         options->durability = (enum embtier_durability)word;
         arguments->has_durability = true;
         return -1;

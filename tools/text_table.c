@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text_escape.h"
+
 struct text_table {
     const char *sides;
     size_t column_count;
@@ -37,7 +39,8 @@ void text_table_free(struct text_table *table)
 
 bool text_table_add(struct text_table *table, const char *format, ...)
 {
-    char *cell = NULL;
+    _cleanup_(freep) char *text = NULL;
+    char *cell;
     va_list args;
     int length;
 
@@ -51,9 +54,14 @@ bool text_table_add(struct text_table *table, const char *format, ...)
         table->capacity = capacity;
     }
     va_start(args, format);
-    length = vasprintf(&cell, format, args);
+    length = vasprintf(&text, format, args);
     va_end(args);
-    if (length < 0)
+    if (length < 0) {
+        text = NULL;
+        return false;
+    }
+    cell = text_escape_new(TEXT_PLAIN, text);
+    if (!cell)
         return false;
     table->cells[table->cell_count++] = cell;
     return true;

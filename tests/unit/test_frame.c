@@ -461,7 +461,7 @@ static void test_an_error_s_text_is_cleaned_and_cut_when_sent(void **state)
     assert_int_equal(decode_reply(bytes, &back, NULL), EMBTIER_OK);
     assert_int_equal(back->error->err, EMBTIER_IO);
     assert_int_equal(strlen(back->error->message), 1024);
-    assert_memory_equal(back->error->message, "y?y", 3);
+    assert_memory_equal(back->error->message, "y\\ny", 4);
     embtier__reply__free_unpacked(back, NULL);
     free(bytes.data);
 }

@@ -87,7 +87,7 @@ static void test_quoted_value_cannot_forge_a_line(void **state)
 
     log_info("opened", "path=%s", LOG_QUOTED("a\"b\\c\nts=1 level=error\x7f\x1b[0m"));
     caught(*state, buffer);
-    assert_non_null(strstr(buffer, "path=\"a\\\"b\\\\c?ts=1 level=error??[0m\"\n"));
+    assert_non_null(strstr(buffer, "path=\"a\\\"b\\\\c\\nts=1 level=error\\u007f\\u001b[0m\"\n"));
     for (at = buffer; *at; at++)
         lines += *at == '\n';
     assert_int_equal(lines, 1);
@@ -100,7 +100,8 @@ static void test_quoted_value_is_utf_8(void **state)
 
     log_info("opened", "path=%s", LOG_QUOTED("\xc3\xa4 \xe9z \xf0\x9f\x8c\xb1 \xed\xa0\x80 \xc3"));
     caught(*state, buffer);
-    assert_non_null(strstr(buffer, "path=\"\xc3\xa4 ?z \xf0\x9f\x8c\xb1 ??? ?\"\n"));
+    assert_non_null(strstr(buffer, "path=\"\xc3\xa4 \\xe9z \xf0\x9f\x8c\xb1 \\xed\\xa0\\x80 "
+                                   "\\xc3\"\n"));
 }
 
 static void test_long_values_are_cut_inside_their_quotes(void **state)

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Can text of others move a cursor, forge a line, turn the direction of writing or look like other
+ * text, once it was escaped? And is an error as long as its input? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/option_mistake.h"
+#include "base/table_spec.h"
+#include "base/text_escape.h"
+
+/* UTF-8 of any code point. */
+static size_t encode(uint32_t point, char out[4])
+{
+    if (point < 0x80) {
+        out[0] = (char)point;
+        return 1;
+    }
+    if (point < 0x800) {
+        out[0] = (char)(0xc0 | point >> 6);
+        out[1] = (char)(0x80 | (point & 0x3f));
+        return 2;
+    }
+    if (point < 0x10000) {
+        out[0] = (char)(0xe0 | point >> 12);
+        out[1] = (char)(0x80 | (point >> 6 & 0x3f));
+        out[2] = (char)(0x80 | (point & 0x3f));
+        return 3;
+    }
+    out[0] = (char)(0xf0 | point >> 18);
+    out[1] = (char)(0x80 | (point >> 12 & 0x3f));
+    out[2] = (char)(0x80 | (point >> 6 & 0x3f));
+    out[3] = (char)(0x80 | (point & 0x3f));
+    return 4;
+}
+
+static const struct {
+    uint32_t first;
+    uint32_t last;
+} harmful[] = {
+    { 0x0, 0x1f },      { 0x7f, 0x9f },     { 0xad, 0xad },       { 0x61c, 0x61c },
+    { 0x180e, 0x180e }, { 0x200b, 0x200f }, { 0x2028, 0x202e },   { 0x2060, 0x2069 },
+    { 0x3164, 0x3164 }, { 0xfeff, 0xfeff }, { 0xe0001, 0xe007f },
+};
+
+static const uint32_t harmless[] = { 0x20,   '~',    0xa0,   0xac,   0xae,   0xe9,    0x3b1,
+                                     0x61b,  0x61d,  0x200a, 0x2010, 0x2027, 0x202f,  0x205f,
+                                     0x2070, 0x4e2d, 0xfffd, 0xfefe, 0xff00, 0x1f331, 0x10ffff };
+
+static void test_every_harmful_character_is_escaped(void **state)
+{
+    (void)state;
+    for (size_t r = 0; r < ARRAY_LEN(harmful); r++) {
+        for (uint32_t point = harmful[r].first; point <= harmful[r].last; point++) {
+            char in[4];
+            char out[32];
+            size_t written;
+            const size_t bytes = encode(point, in);
+
+            assert_false(text_is_plain(in, bytes));
+            for (enum text_style style = TEXT_PLAIN; style <= TEXT_MIXED; style++) {
+                assert_int_equal(text_escape(style, in, bytes, out, sizeof(out), &written), bytes);
+                assert_int_equal(strlen(out), written);
+                assert_int_equal(out[0], '\\');
+                for (size_t i = 0; i < written; i++)
+                    assert_in_range(out[i], 0x21, 0x7e);
+            }
+        }
+    }
+}
+
+static void test_what_is_harmless_stays(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(harmless); i++) {
+        char in[5] = { 0 };
+        char out[32];
+        size_t written;
+        const size_t bytes = encode(harmless[i], in);
+
+        assert_true(text_is_plain(in, bytes));
+        assert_int_equal(text_escape(TEXT_QUOTED, in, bytes, out, sizeof(out), &written), bytes);
+        assert_string_equal(out, in);
+    }
+}
+
+static void assert_escaped(enum text_style style, const char *text, const char *expected)
+{
+    char *const escaped = text_escape_new(style, text);
+
+    assert_non_null(escaped);
+    assert_string_equal(escaped, expected);
+    free(escaped);
+}
+
+static void test_escapes_are_those_of_json_and_bytes(void **state)
+{
+    (void)state;
+    assert_escaped(TEXT_PLAIN, "a\nb\tc\rd\x1b[2J", "a\\nb\\tc\\rd\\u001b[2J");
+    assert_escaped(TEXT_PLAIN, "\xc2\x9b\xe2\x80\xae \xf3\xa0\x81\x81",
+                   "\\u009b\\u202e \\udb40\\udc41");
+    /* Alone, cut short, too long, a surrogate, above the last. */
+    assert_escaped(TEXT_PLAIN, "\x9b \xe2\x80 \xc0\x80 \xed\xa0\x80 \xf4\x90\x80\x80",
+                   "\\x9b \\xe2\\x80 \\xc0\\x80 \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80");
+    assert_escaped(TEXT_PLAIN, "\xe2\x80", "\\xe2\\x80");
+    assert_escaped(TEXT_PLAIN, "\\u009b \"", "\\\\u009b \"");
+    assert_escaped(TEXT_QUOTED, "\\u009b \"", "\\\\u009b \\\"");
+    assert_escaped(TEXT_MIXED, "{\"a\": \"\\u009b\xc2\x9b\"}", "{\"a\": \"\\u009b\\u009b\"}");
+}
+
+/* Else a terminal gets half a character, or an escape is read as another. */
+static void test_nothing_is_cut_in_two(void **state)
+{
+    static const char text[] = "\xe2\x80\xae\xf0\x9f\x8c\xb1\\\x9b\xf3\xa0\x81\x81x";
+    char out[64];
+    size_t written;
+
+    (void)state;
+    for (size_t room = 1; room <= sizeof(out); room++) {
+        const size_t taken = text_escape(TEXT_PLAIN, text, strlen(text), out, room, &written);
+        char *whole;
+        char part[sizeof(text)];
+
+        assert_true(written < room);
+        memcpy(part, text, taken);
+        part[taken] = '\0';
+        whole = text_escape_new(TEXT_PLAIN, part);
+        assert_string_equal(out, whole);
+        free(whole);
+    }
+    assert_string_equal(out, "\\u202e\xf0\x9f\x8c\xb1\\\\\\x9b\\udb40\\udc41x");
+}
+
+static void test_input_that_is_quoted_is_cut(void **state)
+{
+    char text[5001];
+    struct text_shown shown;
+
+    (void)state;
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    text_show(&shown, text);
+    assert_int_equal(strspn(shown.text, "x"), TEXT_SHOWN_CHARACTERS);
+    assert_string_equal(shown.text + TEXT_SHOWN_CHARACTERS, "... (5000 bytes)");
+    memset(text, '\x9b', sizeof(text) - 1); /* the longest for a byte */
+    text_show(&shown, text);
+    assert_string_equal(shown.text + (size_t)TEXT_SHOWN_CHARACTERS * 4, "... (5000 bytes)");
+    for (size_t i = 0; i + 4 < sizeof(text); i += 4)
+        memcpy(text + i, "\xf3\xa0\x81\x81", 4); /* the longest for a character */
+    text_show(&shown, text);
+    assert_string_equal(shown.text + (size_t)TEXT_SHOWN_CHARACTERS * 12, "... (5000 bytes)");
+    text[TEXT_SHOWN_CHARACTERS * 4] = '\0';
+    assert_null(strchr(text_show(&shown, text), '.'));
+}
+
+/* Whoever forgot to quote what a message shows. */
+static void test_no_error_has_more_than_plain_text(void **state)
+{
+    struct err_msg msg;
+
+    (void)state;
+    err_write(&msg, "no such table: '%s'", "a\x1b[2J\nb\xc2\x9b\xe2\x80\xae\xff\\");
+    assert_string_equal(msg.text, "no such table: 'a\\u001b[2J\\nb\\u009b\\u202e\\xff\\'");
+    err_append(&msg, "; see %s", "\x07");
+    assert_string_equal(msg.text,
+                        "no such table: 'a\\u001b[2J\\nb\\u009b\\u202e\\xff\\'; see \\u0007");
+    err_write_errno(&msg, 2, "%s", "\n");
+    assert_string_equal(msg.text, "\\n: No such file or directory");
+}
+
+/* What was wrong stands behind what is quoted as often as before. */
+static void test_a_long_error_keeps_its_reason(void **state)
+{
+    const size_t bytes = 50000000;
+    char *text = malloc(bytes + 1);
+    struct err_msg msg;
+
+    (void)state;
+    assert_non_null(text);
+    memset(text, 'x', bytes);
+    text[bytes] = '\0';
+    err_write(&msg, "path %s cannot be opened", text);
+    assert_in_range(strlen(msg.text), sizeof(msg.text) - 8, sizeof(msg.text) - 1);
+    assert_int_equal(strncmp(msg.text, "path xxx", 8), 0);
+    assert_non_null(strstr(msg.text, " ... "));
+    assert_non_null(strstr(msg.text, "xxx cannot be opened"));
+    err_append(&msg, ": %s", "really");
+    assert_non_null(strstr(msg.text, "xxx cannot be opened: really"));
+    err_write_errno(&msg, 2, "%s", text);
+    assert_non_null(strstr(msg.text, "xxx: No such file or directory"));
+    for (size_t i = 0; i + 3 < bytes; i += 3)
+        memcpy(text + i, "\xe2\x80\xae", 3);
+    err_write(&msg, "path %s cannot be opened", text);
+    assert_in_range(strlen(msg.text), sizeof(msg.text) - 24, sizeof(msg.text) - 1);
+    assert_true(text_is_plain(msg.text, strlen(msg.text)));
+    assert_null(strstr(msg.text, "\\x"));
+    assert_non_null(strstr(msg.text, " cannot be opened"));
+    free(text);
+}
+
+static void test_a_line_that_is_printed_stays_one(void **state)
+{
+    FILE *const file = tmpfile();
+    char line[256] = { 0 };
+
+    (void)state;
+    assert_non_null(file);
+    text_print(file, "table '%s'\n", "a\nforged\x1b[2J");
+    rewind(file);
+    assert_true(fread(line, 1, sizeof(line) - 1, file) > 0);
+    assert_string_equal(line, "table 'a\\nforged\\u001b[2J'\n");
+    fclose(file);
+}
+
+static void test_names_hold_no_such_characters(void **state)
+{
+    (void)state;
+    assert_true(table_name_is_valid("users"));
+    for (size_t r = 0; r < ARRAY_LEN(harmful); r++) {
+        char name[16] = "users";
+
+        if (harmful[r].last == 0)
+            continue;
+        (void)encode(harmful[r].last, name + 5);
+        assert_false(table_name_is_valid(name));
+    }
+}
+
+static void assert_mistake(const char *argument, const char *expected)
+{
+    static const struct option options[] = { { "socket", required_argument, NULL, 's' },
+                                             { "state", no_argument, NULL, 'a' },
+                                             { "help", no_argument, NULL, 'h' },
+                                             { NULL, 0, NULL, 0 } };
+    char *copy = strdup(argument);
+    char *argv[] = { (char *)"embtier", copy, NULL };
+    struct err_msg msg;
+    int returned;
+
+    assert_non_null(copy);
+    optind = 0;
+    opterr = 0;
+    returned = getopt_long(2, argv, ":s:h", options, NULL);
+    assert_true(returned == '?' || returned == ':');
+    option_mistake(returned, argv, options, &msg);
+    assert_string_equal(msg.text, expected);
+    free(copy);
+}
+
+static void test_mistakes_in_options_are_told_in_plain_text(void **state)
+{
+    char text[1001];
+
+    (void)state;
+    assert_mistake("--sockets", "unrecognized option '--sockets'");
+    assert_mistake("--socket", "option '--socket' requires an argument");
+    assert_mistake("-s", "option '-s' requires an argument");
+    assert_mistake("--s", "option '--s' is ambiguous");
+    assert_mistake("--help=\x1b[2J", "option '--help=\\u001b[2J' doesn't allow an argument");
+    assert_mistake("-x", "invalid option -- 'x'");
+    assert_mistake("-\x9b", "invalid option -- '\\x9b'");
+    memset(text, '-', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    assert_mistake(text, "unrecognized option "
+                         "'----------------------------------------------------------------... "
+                         "(1000 bytes)'");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_harmful_character_is_escaped),
+        cmocka_unit_test(test_what_is_harmless_stays),
+        cmocka_unit_test(test_escapes_are_those_of_json_and_bytes),
+        cmocka_unit_test(test_nothing_is_cut_in_two),
+        cmocka_unit_test(test_input_that_is_quoted_is_cut),
+        cmocka_unit_test(test_no_error_has_more_than_plain_text),
+        cmocka_unit_test(test_a_long_error_keeps_its_reason),
+        cmocka_unit_test(test_a_line_that_is_printed_stays_one),
+        cmocka_unit_test(test_names_hold_no_such_characters),
+        cmocka_unit_test(test_mistakes_in_options_are_told_in_plain_text),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
