@@ -96,7 +96,7 @@ struct config {
         uint64_t max_user_arena_bytes;  /* of the clients of one user */
         uint32_t max_sessions; /* where descriptors are few, and no one says, less than 1024 */
         uint32_t max_user_sessions;
-        uint32_t max_batch_rows; /* ids in one request */
+        uint32_t max_batch_rows; /* ids in one request; request_bytes may have room for fewer */
     } socket;
 
     struct {

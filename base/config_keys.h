@@ -99,7 +99,8 @@ struct cyaml_schema_value;
       "clients connected at the same time")                                                        \
     K(socket, max_user_sessions, U32, "(three quarters of max_sessions)", 1, 65536,                \
       "clients of one user connected at the same time")                                            \
-    K(socket, max_batch_rows, U32, "1048576", 1, 67108864, "row ids in one request")
+    K(socket, max_batch_rows, U32, "1048576", 1, 67108864,                                         \
+      "row ids in one request; lanes.request_bytes may have room for fewer")
 
 #define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, "info", 0, 0, "which lines are written")
 

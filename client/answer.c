@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/config_memory.h"
 #include "client/batch.h"
 #include "client/connection.h"
 #include "client/group.h"
@@ -140,6 +141,46 @@ static bool is_about_group(const struct embtier_batch *batch)
     }
 }
 
+static uint64_t count_ids(const struct embtier_batch *batch)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < batch->part_count; i++)
+        count += batch->parts[i].count;
+    return count;
+}
+
+/* Over socket.max_batch_rows, which the server has told; or a request that the memory for requests
+ * never has room for, which may be far fewer: then the limit is what it has room for, or 0 where
+ * that is no number of ids. */
+static enum embtier_err tell_too_large(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+    const char *const what = batch->kind == BATCH_OF_BAGS ? "ids or bags" : "ids";
+    const bool is_of_memory =
+        result->limit < batch->server->memory.max_batch_rows && result->value == count_ids(batch);
+
+    if (result->limit == 0)
+        return err_set(msg, result->err,
+                       "batch of %" PRIu64 " ids in %u parts needs more memory than "
+                       "lanes.request_bytes gives one request; use fewer ids and parts, or have "
+                       "the server's lanes.request_bytes raised",
+                       count_ids(batch), batch->part_count);
+    if (is_of_memory)
+        return err_set(
+            msg, result->err,
+            "batch of %" PRIu64 " ids needs more memory than lanes.request_bytes gives "
+            "one request; use at most %" PRIu64 " ids, or have the server's "
+            "lanes.request_bytes raised to %.3g times what it is, counted from %u MiB on",
+            result->value, result->limit, (double)result->value / (double)result->limit + 0.01,
+            (unsigned)(REQUEST_BYTES_LEAST / MIB));
+    return err_set(
+        msg, result->err, "batch of %" PRIu64 " %s is over the server's limit of %" PRIu64 "%s",
+        result->value, what, result->limit,
+        result->limit == batch->server->memory.max_batch_rows ? " (socket.max_batch_rows)" : "");
+}
+
 /* What an answer's numbers mean depends on its error; see shm_completion. Here those of errors that
  * are about no part. */
 static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
@@ -149,9 +190,7 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
 
     switch (result->err) {
     case EMBTIER_TOO_LARGE:
-        return err_set(
-            msg, result->err, "batch of %" PRIu64 " %s is over the server's limit of %" PRIu64,
-            result->value, batch->kind == BATCH_OF_BAGS ? "ids or bags" : "ids", result->limit);
+        return tell_too_large(batch);
     case EMBTIER_NO_TICKET:
         return err_set(msg, result->err, "the server knows no %s %" PRIu64 " of this client",
                        ticket_word(batch), result->value);

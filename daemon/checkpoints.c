@@ -49,12 +49,13 @@ struct checkpoints {
     bool few_cores; /* as checkpoint_pace_init() has it */
     _Atomic bool stopping;
 
-    pthread_mutex_t lock;   /* all below */
-    pthread_cond_t changed; /* is_changing */
-    bool is_changing;       /* one is being made or deleted: one at a time is */
-    uint64_t updated_bytes; /* of all tables when the newest was begun */
-    struct checkpoints_stats stats;
-    uint64_t used_ids[USES_MAX]; /* are not deleted, */
+    pthread_mutex_t lock;           /* all below */
+    pthread_cond_t changed;         /* is_changing */
+    bool is_changing;               /* one is being made or deleted: one at a time is */
+    uint64_t updated_bytes;         /* of all tables when the newest was begun */
+    struct checkpoints_stats stats; /* newest_age_ms: at … */
+    uint64_t aged_ns;               /* … this time */
+    uint64_t used_ids[USES_MAX];    /* are not deleted, */
     uint32_t use_count;
     uint64_t deleting_id; /* and this one is not used */
     struct promise {
@@ -111,14 +112,6 @@ void checkpoints_free(struct checkpoints *checkpoints)
 void checkpoints_stop(struct checkpoints *checkpoints)
 {
     atomic_store(&checkpoints->stopping, true);
-}
-
-static uint64_t since_1970_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 static void pause_ns(long ns)
@@ -182,6 +175,7 @@ struct making {
     struct catalog *catalog; /* that it will have */
     struct checkpoint_info info;
     struct checkpoint_pace pace;
+    uint64_t created_ns; /* as info.created_ms, by the monotonic clock */
     uint64_t dirty_rows;
     uint64_t updated_bytes;
     bool has_logged; /* tables; else those databases can be captured at any time */
@@ -440,7 +434,8 @@ static enum embtier_err make(struct making *making, struct err_msg *msg)
     if (making->has_logged)
         TRY(shorten_logs(making, msg));
     making->updated_bytes = tables_totals(c->opts.tables).updated_bytes;
-    making->info.created_ms = since_1970_ms();
+    making->info.created_ms = clock_wall_ms();
+    making->created_ns = clock_now_ns(&clock_monotonic);
     TRY(begin_epoch(making, msg));
     TRY(save_old_rows(making, msg));
     TRY(store_capture(c->opts.store, making->draft, false, &c->stopping, msg));
@@ -528,7 +523,24 @@ static void delete_oldest(struct checkpoints *c, bool automatic, uid_t uid, uint
     }
 }
 
-static void note_end(struct checkpoints *c, const struct checkpoint_info *info,
+/* Under the lock. From now on its age is measured, whatever becomes of the system's clock. */
+static void set_newest(struct checkpoints *c, bool has_newest, uint64_t age_ms)
+{
+    c->stats.has_newest = has_newest;
+    c->stats.newest_age_ms = age_ms;
+    c->aged_ns = clock_now_ns(&clock_monotonic);
+}
+
+/* @record: the newest, or NULL. */
+static void note_newest(struct checkpoints *c, const struct checkpoint_record *record)
+{
+    pthread_mutex_lock(&c->lock);
+    set_newest(c, record != NULL,
+               record ? clock_since(clock_wall_ms(), record->info.created_ms) : 0);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void note_end(struct checkpoints *c, const struct checkpoint_info *info, uint64_t age_ns,
                      uint64_t updated_bytes)
 {
     pthread_mutex_lock(&c->lock);
@@ -540,7 +552,7 @@ static void note_end(struct checkpoints *c, const struct checkpoint_info *info,
     if (info) {
         c->updated_bytes = updated_bytes;
         c->stats.made++;
-        c->stats.newest_ms = info->created_ms;
+        set_newest(c, true, age_ns / 1000000);
         c->stats.pause_us = info->pause_us;
     }
     pthread_mutex_unlock(&c->lock);
@@ -599,7 +611,8 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
     err = make(&making, msg);
     end_making(&making);
     store_end_reserve(c->opts.store);
-    note_end(c, err == EMBTIER_OK ? &making.info : NULL, making.updated_bytes);
+    note_end(c, err == EMBTIER_OK ? &making.info : NULL,
+             clock_since(clock_now_ns(&clock_monotonic), making.created_ns), making.updated_bytes);
     TRY(err);
     *ret_info = making.info;
     note_owner(c, ret_info);
@@ -689,8 +702,7 @@ enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
     }
     /* Whatever is wrong with it, a new one is the better for it. */
     if (checkpoint_read_newest(store_shelf(c->opts.store), &newest, &why) == EMBTIER_OK) {
-        if (newest)
-            c->stats.newest_ms = newest->info.created_ms;
+        note_newest(c, newest);
         if (!store_has_changed_since(c->opts.store, newest))
             return EMBTIER_OK;
     } else {
@@ -721,7 +733,8 @@ static bool refusal_due(struct checkpoints *c, uint64_t now_ns)
     bool due;
 
     pthread_mutex_lock(&c->lock);
-    due = !c->stats.is_making && !c->is_due_told && now_ns - c->tried_ns >= REFUSAL_RETRY_NS;
+    due = !c->stats.is_making && !c->is_due_told &&
+          clock_since(now_ns, c->tried_ns) >= REFUSAL_RETRY_NS;
     c->is_due_told |= due;
     pthread_mutex_unlock(&c->lock);
     return due;
@@ -729,7 +742,8 @@ static bool refusal_due(struct checkpoints *c, uint64_t now_ns)
 
 bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
 {
-    uint64_t updated_bytes, wait_ns, tried_ns;
+    struct checkpoints_stats stats;
+    uint64_t updated_bytes, wait_ns;
     bool due, late;
 
     if (store_replay_refusal(c->opts.store) != EMBTIER_OK)
@@ -738,22 +752,28 @@ bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
         return false;
     updated_bytes = tables_totals(c->opts.tables).updated_bytes;
     pthread_mutex_lock(&c->lock);
-    tried_ns = c->tried_ns;
     wait_ns = c->has_failed ? c->opts.interval_ns / RETRY_PART : c->opts.interval_ns;
-    due = !c->stats.is_making && !c->is_due_told && now_ns - c->tried_ns >= wait_ns;
+    due = !c->stats.is_making && !c->is_due_told && clock_since(now_ns, c->tried_ns) >= wait_ns;
     if (due && updated_bytes == c->updated_bytes) {
         c->tried_ns = now_ns; /* nothing has changed */
         due = false;
     }
-    late = c->is_due_told && !c->stats.is_making && now_ns - c->told_ns >= c->opts.interval_ns;
+    late = c->is_due_told && !c->stats.is_making &&
+           clock_since(now_ns, c->told_ns) >= c->opts.interval_ns;
     if (due || late)
         c->told_ns = now_ns;
     c->is_due_told |= due;
     pthread_mutex_unlock(&c->lock);
-    if (late)
+    if (!late)
+        return due;
+    checkpoints_stats(c, &stats);
+    if (stats.has_newest)
         log_warn("a checkpoint is due and waits for other work on tables: a crash would go back to "
                  "the newest one",
-                 "newest_seconds_ago=%" PRIu64, (now_ns - tried_ns) / NS_PER_SECOND);
+                 "newest_seconds_ago=%" PRIu64, stats.newest_age_ms / 1000);
+    else
+        log_warn("a checkpoint is due and waits for other work on tables, and there is none yet",
+                 "%s", "");
     return due;
 }
 
@@ -1081,8 +1101,8 @@ static void log_other(const struct checkpoint_info *info)
         snprintf(step, sizeof(step), "%" PRIu64, info->step);
     log_warn("tables are made as they were when this checkpoint of the other store was made, what "
              "was updated there since is not in it",
-             "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRId64, info->id, step,
-             (int64_t)time(NULL) - (int64_t)(info->created_ms / 1000));
+             "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRIu64, info->id, step,
+             clock_since(clock_wall_ms(), info->created_ms) / 1000);
 }
 
 enum embtier_err checkpoints_restore_other(struct checkpoints *c,
@@ -1106,5 +1126,8 @@ void checkpoints_stats(struct checkpoints *c, struct checkpoints_stats *ret_stat
 {
     pthread_mutex_lock(&c->lock);
     *ret_stats = c->stats;
+    if (c->stats.has_newest)
+        ret_stats->newest_age_ms +=
+            clock_since(clock_now_ns(&clock_monotonic), c->aged_ns) / 1000000;
     pthread_mutex_unlock(&c->lock);
 }

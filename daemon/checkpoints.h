@@ -152,8 +152,9 @@ void checkpoints_stop(struct checkpoints *checkpoints);
 struct checkpoints_stats {
     uint64_t made; /* since the start, as those that failed */
     uint64_t failed;
-    uint64_t newest_ms; /* when it was made, since 1970; 0: there is none */
-    uint64_t pause_us;  /* of the newest */
+    bool has_newest;        /* there is a checkpoint, */
+    uint64_t newest_age_ms; /* made so long ago */
+    uint64_t pause_us;      /* of the newest */
     uint64_t longest_pause_us;
     uint64_t tries;       /* to find a moment without updates, since the start */
     uint64_t cut_updates; /* by those moments */

@@ -535,10 +535,10 @@ static void on_tick(struct control *control)
     }
     for (struct connection *c = control->connections; c; c = c->next) {
         if (c->fd >= 0 && !c->said_hello && !c->making &&
-            now_ns - c->since_ns > CONNECTION_HELLO_NS)
+            clock_since(now_ns, c->since_ns) > CONNECTION_HELLO_NS)
             connection_close(control, c, EMBTIER_TIMEOUT, "it did not say hello");
         else if (c->fd >= 0 && connection_has_unsent(c) &&
-                 now_ns - c->sent_ns > CONNECTION_UNREAD_NS)
+                 clock_since(now_ns, c->sent_ns) > CONNECTION_UNREAD_NS)
             connection_close(control, c, EMBTIER_TIMEOUT, "it does not read its replies");
         else if (c->job) /* which may be behind others' jobs: the client is not to give us up */
             control_tell_progress(control, c);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/accounts.h"
 #include "daemon/connection.h"
@@ -104,7 +105,7 @@ void control_expire_transfers(struct control *control, struct connection *connec
     const uint32_t seconds = control->parts->config->checkpoints.transfer_idle_seconds;
 
     if (connection->fd < 0 || connection->job || (!connection->scan && !connection->load) ||
-        seconds == 0 || now_ns - connection->heard_ns < seconds * UINT64_C(1000000000))
+        seconds == 0 || clock_since(now_ns, connection->heard_ns) < seconds * UINT64_C(1000000000))
         return;
     connection->scan_expired |= connection->scan != NULL;
     connection->load_expired |= connection->load != NULL;

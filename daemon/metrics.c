@@ -141,7 +141,8 @@ static void sink_checkpoints(const struct server_parts *parts, metric_sink sink,
     checkpoints_stats(parts->checkpoints, &stats);
     sink(context, METRIC_checkpoints, "made", (double)stats.made);
     sink(context, METRIC_checkpoints, "failed", (double)stats.failed);
-    sink(context, METRIC_checkpoint_newest_seconds, "", (double)stats.newest_ms / 1e3);
+    if (stats.has_newest)
+        sink(context, METRIC_checkpoint_newest_seconds, "", (double)stats.newest_age_ms / 1e3);
     sink(context, METRIC_checkpoint_pause_seconds, "", (double)stats.pause_us / 1e6);
     sink(context, METRIC_checkpoint_longest_pause_seconds, "",
          (double)stats.longest_pause_us / 1e6);

@@ -29,7 +29,8 @@ struct server_parts;
     METRIC(abandoned_rows, COUNTER, "Rows left out since their client was gone", "")               \
     METRIC(logged_rows, COUNTER, "Rows of async and sync tables changed, and so written", "")      \
     METRIC(checkpoints, COUNTER, "Checkpoints, by how they ended", "end")                          \
-    METRIC(checkpoint_newest_seconds, GAUGE, "When the newest was made, since 1970; 0: none", "")  \
+    METRIC(checkpoint_newest_seconds, GAUGE, "How long ago the newest was made; none: no figure",  \
+           "")                                                                                     \
     METRIC(checkpoint_pause_seconds, GAUGE, "No update was begun for so long, at the newest", "")  \
     METRIC(checkpoint_longest_pause_seconds, GAUGE, "The same, at any since the start", "")        \
     METRIC(checkpoint_tries, COUNTER, "So often a moment without updates was looked for", "")      \

@@ -61,9 +61,9 @@ static void log_recovery(const struct store *store)
               "newest checkpoint was made, later updates are lost"
             : "all tables are as they were when the checkpoint was made, as was asked for: leave "
               "--restore out from now on, or the next start does it again",
-        "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRId64 " spent_ms=%" PRIu64,
+        "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRIu64 " spent_ms=%" PRIu64,
         recovery.checkpoint.id, step,
-        (int64_t)time(NULL) - (int64_t)(recovery.checkpoint.created_ms / 1000),
+        clock_since(clock_wall_ms(), recovery.checkpoint.created_ms) / 1000,
         recovery.spent_ns / 1000000);
 }
 

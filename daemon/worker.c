@@ -552,7 +552,7 @@ static struct job_info describe(const struct job *job, uint64_t now_ns)
         .pid = job->pid,
         .is_own = job->owner == NULL,
         .runs = job->state == JOB_RUNNING,
-        .age_ms = (now_ns - job->since_ns) / 1000000,
+        .age_ms = clock_since(now_ns, job->since_ns) / 1000000,
         .progress = job->progress,
     };
 
@@ -563,16 +563,17 @@ static struct job_info describe(const struct job *job, uint64_t now_ns)
 enum embtier_err worker_list(struct worker *worker, uint64_t after, uint32_t most,
                              struct job_info **ret_infos, uint32_t *ret_count, bool *ret_more)
 {
-    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
     struct worker_stats stats;
     struct job_info *infos;
     uint32_t count = 0;
+    uint64_t now_ns;
 
     worker_stats(worker, &stats);
     infos = calloc((size_t)stats.waiting + stats.running + 1, sizeof(*infos));
     if (!infos)
         return EMBTIER_NO_MEMORY;
     pthread_mutex_lock(&worker->lock); /* only this thread submits: there are no more than before */
+    now_ns = clock_now_ns(&clock_monotonic);
     for (const struct job *job = worker->running; job; job = job->next)
         if (job->id > after)
             infos[count++] = describe(job, now_ns);

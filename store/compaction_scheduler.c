@@ -377,9 +377,9 @@ static void join_thread(struct compaction_scheduler *scheduler)
 {
     struct timespec until;
 
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += STOP_PATIENCE_S;
-    if (pthread_timedjoin_np(scheduler->thread, NULL, &until) == 0)
+    if (pthread_clockjoin_np(scheduler->thread, NULL, CLOCK_MONOTONIC, &until) == 0)
         return;
     for (uint32_t i = 0; i < scheduler->count; i++) {
         if (!database_is_failed(scheduler->entries[i].database))

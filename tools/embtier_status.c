@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text_escape.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
@@ -385,9 +386,10 @@ static int watch(struct cli *cli, double seconds)
         }
         view.now = now;
         view.accounts = accounts;
-        if (before)
-            view.seconds =
-                (double)(embtier_status_uptime_ms(now) - embtier_status_uptime_ms(before)) / 1000;
+        if (before) /* 0, which is no rates, if the server was started anew meanwhile */
+            view.seconds = (double)clock_since(embtier_status_uptime_ms(now),
+                                               embtier_status_uptime_ms(before)) /
+                           1000;
         if (!cli->json && isatty(STDOUT_FILENO))
             fputs("\033[H\033[J", stdout);
         exit_code = cli->json ? print_json_line(&view) : print_text(&view);

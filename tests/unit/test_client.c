@@ -441,7 +441,8 @@ static void test_a_batch_over_the_server_s_limit_is_refused_before_it_is_made(vo
 
     assert_int_equal(embtier_batch_new(fixture->server, &part, 1, &batch), EMBTIER_TOO_LARGE);
     assert_string_equal(embtier_message(fixture->server),
-                        "batch of 1001 ids is over the server's limit of 1000");
+                        "batch of 1001 ids is over the server's limit of 1000 "
+                        "(socket.max_batch_rows)");
 }
 
 static void test_an_error_is_told_with_table_part_and_numbers(void **state)
@@ -476,6 +477,37 @@ static void test_an_error_is_told_with_table_part_and_numbers(void **state)
     }
     fixture->fake.err = 0;
     assert_int_equal(embtier_get(batch), EMBTIER_OK);
+}
+
+/* The server's limit of rows is not the real one where the memory for requests is small. */
+static void test_a_batch_that_the_memory_for_requests_has_no_room_for_is_told_so(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct embtier_part part = { fixture->users, 900 };
+    struct embtier_batch *batch = NULL;
+
+    assert_int_equal(embtier_batch_new(fixture->server, &part, 1, &batch), EMBTIER_OK);
+    fixture->fake.err = EMBTIER_TOO_LARGE;
+    fixture->fake.err_segment = UINT32_MAX;
+    fixture->fake.err_value = 900;
+    fixture->fake.err_limit = 300;
+    assert_int_equal(embtier_get(batch), EMBTIER_TOO_LARGE);
+    assert_string_equal(embtier_message(fixture->server),
+                        "batch of 900 ids needs more memory than lanes.request_bytes gives one "
+                        "request; use at most 300 ids, or have the server's lanes.request_bytes "
+                        "raised to 3.01 times what it is, counted from 16 MiB on");
+    fixture->fake.err_limit = 0;
+    assert_int_equal(embtier_get(batch), EMBTIER_TOO_LARGE);
+    assert_string_equal(embtier_message(fixture->server),
+                        "batch of 900 ids in 1 parts needs more memory than lanes.request_bytes "
+                        "gives one request; use fewer ids and parts, or have the server's "
+                        "lanes.request_bytes raised");
+    fixture->fake.err_limit = 1000;
+    assert_int_equal(embtier_get(batch), EMBTIER_TOO_LARGE);
+    assert_string_equal(embtier_message(fixture->server),
+                        "batch of 900 ids is over the server's limit of 1000 "
+                        "(socket.max_batch_rows)");
+    fixture->fake.err = 0;
 }
 
 /* ---- Requests in flight ---- */
@@ -763,6 +795,7 @@ int main(void)
         WITH_SERVER(test_a_full_arena_says_what_is_needed_and_what_is_free),
         WITH_SERVER(test_a_batch_over_the_server_s_limit_is_refused_before_it_is_made),
         WITH_SERVER(test_an_error_is_told_with_table_part_and_numbers),
+        WITH_SERVER(test_a_batch_that_the_memory_for_requests_has_no_room_for_is_told_so),
         WITH_SERVER(test_a_batch_in_flight_is_left_alone),
         WITH_SERVER(test_slots_are_used_in_turn_and_sync_calls_wait_for_theirs),
         WITH_SERVER(test_answers_in_any_order_find_their_batches),

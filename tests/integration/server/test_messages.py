@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do messages and figures name the limit that is the real one, and ages that can be?"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import embtier
+import numpy as np
+import pytest
+from stores import run_cli, with_tables, write_all
+
+DAY_S = 86400
+AGE = "checkpoint_newest_seconds"
+
+
+def test_a_batch_that_lanes_request_bytes_has_no_room_for_is_told_what_fits(make_daemon):
+    daemon = make_daemon({"lanes": {"request_bytes": "16MiB"}})
+    daemon.start()
+    with daemon.connect(arena_bytes=32 << 20) as server:
+        table = server.create_table("t", 1)
+        for count in (1_000_000, 700_000):
+            with server.batch([(table, count)]) as batch, pytest.raises(embtier.TooLargeError) as caught:
+                batch.ids(0)[:] = np.arange(count)
+                batch.get()
+            said = str(caught.value)
+            assert f"batch of {count} ids" in said and "lanes.request_bytes" in said, said
+            fitting = int(re.search(r"at most (\d+) ids", said)[1])
+            times = float(re.search(r"to ([\d.e+]+) times", said)[1])
+            assert 1000 < fitting < count
+        with server.batch([(table, fitting)]) as batch:  # and that is true
+            batch.ids(0)[:] = np.arange(fitting)
+            batch.get()
+        with server.batch([(table, fitting + 1)]) as batch, pytest.raises(embtier.TooLargeError):
+            batch.ids(0)[:] = np.arange(fitting + 1)
+            batch.get()
+    daemon.restart({"lanes": {"request_bytes": f"{int(16 * times) + 1}MiB"}})  # in whole MiB
+    with daemon.connect(arena_bytes=32 << 20) as server, server.batch([(server.open_table("t"), 700_000)]) as batch:
+        batch.ids(0)[:] = np.arange(700_000)
+        batch.get()
+
+
+def test_a_batch_over_max_batch_rows_is_told_that(make_daemon):
+    daemon = make_daemon({"socket": {"max_batch_rows": 1000}})
+    daemon.start()
+    with daemon.connect() as server:
+        table = server.create_table("t", 1)
+        with pytest.raises(embtier.TooLargeError, match=r"1000 \(socket\.max_batch_rows\)"), server.batch([(table, 1001)]):
+            pass
+
+
+def age_of(daemon) -> float | None:
+    """As C and JSON have it."""
+    as_json = json.loads(run_cli(daemon, "-o", "json", "status").stdout)["metrics"].get(AGE)
+    age = daemon.metrics().get(AGE)
+    assert (age is None) == (as_json is None)
+    return age
+
+
+def test_the_newest_checkpoint_s_age_is_one(make_daemon):
+    daemon = make_daemon({"checkpoints": {"interval_seconds": 0}})
+    began = time.monotonic()
+    with with_tables(daemon) as server:
+        server.checkpoint()
+        assert 0 <= age_of(daemon) <= time.monotonic() - began
+        made = time.monotonic()
+        time.sleep(0.1)
+        assert age_of(daemon) >= time.monotonic() - made - 0.1  # it grows
+    daemon.stop()
+    daemon.start()
+    assert 0 <= age_of(daemon) <= time.monotonic() - began + 2
+
+
+def test_where_there_is_no_checkpoint_its_age_is_no_figure(make_daemon):
+    daemon = make_daemon({"checkpoints": {"interval_seconds": 0}})
+    daemon.start()  # with nothing that one would be of
+    assert age_of(daemon) is None
+    assert AGE not in run_cli(daemon, "status").stdout
+
+
+@pytest.mark.parametrize("shift", [-400 * DAY_S, 400 * DAY_S])
+def test_a_clock_that_is_put_back_or_forward_makes_no_negative_and_no_huge_age(make_daemon, tmp_path, shift):
+    daemon = make_daemon({"checkpoints": {"interval_seconds": 0}})
+    control = tmp_path / "seconds"
+    control.write_text("0")
+    daemon.with_fault("other_time", EMBTIER_FAULT_CONTROL=str(control))
+    began = time.monotonic()
+    with with_tables(daemon) as server:
+        write_all(server, 1)
+        made = server.checkpoint(step=1)
+        control.write_text(str(shift))
+        # What has been measured since the start has not become longer or shorter.
+        assert 0 <= age_of(daemon) <= time.monotonic() - began
+        jobs = json.loads(run_cli(daemon, "-o", "json", "jobs").stdout)
+        assert all(0 <= job["age_ms"] <= (time.monotonic() - began) * 1e3 for job in jobs)
+        status = json.loads(run_cli(daemon, "-o", "json", "status").stdout)
+        assert 0 <= status["uptime_ms"] <= (time.monotonic() - began) * 1e3
+        assert 0 <= server.checkpoint(step=2).spent <= time.monotonic() - began
+        control.write_text("0")
+        made = server.checkpoint(step=3)
+        write_all(server, 2)
+    control.write_text(str(shift))
+    daemon.kill()
+    daemon.start()
+    (said,) = daemon.logged("did not end cleanly: replay tables are as they were")
+    assert (said["checkpoint"], int(said["made_seconds_ago"]) >= 0) == (str(made.id), True)
+    wanted = max(shift, 0)
+    assert wanted <= int(said["made_seconds_ago"]) <= wanted + time.monotonic() - began + 2
+    assert wanted <= age_of(daemon) <= wanted + time.monotonic() - began + 2
+    for key, value in daemon.metrics().items():
+        for number in value.values() if isinstance(value, dict) else [value]:
+            assert not isinstance(number, float | int) or 0 <= number < 2**53, (key, value)
