@@ -69,7 +69,7 @@ static enum embtier_err take_directories(struct config *config, const struct raw
     config->data.is_default = count == 0;
     config->data.must_exist = count > 0;
     if (count == 0)
-        config->data.directories[0] = default_data_directory();
+        TRY(default_data_directory(&config->data.directories[0], msg));
     for (uint32_t i = 0; i < count; i++)
         config->data.directories[i] = strdup(raw->directories[i]);
     for (uint32_t i = 0; i < config->data.directory_count; i++)
@@ -206,6 +206,7 @@ static enum embtier_err compute_defaults(struct config *config, struct err_msg *
             MAX((uint32_t)((uint64_t)config->checkpoints.max_checkpoints * 3 / 4), 1u);
     config->socket.is_default = !config->socket.path;
     if (config->socket.is_default) {
+        config->socket.is_users = default_socket_is_users();
         config->socket.path = default_socket_path();
         if (!config->socket.path)
             return no_memory(msg);

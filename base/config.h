@@ -89,7 +89,8 @@ struct config {
 
     struct {
         char *path;
-        bool is_default;                /* the path was not named: its directory may be made */
+        bool is_default;                /* the path was not named: its directory may be made, */
+        bool is_users;                  /* and must be the user's own (base/paths.h) */
         uint32_t mode;                  /* of the socket file, octal in YAML: 0660 */
         uint64_t max_arena_bytes;       /* shared memory one client may ask for */
         uint64_t max_total_arena_bytes; /* shared memory of all clients together */

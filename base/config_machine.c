@@ -14,6 +14,7 @@
 
 #include "base/config.h"
 #include "base/config_memory.h"
+#include "base/paths.h"
 #include "base/text_escape.h"
 #include "base/yaml_doc.h"
 
@@ -123,21 +124,15 @@ static enum embtier_err check_data(const struct config *config, struct err_msg *
 
 static enum embtier_err check_socket(const struct config *config, struct err_msg *msg)
 {
-    _cleanup_(freep) char *directory = strdup(config->socket.path);
+    _cleanup_(freep) char *directory = NULL;
+    struct err_msg why = { { 0 } };
     struct stat info;
-    char *slash;
 
-    if (!directory)
-        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    slash = strrchr(directory, '/');
-    if (slash == directory)
-        slash[1] = '\0';
-    else if (slash)
-        *slash = '\0';
-    else
-        strcpy(directory, "."); /* NOLINT: a socket's name is at least a byte long */
+    TRY(path_directory(config->socket.path, &directory, msg));
     if (config->socket.is_default)
         TRY(make_default(config, "socket.path", directory, SOCKET_DIRECTORY_MODE, msg));
+    if (config->socket.is_users && users_directory_check(directory, &why) != EMBTIER_OK)
+        return yaml_doc_mistake(config->doc, "socket.path", msg, "%s", why.text);
     TRY(check_directory(config, "socket.path", directory, msg));
     if (lstat(config->socket.path, &info) == 0 && !S_ISSOCK(info.st_mode))
         return yaml_doc_mistake(config->doc, "socket.path", msg,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/paths.h"
 
+#include <errno.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* An environment variable that is unset or empty says nothing (XDG Base Directory Specification).
@@ -36,31 +38,49 @@ static char *first_of(const char *directories, const char *file)
     return format("%.*s%s", (int)strcspn(directories, ":"), directories, file);
 }
 
-static char *in_home(const char *below)
+static const char *absolute(const char *path)
 {
-    const char *home = environment("HOME");
-    struct passwd entry;
-    struct passwd *found = NULL;
-    char buffer[4096];
-
-    if (!home && getpwuid_r(geteuid(), &entry, buffer, sizeof(buffer), &found) == 0 && found)
-        home = entry.pw_dir;
-    return format("%s/%s", home ? home : "/tmp", below);
+    return path && path[0] == '/' ? path : NULL;
 }
 
-char *default_data_directory(void)
+static enum embtier_err no_memory(struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+}
+
+/* No directory that all share stands in for a home: whoever came first would own the data. */
+static enum embtier_err in_home(const char *below, char **ret_path, struct err_msg *msg)
+{
+    const char *home = absolute(environment("HOME"));
+    struct passwd entry;
+    struct passwd *found = NULL;
+    char buffer[16384];
+
+    if (!home && getpwuid_r(geteuid(), &entry, buffer, sizeof(buffer), &found) == 0 && found)
+        home = absolute(entry.pw_dir);
+    if (!home)
+        return err_set(msg, EMBTIER_CONFIG,
+                       "there is no default for data: HOME is not set, and user %u has no home in "
+                       "the system's list of users; set HOME or XDG_STATE_HOME to an absolute "
+                       "path, or name data.directories",
+                       (unsigned)geteuid());
+    *ret_path = format("%s/%s", home, below);
+    return *ret_path ? EMBTIER_OK : no_memory(msg);
+}
+
+enum embtier_err default_data_directory(char **ret_path, struct err_msg *msg)
 {
     const char *directory = environment("STATE_DIRECTORY");
 
     if (directory)
-        return first_of(directory, "");
-    if (geteuid() == 0)
-        return strdup("/var/lib/embtier");
-    /* A relative path in an XDG variable is to be ignored. */
-    directory = environment("XDG_STATE_HOME");
-    if (directory && directory[0] == '/')
-        return format("%s/embtier", directory);
-    return in_home(".local/state/embtier");
+        *ret_path = first_of(directory, "");
+    else if (geteuid() == 0)
+        *ret_path = strdup("/var/lib/embtier");
+    else if ((directory = absolute(environment("XDG_STATE_HOME"))))
+        *ret_path = format("%s/embtier", directory);
+    else
+        return in_home(".local/state/embtier", ret_path, msg);
+    return *ret_path ? EMBTIER_OK : no_memory(msg);
 }
 
 char *default_socket_path(void)
@@ -74,10 +94,55 @@ char *default_socket_path(void)
         return first_of(path, "/embtier.sock");
     if (geteuid() == 0)
         return strdup("/run/embtier/embtier.sock");
-    path = environment("XDG_RUNTIME_DIR");
-    if (path && path[0] == '/')
+    /* A relative path in an XDG variable is to be ignored. */
+    path = absolute(environment("XDG_RUNTIME_DIR"));
+    if (path)
         return format("%s/embtier.sock", path);
     return format("/tmp/embtier-%u/embtier.sock", (unsigned)geteuid());
+}
+
+bool default_socket_is_users(void)
+{
+    return geteuid() != 0 && !environment("EMBTIER_SOCKET") && !environment("RUNTIME_DIRECTORY");
+}
+
+static enum embtier_err not_ours(const char *directory, const char *why, struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_PERMISSION,
+                   "the socket's directory %s %s, so another user may pose as the server there; "
+                   "remove it, or name a socket (EMBTIER_SOCKET, the option --socket, the server's "
+                   "key socket.path)",
+                   directory, why);
+}
+
+enum embtier_err users_directory_check(const char *directory, struct err_msg *msg)
+{
+    struct stat info;
+    char why[64];
+
+    if (lstat(directory, &info) != 0)
+        return err_set_errno(msg, errno, "the socket's directory %s", directory);
+    if (!S_ISDIR(info.st_mode))
+        return not_ours(directory, S_ISLNK(info.st_mode) ? "is a symbolic link" : "is none", msg);
+    snprintf(why, sizeof(why), "belongs to user %u", (unsigned)info.st_uid);
+    if (info.st_uid != geteuid() && info.st_uid != 0)
+        return not_ours(directory, why, msg);
+    snprintf(why, sizeof(why), "can be written to by others (mode %04o)",
+             (unsigned)info.st_mode & 07777);
+    if (info.st_mode & (S_IWGRP | S_IWOTH))
+        return not_ours(directory, why, msg);
+    return EMBTIER_OK;
+}
+
+enum embtier_err path_directory(const char *path, char **ret_directory, struct err_msg *msg)
+{
+    const char *const slash = strrchr(path, '/');
+
+    if (!slash)
+        *ret_directory = strdup(".");
+    else
+        *ret_directory = strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    return *ret_directory ? EMBTIER_OK : no_memory(msg);
 }
 
 char *path_join(const char *directory, const char *name)

@@ -117,6 +117,17 @@ static enum embtier_err check_hello(const struct embtier *server, const Embtier_
     return EMBTIER_OK;
 }
 
+/* One that is not there, connecting tells. */
+static enum embtier_err check_directory(const char *socket_path, struct err_msg *msg)
+{
+    _cleanup_(freep) char *directory = NULL;
+    enum embtier_err err;
+
+    TRY(path_directory(socket_path, &directory, msg));
+    err = users_directory_check(directory, msg);
+    return err == EMBTIER_NOT_FOUND ? EMBTIER_OK : err;
+}
+
 /* Connects and says hello. On failure both are closed. */
 static enum embtier_err open_session(const struct embtier *server, uint64_t arena_bytes_max,
                                      struct control_socket *ret_socket,
@@ -137,7 +148,11 @@ static enum embtier_err open_session(const struct embtier *server, uint64_t aren
     hello.client = server->client_name;
     request.body_case = EMBTIER__REQUEST__BODY_HELLO;
     request.hello = &hello;
+    if (server->socket_is_users)
+        TRY(check_directory(server->socket_path, msg));
     TRY(control_socket_connect(&sock, server->socket_path, msg));
+    if (server->socket_is_users)
+        TRY(control_socket_check_peer(&sock, server->socket_path, msg));
     TRY(control_socket_call(&sock, &request, NULL, NULL, &reply, msg));
     TRY(check_hello(server, reply, sock.fd_count, msg));
     if (server->arena_bytes > 0) {
@@ -216,6 +231,7 @@ static enum embtier_err connect_server(const struct embtier_connect_options *giv
     shared_memory_init(&server->memory);
     TRY(read_options(given, &options, msg));
     server->socket_path = options.socket_path ? strdup(options.socket_path) : default_socket_path();
+    server->socket_is_users = !options.socket_path && default_socket_is_users();
     server->client_name = clean_name(options.client_name);
     if (!server->socket_path || !server->client_name)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");

@@ -22,6 +22,7 @@
 struct embtier {
     /* As asked for; strings are ours. */
     char *socket_path;
+    bool socket_is_users; /* the default, in a directory that must be the user's own */
     char *client_name;
     uint64_t arena_bytes;
     uint32_t max_in_flight;

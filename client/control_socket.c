@@ -120,6 +120,22 @@ enum embtier_err control_socket_connect(struct control_socket *sock, const char 
     return EMBTIER_OK;
 }
 
+enum embtier_err control_socket_check_peer(const struct control_socket *sock, const char *path,
+                                           struct err_msg *msg)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof(peer);
+
+    if (getsockopt(sock->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        return err_set_errno(msg, errno, "cannot ask for the user of the server on %s", path);
+    if (peer.uid == geteuid() || peer.uid == 0)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_PERMISSION,
+                   "the server on %s is user %u's, and not this user's or root's; if that is the "
+                   "one, name its socket (EMBTIER_SOCKET, the option --socket)",
+                   path, (unsigned)peer.uid);
+}
+
 static enum embtier_err lost(struct err_msg *msg)
 {
     return err_set(msg, EMBTIER_DISCONNECTED, "the server closed the connection");

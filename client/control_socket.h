@@ -38,6 +38,10 @@ void control_socket_close(struct control_socket *sock);
 MUST_CHECK enum embtier_err control_socket_connect(struct control_socket *sock, const char *path,
                                                    struct err_msg *msg);
 
+/* PERMISSION: who listens is neither this user nor root. */
+MUST_CHECK enum embtier_err control_socket_check_peer(const struct control_socket *sock,
+                                                      const char *path, struct err_msg *msg);
+
 /* Sends @request (its id is set here) and returns the last reply, freed with
  * embtier__reply__free_unpacked(). A reply that is an Error becomes the error and the message. The
  * timeout counts from the last sign of life; after TIMEOUT other calls can be made. Whether the

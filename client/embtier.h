@@ -78,7 +78,8 @@ EMBTIER_PUBLIC const char *embtier_version(void); /* "0.1.0" */
 struct embtier_connect_options {
     size_t struct_bytes;     /* sizeof(struct embtier_connect_options): set by
                                 EMBTIER_CONNECT_OPTIONS_INIT */
-    const char *socket_path; /* NULL: $EMBTIER_SOCKET, else the server's default */
+    const char *socket_path; /* NULL: $EMBTIER_SOCKET, else the server's default;
+                                PERMISSION if that may be another user's */
     uint64_t arena_bytes;    /* shared memory for ids and rows; 0: control messages only */
     uint32_t max_in_flight;  /* requests submitted and not done; 1 … 1024 */
     uint32_t timeout_ms;     /* for connecting and for control messages; 0: wait for ever */
