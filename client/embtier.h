@@ -266,8 +266,9 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_verify(
 /* Makes tables as they were: @tables, @table_count of them (0: all), as new tables of the names
  * that they had, or one of them as @name (NULL: as it was). Tables that there are stay as they are:
  * EXISTS if one of the names is taken; NOT_FOUND: no such checkpoint; NO_TABLE: it has no such
- * table; BUSY, TOO_LARGE: no memory is left for it now, or ever is enough; CORRUPT; NO_SPACE and
- * the like. After a failure none is made (but see Errors, above). @ret_list are the tables
+ * table; BUSY, TOO_LARGE: no memory is left for it now, or ever is enough; CORRUPT; NO_SPACE,
+ * at once and with the figures if the rows have no room on the server's disk; and the like. After a
+ * failure none is made (but see Errors, above). @ret_list are the tables
  * that were made; nobody can open them before they are safe from a crash. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_restore(
     struct embtier *server, uint64_t id, const char *const *tables, size_t table_count,
@@ -465,7 +466,8 @@ struct embtier_imported {
  * crash; after a failure there is none (but see Errors, above, if it came after the last row).
  * @options may be NULL, @ret_imported too. EXISTS: the name is taken; NOT_FOUND, INVALID, MISMATCH,
  * UNSUPPORTED, TOO_LARGE, VERSION, CORRUPT (an export's file is not what it was): of the files,
- * with the reason in the message; INVALID also for one file of an export whose rows would get the
+ * with the reason in the message; NO_SPACE, at once and with the figures: the rows have no room on
+ * the server's disk; INVALID also for one file of an export whose rows would get the
  * ids of others; ID_RANGE: an id is not below the number of rows, or negative, or the file has more
  * rows; BUSY: eight loads are open in the server, or four of this user; and as embtier_load_open()
  * and embtier_load_rows(). @progress is told of rows, first of 0 when the server has begun. */

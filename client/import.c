@@ -540,7 +540,8 @@ static enum embtier_err load_all(struct importing *in)
 {
     const bool with_state = export_manifest_has(&in->manifest, EXPORT_STATE);
 
-    TRY(load_open_spec(in->server, &in->manifest.spec, with_state, 0, &in->load));
+    TRY(load_open_spec(in->server, &in->manifest.spec, with_state, in->manifest.rows, 0,
+                       &in->load));
     tell_rows(in); /* for what follows the wait for the server took no time */
     for (uint32_t i = 0; i < in->manifest.part_count; i++) {
         TRY(load_part(in, &in->manifest.parts[i]));

@@ -105,7 +105,7 @@ static enum embtier_err take_buffer(struct embtier_load *load, uint64_t wanted)
 }
 
 enum embtier_err load_open_spec(struct embtier *server, const struct table_spec *spec,
-                                bool with_state, uint64_t buffer_bytes,
+                                bool with_state, uint64_t row_count, uint64_t buffer_bytes,
                                 struct embtier_load **ret_load)
 {
     _cleanup_(embtier_load_closep) struct embtier_load *load = calloc(1, sizeof(*load));
@@ -124,6 +124,7 @@ enum embtier_err load_open_spec(struct embtier *server, const struct table_spec 
     table_spec_to_wire(spec, &wire);
     body.spec = &wire;
     body.with_state = with_state;
+    body.row_count = row_count;
     request.body_case = EMBTIER__REQUEST__BODY_LOAD_OPEN;
     request.load_open = &body;
     err = call(load, &request, NULL, NULL, EMBTIER__REPLY__BODY_TABLE);
@@ -140,7 +141,7 @@ enum embtier_err embtier_load_open(struct embtier *server,
     struct table_spec spec;
 
     TRY(table_options_to_spec(server, table, &spec));
-    return load_open_spec(server, &spec, with_state != 0, buffer_bytes, ret_load);
+    return load_open_spec(server, &spec, with_state != 0, 0, buffer_bytes, ret_load);
 }
 
 struct embtier_load_buffer embtier_load_buffer(const struct embtier_load *load)

@@ -15,9 +15,10 @@
 DEFINE_CLEANUP(struct embtier_load, embtier_load_close)
 DEFINE_CLEANUP(struct embtier_scan, embtier_scan_close)
 
+/* @row_count will come; 0: not known. NO_SPACE: they have no room on the server's disk. */
 MUST_CHECK enum embtier_err load_open_spec(struct embtier *server, const struct table_spec *spec,
-                                           bool with_state, uint64_t buffer_bytes,
-                                           struct embtier_load **ret_load);
+                                           bool with_state, uint64_t row_count,
+                                           uint64_t buffer_bytes, struct embtier_load **ret_load);
 /* Borrowed from the scan. */
 const struct table_spec *scan_table_spec(const struct embtier_scan *scan);
 

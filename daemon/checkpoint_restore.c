@@ -191,6 +191,53 @@ static uint64_t memory_bytes(const struct tables *tables, const struct checkpoin
     return most;
 }
 
+/* About how many rows a table has in all shards of a checkpoint. */
+static enum embtier_err count_rows(const struct restoring *what, const struct catalog_table *from,
+                                   const struct progress_sink *progress, uint64_t *ret_rows,
+                                   struct err_msg *msg)
+{
+    const struct store_row like = like_of(from);
+    uint64_t count = 0;
+
+    for (uint32_t s = 0; s < what->record->shard_count; s++) {
+        _cleanup_(checkpoint_rows_freep) struct checkpoint_rows *rows = NULL;
+
+        TRY(progress_look(progress, msg));
+        TRY(checkpoint_rows_open(what->shelf, what->record, s, &like, NULL, &rows, msg));
+        count += checkpoint_rows_sample(rows);
+    }
+    *ret_rows = from->spec.rows == EMBTIER_UNBOUNDED ? count : MIN(count, from->spec.rows);
+    return EMBTIER_OK;
+}
+
+/* That the tables have room, before hours are spent on a part of them. Their rows are counted only
+ * where the whole checkpoint would not have it. */
+static enum embtier_err check_room(const struct restoring *what, const struct tables *tables,
+                                   const struct catalog_table *const *chosen, uint32_t count,
+                                   const struct progress_sink *progress, struct err_msg *msg)
+{
+    struct store_demand demand = { .bytes = what->record->info.bytes,
+                                   .log_bytes = what->record->info.bytes };
+    char words[128];
+
+    if (tables_check_demand(tables, &demand, "", NULL) == EMBTIER_OK)
+        return EMBTIER_OK;
+    demand = (struct store_demand){ 0 };
+    for (uint32_t i = 0; i < count; i++) {
+        const struct store_row like = like_of(chosen[i]);
+        uint64_t rows = 0;
+
+        TRY(count_rows(what, chosen[i], progress, &rows, msg));
+        store_demand_add(&demand, rows, (uint64_t)like.weight_bytes + like.state_bytes,
+                         like.logged);
+    }
+    snprintf(words, sizeof(words),
+             "no space to restore %" PRIu32 " table%s of checkpoint %" PRIu64 ", about %" PRIu64
+             " rows",
+             count, count == 1 ? "" : "s", what->record->info.id, demand.row_count);
+    return tables_check_demand(tables, &demand, words, msg);
+}
+
 static enum embtier_err restore_all(const struct restoring *what, struct tables *tables,
                                     const struct restore_order *order,
                                     const struct catalog_table *const *chosen, uint32_t count,
@@ -242,7 +289,9 @@ enum embtier_err checkpoint_restore(const struct checkpoint_shelf *shelf, struct
     TRY(transfer_memory_take(memory, order->uid, memory_bytes(tables, record, chosen, count),
                              "the restore", &share, msg));
     restoring.record = record;
-    err = restore_all(&restoring, tables, order, chosen, count, progress, ret_restored, msg);
+    err = check_room(&restoring, tables, chosen, count, progress, msg);
+    if (err == EMBTIER_OK)
+        err = restore_all(&restoring, tables, order, chosen, count, progress, ret_restored, msg);
     malloc_trim(0);
     transfer_memory_give(memory, &share);
     return err;

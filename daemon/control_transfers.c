@@ -293,7 +293,9 @@ static void handle_load_open(struct control *control, struct connection *connect
                              const Embtier__LoadOpen *wire)
 {
     struct err_msg msg = { { 0 } };
-    struct load_order order = { .with_state = wire->with_state, .uid = connection->peer_uid };
+    struct load_order order = { .with_state = wire->with_state,
+                                .row_count = wire->row_count,
+                                .uid = connection->peer_uid };
     enum embtier_err err = table_spec_from_wire(wire->spec, &order.spec, &msg);
     struct job *job;
 

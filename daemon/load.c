@@ -64,6 +64,26 @@ static enum embtier_err take_memory(struct load *load, uid_t uid, const struct t
                                 what, &load->share, msg);
 }
 
+/* Where there is a table of that name, that is said. */
+static enum embtier_err check_room(struct tables *tables, const struct table_spec *spec,
+                                   uint64_t row_count, struct err_msg *msg)
+{
+    struct store_demand demand = { 0 };
+    struct table_info info;
+    char words[sizeof(spec->name) + 80];
+
+    if (row_count == 0 || tables_find(tables, spec->name, &info, NULL) == EMBTIER_OK)
+        return EMBTIER_OK;
+    if (spec->rows != EMBTIER_UNBOUNDED)
+        row_count = MIN(row_count, spec->rows);
+    store_demand_add(&demand, row_count,
+                     (uint64_t)table_spec_weight_bytes(spec) + table_spec_state_bytes(spec),
+                     spec->durability != EMBTIER_DURABILITY_REPLAY);
+    snprintf(words, sizeof(words), "no space to import table '%s', %" PRIu64 " rows", spec->name,
+             row_count);
+    return tables_check_demand(tables, &demand, words, msg);
+}
+
 enum embtier_err load_open(struct tables *tables, struct transfer_memory *memory,
                            const struct load_order *order, struct load **ret_load,
                            struct err_msg *msg)
@@ -76,6 +96,7 @@ enum embtier_err load_open(struct tables *tables, struct transfer_memory *memory
     load->tables = tables;
     load->memory = memory;
     TRY(check_spec(&spec, msg));
+    TRY(check_room(tables, &spec, order->row_count, msg));
     TRY(take_memory(load, order->uid, &spec, msg));
     load->row_bytes = table_spec_weight_bytes(&spec);
     load->row = calloc(1, (size_t)load->row_bytes + table_spec_state_bytes(&spec));

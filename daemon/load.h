@@ -22,10 +22,11 @@ struct load_order {
     struct table_spec spec; /* init_version 0: the newest */
     uid_t uid;              /* whose */
     bool with_state;        /* rows come with it; else it begins as zeros */
+    uint64_t row_count;     /* that will come; 0: not known */
 };
 
-/* EXISTS, INVALID; BUSY, TOO_LARGE: @memory is not enough now, or never. It is given back by
- * load_free(). */
+/* EXISTS, INVALID; NO_SPACE: the rows that will come have no room on disk; BUSY, TOO_LARGE: @memory
+ * is not enough now, or never. It is given back by load_free(). */
 MUST_CHECK enum embtier_err load_open(struct tables *tables, struct transfer_memory *memory,
                                       const struct load_order *order, struct load **ret_load,
                                       struct err_msg *msg);

@@ -740,6 +740,12 @@ static enum embtier_err check_eager(struct tables *tables, const struct table_sp
                             spec->durability != EMBTIER_DURABILITY_REPLAY, msg);
 }
 
+enum embtier_err tables_check_demand(const struct tables *tables, const struct store_demand *demand,
+                                     const char *what, struct err_msg *msg)
+{
+    return store_check_demand(tables->store, demand, what, msg);
+}
+
 enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
                                bool if_not_exists, const struct progress_sink *progress,
                                struct table_info *ret_info, struct err_msg *msg)

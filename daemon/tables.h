@@ -78,6 +78,11 @@ MUST_CHECK enum embtier_err tables_begin(struct tables *tables, const struct tab
 MUST_CHECK enum embtier_err tables_writer(struct tables *tables, const struct table_info *info,
                                           const struct progress_sink *progress,
                                           struct row_writer **ret_writer, struct err_msg *msg);
+/* NO_SPACE, with the figures (store_check_demand()): what is to be written has no room on disk.
+ * Beforehand, so that nothing is made. */
+MUST_CHECK enum embtier_err tables_check_demand(const struct tables *tables,
+                                                const struct store_demand *demand, const char *what,
+                                                struct err_msg *msg);
 /* What it has of memory at most (row_writer_bytes()). */
 uint64_t tables_writer_bytes(const struct tables *tables, uint64_t row_bytes);
 /* Makes such tables live, all at once. */

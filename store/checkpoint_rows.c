@@ -21,6 +21,10 @@
 #define CACHE_BYTES     ((size_t)MIB)
 #define ROWS_HELD       2  /* of each file: read, and ahead */
 #define ENTRY_BYTES     11 /* of RocksDB's for a row: sequence number and lengths */
+/* Of each sample: many blocks of a file. */
+#define SAMPLES      4
+#define SAMPLE_ROWS  256
+#define SAMPLE_BYTES MIB
 
 struct checkpoint_rows {
     char *path;
@@ -153,19 +157,89 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
     return EMBTIER_OK;
 }
 
-uint64_t checkpoint_rows_estimate(const struct checkpoint_rows *rows)
+/* Of a row in a file. */
+static uint64_t entry_bytes(const struct checkpoint_rows *rows)
 {
-    const char *const start = (const char *)rows->start.bytes;
-    const char *const end = (const char *)rows->end.bytes;
-    const size_t key_bytes = sizeof(rows->start);
-    const uint64_t each = ROW_KEY_BYTES + ENTRY_BYTES + sizeof(struct stored_row_head) +
-                          rows->like.weight_bytes + rows->like.state_bytes;
+    return ROW_KEY_BYTES + ENTRY_BYTES + sizeof(struct stored_row_head) + rows->like.weight_bytes +
+           rows->like.state_bytes;
+}
+
+/* What files have of the rows from @start up to @end. */
+static uint64_t bytes_between(const struct checkpoint_rows *rows, const struct row_key *start,
+                              const struct row_key *end)
+{
+    const char *const from = (const char *)start->bytes;
+    const char *const to = (const char *)end->bytes;
+    const size_t key_bytes = sizeof(*start);
     uint64_t bytes = 0;
     char *error = NULL;
 
-    rocksdb_approximate_sizes(rows->db, 1, &start, &key_bytes, &end, &key_bytes, &bytes, &error);
+    rocksdb_approximate_sizes(rows->db, 1, &from, &key_bytes, &to, &key_bytes, &bytes, &error);
     free(error); /* none is as good an estimate as any */
-    return bytes / each;
+    return bytes;
+}
+
+uint64_t checkpoint_rows_estimate(const struct checkpoint_rows *rows)
+{
+    return bytes_between(rows, &rows->start, &rows->end) / entry_bytes(rows);
+}
+
+/* From the row that the iterator is at on, at most @most rows: how many there are, and what files
+ * have of them. */
+static uint64_t sample_rows(struct checkpoint_rows *rows, uint64_t most, uint64_t *bytes)
+{
+    struct row_key start, end = rows->end;
+    size_t key_bytes;
+    uint64_t count = 0;
+
+    if (!rocksdb_iter_valid(rows->at))
+        return 0;
+    memcpy(start.bytes, rocksdb_iter_key(rows->at, &key_bytes), sizeof(start.bytes));
+    for (; count < most && rocksdb_iter_valid(rows->at); count++)
+        rocksdb_iter_next(rows->at);
+    if (rocksdb_iter_valid(rows->at))
+        memcpy(end.bytes, rocksdb_iter_key(rows->at, &key_bytes), sizeof(end.bytes));
+    *bytes += bytes_between(rows, &start, &end);
+    return count;
+}
+
+/* The id of the row that the iterator is at; 0: it is at none. */
+static uint64_t id_at(const struct checkpoint_rows *rows)
+{
+    size_t key_bytes;
+
+    return rocksdb_iter_valid(rows->at) ? row_key_id(rocksdb_iter_key(rows->at, &key_bytes)) : 0;
+}
+
+uint64_t checkpoint_rows_sample(struct checkpoint_rows *rows)
+{
+    const uint64_t estimate = checkpoint_rows_estimate(rows);
+    const uint64_t most = SAMPLE_BYTES / entry_bytes(rows) + SAMPLE_ROWS;
+    const uint64_t first = id_at(rows);
+    uint64_t count = 0, bytes = 0;
+    uint64_t last;
+
+    if (!rocksdb_iter_valid(rows->at))
+        return 0;
+    rocksdb_iter_seek_for_prev(rows->at, (const char *)rows->end.bytes, sizeof(rows->end));
+    last = id_at(rows);
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        const struct row_key key =
+            row_key_make(rows->like.table_id, first + (last - first) / SAMPLES * i);
+        uint64_t found;
+
+        rocksdb_iter_seek(rows->at, (const char *)key.bytes, sizeof(key));
+        found = sample_rows(rows, most, &bytes);
+        count += found;
+        if (i == 0 && found < most) { /* that were all, those of its logs too */
+            rocksdb_iter_seek(rows->at, (const char *)rows->start.bytes, sizeof(rows->start));
+            return found;
+        }
+    }
+    rocksdb_iter_seek(rows->at, (const char *)rows->start.bytes, sizeof(rows->start));
+    if (bytes <= count * entry_bytes(rows))
+        return estimate;
+    return (uint64_t)((double)estimate * (double)(count * entry_bytes(rows)) / (double)bytes);
 }
 
 enum embtier_err checkpoint_rows_next(struct checkpoint_rows *rows, uint64_t *ret_id,

@@ -30,6 +30,9 @@ DEFINE_CLEANUP(struct checkpoint_rows, checkpoint_rows_free)
 
 /* About how many rows there are in its files; logs are not counted. */
 uint64_t checkpoint_rows_estimate(const struct checkpoint_rows *rows);
+/* About how many rows there are, from samples: files also have what rows were before they changed,
+ * which the estimate above counts. Rather too few than too many. Before the first row is read. */
+uint64_t checkpoint_rows_sample(struct checkpoint_rows *rows);
 /* The next row: its id, and weights and state, borrowed until the next call. NULL: there are no
  * more. */
 MUST_CHECK enum embtier_err checkpoint_rows_next(struct checkpoint_rows *rows, uint64_t *ret_id,

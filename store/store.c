@@ -543,17 +543,42 @@ static uint64_t stored_bytes_of(uint64_t row_count, uint64_t row_bytes, bool log
     return __builtin_mul_overflow(row_count, each, &bytes) ? UINT64_MAX : bytes;
 }
 
+static uint64_t sum_of(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+void store_demand_add(struct store_demand *demand, uint64_t row_count, uint64_t row_bytes,
+                      bool logged)
+{
+    const uint64_t bytes = stored_bytes_of(row_count, row_bytes, false);
+
+    demand->row_count = sum_of(demand->row_count, row_count);
+    demand->bytes = sum_of(demand->bytes, bytes);
+    if (logged)
+        demand->log_bytes = sum_of(demand->log_bytes, bytes);
+}
+
+enum embtier_err store_check_demand(const struct store *store, const struct store_demand *demand,
+                                    const char *what, struct err_msg *msg)
+{
+    /* Many rows are not all in logs at a time. */
+    const uint64_t log_bytes = MIN(demand->log_bytes, store->memtable_bytes);
+
+    return space_check(store->space, sum_of(demand->bytes, log_bytes), what, msg);
+}
+
 enum embtier_err store_check_room(const struct store *store, uint64_t row_count, uint64_t row_bytes,
                                   bool logged, struct err_msg *msg)
 {
-    /* Many rows are not all in logs at a time. */
-    const uint64_t once = stored_bytes_of(row_count, row_bytes, false);
-    const uint64_t twice = stored_bytes_of(row_count, row_bytes, logged);
+    struct store_demand demand = { 0 };
     char what[64];
 
+    store_demand_add(&demand, row_count, row_bytes, logged);
     snprintf(what, sizeof(what), "no space for %" PRIu64 " rows", row_count);
-    return space_check(store->space, MIN(twice, MAX(once, once + store->memtable_bytes)), what,
-                       msg);
+    return store_check_demand(store, &demand, what, msg);
 }
 
 enum embtier_err store_admit(const struct store *store, uint64_t row_count, uint64_t row_bytes,

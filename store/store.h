@@ -91,8 +91,21 @@ MUST_CHECK enum embtier_err store_restore_done(struct store *store, struct err_m
 /* Where the checkpoints are; borrowed. */
 const struct checkpoint_shelf *store_shelf(const struct store *store);
 /* Space on disk (space.h). Any thread.
- * NO_SPACE, with the figures: there is no room for that many rows of @row_bytes more, of tables
- * that are @logged or not. The reserve is left to what gives space back. */
+ * What rows that are to be written would take; zeroed at first. */
+struct store_demand {
+    uint64_t row_count;
+    uint64_t bytes;     /* in files; UINT64_MAX if it is no number */
+    uint64_t log_bytes; /* those that are in the log as well */
+};
+/* That many rows of @row_bytes more, of a table that is @logged or not. */
+void store_demand_add(struct store_demand *demand, uint64_t row_count, uint64_t row_bytes,
+                      bool logged);
+/* NO_SPACE, with @what and the figures: there is no room for them. The reserve is left to what
+ * gives space back. */
+MUST_CHECK enum embtier_err store_check_demand(const struct store *store,
+                                               const struct store_demand *demand, const char *what,
+                                               struct err_msg *msg);
+/* The same of rows of one table. */
 MUST_CHECK enum embtier_err store_check_room(const struct store *store, uint64_t row_count,
                                              uint64_t row_bytes, bool logged, struct err_msg *msg);
 /* The same for rows that a client changes now, without figures; never waits. */

@@ -5,6 +5,8 @@ the server stop and start, and is each row that was acknowledged there?"""
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from daemons import LANES
+from stores import paths, run_cli
 
 import embtier
 
@@ -64,6 +67,12 @@ class Disk:
                     file.write(block)
                 except OSError:
                     block = block[: len(block) // 2]
+
+    def leave(self, wanted: float) -> None:
+        """As another program, about so much free for others."""
+        with (self.inside / "ballast").open("wb") as file, contextlib.suppress(OSError):
+            info = os.statvfs(self.inside)
+            os.posix_fallocate(file.fileno(), 0, max(int(info.f_bavail * info.f_frsize - wanted), 1))
 
     def reserve_bytes(self) -> int:
         return (self.inside / "reserve").stat().st_blocks * 512
@@ -217,4 +226,133 @@ def test_an_eager_table_that_does_not_fit_is_refused_when_it_is_asked_for(disk):
         assert disk.daemon.metrics()["store_written_bytes"]["flush"] == before
         server.create_table("rows", DIM, BATCH, eager=True, init=("constant", 2))
         assert (server.open_table("rows").get(np.arange(BATCH)) == 2).all()
+    disk.daemon.stop()
+
+
+NO_ROOM = r"MiB are needed, and \d+ MiB are free"
+
+
+def set_rows(table, count: int, number: int = 1) -> None:
+    """Compaction takes space for a while, and gives it back."""
+    for ids in np.array_split(np.arange(count), count // BATCH):
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                table.set(ids, rows_of(ids, number))
+                break
+            except embtier.NoSpaceError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+
+def written_bytes(daemon) -> float:
+    return daemon.metrics()["store_written_bytes"]["flush"]
+
+
+@pytest.mark.parametrize("durability", ["replay", "async"])
+def test_a_restore_that_does_not_fit_is_refused_before_anything_is_made(disk, durability):
+    """Of two tables the small one has room for a second time; and both have it when others give some back."""
+    disk.start()
+    with disk.daemon.connect(timeout=LIMIT_S) as server:
+        count = DISK_MIB * 1000 // 8 // BATCH * BATCH
+        set_rows(server.create_table("rows", DIM, durability=durability), count)
+        server.create_table("small", DIM).set(np.arange(10), rows_of(np.arange(10), 5))
+        made = server.checkpoint().id
+        def restored(name: str) -> bool:
+            with contextlib.suppress(embtier.NoSpaceError, embtier.IoError):
+                server.restore_checkpoint(made, [name], name=f"{name}.again")
+                return True
+            return False
+
+        def refused() -> str | None:
+            """A compaction that ends gives space back, and what is left is more then."""
+            disk.leave(disk.daemon.metrics()["store_reserve_bytes"] + count * DIM * 4 // 2)
+            before = written_bytes(disk.daemon)
+            try:
+                server.restore_checkpoint(made, ["rows"], name="rows.again")
+            except embtier.NoSpaceError as error:
+                assert sorted(one.name for one in server.tables()) == ["rows", "small"]
+                if "of checkpoint" not in str(error):  # a compaction that began has taken it meanwhile
+                    return None
+                assert durability != "replay" or written_bytes(disk.daemon) == before  # logs may have become long
+                return str(error)
+            server.drop_table("rows.again")
+            return None
+
+        error = await_true(refused, "it has no room")
+        assert re.search(NO_ROOM, error)
+        said = re.search(r"1 table of checkpoint (\d+), about (\d+) rows: (\d+) MiB are needed", error)
+        assert int(said[1]) == made and 0.5 * count < int(said[2]) <= 1.05 * count, error
+        await_true(lambda: restored("small"), "there is room for that one, but while a shard compacts")
+        assert (server.open_table("small.again").get(np.arange(10)) == rows_of(np.arange(10), 5)).all()
+        must_hold(server.open_table("rows"), count)
+        (disk.inside / "ballast").unlink()
+        await_true(lambda: restored("rows"), "there is room again")
+        must_hold(server.open_table("rows.again"), count)
+    disk.daemon.stop()
+
+
+def test_a_restore_is_not_refused_for_what_rows_were_before(disk):
+    """Files have rows several times: the checkpoint is larger than what is restored of it."""
+    disk.start()
+    with disk.daemon.connect(timeout=LIMIT_S) as server:
+        table = server.create_table("rows", DIM)
+        count = DISK_MIB * 1000 // 8 // BATCH * BATCH
+        for number in range(3):
+            set_rows(table, count, number)
+        made = server.checkpoint().id
+        server.restore_checkpoint(made, ["rows"], name="again")
+        must_hold(server.open_table("again"), count, 2)
+    disk.daemon.stop()
+
+
+def test_a_restore_of_another_store_that_does_not_fit_ends_the_start_before_anything_is_made(disk, make_daemon):
+    other = make_daemon()
+    other.start()
+    with other.connect(timeout=LIMIT_S) as server:
+        set_rows(server.create_table("rows", DIM), DISK_MIB * 1200 // BATCH * BATCH)
+        server.checkpoint()
+    other.stop()
+    nsenter = ("nsenter", "-U", "-m", "--preserve-credentials", "-t", str(disk.keeper.pid))
+    said = disk.daemon.fail_to_start("--restore-from", paths(other), wrapper=nsenter)
+    assert re.search(NO_ROOM, said) and "1 table of checkpoint" in said, said
+    disk.start()
+    with disk.daemon.connect(timeout=LIMIT_S) as server:
+        assert server.tables() == []
+        set_rows(server.create_table("own", DIM), BATCH)
+    disk.daemon.stop()
+
+
+@pytest.mark.parametrize("kind", ["array", "array with ids", "export"])
+def test_an_import_that_does_not_fit_is_refused_before_anything_is_made(disk, make_daemon, tmp_path, kind):
+    def weights(count: int) -> Path:
+        path = tmp_path / f"{count}.npy"
+        array = np.lib.format.open_memmap(path, "w+", np.float32, (count, DIM))  # sparse: zeros
+        del array
+        return path
+
+    count, options = DISK_MIB * 1200, {}
+    disk.start()
+    if kind == "array with ids":
+        np.save(tmp_path / "ids.npy", np.arange(count, dtype=np.uint64) * 7)
+        options["ids_path"] = tmp_path / "ids.npy"
+    path = weights(count)
+    if kind == "export":
+        other = make_daemon()
+        other.start()
+        with other.connect(timeout=LIMIT_S, arena_bytes=32 << 20) as server:
+            server.import_table(path, "big")
+            path = tmp_path / "export"
+            server.export_table("big", path)
+        other.stop()
+    with disk.daemon.connect(timeout=LIMIT_S, arena_bytes=32 << 20) as server:
+        before = written_bytes(disk.daemon)
+        with pytest.raises(embtier.NoSpaceError, match=NO_ROOM) as caught:
+            server.import_table(path, "big", **options)
+        assert f"table 'big', {count} rows" in str(caught.value)
+        assert server.tables() == [] and written_bytes(disk.daemon) == before
+        server.import_table(weights(BATCH), "little")
+        # A name that is taken is told first.
+        with pytest.raises(embtier.ExistsError):
+            server.import_table(path, "little", **options)
     disk.daemon.stop()
