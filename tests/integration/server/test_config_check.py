@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -49,6 +50,11 @@ def unquoted(line: str) -> str:
     return line.replace("\\\\", "\\").replace('\\"', '"')
 
 
+def without_free(text: str) -> str:
+    """What is free on a disk changes from one look to the next."""
+    return re.sub(r"has [0-9.]+[KMGT]iB free", "has some free", text)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_a_start_refuses_is_found(tmp_path, name):
     changes, words = REFUSED[name]
@@ -62,7 +68,7 @@ def test_what_a_start_refuses_is_found(tmp_path, name):
     assert result.returncode == 1, result
     error = json.loads(result.stdout)["error"]
     assert words in error
-    assert error in unquoted(refusal(daemon))
+    assert without_free(error) in without_free(unquoted(refusal(daemon)))
 
 
 def test_what_a_start_takes_is_found_good(tmp_path):
