@@ -149,6 +149,31 @@ def flood(op, look):
             client.set_tail(done + slots)
         client.close()
 
+def loops(segments, each):
+    # Sessions that have one request in flight each, of which request memory holds a few.
+    clients = []
+    for _ in range(count):
+        client = RawClient(path, arena_bytes=segments * 32 + (1 << 20), slots=4)
+        ids = client.payload + segments * 32
+        segment = struct.pack("<QQQII", client.handle("flooded"), ids, ids + each * 8, each, 0)
+        client.write(client.payload, segment * segments)
+        client.write(ids, struct.pack(f"<{each}Q", *range(each)))
+        for slot in range(4):
+            client.write(ARENA_HEAD + 64 * slot, struct.pack("<IIIIQQ32x", GET, 0, segments, 0, client.payload, 0))
+        clients.append([client, 0])
+    for client, _ in clients:
+        client.set_tail(1)
+    going()
+    while True:
+        for entry in clients:
+            client, done = entry
+            answer = client.completion(done)
+            if answer is not None:
+                assert answer.err == 0, answer
+                entry[1] = done + 1
+                client.set_tail(done + 2)
+        time.sleep(0.001)
+
 def connects(hello):
     going()
     due = time.monotonic()
@@ -170,6 +195,8 @@ def connects(hello):
     "flood_of_gets": lambda: flood(GET, True),
     "flood_of_sets": lambda: flood(SET, True),
     "unseen_completions": lambda: flood(GET, False),
+    "loops_of_segments": lambda: loops(65536, 4),
+    "loops_of_rows": lambda: loops(64, 4096),
     "connects": lambda: connects(False),
     "connects_and_hellos": lambda: connects(True),
 }[what]()
@@ -185,6 +212,8 @@ ABUSERS = {
     "flood_of_gets": 0,
     "flood_of_sets": 0,
     "unseen_completions": 0,
+    "loops_of_segments": 12,
+    "loops_of_rows": 12,
     "connects": 0,
     "connects_and_hellos": 0,
 }
