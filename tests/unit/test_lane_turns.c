@@ -274,8 +274,7 @@ static void test_a_session_that_was_idle_is_not_paid_for_it(void **state)
     go_round(&r, &askers[1], 1, 1);
     go_round(&r, &askers[0], 1, 4000); /* alone, but for what the other had asked */
     go_round(&r, askers, 2, 1);
-    askers[0].charged_before = due(&askers[0]);
-    askers[1].charged_before = MAX(due(&askers[1]), r.lane->turns.now);
+    note(askers, 2);
     go_round(&r, askers, 2, 2000);
     assert_same_cost(askers, 2);
     for (uint32_t a = 0; a < 2; a++)
