@@ -22,6 +22,9 @@
 /* Of a turn, about: less than the time in which a small request and its answer go to and fro, so
  * that one that comes in the meantime keeps half of its rate. */
 #define LANE_TURN_COST 512
+/* The same while nobody is there that asks for as little: short turns cost some of the lane's
+ * speed, since each begins with rows that were not asked of memory before. */
+#define LANE_TURN_COST_LONG 4096
 /* Of one whose session is alone on the lane. */
 #define LANE_TURN_COST_ALONE 24576
 

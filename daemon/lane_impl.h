@@ -41,6 +41,7 @@ struct lane {
     uint32_t turn_number;
     const struct session_lane *last_turn; /* whose; it may be gone */
     uint64_t shared_ns;                   /* when it was another one's */
+    uint64_t sparse_ns;                   /* when one ended that asked for little */
     uint64_t charged; /* to sessions, since the last look at what there is beside turns */
     uint64_t now_ns;  /* of this round of the loop */
 

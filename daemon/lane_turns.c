@@ -8,7 +8,8 @@
  * sessions that want all they can get share the lane by what they cost it, and one that asks for
  * little is served soon, whatever others ask for.
  *
- * A turn is short, so that the next one comes soon. It is long if nobody else is there. Else turns
+ * A turn is short, so that the next one comes soon, while there are sessions that ask for little at
+ * a time. It is longer if all ask for much, and long if nobody else is there. But for that, turns
  * differ in length: sessions that ask for the same would march in step, and one that asks for
  * little would wait for all of them each time.
  *
@@ -30,15 +31,22 @@ struct session *lane_session_of(const struct lane *lane, struct session_lane *se
 
 void lane_add_work(struct lane *lane, struct session_lane *session, enum session_work work)
 {
-    session->work |= (uint8_t)work;
     turns_add(&lane->turns, &session->flow, 0);
+    if (session->work == 0)
+        session->began_due = session->flow.due;
+    session->work |= (uint8_t)work;
 }
 
 void lane_remove_work(struct lane *lane, struct session_lane *session, enum session_work work)
 {
-    session->work &= (uint8_t)~work;
     if (session->work == 0)
-        turns_remove(&lane->turns, &session->flow);
+        return;
+    session->work &= (uint8_t)~work;
+    if (session->work != 0)
+        return;
+    turns_remove(&lane->turns, &session->flow);
+    if (session->flow.due - session->began_due < LANE_TURN_COST_LONG)
+        lane->sparse_ns = lane->now_ns;
 }
 
 static bool is_alone(const struct lane *lane, const struct session_lane *session)
@@ -55,11 +63,13 @@ static bool is_alone(const struct lane *lane, const struct session_lane *session
 
 uint64_t lane_turn_cost(const struct lane *lane, const struct session_lane *session)
 {
+    uint64_t most;
+
     if (is_alone(lane, session))
         return LANE_TURN_COST_ALONE;
+    most = lane->now_ns - lane->sparse_ns < SHARED_NS ? LANE_TURN_COST : LANE_TURN_COST_LONG;
     /* Multiples of the golden ratio, of which only the fraction counts, are spread evenly. */
-    return LANE_TURN_COST / 2 +
-           ((uint64_t)(lane->turn_number * UINT32_C(0x9e3779b1)) * LANE_TURN_COST >> 32);
+    return most / 2 + ((uint64_t)(lane->turn_number * UINT32_C(0x9e3779b1)) * most >> 32);
 }
 
 /* The kind of work after that of the last turn, round and round. */

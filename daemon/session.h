@@ -43,6 +43,7 @@ struct session_lane {
     uint8_t last_work;     /* the bit of its last turn */
     bool is_blocked;       /* in the lane's blocked list */
     /* Seldom. */
+    uint64_t began_due; /* flow.due when there began to be some work */
     struct session_lane *next_blocked;
     struct message *add_up; /* waves to be added up, oldest first */
     struct message *last_add_up;
