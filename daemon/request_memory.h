@@ -6,12 +6,12 @@
  * fits again, whatever was under way before.
  *
  * It is shared out fairly. A part is for small requests, one of each session at a time: however
- * large and slow what others ask for, there is room for them. Of the rest, a session that holds
- * some gets as much as is left for others, at most. Who finds no room stands in line, and does not
- * ask again: memory that is given back goes to the first in line at once, who is told. The line is
- * in the order of turns.h, where what counts is bytes. So a session that asks for little passes
- * those that have got much, and a large request has its turn however many sessions ask for less:
- * then nothing is given to anybody before there is room for it. Thread: any. */
+ * large and slow others' requests are, there is room for them. Of the rest, a session that holds
+ * some gets as much as is left for others, at most. A session that finds no room stands in line,
+ * and does not ask again: memory that is given back goes to the first in line at once, which is
+ * told. The line is in the order of turns.h, by bytes. So a session that asks for little passes
+ * those that have got much. A large request has its turn however many sessions ask for less: then
+ * no session is given any before there is room for it. Thread: any. */
 #ifndef EMBTIER_DAEMON_REQUEST_MEMORY_H
 #define EMBTIER_DAEMON_REQUEST_MEMORY_H
 

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* turns.h: whose turn it is, of those who share something by what they cost: sessions a lane's
- * time, or request memory.
+/* turns.h: whose turn it is, among flows that share something by cost: sessions a lane's time, or
+ * request memory.
  *
  * Start-time fair queuing (Goyal, Vin, Cheng: "Start-time Fair Queuing", SIGCOMM 1996, section 2).
  * As in deficit round robin (Shreedhar, Varghese: "Efficient Fair Queuing Using Deficit Round
- * Robin", SIGCOMM 1995) a turn is charged when it is over, when its cost is known, and over time
- * all who want turns get the same cost, however large a turn of each is. There, one that asks for
- * little waits for a turn of each of the others; here, for as many of them as its last turn was
- * worth, and for the end of the one that has begun. (So it is if the others' turns differ. If all
- * cost the same, they march in step, and it is as there.)
+ * Robin", SIGCOMM 1995) a turn is charged when it is over and its cost is known. Over time all
+ * flows that want turns get the same cost, however large a turn of each is. There, a flow that asks
+ * for little waits for a turn of each of the others. Here it waits for as many of them as its last
+ * turn was worth, and for the end of the one that has begun. (So it is if the others' turns differ.
+ * If all cost the same, they march in step, and it is as there.)
  *
  * Each flow has a place in virtual time, which counts cost. The one that is furthest behind has the
- * next turn, and its cost moves it on. Who comes back stands where the others are by then at least:
- * nobody saves up turns while it wants none. When nobody is left that wants one, all are even
- * again. Virtual time also moves on by itself, as if a thousand shared it, so that not even an
- * endless row of new flows, each of which begins where it stands, keeps another one waiting for
- * ever.
+ * next turn, and its cost moves it on. A flow that comes back stands where the others are by then:
+ * it saves up no turns while it wants none. When no flow wants a turn, all are even again. Virtual
+ * time also moves on by itself, as if a thousand shared it. So even an endless row of new flows,
+ * each of which begins where it stands, keeps no other one waiting for ever.
  *
- * A flow may say what its next turn will cost. Then its place is where that ends: of those that
- * stand at the same place who asks for less is before who asks for more.
+ * A flow may say what its next turn will cost. Then its place is where that turn ends: of two that
+ * begin at the same place the one that asks for less is first.
  *
  * A pairing heap of what is embedded in the flows: one that is alone costs a few instructions, and
  * nothing is allocated. Thread: the owner. */
