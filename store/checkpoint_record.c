@@ -190,7 +190,7 @@ static bool info_from_json(const json_t *json, struct checkpoint_info *info)
     info->has_step = get_u64(json, "step", &info->step);
     (void)get_u64(json, "tries", &info->tries); /* servers before this one wrote neither */
     (void)get_u64(json, "cut_updates", &info->cut_updates);
-    if (!get_u32(json, "uid", &info->uid)) /* records of versions before 0.1.0 have none */
+    if (!get_u32(json, "uid", &info->uid)) /* servers before this one wrote none */
         info->uid = (uint32_t)geteuid();
     return get_u64(json, "id", &info->id) && get_u64(json, "created_ms", &info->created_ms) &&
            get_bool(json, "automatic", &info->automatic) &&
