@@ -20,6 +20,7 @@ struct checkpoint_owners {
     struct known *known;  /* in order of ids */
     uint32_t count;
     uint32_t capacity;
+    bool misses_some; /* set once, before there are other threads */
 };
 
 enum embtier_err checkpoint_owners_new(struct accounts *accounts,
@@ -137,6 +138,11 @@ static struct known *find(struct checkpoint_owners *owners, uint64_t id)
     return NULL;
 }
 
+void checkpoint_owners_miss(struct checkpoint_owners *owners)
+{
+    owners->misses_some = true;
+}
+
 void checkpoint_owners_remove(struct checkpoint_owners *owners, uint64_t id)
 {
     struct known *known;
@@ -162,6 +168,8 @@ enum embtier_err checkpoint_owners_may_delete(struct checkpoint_owners *owners, 
     known = find(owners, id);
     if (known)
         owner = known->owner;
+    else if (owners->misses_some)
+        owner.uid = geteuid();
     pthread_mutex_unlock(&owners->lock);
     if (may_all || (owner.uid == uid && !owner.is_damaged))
         return EMBTIER_OK;

@@ -37,6 +37,8 @@ MUST_CHECK enum embtier_err checkpoint_owners_ask(struct checkpoint_owners *owne
 MUST_CHECK enum embtier_err checkpoint_owners_add(struct checkpoint_owners *owners,
                                                   const struct checkpoint_owner *owner,
                                                   struct err_msg *msg);
+/* Some that are there are not known: they are the server's. Thread: at the start. */
+void checkpoint_owners_miss(struct checkpoint_owners *owners);
 /* One that is not there any more; or is not known. */
 void checkpoint_owners_remove(struct checkpoint_owners *owners, uint64_t id);
 /* PERMISSION: @uid may not delete it, since it is another user's. One that is not known is OK. */

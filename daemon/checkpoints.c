@@ -659,13 +659,21 @@ static void carry_over(const struct checkpoint_info *from, struct checkpoint_ord
     order->automatic = from->automatic && !from->has_step && from->metadata[0] == '\0';
 }
 
-/* Of all that there are. */
+/* Of all that there are. Rows are served though they cannot be listed. */
 static enum embtier_err find_owners(struct checkpoints *c, struct err_msg *msg)
 {
     _cleanup_(freep) uint64_t *ids = NULL;
+    struct err_msg why = { { 0 } };
     uint32_t count = 0;
 
-    TRY(checkpoint_list(store_shelf(c->opts.store), &ids, &count, msg));
+    if (checkpoint_list(store_shelf(c->opts.store), &ids, &count, &why) != EMBTIER_OK) {
+        log_warn(
+            "checkpoints cannot be listed: those there are count for nobody, and only root and "
+            "the server's user may delete them",
+            "why=%s", LOG_QUOTED(why.text));
+        checkpoint_owners_miss(c->owners);
+        return EMBTIER_OK;
+    }
     for (uint32_t i = 0; i < count; i++) {
         struct checkpoint_info info;
         const enum embtier_err err = read_info(c, ids[i], &info, msg);

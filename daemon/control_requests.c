@@ -262,14 +262,25 @@ static void handle_checkpoint_job(struct control *control, struct connection *co
     control_submit_job(control, connection, id, job);
 }
 
+/* Jobs are compared by their names, and their names are listed: no more of them, and no others. */
+#define RESTORE_NAMES_MAX 1024
+
 static enum embtier_err copy_restore_order(const Embtier__CheckpointRestore *wire,
-                                           struct restore_order *order)
+                                           struct restore_order *order, struct err_msg *msg)
 {
+    if (wire->n_tables > RESTORE_NAMES_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "%zu tables are named, and at most %d may be: restore the others by another "
+                       "call, or all by naming none",
+                       wire->n_tables, RESTORE_NAMES_MAX);
     order->id = wire->id;
     order->names = calloc(wire->n_tables + 1, sizeof(*order->names));
     if (!order->names)
         return EMBTIER_NO_MEMORY;
     for (size_t i = 0; i < wire->n_tables; i++) {
+        if (!table_name_is_valid(wire->tables[i]))
+            return err_set(msg, EMBTIER_NO_TABLE, "checkpoint %" PRIu64 " has no table '%s'",
+                           wire->id, wire->tables[i]);
         order->names[i] = strdup(wire->tables[i]);
         if (!order->names[i])
             return EMBTIER_NO_MEMORY;
@@ -284,18 +295,19 @@ static void handle_checkpoint_restore(struct control *control, struct connection
                                       uint32_t id, const Embtier__CheckpointRestore *wire)
 {
     struct job *const job = control_new_job(control, connection, id, JOB_CHECKPOINT_RESTORE);
+    struct err_msg msg = { { 0 } };
     enum embtier_err err;
 
     if (!job)
         return;
-    err = copy_restore_order(wire, &job->restore);
+    err = copy_restore_order(wire, &job->restore, &msg);
     job->restore.uid = connection->peer_uid;
     if (err == EMBTIER_OK) {
         control_submit_job(control, connection, id, job);
         return;
     }
     job_free(job);
-    control_reply_error(control, connection, id, err, &(struct err_msg){ { 0 } });
+    control_reply_error(control, connection, id, err, &msg);
 }
 
 /* ---- Groups ---- */

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/config_memory.h"
+#include "base/table_spec.h"
 #include "base/thread_class.h"
 
 #define PROGRESS_INTERVAL_NS (UINT64_C(100) * 1000 * 1000)
@@ -166,8 +167,9 @@ static bool must_wait(const struct worker *worker, const struct job *job)
     }
     if (lines[line].threads > 1 && users >= lines[line].threads - 1)
         return true;
+    /* In order among those of one user: what others wait for is no reason to wait. */
     for (const struct job *other = worker->waiting; other != job; other = other->next)
-        if (share_a_name(job, other))
+        if (other->uid == job->uid && share_a_name(job, other))
             return true;
     return false;
 }
@@ -526,7 +528,7 @@ static void describe_what(const struct job *job, struct job_info *info)
         name = job->scan_order.name;
     else if (!name && job->spec.name[0] != '\0')
         name = job->spec.name;
-    if (name)
+    if (name && table_name_is_valid(name)) /* else it is a scan's, that no table has */
         snprintf(info->what, sizeof(info->what), "%s", name);
     else if (job->kind == JOB_CHECKPOINT_RESTORE)
         snprintf(info->what, sizeof(info->what), "%" PRIu64, job->restore.id);

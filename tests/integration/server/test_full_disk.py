@@ -258,15 +258,21 @@ def test_a_restore_that_does_not_fit_is_refused_before_anything_is_made(disk, du
         set_rows(server.create_table("rows", DIM, durability=durability), count)
         server.create_table("small", DIM).set(np.arange(10), rows_of(np.arange(10), 5))
         made = server.checkpoint().id
+
+        def leave_half() -> None:
+            """A compaction that begins takes some, and one that ends gives some back."""
+            disk.leave(disk.daemon.metrics()["store_reserve_bytes"] + count * DIM * 4 // 2)
+
         def restored(name: str) -> bool:
+            if name == "small":
+                leave_half()
             with contextlib.suppress(embtier.NoSpaceError, embtier.IoError):
                 server.restore_checkpoint(made, [name], name=f"{name}.again")
                 return True
             return False
 
         def refused() -> str | None:
-            """A compaction that ends gives space back, and what is left is more then."""
-            disk.leave(disk.daemon.metrics()["store_reserve_bytes"] + count * DIM * 4 // 2)
+            leave_half()
             before = written_bytes(disk.daemon)
             try:
                 server.restore_checkpoint(made, ["rows"], name="rows.again")
