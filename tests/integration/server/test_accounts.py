@@ -268,6 +268,17 @@ def test_tables_of_a_checkpoint_are_named_and_restored_however_many(own_daemon, 
         assert all(info.state == "live" for info in restored)
 
 
+def test_a_restore_names_no_more_tables_than_jobs_are_compared_by(own_daemon):
+    with own_daemon.connect() as server:
+        server.create_table("t", 4)
+        made = server.checkpoint().id
+        with pytest.raises(embtier.TooLargeError, match="1025 tables are named, and at most 1024"):
+            server.restore_checkpoint(made, ["a"] * 1025)
+        with pytest.raises(embtier.NoTableError):
+            server.restore_checkpoint(made, ["a"] * 1024)
+        assert [info.name for info in server.tables()] == ["t"]
+
+
 def test_checkpoints_are_listed_in_pages_with_all_of_their_metadata(own_daemon):
     metadata = "m" * 4000
     with own_daemon.connect() as server:
