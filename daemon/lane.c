@@ -323,9 +323,11 @@ void lane_begin_turn(struct lane *lane, struct session *session)
 /* Whether the client has submitted what can be begun now. */
 static bool session_has_next(struct lane *lane, struct session *session)
 {
-    if (session->broken || session->detaching || session->taking.kind != TAKING_NOTHING)
+    const bool is_over = session->broken || session->detaching;
+
+    if (session->taking.kind != TAKING_NOTHING)
         return false;
-    if (shm_read_tail(session->arena) == session->consumed) {
+    if (is_over || shm_read_tail(session->arena) == session->consumed) {
         request_memory_forget(&lane->rules, session); /* it took back what it wanted that for */
         session->memory_short = false;
         return false;

@@ -164,7 +164,7 @@ void lane_push_give_up(struct push *push)
 {
     if (push->stage == PUSH_ARRIVED || push->joint)
         return; /* it is the group's, or what it leads is */
-    if (push->stage == PUSH_UPDATING && !push->is_prefetch)
+    if (push->is_update || push->is_applied)
         return; /* some rows have changed: then all do */
     push->refusal.err = EMBTIER_DISCONNECTED;
     push->is_taken = true;

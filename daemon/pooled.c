@@ -277,7 +277,7 @@ static enum embtier_err pooled_new(const struct request_rules *rules, struct ses
 
     if (bytes > request_memory_largest(rules->memory))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sums->ids, 0);
-    pooled = request_memory_for(rules, session, bytes);
+    pooled = request_memory_for(rules, session, bytes, REQUEST_MEMORY_ENDS);
     if (!pooled)
         return EMBTIER_AGAIN;
     memset(pooled, 0, sizeof(*pooled));

@@ -287,7 +287,8 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
     }
     if (bytes > request_memory_largest(rules->memory))
         return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, ids, 0);
-    push = request_memory_for(rules, b->session, bytes);
+    push = request_memory_for(rules, b->session, bytes,
+                              b->member ? REQUEST_MEMORY_WAITS : REQUEST_MEMORY_ENDS);
     if (!push)
         return EMBTIER_AGAIN;
     memset(push, 0, wave_at);
@@ -522,9 +523,10 @@ struct push_wave *push_free_wave(const struct request_rules *rules, struct push 
             return push->waves[i];
     if (push->wave_count == PUSH_WAVES_MAX)
         return NULL;
-    /* Others need it more, but if it has none. */
-    wave = push->wave_count > 0 ? request_memory_take_spare(rules->memory, share, bytes)
-                                : request_memory_for(rules, push->session, bytes);
+    /* Others need it more, but if it has none: then it leads a group, and all its members wait. */
+    wave = push->wave_count > 0
+               ? request_memory_take_spare(rules->memory, share, bytes)
+               : request_memory_for(rules, push->session, bytes, REQUEST_MEMORY_LEADS);
     if (!wave)
         return NULL;
     wave->is_under_way = false;

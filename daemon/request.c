@@ -160,7 +160,7 @@ static enum embtier_err request_new(const struct request_rules *rules, struct se
                       head_bytes > largest
                           ? 0 /* the segments alone are too many */
                           : (largest - head_bytes) / (ref_copies(rules) * sizeof(struct row_ref)));
-    request = request_memory_for(rules, session, bytes);
+    request = request_memory_for(rules, session, bytes, REQUEST_MEMORY_ENDS);
     if (!request)
         return EMBTIER_AGAIN;
     request_lay_out(rules, request, sizeof(*request), segments, id_count);
@@ -402,11 +402,13 @@ void request_deal(const struct request_rules *rules, struct request *request)
     finish_taking(rules, request);
 }
 
-void *request_memory_for(const struct request_rules *rules, struct session *session, uint64_t bytes)
+void *request_memory_for(const struct request_rules *rules, struct session *session, uint64_t bytes,
+                         enum request_memory_use use)
 {
-    void *const place = request_memory_take(rules->memory, &session->memory_share, bytes);
+    void *const place = request_memory_take(rules->memory, &session->memory_share, bytes, use);
 
     session->wanted_bytes = place ? 0 : bytes;
+    session->wanted_use = use;
     return place;
 }
 
@@ -519,7 +521,8 @@ enum embtier_err request_begin(const struct request_rules *rules, struct session
     enum embtier_err err;
 
     if (session->wanted_bytes != 0 &&
-        !request_memory_reserve(rules->memory, &session->memory_share, session->wanted_bytes))
+        !request_memory_reserve(rules->memory, &session->memory_share, session->wanted_bytes,
+                                session->wanted_use))
         return EMBTIER_AGAIN;
     err = begin(rules, session, number, ret_taking, ret_refusal);
     if (err != EMBTIER_AGAIN) /* it is refused, or needs none */

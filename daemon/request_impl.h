@@ -135,7 +135,7 @@ void request_deal(const struct request_rules *rules, struct request *request);
 
 /* Memory for the session's next request, or a push's first wave. NULL: none now. How much it needs
  * is noted then, so that the request is not copied and checked again before that is there. */
-void *request_memory_for(const struct request_rules *rules, struct session *session,
-                         uint64_t bytes);
+void *request_memory_for(const struct request_rules *rules, struct session *session, uint64_t bytes,
+                         enum request_memory_use use);
 
 #endif

@@ -77,18 +77,22 @@ void request_memory_free(struct request_memory *memory)
 /* ---- Locked ---- */
 
 static bool may_be_small(const struct request_memory *memory,
-                         const struct request_memory_share *share, uint64_t bytes)
+                         const struct request_memory_share *share, uint64_t bytes,
+                         enum request_memory_use use)
 {
-    return bytes <= memory->small_bytes && share->held_bytes[REQUEST_MEMORY_SMALL] == 0;
+    return use == REQUEST_MEMORY_ENDS && bytes <= memory->small_bytes &&
+           share->held_bytes[REQUEST_MEMORY_SMALL] == 0;
 }
 
 static bool has_its_share(const struct request_memory *memory,
-                          const struct request_memory_share *share, uint64_t bytes)
+                          const struct request_memory_share *share, uint64_t bytes,
+                          enum request_memory_use use)
 {
     const struct block_pool *const main = &memory->parts[REQUEST_MEMORY_MAIN].blocks;
     const uint64_t held = share->held_bytes[REQUEST_MEMORY_MAIN];
 
-    return held > 0 && held + block_pool_cost(bytes) > main->bytes - main->taken_bytes;
+    return use != REQUEST_MEMORY_LEADS && held > 0 &&
+           held + block_pool_cost(bytes) > main->bytes - main->taken_bytes;
 }
 
 /* Takes of a part, whoever stands in line there. NULL: no room. */
@@ -131,8 +135,8 @@ static void serve_line(struct request_memory *memory, uint32_t part, uint32_t fr
     while ((flow = turns_first(line))) {
         struct request_memory_share *const share =
             CONTAINER_OF(flow, struct request_memory_share, flows[part]);
-        const bool has_share =
-            from == REQUEST_MEMORY_MAIN && has_its_share(memory, share, share->wanted_bytes);
+        const bool has_share = from == REQUEST_MEMORY_MAIN &&
+                               has_its_share(memory, share, share->wanted_bytes, share->wanted_use);
 
         if (has_share && part != from)
             return; /* its own part is what it gets */
@@ -175,10 +179,10 @@ static void leave(struct request_memory *memory, struct request_memory_share *sh
 
 /* Takes what nobody stands in line for. */
 static void *take_spare(struct request_memory *memory, struct request_memory_share *share,
-                        uint32_t part, uint64_t bytes)
+                        uint32_t part, uint64_t bytes, enum request_memory_use use)
 {
     if (turns_first(&memory->parts[part].line) ||
-        (part == REQUEST_MEMORY_MAIN && has_its_share(memory, share, bytes)))
+        (part == REQUEST_MEMORY_MAIN && has_its_share(memory, share, bytes, use)))
         return NULL;
     return take_of(memory, share, part, bytes);
 }
@@ -190,27 +194,30 @@ static bool is_in_line(const struct request_memory_share *share)
 }
 
 static bool reserve(struct request_memory *memory, struct request_memory_share *share,
-                    uint64_t bytes)
+                    uint64_t bytes, enum request_memory_use use)
 {
-    uint32_t part = REQUEST_MEMORY_MAIN;
+    const bool is_small = may_be_small(memory, share, bytes, use);
+    const uint32_t part = is_small ? REQUEST_MEMORY_SMALL : REQUEST_MEMORY_MAIN;
 
-    if (share->wanted_bytes != bytes && share->wanted_bytes != 0) { /* it asks for another thing */
-        leave(memory, share);
+    if (share->wanted_bytes != 0 && (share->wanted_bytes != bytes || share->wanted_use != use)) {
+        leave(memory, share); /* it asks for another thing */
         serve(memory, NULL);
     }
     if (share->granted)
         return true;
-    if (may_be_small(memory, share, bytes))
-        part = REQUEST_MEMORY_SMALL;
     if (!turns_has(&share->flows[part])) {
-        leave_line(memory, share); /* its small one may have ended since it joined the other */
+        const bool was_first_perhaps = is_in_line(share); /* its small one has ended since then */
+
+        leave_line(memory, share);
         share->wanted_bytes = bytes;
-        share->granted = take_spare(memory, share, part, bytes);
-        if (!share->granted && part == REQUEST_MEMORY_SMALL)
-            share->granted = take_spare(memory, share, REQUEST_MEMORY_MAIN, bytes);
-        if (share->granted)
+        share->wanted_use = use;
+        share->granted = take_spare(memory, share, part, bytes, use);
+        if (!share->granted && is_small)
+            share->granted = take_spare(memory, share, REQUEST_MEMORY_MAIN, bytes, use);
+        if (share->granted && !was_first_perhaps)
             return true;
-        turns_add(&memory->parts[part].line, &share->flows[part], bytes);
+        if (!share->granted)
+            turns_add(&memory->parts[part].line, &share->flows[part], bytes);
     }
     serve(memory, share);
     return share->granted;
@@ -219,24 +226,24 @@ static bool reserve(struct request_memory *memory, struct request_memory_share *
 /* ---- Any thread ---- */
 
 bool request_memory_reserve(struct request_memory *memory, struct request_memory_share *share,
-                            uint64_t bytes)
+                            uint64_t bytes, enum request_memory_use use)
 {
     bool reserved = false;
 
     pthread_mutex_lock(&memory->lock);
     if (bytes <= request_memory_largest(memory))
-        reserved = reserve(memory, share, bytes);
+        reserved = reserve(memory, share, bytes, use);
     pthread_mutex_unlock(&memory->lock);
     return reserved;
 }
 
 void *request_memory_take(struct request_memory *memory, struct request_memory_share *share,
-                          uint64_t bytes)
+                          uint64_t bytes, enum request_memory_use use)
 {
     void *place = NULL;
 
     pthread_mutex_lock(&memory->lock);
-    if (bytes <= request_memory_largest(memory) && reserve(memory, share, bytes)) {
+    if (bytes <= request_memory_largest(memory) && reserve(memory, share, bytes, use)) {
         place = TAKE(share->granted);
         share->wanted_bytes = 0;
     }
@@ -250,7 +257,7 @@ void *request_memory_take_spare(struct request_memory *memory, struct request_me
     void *place;
 
     pthread_mutex_lock(&memory->lock);
-    place = take_spare(memory, share, REQUEST_MEMORY_MAIN, bytes);
+    place = take_spare(memory, share, REQUEST_MEMORY_MAIN, bytes, REQUEST_MEMORY_ENDS);
     pthread_mutex_unlock(&memory->lock);
     return place;
 }

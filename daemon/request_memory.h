@@ -11,7 +11,10 @@
  * and does not ask again: memory that is given back goes to the first in line at once, which is
  * told. The line is in the order of turns.h, by bytes. So a session that asks for little passes
  * those that have got much. A large request has its turn however many sessions ask for less: then
- * no session is given any before there is room for it. Thread: any. */
+ * no session is given any before there is room for it.
+ *
+ * A push that waits for others of its group stays for as long as they please: so it takes none of
+ * the part for small requests. Thread: any. */
 #ifndef EMBTIER_DAEMON_REQUEST_MEMORY_H
 #define EMBTIER_DAEMON_REQUEST_MEMORY_H
 
@@ -26,14 +29,23 @@ struct request_memory;
 /* The part for small requests, and the one for all. */
 enum { REQUEST_MEMORY_SMALL, REQUEST_MEMORY_MAIN, REQUEST_MEMORY_PARTS };
 
+/* How long a block is kept, and by what right it is asked for. */
+enum request_memory_use {
+    REQUEST_MEMORY_ENDS,  /* by a request that ends by itself */
+    REQUEST_MEMORY_WAITS, /* until others have asked for something: none of the small part */
+    REQUEST_MEMORY_LEADS, /* others wait for it, and its session holds what waited: the same, and
+                             past the session's share */
+};
+
 /* What a session holds, and its place in the line while it has one. Zeroed at first, but for
  * `wake`; of the memory then, until everything is given back and it has left. */
 struct request_memory_share {
     uint64_t held_bytes[REQUEST_MEMORY_PARTS];
     struct turn_flow flows[REQUEST_MEMORY_PARTS];
     uint64_t wanted_bytes; /* in line, or granted */
-    void *granted;         /* a block that is kept for it */
-    bool is_told;          /* of that, and has not heard it yet */
+    enum request_memory_use wanted_use;
+    void *granted; /* a block that is kept for it */
+    bool is_told;  /* of that, and has not heard it yet */
     /* It has been granted what it stood in line for, or has to ask again. Called by the thread that
      * gave memory back, under the memory's lock. NULL: nobody is to be told. */
     void (*wake)(struct request_memory_share *share);
@@ -49,10 +61,11 @@ DEFINE_CLEANUP(struct request_memory, request_memory_free)
  * given something back. What it stood in line for before, or was granted, it keeps if that is as
  * much. */
 MUST_CHECK bool request_memory_reserve(struct request_memory *memory,
-                                       struct request_memory_share *share, uint64_t bytes);
+                                       struct request_memory_share *share, uint64_t bytes,
+                                       enum request_memory_use use);
 /* The same, and takes it. NULL: not now. Aligned to a cache line. */
 void *request_memory_take(struct request_memory *memory, struct request_memory_share *share,
-                          uint64_t bytes);
+                          uint64_t bytes, enum request_memory_use use);
 /* Takes what nobody stands in line for. NULL: nothing, and it does not stand in line for it. */
 void *request_memory_take_spare(struct request_memory *memory, struct request_memory_share *share,
                                 uint64_t bytes);

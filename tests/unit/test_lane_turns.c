@@ -299,7 +299,8 @@ static void test_a_request_is_not_looked_at_again_while_it_waits_for_memory(void
                             .segments = MANY,
                             .slots = 1 };
     small = asker_of(&r, SMALL_IDS, 1);
-    all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory));
+    all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory),
+                              REQUEST_MEMORY_ENDS);
     assert_non_null(all);
     go_round(&r, &asker, 1, 3);
     assert_int_equal(r.lane->stats.segments, 2 * ROWS + MANY);
@@ -331,7 +332,8 @@ static void test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then(vo
         struct shm_segment *const segments = client_segment(&asker.client, 0);
         const struct shm_completion *done;
 
-        all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory));
+        all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory),
+                                  REQUEST_MEMORY_ENDS);
         assert_non_null(all);
         ask(&asker);
         go_round(&r, &asker, 1, 3);
@@ -353,7 +355,8 @@ static void test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then(vo
                                                   : EMBTIER_OK);
         detach(&r, &asker.client);
     }
-    all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory));
+    all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory),
+                              REQUEST_MEMORY_ENDS);
     assert_non_null(all); /* nothing is kept */
     request_memory_give(r.x.memory, all);
     lanes_stop(&r.x);
@@ -370,20 +373,23 @@ static void test_memory_of_one_that_takes_its_request_back_or_goes_is_free(void 
         struct asker asker = {
             .client = attach(&r, MANY_BYTES), .table = r.table, .count = SMALL_IDS, .segments = MANY
         };
-        void *all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory));
+        void *all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory),
+                                        REQUEST_MEMORY_ENDS);
 
         assert_non_null(all);
         ask(&asker);
         go_round(&r, &asker, 1, 3);
         request_memory_give(r.x.memory, all);
-        assert_null(request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory)));
+        assert_null(request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory),
+                                        REQUEST_MEMORY_ENDS));
         if (goes) {
             detach(&r, &asker.client);
         } else {
             shm_publish_tail(asker.client.session->arena, 0);
             go_round(&r, &asker, 1, 3);
         }
-        all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory));
+        all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory),
+                                  REQUEST_MEMORY_ENDS);
         assert_non_null(all);
         request_memory_give(r.x.memory, all);
         if (!goes)

@@ -399,7 +399,8 @@ static void test_a_large_request_that_is_half_taken_in_goes_with_its_client(void
     }
     assert_int_equal(half_taken, 5);
     until = now_ns() + FIXTURE_WAIT_NS;
-    while (!(all = request_memory_take(h.x.memory, &share, request_memory_largest(h.x.memory)))) {
+    while (!(all = request_memory_take(h.x.memory, &share, request_memory_largest(h.x.memory),
+                                       REQUEST_MEMORY_ENDS))) {
         assert_true(now_ns() < until);
         usleep(1000); /* what was answered last may not be ended yet */
     }

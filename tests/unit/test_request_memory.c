@@ -65,7 +65,8 @@ static unsigned play(struct request_memory *memory, uint64_t seed, uint32_t roun
         }
         slot->count = 1 + (next_random(&seed) % 1000) * (next_random(&seed) % 700);
         slot->mark = (unsigned char)next_random(&seed);
-        slot->bytes = request_memory_take(memory, &shares[(slot - held) % SESSIONS], slot->count);
+        slot->bytes = request_memory_take(memory, &shares[(slot - held) % SESSIONS], slot->count,
+                                          REQUEST_MEMORY_ENDS);
         refused += !slot->bytes;
         if (slot->bytes) {
             assert_int_equal((uintptr_t)slot->bytes % CACHE_LINE, 0);
@@ -86,10 +87,11 @@ static unsigned play(struct request_memory *memory, uint64_t seed, uint32_t roun
 static void assert_in_one_piece(struct request_memory *memory)
 {
     struct request_memory_share share = { 0 };
-    void *const all = request_memory_take(memory, &share, request_memory_largest(memory));
+    void *const all =
+        request_memory_take(memory, &share, request_memory_largest(memory), REQUEST_MEMORY_ENDS);
 
     assert_non_null(all);
-    assert_null(request_memory_take(memory, &share, BLOCK_BYTES));
+    assert_null(request_memory_take(memory, &share, BLOCK_BYTES, REQUEST_MEMORY_ENDS));
     request_memory_leave(memory, &share);
     request_memory_give(memory, all);
 }
@@ -114,8 +116,9 @@ static void test_more_than_the_largest_is_refused(void **state)
     struct request_memory_share share = { 0 };
 
     (void)state;
-    assert_null(request_memory_take(memory, &share, request_memory_largest(memory) + 1));
-    assert_null(request_memory_take(memory, &share, UINT64_MAX));
+    assert_null(request_memory_take(memory, &share, request_memory_largest(memory) + 1,
+                                    REQUEST_MEMORY_ENDS));
+    assert_null(request_memory_take(memory, &share, UINT64_MAX, REQUEST_MEMORY_ENDS));
     assert_false(request_memory_waits(memory, &share));
     assert_in_one_piece(memory);
     request_memory_free(memory);
@@ -126,7 +129,8 @@ static void test_places_become_links_and_back(void **state)
     struct request_memory *memory = memory_new();
     struct request_memory_share share = { 0 };
     uint8_t *const base = request_memory_base(memory);
-    uint8_t *const block = request_memory_take(memory, &share, request_memory_largest(memory));
+    uint8_t *const block =
+        request_memory_take(memory, &share, request_memory_largest(memory), REQUEST_MEMORY_ENDS);
 
     (void)state;
     for (uint64_t at = 0; at < request_memory_largest(memory); at += 24) {
@@ -173,7 +177,9 @@ static void test_one_session_gets_half_and_another_half_of_the_rest(void **state
 
     (void)state;
     for (uint32_t i = 0; i < ARRAY_LEN(shares); i++)
-        for (; (blocks[count] = request_memory_take(memory, &shares[i], BLOCK_BYTES)); held[i]++)
+        for (; (blocks[count] =
+                    request_memory_take(memory, &shares[i], BLOCK_BYTES, REQUEST_MEMORY_ENDS));
+             held[i]++)
             count++;
     assert_in_range(held[0], BLOCKS / 2 - 1, BLOCKS / 2);
     assert_in_range(held[1], BLOCKS / 4 - 1, BLOCKS / 4);
@@ -204,7 +210,8 @@ static void count_told(struct request_memory_share *share)
 static void take_block(struct short_memory *x, uint32_t session)
 {
     if (!x->blocks[session])
-        x->blocks[session] = request_memory_take(x->memory, &x->small[session], BLOCK_BYTES);
+        x->blocks[session] =
+            request_memory_take(x->memory, &x->small[session], BLOCK_BYTES, REQUEST_MEMORY_ENDS);
     x->small[session].is_told = false; /* it has heard it */
 }
 
@@ -216,7 +223,8 @@ static void give_block(struct short_memory *x, uint32_t session)
 
 static void *take_all(struct short_memory *x)
 {
-    return request_memory_take(x->memory, &x->large, request_memory_largest(x->memory));
+    return request_memory_take(x->memory, &x->large, request_memory_largest(x->memory),
+                               REQUEST_MEMORY_ENDS);
 }
 
 static void use_up(struct short_memory *x)
@@ -278,10 +286,10 @@ static void test_who_waits_is_told_once_and_has_its_memory_then(void **state)
     give_block(&x, 0);
     take_block(&x, 0);
     assert_non_null(x.blocks[0]); /* nobody else wanted it */
-    assert_null(request_memory_take(x.memory, &other, BLOCK_BYTES));
+    assert_null(request_memory_take(x.memory, &other, BLOCK_BYTES, REQUEST_MEMORY_ENDS));
     other.wake = count_told;
     for (uint32_t i = 0; i < 3; i++)
-        assert_false(request_memory_reserve(x.memory, &other, BLOCK_BYTES));
+        assert_false(request_memory_reserve(x.memory, &other, BLOCK_BYTES, REQUEST_MEMORY_ENDS));
     assert_true(request_memory_waits(x.memory, &other));
     assert_int_equal(told, 0);
     give_block(&x, 0);
@@ -289,8 +297,8 @@ static void test_who_waits_is_told_once_and_has_its_memory_then(void **state)
     assert_false(request_memory_waits(x.memory, &other));
     take_block(&x, 0);
     assert_null(x.blocks[0]);
-    assert_true(request_memory_reserve(x.memory, &other, BLOCK_BYTES));
-    place = request_memory_take(x.memory, &other, BLOCK_BYTES);
+    assert_true(request_memory_reserve(x.memory, &other, BLOCK_BYTES, REQUEST_MEMORY_ENDS));
+    place = request_memory_take(x.memory, &other, BLOCK_BYTES, REQUEST_MEMORY_ENDS);
     assert_non_null(place);
     assert_int_equal(told, 1);
     request_memory_give(x.memory, place); /* which session 0 gets */
@@ -310,7 +318,7 @@ static void test_who_asks_for_something_else_gives_back_what_it_was_granted(void
     take_block(&x, 0); /* there is none: the large one was granted all */
     assert_null(x.blocks[0]);
     x.large.is_told = false;
-    assert_true(request_memory_reserve(x.memory, &x.large, BLOCK_BYTES));
+    assert_true(request_memory_reserve(x.memory, &x.large, BLOCK_BYTES, REQUEST_MEMORY_ENDS));
     take_block(&x, 0);
     assert_non_null(x.blocks[0]);
     clear(&x);
@@ -332,7 +340,8 @@ static void test_the_line_is_in_the_order_of_what_each_has_got(void **state)
     (void)state;
     for (uint32_t round = 0; round < 1000; round++) {
         for (uint32_t i = 0; i <= LARGE; i++) {
-            void *const place = request_memory_take(memory, &shares[i], bytes[i]);
+            void *const place =
+                request_memory_take(memory, &shares[i], bytes[i], REQUEST_MEMORY_ENDS);
 
             if (place) {
                 held[count++] = place;
@@ -359,16 +368,20 @@ static void test_small_requests_are_served_though_a_large_one_holds_or_wants_all
 {
     struct request_memory *memory = memory_new();
     struct request_memory_share large = { 0 }, other = { 0 }, small = { 0 };
-    void *const all = request_memory_take(memory, &large, request_memory_largest(memory));
+    void *const all =
+        request_memory_take(memory, &large, request_memory_largest(memory), REQUEST_MEMORY_ENDS);
 
     (void)state;
-    assert_null(request_memory_take(memory, &other, request_memory_largest(memory)));
+    assert_null(
+        request_memory_take(memory, &other, request_memory_largest(memory), REQUEST_MEMORY_ENDS));
     for (uint32_t i = 0; i < 100; i++) {
-        void *const place = request_memory_take(memory, &small, SMALL_BYTES);
+        void *const place = request_memory_take(memory, &small, SMALL_BYTES, REQUEST_MEMORY_ENDS);
 
         assert_non_null(place);
-        assert_null(request_memory_take(memory, &small, SMALL_BYTES)); /* one of each session */
-        assert_null(request_memory_take(memory, &other, request_memory_largest(memory)));
+        assert_null(request_memory_take(memory, &small, SMALL_BYTES,
+                                        REQUEST_MEMORY_ENDS)); /* one of each session */
+        assert_null(request_memory_take(memory, &other, request_memory_largest(memory),
+                                        REQUEST_MEMORY_ENDS));
         request_memory_give(memory, place);
     }
     request_memory_leave(memory, &small);
@@ -383,14 +396,15 @@ static void test_the_second_small_request_follows_the_first(void **state)
 {
     struct request_memory *memory = memory_new();
     struct request_memory_share large = { 0 }, small = { 0 };
-    void *const all = request_memory_take(memory, &large, request_memory_largest(memory));
-    void *const first = request_memory_take(memory, &small, SMALL_BYTES);
+    void *const all =
+        request_memory_take(memory, &large, request_memory_largest(memory), REQUEST_MEMORY_ENDS);
+    void *const first = request_memory_take(memory, &small, SMALL_BYTES, REQUEST_MEMORY_ENDS);
     void *second;
 
     (void)state;
-    assert_null(request_memory_take(memory, &small, SMALL_BYTES / 2));
+    assert_null(request_memory_take(memory, &small, SMALL_BYTES / 2, REQUEST_MEMORY_ENDS));
     request_memory_give(memory, first);
-    second = request_memory_take(memory, &small, SMALL_BYTES / 2);
+    second = request_memory_take(memory, &small, SMALL_BYTES / 2, REQUEST_MEMORY_ENDS);
     assert_non_null(second);
     request_memory_give(memory, second);
     request_memory_give(memory, all);
@@ -403,16 +417,17 @@ static void test_many_small_requests_wait_for_each_other(void **state)
     enum { COUNT = REGION_BYTES / 8 / SMALL_BYTES };
     struct request_memory *memory = memory_new();
     struct request_memory_share large = { 0 }, shares[COUNT] = { { .wanted_bytes = 0 } };
-    void *const all = request_memory_take(memory, &large, request_memory_largest(memory));
+    void *const all =
+        request_memory_take(memory, &large, request_memory_largest(memory), REQUEST_MEMORY_ENDS);
     void *places[COUNT];
 
     (void)state;
     for (uint32_t i = 0; i < COUNT; i++) /* the last has no room: blocks have heads */
-        places[i] = request_memory_take(memory, &shares[i], SMALL_BYTES);
+        places[i] = request_memory_take(memory, &shares[i], SMALL_BYTES, REQUEST_MEMORY_ENDS);
     assert_null(places[COUNT - 1]);
     request_memory_give(memory, places[0]);
     assert_non_null(shares[COUNT - 1].granted);
-    places[0] = request_memory_take(memory, &shares[COUNT - 1], SMALL_BYTES);
+    places[0] = request_memory_take(memory, &shares[COUNT - 1], SMALL_BYTES, REQUEST_MEMORY_ENDS);
     assert_non_null(places[0]);
     for (uint32_t i = 0; i < COUNT - 1; i++)
         request_memory_give(memory, places[i]);
@@ -428,7 +443,8 @@ static void test_who_leaves_the_line_keeps_nobody_out(void **state)
 
     (void)state;
     use_up(&x);
-    assert_null(request_memory_take(x.memory, &other, request_memory_largest(x.memory)));
+    assert_null(request_memory_take(x.memory, &other, request_memory_largest(x.memory),
+                                    REQUEST_MEMORY_ENDS));
     for (uint32_t i = 1; i < BLOCKS; i++)
         give_block(&x, i);
     assert_int_equal(told, 0);
@@ -463,6 +479,82 @@ static void test_spare_memory_is_what_nobody_waits_for(void **state)
     clear(&x);
 }
 
+/* ---- Groups ---- */
+
+static void test_pushes_that_wait_take_none_of_the_part_for_small_ones(void **state)
+{
+    enum { COUNT = REGION_BYTES / SMALL_BYTES };
+    struct request_memory *memory = memory_new();
+    struct request_memory_share waiting[COUNT] = { { .wanted_bytes = 0 } }, other = { 0 };
+    void *places[COUNT], *small;
+    uint32_t count = 0;
+
+    (void)state;
+    while ((places[count] =
+                request_memory_take(memory, &waiting[count], SMALL_BYTES, REQUEST_MEMORY_WAITS)))
+        count++;
+    small = request_memory_take(memory, &other, SMALL_BYTES, REQUEST_MEMORY_ENDS);
+    assert_non_null(small);
+    assert_int_not_equal(other.held_bytes[REQUEST_MEMORY_SMALL], 0);
+    request_memory_leave(memory, &waiting[count]);
+    request_memory_give(memory, small);
+    while (count-- > 0)
+        request_memory_give(memory, places[count]);
+    assert_in_one_piece(memory);
+    request_memory_free(memory);
+}
+
+/* It holds what waited, and others hold more than is left: its own share does not keep it out. */
+static void test_a_leader_gets_its_first_wave_past_its_share(void **state)
+{
+    struct short_memory x;
+    void *wave;
+
+    (void)state;
+    use_up(&x);
+    request_memory_leave(x.memory, &x.large);
+    give_block(&x, 1);
+    assert_null(request_memory_take(x.memory, &x.small[0], 2 * BLOCK_BYTES, REQUEST_MEMORY_LEADS));
+    assert_true(request_memory_waits(x.memory, &x.small[0]));
+    give_block(&x, 2);
+    give_block(&x, 3);
+    assert_int_equal(told, 1);
+    wave = request_memory_take(x.memory, &x.small[0], 2 * BLOCK_BYTES, REQUEST_MEMORY_LEADS);
+    assert_non_null(wave);
+    request_memory_give(x.memory, wave);
+    clear(&x);
+}
+
+/* A second small request stands in line for the part for all until the first is done, as the first
+ * there. Then it goes to the other part, and the next in line is served. */
+static void test_who_changes_lines_keeps_nobody_out(void **state)
+{
+    struct request_memory *memory = memory_new();
+    struct request_memory_share large = { 0 }, twice = { 0 }, other = { .wake = count_told };
+    void *held, *first, *others, *second;
+
+    (void)state;
+    held = request_memory_take(memory, &large, request_memory_largest(memory) - SMALL_BYTES / 4,
+                               REQUEST_MEMORY_ENDS);
+    first = request_memory_take(memory, &twice, SMALL_BYTES, REQUEST_MEMORY_ENDS);
+    others = request_memory_take(memory, &other, SMALL_BYTES, REQUEST_MEMORY_ENDS);
+    assert_null(request_memory_take(memory, &twice, SMALL_BYTES, REQUEST_MEMORY_ENDS));
+    while ((second = request_memory_take(memory, &other, SMALL_BYTES / 16, REQUEST_MEMORY_ENDS)))
+        request_memory_give(memory, second); /* until it has had as much, and is behind */
+    told = 0;
+    request_memory_give(memory, first);
+    assert_int_equal(told, 0);
+    second = request_memory_take(memory, &twice, SMALL_BYTES, REQUEST_MEMORY_ENDS);
+    assert_non_null(second);
+    assert_int_equal(told, 1);
+    request_memory_leave(memory, &other);
+    request_memory_give(memory, second);
+    request_memory_give(memory, others);
+    request_memory_give(memory, held);
+    assert_in_one_piece(memory);
+    request_memory_free(memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -480,6 +572,9 @@ int main(void)
         cmocka_unit_test(test_many_small_requests_wait_for_each_other),
         cmocka_unit_test(test_who_leaves_the_line_keeps_nobody_out),
         cmocka_unit_test(test_spare_memory_is_what_nobody_waits_for),
+        cmocka_unit_test(test_pushes_that_wait_take_none_of_the_part_for_small_ones),
+        cmocka_unit_test(test_a_leader_gets_its_first_wave_past_its_share),
+        cmocka_unit_test(test_who_changes_lines_keeps_nobody_out),
     };
 
     return cmocka_run_group_tests_name("request memory", tests, NULL, NULL);
