@@ -61,7 +61,7 @@
 /* Memory of requests is never less, whatever its budget. */
 #define REQUEST_BYTES_LEAST (16 * MIB)
 /* Of each session, what is not its arena: tickets' numbers, completions, descriptors. */
-#define SESSION_BYTES (32 * KIB)
+#define SESSION_BYTES (36 * KIB)
 /* Answers that clients have not read yet, all together (daemon/connection.h). */
 #define ANSWER_BYTES (16 * MIB)
 /* The program and its libraries, catalog and metrics, the system's own of threads and files. */

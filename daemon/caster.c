@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/thread_class.h"
-#include "daemon/inbox.h"
 #include "daemon/lane.h"
 #include "daemon/reserved.h"
 #include "daemon/ticket.h"
@@ -18,18 +17,17 @@
 struct caster {
     struct cast_pair *scratch;
     uint64_t scratch_bytes;
+    struct cast_queue queue;
     sem_t sent; /* once for each group, and to stop */
     pthread_t thread;
     bool has_thread;
     _Atomic bool stopping;
     _Atomic uint64_t busy_ns;
-    _Alignas(CACHE_LINE) struct inbox inbox;
 };
 
 static void *caster_main(void *context)
 {
     struct caster *const caster = context;
-    struct message *message = NULL;
 
     thread_class_answering();
     for (;;) {
@@ -40,10 +38,7 @@ static void *caster_main(void *context)
             continue;
         if (atomic_load(&caster->stopping))
             return NULL;
-        if (!message)
-            message = inbox_take_all(&caster->inbox);
-        group = CONTAINER_OF(message, struct ticket_group, message);
-        message = message->next; /* the group's message is the lane's afterwards */
+        group = cast_queue_take(&caster->queue);
         begin_ns = clock_now_ns(&clock_monotonic);
         ticket_cast(group, caster->scratch);
         atomic_fetch_add_explicit(&caster->busy_ns, clock_now_ns(&clock_monotonic) - begin_ns,
@@ -64,6 +59,7 @@ enum embtier_err caster_new(uint32_t index, uint64_t pairs_max, struct caster **
         return err_set(msg, EMBTIER_NO_MEMORY, "caster: out of memory");
     memset(caster, 0, sizeof(*caster));
     sem_init(&caster->sent, 0, 0);
+    cast_queue_init(&caster->queue);
     caster->scratch_bytes = pairs_max * sizeof(struct cast_pair);
     caster->scratch = reserved_new(caster->scratch_bytes);
     if (!caster->scratch)
@@ -90,12 +86,13 @@ void caster_free(struct caster *caster)
     }
     reserved_free(caster->scratch, caster->scratch_bytes);
     sem_destroy(&caster->sent);
+    cast_queue_destroy(&caster->queue);
     free(caster);
 }
 
-void caster_send(struct caster *caster, struct ticket_group *group)
+void caster_send(struct caster *caster, struct cast_line *line, struct ticket_group *group)
 {
-    inbox_push(&caster->inbox, &group->message);
+    cast_queue_put(&caster->queue, line, group);
     sem_post(&caster->sent);
 }
 

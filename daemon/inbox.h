@@ -23,7 +23,7 @@ enum message_kind {
     MESSAGE_ADDED_UP,     /* the same: done; to the home lane */
     MESSAGE_UNPIN,        /* struct ticket_lane: unpin your rows of it */
     MESSAGE_UNPINNED,     /* the same: done; to the home lane */
-    MESSAGE_CAST,         /* struct ticket_group, to a caster: cast it; to a lane: it is */
+    MESSAGE_CAST,         /* struct ticket_group: its caster has cast it */
     MESSAGE_LEAD,      /* struct push: all of the group's have arrived; to member 0's home lane */
     MESSAGE_STEP_DONE, /* struct push: the group is done with it; to its home lane */
     MESSAGE_READ_DONE, /* struct read_job */

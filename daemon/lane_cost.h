@@ -17,6 +17,7 @@
 #define LANE_COST_ID    1 /* taken, or dealt out to a lane */
 #define LANE_COST_ROW   4 /* looked up, beside its bytes */
 #define LANE_COST_MISS  20  /* a row that is not cached, each time it is dealt with */
+#define LANE_COST_PAIR  4   /* cast, with some others */
 #define LANE_COST_BYTES 128 /* that many, moved or computed with, cost 1 */
 
 /* Of a turn, about: less than the time in which a small request and its answer go to and fro, so

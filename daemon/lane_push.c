@@ -11,12 +11,24 @@
 static void send_to_caster(struct lane *lane, struct ticket *ticket, struct ticket_group *group)
 {
     const uint32_t number = (uint32_t)(group - ticket->groups) + ticket->session->last_ticket;
-    const struct lane *const to =
-        lane->opts.lanes[(lane->opts.index + number) % lane->opts.lane_count];
+    const uint32_t to = (lane->opts.index + number) % lane->opts.lane_count;
 
     ticket->casts_left++;
     ticket->session->in_flight++;
-    caster_send(to->caster, group);
+    caster_send(lane->opts.lanes[to]->caster, &ticket->session->lanes[to].casts, group);
+}
+
+static void cast_group(struct lane *lane, struct ticket *ticket, struct ticket_group *group)
+{
+    struct cast_pair scratch[CASTER_FEW_PAIRS];
+
+    if (group->id_count > CASTER_FEW_PAIRS) {
+        send_to_caster(lane, ticket, group);
+        return;
+    }
+    ticket_cast(group, scratch);
+    lane_charge(lane, &ticket->session->lanes[lane->opts.index],
+                group->id_count * (uint64_t)LANE_COST_PAIR);
 }
 
 void lane_ticket_cast(struct lane *lane, struct ticket *ticket, uint32_t segment)
@@ -25,7 +37,7 @@ void lane_ticket_cast(struct lane *lane, struct ticket *ticket, uint32_t segment
         struct ticket_group *const group = ticket_group_of(ticket, ticket->segments_taken);
 
         if (--group->segments_left == 0)
-            send_to_caster(lane, ticket, group);
+            cast_group(lane, ticket, group);
     }
 }
 

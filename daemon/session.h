@@ -16,6 +16,7 @@
 
 #include "base/config.h"
 #include "base/err.h"
+#include "daemon/cast_queue.h"
 #include "daemon/group.h"
 #include "daemon/inbox.h"
 #include "daemon/request.h"
@@ -47,6 +48,7 @@ struct session_lane {
     struct session_lane *next_blocked;
     struct message *add_up; /* waves to be added up, oldest first */
     struct message *last_add_up;
+    _Alignas(CACHE_LINE) struct cast_line casts; /* for the lane's caster, other than the rest */
 };
 
 struct session {

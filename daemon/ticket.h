@@ -5,8 +5,8 @@
  *
  * Segments of one table are a group: their rows get one gradient each, whatever segments they are
  * in. The home lane writes pairs down as it takes the lookup's ids; when the last pair of a group
- * is there a caster (caster.h) sorts it. A push without a ticket makes one of its own, with a bag
- * for each id.
+ * is there a caster (caster.h) sorts it, or if they are few the lane itself. A push without a
+ * ticket makes one of its own, with a bag for each id.
  *
  *   struct ticket | segments[] | order[] | groups[] | lanes[] | of each group: pairs[] |
  * bag_places[] | starts[] | scales[] | offsets[] | winners[] | pinned[] | scratch[]
@@ -61,7 +61,7 @@ struct ticket_segment {
 };
 
 struct ticket_group {
-    struct message message; /* MESSAGE_CAST, to a caster and back */
+    struct message message; /* MESSAGE_CAST, from a caster */
     struct ticket *ticket;
     uint64_t table; /* handle */
     uint32_t dim;
@@ -169,7 +169,8 @@ struct ticket_bags {
 };
 void ticket_note(struct ticket *ticket, const struct ticket_bags *bags);
 
-/* Sorts a group and finds its runs: the caster's work. @scratch: id_count pairs. */
+/* Sorts a group and finds its runs: the caster's work, or if it is small its lane's. @scratch:
+ * id_count pairs. */
 void ticket_cast(struct ticket_group *group, struct cast_pair *scratch);
 
 /* Puts the ticket where the session's pushes find it. TICKETS_FULL: it has TICKETS_MAX. */
