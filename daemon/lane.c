@@ -277,6 +277,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     cost = LANE_COST_REQUEST + (uint64_t)taking.segment_count * LANE_COST_SEGMENT;
     lane_charge(lane, &session->lanes[lane->opts.index], cost);
     lane->stats.segments += taking.segment_count;
+    session->begin_cost = MAX(cost, session->begin_cost / 2);
     *left -= MIN(*left, cost);
     if (err == EMBTIER_AGAIN) {
         session->memory_short = true;
@@ -316,7 +317,9 @@ void lane_begin_turn(struct lane *lane, struct session *session)
     while (begun < REQUESTS_PER_TURN && left > 0 && session_may_begin(session, tail) &&
            session_begin(lane, session, &left))
         begun++;
-    if (!session_may_begin(session, tail)) /* until it is looked at again */
+    if (session_may_begin(session, tail))
+        lane_add_begin(lane, session);
+    else /* until it is looked at again */
         remove_work(lane, session, SESSION_BEGIN);
 }
 
@@ -365,7 +368,8 @@ static void look_at_sessions(struct lane *lane, uint64_t now_ns)
 
         if (session_has_next(lane, session)) {
             session->last_seen_ns = now_ns;
-            add_work(lane, session, SESSION_BEGIN);
+            if (!(session->lanes[lane->opts.index].work & SESSION_BEGIN))
+                lane_add_begin(lane, session);
         } else if ((session->broken || session->detaching ||
                     now_ns - session->last_seen_ns > SESSION_POLL_NS) &&
                    !session->memory_short && !session_is_waved(session) &&

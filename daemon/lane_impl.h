@@ -106,6 +106,8 @@ struct lane {
 
 /* There is work of a kind to be done for the session on this lane. */
 void lane_add_work(struct lane *lane, struct session_lane *session, enum session_work work);
+/* The same of SESSION_BEGIN, on its home lane. */
+void lane_add_begin(struct lane *lane, struct session *session);
 /* There is none of it left, for now. */
 void lane_remove_work(struct lane *lane, struct session_lane *session, enum session_work work);
 /* Something was done for the session, in its turn or not. */

@@ -37,6 +37,20 @@ void lane_add_work(struct lane *lane, struct session_lane *session, enum session
     session->work |= (uint8_t)work;
 }
 
+/* A request is begun in one piece, of up to SHM_SEGMENTS_MAX segments, and may be refused after
+ * all. Sessions that have such refused would march in step, and one that asks for little would wait
+ * for all of them. So its turn is placed by where it ends, if it is as dear as the last ones. */
+void lane_add_begin(struct lane *lane, struct session *session)
+{
+    struct session_lane *const side = &session->lanes[lane->opts.index];
+
+    if (session->begin_cost > LANE_TURN_COST && (side->work & ~(uint32_t)SESSION_BEGIN) == 0) {
+        turns_remove(&lane->turns, &side->flow);
+        turns_add(&lane->turns, &side->flow, session->begin_cost);
+    }
+    lane_add_work(lane, side, SESSION_BEGIN);
+}
+
 void lane_remove_work(struct lane *lane, struct session_lane *session, enum session_work work)
 {
     if (session->work == 0)

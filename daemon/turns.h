@@ -17,7 +17,8 @@
  * each of which begins where it stands, keeps no other one waiting for ever.
  *
  * A flow may say what its next turn will cost. Then its place is where that turn ends: of two that
- * begin at the same place the one that asks for less is first.
+ * begin at the same place the one that asks for less is first, and one that asks for little does
+ * not wait for all that ask for much.
  *
  * A pairing heap of what is embedded in the flows: one that is alone costs a few instructions, and
  * nothing is allocated. Thread: the owner. */

@@ -264,6 +264,64 @@ static void test_a_small_request_is_answered_in_a_few_rounds_whatever_others_ask
     lanes_stop(&r.x);
 }
 
+/* Of requests that are refused when all of their segments have been looked at. */
+static void ask_in_vain(struct asker *asker)
+{
+    struct client *const client = &asker->client;
+
+    while (asker->answered < client->submitted && client_is_done(client, asker->answered)) {
+        assert_int_equal(client_wait(client, asker->answered)->err, EMBTIER_OFFSET_RANGE);
+        asker->answered++;
+    }
+    while (client->submitted - asker->answered < asker->slots) {
+        const uint32_t number = client->submitted;
+
+        fill_segments(asker, number);
+        client_segment(client, number)[asker->segments - 1].rows_offset = UINT64_C(1) << 62;
+        client_publish(client);
+    }
+}
+
+static void test_a_small_request_waits_for_one_dear_refusal_at_most(void **state)
+{
+    enum { VAIN = 12 };
+    struct rounds r;
+    struct asker small, vain[VAIN];
+
+    rounds_start(&r, *state);
+    small = asker_of(&r, SMALL_IDS, 1);
+    for (uint32_t a = 0; a < VAIN; a++)
+        vain[a] = (struct asker){ .client = attach(&r, MANY_BYTES),
+                                  .table = r.table,
+                                  .count = SMALL_IDS,
+                                  .segments = MANY,
+                                  .slots = 1 + a % 3 };
+    for (uint32_t i = 0; i < 2000; i++) {
+        const uint32_t answered = small.answered;
+        uint64_t segments;
+
+        for (uint32_t a = 0; a < VAIN; a++)
+            ask_in_vain(&vain[a]);
+        (void)lane_round(r.lane);
+        segments = r.lane->stats.segments;
+        go_on(&small);
+        while (small.answered == answered) {
+            for (uint32_t a = 0; a < VAIN; a++)
+                ask_in_vain(&vain[a]);
+            (void)lane_round(r.lane);
+            go_on(&small);
+        }
+        if (i >= 100) /* what they cost is known by then */
+            assert_true(r.lane->stats.segments - segments <= 2 * MANY + 2);
+    }
+    for (uint32_t a = 0; a < VAIN; a++) {
+        assert_true(vain[a].answered > 10);
+        detach(&r, &vain[a].client);
+    }
+    detach(&r, &small.client);
+    lanes_stop(&r.x);
+}
+
 static void test_a_session_that_was_idle_is_not_paid_for_it(void **state)
 {
     struct rounds r;
@@ -405,6 +463,7 @@ int main(void)
         T(test_two_in_closed_loops_share_the_lane_by_cost),
         T(test_many_share_it_whatever_they_ask_for),
         T(test_a_small_request_is_answered_in_a_few_rounds_whatever_others_ask),
+        T(test_a_small_request_waits_for_one_dear_refusal_at_most),
         T(test_a_session_that_was_idle_is_not_paid_for_it),
         T(test_a_request_is_not_looked_at_again_while_it_waits_for_memory),
         T(test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then),
