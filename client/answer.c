@@ -108,6 +108,11 @@ static enum embtier_err tell_group_error(const struct embtier_batch *batch)
                        " would, added up; nothing was applied",
                        name_table(batch, result->value, &name), group, result->limit,
                        batch->asked_step);
+    case EMBTIER_TOO_LARGE:
+        return err_set(msg, result->err,
+                       "the members of group '%s' give a row of %s more gradients in step %" PRIu64
+                       " than the server adds up for one; nothing was applied",
+                       group, name_table(batch, result->value, &name), batch->asked_step);
     case EMBTIER_BUSY:
         return err_set(msg, result->err,
                        "pushes that wait for their groups have all the memory they may have, "
@@ -130,6 +135,8 @@ static bool is_about_group(const struct embtier_batch *batch)
     case EMBTIER_GROUP_BROKEN:
     case EMBTIER_TIMEOUT:
         return batch->asked_group != NULL;
+    case EMBTIER_TOO_LARGE:
+        return batch->asked_group && batch->result.limit == SHM_LIMIT_OF_UPDATE;
     case EMBTIER_NONFINITE: /* of a part: its gradients or weights are not */
     case EMBTIER_MISMATCH:  /* of a part: its table is not that of the ticket, or not there */
     case EMBTIER_NO_TABLE:
@@ -309,6 +316,11 @@ static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
                        "%" PRIu64 " has one (part %u)",
                        table, batch->kind == BATCH_OF_BAGS ? "bag" : "the id at", result->value,
                        result->segment);
+    case EMBTIER_TOO_LARGE:
+        return err_set(msg, result->err,
+                       "a row of table '%s' gets %" PRIu64 " gradients in this push, and for one "
+                       "of its dim %" PRIu64 " are added up at most; nothing was applied (part %u)",
+                       table, result->value, result->limit, result->segment);
     case EMBTIER_UNSUPPORTED:
         return err_set(msg, result->err, "table '%s' has no optimizer for a push (part %u)", table,
                        result->segment);

@@ -698,7 +698,9 @@ struct embtier_push_options {
  * optimizer. NONFINITE: a gradient with NaN or infinity, or an update that would make a finite row
  * anything else, be it that its gradients add up to more than f32 holds; unless the table
  * allows_nonfinite. No row has changed then. If requests of other connections change the same rows
- * meanwhile, what overflows nevertheless becomes the greatest number of its sign. SHAPE,
+ * meanwhile, what overflows nevertheless becomes the greatest number of its sign. TOO_LARGE: a row
+ * gets more than 2^27 numbers of gradients, those of all its ids together; in a group, of all
+ * members, and then for all of them. No row has changed then. SHAPE,
  * NO_TICKET, TICKET_USED, TICKET_EXPIRED; by rows TICKETS_FULL; those of SET. On failure what the
  * weights hold is not said.
  *

@@ -16,12 +16,23 @@ static void arrive(struct push *push)
     push->is_taken = true;
 }
 
+/* Its rows are known. */
+static void begin_step(struct push *push)
+{
+    uint64_t cost;
+
+    if (push_check_runs(push, &cost, &push->refusal) != EMBTIER_OK)
+        push->is_taken = true;
+    else
+        push->stage = push_trial_plan(push) ? PUSH_TRYING : PUSH_UPDATING;
+}
+
 void lane_step_turn(struct push *push)
 {
     if (push->stage == PUSH_SETTLING && push->session->in_flight == 1)
         arrive(push);
     else if (push->stage == PUSH_ARRIVED && push->joint && push->joint->casts_left == 0)
-        push->stage = push_trial_plan(push) ? PUSH_TRYING : PUSH_UPDATING;
+        begin_step(push);
 }
 
 void lane_step_settle(struct lane *lane, struct session *session)

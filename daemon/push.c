@@ -496,6 +496,67 @@ uint64_t push_prepare(struct push *push)
     return cost;
 }
 
+/* Ids of @group, all rows together; in a step those of the members. */
+static uint64_t pairs_of(const struct push *push, const struct ticket_group *group)
+{
+    uint64_t pairs = 0;
+
+    if (!push->joint)
+        return group->id_count;
+    for (uint32_t i = 0; i < group->segment_count; i++)
+        pairs += push->joint->sources[group->order[i]].group->id_count;
+    return pairs;
+}
+
+static uint64_t pairs_of_run(const struct push *push, const struct ticket_group *group,
+                             uint32_t run)
+{
+    uint64_t pairs = 0;
+
+    if (!push->joint)
+        return group->starts[run + 1] - group->starts[run];
+    for (uint32_t p = group->starts[run]; p < group->starts[run + 1]; p++) {
+        const struct cast_pair *const pair = &group->pairs[p];
+        const uint32_t *const starts = push->joint->sources[pair->position].group->starts;
+
+        pairs += starts[pair->bag + 1] - starts[pair->bag];
+    }
+    return pairs;
+}
+
+static enum embtier_err refuse_run(const struct push *push, uint32_t g, uint32_t run,
+                                   struct refusal *refusal)
+{
+    const struct ticket_group *const group = &push_runs(push)->groups[g];
+
+    if (push->joint)
+        return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX,
+                      push_group_of(push, g)->table->table_id, SHM_LIMIT_OF_UPDATE);
+    return refuse(refusal, EMBTIER_TOO_LARGE,
+                  ticket_segment_of(group, group->pairs[group->starts[run]].bag),
+                  pairs_of_run(push, group, run), PUSH_ROW_NUMBERS_MAX / group->dim);
+}
+
+enum embtier_err push_check_runs(const struct push *push, uint64_t *cost,
+                                 struct refusal *ret_refusal)
+{
+    const struct ticket *const runs = push_runs(push);
+
+    *cost = 0;
+    for (uint32_t g = 0; !push->is_prefetch && g < runs->group_count; g++) {
+        const struct ticket_group *const group = &runs->groups[g];
+        const uint64_t most = PUSH_ROW_NUMBERS_MAX / group->dim;
+
+        if (pairs_of(push, group) <= most)
+            continue;
+        *cost += group->id_count;
+        for (uint32_t run = 0; run < group->run_count; run++)
+            if (pairs_of_run(push, group, run) > most)
+                return refuse_run(push, g, run, ret_refusal);
+    }
+    return EMBTIER_OK;
+}
+
 enum update_kind push_kind(const struct push *push)
 {
     uint64_t rows = 0;

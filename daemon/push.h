@@ -39,6 +39,9 @@
 #define PUSH_WAVE_ROWS   4096
 #define PUSH_WAVE_SLICES 64
 #define PUSH_WAVES_MAX   8
+/* Of the gradients that one row gets, all together: a row is changed in one piece, while its lane
+ * serves nobody else and a checkpoint may wait. Half a GiB of numbers takes some 20 to 100 ms. */
+#define PUSH_ROW_NUMBERS_MAX (UINT64_C(1) << 27)
 /* For rows' gradients: one at a time, or in a group as many as one half holds, which stay in the
  * processor's cache; the other half is for what a member adds. */
 #define PUSH_SCRATCH_BYTES (UINT32_C(256) << 10)
@@ -148,6 +151,10 @@ MUST_CHECK enum embtier_err push_check_numbers(struct push *push, uint64_t *cost
                                                struct refusal *ret_refusal);
 /* Before the first wave, when all is cast. Returns what it cost. */
 uint64_t push_prepare(struct push *push);
+/* TOO_LARGE: a row gets more than PUSH_ROW_NUMBERS_MAX. Once its runs are known, or those of the
+ * step that it leads; *@cost: what it has cost to see that. */
+MUST_CHECK enum embtier_err push_check_runs(const struct push *push, uint64_t *cost,
+                                            struct refusal *ret_refusal);
 /* It is to wait for others, and tables may be dropped meanwhile. */
 void push_leave_tables(struct push *push);
 /* Of the leader, when all members' pushes have arrived: enters all tables again, and makes the

@@ -132,7 +132,8 @@ struct shm_push_segment {
 static_assert(sizeof(struct shm_push_segment) == 64, "wire layout");
 
 /* NONFINITE with this limit: gradients and weights are finite, but the update would make a row NaN
- * or infinite. */
+ * or infinite. TOO_LARGE with it: a row gets more gradients than are added up for one, from all
+ * members of a group together. */
 #define SHM_LIMIT_OF_UPDATE UINT64_MAX
 
 struct shm_completion {

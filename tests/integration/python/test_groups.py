@@ -375,6 +375,35 @@ def test_one_member_s_nan_keeps_the_step_from_all(server, trainers, name, late, 
     np.testing.assert_array_equal(all_rows(table)[1], before[1] - np.float32(2 * LR))
 
 
+def test_a_row_gets_so_many_gradients_of_all_members_together(server, trainers, name):
+    dim, most = 8192, 2**27 // 8192
+    table = server.create_table(name, dim, 3, optimizer="sgd")
+    some = trainers(2)
+
+    def batches(*counts: int):
+        return [
+            trainer.bags(name, np.ones(count, int), [0, count], np.full((1, dim), 2.0**-20))
+            for trainer, count in zip(some, counts)
+        ]
+
+    too_many = batches(most // 2, most // 2 + 1)
+    for trainer, batch in zip(some, too_many):
+        trainer.submit(batch)
+    message = f"the members of group '{name}' give a row of table '{name}' more gradients in step 1 than the server adds up"
+    for trainer, batch in zip(some, too_many):
+        with pytest.raises(embtier.TooLargeError, match=re.escape(message)):
+            batch.wait(LIMIT_S)
+        assert trainer.group.step == 0
+        batch.release()
+    assert not table.get([1]).any()
+    enough = batches(most // 2, most // 2)
+    for trainer, batch in zip(some, enough):
+        trainer.submit(batch)
+    for batch in enough:
+        batch.wait(LIMIT_S)
+    np.testing.assert_array_equal(table.get([1]), np.full((1, dim), -LR * most * 2.0**-20))
+
+
 def test_learning_rates_that_differ_are_refused_for_all(server, trainers, name):
     table = make_table(server, name)
     before, some = all_rows(table), trainers(2)

@@ -326,3 +326,23 @@ def test_weights_that_are_not_finite_are_told(server):
             batch.push(0.1, 1)
         batch.release()
     assert np.isfinite(table.get([1, 2])).all()
+
+
+def test_a_row_gets_so_many_gradients_in_one_push(server, name):
+    dim, most = 8192, 2**27 // 8192
+    table = sgd_table(server, name, dim, 3)
+    for count, offsets in [(most + 1, [0, 1, most + 1]), (most, [0, most, most])]:
+        batch = server.bag_batch([embtier.Bags(table, count, 2)])
+        batch.ids(0)[:] = 1
+        batch.offsets(0)[:] = offsets
+        batch.lookup(ticket=True)
+        batch.gradients(0)[:] = 2.0**-20
+        if count > most:
+            message = f"a row of table '{name}' gets {count} gradients in this push, and for one of its dim {most} are"
+            with pytest.raises(embtier.TooLargeError, match=re.escape(message)):
+                batch.push(1, 1)
+            assert first_column(table, 1) == [1]
+            batch.release()  # it has its ticket still
+        else:
+            batch.push(1, 1)
+    assert first_column(table, 0, 1, 2) == [1, 1 - most * 2.0**-20, 1]
