@@ -102,8 +102,9 @@ EMBTIER_PUBLIC void embtier_disconnect(struct embtier *server);
  * gone, and memberships of groups too. A table that is gone does not keep others from coming back:
  * requests to it fail with NO_TABLE. MISMATCH when a table has come back with another dim or dtype,
  * or if a batch has its state with another optimizer (close it, and free its batches), or the
- * server grants less memory than before. On failure nothing has changed, and it can be tried again.
- */
+ * server grants less memory than before. BUSY when the memory of both sessions is more than this
+ * user may have: that of the old one counts until then. On failure nothing has changed, and it can
+ * be tried again. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_reconnect(struct embtier *server);
 
 /* ---- Tables ---- */

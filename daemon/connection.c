@@ -45,7 +45,7 @@ enum embtier_err connection_new(int fd, struct accounts *accounts,
 
     if (!connection)
         return EMBTIER_NO_MEMORY;
-    connection->fd = connection->process_fd = -1;
+    connection->fd = connection->lent_fd = connection->process_fd = -1;
     /* Whose process it is, for the log and what one user may have; whether it may connect is the
      * socket file's mode. */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
@@ -112,6 +112,7 @@ void connection_free(struct connection *connection)
     if (!connection)
         return;
     closep(&connection->fd);
+    closep(&connection->lent_fd);
     closep(&connection->process_fd);
     forget_received(connection);
     forget_unsent(connection);

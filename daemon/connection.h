@@ -38,6 +38,8 @@ struct connection {
     struct connection *next;
     struct connection **link; /* where `next` of the one before, or the list's head, points here */
     int fd;                   /* -1: closed, waiting for session and job to let go */
+    int lent_fd; /* the same, once the server dropped a client that may still read its arena: that
+                    stays the client's until it closes its end or its process ends; else -1 */
     uint64_t number;
     int process_fd; /* readable once the process that connected has ended, whoever still has the
                        socket; -1: that cannot be told */
@@ -56,7 +58,8 @@ struct connection {
     struct session_order *making; /* its session: no further request is read before that is there */
     struct session *session;
     bool session_detached;
-    bool session_is_gone;        /* from the lanes; it waits for a job that uses its arena */
+    bool session_is_gone;        /* from the lanes; it waits for a job that uses its arena, or for
+                                    the client that has it lent */
     enum embtier_err closed_why; /* once it is closed */
     struct scan *scan;           /* which it has open; nobody's while a job has it; so is */
     struct load *load;

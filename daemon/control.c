@@ -122,24 +122,56 @@ static void let_go(struct control *control, struct connection *connection)
     }
 }
 
+static void shut(struct control *control, int *fd)
+{
+    if (*fd >= 0)
+        epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, *fd, NULL);
+    closep(fd);
+    *fd = -1;
+}
+
+/* A client that is dropped, and has not hung up, may still read answers in its arena. It is told of
+ * the end, and the arena counts for its user until it closes the socket too. False: it has. */
+static bool lend_arena(struct control *control, struct connection *connection)
+{
+    struct epoll_event event = { .events = EPOLLRDHUP, .data.ptr = connection };
+
+    if (!connection->session || shutdown(connection->fd, SHUT_WR) != 0 ||
+        epoll_ctl(control->epoll_fd, EPOLL_CTL_MOD, connection->fd, &event) != 0)
+        return false;
+    connection->lent_fd = TAKE_FD(connection->fd);
+    return true;
+}
+
+/* The client hung up too, or the server stops. */
+static void end_lending(struct control *control, struct connection *connection)
+{
+    shut(control, &connection->lent_fd);
+    shut(control, &connection->process_fd);
+    if (connection->session_is_gone)
+        control_session_gone(control, connection->session);
+    control->sweep = true;
+}
+
 static void connection_close(struct control *control, struct connection *connection,
                              enum embtier_err err, const char *why)
 {
+    const bool was_dropped =
+        err != EMBTIER_OK && err != EMBTIER_DISCONNECTED && err != EMBTIER_SHUTDOWN;
+
     if (connection->fd < 0)
         return;
-    if (err == EMBTIER_OK || err == EMBTIER_DISCONNECTED || err == EMBTIER_SHUTDOWN)
+    if (!was_dropped)
         log_debug("client gone", "session=%" PRIu64 " pid=%d", connection->number,
                   (int)connection->peer_pid);
     else if (control_may_warn(control))
         log_warn("client dropped", "session=%" PRIu64 " pid=%d uid=%u err=%s why=%s",
                  connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
                  err_name(err), LOG_QUOTED(why));
-    epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
-    if (connection->process_fd >= 0)
-        epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, connection->process_fd, NULL);
-    closep(&connection->process_fd);
-    closep(&connection->fd);
-    connection->fd = connection->process_fd = -1;
+    if (!was_dropped || !lend_arena(control, connection)) {
+        shut(control, &connection->process_fd);
+        shut(control, &connection->fd);
+    }
     connection->closed_why = err;
     let_go(control, connection);
     control->sweep = true;
@@ -277,6 +309,8 @@ static void on_connection_event(struct control *control, struct connection *conn
     struct err_msg msg = { { 0 } };
     enum embtier_err err = EMBTIER_OK;
 
+    if (connection->lent_fd >= 0 && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
+        end_lending(control, connection);
     if (connection->fd < 0)
         return;
     if (events & EPOLLOUT) {
@@ -345,6 +379,8 @@ static void close_ended(struct control *control)
 {
     control->has_ended = false;
     for (struct connection *c = control->connections; c; c = c->next) {
+        if (c->process_ended && c->lent_fd >= 0)
+            end_lending(control, c);
         if (!c->process_ended || c->fd < 0)
             continue;
         if (c->is_ready)
@@ -560,8 +596,13 @@ static void begin_stop(struct control *control)
     tables_stop(control->parts->tables);
     checkpoints_stop(control->parts->checkpoints);
     groups_stop(control->parts->groups);
-    for (struct connection *c = control->connections; c; c = c->next)
+    for (struct connection *c = control->connections; c; c = c->next) {
         connection_close(control, c, EMBTIER_SHUTDOWN, "");
+        if (c->lent_fd < 0)
+            continue;
+        c->closed_why = EMBTIER_SHUTDOWN;
+        end_lending(control, c);
+    }
 }
 
 /* The next signal is for server_stop(). */

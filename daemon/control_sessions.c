@@ -29,8 +29,8 @@ static enum embtier_err check_hello(const struct control *control,
                                     const Embtier__Hello *hello, struct err_msg *msg)
 {
     const struct config *const config = control->parts->config;
-    uint64_t arena_bytes;
     uint64_t users_bytes;
+    uint64_t bytes;
     enum account_answer answer;
 
     if (connection->said_hello)
@@ -48,19 +48,19 @@ static enum embtier_err check_hello(const struct control *control,
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "an arena of %" PRIu64 " bytes is over socket.max_arena_bytes %" PRIu64,
                        hello->arena_bytes, config->socket.max_arena_bytes);
-    arena_bytes = session_arena_bytes(hello->arena_bytes, slot_count_of(hello));
+    bytes = session_counted_bytes(hello->arena_bytes, slot_count_of(hello));
     users_bytes = account_has(connection->account, ACCOUNT_ARENA_BYTES);
-    answer = account_ask(connection->account, ACCOUNT_ARENA_BYTES, arena_bytes);
+    answer = account_ask(connection->account, ACCOUNT_ARENA_BYTES, bytes);
     if (answer == ACCOUNT_USER_HAS)
         return err_set(msg, EMBTIER_BUSY,
                        "the arenas of your user's clients have %" PRIu64 " bytes and %" PRIu64
                        " more would be over socket.max_user_arena_bytes %" PRIu64,
-                       users_bytes, arena_bytes, config->socket.max_user_arena_bytes);
+                       users_bytes, bytes, config->socket.max_user_arena_bytes);
     if (answer != ACCOUNT_TAKEN)
         return err_set(msg, EMBTIER_BUSY,
                        "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
                        " more would be over socket.max_total_arena_bytes %" PRIu64,
-                       accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES), arena_bytes,
+                       accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES), bytes,
                        config->socket.max_total_arena_bytes);
     return EMBTIER_OK;
 }
@@ -119,7 +119,7 @@ static enum embtier_err order_session(struct control *control, struct connection
     order->max_batch_rows = control->parts->config->socket.max_batch_rows;
     order->lane_count = control->parts->lane_count;
     account_add(connection->account, ACCOUNT_ARENA_BYTES,
-                session_arena_bytes(order->arena_bytes, order->slot_count));
+                session_counted_bytes(order->arena_bytes, order->slot_count));
     connection->making = order;
     control_watch(control, connection);
     session_maker_make(control->maker, order);
@@ -179,7 +179,7 @@ void control_session_made(struct control *control, struct session_order *order)
             release(control, connection, session, true); /* nobody has seen it */
         else
             account_give(connection->account, ACCOUNT_ARENA_BYTES,
-                         session_arena_bytes(order->arena_bytes, order->slot_count));
+                         session_counted_bytes(order->arena_bytes, order->slot_count));
         if (connection->fd >= 0)
             refuse_hello(control, connection, order->request_id, order->err, &order->msg);
     }
@@ -201,6 +201,14 @@ void control_tell_making(struct control *control, struct connection *connection)
 
 /* ---- Freeing ---- */
 
+/* Whoever kept the arena's descriptor, or has it mapped, keeps no pages of it: these are counted no
+ * more. But a client that the server's stop ends has its answers there, and no other server counts
+ * them. */
+static bool is_nobodys(const struct connection *connection)
+{
+    return connection->process_ended || connection->closed_why != EMBTIER_SHUTDOWN;
+}
+
 void control_session_gone(struct control *control, struct session *session)
 {
     struct connection *c = control->connections;
@@ -209,19 +217,20 @@ void control_session_gone(struct control *control, struct session *session)
         c = c->next;
     if (!c)
         return;
-    c->session_is_gone = c->job && job_uses_arena(c->job);
+    groups_forget(session);
+    c->session_is_gone = c->lent_fd >= 0 || (c->job && job_uses_arena(c->job));
     if (c->session_is_gone)
         return;
     c->session = NULL;
-    groups_forget(session);
-    release(control, c, session, c->process_ended);
+    release(control, c, session, is_nobodys(c));
     control->sweep = true;
 }
 
 void control_session_freed(struct control *control, struct session *session)
 {
     control->releasing_count--;
-    account_give(session->account, ACCOUNT_ARENA_BYTES, session->arena_bytes);
+    account_give(session->account, ACCOUNT_ARENA_BYTES,
+                 session_counted_bytes(session->arena_bytes, session->slot_count));
     account_close(session->account);
     session_free(session);
 }

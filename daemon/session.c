@@ -68,6 +68,19 @@ uint64_t session_arena_bytes(uint64_t wanted_bytes, uint32_t slot_count)
                     4096);
 }
 
+static uint64_t control_bytes_of(uint32_t slot_count)
+{
+    return align_up(shm_control_bytes(slot_count), 4096);
+}
+
+uint64_t session_counted_bytes(uint64_t wanted_bytes, uint32_t slot_count)
+{
+    const uint64_t control_bytes = control_bytes_of(slot_count);
+
+    return session_arena_bytes(wanted_bytes, slot_count) + control_bytes -
+           MIN(control_bytes, control_bytes_of(SHM_SLOTS_DEFAULT));
+}
+
 _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session_lane) +
                        sizeof(struct shm_control) +
                        SHM_SLOTS_DEFAULT * sizeof(struct shm_completion) <=
@@ -109,7 +122,7 @@ enum embtier_err session_prepare(uint64_t id, uint64_t arena_bytes, uint32_t slo
     session->freed_message.kind = MESSAGE_SESSION_FREED;
     session->memory_message.kind = MESSAGE_MEMORY;
 
-    session->control_bytes = align_up(shm_control_bytes(slot_count), 4096);
+    session->control_bytes = control_bytes_of(slot_count);
     TRY(memfd_new("embtier-control", session->control_bytes, &session->control_fd, msg));
     TRY(memfd_reserve(session->control_fd, 0, session->control_bytes, msg));
     TRY(memfd_map(session->control_fd, session->control_bytes,
@@ -161,7 +174,8 @@ void session_release(struct session *session, bool is_nobodys)
         munmap(control, session->control_bytes);
     if (arena)
         munmap(arena, session->arena_bytes);
-    /* A child of the client may have it mapped, and live on. */
+    /* The client may keep the descriptor, or a child of it have it mapped, and live on. Control is
+     * sealed against writing by others, which is a seal against this too: its few pages stay. */
     if (is_nobodys && session->arena_fd >= 0)
         (void)!fallocate(session->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                          (off_t)session->arena_bytes);

@@ -130,6 +130,10 @@ struct session {
  * not lie in it, whole pages. */
 uint64_t session_arena_bytes(uint64_t wanted_bytes, uint32_t slot_count);
 
+/* As much of a session counts in its user's account: that arena, and what the control memory has
+ * beyond SESSION_BYTES, which the configuration counts for each session. */
+uint64_t session_counted_bytes(uint64_t wanted_bytes, uint32_t slot_count);
+
 /* Makes the shared memory, but for the arena's bytes: control sealed against writing by others,
  * arena against resizing. NO_MEMORY, or the system's error. */
 MUST_CHECK enum embtier_err session_prepare(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,

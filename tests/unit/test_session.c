@@ -61,6 +61,17 @@ static void test_arena_cannot_be_resized(void **state)
     session_free(session);
 }
 
+static void test_more_slots_than_usual_count(void **state)
+{
+    const uint64_t more =
+        (SHM_SLOTS_MAX - SHM_SLOTS_DEFAULT) * (uint64_t)sizeof(struct shm_completion);
+
+    (void)state;
+    assert_int_equal(session_counted_bytes(MIB, 1), MIB);
+    assert_int_equal(session_counted_bytes(MIB, SHM_SLOTS_DEFAULT), MIB);
+    assert_int_equal(session_counted_bytes(MIB, SHM_SLOTS_MAX), MIB + more);
+}
+
 static void test_submissions_lie_in_the_smallest_arena(void **state)
 {
     (void)state;
@@ -107,6 +118,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_control_memory_can_be_read_but_not_written_by_others),
         cmocka_unit_test(test_arena_cannot_be_resized),
+        cmocka_unit_test(test_more_slots_than_usual_count),
         cmocka_unit_test(test_submissions_lie_in_the_smallest_arena),
         cmocka_unit_test(test_arena_that_cannot_be_had_is_an_error),
         cmocka_unit_test(test_sessions_are_spread_over_the_lanes),

@@ -154,6 +154,84 @@ def test_a_stop_while_memory_comes_slowly_is_a_stop(slow_memory):
         assert (server.open_table("t").get([1]) == 1).all()
 
 
+KEPT = 4 << 20
+
+
+def bytes_of(descriptors: list[int]) -> int:
+    return sum(os.fstat(fd).st_blocks for fd in descriptors) * 512
+
+
+@pytest.fixture
+def limited_daemon(make_daemon) -> Daemon:
+    """One user's shared memory is for two clients."""
+    limits = {"max_arena_bytes": KEPT, "max_user_arena_bytes": 2 * KEPT, "max_total_arena_bytes": 4 * KEPT}
+    daemon = make_daemon({"socket": limits})
+    daemon.start()
+    return daemon
+
+
+def test_a_client_that_hangs_up_and_keeps_descriptors_keeps_no_memory(limited_daemon):
+    kept: list[RawClient] = []
+    try:
+        for _ in range(10):
+            client = RawClient(limited_daemon.socket, arena_bytes=KEPT)
+            kept.append(client)
+            client.write(client.payload, b"its own")
+            client.socket.close()
+            limited_daemon.await_metric("session_arena_bytes", 0)
+            assert bytes_of([fd for one in kept for fd in one.descriptors]) <= 2 * KEPT
+        assert bytes_of([one.descriptors[1] for one in kept]) == 0
+        assert kept[0].read(kept[0].payload, 7) == bytes(7)
+    finally:
+        for client in kept:
+            client.close()
+
+
+def test_completions_of_many_slots_count_too(limited_daemon):
+    with RawClient(limited_daemon.socket, arena_bytes=KEPT, slots=1024):
+        beyond = 64 * (1024 - 64)  # bytes of completions that a session usually has not
+        assert limited_daemon.metrics()["session_arena_bytes"] >= KEPT + beyond
+        with RawClient(limited_daemon.socket, hello=False) as other:
+            refused = other.call(2, field(1, 1) + field(2, 1) + field(3, KEPT) + field(4, 8))
+            assert fields(refused[3][0])[1] == [embtier.errors.code_of("BUSY")]
+    limited_daemon.await_metric("session_arena_bytes", 0)
+
+
+def test_a_client_that_is_dropped_has_its_answers_until_it_hangs_up_and_they_count(limited_daemon):
+    client, me = RawClient(limited_daemon.socket, arena_bytes=KEPT), str(os.geteuid())
+    client.write(client.payload, b"its own")
+    client.socket.sendall(bytes(64))  # no frame
+    with pytest.raises(ConnectionError):
+        while client.receive():
+            pass
+    for _ in range(10):  # whenever the lanes let go
+        assert users(limited_daemon)[me]["arena_bytes"]["used"] >= KEPT
+        assert client.read(client.payload, 7) == b"its own"
+    with RawClient(limited_daemon.socket, arena_bytes=KEPT):  # there is room for two
+        with RawClient(limited_daemon.socket, hello=False) as third:
+            refused = third.call(2, field(1, 1) + field(2, 1) + field(3, KEPT) + field(4, 8))
+            assert fields(refused[3][0])[1] == [embtier.errors.code_of("BUSY")]
+    client.socket.close()
+    limited_daemon.await_metric("session_arena_bytes", 0)
+    assert bytes_of([client.descriptors[1]]) == 0
+    client.close()
+
+
+def test_a_stop_leaves_a_client_its_answers(limited_daemon):
+    client = RawClient(limited_daemon.socket, arena_bytes=KEPT)
+    dropped = RawClient(limited_daemon.socket, arena_bytes=KEPT)
+    for one in (client, dropped):
+        one.write(one.payload, b"its own")
+    dropped.socket.sendall(bytes(64))
+    with pytest.raises(ConnectionError):
+        while dropped.receive():
+            pass
+    limited_daemon.stop()
+    for one in (client, dropped):
+        assert one.read(one.payload, 7) == b"its own"
+        one.close()
+
+
 # ---- The control thread waits for no disk ----
 
 F32, NONE, ZEROS = 1, 0, 0
