@@ -58,13 +58,16 @@ void checkpoint_owners_free(struct checkpoint_owners *owners)
 
 /* ---- How many ---- */
 
-/* Locked. */
+/* Locked. A user that keeps fewer than it has is let make one more: its oldest are deleted then.
+ * That may fail, so it is let only while it is within its part: at most one is over it. */
 static enum embtier_err ask(const struct account *account, uint32_t keep, struct err_msg *msg)
 {
     const uint64_t has = account_has(account, ACCOUNT_CHECKPOINTS);
     const enum account_answer answer = account_ask(account, ACCOUNT_CHECKPOINTS, 1);
 
-    if (answer == ACCOUNT_TAKEN || (keep > 0 && keep < has)) /* of which it ends with fewer */
+    if (answer == ACCOUNT_TAKEN)
+        return EMBTIER_OK;
+    if (keep > 0 && keep < has && account_ask(account, ACCOUNT_CHECKPOINTS, 0) == ACCOUNT_TAKEN)
         return EMBTIER_OK;
     if (answer == ACCOUNT_USER_HAS)
         return err_set(msg, EMBTIER_BUSY,

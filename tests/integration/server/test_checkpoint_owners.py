@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from daemons import CLI, Daemon
+from raw_client import RawClient, field
 from test_bad_checkpoints import forged
 
 NOBODY = 65534
 ROOT = 0
+SCAN_OPEN, SCAN = 15, 12  # a request, and a reply
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
@@ -75,6 +79,27 @@ def test_one_user_makes_no_more_than_it_may_and_others_still_some(open_daemon):
     make(open_daemon)
     assert checkpoint(open_daemon, "delete", str(last), user=NOBODY).returncode == 0
     make(open_daemon, user=NOBODY)
+
+
+@pytest.mark.parametrize("open_daemon", [{"max_checkpoints": 20, "max_user_checkpoints": 3}], indirect=True)
+def test_a_user_whose_old_ones_cannot_be_deleted_does_not_go_on_making(open_daemon):
+    made = [make(open_daemon, user=NOBODY) for _ in range(3)]
+    with contextlib.ExitStack() as readers:
+        for id in made:  # while it is read it stays
+            reader = readers.enter_context(RawClient(open_daemon.socket, arena_bytes=0))
+            assert SCAN in reader.call(SCAN_OPEN, field(1, id) + field(2, "t"))
+        over = make(open_daemon, "--keep", "1", user=NOBODY)
+        assert ids_of(open_daemon, NOBODY) == [*made, over]
+        for keep in ("1", "2", "3"):
+            refused = checkpoint(open_daemon, "create", "--keep", keep, user=NOBODY)
+            assert refused.returncode == 1 and "checkpoints.max_user_checkpoints" in refused.stderr
+        assert ids_of(open_daemon, NOBODY) == [*made, over]
+        assert checkpoint(open_daemon, "create").returncode == 0  # others go on
+    # When nobody reads them any more.
+    while checkpoint(open_daemon, "delete", str(made[0]), user=NOBODY).returncode != 0:
+        time.sleep(0.02)
+    last = make(open_daemon, "--keep", "1", user=NOBODY)
+    assert ids_of(open_daemon, NOBODY) == [last]
 
 
 def test_a_user_deletes_its_own_only_and_the_servers_user_all(open_daemon):
