@@ -74,7 +74,7 @@ MUST_CHECK enum embtier_err checkpoints_make(struct checkpoints *checkpoints,
 MUST_CHECK enum embtier_err checkpoints_begin(struct checkpoints *checkpoints, struct err_msg *msg);
 /* Whether it is time for the server to make one. True once, until that has been tried. */
 bool checkpoints_due(struct checkpoints *checkpoints, uint64_t now_ns);
-/* It could not be tried after all. */
+/* It could not be tried after all, or was cancelled: it is due after another interval. */
 void checkpoints_not_tried(struct checkpoints *checkpoints);
 
 /* Those with ids above @after, oldest first: as many as CHECKPOINTS_PAGE and @most, of which the

@@ -185,14 +185,26 @@ void control_job_progress(struct control *control, struct job *job)
         control_tell_progress(control, job->owner);
 }
 
+/* Of the server's own jobs no other can fail. One that was cancelled, or that never began, is due
+ * again after another interval. */
+static void tell_no_checkpoint(struct control *control, const struct job *job)
+{
+    if (job->err == EMBTIER_CANCELLED)
+        log_warn("a checkpoint of the server's own was cancelled, another one will be due",
+                 "interval_seconds=%u", control->parts->config->checkpoints.interval_seconds);
+    else
+        log_error("no checkpoint could be made: a crash goes back to the newest that there is",
+                  "err=%s why=%s", err_name(job->err), LOG_QUOTED(job->msg.text));
+    checkpoints_not_tried(control->parts->checkpoints);
+}
+
 void control_job_done(struct control *control, struct job *job)
 {
     struct connection *const connection = job->owner;
 
     if (!connection) {
-        if (job->err != EMBTIER_OK) /* only making a checkpoint can fail */
-            log_error("no checkpoint could be made: a crash goes back to the newest that there is",
-                      "err=%s why=%s", err_name(job->err), LOG_QUOTED(job->msg.text));
+        if (job->err != EMBTIER_OK)
+            tell_no_checkpoint(control, job);
         job_free(job);
         return;
     }

@@ -28,6 +28,7 @@ MANY_ROWS = 100_000_000  # of one number: minutes
 FILLS, OF_ONE_USER = 4, 3  # tables filled at a time
 WAITING_MOST = 128
 BUSY, TIMEOUT = 12, 13
+CHECKPOINT_DELETE = 12
 CREATE, CHECKPOINT_CREATE, LOAD_OPEN, LOAD_END = 3, 9, 18, 20
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -350,6 +351,40 @@ def test_jobs_of_one_name_run_one_after_the_other(own_daemon, begin):
     assert second.wait(LIMIT_S) == 0
     with own_daemon.connect() as server:
         assert server.open_table("same").spec.dim == 4
+
+
+def test_when_the_servers_checkpoint_is_cancelled_another_one_is_due(make_daemon, tmp_path):
+    daemon = make_daemon({"checkpoints": {"interval_seconds": 1, "keep": 1}})
+    trigger = tmp_path / "trigger"
+    daemon.with_fault("held_calls", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_PATH="checkpoints/")
+    daemon.start()
+
+    def automatic(server: embtier.Server) -> int:
+        return max((made.id for made in server.checkpoints() if made.automatic), default=0)
+
+    def waiting() -> dict | None:
+        return next((job for job in jobs(daemon) if job["kind"] == "checkpoint create"), None)
+
+    with daemon.connect(timeout=LIMIT_S) as server, RawClient(daemon.socket, arena_bytes=0) as other:
+        table = server.create_table("t", 4)
+        first = server.checkpoint()
+        server.checkpoint()
+        trigger.touch()
+        other.send(CHECKPOINT_DELETE, field(1, first.id))  # in whose line checkpoints wait
+        await_that(Path(f"{trigger}.waits").exists)
+        table.set([1], np.ones((1, 4)))
+        await_that(waiting)
+        assert waiting()["state"] == "waiting"
+        assert cancel(daemon, waiting()["id"]).returncode == 0
+        trigger.unlink()
+        assert daemon.logged("a checkpoint of the server's own was cancelled")
+        before = automatic(server)
+
+        def is_made() -> bool:
+            table.set([1], np.ones((1, 4)))
+            return automatic(server) > before
+
+        await_that(is_made)
 
 
 def test_a_client_that_says_nothing_does_not_hold_an_import_for_ever(make_daemon):
