@@ -84,6 +84,9 @@ void control_checkpoint(struct control *control);
 /* Answers and frees the job; its connection has none afterwards. */
 void control_job_done(struct control *control, struct job *job);
 
+/* Frees one of the server's own, and gives back what was to be by its end. */
+void control_forget_job(struct job *job);
+
 /* Not even memory for a job: answered with that, and NULL. */
 struct job *control_new_job(struct control *control, struct connection *connection, uint32_t id,
                             enum job_kind kind);

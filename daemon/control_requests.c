@@ -185,6 +185,15 @@ void control_job_progress(struct control *control, struct job *job)
         control_tell_progress(control, job->owner);
 }
 
+void control_forget_job(struct job *job)
+{
+    if (job->account) {
+        account_give(job->account, job->row, 1);
+        account_close(job->account);
+    }
+    job_free(job);
+}
+
 /* Of the server's own jobs no other can fail. One that was cancelled, or that never began, is due
  * again after another interval. */
 static void tell_no_checkpoint(struct control *control, const struct job *job)
@@ -205,7 +214,7 @@ void control_job_done(struct control *control, struct job *job)
     if (!connection) {
         if (job->err != EMBTIER_OK)
             tell_no_checkpoint(control, job);
-        job_free(job);
+        control_forget_job(job);
         return;
     }
     control_transfer_done(connection, job);

@@ -2,6 +2,7 @@
 /* Scans and loads of a connection (scan.h, load.h): many rows, through its arena, some at a time.
  * While a job has the scan or the load, the connection has none; it comes back with the answer. A
  * connection that has gone in the meantime lets go of it then, and of its arena after that. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,11 +81,16 @@ static struct job *last_of_load(struct connection *connection, enum job_kind kin
     return job;
 }
 
+/* It counts until it is closed: that may take long, and the connection may go before. */
 static void close_transfer(struct control *control, const struct connection *connection,
-                           struct job *last)
+                           struct job *last, enum account_row row, bool *counts)
 {
     last->uid = connection->peer_uid;
     last->pid = connection->peer_pid;
+    last->account = account_open(control->parts->accounts, connection->peer_uid);
+    last->row = row;
+    assert(*counts && last->account == connection->account); /* it is open: no memory is needed */
+    *counts = false;
     control_submit_job(control, NULL, 0, last);
 }
 
@@ -92,9 +98,11 @@ static void close_transfer(struct control *control, const struct connection *con
 void control_close_transfers(struct control *control, struct connection *connection)
 {
     if (connection->scan && connection->scan_last)
-        close_transfer(control, connection, last_of_scan(connection));
+        close_transfer(control, connection, last_of_scan(connection), ACCOUNT_SCANS,
+                       &connection->counts_scan);
     if (connection->load && connection->load_last)
-        close_transfer(control, connection, last_of_load(connection, JOB_LOAD_CLOSE));
+        close_transfer(control, connection, last_of_load(connection, JOB_LOAD_CLOSE), ACCOUNT_LOADS,
+                       &connection->counts_load);
     if (!connection->job)
         count_again(connection);
 }

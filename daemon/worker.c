@@ -187,13 +187,13 @@ static struct job *next_of(const struct worker *worker, enum line line)
 }
 
 /* One job of each user that has some is in a round, so that they take turns. The server's own are
- * first. */
+ * first: not what gives back what a user had, whose turn that is. */
 static uint64_t round_of(const struct worker *worker, const struct job *job)
 {
     const enum line line = kinds[job->kind].line;
     uint64_t round = worker->rounds[line];
 
-    if (!job->owner)
+    if (!job->owner && !kinds[job->kind].stays)
         return 0;
     for (const struct job *other = worker->waiting; other; other = other->next)
         if (kinds[other->kind].line == line && other->uid == job->uid && other->round > round)

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "daemon/accounts.h"
 #include "daemon/checkpoints.h"
 #include "daemon/inbox.h"
 #include "daemon/load.h"
@@ -78,7 +79,9 @@ struct job {
     uint64_t bytes;
     struct load_order load_order; /* LOAD_OPEN */
     struct load_batch load_batch; /* LOAD_ROWS: in the owner's arena too */
-    void *owner; /* the connection; NULL: the server's own, of which nobody is told */
+    void *owner;             /* the connection; NULL: the server's own, of which nobody is told */
+    struct account *account; /* whoever is told gives one of @row back to it, and closes it; NULL */
+    enum account_row row;
     uint32_t request_id;
 
     struct job_progress progress; /* under the worker's lock: job_progress() */

@@ -24,6 +24,7 @@ LIMIT_S = 60
 STEP_BYTES = 8 << 20
 LARGE = 64 << 20
 PROGRESS, TABLE, TABLES, CHECKPOINT, CHECKPOINTS, JOBS = 4, 6, 7, 10, 11, 280  # of a reply
+LOAD_OPEN = 18
 CREATE, LIST_TABLES, LIST_CHECKPOINTS, SHOW, LIST_JOBS = 3, 5, 10, 13, 280  # of a request
 AFTER, MOST, MORE = 260, 261, 260
 PAGE = 128
@@ -284,6 +285,21 @@ def test_a_disk_that_is_slow_holds_up_no_other_answer(
         while not (reply := client.receive()).get(2):
             pass
         assert reply_body in reply, reply
+
+
+def test_an_import_of_a_client_that_has_gone_counts_until_it_is_cleaned_up(make_daemon, tmp_path):
+    daemon, me = make_daemon(), str(os.geteuid())
+    slow = SlowSystem(daemon, tmp_path, EMBTIER_FAULT_PATH="catalog")
+    daemon.start()
+    with daemon.connect():  # so that its user is known
+        client = RawClient(daemon.socket)
+        assert TABLE in client.call(LOAD_OPEN, field(1, spec_of("imported")))
+        slow.hold()
+        client.close()
+        await_that(slow.is_held)
+        assert users(daemon)[me]["loads"]["used"] == 1
+        slow.let_go()
+        await_that(lambda: users(daemon)[me]["loads"]["used"] == 0)
 
 
 # ---- Lists come in pages ----

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Do users take turns, whatever they have done?
+ *
+ * Jobs are those of exports, of which one runs at a time: what they do is done here instead. The
+ * first is held, so that what waits behind it is known. */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+#include <pthread.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "daemon/worker.h"
+
+#define ONE 1000
+#define TWO 1001
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_running, goes_on; /* the first job */
+    struct message *told[16];
+    uint32_t count;
+} seen = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+enum embtier_err __wrap_scan_fill(struct scan *scan, void *dest, uint64_t bytes,
+                                  const _Atomic bool *give_up, struct scan_filled *ret_filled,
+                                  struct err_msg *msg);
+enum embtier_err __wrap_scan_fill(struct scan *scan, void *dest, uint64_t bytes,
+                                  const _Atomic bool *give_up, struct scan_filled *ret_filled,
+                                  struct err_msg *msg)
+{
+    (void)scan, (void)dest, (void)bytes, (void)give_up, (void)ret_filled, (void)msg;
+    pthread_mutex_lock(&seen.lock);
+    seen.is_running = true;
+    pthread_cond_broadcast(&seen.changed);
+    while (!seen.goes_on)
+        pthread_cond_wait(&seen.changed, &seen.lock);
+    pthread_mutex_unlock(&seen.lock);
+    return EMBTIER_OK;
+}
+
+void __wrap_scan_free(struct scan *scan);
+void __wrap_scan_free(struct scan *scan)
+{
+    (void)scan;
+}
+
+const _Atomic bool *__wrap_checkpoints_stopping(const struct checkpoints *checkpoints);
+const _Atomic bool *__wrap_checkpoints_stopping(const struct checkpoints *checkpoints)
+{
+    static const _Atomic bool stopping;
+
+    (void)checkpoints;
+    return &stopping;
+}
+
+static void tell(void *owner, struct message *message)
+{
+    (void)owner;
+    pthread_mutex_lock(&seen.lock);
+    assert_true(seen.count < ARRAY_LEN(seen.told));
+    seen.told[seen.count++] = message;
+    pthread_cond_broadcast(&seen.changed);
+    pthread_mutex_unlock(&seen.lock);
+}
+
+static void submit(struct worker *worker, struct job *job, enum job_kind kind, uid_t uid,
+                   void *owner)
+{
+    memset(job, 0, sizeof(*job));
+    job->kind = kind;
+    job->uid = uid;
+    job->owner = owner;
+    assert_int_equal(worker_submit(worker, job, NULL), EMBTIER_OK);
+}
+
+static void test_what_one_user_left_to_be_cleaned_up_is_not_before_anothers_job(void **state)
+{
+    struct worker *worker = NULL;
+    struct job first, left[3], other;
+    int connection;
+
+    (void)state;
+    assert_int_equal(worker_new(NULL, NULL, tell, NULL, &worker, NULL), EMBTIER_OK);
+    submit(worker, &first, JOB_SCAN_NEXT, ONE, &connection);
+    pthread_mutex_lock(&seen.lock);
+    while (!seen.is_running)
+        pthread_cond_wait(&seen.changed, &seen.lock);
+    pthread_mutex_unlock(&seen.lock);
+    for (uint32_t i = 0; i < ARRAY_LEN(left); i++)
+        submit(worker, &left[i], JOB_SCAN_CLOSE, ONE, NULL);
+    submit(worker, &other, JOB_SCAN_NEXT, TWO, &connection);
+    pthread_mutex_lock(&seen.lock);
+    seen.goes_on = true;
+    pthread_cond_broadcast(&seen.changed);
+    while (seen.count < 5)
+        pthread_cond_wait(&seen.changed, &seen.lock);
+    pthread_mutex_unlock(&seen.lock);
+    worker_free(worker);
+    assert_ptr_equal(seen.told[0], &first.done_message);
+    assert_ptr_equal(seen.told[1], &left[0].done_message); /* which came first in that round */
+    assert_ptr_equal(seen.told[2], &other.done_message);
+    assert_ptr_equal(seen.told[3], &left[1].done_message);
+    assert_ptr_equal(seen.told[4], &left[2].done_message);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_one_user_left_to_be_cleaned_up_is_not_before_anothers_job),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
