@@ -587,12 +587,24 @@ static void on_tick(struct control *control)
 
 /* ---- The loop ---- */
 
+/* A path that is another server's by now stays. */
+static void stop_listening(struct control *control)
+{
+    const char *const path = control->parts->config->socket.path;
+    struct stat status;
+
+    if (control->has_socket_file && lstat(path, &status) == 0 &&
+        status.st_dev == control->socket_device && status.st_ino == control->socket_inode)
+        unlink(path);
+    control->has_socket_file = false;
+    closep(&control->listen_fd); /* only now may its inode be used again */
+    control->listen_fd = -1;
+}
+
 static void begin_stop(struct control *control)
 {
     control->stopping = true;
-    closep(&control->listen_fd);
-    control->listen_fd = -1;
-    unlink(control->parts->config->socket.path);
+    stop_listening(control);
     tables_stop(control->parts->tables);
     checkpoints_stop(control->parts->checkpoints);
     groups_stop(control->parts->groups);
@@ -661,11 +673,12 @@ enum embtier_err control_run(struct control *control, int signal_fd, struct err_
 
 /* ---- Making and ending ---- */
 
-/* A socket file is in the way: a server's, which is an error, or a dead one's, which is removed. */
+/* A socket file is in the way: a server's, which is an error, or a dead one's, which is removed.
+ * One that has no room in its queue just now (EAGAIN), or does not let us in, is no dead one. */
 static enum embtier_err clear_socket(const char *path, const struct sockaddr_un *address,
                                      struct err_msg *msg)
 {
-    _cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    _cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct stat status;
 
     if (lstat(path, &status) != 0)
@@ -675,8 +688,13 @@ static enum embtier_err clear_socket(const char *path, const struct sockaddr_un 
                        path);
     if (fd < 0)
         return err_set_errno(msg, errno, "socket");
-    if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
+    if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN)
         return err_set(msg, EMBTIER_LOCKED, "socket %s: another server listens on it", path);
+    if (errno != ECONNREFUSED)
+        return err_set_errno(
+            msg, errno,
+            "socket %s: it is in the way, and it cannot be told whether a server listens on it",
+            path);
     if (unlink(path) != 0)
         return err_set_errno(msg, errno, "socket %s: cannot be removed", path);
     return EMBTIER_OK;
@@ -686,6 +704,7 @@ static enum embtier_err listen_on(struct control *control, struct err_msg *msg)
 {
     const char *const path = control->parts->config->socket.path;
     struct sockaddr_un address = { .sun_family = AF_UNIX };
+    struct stat status;
     mode_t before;
     int rc;
 
@@ -700,8 +719,11 @@ static enum embtier_err listen_on(struct control *control, struct err_msg *msg)
     before = umask(0177); /* nobody else until the mode is what the config says */
     rc = bind(control->listen_fd, (const struct sockaddr *)&address, sizeof(address));
     umask(before);
-    if (rc != 0)
+    if (rc != 0 || lstat(path, &status) != 0)
         return err_set_errno(msg, errno, "socket %s", path);
+    control->has_socket_file = true;
+    control->socket_device = status.st_dev;
+    control->socket_inode = status.st_ino;
     if (chmod(path, (mode_t)control->parts->config->socket.mode) != 0 ||
         listen(control->listen_fd, LISTEN_BACKLOG) != 0)
         return err_set_errno(msg, errno, "socket %s", path);
@@ -782,10 +804,7 @@ void control_free(struct control *control)
     if (!control)
         return;
     control_end_jobs(control);
-    if (control->listen_fd >= 0) {
-        unlink(control->parts->config->socket.path);
-        closep(&control->listen_fd);
-    }
+    stop_listening(control);
     closep(&control->mail_fd);
     closep(&control->epoll_fd);
     free(control);

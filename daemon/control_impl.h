@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/config_descriptors.h"
 #include "base/err.h"
@@ -40,6 +41,9 @@ struct control {
     struct inbox inbox;
     int epoll_fd;
     int listen_fd;
+    bool has_socket_file; /* made by us, … */
+    dev_t socket_device;  /* … this one: the path may be another server's by now */
+    ino_t socket_inode;
     int mail_fd;
     char signal_mark; /* its address marks the signal's event */
     bool listen_paused;

@@ -88,6 +88,30 @@ def test_a_dead_servers_socket_is_replaced_and_another_file_is_not(make_daemon):
         assert file.read() == "precious"
 
 
+def test_a_socket_that_is_another_servers_by_now_stays(make_daemon):
+    first = make_daemon()
+    first.start()
+    os.unlink(first.socket)
+    second = make_daemon({"socket": {"path": first.socket}})
+    second.socket = first.socket
+    second.start()  # as nobody can see that the first one listens there
+    first.stop()
+    with first.connect(arena_bytes=0) as server:
+        server.create_table("seconds", 4)
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM], ids=["full_queue", "datagrams"])
+def test_a_socket_of_one_that_lives_and_does_not_answer_stays(make_daemon, kind):
+    daemon = make_daemon()
+    with socket.socket(socket.AF_UNIX, kind) as other, socket.socket(socket.AF_UNIX, kind) as client:
+        other.bind(daemon.socket)
+        if kind == socket.SOCK_STREAM:
+            other.listen(0)
+        client.connect(daemon.socket)
+        assert daemon.socket in daemon.fail_to_start()
+        assert os.path.exists(daemon.socket)
+
+
 # ---- Configuration ----
 
 
