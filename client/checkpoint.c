@@ -269,21 +269,20 @@ static enum embtier_err find_restored(struct embtier *server, Embtier__Reply **r
     return table_list_read(server, reply, &(struct table_names){ names, count }, ret_list);
 }
 
-static enum embtier_err restored_tables(struct embtier *server, const Embtier__Request *request,
+/* @shown: the checkpoint, if all of its tables were to be restored. */
+static enum embtier_err restored_tables(struct embtier *server,
+                                        const Embtier__CheckpointRestore *restore,
+                                        const struct embtier_checkpoint_list *shown,
                                         Embtier__Reply **reply,
                                         struct embtier_table_list **ret_list)
 {
-    const Embtier__CheckpointRestore *const restore = request->checkpoint_restore;
-    _cleanup_(embtier_checkpoint_list_freep) struct embtier_checkpoint_list *shown = NULL;
     _cleanup_(freep) const char **names = NULL;
 
     if ((*reply)->body_case != EMBTIER__REPLY__BODY_TABLE_LIST || !(*reply)->table_list->more)
         return find_restored(server, reply, NULL, 0, ret_list);
-    if (restore->n_tables == 0) { /* all that it has */
-        TRY(embtier_checkpoint_show(server, restore->id, &shown));
+    if (shown)
         return find_restored(server, reply, shown->names, shown->checkpoints[0].table_count,
                              ret_list);
-    }
     names = calloc(restore->n_tables, sizeof(*names));
     if (!names)
         return err_set(&server->message, EMBTIER_NO_MEMORY, "out of memory");
@@ -297,6 +296,7 @@ enum embtier_err embtier_checkpoint_restore(struct embtier *server, uint64_t id,
                                             void *progress_context,
                                             struct embtier_table_list **ret_list)
 {
+    _cleanup_(embtier_checkpoint_list_freep) struct embtier_checkpoint_list *shown = NULL;
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__CheckpointRestore restore = EMBTIER__CHECKPOINT_RESTORE__INIT;
@@ -316,8 +316,11 @@ enum embtier_err embtier_checkpoint_restore(struct embtier *server, uint64_t id,
     restore.tables = (char **)tables;
     request.body_case = EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE;
     request.checkpoint_restore = &restore;
+    /* Before it can be deleted: the answer may name a part of its tables only. */
+    if (table_count == 0)
+        TRY(embtier_checkpoint_show(server, id, &shown));
     TRY(connection_call(server, &request, progress, progress_context, &reply));
-    return restored_tables(server, &request, &reply, ret_list);
+    return restored_tables(server, &restore, shown, &reply, ret_list);
 }
 
 enum embtier_err embtier_checkpoint_delete(struct embtier *server, uint64_t id)

@@ -290,7 +290,8 @@ static void answer_checkpoint(struct client *client, uint32_t id, uint64_t numbe
     Embtier__Checkpoint checkpoint;
     Embtier__Reply reply = EMBTIER__REPLY__INIT;
 
-    if (number != FAKE_CHECKPOINT) {
+    if (number != FAKE_CHECKPOINT ||
+        (client->server->gone_restored && client->server->restores > 0)) {
         reply_error(client, id, EMBTIER_NOT_FOUND, "there is no such checkpoint");
         return;
     }
@@ -359,10 +360,11 @@ static void answer_restore(struct client *client, uint32_t id,
         if (restore->name[0])
             snprintf(specs[i].name, sizeof(specs[i].name), "%s", restore->name);
         describe_table(words ? WORDS_HANDLE : USERS_HANDLE, &specs[i], &wires[i], &tables[i]);
+        tables[i].table_id = (uint32_t)i + 1;
     }
     reply_progress(client, id, "bytes");
     list.tables = pointers;
-    list.more = client->server->endless_lists;
+    list.more = client->server->endless_lists || client->server->gone_restored;
     reply.id = id;
     reply.last = true;
     reply.body_case = EMBTIER__REPLY__BODY_TABLE_LIST;
@@ -405,6 +407,20 @@ static bool answer_about_checkpoints(struct client *client, const Embtier__Reque
     return true;
 }
 
+/* There are none behind those that were told. */
+static void answer_rest(struct client *client, uint32_t id)
+{
+    Embtier__TableListReply list = EMBTIER__TABLE_LIST_REPLY__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+
+    list.more = client->server->endless_lists;
+    reply.id = id;
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_TABLE_LIST;
+    reply.table_list = &list;
+    send_reply(client, &reply, false);
+}
+
 static void answer_control(struct client *client, const Embtier__Request *request)
 {
     switch (request->body_case) {
@@ -413,6 +429,9 @@ static void answer_control(struct client *client, const Embtier__Request *reques
         break;
     case EMBTIER__REQUEST__BODY_TABLE_OPEN:
         answer_open(client, request->id, request->table_open->name);
+        break;
+    case EMBTIER__REQUEST__BODY_TABLE_LIST:
+        answer_rest(client, request->id);
         break;
     case EMBTIER__REQUEST__BODY_TABLE_CREATE:
         answer_create(client, request->id, request->table_create->spec);

@@ -42,6 +42,8 @@ struct fake_server {
     atomic_uint users_dim;       /* of table "users" */
     atomic_uint words_optimizer; /* of table "words" */
     atomic_bool endless_lists;   /* of each there is said to be more */
+    atomic_bool gone_restored;   /* a checkpoint that was restored is deleted, and its tables are
+                                    said to be more than the answer has */
     atomic_bool unnamed_tables;  /* checkpoints come without the names of their tables */
     atomic_bool wrong_reply;     /* checkpoints are answered with the status */
     atomic_uint join_err;        /* of every group that is to be joined */

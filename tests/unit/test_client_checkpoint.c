@@ -193,6 +193,22 @@ static void test_restored_tables_come_back_as_a_list_of_tables(void **state)
     assert_int_equal(fixture->fake.restores, 3);
 }
 
+static void test_all_restored_tables_are_told_though_the_checkpoint_is_deleted_then(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_table_list *list = NULL;
+
+    fixture->fake.gone_restored = true;
+    assert_int_equal(embtier_checkpoint_restore(fixture->server, FAKE_CHECKPOINT, NULL, 0, NULL,
+                                                NULL, NULL, &list),
+                     EMBTIER_OK);
+    assert_true(embtier_table_list_count(list) >= 2);
+    assert_string_equal(embtier_table_list_at(list, 0)->name, "users");
+    embtier_table_list_free(list);
+    assert_int_equal(fixture->fake.restores, 1);
+    assert_alive(fixture);
+}
+
 static void test_what_cannot_be_restored_makes_no_list(void **state)
 {
     static const char *const unknown[] = { "users", "none" };
@@ -298,6 +314,9 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_restored_tables_come_back_as_a_list_of_tables, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            test_all_restored_tables_are_told_though_the_checkpoint_is_deleted_then, setup,
+            teardown),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_restored_makes_no_list, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(
