@@ -6,6 +6,7 @@
 #define EMBTIER_DAEMON_CONTROL_IMPL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -120,6 +121,19 @@ void control_session_freed(struct control *control, struct session *session);
 #define CONTROL_PAGE_MOST 128
 /* As many as a page has of which a client wants @most; 0: it does not say. */
 uint32_t control_page(uint32_t most);
+/* What an answer that is a list is made of. */
+struct page {
+    void *items; /* @count of @item_bytes */
+    size_t item_bytes;
+    size_t wire_bytes;
+    void (*fill)(void *item, void *wire); /* the wire borrows from the item */
+    uint32_t count;
+    bool more; /* there are */
+};
+/* Its wires, filled, and pointers to them, to be freed with free(). NULL: there is no memory, which
+ * was answered. */
+void **control_new_page(struct control *control, struct connection *connection, uint32_t id,
+                        const struct page *page);
 void control_handle_table_list(struct control *control, struct connection *connection, uint32_t id,
                                const Embtier__TableList *wire);
 void control_reply_restored(struct control *control, struct connection *connection,

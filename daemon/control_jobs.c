@@ -8,50 +8,50 @@
 #include "daemon/worker.h"
 #include "proto/frame.h"
 
-/* Borrows @info. */
-static void fill_job(struct job_info *info, Embtier__Job *ret_wire)
+/* Borrows the item. */
+static void fill_job(void *item, void *wire)
 {
-    embtier__job__init(ret_wire);
-    ret_wire->id = info->id;
-    ret_wire->kind = (char *)(uintptr_t)info->kind;
-    ret_wire->what = info->what;
-    ret_wire->uid = (uint32_t)info->uid;
-    ret_wire->pid = (uint64_t)info->pid;
-    ret_wire->is_own = info->is_own;
-    ret_wire->runs = info->runs;
-    ret_wire->age_ms = info->age_ms;
-    ret_wire->done = info->progress.done;
-    ret_wire->total = info->progress.total;
+    struct job_info *const info = item;
+    Embtier__Job *const job = wire;
+
+    embtier__job__init(job);
+    job->id = info->id;
+    job->kind = (char *)(uintptr_t)info->kind;
+    job->what = info->what;
+    job->uid = (uint32_t)info->uid;
+    job->pid = (uint64_t)info->pid;
+    job->is_own = info->is_own;
+    job->runs = info->runs;
+    job->age_ms = info->age_ms;
+    job->done = info->progress.done;
+    job->total = info->progress.total;
     if (info->progress.unit)
-        ret_wire->unit = (char *)(uintptr_t)info->progress.unit;
+        job->unit = (char *)(uintptr_t)info->progress.unit;
 }
 
 static void reply_jobs(struct control *control, struct connection *connection, uint32_t id,
                        struct job_info *infos, uint32_t count, bool more)
 {
+    const struct page page = { .items = infos,
+                               .item_bytes = sizeof(*infos),
+                               .wire_bytes = sizeof(Embtier__Job),
+                               .fill = fill_job,
+                               .count = count,
+                               .more = more };
     Embtier__JobListReply body = EMBTIER__JOB_LIST_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
-    Embtier__Job *const jobs = calloc((size_t)count + 1, sizeof(*jobs));
-    Embtier__Job **const pointers = calloc((size_t)count + 1, sizeof(*pointers));
+    _cleanup_(freep) void **pointers = control_new_page(control, connection, id, &page);
 
-    if (jobs && pointers) {
-        for (uint32_t i = 0; i < count; i++) {
-            fill_job(&infos[i], &jobs[i]);
-            pointers[i] = &jobs[i];
-        }
-        body.n_jobs = count;
-        body.jobs = pointers;
-        body.more = more;
-        message.id = id;
-        message.last = true;
-        message.body_case = EMBTIER__REPLY__BODY_JOB_LIST;
-        message.job_list = &body;
-        control_reply(control, connection, &message);
-    } else {
-        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
-    }
-    free(pointers);
-    free(jobs);
+    if (!pointers)
+        return;
+    body.n_jobs = count;
+    body.jobs = (Embtier__Job **)pointers;
+    body.more = more;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_JOB_LIST;
+    message.job_list = &body;
+    control_reply(control, connection, &message);
 }
 
 static void handle_list(struct control *control, struct connection *connection, uint32_t id,

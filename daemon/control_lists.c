@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that are lists. None is longer than a page, so that no client has the server keep more
  * for it (ACCOUNT_ANSWER_BYTES); it asks again for what comes after the page. */
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "daemon/accounts.h"
@@ -17,37 +18,60 @@ uint32_t control_page(uint32_t most)
     return most == 0 ? CONTROL_PAGE_MOST : MIN(most, (uint32_t)CONTROL_PAGE_MOST);
 }
 
+void **control_new_page(struct control *control, struct connection *connection, uint32_t id,
+                        const struct page *page)
+{
+    const size_t pointer_bytes = align_up(page->count * sizeof(void *) + 1, _Alignof(max_align_t));
+    void **const pointers = calloc(1, pointer_bytes + page->count * page->wire_bytes);
+
+    if (!pointers) {
+        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
+        return NULL;
+    }
+    for (uint32_t i = 0; i < page->count; i++) {
+        pointers[i] = (char *)pointers + pointer_bytes + i * page->wire_bytes;
+        page->fill((char *)page->items + i * page->item_bytes, pointers[i]);
+    }
+    return pointers;
+}
+
 /* ---- Tables ---- */
 
-static void reply_tables(struct control *control, struct connection *connection, uint32_t id,
-                         const struct table_info *infos, uint32_t count, bool more)
+struct table_wire {
+    Embtier__TableInfo info; /* first */
+    Embtier__TableSpec spec;
+};
+
+static void fill_table(void *item, void *wire)
 {
-    struct err_msg msg = { { 0 } };
+    struct table_wire *const table = wire;
+
+    control_fill_table(item, &table->spec, &table->info);
+}
+
+static void reply_tables(struct control *control, struct connection *connection, uint32_t id,
+                         struct table_info *infos, uint32_t count, bool more)
+{
+    const struct page page = { .items = infos,
+                               .item_bytes = sizeof(*infos),
+                               .wire_bytes = sizeof(struct table_wire),
+                               .fill = fill_table,
+                               .count = count,
+                               .more = more };
     Embtier__TableListReply body = EMBTIER__TABLE_LIST_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
-    Embtier__TableSpec *const specs = calloc((size_t)count + 1, sizeof(*specs));
-    Embtier__TableInfo *const tables = calloc((size_t)count + 1, sizeof(*tables));
-    Embtier__TableInfo **const pointers = calloc((size_t)count + 1, sizeof(*pointers));
+    _cleanup_(freep) void **pointers = control_new_page(control, connection, id, &page);
 
-    if (!specs || !tables || !pointers) {
-        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &msg);
-    } else {
-        for (uint32_t i = 0; i < count; i++) {
-            control_fill_table(&infos[i], &specs[i], &tables[i]);
-            pointers[i] = &tables[i];
-        }
-        body.n_tables = count;
-        body.tables = pointers;
-        body.more = more;
-        message.id = id;
-        message.last = true;
-        message.body_case = EMBTIER__REPLY__BODY_TABLE_LIST;
-        message.table_list = &body;
-        control_reply(control, connection, &message);
-    }
-    free(pointers);
-    free(tables);
-    free(specs);
+    if (!pointers)
+        return;
+    body.n_tables = count;
+    body.tables = (Embtier__TableInfo **)pointers;
+    body.more = more;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_TABLE_LIST;
+    message.table_list = &body;
+    control_reply(control, connection, &message);
 }
 
 void control_handle_table_list(struct control *control, struct connection *connection, uint32_t id,
@@ -121,21 +145,29 @@ static void reply_checkpoint(struct control *control, struct connection *connect
     control_reply(control, connection, &message);
 }
 
-static void reply_page(struct control *control, struct connection *connection, uint32_t id,
-                       struct checkpoint_page *page)
+static void fill_listed(void *item, void *wire)
 {
+    fill_checkpoint(item, NULL, wire);
+}
+
+static void reply_page(struct control *control, struct connection *connection, uint32_t id,
+                       struct checkpoint_page *listed)
+{
+    const struct page page = { .items = listed->infos,
+                               .item_bytes = sizeof(*listed->infos),
+                               .wire_bytes = sizeof(Embtier__Checkpoint),
+                               .fill = fill_listed,
+                               .count = listed->count,
+                               .more = listed->more };
     Embtier__CheckpointListReply body = EMBTIER__CHECKPOINT_LIST_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
-    Embtier__Checkpoint wires[CHECKPOINTS_PAGE];
-    Embtier__Checkpoint *pointers[CHECKPOINTS_PAGE];
+    _cleanup_(freep) void **pointers = control_new_page(control, connection, id, &page);
 
-    for (uint32_t i = 0; i < page->count; i++) {
-        fill_checkpoint(&page->infos[i], NULL, &wires[i]);
-        pointers[i] = &wires[i];
-    }
-    body.n_checkpoints = page->count;
-    body.checkpoints = pointers;
-    body.more = page->more;
+    if (!pointers)
+        return;
+    body.n_checkpoints = listed->count;
+    body.checkpoints = (Embtier__Checkpoint **)pointers;
+    body.more = listed->more;
     message.id = id;
     message.last = true;
     message.body_case = EMBTIER__REPLY__BODY_CHECKPOINT_LIST;
@@ -146,11 +178,12 @@ static void reply_page(struct control *control, struct connection *connection, u
 void control_reply_checkpoints(struct control *control, struct connection *connection,
                                struct job *job)
 {
-    if (job->kind == JOB_CHECKPOINT_LIST)
+    if (job->kind == JOB_CHECKPOINT_LIST) {
         reply_page(control, connection, job->request_id, &job->listed);
-    else
+    } else {
         reply_checkpoint(control, connection, job->request_id, &job->checkpoint,
                          job->tables.names ? &job->tables : NULL);
+    }
 }
 
 /* ---- Accounts ---- */
@@ -159,19 +192,22 @@ void control_reply_checkpoints(struct control *control, struct connection *conne
 #define ACCOUNTS_PAGE 32
 
 struct account_wire {
-    Embtier__Account account;
+    Embtier__Account account; /* first */
     Embtier__Amount amounts[ACCOUNT_ROWS];
     Embtier__Amount *pointers[ACCOUNT_ROWS];
 };
 
-static void fill_account(const struct account_info *info, struct account_wire *wire)
+static void fill_account(void *item, void *wire)
 {
-    embtier__account__init(&wire->account);
-    wire->account.uid = (uint32_t)info->uid;
-    wire->account.n_amounts = ACCOUNT_ROWS;
-    wire->account.amounts = wire->pointers;
+    const struct account_info *const info = item;
+    struct account_wire *const account = wire;
+
+    embtier__account__init(&account->account);
+    account->account.uid = (uint32_t)info->uid;
+    account->account.n_amounts = ACCOUNT_ROWS;
+    account->account.amounts = account->pointers;
     for (uint32_t row = 0; row < ACCOUNT_ROWS; row++) {
-        Embtier__Amount *const amount = &wire->amounts[row];
+        Embtier__Amount *const amount = &account->amounts[row];
 
         embtier__amount__init(amount);
         amount->name = (char *)(uintptr_t)account_row_name(row);
@@ -179,35 +215,33 @@ static void fill_account(const struct account_info *info, struct account_wire *w
         amount->is_bytes = account_row_is_bytes(row);
         amount->used = info->has[row];
         amount->most = info->part[row];
-        wire->pointers[row] = amount;
+        account->pointers[row] = amount;
     }
 }
 
 static void reply_accounts(struct control *control, struct connection *connection, uint32_t id,
-                           const struct account_info *infos, uint32_t count, bool more)
+                           struct account_info *infos, uint32_t count, bool more)
 {
+    const struct page page = { .items = infos,
+                               .item_bytes = sizeof(*infos),
+                               .wire_bytes = sizeof(struct account_wire),
+                               .fill = fill_account,
+                               .count = count,
+                               .more = more };
     Embtier__AccountListReply body = EMBTIER__ACCOUNT_LIST_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
-    struct account_wire *const wires = calloc((size_t)count + 1, sizeof(*wires));
-    Embtier__Account *pointers[ACCOUNTS_PAGE];
+    _cleanup_(freep) void **pointers = control_new_page(control, connection, id, &page);
 
-    if (!wires) {
-        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
+    if (!pointers)
         return;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        fill_account(&infos[i], &wires[i]);
-        pointers[i] = &wires[i].account;
-    }
     body.n_accounts = count;
-    body.accounts = pointers;
+    body.accounts = (Embtier__Account **)pointers;
     body.more = more;
     message.id = id;
     message.last = true;
     message.body_case = EMBTIER__REPLY__BODY_ACCOUNT_LIST;
     message.account_list = &body;
     control_reply(control, connection, &message);
-    free(wires);
 }
 
 void control_handle_accounts(struct control *control, struct connection *connection, uint32_t id,
