@@ -146,6 +146,7 @@ static enum embtier_err open_session(const struct embtier *server, uint64_t aren
     hello.arena_bytes = server->arena_bytes;
     hello.slot_count = server->max_in_flight;
     hello.client = server->client_name;
+    hello.pages = true;
     request.body_case = EMBTIER__REQUEST__BODY_HELLO;
     request.hello = &hello;
     if (server->socket_is_users)

@@ -52,6 +52,7 @@ struct connection {
     bool counts_load;        /* … and the load */
     uint64_t since_ns;
     bool said_hello;
+    bool knows_pages; /* of lists: clients of before would take the first one for the whole */
     uint32_t watched; /* what epoll was asked for */
     bool is_ready;    /* in the list of those with a request at hand */
     struct connection *next_ready;

@@ -130,8 +130,8 @@ struct page {
     uint32_t count;
     bool more; /* there are */
 };
-/* Its wires, filled, and pointers to them, to be freed with free(). NULL: there is no memory, which
- * was answered. */
+/* Its wires, filled, and pointers to them, to be freed with free(). NULL: an error was answered,
+ * that the client does not know that lists have several pages, or there is no memory. */
 void **control_new_page(struct control *control, struct connection *connection, uint32_t id,
                         const struct page *page);
 void control_handle_table_list(struct control *control, struct connection *connection, uint32_t id,

@@ -22,10 +22,18 @@ void **control_new_page(struct control *control, struct connection *connection, 
                         const struct page *page)
 {
     const size_t pointer_bytes = align_up(page->count * sizeof(void *) + 1, _Alignof(max_align_t));
-    void **const pointers = calloc(1, pointer_bytes + page->count * page->wire_bytes);
+    void **pointers = NULL;
+    struct err_msg msg = { { 0 } };
 
+    if (page->more && !connection->knows_pages) {
+        err_write(&msg, "the list is longer than one answer, and the client's version does not ask "
+                        "for the rest: use a newer one");
+        control_reply_error(control, connection, id, EMBTIER_VERSION, &msg);
+        return NULL;
+    }
+    pointers = calloc(1, pointer_bytes + page->count * page->wire_bytes);
     if (!pointers) {
-        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
+        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &msg);
         return NULL;
     }
     for (uint32_t i = 0; i < page->count; i++) {
@@ -95,7 +103,14 @@ void control_reply_restored(struct control *control, struct connection *connecti
                             const struct job *job)
 {
     const uint32_t count = MIN(job->restored.count, (uint32_t)CONTROL_PAGE_MOST);
+    struct err_msg msg = { { 0 } };
 
+    if (count < job->restored.count && !connection->knows_pages) {
+        err_write(&msg, "all tables are restored, and are too many for one answer: the client's "
+                        "version does not ask for the rest, use a newer one");
+        control_reply_error(control, connection, job->request_id, EMBTIER_VERSION, &msg);
+        return;
+    }
     reply_tables(control, connection, job->request_id, job->restored.infos, count,
                  count < job->restored.count);
 }
@@ -178,8 +193,14 @@ static void reply_page(struct control *control, struct connection *connection, u
 void control_reply_checkpoints(struct control *control, struct connection *connection,
                                struct job *job)
 {
+    struct err_msg msg = { { 0 } };
+
     if (job->kind == JOB_CHECKPOINT_LIST) {
         reply_page(control, connection, job->request_id, &job->listed);
+    } else if (job->kind == JOB_CHECKPOINT_SHOW && job->tables.more && !connection->knows_pages) {
+        err_write(&msg, "its tables are too many for one answer, and the client's version does not "
+                        "ask for the rest: use a newer one");
+        control_reply_error(control, connection, job->request_id, EMBTIER_VERSION, &msg);
     } else {
         reply_checkpoint(control, connection, job->request_id, &job->checkpoint,
                          job->tables.names ? &job->tables : NULL);

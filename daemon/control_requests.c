@@ -509,7 +509,8 @@ void control_handle(struct control *control, struct connection *connection,
         break;
     default:
         control_reply_error(control, connection, request->id, EMBTIER_UNSUPPORTED,
-                            &(struct err_msg){ { 0 } });
+                            &(struct err_msg){ "this server does not know the request: it is of an "
+                                               "older version than the client" });
         break;
     }
 }

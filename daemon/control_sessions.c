@@ -138,6 +138,7 @@ void control_handle_hello(struct control *control, struct connection *connection
         refuse_hello(control, connection, id, err, &msg);
         return;
     }
+    connection->knows_pages = hello->pages;
     log_debug("client connected", "session=%" PRIu64 " pid=%d uid=%u client=%s", connection->number,
               (int)connection->peer_pid, (unsigned)connection->peer_uid, LOG_QUOTED(hello->client));
     if (!connection->making)

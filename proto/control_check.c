@@ -273,8 +273,10 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
     case EMBTIER__REQUEST__BODY_STATUS:
         return EMBTIER_OK;
     default:
-        return err_set(msg, EMBTIER_PROTOCOL, "request %u asks for nothing that is known here",
-                       request->id);
+        /* What a later version asks for is known to be that, and is answered. */
+        if (request->base.n_unknown_fields > 0)
+            return EMBTIER_OK;
+        return err_set(msg, EMBTIER_PROTOCOL, "request %u asks for nothing", request->id);
     }
 }
 

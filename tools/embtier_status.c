@@ -145,16 +145,17 @@ static json_t *status_to_json(const struct embtier_status *status,
     }
     return json_pack("{s:s, s:I, s:o, s:o, s:o}", "version", embtier_status_version(status),
                      "uptime_ms", (json_int_t)embtier_status_uptime_ms(status), "metrics", metrics,
-                     "hit_rates", rates, "users", accounts_to_json(accounts));
+                     "hit_rates", rates, "users",
+                     accounts ? accounts_to_json(accounts) : json_null());
 }
 
 /* ---- Text ---- */
 
 struct view {
     const struct embtier_status *now;
-    const struct embtier_status *before; /* NULL the first time */
-    const struct embtier_account_list *accounts;
-    double seconds; /* between the two */
+    const struct embtier_status *before;         /* NULL the first time */
+    const struct embtier_account_list *accounts; /* NULL: the server is older, and has none */
+    double seconds;                              /* between the two */
 };
 
 static bool add_value(struct text_table *text, const struct view *view,
@@ -348,6 +349,10 @@ static int print_text(const struct view *view)
     for (size_t i = 0; i < embtier_status_count(view->now); i++)
         if (is_first(view->now, i, true) && !print_area(view, embtier_status_at(view->now, i)))
             return cli_fail(EMBTIER_NO_MEMORY, "");
+    if (!view->accounts) {
+        puts("\nusers\n  (left out: this server is of an older version, and does not tell)");
+        return EXIT_DONE;
+    }
     return print_users(view->accounts) ? EXIT_DONE : cli_fail(EMBTIER_NO_MEMORY, "");
 }
 
@@ -365,21 +370,43 @@ static int print_json_line(const struct view *view)
                                           : cli_fail(EMBTIER_IO, "cannot write the output");
 }
 
+/* What each user has is a newer question than the rest of the status: a server that does not know
+ * it is not asked again, and the rest is told. Older ones close the connection after it. */
+static enum embtier_err get_status(struct cli *cli, bool *has_accounts,
+                                   struct embtier_status **ret_status,
+                                   struct embtier_account_list **ret_accounts)
+{
+    enum embtier_err err = embtier_status(cli->server, ret_status);
+
+    if (err != EMBTIER_OK || !*has_accounts)
+        return err;
+    err = embtier_account_list(cli->server, ret_accounts);
+    if (err == EMBTIER_UNSUPPORTED || err == EMBTIER_PROTOCOL) {
+        *has_accounts = false;
+        return EMBTIER_OK;
+    }
+    if (err != EMBTIER_OK)
+        embtier_status_free(*ret_status);
+    return err;
+}
+
 static int watch(struct cli *cli, double seconds)
 {
     const struct timespec pause = { .tv_sec = (time_t)seconds,
                                     .tv_nsec = (long)((seconds - floor(seconds)) * 1e9) };
     struct embtier_status *before = NULL;
+    bool has_accounts = true;
     int exit_code = EXIT_DONE;
 
     while (exit_code == EXIT_DONE) {
         _cleanup_(embtier_account_list_freep) struct embtier_account_list *accounts = NULL;
         struct embtier_status *now;
         struct view view = { .before = before };
-        enum embtier_err err = embtier_account_list(cli->server, &accounts);
+        /* Nothing, unless it closed the connection. */
+        enum embtier_err err = has_accounts ? EMBTIER_OK : embtier_reconnect(cli->server);
 
         if (err == EMBTIER_OK)
-            err = embtier_status(cli->server, &now);
+            err = get_status(cli, &has_accounts, &now, &accounts);
         if (err) {
             exit_code = cli_fail_server(cli, err);
             break;
@@ -409,6 +436,7 @@ int command_status(struct cli *cli, int argc, char **argv)
     int exit_code = cli_seconds_option(cli, argc, argv, "watch", 'w', &seconds);
     _cleanup_(embtier_account_list_freep) struct embtier_account_list *accounts = NULL;
     struct embtier_status *status;
+    bool has_accounts = true;
     enum embtier_err err;
 
     if (exit_code >= 0)
@@ -418,9 +446,7 @@ int command_status(struct cli *cli, int argc, char **argv)
         return exit_code;
     if (seconds > 0)
         return watch(cli, seconds);
-    err = embtier_account_list(cli->server, &accounts);
-    if (err == EMBTIER_OK)
-        err = embtier_status(cli->server, &status);
+    err = get_status(cli, &has_accounts, &status, &accounts);
     if (err)
         return cli_fail_server(cli, err);
     exit_code = cli->json ? cli_print_json(status_to_json(status, accounts), 17)

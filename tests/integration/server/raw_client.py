@@ -138,9 +138,11 @@ class RawClient:
             if reply.get(2):
                 return reply
 
-    def hello(self, arena_bytes: int, slots: int) -> None:
+    def hello(self, arena_bytes: int, slots: int, pages: bool = True) -> None:
         reply = self.call(
-            2, field(1, 1) + field(2, 1) + field(3, arena_bytes) + field(4, slots) + field(5, "raw")
+            2,
+            field(1, 1) + field(2, 1) + field(3, arena_bytes) + field(4, slots) + field(5, "raw")
+            + field(380, pages),
         )
         assert 5 in reply, reply
         if arena_bytes == 0:
