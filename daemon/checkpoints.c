@@ -14,7 +14,7 @@
 #include "base/config.h"
 #include "base/config_memory.h"
 #include "base/log.h"
-#include "daemon/checkpoint_gate.h"
+#include "daemon/checkpoint_making.h"
 #include "daemon/checkpoint_owners.h"
 #include "daemon/checkpoint_pace.h"
 #include "daemon/lane.h"
@@ -24,13 +24,8 @@
 #include "store/checkpoint.h"
 #include "store/store.h"
 
-#define NS_PER_SECOND     UINT64_C(1000000000)
-#define PUBLISH_TRIES     2
-#define SPACE_PATIENCE_NS (3 * NS_PER_SECOND)
-/* Of the dirty rows, as many are written before the epoch, so that others find clean ones to take
- * the places of while it lasts. */
-#define CLEAN_PART 8
-#define PAUSE_NS   200000L
+#define NS_PER_SECOND UINT64_C(1000000000)
+#define PUBLISH_TRIES 2
 /* Between two looks of who waits for another to be made. */
 #define LOOK_NS 100000000L
 /* After one that failed the next is due in this part of the interval. */
@@ -48,6 +43,7 @@ struct checkpoints {
     struct checkpoint_owners *owners;
     bool few_cores; /* as checkpoint_pace_init() has it */
     _Atomic bool stopping;
+    struct making_counts counts;
 
     pthread_mutex_t lock;           /* all below */
     pthread_cond_t changed;         /* is_changing */
@@ -114,23 +110,6 @@ void checkpoints_stop(struct checkpoints *checkpoints)
     atomic_store(&checkpoints->stopping, true);
 }
 
-static void pause_ns(long ns)
-{
-    nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
-}
-
-static void report(const struct progress_sink *progress, uint64_t done, uint64_t total,
-                   const char *unit)
-{
-    if (progress)
-        progress->report(progress->context, done, total, unit);
-}
-
-static enum embtier_err stopped(struct err_msg *msg)
-{
-    return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
-}
-
 /* ---- One at a time ---- */
 
 /* Several threads make checkpoints: that of checkpoints, and those that publish tables. Whoever
@@ -149,7 +128,9 @@ static enum embtier_err begin_change(struct checkpoints *c, const struct progres
         until.tv_sec += until.tv_nsec / 1000000000L;
         until.tv_nsec %= 1000000000L;
         (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
-        err = atomic_load(&c->stopping) ? stopped(msg) : progress_look(progress, msg);
+        err = atomic_load(&c->stopping)
+                  ? err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down")
+                  : progress_look(progress, msg);
     }
     c->is_changing |= err == EMBTIER_OK;
     pthread_mutex_unlock(&c->lock);
@@ -165,304 +146,6 @@ static void end_change(struct checkpoints *c)
 }
 
 /* ---- Making ---- */
-
-/* One checkpoint on its way. */
-struct making {
-    struct checkpoints *checkpoints;
-    const struct checkpoint_order *order;
-    const struct progress_sink *progress;
-    struct checkpoint_draft *draft;
-    struct catalog *catalog; /* that it will have */
-    struct checkpoint_info info;
-    struct checkpoint_pace pace;
-    uint64_t created_ns; /* as info.created_ms, by the monotonic clock */
-    uint64_t dirty_rows;
-    uint64_t updated_bytes;
-    bool has_logged; /* tables; else those databases can be captured at any time */
-    bool in_epoch;
-    bool has_old; /* rows may be left that were dirty when it began */
-};
-
-struct rows {
-    uint64_t dirty;
-    uint64_t held;
-};
-
-static struct rows count_rows(const struct checkpoints *c)
-{
-    struct rows rows = { 0 };
-
-    for (uint32_t i = 0; i < c->opts.lane_count; i++) {
-        struct lane_stats stats;
-
-        lane_stats(c->opts.lanes[i], &stats);
-        for (uint32_t t = 0; t < TIERS_MAX; t++)
-            rows.dirty += stats.cache.tiers[t].dirty_rows;
-        rows.held += stats.held_rows;
-    }
-    return rows;
-}
-
-/* One step on each lane; what they all say. */
-static struct lane_saved save_some(const struct checkpoints *c, struct lane_saving *savings,
-                                   uint32_t most)
-{
-    struct lane_saved all = { .idle = true, .done = true };
-
-    for (uint32_t i = 0; i < c->opts.lane_count; i++) {
-        const struct lane_saved one = lane_save_step(c->opts.lanes[i], &savings[i], most);
-
-        all.rows += one.rows;
-        all.held_rows += one.held_rows;
-        all.requests += one.requests;
-        all.idle = all.idle && one.idle;
-        all.done = all.done && one.done;
-        if (one.err != EMBTIER_OK)
-            all.err = one.err;
-    }
-    return all;
-}
-
-/* Writes some of the dirty rows before anything is held. */
-static enum embtier_err clean_some(struct making *making, struct err_msg *msg)
-{
-    struct checkpoints *const c = making->checkpoints;
-    struct lane_saving savings[CONFIG_LANES_MAX] = { { 0 } };
-    const uint64_t wanted = making->dirty_rows / CLEAN_PART;
-    struct lane_saved step = { .rows = 1 };
-
-    /* No more of them: there are fewer by now, or the writers have enough to do. */
-    for (uint64_t cleaned = 0; cleaned < wanted && step.rows > 0; cleaned += step.rows) {
-        if (atomic_load(&c->stopping))
-            return stopped(msg);
-        step = save_some(c, savings, checkpoint_pace_step(&making->pace, true));
-        checkpoint_pace_look(&making->pace, &step);
-        pause_ns(PAUSE_NS);
-    }
-    return EMBTIER_OK;
-}
-
-static bool has_logged_tables(const struct checkpoints *c)
-{
-    return tables_count_of(c->opts.tables, EMBTIER_DURABILITY_ASYNC) +
-               tables_count_of(c->opts.tables, EMBTIER_DURABILITY_SYNC) >
-           0;
-}
-
-/* The checkpoint will be of the moment that was found. */
-static enum embtier_err take_moment(struct making *making, struct err_msg *msg)
-{
-    struct checkpoints *const c = making->checkpoints;
-
-    /* Before the logs are captured: one that ends while they are has a part of its rows in them. */
-    for (uint32_t i = 0; i < c->opts.lane_count; i++)
-        making->info.cut_updates += lane_count_updates(c->opts.lanes[i]);
-    /* What was acknowledged is in the log, what was not may be. */
-    if (making->has_logged)
-        TRY(store_capture(c->opts.store, making->draft, true, &c->stopping, msg));
-    for (uint32_t i = 0; i < c->opts.lane_count; i++)
-        lane_begin_epoch(c->opts.lanes[i]);
-    making->in_epoch = making->has_old = true;
-    return EMBTIER_OK;
-}
-
-/* A log in a checkpoint is read into memory by who opens that, and by a start after a crash. If
- * some stay long, that takes more; what keeps a checkpoint from being made its own calls will tell.
- */
-static enum embtier_err shorten_logs(struct making *making, struct err_msg *msg)
-{
-    struct checkpoints *const c = making->checkpoints;
-    struct err_msg why = { { 0 } };
-    const enum embtier_err err = store_shorten_logs(c->opts.store, &c->stopping, &why);
-
-    if (err == EMBTIER_SHUTDOWN)
-        return err_set(msg, err, "%s", why.text);
-    if (err != EMBTIER_OK)
-        log_warn("logs of the checkpoint stay long", "err=%s why=%s", err_name(err),
-                 LOG_QUOTED(why.text));
-    return EMBTIER_OK;
-}
-
-/* Tables are made and dropped while a checkpoint is: those are in it that were live in its moment
- * and still are when all is captured, whole; of others nothing is. They are held. */
-static enum embtier_err note_tables(struct making *making, struct err_msg *msg)
-{
-    const struct checkpoints *const c = making->checkpoints;
-
-    making->has_logged |= has_logged_tables(c); /* one may be new */
-    catalog_free(TAKE(making->catalog));
-    return tables_catalog_copy(c->opts.tables, &making->catalog, msg);
-}
-
-/* Tables are held for this try only: the next may be seconds away. */
-static enum embtier_err try_moment(struct making *making, struct gate_search *search,
-                                   struct err_msg *msg)
-{
-    struct checkpoints *const c = making->checkpoints;
-    enum embtier_err err;
-
-    tables_hold(c->opts.tables);
-    err = note_tables(making, msg);
-    /* What `async` tables have logged since the last one is written to disk by nothing else: now,
-     * or while updates wait. */
-    if (err == EMBTIER_OK && making->has_logged)
-        err = store_sync_all_logs(c->opts.store, msg);
-    if (err == EMBTIER_OK)
-        err = gate_close(search, msg);
-    if (err == EMBTIER_OK)
-        err = take_moment(making, msg);
-    gate_open(search, err == EMBTIER_AGAIN);
-    tables_release(c->opts.tables);
-    return err;
-}
-
-/* Those of one that failed after all count too. */
-static void note_search(const struct making *making)
-{
-    struct checkpoints *const c = making->checkpoints;
-
-    pthread_mutex_lock(&c->lock);
-    c->stats.tries += making->info.tries;
-    c->stats.cut_updates += making->info.cut_updates;
-    c->stats.longest_pause_us = MAX(c->stats.longest_pause_us, making->info.pause_us);
-    pthread_mutex_unlock(&c->lock);
-}
-
-static enum embtier_err begin_epoch(struct making *making, struct err_msg *msg)
-{
-    struct checkpoints *const c = making->checkpoints;
-    struct gate_search search;
-    enum embtier_err err;
-
-    gate_search_init(&search, c->opts.lanes, c->opts.lane_count, &c->stopping);
-    do
-        err = try_moment(making, &search, msg);
-    while (err == EMBTIER_AGAIN && (err = gate_rest(&search, msg)) == EMBTIER_OK);
-    making->info.tries = search.tries;
-    making->info.pause_us = search.longest_ns / 1000;
-    note_search(making);
-    return err;
-}
-
-/* For some time others have the cores. */
-static void leave_the_cores(struct checkpoints *c, uint64_t rest_ns)
-{
-    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
-
-    pause_ns((long)rest_ns);
-    pthread_mutex_lock(&c->lock);
-    c->stats.yielded_us += (clock_now_ns(&clock_monotonic) - began_ns) / 1000;
-    pthread_mutex_unlock(&c->lock);
-}
-
-static enum embtier_err save_old_rows(struct making *making, struct err_msg *msg)
-{
-    struct checkpoints *const c = making->checkpoints;
-    struct lane_saving savings[CONFIG_LANES_MAX] = { { 0 } };
-    struct lane_saved step = { .idle = true };
-    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
-    uint64_t saved = 0;
-
-    checkpoint_pace_begin(&making->pace);
-    while (!step.done) {
-        uint64_t rest_ns;
-
-        if (atomic_load(&c->stopping))
-            return stopped(msg);
-        step = save_some(c, savings, checkpoint_pace_step(&making->pace, step.idle));
-        checkpoint_pace_look(&making->pace, &step);
-        /* A writer that has met a full disk does not know at once of the reserve. */
-        if (step.err != EMBTIER_OK &&
-            (step.err != EMBTIER_NO_SPACE ||
-             clock_now_ns(&clock_monotonic) - began_ns > SPACE_PATIENCE_NS))
-            return err_set(msg, step.err, "no checkpoint: rows cannot be written: %s",
-                           err_text(step.err));
-        saved += step.rows;
-        report(making->progress, MIN(saved, making->dirty_rows), making->dirty_rows, "rows");
-        rest_ns = checkpoint_pace_rest_ns(&making->pace, &step);
-        if (rest_ns > 0) {
-            leave_the_cores(c, rest_ns);
-            checkpoint_pace_begin(&making->pace);
-        } else if (step.rows == 0 && !step.done) {
-            pause_ns(PAUSE_NS);
-        }
-    }
-    making->has_old = false;
-    return EMBTIER_OK;
-}
-
-static enum embtier_err end_epoch(struct making *making, struct err_msg *msg)
-{
-    struct checkpoints *const c = making->checkpoints;
-    bool complete = true;
-
-    for (uint32_t i = 0; i < c->opts.lane_count; i++)
-        complete &= lane_end_epoch(c->opts.lanes[i]);
-    making->in_epoch = false;
-    return complete ? EMBTIER_OK
-                    : err_set(msg, EMBTIER_INTERNAL,
-                              "no checkpoint: a row was changed before it was saved");
-}
-
-static void made_databases(void *context, uint64_t done, uint64_t total)
-{
-    report(context, done, total, "databases");
-}
-
-static uint32_t count_tables(const struct catalog *catalog, const struct catalog_made *made)
-{
-    uint32_t count = made ? made->count : 0;
-
-    for (uint32_t i = 0; i < catalog_count(catalog); i++)
-        count += catalog_at(catalog, i)->state == CATALOG_LIVE;
-    return count;
-}
-
-static enum embtier_err make(struct making *making, struct err_msg *msg)
-{
-    struct checkpoints *const c = making->checkpoints;
-    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
-    const struct rows before = count_rows(c);
-    struct err_msg why = { { 0 } };
-
-    if (checkpoint_sweep(store_shelf(c->opts.store), &why) != EMBTIER_OK)
-        log_warn("what is left of a checkpoint cannot be removed", "why=%s", LOG_QUOTED(why.text));
-    TRY(checkpoint_begin(store_shelf(c->opts.store), &making->draft, msg));
-    making->dirty_rows = before.dirty;
-    making->has_logged = has_logged_tables(c);
-    TRY(clean_some(making, msg));
-    if (making->has_logged)
-        TRY(shorten_logs(making, msg));
-    making->updated_bytes = tables_totals(c->opts.tables).updated_bytes;
-    making->info.created_ms = clock_wall_ms();
-    making->created_ns = clock_now_ns(&clock_monotonic);
-    TRY(begin_epoch(making, msg));
-    TRY(save_old_rows(making, msg));
-    TRY(store_capture(c->opts.store, making->draft, false, &c->stopping, msg));
-    TRY(end_epoch(making, msg));
-    if (!making->has_logged)
-        TRY(store_capture(c->opts.store, making->draft, true, &c->stopping, msg));
-    TRY(tables_catalog_settle(c->opts.tables, making->catalog, msg));
-    making->info.held_rows = count_rows(c).held - before.held;
-    making->info.table_count = count_tables(making->catalog, making->order->made);
-    making->info.spent_ms = (clock_now_ns(&clock_monotonic) - began_ns) / 1000000;
-    return checkpoint_commit(making->draft, making->catalog, making->order->made, &making->info,
-                             made_databases, (void *)(uintptr_t)making->progress, &c->stopping,
-                             msg);
-}
-
-/* Whatever went wrong, the lanes go on as before. */
-static void end_making(struct making *making)
-{
-    const struct checkpoints *const c = making->checkpoints;
-
-    if (making->in_epoch)
-        (void)!end_epoch(making, NULL);
-    for (uint32_t i = 0; making->has_old && i < c->opts.lane_count; i++)
-        lane_forget_epoch(c->opts.lanes[i]);
-    checkpoint_draft_free(making->draft);
-    catalog_free(making->catalog);
-}
 
 static enum embtier_err check_metadata(const char *metadata, struct err_msg *msg)
 {
@@ -586,9 +269,11 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
                                  const struct progress_sink *progress,
                                  struct checkpoint_info *ret_info, struct err_msg *msg)
 {
-    struct making making = {
-        .checkpoints = c,
-        .order = order,
+    struct checkpoint_making making = {
+        .opts = &c->opts,
+        .stopping = &c->stopping,
+        .counts = &c->counts,
+        .made = order->made,
         .progress = progress,
         .info = { .automatic = order->automatic,
                   .uid = (uint32_t)owner_of(order),
@@ -608,8 +293,8 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
     checkpoint_pace_init(&making.pace, &clock_monotonic, c->few_cores);
     note_begin(c);
     store_use_reserve(c->opts.store);
-    err = make(&making, msg);
-    end_making(&making);
+    err = checkpoint_making_run(&making, msg);
+    checkpoint_making_end(&making);
     store_end_reserve(c->opts.store);
     note_end(c, err == EMBTIER_OK ? &making.info : NULL,
              clock_since(clock_now_ns(&clock_monotonic), making.created_ns), making.updated_bytes);
@@ -897,9 +582,8 @@ static void verified_bytes(void *context, uint64_t done, uint64_t total)
 {
     struct verifying *const verifying = context;
 
-    report(verifying->progress, done, total, "bytes");
-    if (atomic_load(&verifying->checkpoints->stopping) ||
-        progress_look(verifying->progress, NULL) != EMBTIER_OK)
+    if (progress_tell(verifying->progress, done, total, "bytes", NULL) != EMBTIER_OK ||
+        atomic_load(&verifying->checkpoints->stopping))
         atomic_store(&verifying->give_up, true);
 }
 
@@ -1134,6 +818,10 @@ void checkpoints_stats(struct checkpoints *c, struct checkpoints_stats *ret_stat
 {
     pthread_mutex_lock(&c->lock);
     *ret_stats = c->stats;
+    ret_stats->longest_pause_us = c->counts.longest_pause_us;
+    ret_stats->tries = c->counts.tries;
+    ret_stats->cut_updates = c->counts.cut_updates;
+    ret_stats->yielded_us = c->counts.yielded_us;
     if (c->stats.has_newest)
         ret_stats->newest_age_ms +=
             clock_since(clock_now_ns(&clock_monotonic), c->aged_ns) / 1000000;
