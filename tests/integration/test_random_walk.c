@@ -4,10 +4,12 @@
  * A random walk over all that a client can do: tables of all kinds come and go, some under a name
  * that another had; three sessions read and write their rows in batches of several parts, or have
  * bags of them pooled, many requests in flight; they train, with prefetches, tickets and pushes;
- * requests and calls that must be refused; sessions that leave with requests in flight; restarts
- * with other lanes. The cache has a few MiB a lane, in DRAM and a file in the place of persistent
- * memory, and the write queue and the write buffers next to nothing, so rows are in all places, on
- * their way, being read and waited for at the same time. See walk_model.h for what a row must be.
+ * checkpoints are made, looked at, scanned and restored, tables loaded, groups joined and jobs
+ * ended; requests and calls that must be refused; sessions that leave with requests in flight;
+ * restarts with other lanes. The cache has a few MiB a lane, in DRAM and a file in the place of
+ * persistent memory, and the write queue and the write buffers next to nothing, so rows are in all
+ * places, on their way, being read and waited for at the same time. See walk_model.h for what a row
+ * must be.
  *
  * EMBTIER_TEST_STEPS says how many steps (a request is one), EMBTIER_TEST_SEED which; the seed is
  * printed. What the walk does depends on the seed, the lanes (EMBTIER_TEST_LANES) and nothing else;
@@ -185,12 +187,17 @@ static void step_long_lookups(struct walk *walk)
         walk_submit_long_lookup(walk, &walk->sessions[s]);
 }
 
-/* An answer, not always the oldest. */
 static void step_train(struct walk *walk)
 {
     walk_train(walk, pick_session(walk));
 }
 
+static void step_control(struct walk *walk)
+{
+    walk_control(walk, pick_session(walk));
+}
+
+/* An answer, not always the oldest. */
 static void step_answer(struct walk *walk)
 {
     struct walk_session *const session = pick_session(walk);
@@ -253,6 +260,7 @@ static void step_leave(struct walk *walk)
     free(TAKE(session->spare));
     embtier_disconnect(session->server);
     session->stale = NULL;
+    session->has_joined = false;
     memset(session->handles, 0, sizeof(session->handles));
     await_sessions(walk, WALK_SESSIONS);
     walk_connect(walk, session);
@@ -446,6 +454,7 @@ static void see_server_gone(struct walk *walk, struct walk_session *session)
 {
     struct embtier_table *table;
 
+    session->has_joined = false;
     walk_drain(walk, session);
     walk_expect(walk, session->server, embtier_table_open(session->server, "walk.0", &table),
                 EMBTIER_DISCONNECTED, "open without a server");
@@ -524,8 +533,9 @@ static void step_restart(struct walk *walk)
 
 /* STEP(what, how often in 100,000 steps). Requests, most of them small, are nearly all. */
 #define STEP_TABLE(STEP)                                                                           \
-    STEP(request, 89575)                                                                           \
+    STEP(request, 89515)                                                                           \
     STEP(train, 300)                                                                               \
+    STEP(control, 60)                                                                              \
     STEP(long_lookups, 300)                                                                        \
     STEP(answer, 7000)                                                                             \
     STEP(bad_request, 1000)                                                                        \
@@ -675,8 +685,10 @@ static void end(struct walk *walk)
     harness_stop(&walk->harness);
     for (size_t i = 0; i < WALK_PLACES && walk->steps_wanted >= STEPS_TO_BE_ALL; i++)
         WALK_CHECK(walk, walk->place_rows[i] > 0, "no row came from %s", places[i]);
-    if (walk->steps_wanted >= STEPS_TO_BE_ALL)
+    if (walk->steps_wanted >= STEPS_TO_BE_ALL) {
         check_operations(walk);
+        walk_check_requests(walk);
+    }
     WALK_CHECK(walk, harness_count_logged(&walk->harness, "level=error") == 0,
                "the server had errors");
 }

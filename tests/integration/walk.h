@@ -57,6 +57,7 @@ struct walk_session {
     uint32_t slots;             /* max_in_flight */
     uint32_t depth;             /* requests that are let be in flight */
     struct walk_request *spare; /* answered, its batch kept for another request */
+    bool has_joined;            /* a group */
 };
 
 /* Of what the server counts, since it started. */
@@ -100,7 +101,10 @@ struct walk {
     uint64_t op_counts[EMBTIER_PREFETCH + 1]; /* requests, by enum embtier_op */
     float trained[WALK_TRAINED_ROWS]; /* all numbers of each row of the table that is trained */
     uint64_t train_step;
-    uint64_t place_rows[WALK_PLACES]; /* served from there; test_random_walk.c has the names */
+    uint64_t controls;
+    uint64_t checkpoint;                   /* the newest; 0: none … */
+    float checkpointed[WALK_TRAINED_ROWS]; /* … and what that table was then */
+    uint64_t place_rows[WALK_PLACES];      /* served from there; test_random_walk.c has the names */
 };
 
 /* Ends the test. */
@@ -168,6 +172,17 @@ void walk_training_new(struct walk *walk, struct embtier *server);
 void walk_train(struct walk *walk, struct walk_session *session);
 /* A look at all of its rows. */
 void walk_check_trained(struct walk *walk, struct walk_session *session);
+/* The same of a table of its kind: all numbers of row i are @wanted[i]. */
+void walk_check_rows_of(struct walk *walk, struct walk_session *session, const char *name,
+                        const float *wanted);
+struct embtier_table_options walk_trained_options(const char *name);
+
+/* ---- walk_control.c: checkpoints, scans, loads, groups, jobs and accounts ---- */
+
+/* One of them. */
+void walk_control(struct walk *walk, struct walk_session *session);
+/* Each kind of request that control.proto has was sent. */
+void walk_check_requests(struct walk *walk);
 
 /* Of tables and of batches what must be refused; see walk_refusals.c. */
 void walk_call_badly(struct walk *walk, struct walk_session *session);

@@ -15,29 +15,36 @@
 #define TRAIN_BAGS 6
 #define EXACT_MOST 1000000 /* far below 2^24, where f32 has all whole numbers */
 
-void walk_training_new(struct walk *walk, struct embtier *server)
+struct embtier_table_options walk_trained_options(const char *name)
 {
     struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
-    struct embtier_table *table;
 
-    options.name = WALK_TRAINED_TABLE;
+    options.name = name;
     options.dim = TRAIN_DIM;
     options.rows = WALK_TRAINED_ROWS;
     options.optimizer = EMBTIER_OPTIMIZER_SGD;
     options.init = EMBTIER_INIT_ZEROS;
+    return options;
+}
+
+void walk_training_new(struct walk *walk, struct embtier *server)
+{
+    const struct embtier_table_options options = walk_trained_options(WALK_TRAINED_TABLE);
+    struct embtier_table *table;
+
     walk_expect(walk, server, embtier_table_create(server, &options, &table), EMBTIER_OK,
                 "create the table that is trained");
     walk->last_table_id = embtier_table_info(table)->table_id;
     embtier_table_close(table);
 }
 
-static struct embtier_table *open_table(struct walk *walk, struct walk_session *session)
+static struct embtier_table *open_table(struct walk *walk, struct walk_session *session,
+                                        const char *name)
 {
     struct embtier_table *table;
 
-    walk_expect(walk, session->server,
-                embtier_table_open(session->server, WALK_TRAINED_TABLE, &table), EMBTIER_OK,
-                "open the table that is trained");
+    walk_expect(walk, session->server, embtier_table_open(session->server, name, &table),
+                EMBTIER_OK, "open the table that is trained");
     return table;
 }
 
@@ -72,9 +79,9 @@ static void choose_ids(struct walk *walk, uint64_t *ids)
         ids[i] = walk_pick(walk, walk_chance(walk, 50) ? 8 : WALK_TRAINED_ROWS);
 }
 
-/* What all rows of @ids must be. */
+/* All numbers of row i must be @wanted[i]. */
 static void check(struct walk *walk, struct walk_session *session, struct embtier_table *table,
-                  const uint64_t *ids, uint32_t count)
+                  const uint64_t *ids, uint32_t count, const float *wanted)
 {
     const struct embtier_part part = { table, count };
     struct embtier_batch *batch;
@@ -87,9 +94,9 @@ static void check(struct walk *walk, struct walk_session *session, struct embtie
     run(walk, session, batch, EMBTIER_GET, NULL, count);
     rows = embtier_batch_rows(batch, 0);
     for (uint32_t i = 0; i < count * TRAIN_DIM; i++)
-        WALK_CHECK(walk, rows[i] == walk->trained[ids[i / TRAIN_DIM]],
+        WALK_CHECK(walk, rows[i] == wanted[ids[i / TRAIN_DIM]],
                    "trained row %" PRIu64 " column %u is %a, not %a", ids[i / TRAIN_DIM],
-                   i % TRAIN_DIM, (double)rows[i], (double)walk->trained[ids[i / TRAIN_DIM]]);
+                   i % TRAIN_DIM, (double)rows[i], (double)wanted[ids[i / TRAIN_DIM]]);
     walk_expect(walk, session->server, embtier_batch_free(batch), EMBTIER_OK, "batch_free");
 }
 
@@ -211,7 +218,7 @@ static void use_ticket(struct walk *walk, struct walk_session *session, struct e
 
 void walk_train(struct walk *walk, struct walk_session *session)
 {
-    struct embtier_table *const table = open_table(walk, session);
+    struct embtier_table *const table = open_table(walk, session, WALK_TRAINED_TABLE);
     const uint32_t way = walk_pick(walk, 3);
     struct embtier_batch *ahead = NULL;
     uint64_t ids[TRAIN_IDS];
@@ -227,17 +234,23 @@ void walk_train(struct walk *walk, struct walk_session *session)
         run(walk, session, ahead, EMBTIER_RELEASE, NULL, 0);
     if (ahead)
         walk_expect(walk, session->server, embtier_batch_free(ahead), EMBTIER_OK, "batch_free");
-    check(walk, session, table, ids, TRAIN_IDS);
+    check(walk, session, table, ids, TRAIN_IDS, walk->trained);
+    embtier_table_close(table);
+}
+
+void walk_check_rows_of(struct walk *walk, struct walk_session *session, const char *name,
+                        const float *wanted)
+{
+    struct embtier_table *const table = open_table(walk, session, name);
+    uint64_t ids[WALK_TRAINED_ROWS];
+
+    for (uint32_t i = 0; i < WALK_TRAINED_ROWS; i++)
+        ids[i] = i;
+    check(walk, session, table, ids, WALK_TRAINED_ROWS, wanted);
     embtier_table_close(table);
 }
 
 void walk_check_trained(struct walk *walk, struct walk_session *session)
 {
-    struct embtier_table *const table = open_table(walk, session);
-    uint64_t ids[WALK_TRAINED_ROWS];
-
-    for (uint32_t i = 0; i < WALK_TRAINED_ROWS; i++)
-        ids[i] = i;
-    check(walk, session, table, ids, WALK_TRAINED_ROWS);
-    embtier_table_close(table);
+    walk_check_rows_of(walk, session, WALK_TRAINED_TABLE, walk->trained);
 }

@@ -34,7 +34,7 @@ CLI = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
 LONG = os.environ.get("EMBTIER_TEST_LONG") == "1"  # tools/check --long: for hours
 SANITIZED = b"__asan_init" in EMBTIERD.read_bytes() or b"__tsan_init" in EMBTIERD.read_bytes()
 
-_DATABASE_FILE = re.compile(r"/(\d+\.(sst|log)|MANIFEST-\d+)( \(deleted\))?$")
+_DATABASE_FILE = re.compile(r"/(\d+\.(sst|log)|MANIFEST-\d+|LOG)( \(deleted\))?$")
 
 START_LIMIT_S = 60
 STOP_LIMIT_S = 120
@@ -208,7 +208,7 @@ class Daemon(_conftest.Daemon):
 
     def all_descriptors(self) -> dict[str, int]:
         """These with all files of its folder but those that RocksDB opens and closes as it likes: the tables,
-        logs and manifests of databases, not those of checkpoints. A ring for reads is made by each thread
+        logs and manifests of databases, not those of checkpoints, and LOG, with its first line. A ring for reads is made by each thread
         with its first."""
         return dict(collections.Counter(
             re.sub(r"\d+", "", target) for target in self._open_files()

@@ -28,9 +28,11 @@ SLACK_BYTES, WRITTEN_BYTES = 6 << 20, 48 << 20
 _ABUSER = """
 import array, os, random, signal, socket, struct, sys, time
 sys.path.insert(0, sys.argv[1])
+from control_requests import KINDS
 from raw_client import GET, SET, ARENA_HEAD, RawClient, field, frame
 path, what, count = sys.argv[2], sys.argv[3], int(sys.argv[4])
 HELLO = frame(field(2, field(1, 1) + field(2, 1)))
+BODIES = [kind.number for kind in KINDS.values()]
 STATUS = frame(field(1, 1) + field(7, b""))
 LIST = frame(field(1, 2) + field(5, b""))
 rng = random.Random(os.getpid())
@@ -88,7 +90,7 @@ def garbage():
                 elif kind == 2:
                     client.sendall(struct.pack("<I", rng.choice([0, 1, 65536, 65537, 2**31, 2**32 - 1])) + body)
                 elif kind == 3:
-                    client.sendall(frame(field(1, 1) + field(rng.randint(2, 9), body)))
+                    client.sendall(frame(field(1, 1) + field(rng.choice(BODIES), body)))
                 else:
                     passes_descriptors(client, frame(body))
             client.shutdown(socket.SHUT_WR)

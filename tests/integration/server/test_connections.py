@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from control_requests import KINDS, MESSAGES, REQUESTS, encode, request
 from daemons import LONG
 from raw_client import GET, RawClient, field, fields, frame
 
@@ -76,28 +77,66 @@ def test_garbage_ends_the_connection_with_an_error(daemon, what):
     assert daemon.logged("client dropped")
 
 
-def test_random_bytes_and_bent_frames_harm_nobody(daemon, rng):
-    good = [
-        frame(field(1, 1) + field(2, HELLO + field(3, 65536) + field(4, 8) + field(5, "bent"))),
-        frame(field(1, 2) + field(3, field(1, field(1, "t") + field(2, 9) + field(3, 4) + field(4, 1)))),
-        frame(field(1, 3) + field(4, field(1, "steady"))),
-        frame(field(1, 4) + field(5, b"")),
-        frame(field(1, 5) + field(6, field(1, "t"))),
-        frame(field(1, 6) + field(7, b"")),
-    ]
-    for _ in range(2000 if LONG else 300):
-        data = bytearray(b"".join(good[: rng.randint(1, len(good))]))
-        for _ in range(rng.randint(1, 6)):
-            kind = rng.randrange(3)
-            at = rng.randrange(len(data))
-            if kind == 0:
-                data[at] = rng.randrange(256)
-            elif kind == 1:
-                del data[at : at + rng.randint(1, 4)]
+def fields_sent(message: str, values: dict) -> set[tuple[str, str]]:
+    found = {(message, name) for name in values}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found |= fields_sent(MESSAGES[message][name].type, value)
+    return found
+
+
+def fields_there_are(message: str) -> set[tuple[str, str]]:
+    found = {(message, name) for name in MESSAGES[message]}
+    for one in MESSAGES[message].values():
+        if one.type in MESSAGES:
+            found |= fields_there_are(one.type)
+    return found
+
+
+def test_every_kind_of_request_and_every_field_is_sent():
+    """By the tests below. What is new in control.proto is put into control_requests.py."""
+    assert {kind for kind, _ in REQUESTS} == set(KINDS)
+    sent = set().union(*(fields_sent(KINDS[kind].type, values) for kind, values in REQUESTS))
+    assert sent == set().union(*(fields_there_are(kind.type) for kind in KINDS.values()))
+
+
+def test_every_kind_of_request_is_served(daemon):
+    """Else bent ones would not come far."""
+    with RawClient(daemon.socket, hello=False) as client:
+        for kind, values in REQUESTS:
+            number, message, _ = KINDS[kind]
+            reply = client.call(number, encode(message, values))
+            if kind == "job_cancel":
+                assert fields(reply[3][0])[1] == [embtier.errors.code_of("NOT_FOUND")]
             else:
-                data[at:at] = rng.randbytes(rng.randint(1, 4))
-            if not data:
-                break
+                assert 3 not in reply, (kind, reply)
+
+
+def bend(data: bytearray, rng) -> None:
+    for _ in range(rng.randint(1, 6)):
+        kind = rng.randrange(3)
+        at = rng.randrange(len(data))
+        if kind == 0:
+            data[at] = rng.randrange(256)
+        elif kind == 1:
+            del data[at : at + rng.randint(1, 4)]
+        else:
+            data[at:at] = rng.randbytes(rng.randint(1, 4))
+        if not data:
+            break
+
+
+def test_random_bytes_and_bent_frames_harm_nobody(daemon, rng):
+    hello, *others = (request(kind, values, number) for number, (kind, values) in enumerate(REQUESTS))
+    for _ in range(2000 if LONG else 300):
+        chosen = sorted(rng.sample(range(len(others)), rng.randint(0, 5)))
+        data = bytearray(b"".join(others[i] for i in chosen))
+        if not data or rng.random() < 0.2:
+            data = bytearray(hello) + data
+            bend(data, rng)
+        else:
+            bend(data, rng)
+            data = hello + data
         with connect(daemon) as client:
             try:
                 client.sendall(data)

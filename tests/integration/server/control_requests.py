@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A request of each kind that proto/control.proto has, with all of its fields, for tests that bend them. Fields are
+encoded as the .proto says; a test compares what is sent here with it, so that a new kind or field is sent too."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from raw_client import field, frame
+
+PROTO = Path(__file__).resolve().parents[3] / "proto" / "control.proto"
+
+
+class Field(NamedTuple):
+    number: int
+    type: str
+    repeated: bool
+
+
+def _messages(text: str) -> dict[str, dict[str, Field]]:
+    text = re.sub(r"//.*", "", text)
+    found = {}
+    for part in re.split(r"^message ", text, flags=re.MULTILINE)[1:]:
+        fields = re.findall(r"(repeated )?(\w+) (\w+) = (\d+);", part)
+        found[part.split()[0]] = {name: Field(int(number), kind, bool(many)) for many, kind, name, number in fields}
+    return found
+
+
+MESSAGES = _messages(PROTO.read_text())
+# The kinds of requests: name, and which message.
+KINDS = {name: field for name, field in MESSAGES["Request"].items() if name != "id"}
+
+ADAM = {
+    "name": "t",
+    "rows": 9,
+    "dim": 4,
+    "dtype": 1,
+    "optimizer": 5,
+    "init": 2,
+    "init_first": -0.5,
+    "init_second": 0.5,
+    "seed": 7,
+    "eager": True,
+    "init_version": 1,
+    "eps": 1e-6,
+    "beta1": 0.5,
+    "beta2": 0.5,
+    "weight_decay": 0.25,
+    "clip_norm": 2.0,
+    "allows_nonfinite": True,
+    "durability": 1,
+}
+RMSPROP = {"name": "half", "dim": 3, "dtype": 2, "optimizer": 4, "alpha": 0.5, "rounds_to_nearest": True}
+
+# In an order in which they find what they are about.
+REQUESTS: list[tuple[str, dict]] = [
+    ("hello", {"protocol_min": 1, "protocol_max": 1, "arena_bytes": 65536, "slot_count": 8, "client": "bent"}),
+    ("table_create", {"spec": ADAM, "if_not_exists": True}),
+    ("table_create", {"spec": RMSPROP, "if_not_exists": True}),
+    ("table_open", {"name": "steady", "dim": 8, "dtype": 1}),
+    ("table_list", {"after": 1, "most": 2}),
+    ("group_join", {"name": "bent", "size": 2, "member": 1, "step": 3}),
+    ("checkpoint_create", {"step": 5, "metadata": '{"bent": "é"}', "keep": 2, "automatic": True}),
+    ("checkpoint_create", {"metadata": "[]", "keep": 1}),
+    ("checkpoint_list", {"after": 1, "most": 2}),
+    ("checkpoint_show", {"id": 2, "tables_from": 1}),
+    ("checkpoint_verify", {"id": 2}),
+    ("checkpoint_restore", {"id": 2, "tables": ["half"], "name": "restored"}),
+    ("checkpoint_delete", {"id": 1}),
+    ("scan_open", {"checkpoint": 0, "table": "t", "with_state": True, "all_rows": True}),
+    ("scan_next", {"offset": 4096, "bytes": 8192}),
+    ("scan_close", {}),
+    ("load_open", {"spec": ADAM | {"name": "loaded"}, "with_state": True, "row_count": 3}),
+    ("load_rows", {"offset": 20480, "bytes": 8192, "rows": 2, "rows_at": 64}),
+    ("load_end", {}),
+    ("load_close", {}),
+    ("account_list", {"from": 1, "most": 2}),
+    ("job_list", {"after": 1, "most": 2}),
+    ("job_cancel", {"id": 1 << 40}),  # none is so far on
+    ("status", {}),
+    ("table_drop", {"name": "t"}),
+    ("table_drop", {"name": "restored"}),
+    ("table_drop", {"name": "loaded"}),
+]
+
+
+def encode(message: str, values: dict) -> bytes:
+    out = b""
+    for name, value in values.items():
+        number, kind, _ = MESSAGES[message][name]
+        for one in value if isinstance(value, list) else [value]:
+            out += field(number, encode(kind, one) if isinstance(one, dict) else one)
+    return out
+
+
+def request(kind: str, values: dict, request_id: int = 1) -> bytes:
+    """A frame."""
+    number, message, _ = KINDS[kind]
+    return frame(field(1, request_id) + field(number, encode(message, values)))

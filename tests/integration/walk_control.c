@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Control calls of the random walk, beside all that the other steps have in flight: checkpoints,
+ * scans, loads, groups, and lists of jobs and accounts.
+ *
+ * They are about the table that is trained (walk_training.c), whose rows are known to the bit at
+ * any time: a checkpoint has those of its moment, for a scan and for a restore. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "proto/control.pb-c.h"
+#include "proto/frame.h"
+#include "tests/integration/walk.h"
+
+#define MADE_TABLE    "walk.made"
+#define KEPT          3 /* checkpoints */
+#define BUFFER_BYTES  (64 * KIB)
+#define CANCELLED_MIB 16
+
+/* ---- Which requests were sent ---- */
+
+/* The linker puts this in the place of the library's calls. */
+enum embtier_err __real_frame_encode_request(const Embtier__Request *request, uint8_t **ret_bytes,
+                                             size_t *ret_count);
+enum embtier_err __wrap_frame_encode_request(const Embtier__Request *request, uint8_t **ret_bytes,
+                                             size_t *ret_count);
+
+#define BODIES_MAX 512 /* their numbers in control.proto are below */
+static _Atomic uint64_t sent[BODIES_MAX];
+
+enum embtier_err __wrap_frame_encode_request(const Embtier__Request *request, uint8_t **ret_bytes,
+                                             size_t *ret_count)
+{
+    if ((uint32_t)request->body_case < BODIES_MAX)
+        sent[request->body_case]++;
+    return __real_frame_encode_request(request, ret_bytes, ret_count);
+}
+
+void walk_check_requests(struct walk *walk)
+{
+    const ProtobufCMessageDescriptor *const kinds = &embtier__request__descriptor;
+
+    for (unsigned f = 0; f < kinds->n_fields; f++) {
+        const ProtobufCFieldDescriptor *const kind = &kinds->fields[f];
+
+        if (kind->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
+            WALK_CHECK(walk, kind->id < BODIES_MAX && sent[kind->id] > 0,
+                       "the walk never sent a request %s", kind->name);
+    }
+}
+
+/* ---- Checkpoints ---- */
+
+static void make_checkpoint(struct walk *walk)
+{
+    struct embtier_checkpoint_options options = { 0 };
+    struct embtier_checkpoint_list *list;
+    const struct embtier_checkpoint *made;
+
+    options.has_step = 1;
+    options.step = walk->train_step;
+    options.metadata = "{\"walk\": true}";
+    options.keep = KEPT;
+    walk_expect(walk, walk->admin,
+                embtier_checkpoint_create(walk->admin, &options, NULL, NULL, &list), EMBTIER_OK,
+                "make a checkpoint");
+    made = embtier_checkpoint_list_at(list, 0);
+    WALK_CHECK(walk,
+               made->id > walk->checkpoint && made->has_step && made->step == walk->train_step &&
+                   strcmp(made->metadata, options.metadata) == 0,
+               "checkpoint %" PRIu64 " is described as another than it was made", made->id);
+    walk->checkpoint = made->id;
+    memcpy(walk->checkpointed, walk->trained, sizeof(walk->trained));
+    embtier_checkpoint_list_free(list);
+}
+
+/* All that there are; the newest is the walk's. */
+static void list_checkpoints(struct walk *walk)
+{
+    struct embtier_checkpoint_list *list;
+    uint64_t last = 0;
+    uint64_t oldest;
+    size_t count;
+
+    walk_expect(walk, walk->admin, embtier_checkpoint_list(walk->admin, &list), EMBTIER_OK,
+                "list checkpoints");
+    count = embtier_checkpoint_list_count(list);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t id = embtier_checkpoint_list_at(list, i)->id;
+
+        WALK_CHECK(walk, id > last, "checkpoints are not listed by their numbers");
+        last = id;
+    }
+    WALK_CHECK(walk, last >= walk->checkpoint, "the newest checkpoint is not listed");
+    oldest = embtier_checkpoint_list_at(list, 0)->id;
+    if (oldest != walk->checkpoint && walk_chance(walk, 30))
+        walk_expect(walk, walk->admin, embtier_checkpoint_delete(walk->admin, oldest), EMBTIER_OK,
+                    "delete a checkpoint");
+    walk_expect(walk, walk->admin, embtier_checkpoint_delete(walk->admin, UINT64_MAX),
+                EMBTIER_NOT_FOUND, "delete no checkpoint");
+    embtier_checkpoint_list_free(list);
+}
+
+static void show_checkpoint(struct walk *walk)
+{
+    struct embtier_checkpoint_list *list;
+    const struct embtier_checkpoint *shown;
+    bool found = false;
+
+    walk_expect(walk, walk->admin, embtier_checkpoint_show(walk->admin, walk->checkpoint, &list),
+                EMBTIER_OK, "show a checkpoint");
+    shown = embtier_checkpoint_list_at(list, 0);
+    for (uint32_t t = 0; t < shown->table_count; t++)
+        found |= strcmp(shown->tables[t], WALK_TRAINED_TABLE) == 0;
+    WALK_CHECK(walk, found, "checkpoint %" PRIu64 " has no table that is trained", shown->id);
+    embtier_checkpoint_list_free(list);
+    walk_expect(walk, walk->admin,
+                embtier_checkpoint_verify(walk->admin, walk->checkpoint, NULL, NULL), EMBTIER_OK,
+                "verify a checkpoint");
+}
+
+static void drop_made(struct walk *walk)
+{
+    walk_expect(walk, walk->admin, embtier_table_drop(walk->admin, MADE_TABLE, NULL, NULL),
+                EMBTIER_OK, "drop a table that was made");
+}
+
+static void restore_checkpoint(struct walk *walk, struct walk_session *session)
+{
+    static const char *const name = WALK_TRAINED_TABLE;
+    struct embtier_table_list *list;
+
+    walk_expect(walk, walk->admin,
+                embtier_checkpoint_restore(walk->admin, walk->checkpoint, &name, 1, MADE_TABLE,
+                                           NULL, NULL, &list),
+                EMBTIER_OK, "restore a table");
+    walk->last_table_id = MAX(walk->last_table_id, embtier_table_list_at(list, 0)->table_id);
+    embtier_table_list_free(list);
+    walk_check_rows_of(walk, session, MADE_TABLE, walk->checkpointed);
+    drop_made(walk);
+}
+
+/* ---- Scans and loads ---- */
+
+static void scan_checkpoint(struct walk *walk, struct walk_session *session)
+{
+    const struct embtier_scan_options options = { .checkpoint = walk->checkpoint,
+                                                  .all_rows = 1,
+                                                  .buffer_bytes = BUFFER_BYTES };
+    struct embtier *const server = session->server;
+    struct embtier_scan *scan;
+    struct embtier_scan_rows rows;
+    enum embtier_err err;
+    uint64_t count = 0;
+
+    while ((err = embtier_scan_open(server, WALK_TRAINED_TABLE, &options, &scan)) ==
+           EMBTIER_ARENA_FULL)
+        walk_finish(walk, session, 0);
+    walk_expect(walk, server, err, EMBTIER_OK, "open a scan");
+    for (;;) {
+        walk_expect(walk, server, embtier_scan_next(scan, &rows), EMBTIER_OK, "scan");
+        if (rows.count == 0)
+            break;
+        WALK_CHECK(walk, rows.first_id == count, "a scan has left out rows");
+        for (uint32_t i = 0; i < rows.count && count < WALK_TRAINED_ROWS; i++, count++)
+            WALK_CHECK(walk,
+                       *(const float *)((const uint8_t *)rows.rows + (size_t)i * rows.row_bytes) ==
+                           walk->checkpointed[count],
+                       "row %" PRIu64 " of a scan is not what it was", count);
+    }
+    WALK_CHECK(walk, count == WALK_TRAINED_ROWS, "a scan had %" PRIu64 " rows", count);
+    embtier_scan_close(scan);
+}
+
+/* Of rows as those that are trained. */
+static void load_table(struct walk *walk, struct walk_session *session, bool gives_up)
+{
+    const struct embtier_table_options options = walk_trained_options(MADE_TABLE);
+    struct embtier *const server = session->server;
+    struct embtier_load_buffer buffer;
+    struct embtier_table *table;
+    struct embtier_load *load;
+    enum embtier_err err;
+    uint32_t id = 0;
+    uint32_t count = 0;
+
+    while ((err = embtier_load_open(server, &options, 0, BUFFER_BYTES, &load)) ==
+           EMBTIER_ARENA_FULL)
+        walk_finish(walk, session, 0);
+    walk_expect(walk, server, err, EMBTIER_OK, "open a load");
+    buffer = embtier_load_buffer(load);
+    while (id < WALK_TRAINED_ROWS) {
+        for (count = 0; count < buffer.capacity && id < WALK_TRAINED_ROWS; count++, id++) {
+            float *const row = (float *)((uint8_t *)buffer.rows + (size_t)count * buffer.row_bytes);
+
+            buffer.ids[count] = id;
+            for (uint32_t c = 0; c < buffer.row_bytes / sizeof(float); c++)
+                row[c] = walk->trained[id];
+        }
+        walk_expect(walk, server, embtier_load_rows(load, count), EMBTIER_OK, "load rows");
+    }
+    if (!gives_up) {
+        walk_expect(walk, server, embtier_load_end(load, NULL, NULL), EMBTIER_OK, "end a load");
+        embtier_load_close(load);
+        walk_check_rows_of(walk, session, MADE_TABLE, walk->trained);
+        drop_made(walk);
+        return;
+    }
+    embtier_load_close(load);
+    walk_expect(walk, server, embtier_table_open(server, MADE_TABLE, &table), EMBTIER_NO_TABLE,
+                "open a table that was not loaded");
+}
+
+/* ---- Groups, jobs and accounts ---- */
+
+/* A session is a member until it leaves. */
+static void join_group(struct walk *walk, struct walk_session *session)
+{
+    struct walk_session *const other = &walk->sessions[(session->number + 1) % WALK_SESSIONS];
+    struct embtier_group_options options = EMBTIER_GROUP_OPTIONS_INIT;
+    struct embtier_group *group;
+    char name[32];
+
+    snprintf(name, sizeof(name), "walk.%u", session->number);
+    options.name = name;
+    options.size = 2;
+    options.step = 7;
+    walk_expect(walk, session->server, embtier_group_join(session->server, &options, &group),
+                session->has_joined ? EMBTIER_EXISTS : EMBTIER_OK, "join a group");
+    session->has_joined = true;
+    options.size = 3;
+    walk_expect(walk, other->server, embtier_group_join(other->server, &options, &group),
+                EMBTIER_MISMATCH, "join a group of another size");
+}
+
+struct making {
+    struct walk *walk;
+    enum embtier_err err;
+    _Atomic bool is_over;
+};
+
+/* Long enough to be met, most often. */
+static void *make_main(void *context)
+{
+    struct making *const making = context;
+    struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
+    struct embtier_table *table;
+
+    options.name = MADE_TABLE;
+    options.dim = 256;
+    options.rows = CANCELLED_MIB * 1024;
+    options.eager = 1;
+    making->err = embtier_table_create(making->walk->admin, &options, &table);
+    if (making->err == EMBTIER_OK)
+        embtier_table_close(table);
+    making->is_over = true;
+    return NULL;
+}
+
+/* As others see what the admin's connection has under way. */
+static void cancel_job(struct walk *walk, struct walk_session *session)
+{
+    struct making making = { .walk = walk };
+    struct embtier_job_list *list;
+    pthread_t thread;
+    bool is_cancelled = false;
+
+    WALK_CHECK(walk, pthread_create(&thread, NULL, make_main, &making) == 0, "no thread");
+    while (!making.is_over && !is_cancelled) {
+        uint64_t last = 0;
+
+        walk_expect(walk, session->server, embtier_job_list(session->server, &list), EMBTIER_OK,
+                    "list jobs");
+        for (size_t i = 0; i < embtier_job_list_count(list); i++) {
+            const struct embtier_job *const job = embtier_job_list_at(list, i);
+
+            WALK_CHECK(walk, job->id > last && (job->total == 0 || job->done <= job->total),
+                       "job %" PRIu64 " cannot be", job->id);
+            last = job->id;
+            if (strcmp(job->what, MADE_TABLE) == 0 && !job->is_own)
+                is_cancelled |= embtier_job_cancel(session->server, job->id, NULL) == EMBTIER_OK;
+        }
+        embtier_job_list_free(list);
+    }
+    pthread_join(thread, NULL);
+    WALK_CHECK(walk, making.err == EMBTIER_OK || making.err == EMBTIER_CANCELLED,
+               "a creation that was to be cancelled: error %d", (int)making.err);
+    if (making.err == EMBTIER_OK)
+        drop_made(walk);
+    walk_expect(walk, session->server, embtier_job_cancel(session->server, UINT64_MAX, NULL),
+                EMBTIER_NOT_FOUND, "cancel no job");
+}
+
+static void list_accounts(struct walk *walk)
+{
+    struct embtier_account_list *list;
+    uint64_t sessions = 0;
+
+    walk_expect(walk, walk->admin, embtier_account_list(walk->admin, &list), EMBTIER_OK,
+                "list accounts");
+    for (size_t i = 0; i < embtier_account_list_count(list); i++) {
+        const struct embtier_account *const account = embtier_account_list_at(list, i);
+
+        if (strcmp(account->name, "sessions") == 0)
+            sessions += account->used;
+    }
+    WALK_CHECK(walk, sessions > WALK_SESSIONS, "accounts have %" PRIu64 " sessions", sessions);
+    embtier_account_list_free(list);
+}
+
+void walk_control(struct walk *walk, struct walk_session *session)
+{
+    const uint64_t number = walk->controls++; /* each in its turn, so that all come */
+
+    if (walk->checkpoint == 0 || walk_chance(walk, 15))
+        make_checkpoint(walk);
+    switch (number % 7) {
+    case 0:
+        list_checkpoints(walk);
+        break;
+    case 1:
+        show_checkpoint(walk);
+        break;
+    case 2:
+        restore_checkpoint(walk, session);
+        break;
+    case 3:
+        scan_checkpoint(walk, session);
+        break;
+    case 4:
+        load_table(walk, session, number / 7 % 3 == 1);
+        break;
+    case 5:
+        join_group(walk, session);
+        break;
+    default:
+        list_accounts(walk);
+        cancel_job(walk, session);
+    }
+}
