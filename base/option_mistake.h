@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* option_mistake.h: what getopt_long() found wrong, in its words.
+/* option_mistake.h: getopt_long() whose messages are plain text, and name the right option.
  *
  * Its own messages show an argument as it is: as long as that is, and with what moves the cursor.
- * So programs set opterr to 0, begin their letters with ':' (behind '+'), and ask here. */
+ * So letters begin with ':' (behind '+'), and the words for a mistake are those of this module. */
 #ifndef EMBTIER_BASE_OPTION_MISTAKE_H
 #define EMBTIER_BASE_OPTION_MISTAKE_H
 
@@ -10,8 +10,8 @@
 
 #include "base/err.h"
 
-/* After getopt_long() has returned @returned, which is '?' or ':'. */
-void option_mistake(int returned, char *const *argv, const struct option *options,
-                    struct err_msg *ret_msg);
+/* The next option, as getopt_long() returns it. '?' or ':' is a mistake, which @ret_msg tells. */
+int option_next(int argc, char *const *argv, const char *letters, const struct option *options,
+                struct err_msg *ret_msg);
 
 #endif

@@ -147,8 +147,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
     struct err_msg msg;
     int option;
 
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":c:l:hV", options, NULL)) != -1) {
+    while ((option = option_next(argc, argv, ":c:l:hV", options, &msg)) != -1) {
         switch (option) {
         case 'c':
             arguments->config_path = optarg;
@@ -188,7 +187,6 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
             printf("embtierd %s\n", EMBTIERD_VERSION);
             return EXIT_DONE;
         default:
-            option_mistake(option, argv, options, &msg);
             fprintf(stderr, "embtierd: %s\nTry 'embtierd --help'.\n", msg.text);
             return EXIT_USAGE;
         }

@@ -410,18 +410,13 @@ struct short_options {
     char text[32];
 };
 
-/* What getopt_long() has returned, '?' or ':', in words. */
-static int refuse_option(const struct cli *cli, int returned, char **argv,
-                         const struct option *options)
+static int refuse_option(const struct cli *cli, const struct err_msg *mistake)
 {
-    struct err_msg msg;
-
-    option_mistake(returned, argv, options, &msg);
-    fprintf(stderr, "embtier: %s\n", msg.text);
+    fprintf(stderr, "embtier: %s\n", mistake->text);
     return try_help(cli);
 }
 
-/* The letters of @options, as getopt_long() takes them, behind @how: no others are known. */
+/* The letters of @options, as option_next() takes them, behind @how: no others are known. */
 static void short_options(struct short_options *letters, const char *how,
                           const struct option *options)
 {
@@ -441,16 +436,17 @@ int cli_next_option(struct cli *cli, int argc, char **argv, const struct option 
                     int *ret_exit)
 {
     struct short_options letters;
+    struct err_msg mistake;
 
     short_options(&letters, "", options);
     for (;;) {
-        const int option = getopt_long(argc, argv, letters.text, options, NULL);
+        const int option = option_next(argc, argv, letters.text, options, &mistake);
 
         if (option == -1)
             return CLI_OPTIONS_END;
         *ret_exit = -1;
         if (option == '?' || option == ':') {
-            *ret_exit = refuse_option(cli, option, argv, options);
+            *ret_exit = refuse_option(cli, &mistake);
         } else if (!common_option(cli, option, ret_exit)) {
             return option;
         }
@@ -564,17 +560,17 @@ int main(int argc, char **argv)
     static const struct option options[] = { CLI_LONG_OPTIONS };
     struct cli cli = { .timeout_ms = TIMEOUT_MS_DEFAULT };
     struct short_options letters;
+    struct err_msg mistake;
     int exit_code = -1;
     int words = 0;
     int option;
 
     if (standard_fds_open() != 0)
         return EXIT_FAILURE; /* there is nothing to say it on */
-    opterr = 0;
     short_options(&letters, "+", options);
-    while ((option = getopt_long(argc, argv, letters.text, options, NULL)) != -1) {
+    while ((option = option_next(argc, argv, letters.text, options, &mistake)) != -1) {
         if (!common_option(&cli, option, &exit_code))
-            return refuse_option(&cli, option, argv, options);
+            return refuse_option(&cli, &mistake);
         if (exit_code >= 0)
             return print_rest(exit_code);
     }

@@ -8,13 +8,11 @@
 
 #include <cmocka.h>
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
-#include "base/option_mistake.h"
 #include "base/table_spec.h"
 #include "base/text_escape.h"
 
@@ -235,46 +233,6 @@ static void test_names_hold_no_such_characters(void **state)
     }
 }
 
-static void assert_mistake(const char *argument, const char *expected)
-{
-    static const struct option options[] = { { "socket", required_argument, NULL, 's' },
-                                             { "state", no_argument, NULL, 'a' },
-                                             { "help", no_argument, NULL, 'h' },
-                                             { NULL, 0, NULL, 0 } };
-    char *copy = strdup(argument);
-    char *argv[] = { (char *)"embtier", copy, NULL };
-    struct err_msg msg;
-    int returned;
-
-    assert_non_null(copy);
-    optind = 0;
-    opterr = 0;
-    returned = getopt_long(2, argv, ":s:h", options, NULL);
-    assert_true(returned == '?' || returned == ':');
-    option_mistake(returned, argv, options, &msg);
-    assert_string_equal(msg.text, expected);
-    free(copy);
-}
-
-static void test_mistakes_in_options_are_told_in_plain_text(void **state)
-{
-    char text[1001];
-
-    (void)state;
-    assert_mistake("--sockets", "unrecognized option '--sockets'");
-    assert_mistake("--socket", "option '--socket' requires an argument");
-    assert_mistake("-s", "option '-s' requires an argument");
-    assert_mistake("--s", "option '--s' is ambiguous");
-    assert_mistake("--help=\x1b[2J", "option '--help=\\u001b[2J' doesn't allow an argument");
-    assert_mistake("-x", "invalid option -- 'x'");
-    assert_mistake("-\x9b", "invalid option -- '\\x9b'");
-    memset(text, '-', sizeof(text) - 1);
-    text[sizeof(text) - 1] = '\0';
-    assert_mistake(text, "unrecognized option "
-                         "'----------------------------------------------------------------... "
-                         "(1000 bytes)'");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,7 +245,6 @@ int main(void)
         cmocka_unit_test(test_a_long_error_keeps_its_reason),
         cmocka_unit_test(test_a_line_that_is_printed_stays_one),
         cmocka_unit_test(test_names_hold_no_such_characters),
-        cmocka_unit_test(test_mistakes_in_options_are_told_in_plain_text),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
