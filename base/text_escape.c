@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text_escape.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ESCAPE_BYTES_MAX 12 /* two \uXXXX */
+#define UTF16_ESCAPE_BYTES 6                        /* \uXXXX */
+#define ESCAPE_BYTES_MAX   (2 * UTF16_ESCAPE_BYTES) /* above U+FFFF */
 
 struct range {
     uint32_t first;
@@ -73,6 +75,40 @@ bool text_is_plain(const char *text, size_t bytes)
     return true;
 }
 
+static size_t count_hex(const unsigned char *in, size_t bytes)
+{
+    size_t count = 0;
+
+    while (count < bytes && isxdigit(in[count]))
+        count++;
+    return count;
+}
+
+/* Whether @in is the escape of half a character above U+FFFF: \ud8XX to \udbXX, or \udcXX to
+ * \udfXX (@nibbles). */
+static bool is_half(const unsigned char *in, size_t bytes, const char *nibbles)
+{
+    return bytes >= UTF16_ESCAPE_BYTES && in[0] == '\\' && in[1] == 'u' && (in[2] | 0x20) == 'd' &&
+           strchr(nibbles, in[3] | 0x20) && count_hex(in + 2, 4) == 4;
+}
+
+/* Bytes of the escape that begins with the backslash at @in; 1: it begins none. */
+static size_t escape_bytes(const unsigned char *in, size_t bytes)
+{
+    if (bytes < 2 || in[1] == '\0')
+        return 1;
+    if (strchr("\\\"/bfnrt", in[1]))
+        return 2;
+    if (in[1] == 'x' && count_hex(in + 2, MIN(bytes - 2, (size_t)2)) == 2)
+        return 4;
+    if (in[1] != 'u' || count_hex(in + 2, MIN(bytes - 2, (size_t)4)) < 4)
+        return 1;
+    if (is_half(in, bytes, "89ab") &&
+        is_half(in + UTF16_ESCAPE_BYTES, bytes - UTF16_ESCAPE_BYTES, "cdef"))
+        return ESCAPE_BYTES_MAX;
+    return UTF16_ESCAPE_BYTES;
+}
+
 /* What stands for a character that is not plain. */
 static size_t write_escape(uint32_t point, char out[ESCAPE_BYTES_MAX + 1])
 {
@@ -88,7 +124,8 @@ static size_t write_escape(uint32_t point, char out[ESCAPE_BYTES_MAX + 1])
                             0xdc00 | (point & 0x3ff));
 }
 
-/* One character of @in as it is shown; returns how many bytes of @in it takes. */
+/* One character of @in as it is shown, or an escape that stays; returns how many bytes of @in it
+ * takes. */
 static size_t show_character(enum text_style style, const unsigned char *in, size_t bytes,
                              char out[ESCAPE_BYTES_MAX + 1], size_t *ret_written)
 {
@@ -103,8 +140,13 @@ static size_t show_character(enum text_style style, const unsigned char *in, siz
         *ret_written = write_escape(point, out);
         return length;
     }
+    if (point == '\\' && style == TEXT_MIXED) {
+        *ret_written = escape_bytes(in, bytes);
+        memcpy(out, in, *ret_written);
+        return *ret_written;
+    }
     *ret_written = 0;
-    if ((point == '\\' && style != TEXT_MIXED) || (point == '"' && style == TEXT_QUOTED))
+    if (point == '\\' || (point == '"' && style == TEXT_QUOTED))
         out[(*ret_written)++] = '\\';
     memcpy(out + *ret_written, in, length);
     *ret_written += length;
@@ -170,26 +212,30 @@ const char *text_show(struct text_shown *buffer, const char *text)
     return text_show_bytes(buffer, text, strlen(text));
 }
 
-static bool is_continuation(char byte)
+/* Bytes of the first character, byte that is none, or escape. */
+static size_t unit_bytes(const unsigned char *in, size_t bytes)
 {
-    return ((unsigned char)byte & 0xc0) == 0x80;
+    uint32_t point;
+    size_t length;
+
+    if (in[0] == '\\')
+        return escape_bytes(in, bytes);
+    length = decode(in, bytes, &point);
+    return MAX(length, (size_t)1);
 }
 
-/* The end of @text, cut where a character begins, that has room at @out when it is escaped. */
+/* As much of the end of @text as has room at @out when it is escaped. Goes through all of it:
+ * where an escape begins can only be told from the front. */
 static void fit_end(const char *text, size_t bytes, char *out, size_t room)
 {
-    const char *const end = text + bytes;
-    const char *tail = end - MIN(bytes, room - 1);
+    const unsigned char *const in = (const unsigned char *)text;
+    size_t at = 0;
     size_t written = 0;
 
-    while (tail < end && is_continuation(*tail))
-        tail++;
-    while (text_escape(TEXT_MIXED, tail, (size_t)(end - tail), out, room, &written) <
-           (size_t)(end - tail)) {
-        do
-            tail++;
-        while (is_continuation(*tail));
-    }
+    while (bytes - at >= room) /* nothing becomes shorter */
+        at += unit_bytes(in + at, bytes - at);
+    while (text_escape(TEXT_MIXED, text + at, bytes - at, out, room, &written) < bytes - at)
+        at += unit_bytes(in + at, bytes - at);
 }
 
 void text_fit(const char *text, char *out, size_t room)

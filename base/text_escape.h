@@ -25,7 +25,8 @@
 enum text_style {
     TEXT_PLAIN,  /* a backslash is doubled */
     TEXT_QUOTED, /* and a double quote has a backslash: for logfmt */
-    TEXT_MIXED,  /* backslashes stay: a line with parts that are escaped already; JSON */
+    TEXT_MIXED,  /* backslashes stay, and escapes are whole: a line with parts that are escaped
+                    already; JSON */
 };
 
 /* The one rule for names: whether all of the @bytes at @text are plain. Such names are shown as

@@ -45,7 +45,7 @@ const char *embtier_version(void)
 
 enum embtier_err connection_is_over(struct embtier *server)
 {
-    return err_set(&server->message, EMBTIER_DISCONNECTED, "connection to embtierd lost: %.400s",
+    return err_set(&server->message, EMBTIER_DISCONNECTED, "connection to embtierd lost: %s",
                    server->over_reason.text);
 }
 

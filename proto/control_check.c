@@ -289,7 +289,7 @@ static enum embtier_err check_table_info(const Embtier__TableInfo *info, struct 
     if (!info || !info->spec)
         return missing(msg, "TableInfo.spec");
     if (table_spec_from_wire(info->spec, &spec, &reason))
-        return err_set(msg, EMBTIER_PROTOCOL, "TableInfo.spec: %.400s", reason.text);
+        return err_set(msg, EMBTIER_PROTOCOL, "TableInfo.spec: %s", reason.text);
     if (info->weight_bytes != table_spec_weight_bytes(&spec))
         return err_set(msg, EMBTIER_PROTOCOL, "TableInfo.weight_bytes is %u, %u follow from spec",
                        info->weight_bytes, table_spec_weight_bytes(&spec));

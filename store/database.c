@@ -144,12 +144,10 @@ static void name_damaged_table(const char *path, struct err_msg *msg)
  * which messages name, have no such way. */
 static void add_hint(struct err_msg *msg)
 {
-    const size_t used = strlen(msg->text);
-
     if (strstr(msg->text, "MANIFEST") || strstr(msg->text, "CURRENT") || strstr(msg->text, ".sst"))
         return;
-    snprintf(msg->text + used, sizeof(msg->text) - used,
-             " (\"rocksdb.options: wal_recovery_mode=kPointInTimeRecovery\" starts with what lies "
+    err_append(
+        msg, " (\"rocksdb.options: wal_recovery_mode=kPointInTimeRecovery\" starts with what lies "
              "before the damage; what lies behind it is gone then, although it was acknowledged)");
 }
 

@@ -16,6 +16,8 @@
 #include "base/table_spec.h"
 #include "base/text_escape.h"
 
+#define ESCAPE_BYTES 12 /* the longest */
+
 /* UTF-8 of any code point. */
 static size_t encode(uint32_t point, char out[4])
 {
@@ -138,6 +140,100 @@ static void test_nothing_is_cut_in_two(void **state)
     assert_string_equal(out, "\\u202e\xf0\x9f\x8c\xb1\\\\\\x9b\\udb40\\udc41x");
 }
 
+/* Text, and how it is shown: what of it is never cut. */
+static const struct unit {
+    const char *text;
+    const char *shown;
+} units[] = {
+    { "a", "a" },
+    { "\xc3\xa9", "\xc3\xa9" },
+    { "\xf0\x9f\x8c\xb1", "\xf0\x9f\x8c\xb1" },
+    { "\x1b", "\\u001b" },
+    { "\xe2\x80\xae", "\\u202e" },
+    { "\xf3\xa0\x81\x81", "\\udb40\\udc41" },
+    { "\x9b", "\\x9b" },
+    { "\xff", "\\xff" },
+    /* Escaped before. */
+    { "\\\\", "\\\\" },
+    { "\\u202e", "\\u202e" },
+    { "\\u001B", "\\u001B" },
+    { "\\x1b", "\\x1b" },
+    { "\\udb40\\udc41", "\\udb40\\udc41" },
+    { "\\n", "\\n" },
+    { "\\\"", "\\\"" },
+    { "\\\\", "\\\\" }, /* and then what looks like an escape with it */
+    { "u202e", NULL },
+    { "\\\\", "\\\\" },
+    { "x1b", NULL },
+};
+
+/* Whether @length bytes at @shown are those of some units next to each other, from the first on, or
+ * up to the last. */
+static bool are_whole(const char *shown, size_t length, const struct unit *first, size_t count,
+                      bool from_end)
+{
+    for (size_t i = 0; i < count && length > 0; i++) {
+        const struct unit *const unit = &first[from_end ? count - 1 - i : i];
+        const char *const text = unit->shown ? unit->shown : unit->text;
+        size_t bytes = strlen(text);
+
+        if (!unit->shown) /* letters, which are cut anywhere */
+            bytes = MIN(bytes, length);
+        if (bytes > length || memcmp(from_end ? shown + length - bytes : shown,
+                                     from_end ? text + strlen(text) - bytes : text, bytes) != 0)
+            return false;
+        if (!from_end)
+            shown += bytes;
+        length -= bytes;
+    }
+    return length == 0;
+}
+
+/* Wherever its middle is, and however long it may be. */
+static void test_a_message_loses_whole_characters_and_escapes(void **state)
+{
+    static const char gap[] = " ... ";
+    struct unit list[3 * ARRAY_LEN(units)];
+    char text[512];
+    char out[512];
+    uint32_t cuts = 0;
+
+    (void)state;
+    for (size_t first = 0; first < ARRAY_LEN(units); first++) {
+        size_t all = 0;
+
+        if (!units[first].shown)
+            continue;
+        text[0] = '\0';
+        for (size_t i = 0; i < ARRAY_LEN(list); i++) {
+            list[i] = units[(first + i) % ARRAY_LEN(units)];
+            strcat(text, list[i].text);
+            all += strlen(list[i].shown ? list[i].shown : list[i].text);
+        }
+        assert_true(all + 1 < sizeof(out));
+        for (size_t room = 1; room <= all + 1; room++) {
+            const char *middle;
+            size_t length;
+
+            text_fit(text, out, room);
+            length = strlen(out);
+            assert_true(length < room && length + ESCAPE_BYTES + ESCAPE_BYTES + 2 > room);
+            assert_true(text_is_plain(out, length));
+            middle = strstr(out, gap);
+            if (!middle) {
+                assert_true(room < 4 * sizeof(gap) || room == all + 1);
+                assert_true(are_whole(out, length, list, ARRAY_LEN(list), false));
+                continue;
+            }
+            cuts++;
+            assert_true(are_whole(out, (size_t)(middle - out), list, ARRAY_LEN(list), false));
+            middle += sizeof(gap) - 1;
+            assert_true(are_whole(middle, strlen(middle), list, ARRAY_LEN(list), true));
+        }
+    }
+    assert_true(cuts > 1000);
+}
+
 static void test_input_that_is_quoted_is_cut(void **state)
 {
     char text[5001];
@@ -240,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_what_is_harmless_stays),
         cmocka_unit_test(test_escapes_are_those_of_json_and_bytes),
         cmocka_unit_test(test_nothing_is_cut_in_two),
+        cmocka_unit_test(test_a_message_loses_whole_characters_and_escapes),
         cmocka_unit_test(test_input_that_is_quoted_is_cut),
         cmocka_unit_test(test_no_error_has_more_than_plain_text),
         cmocka_unit_test(test_a_long_error_keeps_its_reason),
