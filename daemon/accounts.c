@@ -150,12 +150,15 @@ uid_t account_uid(const struct account *account)
 uint64_t account_part(const struct account *account, enum account_row row)
 {
     const struct limit *const limit = &account->accounts->limits[row];
-    const uint64_t others =
-        accounts_used(account->accounts, row) - account_has(account, row); /* at most `all` … */
+    const uint64_t used = accounts_used(account->accounts, row);
+    const uint64_t has = account_has(account, row);
+    /* Of two numbers that another thread may be changing, the first may be of before. */
+    const uint64_t others = used > has ? used - has : 0;
 
     if (limit->user > 0)
         return limit->user;
-    /* … but for what was added in any case. Small totals are rounded so that one is one. */
+    /* Others have at most `all`, but for what was added in any case. Small totals are rounded so
+     * that one is one. */
     return limit->all > others ? limit->all - others - (limit->all - others) / 4 : 0;
 }
 

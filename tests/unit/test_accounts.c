@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 /* clang-format on */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,6 +198,50 @@ static void test_accounts_are_listed_in_pages_by_their_numbers(void **state)
     accounts_free(accounts);
 }
 
+#define CHANGES 5000000
+#define AMOUNT  100
+
+struct changing {
+    struct account *account;
+    _Atomic uint32_t changes;
+};
+
+static void *change_amounts(void *context)
+{
+    struct changing *const changing = context;
+
+    for (uint32_t i = 0; i < CHANGES; i++) {
+        account_add(changing->account, ACCOUNT_TICKET_BYTES, AMOUNT);
+        account_give(changing->account, ACCOUNT_TICKET_BYTES, AMOUNT);
+        atomic_store_explicit(&changing->changes, i + 1, memory_order_relaxed);
+    }
+    return NULL;
+}
+
+/* As when users are listed while lanes take and give back: nobody else has any, so what the user
+ * may have is never less than three quarters of all but what is just on its way. */
+static void test_what_a_user_may_have_is_told_while_it_changes(void **state)
+{
+    struct accounts *const accounts = make();
+    struct changing changing = { .account = account_open(accounts, ONE) };
+    pthread_t thread;
+    uint64_t looks = 0;
+
+    (void)state;
+    accounts_limit(accounts, ACCOUNT_TICKET_BYTES, 1600, 0);
+    assert_int_equal(pthread_create(&thread, NULL, change_amounts, &changing), 0);
+    while (atomic_load_explicit(&changing.changes, memory_order_relaxed) < CHANGES || looks == 0) {
+        const uint64_t part = account_part(changing.account, ACCOUNT_TICKET_BYTES);
+
+        assert_in_range(part, (1600 - AMOUNT) / 4 * 3, 1600 / 4 * 3);
+        looks++;
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(account_part(changing.account, ACCOUNT_TICKET_BYTES), 1200);
+    account_close(changing.account);
+    accounts_free(accounts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +250,7 @@ int main(void)
         cmocka_unit_test(test_a_refusal_tells_the_limit_and_the_key),
         cmocka_unit_test(test_sessions_that_keep_tickets_leave_memory_to_others),
         cmocka_unit_test(test_accounts_are_listed_in_pages_by_their_numbers),
+        cmocka_unit_test(test_what_a_user_may_have_is_told_while_it_changes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
