@@ -17,22 +17,23 @@ static void arrive(struct push *push)
 }
 
 /* Its rows are known. */
-static void begin_step(struct push *push)
+static void begin_step(struct lane *lane, struct push *push)
 {
-    uint64_t cost;
+    uint64_t cost = 0;
 
     if (push_check_runs(push, &cost, &push->refusal) != EMBTIER_OK)
         push->is_taken = true;
     else
-        push->stage = push_trial_plan(push) ? PUSH_TRYING : PUSH_UPDATING;
+        push->stage = push_trial_plan(push, &cost) ? PUSH_TRYING : PUSH_UPDATING;
+    lane_charge(lane, &push->session->lanes[lane->opts.index], cost);
 }
 
-void lane_step_turn(struct push *push)
+void lane_step_turn(struct lane *lane, struct push *push)
 {
     if (push->stage == PUSH_SETTLING && push->session->in_flight == 1)
         arrive(push);
     else if (push->stage == PUSH_ARRIVED && push->joint && push->joint->casts_left == 0)
-        begin_step(push);
+        begin_step(lane, push);
 }
 
 void lane_step_settle(struct lane *lane, struct session *session)

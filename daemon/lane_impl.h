@@ -267,7 +267,7 @@ void lane_tickets_forget(struct lane *lane, struct session *session);
 /* ---- lane_group.c: on the home lane ---- */
 
 /* Goes on with a push of a group's step that is ready. */
-void lane_step_turn(struct push *push);
+void lane_step_turn(struct lane *lane, struct push *push);
 /* Something else of the session is done: a push may have waited for that. */
 void lane_step_settle(struct lane *lane, struct session *session);
 /* All have arrived, and this one leads. */

@@ -273,19 +273,17 @@ static bool prepare_turn(struct lane *lane, struct push *push)
     if (err != EMBTIER_OK && err != EMBTIER_AGAIN)
         push->is_taken = true;
     if (push->stage == PUSH_CASTING && push->ticket->casts_left == 0) {
-        uint64_t cost;
+        uint64_t cost = push_prepare(push);
 
-        lane_charge(lane, side, push_prepare(push));
         push->is_taken = push_check_runs(push, &cost, &push->refusal) != EMBTIER_OK;
+        if (!push->is_taken)
+            push->stage = push->member                   ? PUSH_SETTLING
+                          : push_trial_plan(push, &cost) ? PUSH_TRYING
+                                                         : PUSH_UPDATING;
         lane_charge(lane, side, cost);
-        if (push->is_taken)
-            return false;
-        push->stage = push->member            ? PUSH_SETTLING
-                      : push_trial_plan(push) ? PUSH_TRYING
-                                              : PUSH_UPDATING;
     }
     if (push->stage >= PUSH_SETTLING)
-        lane_step_turn(push);
+        lane_step_turn(lane, push);
     return push->stage >= PUSH_TRYING;
 }
 

@@ -542,14 +542,13 @@ enum embtier_err push_check_runs(const struct push *push, uint64_t *cost,
 {
     const struct ticket *const runs = push_runs(push);
 
-    *cost = 0;
     for (uint32_t g = 0; !push->is_prefetch && g < runs->group_count; g++) {
         const struct ticket_group *const group = &runs->groups[g];
         const uint64_t most = PUSH_ROW_NUMBERS_MAX / group->dim;
 
         if (pairs_of(push, group) <= most)
             continue;
-        *cost += group->id_count;
+        *cost += div_round_up(group->id_count * sizeof(*group->starts), LANE_COST_BYTES);
         for (uint32_t run = 0; run < group->run_count; run++)
             if (pairs_of_run(push, group, run) > most)
                 return refuse_run(push, g, run, ret_refusal);

@@ -152,7 +152,7 @@ MUST_CHECK enum embtier_err push_check_numbers(struct push *push, uint64_t *cost
 /* Before the first wave, when all is cast. Returns what it cost. */
 uint64_t push_prepare(struct push *push);
 /* TOO_LARGE: a row gets more than PUSH_ROW_NUMBERS_MAX. Once its runs are known, or those of the
- * step that it leads; *@cost: what it has cost to see that. */
+ * step that it leads. What it has cost to see that is added to *@cost. */
 MUST_CHECK enum embtier_err push_check_runs(const struct push *push, uint64_t *cost,
                                             struct refusal *ret_refusal);
 /* It is to wait for others, and tables may be dropped meanwhile. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/push_trial.h"
 
+#include "daemon/lane_cost.h"
 #include "daemon/request_impl.h"
 #include "daemon/table.h"
 #include "kernels/finite.h"
@@ -21,47 +22,49 @@ static double sum_bound(const struct push *push, const struct ticket_group *grou
     return bound;
 }
 
-static uint32_t longest_run(const struct ticket_group *group)
+static uint32_t longest_run(const struct ticket_group *group, uint64_t *cost)
 {
     uint32_t most = 0;
 
     for (uint32_t run = 0; run < group->run_count; run++)
         most = MAX(most, group->starts[run + 1] - group->starts[run]);
+    *cost += div_round_up(group->run_count * sizeof(group->starts[0]), LANE_COST_BYTES);
     return most;
 }
 
-/* @is_close: by the longest run, which takes a look at all of them; else by the number of ids. */
-static double bound_of(const struct push *push, const struct ticket_group *group, bool is_close)
+/* @cost, if there is one: by the longest run, and what a look at all of them costs is added to it;
+ * else by the number of ids. */
+static double bound_of(const struct push *push, const struct ticket_group *group, uint64_t *cost)
 {
-    return sum_bound(push, group, is_close ? longest_run(group) : group->id_count);
+    return sum_bound(push, group, cost ? longest_run(group, cost) : group->id_count);
 }
 
 /* Of a step: the sums of members, added up. Each of so few additions rounds by 2^-24 at most. */
 static double joint_bound(const struct ticket *joint, const struct ticket_group *group,
-                          bool is_close)
+                          uint64_t *cost)
 {
     double bound = 0;
 
     for (uint32_t i = 0; i < group->segment_count; i++) {
         const struct ticket_source *const source = &joint->sources[group->order[i]];
 
-        bound += bound_of(source->push, source->group, is_close);
+        bound += bound_of(source->push, source->group, cost);
     }
     return bound * 1.01;
 }
 
 _Static_assert(EMBTIER_GROUP_MEMBERS_MAX < 100000, "1.01 covers the rounding of their sum");
 
-static bool is_proven(const struct push *push, uint32_t group, bool is_close)
+static bool is_proven(const struct push *push, uint32_t group, uint64_t *cost)
 {
     const struct ticket_group *const of = &push_runs(push)->groups[group];
 
     return finite_is_proven(&push_group_of(push, group)->optimizer,
-                            push->joint ? joint_bound(push->joint, of, is_close)
-                                        : bound_of(push, of, is_close));
+                            push->joint ? joint_bound(push->joint, of, cost)
+                                        : bound_of(push, of, cost));
 }
 
-bool push_trial_plan(struct push *push)
+bool push_trial_plan(struct push *push, uint64_t *cost)
 {
     bool tries = false;
 
@@ -69,7 +72,7 @@ bool push_trial_plan(struct push *push)
         struct push_group *const group = (struct push_group *)push_group_of(push, g);
 
         group->is_tried = group->has_gradients && !group->table->spec.allows_nonfinite &&
-                          !is_proven(push, g, false) && !is_proven(push, g, true);
+                          !is_proven(push, g, NULL) && !is_proven(push, g, cost);
         tries |= group->is_tried;
     }
     return tries;

@@ -25,8 +25,8 @@
 /* ---- The home lane ---- */
 
 /* When all is cast; of a step, of the leader, when its ticket is. Says of each group whether its
- * rows are to be tried. Returns whether some are. */
-bool push_trial_plan(struct push *push);
+ * rows are to be tried, and adds to @cost what it took to find out. Returns whether some are. */
+bool push_trial_plan(struct push *push, uint64_t *cost);
 /* All waves of it have ended. NONFINITE: a row failed. Else the updating begins. */
 MUST_CHECK enum embtier_err push_trial_end(struct push *push, struct refusal *ret_refusal);
 

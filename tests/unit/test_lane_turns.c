@@ -5,6 +5,7 @@
 #include "lane_fixture.h"
 
 #include "daemon/lane_impl.h"
+#include "daemon/push_trial.h"
 
 #define DIM         16
 #define WIDE_DIM    2048
@@ -17,10 +18,28 @@
 #define WIDE_IDS    500
 #define WIDE_BYTES  (64 + WIDE_IDS * (8 + 4 * WIDE_DIM))
 #define MANY_BYTES  (MANY * 32 + SMALL_IDS * (8 + 4 * DIM))
+#define PUSH_BYTES  (64 + ROWS * (8 + 4 * DIM))
 
 static const struct lanes_shape one_lane = {
     .lane_count = 1, .slabs_per_lane = 8, .readers = 1, .write_queue_bytes = MIB
 };
+
+/* The linker puts this in the place of calls of the server. */
+bool __real_push_trial_plan(struct push *push, uint64_t *cost);
+bool __wrap_push_trial_plan(struct push *push, uint64_t *cost);
+
+static uint64_t plan_cost;       /* of the last push */
+static uint64_t plan_cost_added; /* by the test */
+
+bool __wrap_push_trial_plan(struct push *push, uint64_t *cost)
+{
+    const uint64_t before = *cost;
+    const bool tries = __real_push_trial_plan(push, cost);
+
+    plan_cost = *cost - before;
+    *cost += plan_cost_added;
+    return tries;
+}
 
 static uint64_t held_time(void *context)
 {
@@ -341,6 +360,74 @@ static void test_a_session_that_was_idle_is_not_paid_for_it(void **state)
     lanes_stop(&r.x);
 }
 
+/* ---- Long pieces of work ---- */
+
+/* Of all rows of @table, each once. */
+static void push_rows(struct client *client, uint64_t table, float gradient)
+{
+    const uint32_t number = client->submitted;
+    struct shm_push_segment *const segment = (void *)client_segment(client, number);
+    uint64_t *const ids = (uint64_t *)(segment + 1);
+    float *const gradients = (float *)(ids + ROWS);
+
+    for (uint32_t i = 0; i < ROWS; i++)
+        ids[i] = i;
+    for (uint32_t i = 0; i < ROWS * DIM; i++)
+        gradients[i] = gradient;
+    *segment = (struct shm_push_segment){ .table = table,
+                                          .ids_offset = client_offset(client, ids),
+                                          .gradients_offset = client_offset(client, gradients),
+                                          .learning_rate = 1,
+                                          .count = ROWS,
+                                          .dim = DIM };
+    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] =
+        (struct shm_submission){ .op = SHM_OP_PUSH,
+                                 .segment_count = 1,
+                                 .segments_offset = client_offset(client, segment),
+                                 .step = 1 };
+    client_publish(client);
+    assert_int_equal(client_wait(client, number)->err, EMBTIER_OK);
+}
+
+struct charged {
+    const struct client *client;
+    uint64_t due;
+};
+
+static void call_charged(struct lane *lane, void *argument)
+{
+    struct charged *const charged = argument;
+
+    charged->due = charged->client->session->lanes[lane->opts.index].flow.due;
+}
+
+/* With the lane's thread, as a push needs the caster, which ends with it. */
+static void test_a_push_pays_for_the_look_whether_rows_stay_finite(void **state)
+{
+    struct lanes_fixture x;
+    struct client client;
+    struct charged before = { .client = &client }, after = before;
+    uint64_t table;
+
+    lanes_start(&x, *state, &one_lane);
+    table = fixture_table(&x, "pushed", ROWS, DIM, EMBTIER_OPTIMIZER_SGD);
+    client = client_attach(&x, PUSH_BYTES);
+    push_rows(&client, table, 1);
+    assert_int_equal(plan_cost, 0);
+    /* Were all gradients one row's, that would not: a look at each row tells that none has more
+     * than one. */
+    push_rows(&client, table, 0x1p95f);
+    assert_int_equal(plan_cost, div_round_up(ROWS * sizeof(uint32_t), LANE_COST_BYTES));
+    lane_call(x.lanes[0], call_charged, &before);
+    plan_cost_added = UINT64_C(1) << 40;
+    push_rows(&client, table, 1);
+    lane_call(x.lanes[0], call_charged, &after);
+    assert_true(after.due - before.due > plan_cost_added);
+    plan_cost_added = 0;
+    client_detach(&client);
+    lanes_stop(&x);
+}
+
 /* ---- Memory ---- */
 
 static void test_a_request_is_not_looked_at_again_while_it_waits_for_memory(void **state)
@@ -465,6 +552,7 @@ int main(void)
         T(test_a_small_request_is_answered_in_a_few_rounds_whatever_others_ask),
         T(test_a_small_request_waits_for_one_dear_refusal_at_most),
         T(test_a_session_that_was_idle_is_not_paid_for_it),
+        T(test_a_push_pays_for_the_look_whether_rows_stay_finite),
         T(test_a_request_is_not_looked_at_again_while_it_waits_for_memory),
         T(test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then),
         T(test_memory_of_one_that_takes_its_request_back_or_goes_is_free),
