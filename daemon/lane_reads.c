@@ -93,14 +93,16 @@ static void waiter_done(struct lane *lane, struct part *part)
 }
 
 /* Copies between a row that was read and those who wait for it, oldest first, and updates it for
- * pushes. Nobody is answered yet. Adds to @cost what that was, which those are charged that wait.
- * Returns whether the row was changed. */
-static bool apply_waiters(struct lane *lane, const struct miss *miss, const struct store_row *row,
-                          uint64_t *cost)
+ * pushes. Nobody is answered yet. Adds to @cost what that was, which those are charged that wait,
+ * and stops at @most: thousands of one request's segments may ask for the same row. Then some are
+ * left for the next time, and those that come to wait meanwhile are behind them. Returns whether
+ * none is. */
+static bool apply_waiters(struct lane *lane, struct read_job *job, const struct miss *miss,
+                          const struct store_row *row, uint64_t *cost, uint64_t most)
 {
-    bool changed = false;
+    uint32_t link = job->waiter ? job->waiter : miss->first_waiter;
 
-    for (uint32_t link = miss->first_waiter; link; link = waiter_at(lane, link)->link) {
+    for (; link && *cost < most; link = waiter_at(lane, link)->link) {
         const struct row_ref *const ref = waiter_at(lane, link);
         const struct part *const part = ref_part(ref);
         const uint32_t s = part_segment_of(part, (uint32_t)(ref - part->refs));
@@ -114,11 +116,12 @@ static bool apply_waiters(struct lane *lane, const struct miss *miss, const stru
             memcpy(row->bytes, segment->rows + at, segment->row_bytes);
         else if (part->request->op == SHM_OP_PUSH)
             work += lane_push_row(lane, part, s, ref, row->bytes);
-        changed |= request_changes(part->request);
+        job->is_changed |= request_changes(part->request);
         lane_charge(lane, &part->request->session->lanes[lane->opts.index], work);
         *cost += work;
     }
-    return changed;
+    job->waiter = link;
+    return link == 0;
 }
 
 /* The row has come into the cache, if there was room. */
@@ -388,7 +391,8 @@ void lane_on_read_done(struct lane *lane, struct read_job *job)
     lane->last_read_done = &job->message;
 }
 
-/* Serves those who wait for the job's next rows, until that was a turn's work. */
+/* Serves those who wait for the job's next rows, until that was a turn's work. A row that some
+ * still wait for then has a place, and is answered, when all have been served. */
 static void serve_rows(struct lane *lane, struct read_job *job)
 {
     const uint64_t most = lane_turn_cost(lane, NULL);
@@ -396,7 +400,7 @@ static void serve_rows(struct lane *lane, struct read_job *job)
     uint64_t work = 0;
 
     while (job->served < job->count && work < most) {
-        const uint32_t i = job->served++;
+        const uint32_t i = job->served;
         const struct store_row *const row = &job->rows[i];
         struct miss *const miss = miss_table_at(lane->misses, job->owners[i]);
         bool changed;
@@ -406,12 +410,15 @@ static void serve_rows(struct lane *lane, struct read_job *job)
             log_read_error(lane, job, row->err);
             fail_waiters(lane, miss, row);
             miss_table_remove(lane->misses, miss);
+        } else if (!apply_waiters(lane, job, miss, row, &work, most)) {
+            break;
         } else {
+            changed = job->is_changed;
+            job->is_changed = false;
             run.refs[run.count] = (struct row_ref){ .hash = miss->hash, .id = miss->id };
             run.bytes[run.count] = row->bytes;
             run.rows[run.count] = row;
             run.misses[run.count] = miss;
-            changed = apply_waiters(lane, miss, row, &work);
             if (changed && miss->table->logged) {
                 end_miss(lane, miss, row, place_read(lane, miss->table, miss, row->bytes));
             } else {
@@ -419,10 +426,12 @@ static void serve_rows(struct lane *lane, struct read_job *job)
                 run.count++;
             }
         }
-        if (run.count > 0 &&
-            (job->served == job->count || work >= most || job->tables[i + 1] != job->tables[i]))
+        job->served++;
+        if (run.count > 0 && job->served < job->count && job->tables[i + 1] != job->tables[i])
             insert_run(lane, job->tables[i], &run);
     }
+    if (run.count > 0)
+        insert_run(lane, job->tables[job->served - 1], &run);
 }
 
 bool lane_serve_read(struct lane *lane)

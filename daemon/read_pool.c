@@ -198,6 +198,8 @@ struct read_job *read_pool_take(struct read_pool *pool)
             continue;
         job->count = 0;
         job->served = 0;
+        job->waiter = 0;
+        job->is_changed = false;
         job->bytes_used = 0;
         job->msg.text[0] = '\0';
         return job;

@@ -34,7 +34,9 @@ struct read_job {
     uint32_t shard;
     uint32_t count;
     uint32_t bytes_used;
-    uint32_t served;                      /* the lane's: of those that have come back */
+    uint32_t served; /* the lane's: of those that have come back */
+    uint32_t waiter; /* the lane's: of the next one, the first that was not served; 0: none was */
+    bool is_changed; /* the lane's: the next one, by those that were */
     struct store_row rows[READ_JOB_ROWS]; /* sorted by (table_id, id); bytes point into `bytes` */
     struct table *tables[READ_JOB_ROWS];
     uint32_t owners[READ_JOB_ROWS]; /* the lane's: which missed row this is */

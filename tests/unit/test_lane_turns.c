@@ -18,18 +18,32 @@
 #define WIDE_IDS    500
 #define WIDE_BYTES  (64 + WIDE_IDS * (8 + 4 * WIDE_DIM))
 #define MANY_BYTES  (MANY * 32 + SMALL_IDS * (8 + 4 * DIM))
+#define ONE_BYTES   (MANY * 32 + 8 + 4 * WIDE_DIM)
 #define PUSH_BYTES  (64 + ROWS * (8 + 4 * DIM))
 
 static const struct lanes_shape one_lane = {
     .lane_count = 1, .slabs_per_lane = 8, .readers = 1, .write_queue_bytes = MIB
 };
 
-/* The linker puts this in the place of calls of the server. */
+/* The linker puts these in the place of calls of the server. */
+enum embtier_err __real_store_read(struct store *store, uint32_t shard, struct store_row *rows,
+                                   uint32_t count, struct err_msg *msg);
+enum embtier_err __wrap_store_read(struct store *store, uint32_t shard, struct store_row *rows,
+                                   uint32_t count, struct err_msg *msg);
 bool __real_push_trial_plan(struct push *push, uint64_t *cost);
 bool __wrap_push_trial_plan(struct push *push, uint64_t *cost);
 
+static _Atomic bool reads_wait;
 static uint64_t plan_cost;       /* of the last push */
 static uint64_t plan_cost_added; /* by the test */
+
+enum embtier_err __wrap_store_read(struct store *store, uint32_t shard, struct store_row *rows,
+                                   uint32_t count, struct err_msg *msg)
+{
+    while (atomic_load(&reads_wait))
+        usleep(100);
+    return __real_store_read(store, shard, rows, count, msg);
+}
 
 bool __wrap_push_trial_plan(struct push *push, uint64_t *cost)
 {
@@ -65,6 +79,7 @@ struct rounds {
     struct lanes_fixture x;
     struct lane *lane;
     uint64_t table, wide;
+    uint64_t cold; /* no row of it was asked for */
 };
 
 static void touch(struct client *client, uint64_t table)
@@ -75,7 +90,7 @@ static void touch(struct client *client, uint64_t table)
         assert_int_equal(client_get_one(client, table, id, &value), EMBTIER_OK);
 }
 
-/* All rows are cached then. */
+/* All rows of the first two are cached then. */
 static void rounds_start(struct rounds *r, struct store_fixture *f)
 {
     struct client client;
@@ -84,6 +99,7 @@ static void rounds_start(struct rounds *r, struct store_fixture *f)
     r->lane = r->x.lanes[0];
     r->table = fixture_table(&r->x, "t", ROWS, DIM, EMBTIER_OPTIMIZER_NONE);
     r->wide = fixture_table(&r->x, "wide", ROWS, WIDE_DIM, EMBTIER_OPTIMIZER_NONE);
+    r->cold = fixture_table(&r->x, "cold", ROWS, WIDE_DIM, EMBTIER_OPTIMIZER_NONE);
     client = client_attach(&r->x, SLOT_BYTES);
     touch(&client, r->table);
     touch(&client, r->wide);
@@ -362,6 +378,88 @@ static void test_a_session_that_was_idle_is_not_paid_for_it(void **state)
 
 /* ---- Long pieces of work ---- */
 
+/* Until the condition holds: others' threads are in it. */
+#define GO_ROUND_UNTIL(r, condition)                                                               \
+    for (const uint64_t until = now_ns() + FIXTURE_WAIT_NS; !(condition);) {                       \
+        if (!lane_round((r)->lane))                                                                \
+            sched_yield();                                                                         \
+        assert_true(now_ns() < until);                                                             \
+    }
+
+/* Asks for row 0 of the cold table many times; each answer lies where the others do. */
+static uint32_t ask_for_one_row(struct rounds *r, struct client *client, enum shm_op op,
+                                uint32_t segments, float value)
+{
+    const uint32_t number = client->submitted;
+    struct shm_segment *const at = client_segment(client, number);
+    uint64_t *const id = (uint64_t *)(at + MANY);
+
+    *id = 0;
+    for (uint32_t c = 0; c < WIDE_DIM; c++)
+        ((float *)(id + 1))[c] = value;
+    for (uint32_t s = 0; s < segments; s++)
+        at[s] = (struct shm_segment){ .table = r->cold,
+                                      .ids_offset = client_offset(client, id),
+                                      .rows_offset = client_offset(client, id + 1),
+                                      .id_count = 1 };
+    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] = (struct shm_submission){
+        .op = op, .segment_count = segments, .segments_offset = client_offset(client, at)
+    };
+    client_publish(client);
+    return number;
+}
+
+static void assert_row_is(const struct client *client, uint32_t number, float value)
+{
+    const float *const row =
+        (const float *)((const uint64_t *)(client_segment(client, number) + MANY) + 1);
+
+    assert_int_equal(client_wait(client, number)->err, EMBTIER_OK);
+    for (uint32_t c = 0; c < WIDE_DIM; c++)
+        assert_true(row[c] == value);
+}
+
+/* Those who wait for one row are served a few at a time, in order, also those who come between. */
+static void test_a_row_that_many_wait_for_holds_nobody_up(void **state)
+{
+    struct rounds r;
+    struct client client, other;
+    uint64_t charged = 0;
+    uint32_t rounds = 0;
+    uint32_t late = 0;
+
+    rounds_start(&r, *state);
+    client = attach(&r, ONE_BYTES);
+    other = attach(&r, ONE_BYTES);
+    atomic_store(&reads_wait, true);
+    ask_for_one_row(&r, &client, SHM_OP_GET, MANY, 0);
+    ask_for_one_row(&r, &client, SHM_OP_SET, MANY, 7);
+    ask_for_one_row(&r, &client, SHM_OP_GET, MANY, 0);
+    GO_ROUND_UNTIL(&r, r.lane->stats.shared_reads == 2 * MANY - 1); /* those of the GETs */
+    charged = client.session->lanes[0].flow.due;
+    atomic_store(&reads_wait, false);
+    GO_ROUND_UNTIL(&r, client.session->lanes[0].flow.due != charged);
+    for (; !client_is_done(&client, 0); rounds++) {
+        charged = client.session->lanes[0].flow.due;
+        if (rounds == 20)
+            late = ask_for_one_row(&r, &other, SHM_OP_GET, MANY, 0);
+        (void)lane_round(r.lane);
+        assert_true(client.session->lanes[0].flow.due - charged < 2 * LANE_TURN_COST_LONG);
+    }
+    assert_true(rounds > 30);
+    GO_ROUND_UNTIL(&r, client_is_done(&client, 2) && client_is_done(&other, late));
+    assert_row_is(&client, 0, 0.5f); /* which all rows were at first */
+    assert_row_is(&client, 1, 7);
+    assert_row_is(&client, 2, 7);
+    assert_row_is(&other, late, 7);
+    late = ask_for_one_row(&r, &other, SHM_OP_GET, 1, 0);
+    GO_ROUND_UNTIL(&r, client_is_done(&other, late));
+    assert_row_is(&other, late, 7);
+    detach(&r, &client);
+    detach(&r, &other);
+    lanes_stop(&r.x);
+}
+
 /* Of all rows of @table, each once. */
 static void push_rows(struct client *client, uint64_t table, float gradient)
 {
@@ -552,6 +650,7 @@ int main(void)
         T(test_a_small_request_is_answered_in_a_few_rounds_whatever_others_ask),
         T(test_a_small_request_waits_for_one_dear_refusal_at_most),
         T(test_a_session_that_was_idle_is_not_paid_for_it),
+        T(test_a_row_that_many_wait_for_holds_nobody_up),
         T(test_a_push_pays_for_the_look_whether_rows_stay_finite),
         T(test_a_request_is_not_looked_at_again_while_it_waits_for_memory),
         T(test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then),
