@@ -6,6 +6,22 @@
 
 #include "daemon/group.h"
 
+/* The linker puts this in the place of the readers' call. */
+enum embtier_err __real_store_read(struct store *store, uint32_t shard, struct store_row *rows,
+                                   uint32_t count, struct err_msg *msg);
+enum embtier_err __wrap_store_read(struct store *store, uint32_t shard, struct store_row *rows,
+                                   uint32_t count, struct err_msg *msg);
+
+static _Atomic bool reads_wait;
+
+enum embtier_err __wrap_store_read(struct store *store, uint32_t shard, struct store_row *rows,
+                                   uint32_t count, struct err_msg *msg)
+{
+    while (atomic_load(&reads_wait))
+        usleep(100);
+    return __real_store_read(store, shard, rows, count, msg);
+}
+
 #define MEMBERS 3
 #define ROW_IDS 600 /* of a push of rows, and table */
 
@@ -144,6 +160,7 @@ static const struct shm_completion *answer(struct training *t, uint32_t m, uint3
 
 struct arrival {
     struct session *session;
+    enum push_stage stage;
     bool arrived;
 };
 
@@ -153,14 +170,15 @@ static void call_arrived(struct lane *lane, void *argument)
     const struct taking *const taking = &a->session->taking;
 
     (void)lane;
-    a->arrived = taking->kind == TAKING_PUSH && taking->push->stage == PUSH_ARRIVED;
+    a->arrived = taking->kind == TAKING_PUSH && taking->push->stage == a->stage &&
+                 (a->stage != PUSH_TRYING || taking->push->under_way > 0);
 }
 
-/* Until the group has what member @m has sent. */
-static void await_arrival(struct training *t, uint32_t m)
+/* Until what member @m has sent is there. */
+static void await_stage(struct training *t, uint32_t m, enum push_stage stage)
 {
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
-    struct arrival a = { .session = member_client(t, m)->session };
+    struct arrival a = { .session = member_client(t, m)->session, .stage = stage };
 
     for (;;) {
         lane_call(t->p.p.x.lanes[a.session->home], call_arrived, &a);
@@ -169,6 +187,12 @@ static void await_arrival(struct training *t, uint32_t m)
         assert_true(now_ns() < until);
         sched_yield();
     }
+}
+
+/* Until the group has it. */
+static void await_arrival(struct training *t, uint32_t m)
+{
+    await_stage(t, m, PUSH_ARRIVED);
 }
 
 /* Sends what all members have laid out; each is answered with @err. */
@@ -332,16 +356,22 @@ static void again(struct training *t, const struct shm_submission *first)
     step_to_shadows(t);
 }
 
-static struct training *begin(void **state, struct shm_submission *ret_first)
+static struct training *begin_with(void **state, const struct lanes_shape *shape,
+                                   struct shm_submission *ret_first)
 {
     struct training *const t = calloc(1, sizeof(*t));
 
     assert_non_null(t);
-    training_start(t, *state, &shapes[1]);
+    training_start(t, *state, shape);
     take_step(t, 50, 4);
     lay_bags_push_out(t, 50, 4);
     *ret_first = *submission_of(&t->p.p.client, t->p.p.client.submitted);
     return t;
+}
+
+static struct training *begin(void **state, struct shm_submission *ret_first)
+{
+    return begin_with(state, &shapes[1], ret_first);
 }
 
 static void end(struct training *t)
@@ -411,6 +441,67 @@ static void test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made(voi
     assert_rows(&t->p);
     again(t, &first);
     end(t);
+}
+
+static void call_nothing(struct lane *lane, void *argument)
+{
+    (void)lane;
+    (void)argument;
+}
+
+/* Its process ends: its lane has heard of it, and finishes what it leads. */
+static void die(struct training *t, const struct session *session)
+{
+    struct lane *const home = t->p.p.x.lanes[session->home];
+
+    atomic_store(&((struct session *)session)->gone, true);
+    lane_send(home, &((struct session *)session)->detach_message);
+    lane_call(home, call_nothing, NULL);
+}
+
+/* A row of all members that has to be read to be tried; with what they add to it, it stays finite
+ * or does not. The others are answered as if the leader were there still. */
+static void test_a_leader_that_dies_while_rows_are_tried(void **state)
+{
+    for (uint32_t fails = 0; fails < 2; fails++) {
+        struct shm_submission first;
+        struct training *const t = begin_with(state, &shapes[fails ? 1 : 3], &first);
+        struct client *const leader = &t->p.p.client;
+        const uint64_t slot_bytes = leader->slot_bytes;
+        uint32_t numbers[MEMBERS] = { 0 };
+
+        for (uint32_t m = 1; m < MEMBERS; m++) {
+            const struct shm_push_segment *const segment = &lay_rows_out(t, m, 50)[1];
+            uint8_t *const arena = (uint8_t *)t->others[m].session->arena;
+            const float gradient = fails ? 3e38f : 1e38f;
+
+            t->ids[m][1][0] = *(uint64_t *)(arena + segment->ids_offset) = TABLE_ROWS - 1;
+            t->gradients[m][1][0] = *(float *)(arena + segment->gradients_offset) = gradient;
+        }
+        atomic_store(&reads_wait, true);
+        for (uint32_t m = 0; m < MEMBERS; m++)
+            numbers[m] = send(t, m);
+        await_stage(t, 0, PUSH_TRYING);
+        die(t, leader->session);
+        for (uint32_t m = 1; m < MEMBERS; m++)
+            assert_false(client_is_done(&t->others[m], numbers[m]));
+        atomic_store(&reads_wait, false);
+        for (uint32_t m = 1; m < MEMBERS; m++)
+            assert_int_equal(answer(t, m, numbers[m])->err, fails ? EMBTIER_NONFINITE : EMBTIER_OK);
+        fixture_await_mail(&t->p.p.x, &leader->session->gone_message);
+        groups_forget(leader->session);
+        session_free(leader->session);
+        if (!fails)
+            step_to_shadows(t);
+        for (uint32_t m = 1; m < MEMBERS; m++) {
+            lay_rows_out(t, m, 50);
+            numbers[m] = send(t, m);
+            assert_int_equal(answer(t, m, numbers[m])->err, EMBTIER_GROUP_BROKEN);
+            assert_int_equal(answer(t, m, numbers[m])->value, 0);
+        }
+        *leader = client_attach(&t->p.p.x, slot_bytes);
+        end(t);
+    }
 }
 
 /* One member is refused three times before the others come for the first: each is a round. */
@@ -730,6 +821,7 @@ int main(void)
         T(test_a_step_is_the_sum_of_its_members_reduced_one_by_one),
         T(test_a_push_that_is_refused_is_refused_to_all),
         T(test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made),
+        T(test_a_leader_that_dies_while_rows_are_tried),
         T(test_refusals_are_rounds),
         T(test_a_member_far_ahead_of_the_others_breaks_the_group),
         T(test_members_who_disagree_are_refused),
