@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clock.h: time, as something tests can hold still.
  *
- * What lasts is measured by the monotonic clock. The system's clock, which may be put back, tells
+ * Durations are measured by the monotonic clock. The system's clock, which may be put back, tells
  * when something was, for people; an age by it is never negative. */
 #ifndef EMBTIER_BASE_CLOCK_H
 #define EMBTIER_BASE_CLOCK_H

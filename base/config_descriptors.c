@@ -9,7 +9,7 @@
 /* Standard streams, control thread, signals, libraries, rings of threads that are no lane's, files
  * that jobs copy or write. */
 #define PROGRAM_DESCRIPTORS 48
-/* Of each lane: epoll and event descriptor, rings of writer and syncer; and one of each reader. */
+/* Each lane's: epoll and event descriptor, rings of writer and syncer; and one of each reader. */
 #define LANE_DESCRIPTORS 4
 /* LOCK, folder, MANIFEST and LOG of both databases, a file that each flushes; one log of `replay`
  * and six of `logged`, each a second time for who syncs it. */
@@ -17,9 +17,9 @@
 /* Logs that are kept while a checkpoint is made, with small write buffers: eleven in each shard
  * have been seen. This part of what is left is for them. */
 #define LOGS_PART 8
-/* Of each shard that compacts, beside table files that were open: all of level 0, and outputs. */
+/* A shard that compacts has, beside table files that were open: all of level 0, and outputs. */
 #define COMPACTION_DESCRIPTORS (HEAP_INPUTS + 2)
-/* Of each database of a checkpoint that is read, beside its table files. */
+/* A database of a checkpoint that is read has these beside its table files. */
 #define READ_DATABASE_DESCRIPTORS 2
 
 /* RocksDB keeps no less open, … */

@@ -12,7 +12,7 @@
 
 #include "base/config.h"
 
-/* Of each session: its socket, three memfds and event descriptors, and its process. */
+/* Each session's: its socket, three memfds and event descriptors, and its process. */
 #define SESSION_DESCRIPTORS 5
 /* The default of socket.max_sessions, and what it is lowered to at most. */
 #define SESSIONS_DEFAULT 1024

@@ -57,7 +57,8 @@ static uint64_t compaction_bytes(const struct config *config)
     return threads * HEAP_THREAD_BYTES + MIN(compacting, shards) * HEAP_INPUTS * HEAP_INPUT_BYTES;
 }
 
-/* Of the tables that are made at a time with all their rows: of f32, and two more of state. */
+/* For the tables that are made at a time with all their rows: f32, and two more numbers of state.
+ */
 static uint64_t eager_bytes(const struct config *config)
 {
     const uint64_t longest = (uint64_t)EMBTIER_DIM_MAX * 12 + ROW_WRITER_ROW_BYTES;

@@ -29,7 +29,7 @@ bool default_socket_is_users(void);
 /* PERMISSION: @directory is no directory, a link to one, not the user's or root's, or others can
  * write to it. NOT_FOUND. */
 MUST_CHECK enum embtier_err users_directory_check(const char *directory, struct err_msg *msg);
-/* What @path lies in, malloced. */
+/* The directory that @path lies in, malloced. */
 MUST_CHECK enum embtier_err path_directory(const char *path, char **ret_directory,
                                            struct err_msg *msg);
 /* "@directory/@name" */

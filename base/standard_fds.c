@@ -11,7 +11,7 @@ int standard_fds_open(void)
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
             continue;
-        /* The lowest that is free, which is this one. What is printed to a closed standard output
+        /* The lowest that is free, which is this one. Printing to a closed standard output
          * is an error still. Programs that ours may start inherit all three, as they would true
          * ones. */
         if (open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) != fd)

@@ -109,7 +109,7 @@ static size_t escape_bytes(const unsigned char *in, size_t bytes)
     return UTF16_ESCAPE_BYTES;
 }
 
-/* What stands for a character that is not plain. */
+/* The escape of a character that is not plain. */
 static size_t write_escape(uint32_t point, char out[ESCAPE_BYTES_MAX + 1])
 {
     static const char letters[] = { ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't' };

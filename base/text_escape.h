@@ -42,7 +42,7 @@ size_t text_escape(enum text_style style, const char *text, size_t bytes, char *
 /* All of it, malloced; NULL when out of memory. */
 MUST_CHECK char *text_escape_new(enum text_style style, const char *text);
 
-/* What an error quotes of its input, in a buffer of the caller's statement: TEXT_SHOWN(argument).
+/* An error's quotation of its input, in a buffer of the caller's statement: TEXT_SHOWN(argument).
  * At most TEXT_SHOWN_CHARACTERS characters, then "... (N bytes)" if there are more. */
 struct text_shown {
     char text[TEXT_SHOWN_CHARACTERS * 12 + 40];
@@ -52,8 +52,8 @@ const char *text_show(struct text_shown *buffer, const char *text);
 const char *text_show_bytes(struct text_shown *buffer, const char *text, size_t bytes);
 #define TEXT_SHOWN(text) text_show(&(struct text_shown){ { 0 } }, (text))
 
-/* A whole message, whose arguments may have been escaped (TEXT_MIXED), into @out. What is too long
- * loses its middle: words of the message stand on both sides of what it quotes. */
+/* A whole message, whose arguments may have been escaped (TEXT_MIXED), into @out. One that is too
+ * long loses its middle: words of the message stand on both sides of what it quotes. */
 void text_fit(const char *text, char *out, size_t room);
 
 /* printf() of one line: what it prints is escaped (TEXT_MIXED), and so cannot become a second line.

@@ -13,7 +13,8 @@
 
 #include "base/text_escape.h"
 
-/* Of a key with all it stands in, which schemas give and is shorter, and of one that is not known.
+/* For a key with all it stands in, which schemas give and is shorter, and for one that is not
+ * known.
  */
 #define KEY_BYTES    (256 + sizeof(struct text_shown))
 #define SOURCE_SHOWN 120 /* bytes of a file's name in a message */

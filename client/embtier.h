@@ -288,9 +288,9 @@ EMBTIER_PUBLIC void embtier_checkpoint_list_free(struct embtier_checkpoint_list 
 
 /* ---- Jobs ---- */
 
-/* What takes long, such as making all rows of a table, restoring, dropping, checkpoints, and the
- * steps of exports and imports: it waits for its turn, or runs. It waits for others of its kind, in
- * which users take turns, and for those that make or drop a table of the same name. */
+/* Work that takes long, such as making all rows of a table, restoring, dropping, checkpoints, and
+ * the steps of exports and imports: it waits for its turn, or runs. It waits for others of its
+ * kind, in which users take turns, and for those that make or drop a table of the same name. */
 struct embtier_job {
     uint64_t id;      /* counts up, from the server's start */
     const char *kind; /* "table drop" */
@@ -305,7 +305,7 @@ struct embtier_job {
     const char *unit; /* "rows" */
 };
 struct embtier_job_list;
-/* Of all users, oldest first. */
+/* Those of all users, oldest first. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_job_list(struct embtier *server, struct embtier_job_list **ret_list);
 EMBTIER_PUBLIC size_t embtier_job_list_count(const struct embtier_job_list *list);
@@ -314,7 +314,7 @@ EMBTIER_PUBLIC const struct embtier_job *embtier_job_list_at(const struct embtie
                                                              size_t index);
 EMBTIER_PUBLIC void embtier_job_list_free(struct embtier_job_list *list);
 /* One that waits does nothing any more; one that runs stops soon and takes back what it has done,
- * unless it was just done: *@ret_runs (may be NULL) says which it is. Whoever asked for it gets
+ * unless it was just done: *@ret_runs (may be NULL) says which it is. The client that asked gets
  * CANCELLED. A user's own, or by root and the user of the server. NOT_FOUND; PERMISSION; INVALID:
  * it runs, and goes on to its end, as drops, checkpoints and steps of exports and imports do. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_job_cancel(struct embtier *server,
@@ -718,8 +718,8 @@ struct embtier_push_options {
  * the same for all of them, else MISMATCH for all; tables need not be the same. A push that the
  * server refuses, for whatever reason, is that member's part of the step too: nothing is applied,
  * the pushes of the others fail with GROUP_REFUSED (see embtier_batch_blamed_member()), batches
- * keep their tickets, and all push that step again. What this library refuses, since options are
- * wrong or the batch is not ready, does not reach the group: the others wait. GROUP_BROKEN: a
+ * keep their tickets, and all push that step again. A push that this library refuses, since options
+ * are wrong or the batch is not ready, does not reach the group: the others wait. GROUP_BROKEN: a
  * member has gone. TIMEOUT: one has not pushed in time (lanes.group_seconds of the server's
  * configuration), which breaks the group, too. NO_GROUP: the membership ended with its session,
  * before embtier_reconnect(); join again. */
@@ -777,7 +777,7 @@ EMBTIER_PUBLIC const struct embtier_metric *embtier_status_at(const struct embti
                                                               size_t index);
 EMBTIER_PUBLIC void embtier_status_free(struct embtier_status *status);
 
-/* What one user has of one thing that is finite, such as shared memory. */
+/* One user's part of one thing that is finite, such as shared memory. */
 struct embtier_account {
     uint32_t uid;
     const char *name; /* "arena_bytes" */
@@ -787,7 +787,7 @@ struct embtier_account {
     uint64_t most; /* as much the user may have now, which depends on what others have */
 };
 struct embtier_account_list;
-/* Of users with connections or checkpoints, in order of their numbers, all things of one together.
+/* Users with connections or checkpoints, in order of their numbers, all things of one together.
  * Borrowed from the list. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_account_list(struct embtier *server, struct embtier_account_list **ret_list);

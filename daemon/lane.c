@@ -106,7 +106,7 @@ static enum update_kind kind_of(const struct request *request)
     return request->id_count > UPDATE_WHOLE_ROWS ? UPDATE_LARGE : UPDATE_SMALL;
 }
 
-/* What has been done to take it. */
+/* The cost of taking it. */
 static uint64_t taken_cost(const struct request *request)
 {
     return (request->taken_ids + request->dealt_ids) * LANE_COST_ID +

@@ -156,7 +156,7 @@ struct lane_stats {
 };
 void lane_stats(struct lane *lane, struct lane_stats *ret_stats);
 
-/* What a lane is asked for ten times a second. */
+/* A lane is asked for it ten times a second. */
 struct lane_pulse {
     /* Since the last call, rows had to wait because every reader was at work: SSD is what this lane
      * waits for. Compaction is put off meanwhile (store_set_busy). */

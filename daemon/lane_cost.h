@@ -20,16 +20,16 @@
 #define LANE_COST_PAIR  4   /* cast, with some others */
 #define LANE_COST_BYTES 128 /* that many, moved or computed with, cost 1 */
 
-/* Of a turn, about: less than the time in which a small request and its answer go to and fro, so
+/* A turn's, about: less than the time in which a small request and its answer go to and fro, so
  * that one that comes in the meantime keeps half of its rate. */
 #define LANE_TURN_COST 512
 /* The same while nobody is there that asks for as little: short turns cost some of the lane's
  * speed, since each begins with rows that were not asked of memory before. */
 #define LANE_TURN_COST_LONG 4096
-/* Of one whose session is alone on the lane. */
+/* The same if its session is alone on the lane. */
 #define LANE_TURN_COST_ALONE 24576
 
-/* Of one row of @bytes that is looked up. */
+/* For one row of @bytes that is looked up. */
 static inline uint32_t lane_row_cost(uint64_t bytes)
 {
     return LANE_COST_ROW + (uint32_t)div_round_up(bytes, LANE_COST_BYTES);

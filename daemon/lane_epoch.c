@@ -41,7 +41,7 @@ static uint32_t count_all(const uint32_t updates[UPDATE_KINDS])
     return updates[UPDATE_SMALL] + updates[UPDATE_LARGE] + updates[UPDATE_OF_GROUP];
 }
 
-/* Of @updates, those that the gate waits for. */
+/* Those of @updates that the gate waits for. */
 static uint32_t count_awaited(const struct lane *lane, const uint32_t updates[UPDATE_KINDS])
 {
     uint32_t awaited = updates[UPDATE_OF_GROUP];

@@ -132,7 +132,7 @@ static struct session_lane *side_of(const struct lane *lane, const struct pooled
     return &pooled->session->lanes[lane->opts.index];
 }
 
-/* Of taking a wave's ids and bags. */
+/* For taking a wave's ids and bags. */
 static uint64_t taking_cost(const struct wave *wave)
 {
     uint64_t cost = LANE_COST_SEGMENT;
@@ -143,7 +143,7 @@ static uint64_t taking_cost(const struct wave *wave)
     return cost;
 }
 
-/* Of adding its rows up. */
+/* For adding its rows up. */
 static uint64_t adding_cost(const struct pooled *pooled, const struct wave *wave)
 {
     uint64_t cost = LANE_COST_SEGMENT;

@@ -17,9 +17,9 @@
  * at. */
 #include "daemon/lane_impl.h"
 
-/* Of each turn, whatever is done in it. */
+/* Each turn's, whatever is done in it. */
 #define COST_TURN 8
-/* Of a look at one client. */
+/* For a look at one client. */
 #define COST_LOOK 32
 /* So long after its last turn another session may still want the next one soon. */
 #define SHARED_NS (UINT64_C(10) * 1000 * 1000)

@@ -8,7 +8,7 @@
 
 /* ---- Bounds ---- */
 
-/* Of a row's sum over @pairs gradients of a push's @group. */
+/* For a row's sum over @pairs gradients of a push's @group. */
 static double sum_bound(const struct push *push, const struct ticket_group *group, uint64_t pairs)
 {
     double bound = 0;
@@ -39,7 +39,7 @@ static double bound_of(const struct push *push, const struct ticket_group *group
     return sum_bound(push, group, cost ? longest_run(group, cost) : group->id_count);
 }
 
-/* Of a step: the sums of members, added up. Each of so few additions rounds by 2^-24 at most. */
+/* A step's: the sums of members, added up. Each of so few additions rounds by 2^-24 at most. */
 static double joint_bound(const struct ticket *joint, const struct ticket_group *group,
                           uint64_t *cost)
 {

@@ -356,7 +356,7 @@ static void ask_ahead(const struct push_group *group, const struct found *found,
         __builtin_prefetch((const char *)found->rows[at + AHEAD] + line, 0, 2);
 }
 
-/* Of a wave of a trial. */
+/* For a wave of a trial. */
 static void try_found(struct push *push, uint32_t group_number, const struct found *found,
                       const struct room *room)
 {

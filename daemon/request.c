@@ -434,7 +434,7 @@ static enum embtier_err release_begin(const struct request_rules *rules,
     return EMBTIER_OK;
 }
 
-/* Of a request that names a group: whether the group is where the request's step needs it to be.
+/* For a request that names a group: whether the group is where the request's step needs it to be.
  * A push is the next step's; others may be of that step, too. */
 static enum embtier_err check_group(const struct session *session,
                                     const struct shm_submission *submission,
@@ -471,7 +471,7 @@ static enum embtier_err begin_push(const struct request_rules *rules, struct ses
     return err;
 }
 
-/* Of a request whose memory is there, as far as that is known. */
+/* For a request whose memory is there, as far as that is known. */
 static enum embtier_err begin(const struct request_rules *rules, struct session *session,
                               uint32_t number, struct taking *ret_taking,
                               struct refusal *ret_refusal)

@@ -34,8 +34,8 @@ struct tables;
 struct ticket;
 struct ticket_memory;
 
-/* What changes rows, as a checkpoint takes it (lane_epoch.c). One of more rows is large; a push, of
- * more than one wave. */
+/* Requests that change rows, as a checkpoint takes them (lane_epoch.c). One of more rows is large;
+ * a push, of more than one wave. */
 #define UPDATE_WHOLE_ROWS 4096
 enum update_kind { UPDATE_SMALL, UPDATE_LARGE, UPDATE_OF_GROUP, UPDATE_KINDS };
 

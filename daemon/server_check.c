@@ -23,7 +23,7 @@ void server_lane_slabs(const struct config *config, uint32_t ret_slabs[TIERS_MAX
     *ret_map_slabs = ret_slabs[0] * config->cache.map_percent / 100;
 }
 
-/* Before anything makes some. What a server that runs has is its own. */
+/* Before anything makes some. Those of a server that runs are its own. */
 static enum embtier_err check_threads(const struct config *config, struct err_msg *msg)
 {
     /* The lane, its writer, syncer and caster. */
@@ -49,7 +49,7 @@ static enum embtier_err check_cache(const struct config *config, struct err_msg 
     return EMBTIER_OK;
 }
 
-/* What a server that runs has is its own: that there is not as much again is no mistake. */
+/* The memory of a server that runs is its own: that there is not as much again is no mistake. */
 static enum embtier_err check_memory(const struct config *config, struct err_msg *msg)
 {
     const bool in_use = store_is_in_use(config);

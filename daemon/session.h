@@ -26,7 +26,7 @@
 #include "daemon/turns.h"
 #include "proto/shm_layout.h"
 
-/* What a lane may have to do for a session: a bit each. */
+/* Kinds of work that a lane may have to do for a session: a bit each. */
 enum session_work {
     SESSION_PARTS = 1 << 0,  /* rows of its oldest part */
     SESSION_TAKE = 1 << 1,   /* home lane: more of the request that is half taken */

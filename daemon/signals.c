@@ -18,7 +18,7 @@ enum use {
     USE_SYSTEM, /* left as it is */
 };
 
-/* What is not named here is USE_NONE. */
+/* Those that are not named here are USE_NONE. */
 static const struct {
     int number;
     enum use use;

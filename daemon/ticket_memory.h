@@ -16,7 +16,7 @@ struct account;
 struct accounts;
 struct ticket_memory;
 
-/* What a session has: its user's account, and 0 bytes at first and at last. */
+/* A session's part: its user's account, and 0 bytes at first and at last. */
 struct ticket_share {
     struct account *account;
     uint64_t bytes; /* by the memory's lock */

@@ -23,7 +23,7 @@ MUST_CHECK enum embtier_err transfer_memory_new(uint64_t bytes, struct accounts 
 void transfer_memory_free(struct transfer_memory *memory);
 DEFINE_CLEANUP(struct transfer_memory, transfer_memory_free)
 
-/* What one of them has: 0 bytes before and after. */
+/* The part of one of them: 0 bytes before and after. */
 struct transfer_share {
     struct account *account; /* opened for it: it may outlive its connection */
     uint64_t bytes;

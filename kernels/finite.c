@@ -52,7 +52,7 @@ static double weight_max(enum embtier_dtype dtype)
     return FLT_MAX;
 }
 
-/* What is left of the greatest gradient when it has been clipped. */
+/* The greatest gradient when it has been clipped. */
 static double clipped(const struct optimizer_numbers *n, double greatest)
 {
     return n->clip_norm > 0.0f ? MIN(greatest, (double)n->clip_norm * 1.000001 + 0x1p-20)

@@ -8,7 +8,7 @@
  * finite weight beyond the finite numbers. For the others each row is tried first, on a copy.
  * Between a trial and its update the row may change: such an update saturates.
  *
- * Of tables that allow NaN and infinity nothing here is asked. Thread: any. */
+ * Nothing here is asked of tables that allow NaN and infinity. Thread: any. */
 #ifndef EMBTIER_KERNELS_FINITE_H
 #define EMBTIER_KERNELS_FINITE_H
 

@@ -87,7 +87,7 @@ enum shm_form {
 
 #define SHM_NO_SEGMENT_FIELDS(FIELD)
 
-/* What a field's bits are, whatever its type: -0.0 is not nothing. */
+/* A field's bits, whatever its type: -0.0 is not nothing. */
 static inline uint64_t shm_integer_bits(uint64_t value)
 {
     return value;

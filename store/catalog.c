@@ -178,7 +178,7 @@ static void ids_remove(json_t *ids, const struct catalog_table *table)
         json_object_del(ids, table->spec.name);
 }
 
-/* Of all; NULL: out of memory. */
+/* Those of all; NULL: out of memory. */
 static json_t *ids_new(const struct tables *tables)
 {
     _cleanup_(json_decrefp) json_t *ids = json_object();
@@ -275,7 +275,7 @@ static void note_length(struct catalog *catalog)
     catalog->whole_bytes = stat(catalog->path, &info) == 0 ? (uint64_t)info.st_size : 0;
 }
 
-/* catalog.json is written anew, with a new journal if there are many. What was there before stays
+/* catalog.json is written anew, with a new journal if there are many. The one before stays
  * until that is safe. */
 static enum embtier_err write_whole(struct catalog *catalog, const struct tables *tables,
                                     bool with_journal, struct err_msg *msg)

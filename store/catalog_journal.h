@@ -36,7 +36,7 @@ MUST_CHECK enum embtier_err catalog_journal_read(
 MUST_CHECK enum embtier_err catalog_journal_add(const char *directory,
                                                 struct catalog_journal *journal, json_t *change,
                                                 struct err_msg *msg);
-/* All but that of @number (0: all). What cannot be removed does no harm. */
+/* All but that of @number (0: all). One that cannot be removed does no harm. */
 void catalog_journal_sweep(const char *directory, uint32_t number);
 
 #endif

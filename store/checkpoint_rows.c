@@ -10,8 +10,8 @@
 #include "store/rocksdb_ext.h"
 #include "store/row_format.h"
 
-/* Of each file that is being read: one of every level but the first, and all of that, in each shard
- * of the store at once. */
+/* For each file that is being read: one of every level but the first, and all of that, in each
+ * shard of the store at once. */
 #define READAHEAD_MOST  ((size_t)(2 * MIB))
 #define READAHEAD_LEAST ((size_t)(16 << 10))
 #define READAHEAD_ALL   ((size_t)(16 * MIB)) /* of all shards together */
@@ -21,7 +21,7 @@
 #define CACHE_BYTES     ((size_t)MIB)
 #define ROWS_HELD       2  /* of each file: read, and ahead */
 #define ENTRY_BYTES     11 /* of RocksDB's for a row: sequence number and lengths */
-/* Of each sample: many blocks of a file. */
+/* In each sample: many blocks of a file. */
 #define SAMPLES      4
 #define SAMPLE_ROWS  256
 #define SAMPLE_BYTES MIB

@@ -140,7 +140,7 @@ static void name_damaged_table(const char *path, struct err_msg *msg)
         (void)err_set(msg, EMBTIER_CORRUPT, "%s/%s", path, error);
 }
 
-/* What is left to be done about a damaged log, other than to go back to a checkpoint. Other files,
+/* The way that is left for a damaged log, other than to go back to a checkpoint. Other files,
  * which messages name, have no such way. */
 static void add_hint(struct err_msg *msg)
 {

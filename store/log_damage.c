@@ -162,7 +162,7 @@ enum embtier_err log_damage_find(const char *path, struct err_msg *msg)
 
 /* ---- A log with marks ---- */
 
-/* What a disk writes as a whole. */
+/* A disk writes so much as a whole. */
 #define SECTOR_BYTES 512
 /* So many zeros at the end of a sector, or all that a record has there, are a hole in it: what was
  * appended since the last sync is missing, and that ended within the sector. */
@@ -192,7 +192,7 @@ static bool is_right(const unsigned char *record, size_t length)
     return masked(~rocksdb_ext_sum_end(sum)) == le32toh(wanted);
 }
 
-/* Of a record in a block that is not as it was written: whether a part of it did not come to the
+/* For a record in a block that is not as it was written: whether a part of it did not come to the
  * disk. Each sector then is as at the last sync: all zeros, or from some byte on. */
 static bool has_hole(const struct reading *reading, size_t from, size_t to)
 {

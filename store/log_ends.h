@@ -16,8 +16,8 @@
 #include "base/err.h"
 #include "store/log_marks.h"
 
-/* Of all logs of the database at @path, which nobody has open. Those of earlier versions, without
- * marks, are checked as log_damage_find() does. CORRUPT names the file. */
+/* Those of all logs of the database at @path, which nobody has open. Those of earlier versions,
+ * without marks, are checked as log_damage_find() does. CORRUPT names the file. */
 MUST_CHECK enum embtier_err log_ends_mend(const char *path, const struct log_marks *marks,
                                           struct err_msg *msg);
 

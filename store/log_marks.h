@@ -53,7 +53,7 @@ struct log_note {
     uint64_t first_log; /* logs with this number or a greater one have marks; UINT64_MAX: none */
     bool same_boot;     /* the machine has not been started since; also where nobody knows */
 };
-/* Of the database at @path. One that is missing or damaged says that no log has marks. */
+/* The note of the database at @path. One that is missing or damaged says that no log has marks. */
 MUST_CHECK enum embtier_err log_note_read(const char *path, struct log_note *ret_note,
                                           struct err_msg *msg);
 /* Has it say that all logs from @first_log on have marks, and that this is the boot. Only written

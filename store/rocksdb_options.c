@@ -127,7 +127,8 @@ static bool check_value(void *context, const char *name, const char *value)
 
     if (strcmp(name, "wal_recovery_mode") == 0)
         return check_recovery(naming, value);
-    /* What nobody has named is RocksDB's, such as the 2^64 - 2 of periodic_compaction_seconds. */
+    /* Options that nobody has named are RocksDB's, such as the 2^64 - 2 of
+     * periodic_compaction_seconds. */
     if (!option || option->most == 0 || !(naming->named >> (option - rocksdb_options_allowed) & 1))
         return true;
     number = strtod(value, NULL);

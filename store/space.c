@@ -23,7 +23,7 @@
 /* Beside the flush of all write buffers: manifests, catalogs, copies of logs, compaction. */
 #define RESERVE_MORE (32 * MIB)
 #define RESERVE_PART 16 /* of a file system at most */
-/* What stays free beside what rows need: manifests, logs of RocksDB. */
+/* So much stays free beside what rows need: manifests, logs of RocksDB. */
 #define FLOOR_BYTES  (16 * MIB)
 #define FLOOR_PART   32
 #define PROBE_BYTES  ((uint64_t)MIB)
@@ -181,7 +181,7 @@ static enum embtier_err directory_measure(struct space *space, uint32_t index,
 
 /* ---- Looking ---- */
 
-/* Locked. What one directory's share of all that is in memory takes. */
+/* Locked. The bytes of one directory's share of all that is in memory. */
 static uint64_t share_of(const struct space *space)
 {
     const uint64_t buffers = space->buffer_bytes ? space->buffer_bytes(space->context) : 0;

@@ -48,7 +48,7 @@ bool space_use(struct space *space);
 /* True: no other work is under way. */
 bool space_end_use(struct space *space);
 
-/* What has changed in memory and is not in a write buffer. Once at least for each look. */
+/* Rows that have changed in memory and are not in a write buffer. Once at least for each look. */
 void space_report(struct space *space, uint64_t unwritten_bytes);
 /* NO_SPACE: rows of so many bytes cannot be changed now. Never waits. */
 enum embtier_err space_admit(struct space *space, uint64_t bytes);

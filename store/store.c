@@ -45,9 +45,10 @@
 /* For databases that stopped on a full disk, once there is space. */
 #define RESUME_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
 #define RESUME_PAUSE_NS    10000000L
-/* Of a stored row, beside its own bytes: key and head, and its part of filters and indexes. */
+/* A stored row has, beside its own bytes: key and head, and its part of filters and indexes. */
 #define STORED_ROW_MORE_BYTES 48
-/* What may change in memory beside cache and queues before the space on disk is looked at again. */
+/* So much may change in memory beside cache and queues before the space on disk is looked at again.
+ */
 #define CHANGE_BYTES (256 * MIB)
 
 struct store {

@@ -416,7 +416,7 @@ static int directory_compare(const void *left, const void *right)
            (l->record.directory_index < r->record.directory_index);
 }
 
-/* Of the directories of @config, nothing of which has been looked at. */
+/* For the directories of @config, nothing of which has been looked at. */
 static enum embtier_err identity_new(const struct config *config,
                                      struct store_identity **ret_identity, struct err_msg *msg)
 {

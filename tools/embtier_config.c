@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embtier config …: embtierd's configuration.
  *
- * What a start would refuse only embtierd knows: RocksDB's options, the data directories. So it is
+ * Only embtierd knows what a start would refuse: RocksDB's options, the data directories. So it is
  * asked (`embtierd --check`), the one that is beside this program. Where there is none, what can be
  * told from the text and from the machine is checked here, and that is said. */
 #include <errno.h>

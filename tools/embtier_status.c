@@ -309,7 +309,7 @@ static bool print_area(const struct view *view, const struct embtier_metric *are
     return true;
 }
 
-/* What users have some of. */
+/* Things that users have some of. */
 static bool print_users(const struct embtier_account_list *accounts)
 {
     _cleanup_(text_table_freep) struct text_table *text = text_table_new("rlrr");

@@ -445,7 +445,7 @@ class Server:
                 lib.embtier_status_free(pointer)
 
     def users(self) -> dict[int, dict[str, dict[str, int]]]:
-        """What each user has of each thing that is finite, and how much it may have now::
+        """How much each user has of each thing that is finite, and how much it may have now::
 
         {1000: {"sessions": {"used": 2, "most": 768}, "arena_bytes": {"used": 134217728, "most": 3221225472}, ...}}
         """
