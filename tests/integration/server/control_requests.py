@@ -29,8 +29,9 @@ def _messages(text: str) -> dict[str, dict[str, Field]]:
 
 
 MESSAGES = _messages(PROTO.read_text())
-# The kinds of requests: name, and which message.
-KINDS = {name: field for name, field in MESSAGES["Request"].items() if name != "id"}
+# The kinds of requests: name, and which message. What else a request has beside its id is a flag.
+KINDS = {name: field for name, field in MESSAGES["Request"].items() if field.type in MESSAGES}
+FLAGS = [field.number for name, field in MESSAGES["Request"].items() if name not in ("id", *KINDS)]
 
 ADAM = {
     "name": "t",
@@ -98,4 +99,5 @@ def encode(message: str, values: dict) -> bytes:
 def request(kind: str, values: dict, request_id: int = 1) -> bytes:
     """A frame."""
     number, message, _ = KINDS[kind]
-    return frame(field(1, request_id) + field(number, encode(message, values)))
+    head = field(1, request_id) + b"".join(field(flag, True) for flag in FLAGS)
+    return frame(head + field(number, encode(message, values)))

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from control_requests import KINDS
 from daemons import CLI, Daemon
 from raw_client import GET, RawClient, field, fields
 
@@ -29,7 +30,7 @@ FILLS, OF_ONE_USER = 4, 3  # tables filled at a time
 WAITING_MOST = 128
 BUSY, TIMEOUT = 12, 13
 CHECKPOINT_DELETE = 12
-CREATE, CHECKPOINT_CREATE, SCAN_OPEN, LOAD_OPEN, LOAD_END = 3, 9, 15, 18, 20
+CREATE, CHECKPOINT_CREATE, LOAD_OPEN, LOAD_END = 3, 9, 18, 20
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
@@ -271,6 +272,30 @@ def test_a_drop_that_waits_can_be_cancelled_and_one_that_has_begun_cannot(held_d
     assert "there is no job" in cancel(held_drop, 10**6).stderr
 
 
+@pytest.mark.parametrize("name", ["\u202e\x9b2J", "\u202e" * 42, "a/b"], ids=["controls", "long", "slash"])
+def test_a_scan_of_a_name_that_no_table_can_have_is_listed_without_it(make_daemon, name):
+    """It waits for another one, which waits for its checkpoint's files to be opened."""
+    daemon = make_daemon({"checkpoints": {"interval_seconds": 0}})
+    trigger = daemon.folder / "slow"
+    daemon.with_fault("held_calls", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_PATH="/checkpoints/")
+    daemon.start()
+    with daemon.connect() as server:
+        server.create_table("rows", 8).set([1], np.ones((1, 8)))
+        server.checkpoint()
+    with RawClient(daemon.socket) as first, RawClient(daemon.socket) as second:
+        trigger.touch()
+        first.send(KINDS["scan_open"].number, field(2, "rows"))
+        await_that(lambda: state_of(daemon, "rows") == "running")
+        second.send(KINDS["scan_open"].number, field(2, name))
+        await_that(lambda: len(jobs(daemon)) == 2)
+        found = [(job["kind"], job["what"], job["state"]) for job in jobs(daemon)]
+        assert found == [("export", "rows", "running"), ("export", "", "waiting")]
+        trigger.unlink()
+        assert 12 in first.receive()
+        assert fields(second.receive()[3][0])[1] == [embtier.errors.code_of("NO_TABLE")]
+    await_that(lambda: not jobs(daemon))
+
+
 @needs_root
 def test_twenty_jobs_of_one_user_do_not_keep_another_user_waiting(open_daemon, begin):
     for i in range(20):
@@ -407,27 +432,3 @@ def test_a_client_that_says_nothing_does_not_hold_an_import_for_ever(make_daemon
         assert error[1] == TIMEOUT and b"checkpoints.transfer_idle_seconds" in error
         assert 6 in client.call(LOAD_OPEN, field(1, spec.replace(b"held", b"next")))  # it can begin anew
     assert daemon.logged("its client says nothing")
-
-
-@pytest.mark.parametrize("name", ["\u202e\x9b2J", "\u202e" * 42, "a/b"], ids=["controls", "long", "slash"])
-def test_a_scan_of_a_name_that_no_table_can_have_is_listed_without_it(make_daemon, name):
-    """It waits for another one, which waits for its checkpoint's files to be opened."""
-    daemon = make_daemon({"checkpoints": {"interval_seconds": 0}})
-    trigger = daemon.folder / "slow"
-    daemon.with_fault("held_calls", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_PATH="/checkpoints/")
-    daemon.start()
-    with daemon.connect() as server:
-        server.create_table("rows", 8).set([1], np.ones((1, 8)))
-        server.checkpoint()
-    with RawClient(daemon.socket) as first, RawClient(daemon.socket) as second:
-        trigger.touch()
-        first.send(SCAN_OPEN, field(2, "rows"))
-        await_that(lambda: state_of(daemon, "rows") == "running")
-        second.send(SCAN_OPEN, field(2, name))
-        await_that(lambda: len(jobs(daemon)) == 2)
-        found = [(job["kind"], job["what"], job["state"]) for job in jobs(daemon)]
-        assert found == [("export", "rows", "running"), ("export", "", "waiting")]
-        trigger.unlink()
-        assert 12 in first.receive()
-        assert fields(second.receive()[3][0])[1] == [embtier.errors.code_of("NO_TABLE")]
-    await_that(lambda: not jobs(daemon))
