@@ -78,7 +78,7 @@ enum embtier_err transfer_memory_take(struct transfer_memory *memory, uid_t uid,
     assert(share->bytes == 0);
     if (!account)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", what);
-    bytes = align_up(bytes, MIB);
+    bytes = align_up(MIN(bytes, UINT64_MAX - MIB), MIB);
     pthread_mutex_lock(&memory->lock);
     err = check_room(memory, account, bytes, what, msg);
     if (err == EMBTIER_OK)

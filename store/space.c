@@ -417,7 +417,7 @@ enum embtier_err space_check(struct space *space, uint64_t bytes, const char *wh
                    "%s: %" PRIu64 " MiB are needed, and %" PRIu64
                    " MiB are free in the data directories beside the reserve and what is yet to be "
                    "written: drop tables, delete checkpoints, or make room",
-                   what, (bytes + MIB - 1) / MIB, (uint64_t)MAX(spare, (int64_t)0) / MIB);
+                   what, div_round_up(bytes, MIB), (uint64_t)MAX(spare, (int64_t)0) / MIB);
 }
 
 void space_stats(struct space *space, struct space_stats *ret_stats)

@@ -64,6 +64,31 @@ static void test_row_of_other_lengths_is_corrupt_and_its_neighbours_are_not(void
     assert_true(rows[0].found && rows[2].found);
 }
 
+static void test_a_demand_of_any_size_is_told_in_full(void **state)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *words;
+    } cases[] = {
+        { UINT64_C(1) << 62, "rows: 4398046511104 MiB are needed" },
+        { (UINT64_C(1) << 62) + 1, "rows: 4398046511105 MiB are needed" },
+        { UINT64_MAX - MIB + 1, "rows: 17592186044415 MiB are needed" },
+        { UINT64_MAX - MIB + 2, "rows: 17592186044416 MiB are needed" },
+        { UINT64_MAX, "rows: 17592186044416 MiB are needed" },
+    };
+    struct store_fixture *f = *state;
+
+    fixture_open(f);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct store_demand demand = { .bytes = cases[i].bytes };
+        struct err_msg msg;
+
+        assert_int_equal(store_check_demand(f->store, &demand, "rows", &msg), EMBTIER_NO_SPACE);
+        if (!strstr(msg.text, cases[i].words))
+            fail_msg("%s; expected: %s", msg.text, cases[i].words);
+    }
+}
+
 static void test_longest_row_is_stored(void **state)
 {
     struct store_fixture *f = *state;
@@ -415,6 +440,7 @@ int main(void)
         STORE_TEST(test_rows_come_back_as_written_even_after_reopening),
         STORE_TEST(test_rows_never_written_are_absent_and_no_error),
         STORE_TEST(test_row_of_other_lengths_is_corrupt_and_its_neighbours_are_not),
+        STORE_TEST(test_a_demand_of_any_size_is_told_in_full),
         STORE_TEST(test_longest_row_is_stored),
         STORE_TEST(test_store_refuses_other_number_of_shards),
         STORE_TEST(test_store_refuses_other_number_of_directories),

@@ -88,6 +88,9 @@ static void test_what_never_fits_is_not_told_to_try_again(void **state)
     assert_string_equal(msg.text,
                         "an export needs 101MiB of memory, and all exports and imports together "
                         "may have 100MiB: checkpoints.transfer_bytes has to be greater");
+    assert_int_equal(transfer_memory_take(memory, UID, UINT64_MAX, "an export", &taken, &msg),
+                     EMBTIER_TOO_LARGE);
+    assert_non_null(strstr(msg.text, "an export needs 16777216.00TiB of memory"));
     assert_int_equal(transfer_memory_used(memory), 0);
 }
 
