@@ -620,7 +620,7 @@ static void begin_stop(struct control *control)
 /* The next signal is for server_stop(). */
 static bool take_stop(struct control *control, int signal_fd)
 {
-    if (control->stop_wanted || !signals_take_stop(signal_fd))
+    if (control->stop_wanted || !signals_take_stop(signal_fd, SIGNAL_STOPS))
         return false;
     epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, signal_fd, NULL);
     return true;

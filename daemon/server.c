@@ -19,6 +19,7 @@
 #include "daemon/request_memory.h"
 #include "daemon/server_check.h"
 #include "daemon/signals.h"
+#include "daemon/stop_patience.h"
 #include "daemon/tables.h"
 #include "daemon/ticket_memory.h"
 #include "daemon/transfer_memory.h"
@@ -184,7 +185,7 @@ static void on_restoring(void *context, uint64_t done, uint64_t total, const cha
     struct restoring *const restoring = context;
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
 
-    if (signals_take_stop(restoring->server->signal_fd)) {
+    if (signals_take_stop(restoring->server->signal_fd, SIGNAL_STOPS)) {
         tables_stop(restoring->server->parts.tables);
         checkpoints_stop(restoring->server->parts.checkpoints);
     }
@@ -324,24 +325,44 @@ static struct unwritten count_unwritten(const struct server *server)
     return sum;
 }
 
-static void log_progress(const struct server *server, uint64_t total, uint64_t began_ns)
+#define GIVE_UP_COSTS                                                                              \
+    "another signal ends it as a crash would, which costs `replay` tables the "                    \
+    "updates since the newest checkpoint"
+
+static void log_progress(const struct unwritten *left, uint64_t total, uint64_t spent_ms,
+                         enum stop_state state)
 {
-    const struct unwritten left = count_unwritten(server);
-    const uint64_t done = total > left.rows ? total - left.rows : 0;
-    const uint64_t spent_ms = (clock_now_ns(&clock_monotonic) - began_ns) / 1000000;
+    const uint64_t done = total > left->rows ? total - left->rows : 0;
     char line[128];
 
     snprintf(line, sizeof(line), "writing rows back: %" PRIu64 " of %" PRIu64, done, total);
     notify_status(line);
-    if (left.err)
-        log_warn(
-            "rows cannot be written back, which is tried again until a second signal ends it as a "
-            "crash would",
-            "done=%" PRIu64 " left=%" PRIu64 " err=%s", done, left.rows,
-            err_name((enum embtier_err)left.err));
+    if (state == STOP_FAILS)
+        log_warn("rows cannot be written back, which is tried again; " GIVE_UP_COSTS,
+                 "done=%" PRIu64 " left=%" PRIu64 " err=%s", done, left->rows,
+                 err_name((enum embtier_err)left->err));
+    else if (state == STOP_STUCK)
+        log_warn("no row has been written back for long, which is waited for; " GIVE_UP_COSTS,
+                 "done=%" PRIu64 " left=%" PRIu64, done, left->rows);
     else
         log_info("writing rows back", "done=%" PRIu64 " left=%" PRIu64 " left_ms=%" PRIu64, done,
-                 left.rows, done > 0 ? spent_ms * left.rows / done : 0);
+                 left->rows, done > 0 ? spent_ms * left->rows / done : 0);
+}
+
+/* Takes all signals that wait; true: there was one. */
+static bool take_stops(const struct server *server)
+{
+    bool any = false;
+
+    while (signals_take_stop(server->signal_fd, SIGNAL_STOPS_ALREADY))
+        any = true;
+    return any;
+}
+
+/* RocksDB that wants to compact first is no disk that fails. */
+static bool refuses(uint32_t err)
+{
+    return err != EMBTIER_OK && err != EMBTIER_BUSY;
 }
 
 /* Hands every dirty row to the writers and waits for them. The error says that rows are lost. */
@@ -349,33 +370,38 @@ static enum embtier_err write_back(struct server *server, struct err_msg *msg)
 {
     const uint64_t total = count_unwritten(server).rows;
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
-    uint64_t logged_ns = began_ns;
     uint64_t cursors[CONFIG_LANES_MAX] = { 0 };
-    bool done = false;
+    struct stop_patience patience;
 
+    stop_patience_begin(&patience, total, began_ns);
     if (total > 0)
         log_info("writing rows back", "rows=%" PRIu64, total);
-    while (!done) {
-        done = true;
+    for (;;) {
+        bool done = true;
+        const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+
         for (uint32_t i = 0; i < server->parts.lane_count; i++)
             done &= lane_write_back_step(server->parts.lanes[i], &cursors[i]);
         if (done)
-            break;
-        if (clock_now_ns(&clock_monotonic) - logged_ns > PROGRESS_INTERVAL_NS) {
-            logged_ns = clock_now_ns(&clock_monotonic);
-            log_progress(server, total, began_ns);
-        }
-        if (signals_take_stop(server->signal_fd)) {
+            return EMBTIER_OK;
+        if (take_stops(server)) {
             const struct unwritten left = count_unwritten(server);
 
-            return err_set(msg, left.err ? (enum embtier_err)left.err : EMBTIER_IO,
-                           "stopped by a second signal with %" PRIu64
-                           " rows not written: `replay` tables go back to the newest checkpoint",
-                           left.rows);
+            if (stop_patience_ends(&patience, left.rows, refuses(left.err), now_ns))
+                return err_set(msg, left.err ? (enum embtier_err)left.err : EMBTIER_IO,
+                               "stopped by another signal with %" PRIu64
+                               " rows not written: `replay` tables go back to the newest "
+                               "checkpoint",
+                               left.rows);
+        }
+        if (stop_patience_is_due(&patience, now_ns)) {
+            const struct unwritten left = count_unwritten(server);
+
+            log_progress(&left, total, (now_ns - began_ns) / 1000000,
+                         stop_patience_tell(&patience, left.rows, refuses(left.err), now_ns));
         }
         nanosleep(&(struct timespec){ .tv_nsec = 200000L }, NULL);
     }
-    return EMBTIER_OK;
 }
 
 static bool may_pass(enum embtier_err err)
@@ -387,25 +413,26 @@ static bool may_pass(enum embtier_err err)
  * lost; one that does not pass is left to store_close(). */
 static enum embtier_err flush_shard(struct server *server, uint32_t shard, struct err_msg *msg)
 {
-    uint64_t logged_ns = 0;
+    struct stop_patience patience;
 
+    stop_patience_begin(&patience, 1, clock_now_ns(&clock_monotonic));
     for (;;) {
         struct err_msg why = { { 0 } };
         const enum embtier_err err = store_flush(server->parts.store, shard, &why);
+        const uint64_t now_ns = clock_now_ns(&clock_monotonic);
 
         if (!may_pass(err))
             return EMBTIER_OK;
-        if (signals_take_stop(server->signal_fd))
+        if (take_stops(server) && stop_patience_ends(&patience, 1, refuses(err), now_ns))
             return err_set(msg, err,
-                           "stopped by a second signal with write buffers not flushed: `replay` "
+                           "stopped by another signal with write buffers not flushed: `replay` "
                            "tables go back to the newest checkpoint (%s)",
                            why.text);
-        if (clock_now_ns(&clock_monotonic) - logged_ns > PROGRESS_INTERVAL_NS) {
-            logged_ns = clock_now_ns(&clock_monotonic);
+        if (stop_patience_is_due(&patience, now_ns)) {
             notify_status("flushing write buffers");
-            log_warn("write buffers cannot be flushed, which is tried again until a second signal "
-                     "ends it as a crash would",
-                     "shard=%u err=%s why=%s", shard, err_name(err), LOG_QUOTED(why.text));
+            if (stop_patience_tell(&patience, 1, refuses(err), now_ns) != STOP_GOES_ON)
+                log_warn("write buffers cannot be flushed, which is tried again; " GIVE_UP_COSTS,
+                         "shard=%u err=%s why=%s", shard, err_name(err), LOG_QUOTED(why.text));
         }
         nanosleep(&(struct timespec){ .tv_nsec = FLUSH_PAUSE_NS }, NULL);
     }

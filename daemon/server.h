@@ -52,8 +52,8 @@ MUST_CHECK enum embtier_err server_new(const struct config *config,
                                        struct server **ret_server, struct err_msg *msg);
 /* Serves until a signal asks for a stop. The caller has called signals_begin(). */
 MUST_CHECK enum embtier_err server_run(struct server *server, struct err_msg *msg);
-/* Writes dirty rows back, with progress in the log, and closes the store. A second signal gives up
- * on a disk that takes no writes. The error says that rows were lost. */
+/* Writes dirty rows back, with progress in the log, and closes the store. A further signal gives up
+ * on a disk that takes no writes, once the log has said so. The error says that rows were lost. */
 MUST_CHECK enum embtier_err server_stop(struct server *server, struct err_msg *msg);
 void server_free(struct server *server);
 DEFINE_CLEANUP(struct server, server_free)

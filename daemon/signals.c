@@ -115,7 +115,15 @@ enum embtier_err signals_open(int *ret_fd, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-bool signals_take_stop(int fd)
+static const char *const stop_texts[] = {
+    [SIGNAL_STOPS] = "signal: the server stops",
+    [SIGNAL_STOPS_ALREADY] =
+        "signal: the server stops already, and goes on with that as long as the disk takes rows; "
+        "SIGKILL ends it as a crash, which costs `replay` tables the updates since the newest "
+        "checkpoint",
+};
+
+bool signals_take_stop(int fd, enum signal_effect effect)
 {
     struct signalfd_siginfo info;
 
@@ -123,7 +131,7 @@ bool signals_take_stop(int fd)
         const int number = (int)info.ssi_signo;
 
         if (use_of(number) == USE_STOP) {
-            log_info("signal: the server stops", "signal=SIG%s from_pid=%d from_uid=%u",
+            log_info(stop_texts[effect], "signal=SIG%s from_pid=%d from_uid=%u",
                      sigabbrev_np(number), (int)info.ssi_pid, (unsigned)info.ssi_uid);
             return true;
         }

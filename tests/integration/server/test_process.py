@@ -97,6 +97,28 @@ def test_a_stop_asked_for_during_start_is_clean(make_daemon):
         daemon.await_end(0)
 
 
+def test_signals_beside_the_one_that_stops_the_server_cost_no_row(make_daemon):
+    """As of a terminal's process group and a wrapper. All wait when the server goes on, which takes one of them
+    for the stop, and finds the others while it has rows to write."""
+    daemon = make_daemon({"cache": {"tiers": [make_daemon().dram(mib_per_lane=16)]}})
+    daemon.start()
+    with daemon.connect() as server:
+        table = server.create_table("rows", 16, durability="replay")
+        for begin in range(0, 100_000, 10_000):
+            table.set(np.arange(begin, begin + 10_000), np.full((10_000, 16), 7.0))
+    for number in (signal.SIGSTOP, *sorted(STOPS), signal.SIGCONT):
+        daemon._process.send_signal(number)
+    daemon.await_end(0)
+    assert len(daemon.logged("the server stops already")) == 2
+    assert daemon.logged("stopped, all rows are on SSD")
+    daemon.start()
+    with daemon.connect() as server:
+        table = server.open_table("rows")
+        for begin in range(0, 100_000, 10_000):
+            assert (table.get(np.arange(begin, begin + 10_000)) == 7).all()
+    assert not daemon.logged("did not end cleanly")
+
+
 # ---- Standard error ----
 
 
