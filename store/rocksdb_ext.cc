@@ -1908,6 +1908,30 @@ bool rocksdb_ext_each_option(const rocksdb_options_t *options,
            rocksdb_ext_parse_options(of_family.c_str(), each, context);
 }
 
+const char *rocksdb_ext_compression(size_t index)
+{
+    static const struct {
+        rocksdb::CompressionType type;
+        const char *name;
+    } names[] = {
+        { rocksdb::kNoCompression, "kNoCompression" },
+        { rocksdb::kSnappyCompression, "kSnappyCompression" },
+        { rocksdb::kZlibCompression, "kZlibCompression" },
+        { rocksdb::kBZip2Compression, "kBZip2Compression" },
+        { rocksdb::kLZ4Compression, "kLZ4Compression" },
+        { rocksdb::kLZ4HCCompression, "kLZ4HCCompression" },
+        { rocksdb::kXpressCompression, "kXpressCompression" },
+        { rocksdb::kZSTD, "kZSTD" },
+        { rocksdb::kZSTDNotFinalCompression, "kZSTDNotFinalCompression" },
+    };
+    const std::vector<rocksdb::CompressionType> can = rocksdb::GetSupportedCompressions();
+
+    for (const auto &known : names)
+        if (std::find(can.begin(), can.end(), known.type) != can.end() && index-- == 0)
+            return known.name;
+    return nullptr;
+}
+
 bool rocksdb_ext_start_threads(rocksdb_env_t *env, int flushing, int compacting)
 {
     // A pool that is made larger makes its threads at once.

@@ -47,6 +47,10 @@ bool rocksdb_ext_each_option(const rocksdb_options_t *options,
                              bool (*each)(void *context, const char *name, const char *value),
                              void *context);
 
+/* The name of a compression that this build of RocksDB can write, NULL from some @index on. Others
+ * that it knows the names of make it end the process, or fail when files are written. */
+const char *rocksdb_ext_compression(size_t index);
+
 /* One budget for the write buffers of all databases opened with @options or a copy. */
 void rocksdb_ext_share_write_buffers(rocksdb_options_t *options, size_t bytes);
 uint64_t rocksdb_ext_write_buffer_bytes(const rocksdb_options_t *options);

@@ -10,7 +10,8 @@
 #include "base/yaml_doc.h"
 #include "store/rocksdb_ext.h"
 
-#define TRY_NAME "/try"
+#define TRY_NAME        "/try"
+#define AS_OTHER_LEVELS "kDisableCompressionOption"
 
 const struct rocksdb_option rocksdb_options_allowed[] = {
     /* The shape of the levels: how much is written again, and how often. Files are not so small
@@ -118,6 +119,30 @@ static bool check_recovery(struct naming *naming, const char *value)
     return false;
 }
 
+/* RocksDB opens a database with most that it knows but cannot write, and fails, or ends the
+ * process, later. Only bottommost_compression may be none of its own: as the other levels. */
+static bool check_compression(struct naming *naming, const char *name, const char *value)
+{
+    const bool bottommost = strcmp(name, "bottommost_compression") == 0;
+    struct err_msg list = { { 0 } };
+    const char *can;
+
+    if (bottommost && strcmp(value, AS_OTHER_LEVELS) == 0)
+        return true;
+    for (size_t i = 0; (can = rocksdb_ext_compression(i)); i++) {
+        const size_t used = strlen(list.text);
+
+        if (strcmp(value, can) == 0)
+            return true;
+        snprintf(list.text + used, sizeof(list.text) - used, "%s%s", i > 0 ? ", " : "", can);
+    }
+    naming->err =
+        yaml_doc_mistake(naming->config->doc, "rocksdb.options", naming->msg,
+                         "`%s` is %s, which this RocksDB cannot write; allowed: %s%s", name,
+                         TEXT_SHOWN(value), list.text, bottommost ? ", " AS_OTHER_LEVELS : "");
+    return false;
+}
+
 /* As RocksDB has understood it. */
 static bool check_value(void *context, const char *name, const char *value)
 {
@@ -127,6 +152,8 @@ static bool check_value(void *context, const char *name, const char *value)
 
     if (strcmp(name, "wal_recovery_mode") == 0)
         return check_recovery(naming, value);
+    if (strcmp(name, "compression") == 0 || strcmp(name, "bottommost_compression") == 0)
+        return check_compression(naming, name, value);
     /* Options that nobody has named are RocksDB's, such as the 2^64 - 2 of
      * periodic_compaction_seconds. */
     if (!option || option->most == 0 || !(naming->named >> (option - rocksdb_options_allowed) & 1))

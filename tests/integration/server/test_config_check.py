@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -16,7 +17,13 @@ REFUSED = {
     "PlainTable takes no writes": ({"rocksdb": {"options": "plain_table_factory={user_key_len=12}"}}, "plain_table"),
     "no such option": ({"rocksdb": {"options": "no_such_option=1"}}, "no_such_option"),
     "no such value": ({"rocksdb": {"options": "compression=kNone"}}, "compression"),
-    "not linked": ({"rocksdb": {"options": "compression=kXpressCompression"}}, "not linked"),
+    "not linked": ({"rocksdb": {"options": "compression=kXpressCompression"}}, "cannot write"),
+    "not linked, of the last level": (
+        {"rocksdb": {"options": "bottommost_compression=kXpressCompression"}}, "`bottommost_compression` is kXpress",
+    ),
+    "no compression at all": (
+        {"rocksdb": {"options": "compression=kDisableCompressionOption"}}, "`compression` is kDisable",
+    ),
     "too large": ({"rocksdb": {"options": "level0_file_num_compaction_trigger=1000"}}, "level0_file_num"),
     "write buffers": ({"rocksdb": {"memtable_bytes": "1MiB"}}, "memtable_bytes"),
     "all memory": ({"cache": {"tiers": [{"kind": "dram", "bytes": "900GiB"}]}}, "all memory"),
@@ -80,6 +87,30 @@ def test_what_a_start_takes_is_found_good(tmp_path):
     daemon.start()
     assert checked(daemon).returncode == 0  # also beside the server that has its directories open
     daemon.stop()
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("#!/bin/sh\necho 'x.h:5: Assertion failed' >&2\nkill -ABRT $$\n", ["ended by SIGABRT", "x.h:5: Assertion failed"]),
+        ("#!/bin/sh\nkill -KILL $$\n", ["ended by SIGKILL"]),
+        ("#!/no/such/interpreter\n", ["cannot be started", "No such file"]),
+    ],
+    ids=["assertion", "killed", "cannot be started"],
+)  # fmt: skip
+def test_a_server_that_dies_while_it_looks_is_a_mistake(tmp_path, script, says):
+    """And not as if there were none, with which only the text is looked at."""
+    program = shutil.copy(CLI, tmp_path / "embtier")
+    alone = subprocess.run([program, "config", "check"], capture_output=True, text=True, timeout=60, check=True)
+    assert "there is no embtierd" in alone.stdout
+    (tmp_path / "embtierd").write_text(script)
+    (tmp_path / "embtierd").chmod(0o755)
+    result = subprocess.run(
+        [program, "-o", "json", "config", "check"], capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 1, result
+    for words in [str(tmp_path / "embtierd"), *says]:
+        assert words in json.loads(result.stdout)["error"] and words in result.stderr
 
 
 def test_directories_of_another_shape_are_found(tmp_path):
