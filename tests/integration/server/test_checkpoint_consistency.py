@@ -802,7 +802,8 @@ DISK_MIB = 48 + 80 * LANES
 
 
 def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+    """Takes what is left of its file system, beside what it has of it."""
+    with path.open("ab", buffering=0) as file, contextlib.suppress(OSError):
         block = bytes(65536)
         while len(block) > 1:
             try:
@@ -831,12 +832,20 @@ def test_a_full_disk_refuses_a_checkpoint_and_the_server_goes_on(make_daemon):
         first = server.checkpoint().id
         table.set(np.arange(3000), np.full((3000, 8), 2))
         more = server.create_table("more", 64)
-        more.set(np.arange(20_000), np.full((20_000, 64), 1))
-        fill(ballast)
-        for _ in range(2):
-            with pytest.raises(embtier.NoSpaceError):
-                server.checkpoint()
         assert ids_of(server) == [first]
+        refused = 0
+        deadline = time.monotonic() + 60
+        while refused < 2:
+            ids = ids_of(server)
+            with contextlib.suppress(embtier.NoSpaceError):
+                more.set(np.arange(20_000), np.full((20_000, 64), 1))
+            fill(ballast)
+            try:
+                server.checkpoint()  # old logs and files may have been deleted meanwhile, which is room for it
+            except embtier.NoSpaceError:
+                refused += 1
+                assert ids_of(server) == ids
+            assert time.monotonic() < deadline
         assert the_number(table.get(np.arange(3000))) == 2
         ballast.unlink()
         deadline = time.monotonic() + 30
@@ -847,7 +856,7 @@ def test_a_full_disk_refuses_a_checkpoint_and_the_server_goes_on(make_daemon):
             except embtier.NoSpaceError:  # until it has taken the disk back into service
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
-        assert ids_of(server) == [first, second.id]
+        assert ids_of(server)[-1] == second.id
         server.verify_checkpoint(second.id)
         table.set(np.arange(3000), np.full((3000, 8), 3))
         assert the_number(table.get(np.arange(3000))) == 3
