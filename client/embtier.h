@@ -316,7 +316,7 @@ EMBTIER_PUBLIC void embtier_job_list_free(struct embtier_job_list *list);
 /* One that waits does nothing any more; one that runs stops soon and takes back what it has done,
  * unless it was just done: *@ret_runs (may be NULL) says which it is. The client that asked gets
  * CANCELLED. A user's own, or by root and the user of the server. NOT_FOUND; PERMISSION; INVALID:
- * it runs, and goes on to its end, as drops, checkpoints and steps of exports and imports do. */
+ * it runs, and goes on to its end, as drops, checkpoints and steps of exports do. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_job_cancel(struct embtier *server,
                                                                       uint64_t id, int *ret_runs);
 
@@ -329,7 +329,7 @@ struct embtier_scan_options {
     int all_rows; /* nonzero: rows that were never written too, with their initial values; not of an
                      unbounded table */
     uint64_t buffer_bytes; /* of the arena, used by halves; 0: 16 MiB, or half of what is free if
-                              that is less */
+                              that is less. More is of no use */
 };
 
 /* Some rows. */
@@ -355,7 +355,9 @@ EMBTIER_PUBLIC const struct embtier_table_info *embtier_scan_table(const struct 
 EMBTIER_PUBLIC uint64_t embtier_scan_row_count(const struct embtier_scan *scan);
 EMBTIER_PUBLIC uint64_t embtier_scan_checkpoint(const struct embtier_scan *scan);
 /* The next rows, in memory shared with the server: good until the next call but one, so that some
- * can be worked on while the next are fetched. After a failure only the close may follow. */
+ * can be worked on while the next are fetched. They are as many as half of the buffer has room for,
+ * or fewer: 8 MiB and 65,536 rows are the most at a time, so that exports take turns. After a
+ * failure only the close may follow. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_scan_next(struct embtier_scan *scan, struct embtier_scan_rows *ret_rows);
 /* Before embtier_disconnect(). NULL is allowed. */

@@ -11,6 +11,7 @@
 #include "daemon/checkpoints.h"
 #include "daemon/row_writer.h"
 #include "daemon/transfer_memory.h"
+#include "daemon/transfer_piece.h"
 #include "kernels/init_rows.h"
 
 struct load {
@@ -140,10 +141,10 @@ static enum embtier_err add_row(struct load *load, uint64_t id, const void *byte
     return EMBTIER_OK;
 }
 
-static enum embtier_err add_rows(struct load *load, const struct load_batch *batch,
+static enum embtier_err add_rows(struct load *load, const struct load_batch *batch, uint32_t count,
                                  struct err_msg *msg)
 {
-    for (uint32_t i = 0; i < batch->count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         uint64_t id; /* looked at once: the client may change it */
 
         memcpy(&id, (const uint8_t *)batch->ids + (size_t)i * sizeof(id), sizeof(id));
@@ -152,15 +153,30 @@ static enum embtier_err add_rows(struct load *load, const struct load_batch *bat
     return EMBTIER_OK;
 }
 
-enum embtier_err load_add(struct load *load, const struct load_batch *batch, struct err_msg *msg)
+/* Moves it past its first @count rows. */
+static void skip_rows(struct load_batch *batch, uint32_t count)
 {
+    batch->ids = (const uint8_t *)batch->ids + (size_t)count * sizeof(uint64_t);
+    batch->rows = (const uint8_t *)batch->rows + count * batch->row_bytes;
+    batch->count -= count;
+}
+
+enum embtier_err load_add(struct load *load, struct load_batch *batch,
+                          const struct progress_sink *progress, struct err_msg *msg)
+{
+    const uint32_t count =
+        MIN(batch->count, transfer_piece_rows(sizeof(uint64_t) + batch->row_bytes));
     enum embtier_err err;
 
     if (!load->writer)
         return err_set(msg, EMBTIER_INVALID, "the load of table '%s' has failed, it takes no more",
                        load->info.spec.name);
-    err = add_rows(load, batch, msg);
-    if (err != EMBTIER_OK)
+    err = progress_look(progress, msg);
+    if (err == EMBTIER_OK)
+        err = add_rows(load, batch, count, msg);
+    if (err == EMBTIER_OK)
+        skip_rows(batch, count);
+    else
         row_writer_free(TAKE(load->writer));
     return err;
 }

@@ -46,10 +46,11 @@ struct load_batch {
 };
 /* Bytes that a row has there. */
 uint64_t load_row_bytes(const struct load *load);
-/* Takes them; of one id the last row counts. ID_RANGE: an id is none of the table's; NO_SPACE, IO.
- * After an error the load takes no more. */
-MUST_CHECK enum embtier_err load_add(struct load *load, const struct load_batch *batch,
-                                     struct err_msg *msg);
+/* Takes those of a turn (transfer_piece.h) at most, and leaves the others in @batch; of one id the
+ * last row counts. ID_RANGE: an id is none of the table's; NO_SPACE, IO; and as progress_look(): a
+ * part of a batch is no load. After an error the load takes no more. */
+MUST_CHECK enum embtier_err load_add(struct load *load, struct load_batch *batch,
+                                     const struct progress_sink *progress, struct err_msg *msg);
 /* Makes the table live, with all that was taken. Only load_free() may follow. */
 MUST_CHECK enum embtier_err load_publish(struct load *load, struct checkpoints *checkpoints,
                                          const struct progress_sink *progress,

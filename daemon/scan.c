@@ -8,6 +8,7 @@
 
 #include "daemon/checkpoints.h"
 #include "daemon/transfer_memory.h"
+#include "daemon/transfer_piece.h"
 #include "kernels/init_rows.h"
 #include "proto/shm_layout.h"
 #include "store/catalog.h"
@@ -234,8 +235,7 @@ enum embtier_err scan_fill(struct scan *scan, void *dest, uint64_t bytes,
 {
     const uint64_t each = scan->row_bytes + (scan->order.all_rows ? 0 : sizeof(uint64_t));
     const uint64_t room = bytes > SHM_ALIGN ? (bytes - SHM_ALIGN) / each : 0;
-    const uint32_t most = (uint32_t)MIN(room, (uint64_t)UINT32_MAX);
-
+    const uint32_t most = (uint32_t)MIN(room, (uint64_t)transfer_piece_rows(each));
     enum embtier_err err;
 
     if (scan->is_over)

@@ -48,9 +48,10 @@ struct scan_filled {
     uint64_t ids_at;   /* of others: a 64-bit id for each row, from here on, in bytes */
     uint64_t rows_at;  /* the rows, one behind the other */
 };
-/* Fills @bytes at @dest, which a client may look at and change meanwhile, with the next rows.
- * INVALID: there is no room for one. SHUTDOWN when *@give_up has become true. After any other error
- * than INVALID the scan gives no more. */
+/* Puts the next rows into @bytes at @dest, which a client may look at and change meanwhile: as many
+ * as there is room for, but no more than those of a turn (transfer_piece.h). INVALID: there is no
+ * room for one. SHUTDOWN when *@give_up has become true. After any other error than INVALID the
+ * scan gives no more. */
 MUST_CHECK enum embtier_err scan_fill(struct scan *scan, void *dest, uint64_t bytes,
                                       const _Atomic bool *give_up, struct scan_filled *ret_filled,
                                       struct err_msg *msg);

@@ -66,7 +66,7 @@ static const struct {
     [JOB_SCAN_NEXT] = { "export", LINE_SCANS, false, false },
     [JOB_SCAN_CLOSE] = { "export", LINE_SCANS, true, false },
     [JOB_LOAD_OPEN] = { "import", LINE_TABLES, false, false },
-    [JOB_LOAD_ROWS] = { "import", LINE_LOADS, false, false },
+    [JOB_LOAD_ROWS] = { "import", LINE_LOADS, false, true },
     [JOB_LOAD_END] = { "import", LINE_ENDS, false, true },
     [JOB_LOAD_CLOSE] = { "import", LINE_DROPS, true, false },
 };
@@ -201,6 +201,12 @@ static uint64_t round_of(const struct worker *worker, const struct job *job)
     return round + 1;
 }
 
+/* Whether the next turn of its user is to go on with it. */
+static bool has_more(const struct job *job)
+{
+    return job->kind == JOB_LOAD_ROWS && job->err == EMBTIER_OK && job->load_batch.count > 0;
+}
+
 static void wake_all(struct worker *worker)
 {
     for (uint32_t l = 0; l < LINE_COUNT; l++)
@@ -276,7 +282,7 @@ static void job_run(struct worker *worker, struct job *job)
                              &job->load_order, &job->load, &job->msg);
         break;
     case JOB_LOAD_ROWS:
-        job->err = load_add(job->load, &job->load_batch, &job->msg);
+        job->err = load_add(job->load, &job->load_batch, &progress, &job->msg);
         break;
     case JOB_LOAD_END:
         job->err = load_publish(job->load, worker->checkpoints, &progress, &job->info, &job->msg);
@@ -305,6 +311,15 @@ void job_free(struct job *job)
     free(job);
 }
 
+/* Locked. Behind what else waits of its user, and behind the others' next. */
+static void wait_again(struct worker *worker, struct job *job)
+{
+    job->round = round_of(worker, job);
+    job->state = JOB_WAITING;
+    link_waiting(worker, job);
+    pthread_cond_broadcast(&worker->wake[kinds[job->kind].line]);
+}
+
 static void *line_main(void *context)
 {
     struct line_thread *const thread = context;
@@ -327,12 +342,18 @@ static void *line_main(void *context)
         unlink_job(worker, job);
         link_running(worker, job);
         job->state = JOB_RUNNING;
-        job->since_ns = clock_now_ns(&clock_monotonic);
+        if (!job->has_begun)
+            job->since_ns = clock_now_ns(&clock_monotonic);
+        job->has_begun = true;
         worker->rounds[thread->line] = MAX(worker->rounds[thread->line], job->round);
         pthread_mutex_unlock(&worker->lock);
         job_run(worker, job);
         pthread_mutex_lock(&worker->lock);
         unlink_job(worker, job);
+        if (has_more(job)) {
+            wait_again(worker, job);
+            continue;
+        }
         job->state = JOB_ENDED;
         wake_all(worker); /* some may have waited for it */
         worker->send(worker->owner, &job->done_message);
@@ -443,12 +464,12 @@ enum embtier_err worker_submit(struct worker *worker, struct job *job, struct er
 /* Locked. Whether it had not begun. */
 static bool give_up(struct worker *worker, struct job *job, enum embtier_err why)
 {
-    const bool waits = job->state == JOB_WAITING;
+    const bool waits = job->state == JOB_WAITING && !job->has_begun;
 
     if (waits && kinds[job->kind].stays)
         return false;
     if (!waits) {
-        if (job->state == JOB_RUNNING && kinds[job->kind].stops)
+        if (job->has_begun && job->state != JOB_ENDED && kinds[job->kind].stops)
             atomic_store(&job->stop, (uint32_t)why);
         return false;
     }
@@ -487,7 +508,7 @@ static struct job *find_job(const struct worker *worker, uint64_t id)
 static enum embtier_err cancel(struct worker *worker, struct job *job, bool *ret_waited,
                                struct err_msg *msg)
 {
-    const bool runs = job->state == JOB_RUNNING;
+    const bool runs = job->has_begun;
 
     if (kinds[job->kind].stays || (runs && !kinds[job->kind].stops))
         return err_set(msg, EMBTIER_INVALID,
@@ -553,7 +574,7 @@ static struct job_info describe(const struct job *job, uint64_t now_ns)
         .uid = job->uid,
         .pid = job->pid,
         .is_own = job->owner == NULL,
-        .runs = job->state == JOB_RUNNING,
+        .runs = job->has_begun,
         .age_ms = clock_since(now_ns, job->since_ns) / 1000000,
         .progress = job->progress,
     };
@@ -596,7 +617,7 @@ void worker_stats(struct worker *worker, struct worker_stats *ret_stats)
 
     pthread_mutex_lock(&worker->lock);
     for (const struct job *job = worker->waiting; job; job = job->next)
-        stats.waiting++;
+        job->has_begun ? stats.running++ : stats.waiting++;
     for (const struct job *job = worker->running; job; job = job->next)
         stats.running++;
     pthread_mutex_unlock(&worker->lock);

@@ -6,9 +6,11 @@
  * checkpoint never waits for a table that is filled, nor a drop for an export. What reads
  * directories or records is a job too, however short: the control thread waits for no disk. Within
  * a line users take turns, however many jobs each has waiting, and where a line has several threads
- * one user has all but one of them at most. Jobs that make or drop a table of the same name run one
- * after the other, in the order they came. A job that waits is withdrawn, and does nothing then;
- * one that runs is asked to stop, if its kind can. */
+ * one user has all but one of them at most. A client says how many rows it wants exported or
+ * imported: a turn does some (transfer_piece.h), and the rest of an import waits for the next. Jobs
+ * that make or drop a table of the same name run one after the other, in the order they came. A job
+ * that waits is withdrawn, and does nothing then; one that runs is asked to stop, if its kind can.
+ */
 #ifndef EMBTIER_DAEMON_WORKER_H
 #define EMBTIER_DAEMON_WORKER_H
 
@@ -64,8 +66,9 @@ struct job {
     uint64_t id;              /* the worker's from here on; counts up */
     struct job *next, **link; /* of those that wait, or of those that run; locked, as are */
     enum job_state state;
+    bool has_begun;    /* and runs, or waits for the next turn of its user */
     uint64_t round;    /* when it is its user's turn */
-    uint64_t since_ns; /* it waits, or runs */
+    uint64_t since_ns; /* it waits, or has begun */
 
     struct table_spec
         spec; /* TABLE_CREATE, TABLE_FILL; TABLE_DROP, of SCAN_… and LOAD_…: the name */
@@ -78,7 +81,7 @@ struct job {
     void *dest; /* SCAN_NEXT: in the owner's arena, which is there until the job is done */
     uint64_t bytes;
     struct load_order load_order; /* LOAD_OPEN */
-    struct load_batch load_batch; /* LOAD_ROWS: in the owner's arena too */
+    struct load_batch load_batch; /* LOAD_ROWS: what is left, in the owner's arena too */
     void *owner;             /* the connection; NULL: the server's own, of which nobody is told */
     struct account *account; /* whoever is told gives one of @row back to it, and closes it; NULL */
     enum account_row row;

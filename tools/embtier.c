@@ -131,8 +131,8 @@ const struct command commands[] = {
       "  embtier checkpoint delete 7 --yes\n", command_checkpoint_delete, NULL },
     { "jobs cancel", "ID", "end a job that waits or runs",
       "One that waits has done nothing, and does nothing. One that runs stops soon and takes back\n"
-      "what it has done: a table whose rows are being made, a restore, a verification, the end of\n"
-      "an import. Drops and checkpoints that have begun are finished. Whoever asked for the job\n"
+      "what it has done: a table whose rows are being made, a restore, a verification, an\n"
+      "import. Drops and checkpoints that have begun are finished. Whoever asked for the job\n"
       "gets the error CANCELLED. Root and the server's user may cancel jobs of all users.\n",
       "  embtier jobs cancel 12\n", command_jobs_cancel, NULL },
     { "jobs", "", "list what takes long: what waits, and what runs",
