@@ -69,6 +69,7 @@ using rocksdb::Status;
 
 constexpr uint64_t kPage = 4096;
 constexpr size_t kLogBuffer = 16 << 10;
+constexpr size_t kLogAhead = 1 << 20; // disk space that a log takes beforehand (store/space.c)
 
 // Bytes written to files other than table files.
 std::atomic<uint64_t> log_bytes{ 0 };
@@ -1522,16 +1523,17 @@ class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
     const TableFiles::Counter bytes_;
 };
 
-// To RocksDB only ENOSPC is a full disk. A quota that is used up is told as a broken one, which is
-// another error to it and to users.
+// To RocksDB only ENOSPC is a full disk. A quota that is used up, and a file that is as long as a
+// limit lets it be, are told as a broken one, which is another error to it and to users.
 rocksdb::IOStatus RoomOf(rocksdb::IOStatus status)
 {
-    static const std::string quota = strerror(EDQUOT);
-
     if (status.ok() || !status.IsIOError() || status.IsNoSpace())
         return status;
     const std::string text = status.getState() ? status.getState() : "";
-    return HasSuffix(text, quota.c_str()) ? rocksdb::IOStatus::NoSpace(text) : status;
+    for (const int error : { EDQUOT, EFBIG })
+        if (HasSuffix(text, strerror(error)))
+            return rocksdb::IOStatus::NoSpace(text);
+    return status;
 }
 
 #define IO_ARGUMENTS const rocksdb::IOOptions &options, rocksdb::IODebugContext *dbg
@@ -1539,9 +1541,16 @@ rocksdb::IOStatus RoomOf(rocksdb::IOStatus status)
 class RoomFile final : public rocksdb::FSWritableFileOwnerWrapper
 {
   public:
-    explicit RoomFile(std::unique_ptr<rocksdb::FSWritableFile> &&file)
-        : FSWritableFileOwnerWrapper(std::move(file))
+    RoomFile(std::unique_ptr<rocksdb::FSWritableFile> &&file, bool is_log)
+        : FSWritableFileOwnerWrapper(std::move(file)), is_log_(is_log)
     {
+    }
+
+    // RocksDB wants more than a whole write buffer for a log at its first record. On a full disk
+    // the logs of few shards took what the reserve has for all, and gave nothing back.
+    void SetPreallocationBlockSize(size_t bytes) override
+    {
+        target()->SetPreallocationBlockSize(is_log_ ? std::min(bytes, kLogAhead) : bytes);
     }
 
     rocksdb::IOStatus Append(const Slice &data, IO_ARGUMENTS) override
@@ -1598,6 +1607,9 @@ class RoomFile final : public rocksdb::FSWritableFileOwnerWrapper
     {
         return RoomOf(target()->Close(options, dbg));
     }
+
+  private:
+    const bool is_log_;
 };
 
 class RoomDirectory final : public rocksdb::FSDirectoryWrapper
@@ -1639,7 +1651,7 @@ class RoomFileSystem final : public rocksdb::FileSystemWrapper
                                       std::unique_ptr<rocksdb::FSWritableFile> *file,
                                       rocksdb::IODebugContext *dbg) override
     {
-        return Wrapped(target()->NewWritableFile(name, options, file, dbg), file);
+        return Wrapped(target()->NewWritableFile(name, options, file, dbg), name, file);
     }
 
     rocksdb::IOStatus ReopenWritableFile(const std::string &name,
@@ -1647,7 +1659,7 @@ class RoomFileSystem final : public rocksdb::FileSystemWrapper
                                          std::unique_ptr<rocksdb::FSWritableFile> *file,
                                          rocksdb::IODebugContext *dbg) override
     {
-        return Wrapped(target()->ReopenWritableFile(name, options, file, dbg), file);
+        return Wrapped(target()->ReopenWritableFile(name, options, file, dbg), name, file);
     }
 
     rocksdb::IOStatus NewDirectory(const std::string &name, const rocksdb::IOOptions &options,
@@ -1689,11 +1701,11 @@ class RoomFileSystem final : public rocksdb::FileSystemWrapper
     }
 
   private:
-    static rocksdb::IOStatus Wrapped(const rocksdb::IOStatus &status,
+    static rocksdb::IOStatus Wrapped(const rocksdb::IOStatus &status, const std::string &name,
                                      std::unique_ptr<rocksdb::FSWritableFile> *file)
     {
         if (status.ok())
-            file->reset(new RoomFile(std::move(*file)));
+            file->reset(new RoomFile(std::move(*file), HasSuffix(name, ".log")));
         return RoomOf(status);
     }
 };

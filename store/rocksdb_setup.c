@@ -24,6 +24,7 @@
 #define LEVEL0_FILES_TRIGGER   4
 #define FORMAT_VERSION         5
 #define MANIFEST_BYTES_MAX     (64 * MIB)
+#define MANIFEST_AHEAD_BYTES   (64 * KIB) /* taken beforehand; RocksDB's 4 MiB fill a full disk */
 #define OPEN_FILES_PART        32 /* table files that a part of the table of open ones holds */
 
 _Static_assert(STORE_DATABASES_PER_SHARD == CONFIG_DATABASES_PER_SHARD &&
@@ -130,6 +131,7 @@ static void quiet_apply(rocksdb_options_t *options)
     rocksdb_options_set_stats_dump_period_sec(options, 0);
     rocksdb_options_set_stats_persist_period_sec(options, 0);
     rocksdb_options_set_max_manifest_file_size(options, MANIFEST_BYTES_MAX);
+    rocksdb_options_set_manifest_preallocation_size(options, MANIFEST_AHEAD_BYTES);
 }
 
 /* An option string of our own. */

@@ -20,9 +20,16 @@
 
 #define RESERVE_FILE "reserve"
 #define LOOK_NS      50000000L
-/* Beside the flush of all write buffers: manifests, catalogs, copies of logs, compaction. */
+/* Beside the flush of all write buffers: catalogs, copies of logs, compaction. */
 #define RESERVE_MORE (32 * MIB)
 #define RESERVE_PART 16 /* of a file system at most */
+/* What opening a database takes: a MANIFEST, with what RocksDB takes for it beforehand, options,
+ * an info log, marks. */
+#define OPEN_BYTES ((uint64_t)(192 * KIB))
+#define OPEN_PART  4 /* of a file system at most, for all of them */
+#define LOG_BYTES                                                                                  \
+    ((uint64_t)(512 * KIB)) /* the first piece of the log that each second one has                 \
+                             */
 /* So much stays free beside what rows need: manifests, logs of RocksDB. */
 #define FLOOR_BYTES  (16 * MIB)
 #define FLOOR_PART   32
@@ -36,6 +43,8 @@ struct directory {
     dev_t device;
     uint32_t sharers; /* directories on the same file system, itself included */
     uint64_t reserve_bytes;
+    uint64_t
+        start_bytes; /* of these, for a start alone: what else uses the reserve may end early */
     uint64_t held_bytes;
     uint64_t floor_bytes;
     bool cannot_hold; /* its file system has no such files: as much is kept free instead */
@@ -129,14 +138,17 @@ static uint64_t missing_of(const struct directory *directory)
     return directory->reserve_bytes - MIN(directory->held_bytes, directory->reserve_bytes);
 }
 
-static void release(struct directory *directory)
+static void release(struct directory *directory, bool for_start)
 {
-    if (directory->held_bytes == 0 || !is_short(directory))
+    const uint64_t kept = for_start ? 0 : directory->start_bytes;
+    const uint64_t before = directory->held_bytes;
+
+    if (before <= kept || !is_short(directory))
         return;
-    hold_less(directory, 0);
+    hold_less(directory, kept);
     log_info("the disk is nearly full: the reserve is given up for the work that needs it",
-             "directory=%s free_bytes=%" PRIu64, LOG_QUOTED(directory->path),
-             directory->reserve_bytes);
+             "directory=%s given_bytes=%" PRIu64 " kept_bytes=%" PRIu64,
+             LOG_QUOTED(directory->path), before - directory->held_bytes, directory->held_bytes);
 }
 
 static enum embtier_err directory_open(struct directory *directory, const char *path,
@@ -162,17 +174,21 @@ static enum embtier_err directory_measure(struct space *space, uint32_t index,
                                           const struct space_opts *opts, struct err_msg *msg)
 {
     struct directory *const directory = &space->directories[index];
-    const uint64_t wanted =
-        opts->memtable_bytes / 4 * 5 / space->directory_count + (uint64_t)RESERVE_MORE;
-    uint64_t bytes, capacity;
+    const uint64_t databases = opts->database_count / space->directory_count;
+    const uint64_t wanted = opts->memtable_bytes / 4 * 5 / space->directory_count +
+                            (uint64_t)RESERVE_MORE + databases * (OPEN_BYTES + LOG_BYTES);
+    uint64_t bytes, capacity, opening;
 
     if (!free_of(directory, &bytes, &capacity))
         return err_set_errno(msg, errno, "%s", directory->path);
     for (uint32_t i = 0; i < space->directory_count; i++)
         directory->sharers += space->directories[i].device == directory->device;
-    directory->reserve_bytes = opts->reserve_bytes
-                                   ? opts->reserve_bytes
-                                   : MIN(wanted, capacity / RESERVE_PART / directory->sharers);
+    opening = MIN(databases * OPEN_BYTES, capacity / OPEN_PART / directory->sharers);
+    directory->reserve_bytes =
+        opts->reserve_bytes
+            ? opts->reserve_bytes
+            : MAX(MIN(wanted, capacity / RESERVE_PART / directory->sharers), opening);
+    directory->start_bytes = MIN(opening, directory->reserve_bytes / 2);
     directory->floor_bytes = MIN((uint64_t)FLOOR_BYTES, capacity / FLOOR_PART);
     if (directory->held_bytes > directory->reserve_bytes)
         hold_less(directory, directory->reserve_bytes);
@@ -310,7 +326,7 @@ enum embtier_err space_new(const struct space_opts *opts, struct space **ret_spa
         TRY(directory_open(&space->directories[i], opts->directories[i], msg));
     for (uint32_t i = 0; i < opts->directory_count; i++) {
         TRY(directory_measure(space, i, opts, msg));
-        release(&space->directories[i]);
+        release(&space->directories[i], true);
     }
     *ret_space = TAKE(space);
     return EMBTIER_OK;
@@ -360,7 +376,7 @@ bool space_use(struct space *space)
     pthread_mutex_lock(&space->lock);
     space->users++;
     for (uint32_t i = 0; i < space->directory_count; i++) {
-        release(&space->directories[i]);
+        release(&space->directories[i], false);
         is_given_up = is_given_up || (missing_of(&space->directories[i]) > 0 &&
                                       !space->directories[i].cannot_hold);
     }

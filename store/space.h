@@ -5,8 +5,9 @@
  * Ordinary updates are refused before they need these blocks: what is free must have room for all
  * that is in memory and will be written, which is what has been acknowledged. Work that frees
  * space, or without which nothing goes on, uses the reserve: drops, checkpoints, deletions, a stop,
- * a start. While some of it is under way on a disk that is nearly full, the file is empty; after
- * that it is filled again, as soon as there is space.
+ * a start. While some of it is under way on a disk that is nearly full, the file is empty, but for
+ * a part that a start alone may use, which opens all databases; after that it is filled again, as
+ * soon as there is space.
  *
  * A thread of its own looks at the file systems twenty times a second, and adds up what is free,
  * and what will be written: rows that have changed in the cache (reported from outside), and write
@@ -25,8 +26,10 @@ struct space;
 struct space_opts {
     const char *const *directories; /* copied */
     uint32_t directory_count;
-    uint64_t reserve_bytes;  /* of each; 0: what flushing the write buffers may take, and some more,
-                                but no more than a sixteenth of the file system */
+    uint32_t database_count; /* all directories together */
+    uint64_t reserve_bytes;  /* of each; 0: what flushing the write buffers and opening databases
+                                may take, and some more, but no more than a sixteenth of the file
+                                system, or what opening databases takes alone */
     uint64_t memtable_bytes; /* all directories together */
     uint64_t plenty_bytes;   /* what may change in memory before the thread looks again */
 };

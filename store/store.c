@@ -716,6 +716,8 @@ static enum embtier_err open_space(struct store *store, const struct config *con
     struct space_opts opts = {
         .directories = directories,
         .directory_count = store_identity_directory_count(store->identity),
+        .database_count = config->data.directory_count * config->data.shards_per_directory *
+                          STORE_DATABASES_PER_SHARD,
         .reserve_bytes = config->data.reserve_bytes,
         .memtable_bytes = config->rocksdb.memtable_bytes,
         .plenty_bytes = CHANGE_BYTES + config->lanes.write_queue_bytes,

@@ -432,6 +432,22 @@ static void test_logs_of_synced_rows_are_on_disk(void **state)
     fixture_close(f);
 }
 
+static void test_files_take_little_space_beforehand(void **state)
+{
+    struct store_fixture *f = *state;
+    char found[400];
+
+    f->config.rocksdb.memtable_bytes = 512 * MIB; /* 32 MiB a write buffer */
+    fixture_open(f);
+    fixture_write_all(f, FIXTURE_SYNCED, 0, 1000, 1);
+    assert_int_equal(fixture_shell(found, sizeof(found),
+                                   "du -k %s/*/*/*.log %s/*/*/MANIFEST-* | "
+                                   "awk '/MANIFEST/ && $1 > 128 || $1 > 2048'",
+                                   f->made[0], f->made[0]),
+                     0);
+    fixture_close(f);
+}
+
 #define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -462,6 +478,7 @@ int main(void)
         STORE_TEST(test_rows_can_be_read_with_and_without_direct_io),
         STORE_TEST(test_close_that_was_not_complete_is_no_clean_end),
         STORE_TEST(test_start_that_is_refused_does_not_undo_a_clean_end),
+        STORE_TEST(test_files_take_little_space_beforehand),
         STORE_TEST(test_logs_of_synced_rows_are_on_disk),
     };
 

@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -27,20 +28,20 @@ LIMIT_S = 60
 class Disk:
     """A file system of the server's own."""
 
-    def __init__(self, daemon) -> None:
+    def __init__(self, daemon, mib: int = DISK_MIB, shards: int = LANES, memtable_mib: int = 4 * LANES) -> None:
         self.daemon = daemon
         self.path = daemon.folder / "disk"
         self.path.mkdir()
-        script = f'mount -t tmpfs -o size={DISK_MIB}m none {self.path} && exec "$0" "$@"'
+        script = f'mount -t tmpfs -o size={mib}m none {self.path} && exec "$0" "$@"'
         self.wrapper = ("unshare", "-Urm", "sh", "-c", script)
         if subprocess.run([*self.wrapper, "true"], capture_output=True, timeout=60).returncode != 0:
             pytest.skip("no tmpfs of our own here")
         daemon.configure(
             {
-                "data": {"directories": [str(self.path)], "shards_per_directory": LANES},
+                "data": {"directories": [str(self.path)], "shards_per_directory": shards},
                 "cache": {"tiers": [daemon.dram(LANES, 4)]},
                 "checkpoints": {"interval_seconds": 0},
-                "rocksdb": {"memtable_bytes": f"{4 * LANES}MiB"},
+                "rocksdb": {"memtable_bytes": f"{memtable_mib}MiB"},
                 "lanes": {"write_queue_bytes": f"{LANES}MiB"},
             }
         )
@@ -60,7 +61,12 @@ class Disk:
 
     def fill(self) -> None:
         """As another program, to the last byte."""
-        with (self.inside / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        (self.inside / "ballast").write_bytes(b"")
+        self.take()
+
+    def take(self) -> None:
+        """What is free now, too."""
+        with (self.inside / "ballast").open("ab", buffering=0) as file:
             block = bytes(1 << 20)
             while len(block) > 1:
                 try:
@@ -213,6 +219,74 @@ def test_a_server_killed_on_a_full_disk_starts_and_serves_what_was_acknowledged(
     with disk.daemon.connect(timeout=LIMIT_S) as server:
         server.drop_table("rows")
     disk.daemon.stop()
+
+
+SHARDS = 64  # two databases each
+
+
+def reserve_is_full(disk) -> bool:
+    status = disk.daemon.metrics()
+    return status["store_reserve_held_bytes"] == status["store_reserve_bytes"] > 0
+
+
+@pytest.fixture
+def wide_disk(make_daemon):
+    """The reserve has less than 4 MiB for each database, and more than each needs."""
+    disk = Disk(make_daemon(lanes=LANES), mib=512, shards=SHARDS, memtable_mib=32)
+    yield disk
+    disk.end()
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["killed", "stopped"])
+@pytest.mark.parametrize("durability", ["replay", "sync"])
+def test_many_shards_start_on_a_disk_that_others_have_filled(wide_disk, durability, stopped):
+    """Each database makes some files of its own when it is opened; all of them have room in the reserve."""
+    disk, ids = wide_disk, np.arange(SHARDS * 100)
+    disk.start()
+    with disk.daemon.connect(timeout=LIMIT_S) as server:
+        server.create_table("rows", DIM, durability=durability).set(ids, rows_of(ids, 1))
+        server.checkpoint()
+    await_true(lambda: reserve_is_full(disk), "the reserve is filled")
+    disk.fill()
+    for _ in range(2):
+        if stopped:
+            disk.daemon.stop()
+        else:
+            disk.daemon.kill()
+        disk.start()
+        with disk.daemon.connect(timeout=LIMIT_S) as server:
+            assert (server.open_table("rows").get(ids) == rows_of(ids, 1)).all()
+    with disk.daemon.connect(timeout=LIMIT_S) as server:
+        server.drop_table("rows")
+        server.checkpoint()
+    disk.daemon.stop()
+
+
+def test_what_uses_the_reserve_leaves_a_start_its_part(wide_disk):
+    """Others take what is given up for a checkpoint while it is made, and the server dies then."""
+    disk, ids = wide_disk, np.arange(SHARDS * 100)
+    disk.start()
+    with disk.daemon.connect(timeout=LIMIT_S) as server:
+        table = server.create_table("rows", DIM, durability="async")
+        table.set(ids, rows_of(ids, 1))
+        await_true(lambda: reserve_is_full(disk), "the reserve is filled")
+        disk.fill()
+        ended = threading.Event()
+        greedy = threading.Thread(target=lambda: [disk.take() for _ in iter(ended.is_set, True)])
+        greedy.start()
+        try:
+            for _ in range(3):
+                with contextlib.suppress(embtier.NoSpaceError, embtier.IoError):
+                    server.checkpoint()
+        finally:
+            ended.set()
+            greedy.join()
+        assert disk.reserve_bytes() > 0
+        disk.daemon.kill()
+    disk.start()
+    with disk.daemon.connect(timeout=LIMIT_S) as server:
+        assert (server.open_table("rows").get(ids) == rows_of(ids, 1)).all()
+    disk.daemon.kill()
 
 
 def test_an_eager_table_that_does_not_fit_is_refused_when_it_is_asked_for(disk):
