@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/rocksdb_err.h"
 
+#include <errno.h>
 #include <rocksdb/c.h>
 #include <string.h>
 
@@ -10,13 +11,10 @@ static const struct {
     enum embtier_err err;
 } error_starts[] = {
     { "IO error: No space left on device", EMBTIER_NO_SPACE },
-    { "IO error: Disk quota exceeded", EMBTIER_NO_SPACE },
-    { "IO error: File too large", EMBTIER_NO_SPACE },
     { "IO error: Space limit reached", EMBTIER_NO_SPACE },
     { "IO error: lock ", EMBTIER_LOCKED },
     { "IO error: While lock file", EMBTIER_LOCKED },
     { "IO error: No such file or directory", EMBTIER_CORRUPT },
-    { "IO error: Permission denied", EMBTIER_PERMISSION },
     { "IO error", EMBTIER_IO },
     { "Corruption", EMBTIER_CORRUPT },
     { "NotFound", EMBTIER_NOT_FOUND },
@@ -33,8 +31,28 @@ static const struct {
     { "Compaction too large", EMBTIER_NO_SPACE },
 };
 
+/* RocksDB has a kind of its own for few of the system's errors. Others are told as "IO error: While
+ * ...: FILE: TEXT", where the text is the system's. */
+static const int error_ends[] = { ENOSPC, EDQUOT, EFBIG };
+
 /* So starts what is told of a table that can't be looked at, whyever that is. */
 #define NO_ACCESS "Corruption: Can't access "
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), end_length = strlen(end);
+
+    return length > end_length && strcmp(text + length - end_length, end) == 0 &&
+           text[length - end_length - 1] == ' ';
+}
+
+static enum embtier_err err_of_end(const char *text)
+{
+    for (size_t i = 0; i < ARRAY_LEN(error_ends); i++)
+        if (ends_with(text, strerror(error_ends[i])))
+            return err_from_errno(error_ends[i]);
+    return EMBTIER_IO;
+}
 
 enum embtier_err rocksdb_err(const char *text)
 {
@@ -45,7 +63,7 @@ enum embtier_err rocksdb_err(const char *text)
         text = cause;
     for (size_t i = 0; i < ARRAY_LEN(error_starts); i++)
         if (strncmp(text, error_starts[i].start, strlen(error_starts[i].start)) == 0)
-            return error_starts[i].err;
+            return error_starts[i].err == EMBTIER_IO ? err_of_end(text) : error_starts[i].err;
     return EMBTIER_INTERNAL;
 }
 

@@ -219,7 +219,8 @@ static void heals(struct store_fixture *f, uint32_t table, uint32_t shard, bool 
     free(batch);
 }
 
-/* A limit on the length of files makes writes fail with an error other than "no space". */
+/* A limit on the length of files makes writes fail: for RocksDB with an error other than "no
+ * space", which our file system makes of it. */
 static void limit_files(rlim_t bytes)
 {
     const struct rlimit limit = { .rlim_cur = bytes, .rlim_max = RLIM_INFINITY };
@@ -300,7 +301,8 @@ static void log_fails_then_die(struct store_fixture *f)
     fixture_open(f);
     limit_files(16);
     for (uint32_t shard = 0; shard < store_shard_count(f->store); shard++)
-        assert_int_equal(write_until_refused(f, FIXTURE_SYNCED, shard, &version, &msg), EMBTIER_IO);
+        assert_int_equal(write_until_refused(f, FIXTURE_SYNCED, shard, &version, &msg),
+                         EMBTIER_NO_SPACE);
     limit_files(RLIM_INFINITY);
     for (uint32_t shard = 0; shard < store_shard_count(f->store); shard++)
         heals(f, FIXTURE_SYNCED, shard, false);
@@ -604,10 +606,10 @@ static void io_error(struct store_fixture *f, uint32_t table)
     fixture_write_all(f, table, 0, 1000, 1);
     fixture_flush_all(f);
     limit_files(4096);
-    assert_int_equal(write_until_refused(f, table, 0, &version, &msg), EMBTIER_IO);
+    assert_int_equal(write_until_refused(f, table, 0, &version, &msg), EMBTIER_NO_SPACE);
     check_taken(f, table, version);
     if (table < FIXTURE_LOGGED)
-        assert_int_equal(store_flush(f->store, 0, &msg), EMBTIER_IO);
+        assert_int_equal(store_flush(f->store, 0, &msg), EMBTIER_NO_SPACE);
     store_stats(f->store, &stats);
     assert_true(stats.memtable_bytes <= 2 * MIB);
     assert_true(stats.written.flush_bytes > 0);
