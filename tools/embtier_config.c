@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,15 +45,12 @@ static bool find_server(char path[PATH_MAX])
 }
 
 /* The line that embtierd ends with, without its name. */
-static void take_line(char *text, struct err_msg *msg)
+static const char *line_of(char *text)
 {
     static const char name[] = "embtierd: ";
-    char *line = text;
 
     text[strcspn(text, "\n")] = '\0';
-    if (strncmp(line, name, sizeof(name) - 1) == 0)
-        line += sizeof(name) - 1;
-    err_write(msg, "%s", line[0] ? line : "embtierd found a mistake and did not say which");
+    return strncmp(text, name, sizeof(name) - 1) == 0 ? text + sizeof(name) - 1 : text;
 }
 
 static void read_all(int fd, char *text, size_t bytes)
@@ -71,50 +69,66 @@ static void read_all(int fd, char *text, size_t bytes)
     text[used] = '\0';
 }
 
-static bool start(const char *server, const char *path, int error_fd, pid_t *ret_pid)
+/* Returns 0, or what errno says. */
+static int start(const char *server, const char *path, int error_fd, pid_t *ret_pid)
 {
     const char *const arguments[] = { server, "--check", path ? "--config" : NULL, path, NULL };
     posix_spawn_file_actions_t actions;
-    int rc;
+    int rc = posix_spawn_file_actions_init(&actions);
 
-    if (posix_spawn_file_actions_init(&actions) != 0)
-        return false;
+    if (rc != 0)
+        return rc;
     rc = posix_spawn_file_actions_adddup2(&actions, error_fd, STDERR_FILENO);
     if (rc == 0)
         rc = posix_spawn(ret_pid, server, &actions, NULL, (char *const *)(uintptr_t)arguments,
                          environ);
     posix_spawn_file_actions_destroy(&actions);
-    return rc == 0;
+    return rc;
 }
 
-/* False: it cannot be asked. */
-static bool ask_server(const char *path, enum embtier_err *ret_err, struct err_msg *msg)
+/* Runs it to its end. The error says why it could not be. */
+static enum embtier_err run_server(const char *server, const char *path, char *said,
+                                   size_t said_bytes, int *ret_status, struct err_msg *msg)
 {
-    char server[PATH_MAX];
-    char said[sizeof(msg->text) * 2];
     int fds[2];
-    int status = 0;
     pid_t pid = 0;
-    bool started;
+    int rc = pipe2(fds, O_CLOEXEC) == 0 ? 0 : errno;
 
-    if (!find_server(server) || pipe2(fds, O_CLOEXEC) != 0)
-        return false;
-    started = start(server, path, fds[1], &pid);
-    close(fds[1]);
-    if (started)
-        read_all(fds[0], said, sizeof(said));
-    close(fds[0]);
-    if (!started)
-        return false;
-    while (waitpid(pid, &status, 0) < 0)
+    if (rc == 0) {
+        rc = start(server, path, fds[1], &pid);
+        close(fds[1]);
+        if (rc == 0)
+            read_all(fds[0], said, said_bytes);
+        close(fds[0]);
+    }
+    if (rc != 0)
+        return err_set_errno(msg, rc, "%s, which is asked, cannot be started", server);
+    while (waitpid(pid, ret_status, 0) < 0)
         if (errno != EINTR)
-            return false;
-    if (!WIFEXITED(status))
-        return false;
-    *ret_err = WEXITSTATUS(status) == 0 ? EMBTIER_OK : EMBTIER_CONFIG;
-    if (*ret_err != EMBTIER_OK)
-        take_line(said, msg);
-    return true;
+            return err_set_errno(msg, errno, "%s, which is asked", server);
+    return EMBTIER_OK;
+}
+
+/* What it finds, or what keeps it from looking: a start would end so too. */
+static enum embtier_err ask_server(const char *server, const char *path, struct err_msg *msg)
+{
+    char said[sizeof(msg->text) * 2];
+    const char *line;
+    const char *name;
+    int status = 0;
+
+    TRY(run_server(server, path, said, sizeof(said), &status, msg));
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return EMBTIER_OK;
+    line = line_of(said);
+    if (WIFEXITED(status))
+        return err_set(msg, EMBTIER_CONFIG, "%s",
+                       line[0] ? line : "embtierd found a mistake and did not say which");
+    name = sigabbrev_np(WTERMSIG(status));
+    return err_set(msg, EMBTIER_CONFIG,
+                   "%s was ended by SIG%s while it looked at the configuration, as a start would "
+                   "be%s%s",
+                   server, name ? name : "RT", line[0] ? ": " : "", line);
 }
 
 static enum embtier_err check_here(const char *path, struct err_msg *msg)
@@ -130,15 +144,15 @@ int command_config_check(struct cli *cli, int argc, char **argv)
     struct err_msg msg = { { 0 } };
     int exit_code = cli_arguments(cli, argc, argv, 0, 1);
     const char *path;
-    enum embtier_err err = EMBTIER_OK;
+    char server[PATH_MAX];
+    enum embtier_err err;
     bool asked;
 
     if (exit_code >= 0)
         return exit_code;
     path = argc > optind ? argv[optind] : NULL;
-    asked = ask_server(path, &err, &msg);
-    if (!asked)
-        err = check_here(path, &msg);
+    asked = find_server(server);
+    err = asked ? ask_server(server, path, &msg) : check_here(path, &msg);
     if (err)
         exit_code = cli_fail(EMBTIER_CONFIG, msg.text[0] ? msg.text : err_text(err));
     else
