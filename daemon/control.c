@@ -27,6 +27,7 @@
 #include "daemon/session.h"
 #include "daemon/session_maker.h"
 #include "daemon/signals.h"
+#include "daemon/socket_path.h"
 #include "daemon/worker.h"
 #include "store/store.h"
 
@@ -673,46 +674,16 @@ enum embtier_err control_run(struct control *control, int signal_fd, struct err_
 
 /* ---- Making and ending ---- */
 
-/* A socket file is in the way: a server's, which is an error, or a dead one's, which is removed.
- * One that has no room in its queue just now (EAGAIN), or does not let us in, is no dead one. */
-static enum embtier_err clear_socket(const char *path, const struct sockaddr_un *address,
-                                     struct err_msg *msg)
-{
-    _cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct stat status;
-
-    if (lstat(path, &status) != 0)
-        return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "socket %s", path);
-    if (!S_ISSOCK(status.st_mode))
-        return err_set(msg, EMBTIER_EXISTS, "socket %s: a file that is no socket is in the way",
-                       path);
-    if (fd < 0)
-        return err_set_errno(msg, errno, "socket");
-    if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN)
-        return err_set(msg, EMBTIER_LOCKED, "socket %s: another server listens on it", path);
-    if (errno != ECONNREFUSED)
-        return err_set_errno(
-            msg, errno,
-            "socket %s: it is in the way, and it cannot be told whether a server listens on it",
-            path);
-    if (unlink(path) != 0)
-        return err_set_errno(msg, errno, "socket %s: cannot be removed", path);
-    return EMBTIER_OK;
-}
-
 static enum embtier_err listen_on(struct control *control, struct err_msg *msg)
 {
     const char *const path = control->parts->config->socket.path;
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    struct sockaddr_un address;
     struct stat status;
     mode_t before;
     int rc;
 
-    if (strlen(path) >= sizeof(address.sun_path))
-        return err_set(msg, EMBTIER_TOO_LARGE, "socket %s: longer than %zu bytes", path,
-                       sizeof(address.sun_path) - 1);
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    TRY(clear_socket(path, &address, msg));
+    TRY(socket_path_address(path, &address, msg));
+    TRY(socket_path_clear(path, msg));
     control->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (control->listen_fd < 0)
         return err_set_errno(msg, errno, "socket");

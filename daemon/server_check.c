@@ -5,6 +5,7 @@
 #include "base/thread_room.h"
 #include "base/yaml_doc.h"
 #include "daemon/session_maker.h"
+#include "daemon/socket_path.h"
 #include "daemon/worker.h"
 #include "store/store.h"
 #include "tiers/arena.h"
@@ -65,9 +66,16 @@ static enum embtier_err check_memory(const struct config *config, struct err_msg
     return EMBTIER_OK;
 }
 
+/* Where a server that runs listens is its own, too. */
+static enum embtier_err check_socket(const struct config *config, struct err_msg *msg)
+{
+    return socket_path_check(config->socket.path, store_is_in_use(config), msg);
+}
+
 enum embtier_err server_check(const struct config *config, struct err_msg *msg)
 {
     TRY(check_threads(config, msg));
+    TRY(check_socket(config, msg));
     TRY(store_check(config, msg));
     TRY(check_cache(config, msg));
     return check_memory(config, msg);

@@ -12,7 +12,7 @@ import tempfile
 
 import numpy as np
 import pytest
-from daemons import log_fields
+from daemons import CLI, log_fields
 
 
 def test_log_lines_are_logfmt_with_time_level_and_message(make_daemon):
@@ -100,16 +100,64 @@ def test_a_socket_that_is_another_servers_by_now_stays(make_daemon):
         server.create_table("seconds", 4)
 
 
-@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM], ids=["full_queue", "datagrams"])
-def test_a_socket_of_one_that_lives_and_does_not_answer_stays(make_daemon, kind):
+def must_be_refused_by_both(daemon) -> None:
+    """By `config check` too, in the same words, and before there is a store."""
+    checked = subprocess.run(
+        [CLI, "config", "check", daemon.folder / "embtierd.yaml"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env={**os.environ, **daemon.environment},
+    )  # fmt: skip
+    assert checked.returncode == 1, checked
+    why = daemon.fail_to_start()
+    assert daemon.config["socket"]["path"] in why and why in checked.stderr
+    assert os.listdir(daemon.folder / "rows") == []
+
+
+@pytest.mark.parametrize("connected", [False, True], ids=["idle", "connected"])
+@pytest.mark.parametrize("listens", [False, True], ids=["bound", "listens"])
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM])
+def test_a_socket_that_somebody_has_open_stays(make_daemon, kind, listens, connected):
+    """Of any kind, before its program listens, and when its queue is full."""
+    if kind == socket.SOCK_DGRAM and listens:
+        pytest.skip("datagrams need no listening")
+    if kind != socket.SOCK_DGRAM and connected and not listens:
+        pytest.skip("nobody can connect")
     daemon = make_daemon()
     with socket.socket(socket.AF_UNIX, kind) as other, socket.socket(socket.AF_UNIX, kind) as client:
         other.bind(daemon.socket)
-        if kind == socket.SOCK_STREAM:
+        if listens:
             other.listen(0)
-        client.connect(daemon.socket)
-        assert daemon.socket in daemon.fail_to_start()
-        assert os.path.exists(daemon.socket)
+        if connected:
+            client.connect(daemon.socket)
+            if kind == socket.SOCK_DGRAM:
+                client.bind(f"{daemon.socket}.client")
+                other.connect(f"{daemon.socket}.client")  # it takes nothing from others then
+        inode = os.stat(daemon.socket).st_ino
+        must_be_refused_by_both(daemon)
+        assert os.stat(daemon.socket).st_ino == inode
+        if listens and not connected:
+            other.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                other.accept()  # nobody has knocked
+    daemon.start()  # in the place of the dead one
+
+
+@pytest.mark.parametrize("directory", ["/proc", "/sys"])
+def test_a_directory_that_takes_no_sockets_is_refused_before_the_store_is_made(make_daemon, directory):
+    daemon = make_daemon({"socket": {"path": f"{directory}/s"}})
+    must_be_refused_by_both(daemon)
+
+
+def test_a_socket_of_the_longest_path_is_served_and_nothing_is_left_beside_it(make_daemon, tmp_path):
+    """107 bytes: no name beside it fits, under which a check could try the directory."""
+    folder = tmp_path.joinpath("d" * (107 - len(str(tmp_path)) - len("//s")))
+    folder.mkdir()
+    daemon = make_daemon({"socket": {"path": f"{folder}/s"}})
+    daemon.socket = f"{folder}/s"
+    assert len(daemon.socket) == 107
+    daemon.start()
+    assert os.listdir(folder) == ["s"]
+    daemon.stop()
+    assert os.listdir(folder) == []
 
 
 # ---- Configuration ----
