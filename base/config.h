@@ -130,6 +130,10 @@ MUST_CHECK enum embtier_err config_parse(const char *source, const char *text, s
  * Creates nothing but the default data and socket directories when the config does not name its
  * own. */
 MUST_CHECK enum embtier_err config_check_machine(const struct config *config, struct err_msg *msg);
+/* That the machine has available now what a start reserves (config_memory.h). Not for the
+ * configuration of a server that runs: it has that. */
+MUST_CHECK enum embtier_err config_check_available(const struct config *config,
+                                                   struct err_msg *msg);
 void config_free(struct config *config);
 DEFINE_CLEANUP(struct config, config_free)
 

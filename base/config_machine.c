@@ -243,3 +243,8 @@ enum embtier_err config_check_machine(const struct config *config, struct err_ms
     TRY(check_socket(config, msg));
     return config_memory_check(config, tier_is_memory, msg);
 }
+
+enum embtier_err config_check_available(const struct config *config, struct err_msg *msg)
+{
+    return config_memory_check_start(config, tier_is_memory, msg);
+}

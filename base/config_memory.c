@@ -34,7 +34,8 @@ static uint32_t shard_count(const struct config *config)
     return config->data.directory_count * config->data.shards_per_directory;
 }
 
-static uint64_t lane_bytes(const struct config *config, uint32_t lane_count)
+/* There from the start on. */
+static uint64_t lane_reserved_bytes(const struct config *config, uint32_t lane_count)
 {
     const uint64_t ring = config->lanes.write_queue_bytes / lane_count;
     const uint64_t ids = MIN(config->lanes.ticket_bytes / 4 * 3 / LANE_PAIR_TICKET,
@@ -43,8 +44,13 @@ static uint64_t lane_bytes(const struct config *config, uint32_t lane_count)
     return LANE_FIXED_BYTES + (uint64_t)shard_count(config) * LANE_SHARD_BYTES + LANE_QUEUE_BYTES +
            MAX(ring, LANE_QUEUE_LEAST) / LANE_QUEUE_INDEX +
            (ring < LANE_QUEUE_LEAST ? LANE_QUEUE_LEAST - ring : 0) + ids * LANE_PAIR_BYTES +
-           config->lanes.readers_per_lane * (LANE_READER_BYTES + HEAP_READER_BYTES) +
-           HEAP_LANE_BYTES;
+           config->lanes.readers_per_lane * LANE_READER_BYTES;
+}
+
+static uint64_t lane_bytes(const struct config *config, uint32_t lane_count)
+{
+    return lane_reserved_bytes(config, lane_count) +
+           config->lanes.readers_per_lane * HEAP_READER_BYTES + HEAP_LANE_BYTES;
 }
 
 /* Each shard that may compact can have a full level 0; the other threads write a file or two. */
@@ -167,4 +173,49 @@ enum embtier_err config_memory_check(const struct config *config,
         beside.databases, BYTES_TEXT(HEAP_DATABASE_BYTES), BYTES_TEXT(beside.compaction_bytes),
         BYTES_TEXT(beside.session_bytes), BYTES_TEXT(beside.rest_bytes),
         BYTES_TEXT(config->machine.memory_bytes));
+}
+
+/* Huge pages are set aside, and not in what is available. */
+static uint64_t tiers_from_available(const struct config *config,
+                                     bool (*is_memory)(const struct tier_spec *tier))
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t t = 0; t < config->cache.tier_count; t++)
+        if (is_memory(&config->cache.tiers[t]) &&
+            config->cache.tiers[t].kind != TIER_KIND_DRAM_HUGE)
+            bytes += config->cache.tiers[t].bytes;
+    return bytes;
+}
+
+enum embtier_err config_memory_check_start(const struct config *config,
+                                           bool (*is_memory)(const struct tier_spec *tier),
+                                           struct err_msg *msg)
+{
+    const struct part parts[] = {
+        { "cache.tiers", tiers_from_available(config, is_memory) },
+        { "lanes.request_bytes", MAX(config->lanes.request_bytes, REQUEST_BYTES_LEAST) },
+        { "lanes.ticket_bytes", config->lanes.ticket_bytes },
+        { "lanes.write_queue_bytes", config->lanes.write_queue_bytes },
+        { "lanes.count",
+          config->lanes.count * align_up(lane_reserved_bytes(config, config->lanes.count), MIB) },
+    };
+    const struct part *largest = parts;
+    const uint64_t available = config->machine.available_bytes;
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        sum += parts[i].bytes;
+        if (parts[i].bytes > largest->bytes)
+            largest = &parts[i];
+    }
+    if (available == 0 || sum <= available)
+        return EMBTIER_OK;
+    return yaml_doc_mistake(
+        config->doc, largest->key, msg,
+        "a start reserves %s (tiers %s, requests %s, tickets %s, write queue %s, lanes %s), %s is "
+        "available now; allowed: at most that, beside what other programs have",
+        BYTES_TEXT(sum), BYTES_TEXT(parts[0].bytes), BYTES_TEXT(parts[1].bytes),
+        BYTES_TEXT(parts[2].bytes), BYTES_TEXT(parts[3].bytes), BYTES_TEXT(parts[4].bytes),
+        BYTES_TEXT(available));
 }

@@ -83,5 +83,10 @@ uint64_t config_memory_beside(const struct config *config, uint32_t lane_count);
 MUST_CHECK enum embtier_err config_memory_check(const struct config *config,
                                                 bool (*is_memory)(const struct tier_spec *tier),
                                                 struct err_msg *msg);
+/* EMBTIER_CONFIG if what a start reserves and touches before it serves is more than the machine has
+ * available now (machine.h): the kernel would kill it, or others. @is_memory as above. */
+MUST_CHECK enum embtier_err
+config_memory_check_start(const struct config *config,
+                          bool (*is_memory)(const struct tier_spec *tier), struct err_msg *msg);
 
 #endif

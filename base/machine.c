@@ -15,8 +15,6 @@
 #include "base/macros.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
-#define V1_LIMIT    "memory.limit_in_bytes"
-#define V2_LIMIT    "memory.max"
 
 /* The number in a one-line file; UINT64_MAX if there is none ("max" in a control group). */
 static uint64_t read_limit(const char *directory, const char *name)
@@ -37,44 +35,111 @@ static uint64_t read_limit(const char *directory, const char *name)
     return limit;
 }
 
-/* Of the group @path of the hierarchy at @root and of each above it. In a container its path may be
- * the host's, which is not there: the root's limit is the container's then. */
-static uint64_t hierarchy_limit(const char *root, const char *path, const char *name)
+/* The sum of the lines "name number" of a file that @names has, which ends with NULL. */
+static uint64_t read_sum(const char *path, const char *const *names, uint64_t factor)
+{
+    FILE *const file = fopen(path, "re");
+    uint64_t sum = 0;
+    char line[128];
+
+    if (!file)
+        return 0;
+    while (fgets(line, sizeof(line), file))
+        for (const char *const *name = names; *name; name++) {
+            const size_t length = strlen(*name);
+
+            if (strncmp(line, *name, length) == 0 && strchr(" :", line[length]))
+                sum += strtoull(line + length + 1, NULL, 10) * factor;
+        }
+    fclose(file);
+    return sum;
+}
+
+/* What files of a control group are called, by its version. */
+struct group_names {
+    const char *limit;
+    const char *usage;
+    const char *given_back[4]; /* of memory.stat: what is used and goes when others want it */
+};
+static const struct group_names v1_names = { "memory.limit_in_bytes",
+                                             "memory.usage_in_bytes",
+                                             { "total_inactive_file", "total_active_file" } };
+static const struct group_names v2_names = {
+    "memory.max", "memory.current", { "inactive_file", "active_file", "slab_reclaimable" }
+};
+
+static uint64_t limit_of(const char *directory, const struct group_names *names)
+{
+    return read_limit(directory, names->limit);
+}
+
+static uint64_t room_of(const char *directory, const struct group_names *names)
+{
+    const uint64_t limit = read_limit(directory, names->limit);
+    uint64_t used;
+    uint64_t given_back;
+    char path[PATH_MAX];
+
+    if (limit == UINT64_MAX ||
+        snprintf(path, sizeof(path), "%s/memory.stat", directory) >= (int)sizeof(path))
+        return limit;
+    used = read_limit(directory, names->usage);
+    if (used == UINT64_MAX)
+        return limit;
+    given_back = read_sum(path, names->given_back, 1);
+    used -= MIN(used, given_back);
+    return limit - MIN(limit, used);
+}
+
+typedef uint64_t (*group_figure)(const char *directory, const struct group_names *names);
+
+/* The least of the group @path of the hierarchy at @root and of each above it. In a container its
+ * path may be the host's, which is not there: the root's limit is the container's then. */
+static uint64_t hierarchy_least(const char *root, const char *path, group_figure figure,
+                                const struct group_names *names)
 {
     char directory[PATH_MAX];
-    uint64_t limit = UINT64_MAX;
+    uint64_t least = UINT64_MAX;
 
     if (snprintf(directory, sizeof(directory), "%s%s", root, path) >= (int)sizeof(directory))
         return UINT64_MAX;
     while (strlen(directory) >= strlen(root)) {
-        limit = MIN(limit, read_limit(directory, name));
+        least = MIN(least, figure(directory, names));
         *strrchr(directory, '/') = '\0';
     }
-    return limit;
+    return least;
 }
 
 /* Our groups are the lines "number:controllers:/path" of /proc/self/cgroup; number 0 and no
  * controllers: that of version 2. */
-static uint64_t cgroup_limit(void)
+static uint64_t groups_least(group_figure figure)
 {
-    uint64_t limit = MIN(hierarchy_limit(CGROUP_ROOT, "", V2_LIMIT),
-                         hierarchy_limit(CGROUP_ROOT "/memory", "", V1_LIMIT));
+    uint64_t least = MIN(hierarchy_least(CGROUP_ROOT, "", figure, &v2_names),
+                         hierarchy_least(CGROUP_ROOT "/memory", "", figure, &v1_names));
     FILE *file = fopen("/proc/self/cgroup", "re");
     char line[PATH_MAX];
 
     if (!file)
-        return limit;
+        return least;
     while (fgets(line, sizeof(line), file)) {
         char *const path = strchr(line, '/');
 
         line[strcspn(line, "\n")] = '\0';
         if (strncmp(line, "0::/", 4) == 0)
-            limit = MIN(limit, hierarchy_limit(CGROUP_ROOT, path, V2_LIMIT));
+            least = MIN(least, hierarchy_least(CGROUP_ROOT, path, figure, &v2_names));
         else if (path && path - line > 8 && strncmp(path - 8, ":memory:", 8) == 0)
-            limit = MIN(limit, hierarchy_limit(CGROUP_ROOT "/memory", path, V1_LIMIT));
+            least = MIN(least, hierarchy_least(CGROUP_ROOT "/memory", path, figure, &v1_names));
     }
     fclose(file);
-    return limit;
+    return least;
+}
+
+uint64_t machine_available_bytes(void)
+{
+    static const char *const names[] = { "MemAvailable", NULL };
+    const uint64_t bytes = read_sum("/proc/meminfo", names, KIB);
+
+    return MIN(bytes > 0 ? bytes : UINT64_MAX, groups_least(room_of));
 }
 
 void machine_read(struct machine *ret_machine)
@@ -94,7 +159,8 @@ void machine_read(struct machine *ret_machine)
     if (core_count < 1)
         core_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
     *ret_machine = (struct machine){
-        .memory_bytes = MIN(memory_bytes, cgroup_limit()),
+        .memory_bytes = MIN(memory_bytes, groups_least(limit_of)),
+        .available_bytes = machine_available_bytes(),
         .core_count = (uint32_t)MAX(core_count, 1),
         /* To which the server raises its limit. */
         .descriptor_limit = getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_max : 0,

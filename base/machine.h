@@ -7,10 +7,14 @@
 
 struct machine {
     uint64_t memory_bytes;     /* installed, or what the control group allows if that is less */
+    uint64_t available_bytes;  /* of it now, as machine_available_bytes(); 0: not known */
     uint32_t core_count;       /* that this process may run on, at least 1 */
     uint64_t descriptor_limit; /* that this process may have at most; 0: not known */
 };
 
+/* What the kernel, and the control group and each above it, could give now without swapping;
+ * UINT64_MAX if nobody says. */
+uint64_t machine_available_bytes(void);
 void machine_read(struct machine *ret_machine);
 
 #endif

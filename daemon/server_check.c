@@ -53,16 +53,10 @@ static enum embtier_err check_cache(const struct config *config, struct err_msg 
 /* The memory of a server that runs is its own: that there is not as much again is no mistake. */
 static enum embtier_err check_memory(const struct config *config, struct err_msg *msg)
 {
-    const bool in_use = store_is_in_use(config);
-    uint64_t dram_bytes = 0;
-
-    for (uint32_t t = 0; t < config->cache.tier_count; t++) {
-        const struct tier_spec *const tier = &config->cache.tiers[t];
-
-        if (tier->kind == TIER_KIND_DRAM && !in_use)
-            dram_bytes += tier->bytes;
-        TRY(arena_check(tier, dram_bytes, msg));
-    }
+    if (!store_is_in_use(config))
+        TRY(config_check_available(config, msg));
+    for (uint32_t t = 0; t < config->cache.tier_count; t++)
+        TRY(arena_check(&config->cache.tiers[t], msg));
     return EMBTIER_OK;
 }
 

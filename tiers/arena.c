@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "tiers/arena_memory.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -26,24 +27,6 @@ struct arena {
     struct arena_memory memory;
 };
 
-/* Bytes the kernel could give without swapping; UINT64_MAX if it does not say. */
-static uint64_t available_bytes(void)
-{
-    uint64_t kib = UINT64_MAX >> 10;
-    char line[128];
-    FILE *file = fopen("/proc/meminfo", "re");
-
-    if (!file)
-        return UINT64_MAX;
-    while (fgets(line, sizeof(line), file))
-        if (!strncmp(line, "MemAvailable:", 13)) {
-            kib = strtoull(line + 13, NULL, 10);
-            break;
-        }
-    fclose(file);
-    return kib << 10;
-}
-
 static enum embtier_err check_available(const struct tier_spec *spec, uint64_t bytes,
                                         struct err_msg *msg)
 {
@@ -52,7 +35,7 @@ static enum embtier_err check_available(const struct tier_spec *spec, uint64_t b
     if (spec->kind != TIER_KIND_DRAM)
         return EMBTIER_OK;
     /* The kernel would promise it all the same, and kill us while we touch it. */
-    available = available_bytes();
+    available = machine_available_bytes();
     if (bytes <= available)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_NO_MEMORY,
@@ -108,11 +91,10 @@ enum embtier_err arena_new(const struct tier_spec *spec, uint64_t bytes, struct 
     return EMBTIER_OK;
 }
 
-enum embtier_err arena_check(const struct tier_spec *spec, uint64_t bytes, struct err_msg *msg)
+enum embtier_err arena_check(const struct tier_spec *spec, struct err_msg *msg)
 {
     struct arena_memory memory;
 
-    TRY(check_available(spec, bytes, msg));
     TRY(arena_memory_reserve(spec, ARENA_SLAB_BYTES, &memory, msg));
     arena_memory_release(&memory);
     return EMBTIER_OK;

@@ -24,10 +24,9 @@ struct arena;
  * memory on this machine). */
 MUST_CHECK enum embtier_err arena_new(const struct tier_spec *spec, uint64_t bytes,
                                       struct arena **ret_arena, struct err_msg *msg);
-/* Whether this build and this machine have memory of @spec's kind, and if it is ordinary memory
- * @bytes of it now (0: not asked): UNSUPPORTED, NOT_FOUND, NO_MEMORY. Reserves nothing for long. */
-MUST_CHECK enum embtier_err arena_check(const struct tier_spec *spec, uint64_t bytes,
-                                        struct err_msg *msg);
+/* Whether this build and this machine have memory of @spec's kind: UNSUPPORTED, NOT_FOUND. Reserves
+ * nothing for long, and does not ask how much there is. */
+MUST_CHECK enum embtier_err arena_check(const struct tier_spec *spec, struct err_msg *msg);
 void arena_free(struct arena *arena);
 DEFINE_CLEANUP(struct arena, arena_free)
 

@@ -40,10 +40,15 @@ static int remove_directory(void **state)
     return system(command); // NOLINT(cert-env33-c): our own mkdtemp name
 }
 
+/* What is available to those that check() parses. */
+static uint64_t available_bytes;
+
 /* Parses @format with every "%s" the test's directory, checks it against the machine. */
 static enum embtier_err check(const char *directory, const char *format, struct err_msg *msg)
 {
-    const struct machine machine = { .memory_bytes = 8 * GIB, .core_count = 2 };
+    const struct machine machine = { .memory_bytes = 8 * GIB,
+                                     .available_bytes = available_bytes,
+                                     .core_count = 2 };
     _cleanup_(config_freep) struct config *config = NULL;
     char text[2048];
     size_t used = 0;
@@ -59,7 +64,8 @@ static enum embtier_err check(const char *directory, const char *format, struct 
     msg->text[0] = '\0';
     if (config_parse("e.yaml", text, used, &machine, &config, msg) != EMBTIER_OK)
         fail_msg("%s", msg->text);
-    return config_check_machine(config, msg);
+    TRY(config_check_machine(config, msg));
+    return config_check_available(config, msg);
 }
 
 static void assert_found(const char *directory, const char *format, const char *begins,
@@ -190,6 +196,56 @@ static void test_numa_node_and_huge_pages_must_be_there(void **state)
                      "e.yaml:5: cache.tiers[0].bytes: 7GiB of huge pages", "vm.nr_hugepages");
 }
 
+/* The least that may be available to a start, in MiB. */
+static uint64_t wanted_mib(const char *directory, const char *format)
+{
+    struct err_msg msg;
+
+    for (available_bytes = MIB; check(directory, format, &msg) != EMBTIER_OK;)
+        available_bytes += MIB;
+    available_bytes -= 1;
+    assert_int_equal(check(directory, format, &msg), EMBTIER_CONFIG);
+    assert_non_null(strstr(msg.text, "a start reserves "));
+    return (available_bytes + 1) / MIB;
+}
+
+/* Of all that it touches before it serves: the kernel kills what touches more than there is. */
+static void test_what_a_start_reserves_must_be_available(void **state)
+{
+#define START(more, tiers, request, ticket, queue)                                                 \
+    "data: {directories: ['%s']}\nlanes:\n  count: 2\n  request_bytes: " request                   \
+    "\n  ticket_bytes: " ticket "\n  write_queue_bytes: " queue "\n" more                          \
+    "socket: {max_total_arena_bytes: 64MiB}\ncache:\n  tiers:\n  - {bytes: 64MiB}\n" tiers
+    static const char base[] = START("", "", "64MiB", "32MiB", "64MiB");
+    const uint64_t least = wanted_mib(*state, base);
+
+    assert_in_range(least, 64 + 64 + 32 + 64 + 12,
+                    64 + 64 + 32 + 64 + 60); /* lanes have the rest */
+    assert_int_equal(wanted_mib(*state, START("", "", "364MiB", "32MiB", "64MiB")), least + 300);
+    assert_int_equal(wanted_mib(*state, START("", "  - {name: b, kind: dram, bytes: 100MiB}\n",
+                                              "64MiB", "32MiB", "64MiB")),
+                     least + 100);
+    assert_in_range(wanted_mib(*state, START("", "", "64MiB", "32MiB", "164MiB")), least + 100,
+                    least + 110);
+    /* And the casters, of which each has room for the largest ticket. */
+    assert_in_range(wanted_mib(*state, START("", "", "64MiB", "48MiB", "64MiB")), least + 16,
+                    least + 60);
+    assert_in_range(
+        wanted_mib(*state, START("  readers_per_lane: 60\n", "", "64MiB", "32MiB", "64MiB")),
+        least + 20, least + 80);
+    available_bytes = 0; /* not known */
+}
+
+static void test_the_key_that_takes_most_is_named(void **state)
+{
+    available_bytes = 3 * GIB;
+    assert_found(
+        *state, START("", "", "4GiB", "32MiB", "64MiB"),
+        "e.yaml:4: lanes.request_bytes: a start reserves 4308MiB (tiers 64MiB, requests 4GiB",
+        "3GiB is available now");
+    available_bytes = 0;
+}
+
 int main(void)
 {
 #define WITH_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
@@ -201,6 +257,8 @@ int main(void)
         WITH_DIRECTORY(test_default_directories_are_made),
         WITH_DIRECTORY(test_tier_path_must_be_there_and_hold_the_tier),
         WITH_DIRECTORY(test_tier_on_tmpfs_counts_as_memory),
+        WITH_DIRECTORY(test_what_a_start_reserves_must_be_available),
+        WITH_DIRECTORY(test_the_key_that_takes_most_is_named),
         WITH_DIRECTORY(test_numa_node_and_huge_pages_must_be_there),
     };
 
