@@ -226,7 +226,7 @@ enum take_turn {
     TAKE_TURN_DONE,    /* and none is */
 };
 
-/* Takes one wave of a pooled lookup. */
+/* Takes some of a pooled lookup: a wave, or small ones. */
 enum take_turn lane_pool_turn(struct lane *lane, struct pooled *pooled);
 /* The last wave is done: answers. */
 void lane_pool_end(struct lane *lane, struct pooled *pooled);
@@ -234,7 +234,8 @@ void lane_pool_end(struct lane *lane, struct pooled *pooled);
 void lane_pool_give_up(struct pooled *pooled);
 /* All rows of a wave are there, or it has failed. */
 void lane_pool_on_looked_up(struct lane *lane, struct request *request);
-/* Any lane: a wave is to be added up; one a turn is, and sent home. */
+/* Any lane: a wave is to be added up; some of it is in a turn, and with the last it is sent home.
+ */
 void lane_pool_add_up(struct lane *lane, struct request *request);
 void lane_pool_add_up_turn(struct lane *lane, struct session_lane *session);
 void lane_pool_on_added_up(struct lane *lane, struct request *request);

@@ -132,42 +132,19 @@ static struct session_lane *side_of(const struct lane *lane, const struct pooled
     return &pooled->session->lanes[lane->opts.index];
 }
 
-/* For taking a wave's ids and bags. */
-static uint64_t taking_cost(const struct wave *wave)
+/* @most: of one that is to be whole UINT64_MAX. Returns what it cost. */
+static uint64_t take_wave(struct lane *lane, struct pooled *pooled, struct wave *wave,
+                          uint64_t most)
 {
-    uint64_t cost = LANE_COST_SEGMENT;
-
-    for (uint32_t i = 0; i < wave->slice_count; i++)
-        cost += LANE_COST_SEGMENT + (uint64_t)wave->slices[i].id_count * LANE_COST_ID +
-                wave->slices[i].bag_count;
-    return cost;
-}
-
-/* For adding its rows up. */
-static uint64_t adding_cost(const struct pooled *pooled, const struct wave *wave)
-{
-    uint64_t cost = LANE_COST_SEGMENT;
-
-    for (uint32_t i = 0; i < wave->slice_count; i++) {
-        const struct slice *const slice = &wave->slices[i];
-        const struct table *const table = pooled->segments[slice->segment].table;
-
-        cost += (uint64_t)slice->id_count * lane_row_cost(table->weight_bytes) +
-                (uint64_t)slice->bag_count * table->spec.dim * sizeof(float) / LANE_COST_BYTES;
-    }
-    return cost;
-}
-
-/* Returns what it cost. */
-static uint64_t take_wave(struct lane *lane, struct pooled *pooled, struct wave *wave)
-{
+    /* One that is not hot has as many ids as may be taken, which is more than may be added up. */
+    const bool may_find = pooled->is_hot || most == UINT64_MAX;
     uint64_t cost = LANE_COST_SEGMENT;
     enum embtier_err err;
     bool may = false;
     bool is_done = false;
 
     pooled->searches = should_search(lane, pooled);
-    err = pooled_take(pooled, wave, &pooled->refusal);
+    err = pooled_take(pooled, wave, most, &pooled->refusal);
     if (err == EMBTIER_OK) {
         may = may_add_up(lane, pooled, wave);
         is_done = may && pooled->searches && search(lane, pooled, wave);
@@ -178,12 +155,13 @@ static uint64_t take_wave(struct lane *lane, struct pooled *pooled, struct wave 
         pooled->is_taken = true;
         return cost;
     }
-    cost = taking_cost(wave);
+    cost = pooled_taking_cost(pooled, wave);
     if (pooled->ticket)
         lane_ticket_cast(lane, pooled->ticket, pooled->segment);
-    pooled->is_hot = is_done || (may && add_up_in_place(lane, pooled, wave));
+    pooled->is_hot = is_done || (may && may_find && add_up_in_place(lane, pooled, wave));
+    pooled->is_cached = false;
     if (pooled->is_hot)
-        cost += adding_cost(pooled, wave);
+        cost += pooled_adding_cost(pooled, wave);
     lane_charge(lane, side_of(lane, pooled), cost);
     if (pooled->is_hot)
         return cost;
@@ -196,10 +174,16 @@ static uint64_t take_wave(struct lane *lane, struct pooled *pooled, struct wave 
 enum take_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
 {
     const uint64_t most = lane_turn_cost(lane, side_of(lane, pooled));
+    const bool is_alone = most >= LANE_TURN_COST_ALONE;
     uint64_t cost = 0;
 
     if (atomic_load_explicit(&pooled->session->gone, memory_order_relaxed))
         lane_pool_give_up(pooled);
+    if (!is_alone && pooled->is_cached && !pooled->is_taken) {
+        if (pooled->under_way > 0) /* nothing has to be read meanwhile, it seems */
+            return TAKE_TURN_STALLED;
+        pooled->is_hot = true;
+    }
     do {
         struct wave *wave;
 
@@ -208,8 +192,9 @@ enum take_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
         wave = pooled_free_wave(&lane->rules, pooled);
         if (!wave)
             return TAKE_TURN_STALLED;
-        cost += take_wave(lane, pooled, wave);
-    } while (pooled->is_hot && cost < most);
+        cost += take_wave(lane, pooled, wave, is_alone ? UINT64_MAX : most);
+        /* What is left may be too little for a bag, which is not cut if it is searched. */
+    } while (pooled->is_hot && cost < (is_alone ? most : most / 2));
     if (!pooled->is_taken)
         return TAKE_TURN_MORE;
     return pooled->under_way > 0 ? TAKE_TURN_TAKEN : TAKE_TURN_DONE;
@@ -242,7 +227,9 @@ void lane_pool_on_looked_up(struct lane *lane, struct request *request)
     if (pooled->refusal.err != EMBTIER_OK) {
         pooled_end_wave(&lane->rules, pooled, wave);
     } else {
-        wave_use_staging(wave);
+        pooled->is_cached =
+            lane->rules.lane_count == 1 &&
+            atomic_load_explicit(&request->hit_rows, memory_order_relaxed) == request->id_count;
         wave->state = WAVE_READY;
     }
     give_out(lane, pooled);
@@ -266,12 +253,17 @@ void lane_pool_add_up_turn(struct lane *lane, struct session_lane *session)
 {
     struct message *const message = session->add_up;
     struct request *const request = CONTAINER_OF(message, struct request, message);
+    const uint64_t most = lane_turn_cost(lane, session);
+    uint64_t cost;
+    const bool is_done = wave_add_up_staged(wave_of(request),
+                                            most < LANE_TURN_COST_ALONE ? most : UINT64_MAX, &cost);
 
+    lane_charge(lane, session, cost);
+    if (!is_done)
+        return;
     session->add_up = message->next;
     if (!session->add_up)
         lane_remove_work(lane, session, SESSION_ADD_UP);
-    lane_charge(lane, session, adding_cost(request->pooled, wave_of(request)));
-    wave_add_up(wave_of(request));
     message->kind = MESSAGE_ADDED_UP;
     lane_send(lane->opts.lanes[request->session->home], message); /* it may be gone then */
 }

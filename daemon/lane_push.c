@@ -5,6 +5,9 @@
 #include "daemon/push_trial.h"
 #include "daemon/tables.h"
 
+/* Of a row that a wave takes: put down, and dealt out. */
+#define COST_WAVE_ROW (2 * LANE_COST_ID)
+
 /* ---- Tickets ---- */
 
 /* Groups are dealt out to the casters of all lanes, so that one lookup's are cast side by side. */
@@ -299,6 +302,14 @@ static bool trial_goes_on(struct push *push)
     return false;
 }
 
+/* How many rows its next wave may have: beside others those that a turn is enough to take. */
+static uint32_t wave_rows(const struct lane *lane, const struct push *push)
+{
+    const uint64_t most = lane_turn_cost(lane, side_of(lane, push));
+
+    return most < LANE_TURN_COST_ALONE ? (uint32_t)most / COST_WAVE_ROW : UINT32_MAX;
+}
+
 enum take_turn lane_push_turn(struct lane *lane, struct push *push)
 {
     struct push_wave *wave;
@@ -330,10 +341,10 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
             lane_update_begin(lane, push->session, push->kind);
             push->is_update = true;
         }
-        push_take_wave(&lane->rules, push, wave);
+        push_take_wave(&lane->rules, push, wave, wave_rows(lane, push));
         lane_charge(lane, side_of(lane, push),
                     wave->slice_count * (uint64_t)LANE_COST_SEGMENT +
-                        wave->request.id_count * 2 * LANE_COST_ID);
+                        wave->request.id_count * COST_WAVE_ROW);
         wave->is_under_way = true;
         push->under_way++;
         lane_start_request(lane, &wave->request);

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "daemon/lane_cost.h"
 #include "daemon/request_impl.h"
 #include "daemon/request_memory.h"
 #include "daemon/table.h"
@@ -354,6 +355,58 @@ void pooled_free(const struct request_rules *rules, struct pooled *pooled)
     request_memory_give(rules->memory, pooled);
 }
 
+/* ---- Costs ---- */
+
+static uint32_t id_taking_cost(const struct pooled *pooled)
+{
+    return pooled->ticket ? 2 * LANE_COST_ID : LANE_COST_ID;
+}
+
+static uint32_t row_adding_cost(const struct pooled_segment *segment)
+{
+    return lane_row_cost(segment->table->weight_bytes);
+}
+
+static uint32_t bag_adding_cost(const struct pooled_segment *segment)
+{
+    return segment->table->spec.dim * (uint32_t)sizeof(float) / LANE_COST_BYTES;
+}
+
+uint64_t pooled_taking_cost(const struct pooled *pooled, const struct wave *wave)
+{
+    uint64_t cost = (uint64_t)wave->segments_seen * LANE_COST_SEGMENT;
+
+    for (uint32_t i = 0; i < wave->slice_count; i++)
+        cost += LANE_COST_SEGMENT + (uint64_t)wave->slices[i].id_count * id_taking_cost(pooled) +
+                wave->slices[i].bag_count;
+    return cost;
+}
+
+uint64_t pooled_adding_cost(const struct pooled *pooled, const struct wave *wave)
+{
+    uint64_t cost = 0;
+
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        const struct slice *const slice = &wave->slices[i];
+        const struct pooled_segment *const segment = &pooled->segments[slice->segment];
+
+        cost += (uint64_t)slice->id_count * row_adding_cost(segment) +
+                (uint64_t)slice->bag_count * bag_adding_cost(segment);
+    }
+    return cost;
+}
+
+/* How many of @cost each @left allows for: all, if there is no limit; one at least if @is_first. */
+static uint32_t count_for(uint64_t left, uint32_t cost, bool is_first)
+{
+    return (uint32_t)MIN(MAX(left / cost, (uint64_t)is_first), (uint64_t)UINT32_MAX);
+}
+
+static uint64_t less(uint64_t left, uint64_t cost)
+{
+    return left - MIN(left, cost);
+}
+
 /* ---- Adding up a slice ---- */
 
 /* Divides those bags of a mean that are complete. */
@@ -449,6 +502,8 @@ struct room {
     uint32_t bags;
     uint32_t bytes; /* of rows */
     uint32_t bag_bytes;
+    uint64_t cost;
+    bool adds; /* which is of adding up as well */
 };
 
 /* A wave that is to be searched ends with a bag, unless that is longer than a wave. */
@@ -467,9 +522,15 @@ static enum embtier_err take_slice(struct pooled *pooled, struct wave *wave, str
     const uint32_t row_bytes = segment->table->weight_bytes;
     struct slice *const slice = &wave->slices[wave->slice_count];
     const uint32_t bag_bytes = segment->table->spec.dim * (uint32_t)sizeof(float);
-    const uint32_t bag_room = MIN(room->bags, room->bag_bytes / bag_bytes);
+    const uint32_t id_cost = id_taking_cost(pooled) + (room->adds ? row_adding_cost(segment) : 0);
+    const uint32_t bag_cost = 1 + (room->adds ? bag_adding_cost(segment) : 0);
+    const bool is_first = wave->slice_count == 0;
+    /* Ids and bags each have all of the cost, so that no bag costs a division. */
+    const uint32_t bag_room = MIN(MIN(room->bags, room->bag_bytes / bag_bytes),
+                                  count_for(room->cost, bag_cost, is_first));
     const uint32_t first_id = pooled->id;
-    uint32_t id_room = MIN(room->ids, room->bytes / row_bytes);
+    uint32_t id_room =
+        MIN(MIN(room->ids, room->bytes / row_bytes), count_for(room->cost, id_cost, is_first));
 
     *slice = (struct slice){
         .segment = pooled->segment,
@@ -512,6 +573,8 @@ static enum embtier_err take_slice(struct pooled *pooled, struct wave *wave, str
     room->bytes -= slice->id_count * row_bytes;
     room->bags -= slice->bag_count;
     room->bag_bytes -= slice->bag_count * bag_bytes;
+    room->cost = less(room->cost, LANE_COST_SEGMENT + (uint64_t)slice->id_count * id_cost +
+                                      (uint64_t)slice->bag_count * bag_cost);
     if (slice->bag_count > 0) {
         slice->ids_offset = segment->ids_offset + first_id * sizeof(uint64_t);
         wave->slice_count++;
@@ -538,14 +601,16 @@ static bool at_segment_start(const struct pooled *pooled)
     return pooled->bag == 0 && pooled->begun == 0;
 }
 
-/* Takes slices until the wave is full. */
-static enum embtier_err take_slices(struct pooled *pooled, struct wave *wave,
+/* Takes slices until the wave is full, or has cost @most. */
+static enum embtier_err take_slices(struct pooled *pooled, struct wave *wave, uint64_t most,
                                     struct refusal *refusal)
 {
     struct room room = { .ids = pooled->shape.ids,
                          .bags = pooled->shape.bags,
                          .bytes = pooled->shape.staging_bytes,
-                         .bag_bytes = WAVE_BAG_BYTES };
+                         .bag_bytes = WAVE_BAG_BYTES,
+                         .cost = most,
+                         .adds = pooled->searches || pooled->is_hot };
     bool more = true;
 
     if (pooled->searches) {
@@ -556,13 +621,15 @@ static enum embtier_err take_slices(struct pooled *pooled, struct wave *wave,
         room.bytes = MIN(room.bytes, WAVE_HOT_BYTES);
     }
     wave->slice_count = 0;
+    wave->added_slices = 0;
+    wave->segments_seen = 0;
     pooled->is_taken = pooled->segment == pooled->segment_count;
-    for (uint32_t looked_at = 0; more && !pooled->is_taken && looked_at < WAVE_SEGMENTS &&
-                                 wave->slice_count < pooled->shape.slices;
-         looked_at++) {
+    while (more && !pooled->is_taken && room.cost > 0 && wave->segments_seen < WAVE_SEGMENTS &&
+           wave->slice_count < pooled->shape.slices) {
         const struct pooled_segment *const segment = &pooled->segments[pooled->segment];
         const uint32_t first = at_segment_start(pooled) ? read_offset(pooled, segment, 0) : 0;
 
+        wave->segments_seen++;
         if (IS_BAD(CHECK_POOL_FIRST_OFFSET, first != 0))
             return refuse(refusal, EMBTIER_BAG_RANGE, pooled->segment, 0, first);
         TRY(take_slice(pooled, wave, &room, &more, refusal));
@@ -650,9 +717,10 @@ static void note_pairs(const struct pooled *pooled, const struct wave *wave, con
     }
 }
 
-enum embtier_err pooled_take(struct pooled *pooled, struct wave *wave, struct refusal *ret_refusal)
+enum embtier_err pooled_take(struct pooled *pooled, struct wave *wave, uint64_t most,
+                             struct refusal *ret_refusal)
 {
-    TRY(take_slices(pooled, wave, ret_refusal));
+    TRY(take_slices(pooled, wave, most, ret_refusal));
     wave->number = pooled->next_number++;
     return EMBTIER_OK;
 }
@@ -716,19 +784,71 @@ void pooled_searched(struct pooled *pooled, const struct wave *wave)
 
 /* ---- Adding up waves ---- */
 
-void wave_use_staging(struct wave *wave)
-{
-    for (uint32_t i = 0; i < wave->slice_count; i++) {
-        const struct request_segment *const segment = &wave->request.segments[i];
-        const struct slice *const slice = &wave->slices[i];
-
-        for (uint32_t j = 0; j < slice->id_count; j++)
-            wave->rows[slice->first + j] = segment->rows + (uint64_t)j * segment->row_bytes;
-    }
-}
-
 void wave_add_up(struct wave *wave)
 {
     for (uint32_t i = 0; i < wave->slice_count; i++)
         add_up_slice(wave->request.pooled, wave, &wave->slices[i], NULL);
+}
+
+/* Cuts @ids ids and @bags bags, or less, off the front of slice @index and adds them up. Returns
+ * what it cost. */
+static uint64_t add_up_front(struct wave *wave, uint32_t index, uint32_t ids, uint32_t bags)
+{
+    const struct pooled *const pooled = wave->request.pooled;
+    const struct request_segment *const from = &wave->request.segments[index];
+    struct slice *const slice = &wave->slices[index];
+    uint32_t *const offsets = slice->offsets;
+    const uint32_t begin = offsets[0];
+    const uint32_t limit = begin + MIN(ids, UINT32_MAX - begin);
+    struct slice front = *slice;
+    uint32_t whole = 0; /* bags */
+    uint32_t end, bag_end;
+    bool cuts_bag;
+
+    while (whole < slice->bag_count && whole < bags && offsets[whole + 1] <= limit)
+        whole++;
+    cuts_bag = whole < slice->bag_count && whole < bags && offsets[whole] < limit;
+    end = cuts_bag ? limit : offsets[whole];
+    bag_end = cuts_bag ? offsets[whole + 1] : 0;
+    front.bag_count = whole + cuts_bag;
+    front.goes_on = cuts_bag || (slice->goes_on && whole == slice->bag_count);
+    for (uint32_t i = begin; i < end; i++)
+        wave->rows[slice->first + i] = from->rows + (uint64_t)i * from->row_bytes;
+    if (cuts_bag)
+        offsets[whole + 1] = end;
+    add_up_slice(pooled, wave, &front, NULL);
+    if (cuts_bag)
+        offsets[whole + 1] = bag_end;
+    slice->begun = cuts_bag ? (whole == 0 ? slice->begun : 0) + (end - offsets[whole]) : 0;
+    slice->first_bag += whole;
+    slice->bag_count -= whole;
+    slice->offsets += whole;
+    slice->offsets[0] = end;
+    return (uint64_t)(end - begin) * row_adding_cost(&pooled->segments[slice->segment]) +
+           (uint64_t)front.bag_count * bag_adding_cost(&pooled->segments[slice->segment]);
+}
+
+bool wave_add_up_staged(struct wave *wave, uint64_t most, uint64_t *ret_cost)
+{
+    const struct pooled *const pooled = wave->request.pooled;
+    uint64_t left = most;
+
+    *ret_cost = 0;
+    while (wave->added_slices < wave->slice_count) {
+        const struct slice *const slice = &wave->slices[wave->added_slices];
+        const struct pooled_segment *const segment = &pooled->segments[slice->segment];
+        const bool is_first = *ret_cost == 0;
+        const uint32_t ids = count_for(left, row_adding_cost(segment), is_first);
+        const uint32_t bags = count_for(left, bag_adding_cost(segment) + 1, is_first);
+        uint64_t cost;
+
+        if (ids == 0 || bags == 0)
+            return false;
+        cost = LANE_COST_SEGMENT + add_up_front(wave, wave->added_slices, ids, bags);
+        *ret_cost += cost;
+        left = less(left, cost);
+        if (slice->bag_count == 0)
+            wave->added_slices++;
+    }
+    return true;
 }

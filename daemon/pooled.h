@@ -6,7 +6,8 @@
  * whatever it asks for: its rows could be more than all memory. A wave is a run of the lookup's
  * ids, cut anywhere, also within a bag. Its rows are found, or read, and then added up: the order
  * of addition is that of the ids, and waves that share a bag are added up in their order, so
- * neither lanes nor waves show in the result.
+ * neither lanes nor waves show in the result. Beside other sessions a wave is no larger than may be
+ * taken in a turn, and is added up in as many turns as that needs.
  *
  * Where rows are added up. With one lane, if all rows of a wave are cached, straight from where
  * they lie: nothing else happens on the lane between finding and adding. As long as this goes well
@@ -81,7 +82,7 @@ struct slice {
     uint32_t id_count;
     bool goes_on;
     uint64_t ids_offset; /* in the client's arena */
-    uint32_t *offsets;   /* bag_count + 1, of the slice */
+    uint32_t *offsets; /* bag_count + 1, of the slice. What has been added up is cut off in front */
 };
 
 enum wave_state { WAVE_FREE, WAVE_LOOKED_UP, WAVE_READY, WAVE_GIVEN_OUT };
@@ -90,7 +91,9 @@ struct wave {
     struct request request; /* its segments are the slices, its rows go to staging */
     enum wave_state state;  /* home lane */
     uint64_t number;        /* of the lookup's waves */
+    uint32_t segments_seen; /* while it was taken */
     uint32_t slice_count;
+    uint32_t added_slices; /* of those in staging, as far as they are whole */
     struct slice *slices;
     const void **rows; /* by id of the wave */
     uint64_t *ids;     /* of a wave that is searched, WAVE_SEARCH_IDS at most; the others have them
@@ -125,6 +128,7 @@ struct pooled {
     uint32_t bag_end;     /* where that bag ends, if begun > 0 */
     bool is_taken;        /* nothing is left to be taken, or will be */
     bool is_hot;          /* the last wave was added up where its rows lie */
+    bool is_cached;       /* one lane: all rows were, of the last wave that was looked up */
     bool searches;        /* the next one is to be searched, it seems; set by the lane */
     uint64_t search_from; /* the number of the first wave that may be */
 
@@ -145,9 +149,10 @@ MUST_CHECK enum embtier_err pooled_begin(const struct request_rules *rules, stru
 struct wave *pooled_free_wave(const struct request_rules *rules, struct pooled *pooled);
 /* The wave is done with: free, or given back if no more are to come. */
 void pooled_end_wave(const struct request_rules *rules, struct pooled *pooled, struct wave *wave);
-/* Takes the next bags into a free wave, but for their ids. Any error: the lookup is refused. Sets
- * is_taken with the last ids; a wave without ids and bags is possible then. */
-MUST_CHECK enum embtier_err pooled_take(struct pooled *pooled, struct wave *wave,
+/* Takes the next bags into a free wave, but for their ids: as many as cost about @most
+ * (lane_cost.h), to take, and of a lookup that is hot to add up as well. Any error: the lookup is
+ * refused. Sets is_taken with the last ids; a wave without ids and bags is possible then. */
+MUST_CHECK enum embtier_err pooled_take(struct pooled *pooled, struct wave *wave, uint64_t most,
                                         struct refusal *ret_refusal);
 /* Makes a request of the wave that looks its rows up. Any error: as above. */
 MUST_CHECK enum embtier_err pooled_take_ids(const struct request_rules *rules,
@@ -163,6 +168,9 @@ MUST_CHECK bool pooled_search(struct pooled *pooled, struct wave *wave, uint32_t
                               const struct row_spots *where);
 /* All slices were, so the ticket is told of them. */
 void pooled_searched(struct pooled *pooled, const struct wave *wave);
+/* What it costs to take a wave's bags and ids, and to add its rows up. */
+uint64_t pooled_taking_cost(const struct pooled *pooled, const struct wave *wave);
+uint64_t pooled_adding_cost(const struct pooled *pooled, const struct wave *wave);
 /* Whether @wave goes on with a bag that one before it has not added up yet. */
 bool pooled_must_wait(const struct pooled *pooled, const struct wave *wave);
 /* Answers the client, unless it is gone, and frees the lookup, but not its ticket; no wave is under
@@ -171,9 +179,10 @@ void pooled_free(const struct request_rules *rules, struct pooled *pooled);
 
 /* ---- Any lane ---- */
 
-/* The wave's rows are in staging. */
-void wave_use_staging(struct wave *wave);
-/* Adds the wave's rows up into the client's bags. */
+/* Adds the wave's rows, which have been found, up into the client's bags. */
 void wave_add_up(struct wave *wave);
+/* The same of rows in staging: the next ones, for about @most, which *@ret_cost says. False: some
+ * are left. */
+bool wave_add_up_staged(struct wave *wave, uint64_t most, uint64_t *ret_cost);
 
 #endif

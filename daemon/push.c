@@ -609,8 +609,9 @@ void push_end_wave(const struct request_rules *rules, struct push *push, struct 
 }
 
 /* The runs of the next wave. Returns how many. */
-static uint32_t take_slices(struct push *push, struct push_wave *wave)
+static uint32_t take_slices(struct push *push, struct push_wave *wave, uint32_t most)
 {
+    const uint32_t room = MIN(push->wave_rows, MAX(most, 1u));
     const struct ticket *const ticket = push_runs(push);
     const bool is_trial = push->stage == PUSH_TRYING;
     uint32_t rows = 0;
@@ -619,7 +620,7 @@ static uint32_t take_slices(struct push *push, struct push_wave *wave)
     for (; push->group < ticket->group_count; push->group++, push->run = 0) {
         const struct ticket_group *const group = &ticket->groups[push->group];
         const uint32_t left = group->run_count - push->run;
-        const uint32_t count = MIN(left, push->wave_rows - rows);
+        const uint32_t count = MIN(left, room - rows);
         const struct push_group *const what = push_group_of(push, push->group);
 
         if (left == 0 || !what->has_gradients || (is_trial && !what->is_tried))
@@ -636,10 +637,11 @@ static uint32_t take_slices(struct push *push, struct push_wave *wave)
     return rows;
 }
 
-void push_take_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave)
+void push_take_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave,
+                    uint32_t most)
 {
     struct request *const request = &wave->request;
-    const uint32_t rows = take_slices(push, wave);
+    const uint32_t rows = take_slices(push, wave, most);
 
     request_lay_out(rules, request, sizeof(*wave), wave->slice_count, rows);
     request->session = push->session;

@@ -166,9 +166,10 @@ MUST_CHECK enum embtier_err push_join(const struct request_rules *rules, struct 
 enum update_kind push_kind(const struct push *push);
 /* A wave that is free, or NULL: there is none now. */
 struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push);
-/* Takes the next runs into it. Sets is_taken with the last, in a trial is_tried; it may have none.
- */
-void push_take_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave);
+/* Takes the next runs into it, @most at most, one at least. Sets is_taken with the last, in a trial
+ * is_tried; it may have none. */
+void push_take_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave,
+                    uint32_t most);
 void push_end_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave);
 /* Answers the client, unless it is gone, and frees the push, but not its ticket. */
 void push_free(const struct request_rules *rules, struct push *push);

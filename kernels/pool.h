@@ -44,8 +44,8 @@ struct pool_batch {
     const void *const *rows; /* weights of the rows of all bags, one bag after another, each aligned
                                 to 2 bytes; NULL for a row is not allowed */
     const float *weights;    /* one per row, or NULL: 1. Not with MAX */
-    const uint32_t *offsets; /* bag_count + 1, the first is 0: bag b has the rows from offsets[b]
-                                up to, and without, offsets[b + 1] */
+    const uint32_t *offsets; /* bag_count + 1: bag b has the rows from offsets[b] up to, and
+                                without, offsets[b + 1]; of a search the first is 0 */
     uint32_t bag_count;
     uint32_t begun; /* rows of the first bag that earlier calls have had; 0: it begins here */
     struct pool_search *search; /* or NULL; else @rows are its rows. Not on GPUs */
