@@ -179,6 +179,18 @@ enum embtier_err file_sum(const char *path, uint64_t bytes, uint32_t *ret_sum,
     return err;
 }
 
+enum embtier_err path_is_plain(const char *path, struct err_msg *msg)
+{
+    struct stat info;
+
+    if (lstat(path, &info) != 0)
+        return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
+    if (!S_ISREG(info.st_mode))
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "%s: is no regular file, and is not written to: move it away", path);
+    return EMBTIER_OK;
+}
+
 enum embtier_err folder_make(const char *path, struct err_msg *msg)
 {
     if (mkdir(path, 0700) == 0 || errno == EEXIST)

@@ -35,6 +35,8 @@ const struct dirent *folder_next(DIR *folder, const char *path, enum embtier_err
                                  struct err_msg *msg);
 /* Whether there is anything of this name; an error says that nobody knows. */
 MUST_CHECK enum embtier_err path_is_there(const char *path, bool *ret_there, struct err_msg *msg);
+/* MISMATCH: there is something of this name, and that is no regular file; a link is none. */
+MUST_CHECK enum embtier_err path_is_plain(const char *path, struct err_msg *msg);
 /* Makes the folder, mode 0700, if it is not there. */
 MUST_CHECK enum embtier_err folder_make(const char *path, struct err_msg *msg);
 /* Removes the folder, if it is there, with all folders and files in it. Links are not followed. */

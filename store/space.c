@@ -18,8 +18,7 @@
 #include "base/log.h"
 #include "base/paths.h"
 
-#define RESERVE_FILE "reserve"
-#define LOOK_NS      50000000L
+#define LOOK_NS 50000000L
 /* Beside the flush of all write buffers: catalogs, copies of logs, compaction. */
 #define RESERVE_MORE (32 * MIB)
 #define RESERVE_PART 16 /* of a file system at most */
@@ -27,9 +26,8 @@
  * an info log, marks. */
 #define OPEN_BYTES ((uint64_t)(192 * KIB))
 #define OPEN_PART  4 /* of a file system at most, for all of them */
-#define LOG_BYTES                                                                                  \
-    ((uint64_t)(512 * KIB)) /* the first piece of the log that each second one has                 \
-                             */
+/* The first piece of the log that each second one has. */
+#define LOG_BYTES ((uint64_t)(512 * KIB))
 /* So much stays free beside what rows need: manifests, logs of RocksDB. */
 #define FLOOR_BYTES  (16 * MIB)
 #define FLOOR_PART   32
@@ -154,13 +152,13 @@ static void release(struct directory *directory, bool for_start)
 static enum embtier_err directory_open(struct directory *directory, const char *path,
                                        struct err_msg *msg)
 {
-    _cleanup_(freep) char *file = path_join(path, RESERVE_FILE);
+    _cleanup_(freep) char *file = path_join(path, SPACE_RESERVE_FILE);
     struct stat info;
 
     directory->path = strdup(path);
     if (!file || !directory->path)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
-    directory->fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    directory->fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (directory->fd < 0 || fstat(directory->fd, &info) != 0)
         return err_set_errno(msg, errno, "%s", file);
     directory->device = info.st_dev;

@@ -23,6 +23,8 @@
 
 struct space;
 
+#define SPACE_RESERVE_FILE "reserve" /* in each data directory */
+
 struct space_opts {
     const char *const *directories; /* copied */
     uint32_t directory_count;

@@ -15,6 +15,7 @@
 
 #include "store/durable_file.h"
 #include "store/file_tree.h"
+#include "store/space.h"
 #include "store/summed_json.h"
 
 #define IDENTITY_FILE "embtier.json"
@@ -163,7 +164,8 @@ bool store_identity_is_ready(const char *directory)
 bool store_identity_is_in_use(const char *directory)
 {
     _cleanup_(freep) char *path = path_join(directory, LOCK_FILE);
-    _cleanup_(closep) int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    _cleanup_(closep) int fd =
+        path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
 
     return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
@@ -204,8 +206,9 @@ static enum embtier_err directory_lock(struct directory *directory, bool is_othe
 
     if (!path)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory->path);
-    fd = is_other ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-                  : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    TRY(path_is_plain(path, msg));
+    fd = is_other ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW)
+                  : open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0600);
     if (fd < 0 && is_other && errno == ENOENT)
         return EMBTIER_OK;
     if (fd < 0)
@@ -346,6 +349,21 @@ static enum embtier_err directories_check_made(const struct store_identity *iden
     return EMBTIER_OK;
 }
 
+/* Those that are written to in their place. */
+static enum embtier_err directory_check_files(const char *directory, struct err_msg *msg)
+{
+    static const char *const names[] = { LOCK_FILE, SPACE_RESERVE_FILE };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        _cleanup_(freep) char *path = path_join(directory, names[i]);
+
+        if (!path)
+            return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
+        TRY(path_is_plain(path, msg));
+    }
+    return EMBTIER_OK;
+}
+
 /* What the directories say, before anything of them is changed. */
 static enum embtier_err directories_look(struct store_identity *identity,
                                          const struct config *config, struct err_msg *msg)
@@ -358,6 +376,7 @@ static enum embtier_err directories_look(struct store_identity *identity,
         TRY(record_read(directory->path, &directory->record, msg));
         if (directory->record.state == STATE_ABSENT)
             TRY(directory_check_empty(directory->path, msg));
+        TRY(directory_check_files(directory->path, msg));
     }
     TRY(directories_check(identity, config, &first, msg));
     return directories_check_made(identity, config, msg);

@@ -78,6 +78,32 @@ def test_what_a_start_refuses_is_found(tmp_path, name):
     assert without_free(error) in without_free(unquoted(refusal(daemon)))
 
 
+NO_FILES = {
+    "link": lambda path, other: path.symlink_to(other),
+    "dangling link": lambda path, other: path.symlink_to(f"{other}.none"),
+    "folder": lambda path, other: path.mkdir(),
+    "fifo": lambda path, other: os.mkfifo(path),
+}
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+@pytest.mark.parametrize("name", ["LOCK", "reserve"])
+def test_files_that_are_no_files_are_found_and_left_alone(tmp_path, name, kind):
+    daemon = Daemon(tmp_path, lanes=1)
+    daemon.start()
+    daemon.stop()
+    path, other = tmp_path / "rows" / name, tmp_path / "other"
+    path.unlink()
+    other.write_text("of others")
+    NO_FILES[kind](path, other)
+    result = checked(daemon)
+    assert result.returncode == 1, result
+    error = json.loads(result.stdout)["error"]
+    assert f"{path}: is no regular file" in error
+    assert f"{path}: is no regular file" in unquoted(refusal(daemon))
+    assert other.read_text() == "of others" and not (tmp_path / "other.none").exists()
+
+
 def test_what_a_start_takes_is_found_good(tmp_path):
     daemon = Daemon(tmp_path, lanes=1)
     daemon.configure({"rocksdb": {"options": "compression=kLZ4Compression;bytes_per_sync=1048576"}})
