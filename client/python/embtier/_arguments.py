@@ -15,25 +15,47 @@ import math
 import operator
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 _SHOWN = 60  # characters of a value in a message
+_REASON = 200  # and of another's message in one
 TIMEOUT_MS_MAX = 2**32 - 1
 
 
+def short(text: str, most: int = _SHOWN) -> str:
+    """@text of others for a message: one line of at most @most characters, of which a terminal shows all."""
+    is_cut = len(text) > most
+    text = text[: most - 1] if is_cut else text
+    if not text.isprintable():
+        text = "".join(one if one.isprintable() else " " if one in "\n\r\t" else "?" for one in text)
+    return f"{text}…" if is_cut else text
+
+
 def shown(value: Any) -> str:
-    """@value for a message, never longer than a line."""
+    """@value for a message, never longer than a line. No message has a value of the caller's in another way."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
         return f"a number of {value.bit_length()} bits"
     try:
-        text = repr(value)
+        if type(value) in (str, bytes, bytearray, list, tuple) and len(value) > _SHOWN:
+            value = value[:_SHOWN]  # the rest of it would be cut off
+        elif isinstance(value, np.ndarray) and value.size > 1000:
+            return short(f"an array of {value.dtype} {value.shape}")
+        return short(repr(value))
     except Exception:
-        return f"a {type(value).__name__}"
-    text = text.replace("\n", " ")
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+        return f"a {kind_of(value)}"
+
+
+def kind_of(value: Any) -> str:
+    """The name of the type of @value, for a message."""
+    return short(type(value).__name__)
+
+
+def reason(error: Exception) -> str:
+    """What @error says, which may have a value in it, for a message."""
+    return short(str(error), _REASON)
 
 
 def _limit(number: int) -> str:
@@ -57,7 +79,7 @@ def integer(what: str, value: Any, least: int | None = None, most: int | None = 
         try:
             value = operator.index(value)
         except TypeError:
-            raise TypeError(f"{what} must be an integer, not {type(value).__name__} {shown(value)}") from None
+            raise TypeError(f"{what} must be an integer, not {kind_of(value)} {shown(value)}") from None
     if (least is not None and value < least) or (most is not None and value > most):
         above = "" if most is None else f" to {_limit(most)}"
         raise ValueError(f"{what} must be from {_limit(least or 0)}{above}, not {shown(value)}")
@@ -72,15 +94,23 @@ def number(what: str, value: Any) -> float:
     is_array = isinstance(dtype, np.dtype) and (dtype.kind not in "fiu" or np.ndim(value) > 0)
     is_text = isinstance(value, (str, bytes, bytearray))
     if is_text or is_array or is_bool(value) or isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{what} must be a number, not {type(value).__name__} {shown(value)}")
+        raise TypeError(f"{what} must be a number, not {kind_of(value)} {shown(value)}")
     try:
         found = float(value)
     except OverflowError:
         raise ValueError(f"{what} is more than a float holds: {shown(value)}") from None
     except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"{what} must be a number, not {type(value).__name__} {shown(value)}") from None
+        raise TypeError(f"{what} must be a number, not {kind_of(value)} {shown(value)}") from None
     if math.isinf(found) and value != found:
         raise ValueError(f"{what} is more than a float holds: {shown(value)}")
+    return found
+
+
+def learning_rate(what: str, value: Any) -> float:
+    """Returns @value, a real number that is finite in float32, as a float."""
+    found = number(what, value)
+    if not math.isfinite(ctypes.c_float(found).value):
+        raise ValueError(f"{what} must be a number that is finite in float32, not {shown(value)}")
     return found
 
 
@@ -91,7 +121,7 @@ def flag(what: str, value: Any) -> bool:
     try:
         return bool(integer(what, value, 0, 1))
     except TypeError:
-        raise TypeError(f"{what} must be True or False, not {type(value).__name__} {shown(value)}") from None
+        raise TypeError(f"{what} must be True or False, not {kind_of(value)} {shown(value)}") from None
 
 
 def encoded(what: str, value: bytes) -> bytes:
@@ -103,7 +133,7 @@ def encoded(what: str, value: bytes) -> bytes:
 def text(what: str, value: Any) -> bytes:
     """Returns @value, a str, in UTF-8."""
     if not isinstance(value, str):
-        raise TypeError(f"{what} must be a str, not {type(value).__name__} {shown(value)}")
+        raise TypeError(f"{what} must be a str, not {kind_of(value)} {shown(value)}")
     if "\0" in value:
         raise ValueError(f"{what} must not hold a zero byte: {shown(value)}")
     try:
@@ -120,12 +150,19 @@ def path(what: str, value: Any) -> bytes:
     try:
         return encoded(what, os.fsencode(value))
     except TypeError:
-        raise TypeError(f"{what} must be a path, not {type(value).__name__} {shown(value)}") from None
+        raise TypeError(f"{what} must be a path, not {kind_of(value)} {shown(value)}") from None
     except UnicodeEncodeError as error:
         raise ValueError(
             f"{what} must be a path of this file system; the character at position {error.start} is none of its "
             f"encoding: {shown(value)}"
         ) from None
+
+
+def several(what: str, values: Any) -> list[Any]:
+    """Returns what a list, a tuple or another iterable has. A text is one value, and a mapping is none of these."""
+    if isinstance(values, (str, bytes, bytearray, Mapping)) or not isinstance(values, Iterable):
+        raise TypeError(f"{what} must be a list or the like, not {kind_of(values)} {shown(values)}")
+    return list(values)
 
 
 # ---- Times ----
@@ -274,7 +311,7 @@ class Bytes(Argument):
     @classmethod
     def check(cls, what: str, value: Any) -> bytes | None:
         if not isinstance(value, bytes):
-            raise TypeError(f"{what} must be bytes, not {type(value).__name__} {shown(value)}")
+            raise TypeError(f"{what} must be bytes, not {kind_of(value)} {shown(value)}")
         return encoded(what, value)
 
 
@@ -307,7 +344,7 @@ class Handle(Argument):
     def check(cls, what: str, value: Any) -> Any:
         if isinstance(value, cls.ctype) and value:
             return value
-        raise TypeError(f"{what} must be a handle of the library, not {type(value).__name__} {shown(value)}")
+        raise TypeError(f"{what} must be a handle of the library, not {kind_of(value)} {shown(value)}")
 
     @classmethod
     def from_param(cls, value: Any) -> Any:
@@ -353,7 +390,7 @@ def pointer(ctype: Any) -> type[Argument]:
                 cls.ctype.from_param(value)
             except TypeError:
                 kind = cls.ctype.__name__
-                raise TypeError(f"{what} must be a {kind}, not {type(value).__name__} {shown(value)}") from None
+                raise TypeError(f"{what} must be a {kind}, not {kind_of(value)} {shown(value)}") from None
             return value
 
         @classmethod
@@ -381,7 +418,7 @@ class Record(ctypes.Structure, metaclass=_RecordType):
     def __setattr__(self, name: str, value: Any) -> None:
         argument = self.arguments.get(name)
         if argument is None:
-            raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+            raise AttributeError(f"{type(self).__name__} has no field {shown(name)}")
         super().__setattr__(name, argument.check(name, value))
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import errors
-from ._arguments import deadline_of, integer, milliseconds_left, number, shown
-from ._connection import Connection
+from ._arguments import deadline_of, flag, integer, kind_of, milliseconds_left, number, seconds, several, shown
+from ._connection import Connection, Opened, connection_of
 from ._group import STEP_MAX, Group, handle_of
 from ._ids import IdArray, NumberArray, OffsetArray, as_numbers
 from ._library import BagPart, Part, PushOptions, lib
@@ -63,8 +63,8 @@ class _Region:
 
 
 def _check_part(connection: Connection, table: Table, count: int) -> None:
-    if not hasattr(table, "_connection"):
-        raise TypeError(f"a part is of a Table, not of {type(table).__name__} {shown(table)}")
+    if not isinstance(table, Opened):
+        raise TypeError(f"a part is of a Table, not of {kind_of(table)} {shown(table)}")
     if table._connection is not connection:
         raise ValueError(f"table {table.name!r} was opened by another connection")
     integer("a part's count of ids", count, 0, 2**32 - 1)
@@ -81,13 +81,16 @@ class Batch:
     def __init__(
         self, connection: Connection, parts: Sequence[tuple[Table, int]], state: bool = False
     ) -> None:
-        make = lib.embtier_batch_new_with_state if state else lib.embtier_batch_new
+        self._has_state = flag("state", state)
+        make = lib.embtier_batch_new_with_state if self._has_state else lib.embtier_batch_new
         self._make_of_ids(connection, make, parts)
-        self._has_state = state
 
     def _make_of_ids(self, connection: Connection, make: Any, parts: Sequence[tuple[Table, int]]) -> None:
-        for table, count in parts:
-            _check_part(connection, table, count)
+        parts = several("parts", parts)
+        for part in parts:
+            if not isinstance(part, (tuple, list)) or len(part) != 2:
+                raise TypeError(f"one of the parts must be (table, count of ids), not {kind_of(part)} {shown(part)}")
+            _check_part(connection, *part)
         array = (Part * len(parts))(*[Part(table._handle(), count) for table, count in parts])
         self._make(connection, make, array, [table for table, _ in parts])
         self._counts = [part.count for part in array]
@@ -95,7 +98,7 @@ class Batch:
 
     def _make(self, connection: Connection, make: Any, parts: Any, tables: list[Table]) -> None:
         pointer = c_void_p()
-        with connection as handle:
+        with connection_of(connection) as handle:
             connection.check(make(handle, parts, len(tables), byref(pointer)))
             self._memory: _Memory | None = _Memory(connection, tables, pointer)
         self._connection = connection
@@ -143,17 +146,25 @@ class Batch:
     ) -> NumberArray:
         return self._view(address, shape, dtype, stride).view(NumberArray)
 
+    def _place(self, part: int) -> int:
+        """Returns @part, counted from the end if it is negative, as one that there is."""
+        if type(part) is not int:
+            part = integer("part", part)
+        count = len(self._tables)
+        if not -count <= part < count:
+            raise IndexError(f"part {shown(part)} is none of the {count} parts")
+        return part if part >= 0 else part + count
+
     def count(self, part: int) -> int:
         """The number of ids of @part."""
-        return self._counts[part]
+        return self._counts[self._place(part)]
 
     def set_count(self, part: int, count: int) -> None:
         """Changes the number of ids of @part, to at most what the batch was made with. Views made
         before keep their length."""
-        count = integer("count", count)
+        part, count = self._place(part), integer("count", count)
         if not 0 <= count <= self._room[part]:
-            raise ValueError(f"part {part} has room for 0 to {self._room[part]} ids, not {shown(count)}")
-        part = range(len(self))[part]
+            raise ValueError(f"part {part} has room for 0 to {self._room[part]} ids, not for a count of {shown(count)}")
         with self._connection:
             code = lib.embtier_batch_set_count(self._pointer(), part, count)
             self._connection.check(code)
@@ -161,7 +172,7 @@ class Batch:
 
     def ids(self, part: int) -> IdArray:
         """The ids of @part: a view, uint64 [count]. Assigning checks them as :meth:`Table.get` does."""
-        part = range(len(self))[part]
+        part = self._place(part)
         address = self._address(lib.embtier_batch_ids, part)
         view = self._view(address, (self._counts[part],), np.dtype("<u8"))
         return view.view(IdArray)
@@ -171,7 +182,7 @@ class Batch:
         bfloat16 (:func:`embtier.torch.rows` has it as torch.bfloat16). In a batch with state these are
         the weights alone; the view is then not contiguous. Assigning checks what is assigned, as it does
         in all views of numbers: ValueError for a finite number that is too large for the dtype."""
-        part = range(len(self))[part]
+        part = self._place(part)
         table = self._tables[part]
         address = self._address(lib.embtier_batch_rows, part)
         stride = lib.embtier_batch_row_bytes(self._pointer(), part) if self._has_state else None
@@ -183,7 +194,7 @@ class Batch:
         state, 1 for "rowwise_adagrad", dim for "adagrad" and "rmsprop", 2 * dim for "adam": all first
         moments, then all second moments. The view is not contiguous, and for f16 and bf16 tables of
         odd dim not aligned, which NumPy can do with; others may need a copy."""
-        part = range(len(self))[part]
+        part = self._place(part)
         if not self._has_state:
             raise ValueError("the batch was made without state")
         table = self._tables[part]
@@ -193,7 +204,7 @@ class Batch:
         return self._numbers(address, shape, np.dtype("<f4"), stride)
 
     def table(self, part: int) -> Table:
-        return self._tables[part]
+        return self._tables[self._place(part)]
 
     @property
     def hit_rows(self) -> int:
@@ -272,7 +283,7 @@ class Batch:
             raise ValueError(f"lr must be a number or one for each of the {len(self)} parts")
         if prefetch is not None:
             if not isinstance(prefetch, PrefetchBatch):
-                raise TypeError(f"prefetch must be a PrefetchBatch, not a {type(prefetch).__name__}")
+                raise TypeError(f"prefetch must be a PrefetchBatch, not a {kind_of(prefetch)}")
             if prefetch._in_flight:
                 raise errors.make(_BUSY, "the prefetch is in flight: wait for it first")
             options.prefetch = prefetch._pointer()
@@ -400,10 +411,11 @@ class BagBatch(Batch):
     """
 
     def __init__(self, connection: Connection, parts: Sequence[Bags]) -> None:
+        parts = several("parts", parts)
         array = (BagPart * len(parts))()
         for i, part in enumerate(parts):
             if not isinstance(part, Bags):
-                raise TypeError(f"a part is a Bags, not {type(part).__name__} {shown(part)}")
+                raise TypeError(f"a part is a Bags, not {kind_of(part)} {shown(part)}")
             _check_part(connection, part.table, part.count)
             integer("a part's bag_count", part.bag_count, 0, 2**32 - 2)
             mode = number_of("mode", POOL_NUMBERS, part.mode)
@@ -418,7 +430,7 @@ class BagBatch(Batch):
     def set_bags(self, part: int, count: int, bag_count: int) -> None:
         """Changes the numbers of ids and bags of @part, to at most what the batch was made with.
         Views made before keep their length."""
-        part = range(len(self))[part]
+        part = self._place(part)
         count, bag_count = integer("count", count), integer("bag_count", bag_count)
         if not (0 <= count <= self._room[part] and 0 <= bag_count <= self._bag_room[part]):
             raise ValueError(
@@ -432,14 +444,14 @@ class BagBatch(Batch):
     def offsets(self, part: int) -> OffsetArray:
         """A view, uint32 [bag_count + 1]: bag b has the ids from offsets[b] up to offsets[b + 1]. The
         first is 0, the last the number of ids. Assigning checks them as it does :meth:`ids`."""
-        part = range(len(self))[part]
+        part = self._place(part)
         address = self._address(lib.embtier_batch_offsets, part)
         return self._view(address, (self._bag_counts[part] + 1,), np.dtype("<u4")).view(OffsetArray)
 
     def weights(self, part: int) -> NumberArray:
         """A view, float32 [count], of a weighted part; only real numbers can be assigned. After a push with ``weight_gradients=True``
         these are the gradients of the weights."""
-        part = range(len(self))[part]
+        part = self._place(part)
         if not self._weighted[part]:
             raise ValueError(f"part {part} was made without weights")
         address = self._address(lib.embtier_batch_weights, part)
@@ -448,7 +460,7 @@ class BagBatch(Batch):
     def bags(self, part: int) -> np.ndarray:
         """The answer: a view, float32 [bag_count, dim], whatever the table's dtype. After a lookup with
         a ticket, :meth:`gradients` go to the same memory."""
-        part = range(len(self))[part]
+        part = self._place(part)
         address = self._address(lib.embtier_batch_bags, part)
         return self._view(address, (self._bag_counts[part], self._tables[part].dim), np.dtype("<f4"))
 
@@ -467,16 +479,18 @@ class BagBatch(Batch):
         server has no memory for it until others have been used; UnsupportedError if of the parts of
         one table some have mode "max" and others not.
         @group, @step: as for :meth:`Batch.get`."""
+        operation = _GET_POOLED_TICKET if flag("ticket", ticket) else _GET_POOLED
         self._be_of(group, step)
-        self._submit_and_wait(_GET_POOLED_TICKET if ticket else _GET_POOLED, timeout)
+        self._submit_and_wait(operation, timeout)
         return self
 
     def submit_lookup(
         self, *, ticket: bool = False, group: Group | None = None, step: int | None = None
     ) -> None:
         """Starts a lookup and returns; then :meth:`poll` or :meth:`wait`."""
+        operation = _GET_POOLED_TICKET if flag("ticket", ticket) else _GET_POOLED
         self._be_of(group, step)
-        self._submit(_GET_POOLED_TICKET if ticket else _GET_POOLED)
+        self._submit(operation)
 
     @property
     def ticket(self) -> int:
@@ -493,7 +507,7 @@ class BagBatch(Batch):
         """In the next push the gradients of @part are all zeros, whatever :meth:`gradients` has; a table
         of which all parts are skipped stays as it is. Until the next lookup. InvalidError without a
         ticket."""
-        part = range(len(self))[part]
+        part = self._place(part)
         with self._connection:
             self._connection.check(lib.embtier_batch_set_skipped(self._pointer(), part, skipped))
 
@@ -543,6 +557,7 @@ class BagBatch(Batch):
 
     def release(self, timeout: float | None = None) -> None:
         """Gives the ticket back: no push will follow. Fine without a ticket."""
+        seconds("timeout", timeout)
         if self.ticket or self._in_flight:
             self._submit_and_wait(_RELEASE, timeout)
 
@@ -567,7 +582,7 @@ class PushBatch(Batch):
     def gradients(self, part: int) -> NumberArray:
         """The gradients of @part: a view, float32 [count, dim], whatever the table's dtype; only real
         numbers can be assigned."""
-        part = range(len(self))[part]
+        part = self._place(part)
         address = self._address(lib.embtier_batch_gradients, part)
         return self._numbers(address, (self._counts[part], self._tables[part].dim), np.dtype("<f4"))
 
@@ -675,6 +690,7 @@ class PrefetchBatch(Batch):
     def release(self, timeout: float | None = None) -> None:
         """Lets the rows go: no push will follow. Waits for a prefetch in flight. Fine without one.
         Raises TicketExpiredError, TicketUsedError or NoTicketError if the server has let them go."""
+        seconds("timeout", timeout)
         if self._in_flight:
             try:
                 self.wait(timeout)

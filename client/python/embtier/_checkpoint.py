@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from ._arguments import text
+from ._arguments import reason, several, text
 from ._library import CheckpointInfo, CheckpointOptions
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -83,9 +83,7 @@ def options_of(step: int | None, metadata: Any, keep: int) -> CheckpointOptions:
 
 def names_of(tables: Iterable[str] | None, name: str | None) -> Array:
     """Of tables to restore; for C, none are all."""
-    if isinstance(tables, (str, bytes)):
-        raise TypeError(f"tables are several names: [{tables!r}]")
-    names = [] if tables is None else [text("tables", table) for table in tables]
+    names = [] if tables is None else [text("one of the tables", table) for table in several("tables", tables)]
     if tables is not None and not names:
         raise ValueError("tables has no names; None restores all")
     if name is not None and len(names) != 1:
@@ -97,7 +95,12 @@ def _write_metadata(metadata: Any) -> bytes | None:
     if metadata is None:
         return None
     # ASCII; the one control character in it that json.dumps() leaves as it is, the protocol refuses.
-    json_text = json.dumps(metadata, separators=(",", ":"), allow_nan=False)
+    try:
+        json_text = json.dumps(metadata, separators=(",", ":"), allow_nan=False)
+    except TypeError as error:
+        raise TypeError(f"metadata must be what JSON has: {reason(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"metadata must be what JSON has: {reason(error)}") from None
     return json_text.replace("\x7f", "\\u007f").encode()
 
 

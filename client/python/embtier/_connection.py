@@ -21,6 +21,7 @@ from ctypes import c_void_p
 from typing import Any
 
 from . import errors
+from ._arguments import kind_of, shown
 from ._library import lib
 
 _AGAIN = errors.code_of("AGAIN")
@@ -117,3 +118,25 @@ class Connection:
         just made. Inside the ``with`` of that call."""
         if code:
             raise errors.make(code, lib.embtier_message(self._handle).decode(errors="replace"))
+
+
+def connection_of(value: Any) -> Connection:
+    """Returns @value, with which the package makes its objects."""
+    if not isinstance(value, Connection):
+        raise TypeError(
+            f"connection must be that of a Server, whose methods make this, not {kind_of(value)} {shown(value)}"
+        )
+    return value
+
+
+class Opened:
+    """What a Table is, for modules that _server.py imports."""
+
+    _connection: Connection
+
+
+def table_of(what: str, value: Any) -> Any:
+    """Returns @value, a Table."""
+    if not isinstance(value, Opened):
+        raise TypeError(f"{what} must be an embtier.Table, not {kind_of(value)} {shown(value)}")
+    return value

@@ -7,8 +7,8 @@ import weakref
 from ctypes import byref, c_void_p, sizeof
 from typing import Any
 
-from ._arguments import integer, shown
-from ._connection import Connection
+from ._arguments import integer, kind_of, shown
+from ._connection import Connection, connection_of
 from ._library import GroupOptions, lib
 
 STEP_MAX = 2**53 - 1  # of a training
@@ -53,7 +53,7 @@ class Group:
             raise ValueError(f"size, member and step must be counts, not {', '.join(map(shown, numbers))}")
         options = GroupOptions(sizeof(GroupOptions), name, *numbers)
         pointer = c_void_p()
-        with connection as handle:
+        with connection_of(connection) as handle:
             connection.check(lib.embtier_group_join(handle, byref(options), byref(pointer)))
         self._connection = connection
         self._pointer = pointer
@@ -102,5 +102,5 @@ class Group:
 
 def handle_of(group: Any, connection: Connection) -> c_void_p:
     if not isinstance(group, Group):
-        raise TypeError(f"group must be a Group, not a {type(group).__name__}")
+        raise TypeError(f"group must be a Group, not a {kind_of(group)}")
     return group._handle(connection)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arguments import is_bool, number, shown
+from ._arguments import is_bool, kind_of, number, reason, short, shown
 
 ID_MAX = 2**64 - 1
 _F16, _F32, _I64, _U32, _U64 = (np.dtype(name) for name in ("f2", "f4", "i8", "u4", "u8"))
@@ -43,7 +43,10 @@ def as_offsets(offsets: Any) -> np.ndarray:
     if offsets.dtype.kind == "f":
         offsets = offsets.astype(object)
     if offsets.dtype.kind == "O":
-        offsets = np.array([_whole(one) for one in offsets.reshape(-1)], object).reshape(offsets.shape)
+        whole = np.empty(offsets.size, object)
+        for position, one in enumerate(offsets.reshape(-1)):
+            whole[position] = _whole(one)
+        offsets = whole.reshape(offsets.shape)
     return _integers("offset", offsets, _U32, 2**32 - 1)
 
 
@@ -68,7 +71,7 @@ def _integers(what: str, values: Any, dtype: np.dtype, most: int) -> np.ndarray:
 
 def _first(values: np.ndarray) -> str:
     """Shows the dtype of @values, and the first of them."""
-    return f"{values.dtype}" + (f" such as {shown(values.reshape(-1)[0])}" if values.size else "")
+    return short(str(values.dtype)) + (f" such as {shown(values.reshape(-1)[0])}" if values.size else "")
 
 
 def _place(position: int, shape: tuple[int, ...]) -> str:
@@ -99,7 +102,7 @@ def _from_objects(what: str, objects: np.ndarray, dtype: np.dtype, most: int) ->
                 value = operator.index(value)
             except TypeError:
                 place = _place(position, objects.shape)
-                raise TypeError(f"{what}s must be integers, not {type(value).__name__} {shown(value)}{place}") from None
+                raise TypeError(f"{what}s must be integers, not {kind_of(value)} {shown(value)}{place}") from None
         if not 0 <= value <= most:
             raise _wrong(what, value, most, _place(position, objects.shape))
         flat[position] = value
@@ -122,20 +125,33 @@ def _to_array(what: str, values: Any) -> np.ndarray:
         if all(-(2**63) <= one < 2**63 for one in numbers):
             return np.arange(*numbers, dtype=np.int64)
     if isinstance(values, (list, tuple)):
-        _refuse_masked(what, values)
+        _refuse_within(what, values)
+    if _is_text(values):
+        one = np.empty(1, object)
+        one[0] = values
+        return one.reshape(())
     try:
         return np.array(values, dtype=object)
     except (TypeError, ValueError, RuntimeError) as error:  # tensors that NumPy cannot read, unlike shapes
-        raise TypeError(f"{what} are a {type(values).__name__} that cannot be read: {error}") from error
+        raise TypeError(f"{what} are a {kind_of(values)} that cannot be read: {reason(error)}") from error
 
 
-def _refuse_masked(what: str, values: Any) -> None:
-    """NumPy would leave out the masks of arrays in a list."""
+def _is_text(value: Any) -> bool:
+    """Bytes, of which NumPy would make a number each, unless they are seen as such: memoryview.cast("q")."""
+    if isinstance(value, memoryview):
+        return isinstance(value.obj, (bytes, bytearray)) and value.format in ("B", "b", "c")
+    return isinstance(value, bytearray)
+
+
+def _refuse_within(what: str, values: Any) -> None:
+    """NumPy would leave out the masks of arrays in a list, and make numbers of bytes."""
     for value in values:
         if isinstance(value, np.ma.MaskedArray):
             _to_array(what, value)
+        if isinstance(value, (bytearray, memoryview)) and _is_text(value):
+            raise TypeError(f"{what} must be numbers, not {kind_of(value)} {shown(value)}")
         if isinstance(value, (list, tuple)):
-            _refuse_masked(what, value)
+            _refuse_within(what, value)
 
 
 def _from_tensor(what: str, tensor: Any) -> np.ndarray:
@@ -154,9 +170,9 @@ def _from_tensor(what: str, tensor: Any) -> np.ndarray:
             tensor = tensor.float()
         array = tensor.numpy()
     except (TypeError, RuntimeError, NotImplementedError) as error:
-        raise TypeError(f"{what} are a {type(tensor).__name__} that cannot be read: {error}") from error
+        raise TypeError(f"{what} are a {kind_of(tensor)} that cannot be read: {reason(error)}") from error
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"{what} are a {type(tensor).__name__}, whose numpy() is no array")
+        raise TypeError(f"{what} are a {kind_of(tensor)}, whose numpy() is no array")
     return np.asarray(array)
 
 
@@ -175,10 +191,26 @@ def as_numbers(what: str, values: Any) -> np.ndarray:
 
 
 def _numbers_from_objects(what: str, objects: np.ndarray) -> np.ndarray:
+    kinds = set(map(type, objects.reshape(-1).tolist()))
+    try:
+        if kinds == {int}:
+            return objects.astype(np.int64)
+        if kinds <= {int, float}:
+            return objects.astype(np.float64)
+    except OverflowError:
+        pass  # the place is told below
     numbers = np.empty(objects.shape, np.float64)
     flat = numbers.reshape(-1)
     for position, value in enumerate(objects.reshape(-1)):
-        flat[position] = number(f"{what}{_place(position, objects.shape)}", value)
+        try:
+            flat[position] = number(what, value)
+        except (TypeError, ValueError) as error:
+            if not objects.shape:
+                raise
+            place = _place(position, objects.shape)
+            if isinstance(error, TypeError):
+                raise TypeError(f"{what} must be numbers, not {kind_of(value)} {shown(value)}{place}") from None
+            raise ValueError(f"{error}{place}") from None
     return numbers
 
 

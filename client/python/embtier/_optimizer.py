@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from . import errors
-from ._arguments import integer, number
+from ._arguments import flag, integer, kind_of, learning_rate, number, several, shown
 from ._batch import BagBatch, PushBatch
+from ._connection import table_of
 from ._group import STEP_MAX, Group
 from ._prefetcher import Ahead, push_with
 from ._server import Table
@@ -28,15 +29,16 @@ class Optimizer(torch.optim.Optimizer):
     gathered with ``update="step"``, float32 [distinct rows, dim]."""
 
     def __init__(self, tables: Sequence[Table], rooms: _Rooms, lr: float, gathers: bool) -> None:
+        tables = [table_of("one of the tables", table) for table in several("tables", tables)]
         self._tables = {table.name: table for table in tables}
         self._rooms = rooms
-        self._gathers = gathers  # update="step": step() makes the steps
+        self._gathers = flag("gathers", gathers)  # update="step": step() makes the steps
         self._sums = {name: torch.nn.Parameter(torch.empty(0, t.dim)) for name, t in self._tables.items()}
         self._ids: dict[str, torch.Tensor] = {}  # int64 [distinct rows] of those in _sums
         self._steps = 0
         self._group: Group | None = None
         self.skipped_pushes = 0
-        super().__init__(list(self._sums.values()), {"lr": number("lr", lr)})
+        super().__init__(list(self._sums.values()), {"lr": learning_rate("lr", lr)})
 
     @property
     def lr(self) -> float:
@@ -72,7 +74,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _check_group(self, group: Group) -> None:
         if not isinstance(group, Group):
-            raise TypeError(f"group must be an embtier.Group, not a {type(group).__name__}")
+            raise TypeError(f"group must be an embtier.Group, not a {kind_of(group)}")
         group._handle(self._rooms.server._connection)
         owner = None if group._owner is None else group._owner()
         if owner not in (None, self):
@@ -106,7 +108,10 @@ class Optimizer(torch.optim.Optimizer):
 
     def add(self, table: Table, ids: torch.Tensor, gradient: torch.Tensor) -> None:
         """Adds gradients, [count, dim], of rows, int64 [count]."""
-        total = self._sums[table.name]
+        total = self._sums[table_of("table", table).name]
+        for what, tensor in (("ids", ids), ("gradient", gradient)):
+            if not isinstance(tensor, torch.Tensor):
+                raise TypeError(f"{what} must be a torch.Tensor, not {kind_of(tensor)} {shown(tensor)}")
         if total.grad is not None:
             ids = torch.cat([self._ids[table.name], ids])
             gradient = torch.cat([total.grad.to(gradient.device), gradient])
@@ -123,6 +128,8 @@ class Optimizer(torch.optim.Optimizer):
         """Applies what was gathered, by one push for all tables, and forgets it, also if that fails.
         If there is nothing it does nothing, but for a group, whose other members wait for a push."""
         loss = None
+        if closure is not None and not callable(closure):
+            raise TypeError(f"closure must be a function or None, not {kind_of(closure)} {shown(closure)}")
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
@@ -153,6 +160,10 @@ class Optimizer(torch.optim.Optimizer):
     def push(self, batch: BagBatch | PushBatch, ahead: Ahead | None = None, **options: Any) -> bool:
         """One step, which releases what @ahead has. False if the server refused it for numbers that are
         not finite, be they another member's of the group."""
+        if not isinstance(batch, (BagBatch, PushBatch)):
+            raise TypeError(f"batch must be a BagBatch or a PushBatch, not {kind_of(batch)} {shown(batch)}")
+        if ahead is not None and not isinstance(ahead, Ahead):
+            raise TypeError(f"ahead must be what a Prefetcher has, not {kind_of(ahead)} {shown(ahead)}")
         try:
             push_with(ahead, batch, number("lr", self.lr), self.steps + 1, group=self._group, **options)
         except (errors.NonfiniteError, errors.GroupRefusedError) as error:  # type: ignore[attr-defined]
@@ -167,6 +178,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets what was gathered."""
+        flag("set_to_none", set_to_none)
         self._ids.clear()
         for total in self._sums.values():
             total.grad = None

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from . import errors
-from ._arguments import integer, shown
+from ._arguments import integer, kind_of, shown
 from ._batch import PrefetchBatch
 from ._group import Group
 
@@ -158,11 +158,18 @@ class Prefetcher:
         ahead = integer("ahead", ahead)
         if ahead < 1:
             raise ValueError(f"ahead must be at least 1, not {shown(ahead)}")
+        if not callable(inputs):
+            raise TypeError(f"inputs must be a function of a sample batch, not {kind_of(inputs)} {shown(inputs)}")
+        if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
+            raise TypeError(f"loader must be an iterable of sample batches, not {kind_of(loader)} {shown(loader)}")
         self.loader = loader
         self.ahead = ahead
         self.skipped_prefetches = 0
         self._is_list = isinstance(module, (list, tuple, torch.nn.ModuleList))
         self._modules: list[EmbeddingBagCollection] = list(module) if self._is_list else [module]  # type: ignore
+        for one in self._modules:
+            if not hasattr(one, "_ids_of"):
+                raise TypeError(f"module must be an EmbeddingBagCollection, not {kind_of(one)} {shown(one)}")
         self._inputs = inputs
         self._held: list[Ahead] = []
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-from ._arguments import shown
+from ._arguments import kind_of, shown
 from ._library import ProgressFunction
 
 Progress = Callable[[int, int, str], None]
@@ -27,7 +27,7 @@ class Reports:
 
     def __init__(self, progress: Progress | None) -> None:
         if progress is not None and not callable(progress):
-            raise TypeError(f"progress must be a function or None, not {type(progress).__name__} {shown(progress)}")
+            raise TypeError(f"progress must be a function or None, not {kind_of(progress)} {shown(progress)}")
         self._progress = progress
         self._error: BaseException | None = None
         self._handler: Any = None  # SIGINT's, while it is deferred

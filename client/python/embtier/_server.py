@@ -13,10 +13,10 @@ import numpy as np
 from . import _arguments, _checkpoint, _export, _types, errors
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._checkpoint import Checkpoint
-from ._connection import Connection
+from ._connection import Connection, Opened, connection_of
 from ._export import Exported, Imported
 from ._group import Group
-from ._ids import as_dtype, as_ids
+from ._ids import as_dtype, as_ids, as_numbers
 from ._library import (
     ConnectOptions, ExportedInfo, ImportedInfo, TableInfo, TableOptions, lib,
 )  # fmt: skip
@@ -43,13 +43,14 @@ def connect(
     @client_name: for the server's log, at most 128 bytes of UTF-8.
     Raises UnreachableError when no server listens.
     """
+    is_unnamed = client_name is None or (isinstance(client_name, str) and not client_name)
     options = ConnectOptions(
         struct_bytes=sizeof(ConnectOptions),
-        socket_path=socket,
+        socket_path=_arguments.OptionalPath.check("socket", socket),
         arena_bytes=arena_bytes,
         max_in_flight=max_in_flight,
         timeout_ms=_arguments.timeout_ms("timeout", timeout),
-        client_name=f"python {lib.embtier_version().decode()}" if client_name in (None, "") else client_name,
+        client_name=f"python {lib.embtier_version().decode()}" if is_unnamed else client_name,
     )
     handle = c_void_p()
     code = lib.embtier_connect(byref(options), byref(handle))
@@ -66,7 +67,7 @@ class Server:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self._connection = connection_of(connection)
 
     def __enter__(self) -> Server:
         return self
@@ -466,17 +467,19 @@ class Server:
         raise TypeError("a Server is a connection of this process: connect again instead of copying it")
 
 
-class Table:
+class Table(Opened):
     """A table of one connection, made by :meth:`Server.create_table` or :meth:`Server.open_table`."""
 
     def __init__(self, connection: Connection, pointer: c_void_p) -> None:
-        self._connection = connection
+        self._connection = connection_of(connection)
+        info = lib.embtier_table_info(pointer)
         self._pointer = pointer
-        self._read_spec()
+        self.spec = _spec(info.contents)
         connection.tables.add(self)
 
     def __del__(self) -> None:
-        self._connection.discard(lib.embtier_table_close, self._pointer)
+        if hasattr(self, "_pointer"):
+            self._connection.discard(lib.embtier_table_close, self._pointer)
 
     def __repr__(self) -> str:
         return f"<embtier.Table {self.name!r} {self.rows or 'unbounded'} x {self.dim} {self.dtype}>"
@@ -554,12 +557,12 @@ class Table:
         stored as given; a finite number that does not fit is a ValueError, and nothing is stored.
         """
         ids = as_ids(ids)
-        rows = np.asanyarray(rows)
+        rows = as_numbers("rows", rows)
         if self.dtype == "bf16" and rows.dtype != self.numpy_dtype:
             raise TypeError(f"rows of a bf16 table are given as uint16 bits, not {rows.dtype}")
         rows = np.broadcast_to(as_dtype("rows", rows, self.numpy_dtype), (*ids.shape, self.dim))
         if state is not None:
-            state = as_dtype("state", np.asanyarray(state), np.dtype("<f4"))
+            state = as_dtype("state", state, np.dtype("<f4"))
             state = np.broadcast_to(state, (*ids.shape, self.state_numbers))
         with Batch(self._connection, [(self, ids.size)], state is not None) as batch:
             batch.ids(0)[:] = ids.reshape(-1)
@@ -592,7 +595,7 @@ def _table_options(
     values = {k: hyperparameters.get(k) for k in _types.HYPERPARAMETERS}
     for word, value in values.items():
         if value is not None and _arguments.number(word, value) == _types.DEFAULT:
-            raise ValueError(f"{word} {value} is out of range; None is the optimizer's default")
+            raise ValueError(f"{word} {_arguments.shown(value)} is out of range; None is the optimizer's default")
     return TableOptions(
         struct_bytes=sizeof(TableOptions),
         name=name,
@@ -606,7 +609,7 @@ def _table_options(
         seed=seed,
         **{k: _types.DEFAULT if v is None else v for k, v in values.items()},
         rounds_to_nearest=_types.number_of("rounding", _types.ROUNDING_NUMBERS, rounding),
-        allows_nonfinite=allow_nonfinite,
+        allows_nonfinite=_arguments.flag("allow_nonfinite", allow_nonfinite),
         durability=_types.number_of("durability", _types.DURABILITY_NUMBERS, durability),
     )
 

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ._arguments import number, shown
+from ._arguments import kind_of, number, shown
 
 DTYPE_NUMBERS = {"f32": 1, "f16": 2, "bf16": 3}
 OPTIMIZER_NUMBERS = {
@@ -75,19 +77,24 @@ def word_of(numbers: dict[str, int], found: int) -> str:
     return f"unknown ({found})"
 
 
-def number_of(kind: str, numbers: dict[str, int], word: str) -> int:
+def one_of(what: str, words: Collection[str], word: Any) -> str:
+    """Returns @word, one of @words."""
     if not isinstance(word, str):
-        raise TypeError(f"{kind} must be one of {', '.join(numbers)}, not {type(word).__name__} {shown(word)}")
-    if word not in numbers:
-        raise ValueError(f"{kind} must be one of {', '.join(numbers)}, not {shown(word)}")
-    return numbers[word]
+        raise TypeError(f"{what} must be one of {', '.join(words)}, not {kind_of(word)} {shown(word)}")
+    if word not in words:
+        raise ValueError(f"{what} must be one of {', '.join(words)}, not {shown(word)}")
+    return word
+
+
+def number_of(what: str, numbers: dict[str, int], word: str) -> int:
+    return numbers[one_of(what, numbers, word)]
 
 
 def split_init(init: str | tuple) -> tuple[int, float, float]:
     """Takes ``"zeros"``, ``("constant", value)``, ``("uniform", low, high)`` or ``("normal", mean,
     stddev)`` apart."""
     if not isinstance(init, (str, tuple, list)) or not init:
-        raise TypeError(f"init must be a word, or a tuple of one and numbers, not {type(init).__name__} {shown(init)}")
+        raise TypeError(f"init must be a word, or a tuple of one and numbers, not {kind_of(init)} {shown(init)}")
     word, *parameters = (init,) if isinstance(init, str) else init
     init_number = number_of("init", INIT_NUMBERS, word)
     if len(parameters) != INIT_PARAMETERS[word]:

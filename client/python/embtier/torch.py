@@ -121,14 +121,15 @@ import numpy as np
 import torch
 
 from . import errors
-from ._arguments import flag, integer, number, shown
+from ._arguments import flag, integer, kind_of, learning_rate, number, short, shown
 from ._batch import BagBatch, Bags, Batch
+from ._connection import table_of
 from ._group import STEP_MAX, Group
 from ._ids import as_dtype, as_ids
 from ._optimizer import Optimizer
 from ._prefetcher import Ahead, IdRoom, Prefetcher
 from ._server import Server, Table
-from ._types import POOL_NUMBERS
+from ._types import POOL_NUMBERS, one_of
 
 Input = torch.Tensor | tuple[torch.Tensor | None, ...]
 
@@ -141,6 +142,8 @@ __all__ = ["Bag", "EmbeddingBag", "EmbeddingBagCollection", "Input", "Optimizer"
 def rows(batch: Batch, part: int) -> torch.Tensor:
     """The rows, without state, of @part as a tensor [count, dim] of the table's dtype, bfloat16 too, in the shared
     arena: no copy, and good as long as the NumPy view is."""
+    if not isinstance(batch, Batch):
+        raise TypeError(f"batch must be an embtier.Batch, not {kind_of(batch)} {shown(batch)}")
     if batch.table(part).dtype == "bf16":
         return torch.from_numpy(batch.rows(part).view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(batch.rows(part))
@@ -157,8 +160,8 @@ class Bag:
     unsigned_ids: bool = False
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ValueError(f"mode must be one of {', '.join(MODES)}, not {self.mode!r}")
+        table_of("table", self.table)
+        one_of("mode", MODES, self.mode)
         for field in ("include_last_offset", "unsigned_ids"):
             setattr(self, field, flag(field, getattr(self, field)))
         if self.padding_idx is None:
@@ -216,19 +219,19 @@ def _given(feature: str, bag: Bag, one: Input) -> _Given:
     if not 1 <= len(arguments) <= 3:
         raise ValueError(f"ids, offsets and per_sample_weights are 1 to 3 tensors, not {len(arguments)}")
     caller_ids, caller_offsets, caller_weights = (*arguments, None, None)[:3]
-    _check_tensor(f"the ids of {feature!r}", caller_ids)
+    _check_tensor(f"the ids of {shown(feature)}", caller_ids)
     assert caller_ids is not None
     ids = _signed_ids(bag, caller_ids)
     offsets = _offsets(bag, caller_ids, caller_offsets)
     weights = None
     if caller_weights is not None:
-        _check_tensor(f"the per_sample_weights of {feature!r}", caller_weights)
+        _check_tensor(f"the per_sample_weights of {shown(feature)}", caller_weights)
         if bag.mode == "max":
             raise NotImplementedError("per_sample_weights are for the modes sum and mean, not for max")
         if caller_weights.shape != caller_ids.shape or not caller_weights.is_floating_point():
             raise ValueError(
                 "per_sample_weights must be floating-point numbers of the ids' shape "
-                f"{tuple(caller_ids.shape)}, not {caller_weights.dtype} {tuple(caller_weights.shape)}"
+                f"{tuple(caller_ids.shape)}, not {caller_weights.dtype} {shown(tuple(caller_weights.shape))}"
             )
         caller_weights = caller_weights.detach()
         weights = _f32_weights(caller_weights.reshape(-1))
@@ -247,7 +250,7 @@ def _given(feature: str, bag: Bag, one: Input) -> _Given:
 
 def _check_tensor(what: str, tensor: Any) -> None:
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{what} must be a torch.Tensor, not {type(tensor).__name__} {shown(tensor)}")
+        raise TypeError(f"{what} must be a torch.Tensor, not {kind_of(tensor)} {shown(tensor)}")
     if tensor.layout != torch.strided or tensor.is_meta:
         raise TypeError(f"{what} must be a dense tensor with numbers, not one of {tensor.layout} on {tensor.device}")
 
@@ -460,6 +463,19 @@ def _is_wanted(anchor: Any) -> bool:
         return True
 
 
+def _bags_of(bags: Any) -> dict[str, Bag]:
+    if not isinstance(bags, Mapping):
+        raise TypeError(f"bags must be a dict of bags by feature, not {kind_of(bags)} {shown(bags)}")
+    if not bags:
+        raise ValueError("bags is empty: a collection needs a bag")
+    for feature, bag in bags.items():
+        if not isinstance(bag, (Bag, Table)):
+            raise TypeError(
+                f"one of the bags, {shown(feature)}, must be a Bag or a Table, not {kind_of(bag)} {shown(bag)}"
+            )
+    return {feature: bag if isinstance(bag, Bag) else Bag(bag) for feature, bag in bags.items()}
+
+
 class EmbeddingBagCollection(torch.nn.Module):
     """Many embedding bags, one request for all.
 
@@ -480,11 +496,9 @@ class EmbeddingBagCollection(torch.nn.Module):
         group: Group | None = None,
     ) -> None:
         super().__init__()
-        if not bags:
-            raise ValueError("a collection needs a bag")
-        if update not in UPDATES:
-            raise ValueError(f"update must be one of {', '.join(UPDATES)}, not {update!r}")
-        self.bags = {k: bag if isinstance(bag, Bag) else Bag(bag) for k, bag in bags.items()}
+        self.bags = _bags_of(bags)
+        one_of("update", UPDATES, update)
+        frozen = flag("frozen", frozen)
         tables = [bag.table for bag in self.bags.values()]
         if len({id(table._connection) for table in tables}) > 1:
             raise ValueError("the tables of a collection belong to one connection")
@@ -504,11 +518,11 @@ class EmbeddingBagCollection(torch.nn.Module):
             table = bag.table
             if table.spec.optimizer == "none":
                 raise ValueError(
-                    f"table {table.name!r} of {feature!r} has no optimizer: create it with one "
+                    f"table {table.name!r} of {shown(feature)} has no optimizer: create it with one "
                     '(optimizer="sgd", ...), or make the module with frozen=True'
                 )
             if bag.mode == "max" and self.update == "step":
-                raise ValueError(f'{feature!r}: mode "max" is trained with update="backward" only')
+                raise ValueError(f'{shown(feature)}: mode "max" is trained with update="backward" only')
             others = {b.mode for b in self.bags.values() if b.table.name == table.name}
             if bag.mode == "max" and len(others) > 1:
                 raise ValueError(
@@ -556,9 +570,11 @@ class EmbeddingBagCollection(torch.nn.Module):
         return outputs, ticket
 
     def _given(self, inputs: Mapping[str, Input]) -> list[_Given]:
+        if not isinstance(inputs, Mapping):
+            raise TypeError(f"inputs must be a dict of ids by feature, not {kind_of(inputs)} {shown(inputs)}")
         unknown = inputs.keys() - self.bags.keys()
         if unknown:
-            raise KeyError(f"no such feature: {', '.join(sorted(unknown))}")
+            raise KeyError(f"no such feature: {short(', '.join(sorted(map(str, unknown))))}")
         return [_given(k, self.bags[k], one) for k, one in inputs.items()]
 
     def _ids_of(self, inputs: Mapping[str, Input]) -> tuple[list[str], list[Table], list[torch.Tensor]]:
@@ -662,7 +678,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @lr.setter
     def lr(self, lr: float) -> None:
-        self.optimizer.param_groups[0]["lr"] = number("lr", lr)
+        self.optimizer.param_groups[0]["lr"] = learning_rate("lr", lr)
 
     @property
     def steps(self) -> int:
@@ -694,8 +710,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         self.optimizer.step()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients gathered with ``update="step"``."""
-        self.optimizer.zero_grad()
+        """Forgets the gradients gathered with ``update="step"``; @set_to_none changes nothing."""
+        self.optimizer.zero_grad(set_to_none)
 
     def get_extra_state(self) -> dict[str, dict[str, Any]]:
         return {
@@ -714,13 +730,17 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     def set_extra_state(self, state: Mapping[str, Mapping[str, Any]]) -> None:
         ours = self.get_extra_state()
+        if not isinstance(state, Mapping) or not all(isinstance(saved, Mapping) for saved in state.values()):
+            raise TypeError(f"state must be what get_extra_state() gave, not {kind_of(state)} {shown(state)}")
         if state.keys() != ours.keys():
-            raise ValueError(f"saved with features {sorted(state)}, here are {sorted(ours)}")
+            raise ValueError(
+                f"state was saved with features {shown(list(state))}, here are {shown(list(ours))}"
+            )
         for feature, saved in state.items():
             for key, value in saved.items():
                 if key not in ("note", "steps") and value != ours[feature].get(key):
                     raise ValueError(
-                        f"{feature!r} was saved with {key} {value!r}, here it is {ours[feature].get(key)!r}"
+                        f"{shown(feature)} was saved with {shown(key)} {shown(value)}, here it is {shown(ours[feature].get(key))}"
                     )
         self.steps = max(integer("steps", saved.get("steps", 0), 0, STEP_MAX) for saved in state.values())
 

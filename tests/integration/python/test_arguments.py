@@ -457,7 +457,7 @@ IDS = [
     range(2**63 - 2, 2**63 + 5, 100), range(5, 6, 2**70), range(2**62, 2**62 + 3), range(2**63 - 3, 2**63 - 1),
     [2**64 - 1], np.uint64(2**64 - 1), np.int8(5), [np.int8(5), 2**63, np.uint64(2**64 - 1), torch.tensor(7)],
     np.array([2**64 - 1, 5], object), np.array(5, object), np.empty((0, 3), np.int64), [np.array([1, 2])] * 2,
-    np.array([1, 2]).view(np.recarray), bytearray(b"ab"),
+    np.array([1, 2]).view(np.recarray), memoryview(np.array([1, 2])), memoryview(b"a" * 16).cast("q"),
 ]  # fmt: skip
 
 
