@@ -164,6 +164,21 @@ static uint64_t default_memory(const struct config *config)
     return MAX(MIN(all / 4, left / 2), MIB);
 }
 
+/* What nobody has set for one user is 0: accounts share it out (daemon/accounts.h). A client that
+ * is alone gets an arena of the default size. */
+static void compute_arena_defaults(struct config *config)
+{
+    const uint64_t total = config->socket.max_total_arena_bytes;
+    const bool is_shared = config->socket.max_user_arena_bytes == 0;
+    const uint64_t alone =
+        is_shared ? total / 4 * 3 : MIN(config->socket.max_user_arena_bytes, total);
+
+    if (config->socket.max_arena_bytes == 0)
+        config->socket.max_arena_bytes = MIN(GIB, alone);
+    else if (is_shared && config->socket.max_arena_bytes > alone)
+        config->socket.max_user_arena_bytes = config->socket.max_arena_bytes;
+}
+
 static enum embtier_err compute_defaults(struct config *config, struct err_msg *msg)
 {
     uint64_t share, dram_slabs;
@@ -192,18 +207,7 @@ static enum embtier_err compute_defaults(struct config *config, struct err_msg *
         config->lanes.count = default_lanes(config);
     if (config->socket.max_total_arena_bytes == 0)
         config->socket.max_total_arena_bytes = MIN(4 * GIB, share);
-    if (config->socket.max_arena_bytes == 0)
-        config->socket.max_arena_bytes = MIN(GIB, config->socket.max_total_arena_bytes);
-    /* One user cannot keep all others out. */
-    if (config->socket.max_user_arena_bytes == 0)
-        config->socket.max_user_arena_bytes =
-            MAX(config->socket.max_total_arena_bytes / 4 * 3, config->socket.max_arena_bytes);
-    if (config->socket.max_user_sessions == 0)
-        config->socket.max_user_sessions =
-            MAX((uint32_t)((uint64_t)config->socket.max_sessions * 3 / 4), 1u);
-    if (config->checkpoints.max_user_checkpoints == 0)
-        config->checkpoints.max_user_checkpoints =
-            MAX((uint32_t)((uint64_t)config->checkpoints.max_checkpoints * 3 / 4), 1u);
+    compute_arena_defaults(config);
     config->socket.is_default = !config->socket.path;
     if (config->socket.is_default) {
         config->socket.is_users = default_socket_is_users();

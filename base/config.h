@@ -73,11 +73,11 @@ struct config {
     } rocksdb;
 
     struct {
-        uint32_t interval_seconds; /* between those the server makes itself; 0: it makes none */
-        uint32_t keep;             /* of its own, so many are kept */
-        uint32_t max_checkpoints;  /* that users make, all of them together */
-        uint32_t max_user_checkpoints;
-        uint64_t transfer_bytes; /* memory for exports, imports and restores, all together */
+        uint32_t interval_seconds;     /* between those the server makes itself; 0: it makes none */
+        uint32_t keep;                 /* of its own, so many are kept */
+        uint32_t max_checkpoints;      /* that users make, all of them together */
+        uint32_t max_user_checkpoints; /* 0: shared out, as other limits of a user */
+        uint64_t transfer_bytes;       /* memory for exports, imports and restores, all together */
         uint32_t transfer_idle_seconds;
     } checkpoints;
 
@@ -94,10 +94,10 @@ struct config {
         uint32_t mode;                  /* of the socket file, octal in YAML: 0660 */
         uint64_t max_arena_bytes;       /* shared memory one client may ask for */
         uint64_t max_total_arena_bytes; /* shared memory of all clients together */
-        uint64_t max_user_arena_bytes;  /* of the clients of one user */
-        uint32_t max_sessions; /* where descriptors are few, and no one says, less than 1024 */
-        uint32_t max_user_sessions;
-        uint32_t max_batch_rows; /* ids in one request; request_bytes may have room for fewer */
+        uint64_t max_user_arena_bytes;  /* of the clients of one user; 0: shared out */
+        uint32_t max_sessions;      /* where descriptors are few, and no one says, less than 1024 */
+        uint32_t max_user_sessions; /* 0: shared out (daemon/accounts.h) */
+        uint32_t max_batch_rows;    /* ids in one request; request_bytes may have room for fewer */
     } socket;
 
     struct {

@@ -69,7 +69,7 @@ struct cyaml_schema_value;
     K(checkpoints, keep, U32, "2", 1, 1000, "of these, how many are kept")                         \
     K(checkpoints, max_checkpoints, U32, "1024", 1, 65536,                                         \
       "checkpoints that users make, all of them")                                                  \
-    K(checkpoints, max_user_checkpoints, U32, "(three quarters of max_checkpoints)", 1, 65536,     \
+    K(checkpoints, max_user_checkpoints, U32, "(three quarters of what others leave)", 1, 65536,   \
       "checkpoints of one user")                                                                   \
     K(checkpoints, transfer_bytes, BYTES,                                                          \
       "(256MiB; less where memory is scarce, more with many shards)", CONFIG_MIB,                  \
@@ -88,16 +88,16 @@ struct cyaml_schema_value;
     K(socket, path, TEXT, "(runtime directory)/embtier.sock", 1, 107,                              \
       "Unix socket for local clients and the command line")                                        \
     K(socket, mode, MODE, "0660", 0, 0777, "permissions of the socket file, octal")                \
-    K(socket, max_arena_bytes, BYTES, "(lesser of 1GiB and max_total_arena_bytes)", 65536,         \
-      CONFIG_BYTES_MAX, "shared memory one client may ask for")                                    \
+    K(socket, max_arena_bytes, BYTES, "(lesser of 1GiB and what a user who is alone may have)",    \
+      65536, CONFIG_BYTES_MAX, "shared memory one client may ask for")                             \
     K(socket, max_total_arena_bytes, BYTES, "(4GiB; less where memory is scarce)", 65536,          \
       CONFIG_BYTES_MAX, "shared memory of all clients together")                                   \
     K(socket, max_user_arena_bytes, BYTES,                                                         \
-      "(max_arena_bytes or three quarters of max_total_arena_bytes, the greater)", 65536,          \
+      "(three quarters of what others leave; max_arena_bytes if that is set to more)", 65536,      \
       CONFIG_BYTES_MAX, "shared memory of all clients of one user")                                \
     K(socket, max_sessions, U32, "(1024; less where descriptors are few)", 1, 65536,               \
       "clients connected at the same time")                                                        \
-    K(socket, max_user_sessions, U32, "(three quarters of max_sessions)", 1, 65536,                \
+    K(socket, max_user_sessions, U32, "(three quarters of what others leave)", 1, 65536,           \
       "clients of one user connected at the same time")                                            \
     K(socket, max_batch_rows, U32, "1048576", 1, 67108864,                                         \
       "row ids in one request; lanes.request_bytes may have room for fewer")

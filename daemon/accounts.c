@@ -154,12 +154,31 @@ uint64_t account_part(const struct account *account, enum account_row row)
     const uint64_t has = account_has(account, row);
     /* Of two numbers that another thread may be changing, the first may be of before. */
     const uint64_t others = used > has ? used - has : 0;
+    /* Others have at most `all`, but for what was added in any case. */
+    const uint64_t left = limit->all > others ? limit->all - others : 0;
 
     if (limit->user > 0)
         return limit->user;
-    /* Others have at most `all`, but for what was added in any case. Small totals are rounded so
-     * that one is one. */
-    return limit->all > others ? limit->all - others - (limit->all - others) / 4 : 0;
+    return left > 1 ? left - left / 4 - (left % 4 > 0) : left;
+}
+
+uint64_t accounts_part(struct accounts *accounts, uid_t uid, enum account_row row)
+{
+    const struct account *account;
+    uint64_t part = 0;
+
+    pthread_mutex_lock(&accounts->lock);
+    for (account = accounts->first; account && account->uid != uid; account = account->next)
+        ;
+    if (account)
+        part = account_part(account, row);
+    pthread_mutex_unlock(&accounts->lock);
+    return part;
+}
+
+const char *account_rule(const struct account *account, enum account_row row)
+{
+    return account->accounts->limits[row].user > 0 ? "" : ", three quarters of what others leave";
 }
 
 enum account_answer account_ask(const struct account *account, enum account_row row,
@@ -236,9 +255,9 @@ enum embtier_err account_refuse(const struct account *account, enum account_row 
                        most.text, key);
     return err_set(msg, EMBTIER_BUSY,
                    "%s: your user's clients have %s, and %s more would be over the %s that one "
-                   "user may have (%s): end some of them first",
+                   "user may have%s (%s): end some of them first",
                    rows[row].word, amount_text(&has, row, account_has(account, row)), more.text,
-                   most.text, key);
+                   most.text, account_rule(account, row), key);
 }
 
 const char *account_row_name(enum account_row row)

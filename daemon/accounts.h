@@ -3,9 +3,11 @@
  *
  * There is one account for each user id that has a connection or a transfer, however many of them,
  * and one row of ACCOUNT_TABLE for each thing. A row has a total and a rule for one user. The rule
- * is a number (such as socket.max_user_sessions), or the shared one: of what others leave, a user
- * may have three quarters. So a user alone has three quarters, two of them settle at three sevenths
- * each, and whoever comes next always finds a quarter of what is free.
+ * is the shared one, of what others leave, a user may have three quarters; or a number, where the
+ * configuration sets one (such as socket.max_user_sessions). By the shared rule a user alone has
+ * three quarters, two of them settle at three sevenths each, and whoever comes next always finds a
+ * quarter of what was free. Numbers are rounded in favour of the next user, but one is had whole:
+ * of 5 there are 3, 1 and 1.
  *
  * Descriptors have no row: each session has at most SESSION_DESCRIPTORS
  * (base/config_descriptors.h), so that the row of sessions limits them too.
@@ -92,6 +94,10 @@ uid_t account_uid(const struct account *account);
 uint64_t account_has(const struct account *account, enum account_row row);
 /* As much it may have now, what it has included. */
 uint64_t account_part(const struct account *account, enum account_row row);
+/* Of the user of that number; 0: it has no account. Any thread. */
+uint64_t accounts_part(struct accounts *accounts, uid_t uid, enum account_row row);
+/* What comes behind such a number in messages: ", three quarters of what others leave" or "". */
+const char *account_rule(const struct account *account, enum account_row row);
 uint64_t accounts_used(const struct accounts *accounts, enum account_row row);
 
 /* What one user has. */

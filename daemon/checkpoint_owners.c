@@ -72,9 +72,10 @@ static enum embtier_err ask(const struct account *account, uint32_t keep, struct
     if (answer == ACCOUNT_USER_HAS)
         return err_set(msg, EMBTIER_BUSY,
                        "your user has %" PRIu64 " checkpoints, and may have no more than %" PRIu64
-                       " (checkpoints.max_user_checkpoints): delete some (`embtier checkpoint "
+                       "%s (checkpoints.max_user_checkpoints): delete some (`embtier checkpoint "
                        "delete`), or keep fewer (--keep)",
-                       has, account_part(account, ACCOUNT_CHECKPOINTS));
+                       has, account_part(account, ACCOUNT_CHECKPOINTS),
+                       account_rule(account, ACCOUNT_CHECKPOINTS));
     return account_refuse(account, ACCOUNT_CHECKPOINTS, 1, answer, "checkpoints.max_checkpoints",
                           msg);
 }

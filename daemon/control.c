@@ -410,7 +410,8 @@ static void accept_one(struct control *control, int fd)
         if (control_may_warn(control))
             log_warn(err == EMBTIER_BUSY ? "client refused: too many sessions of one user"
                                          : "client refused: out of memory",
-                     "uid=%u limit=%u", (unsigned)uid, config->socket.max_user_sessions);
+                     "uid=%u limit=%" PRIu64, (unsigned)uid,
+                     accounts_part(control->parts->accounts, uid, ACCOUNT_SESSIONS));
         close(fd);
         return;
     }
@@ -711,9 +712,8 @@ static void limit_accounts(const struct server_parts *parts)
     accounts_limit(parts->accounts, ACCOUNT_ARENA_BYTES, config->socket.max_total_arena_bytes,
                    config->socket.max_user_arena_bytes);
     accounts_limit(parts->accounts, ACCOUNT_ANSWER_BYTES, ANSWER_BYTES, 0);
-    accounts_limit(parts->accounts, ACCOUNT_SCANS, control_scans_most(config),
-                   MAX(control_scans_most(config) / 2, 1u));
-    accounts_limit(parts->accounts, ACCOUNT_LOADS, CONTROL_LOADS_MAX, CONTROL_LOADS_MAX / 2);
+    accounts_limit(parts->accounts, ACCOUNT_SCANS, control_scans_most(config), 0);
+    accounts_limit(parts->accounts, ACCOUNT_LOADS, CONTROL_LOADS_MAX, 0);
 }
 
 enum embtier_err control_new(const struct server_parts *parts, struct control **ret_control,

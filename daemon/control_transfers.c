@@ -31,10 +31,10 @@ static enum embtier_err count_one(const struct control *control, struct account 
     if (account_take(account, row, 1) != ACCOUNT_TAKEN)
         return err_set(msg, EMBTIER_BUSY,
                        "%" PRIu64 " tables are being %s, %" PRIu64 " of them by this "
-                       "user; no more than %" PRIu32 " can be, and %" PRIu32 " for a user",
+                       "user; no more than %" PRIu32 " can be, and %" PRIu64 " for this user%s",
                        accounts_used(control->parts->accounts, row),
                        loads ? "imported" : "exported", account_has(account, row), most,
-                       MAX(most / 2, 1u));
+                       account_part(account, row), account_rule(account, row));
     *counts = true;
     return EMBTIER_OK;
 }

@@ -75,7 +75,7 @@ static void test_a_user_alone_has_three_quarters_and_each_next_one_finds_some(vo
     assert_int_equal(take_all(three, ACCOUNT_TICKET_BYTES), 75);
     /* What the first gives back it does not get again as long as others want some. */
     account_give(one, ACCOUNT_TICKET_BYTES, 1200);
-    assert_int_equal(take_all(two, ACCOUNT_TICKET_BYTES), (1600 - 75) / 4 * 3 + 1 - 300);
+    assert_int_equal(take_all(two, ACCOUNT_TICKET_BYTES), (1600 - 75) * 3 / 4 - 300);
     assert_in_range(take_all(one, ACCOUNT_TICKET_BYTES), 280, 300);
     for (int i = 0; i < 2; i++) {
         account_give(two, ACCOUNT_TICKET_BYTES, account_has(two, ACCOUNT_TICKET_BYTES));
@@ -85,6 +85,38 @@ static void test_a_user_alone_has_three_quarters_and_each_next_one_finds_some(vo
     }
     assert_true(accounts_used(accounts, ACCOUNT_TICKET_BYTES) < 1600);
     accounts_free(accounts);
+}
+
+/* Three users in turn take as much of small totals as they get. */
+static void test_small_numbers_are_shared_out_too(void **state)
+{
+    static const uint64_t expected[][3] = {
+        { 1, 0, 0 }, { 1, 1, 0 },  { 2, 1, 0 },  { 3, 1, 0 },  { 3, 1, 1 }, { 4, 1, 1 },
+        { 5, 1, 1 }, { 6, 1, 1 },  { 6, 2, 1 },  { 7, 2, 1 },  { 8, 2, 1 }, { 9, 2, 1 },
+        { 9, 3, 1 }, { 10, 3, 1 }, { 11, 3, 1 }, { 12, 3, 1 },
+    };
+
+    (void)state;
+    for (uint64_t all = 1; all <= 1024; all = all == ARRAY_LEN(expected) ? 1024 : all + 1) {
+        struct accounts *const accounts = make();
+        struct account *users[3];
+        uint64_t left = all;
+
+        accounts_limit(accounts, ACCOUNT_SCANS, all, 0);
+        for (uint32_t u = 0; u < 3; u++) {
+            const uint64_t part = all == 1024 ? left * 3 / 4 : expected[all - 1][u];
+
+            users[u] = account_open(accounts, ONE + u);
+            assert_int_equal(account_part(users[u], ACCOUNT_SCANS), part);
+            assert_int_equal(accounts_part(accounts, ONE + u, ACCOUNT_SCANS), part);
+            assert_int_equal(take_all(users[u], ACCOUNT_SCANS), part);
+            left -= part;
+        }
+        assert_true(all < 2 || account_has(users[1], ACCOUNT_SCANS) > 0);
+        assert_true(all < 5 || account_has(users[2], ACCOUNT_SCANS) > 0);
+        assert_int_equal(accounts_part(accounts, ONE + 3, ACCOUNT_SCANS), 0); /* is not here */
+        accounts_free(accounts);
+    }
 }
 
 static void test_a_refusal_tells_the_limit_and_the_key(void **state)
@@ -115,6 +147,14 @@ static void test_a_refusal_tells_the_limit_and_the_key(void **state)
                                     &msg),
                      EMBTIER_TOO_LARGE);
     assert_int_equal(account_has(two, ACCOUNT_ARENA_BYTES), 0);
+    accounts_limit(accounts, ACCOUNT_SCANS, 8, 0);
+    assert_int_equal(take_all(one, ACCOUNT_SCANS), 6);
+    assert_int_equal(account_refuse(one, ACCOUNT_SCANS, 1, account_take(one, ACCOUNT_SCANS, 1),
+                                    "some.key", &msg),
+                     EMBTIER_BUSY);
+    assert_string_equal(msg.text, "exports: your user's clients have 6, and 1 more would be over "
+                                  "the 6 that one user may have, three quarters of what others "
+                                  "leave (some.key): end some of them first");
     accounts_free(accounts);
 }
 
@@ -247,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_user_has_one_account_as_long_as_it_is_open),
         cmocka_unit_test(test_a_user_alone_has_three_quarters_and_each_next_one_finds_some),
+        cmocka_unit_test(test_small_numbers_are_shared_out_too),
         cmocka_unit_test(test_a_refusal_tells_the_limit_and_the_key),
         cmocka_unit_test(test_sessions_that_keep_tickets_leave_memory_to_others),
         cmocka_unit_test(test_accounts_are_listed_in_pages_by_their_numbers),

@@ -89,14 +89,14 @@ static void assert_defaults(const struct config *config)
     assert_int_equal(config->checkpoints.keep, 2);
     assert_int_equal(config->checkpoints.transfer_bytes, 256 * MIB);
     assert_int_equal(config->checkpoints.max_checkpoints, 1024);
-    assert_int_equal(config->checkpoints.max_user_checkpoints, 768);
+    assert_int_equal(config->checkpoints.max_user_checkpoints, 0); /* shared out */
     assert_true(config->socket.is_default);
     assert_int_equal(config->socket.mode, 0660);
     assert_int_equal(config->socket.max_arena_bytes, GIB);
     assert_int_equal(config->socket.max_total_arena_bytes, 4 * GIB);
-    assert_int_equal(config->socket.max_user_arena_bytes, 3 * GIB);
+    assert_int_equal(config->socket.max_user_arena_bytes, 0);
     assert_int_equal(config->socket.max_sessions, 1024);
-    assert_int_equal(config->socket.max_user_sessions, 768);
+    assert_int_equal(config->socket.max_user_sessions, 0);
     assert_int_equal(config->socket.max_batch_rows, 1048576);
     assert_int_equal(config->log.level, LOG_LEVEL_INFO);
 }
@@ -141,7 +141,8 @@ static void test_defaults_fit_a_small_machine(void **state)
     /* A quarter would be more than the rest leaves. */
     assert_in_range(config->cache.tiers[0].bytes, 128 * MIB, 256 * MIB - 1);
     assert_in_range(config->socket.max_total_arena_bytes, 128 * MIB, 256 * MIB - 1);
-    assert_int_equal(config->socket.max_arena_bytes, config->socket.max_total_arena_bytes);
+    assert_int_equal(config->socket.max_arena_bytes, config->socket.max_total_arena_bytes / 4 * 3);
+    assert_int_equal(config->socket.max_user_arena_bytes, 0);
     assert_int_equal(config->lanes.count, 1);
 }
 
@@ -200,14 +201,17 @@ static void test_every_key_is_read(void **state)
                "  compaction_parallel: 2\n"
                "  direct_io: on\n"
                "  options: \"max_open_files=100;write_buffer_size=1\"\n"
-               "checkpoints: {interval_seconds: 5, keep: 6, transfer_bytes: 70MiB}\n"
+               "checkpoints: {interval_seconds: 5, keep: 6, transfer_bytes: 70MiB,\n"
+               "              max_user_checkpoints: 4}\n"
                "endurance: {capacity_bytes: 7TB, rated_written_bytes: 14000TB, rated_years: 3}\n"
                "socket:\n"
                "  path: /run/x.sock\n"
                "  mode: 0600\n"
                "  max_arena_bytes: 1MiB\n"
                "  max_total_arena_bytes: 3MiB\n"
+               "  max_user_arena_bytes: 2MiB\n"
                "  max_sessions: 7\n"
+               "  max_user_sessions: 6\n"
                "  max_batch_rows: 100\n"
                "log: {level: debug}\n");
     const struct tier_spec *tiers = config->cache.tiers;
@@ -257,9 +261,35 @@ static void test_every_key_is_read(void **state)
     assert_int_equal(config->socket.max_arena_bytes, MIB);
     assert_int_equal(config->socket.max_total_arena_bytes, 3 * MIB);
     assert_int_equal(config->socket.max_sessions, 7);
-    assert_int_equal(config->socket.max_user_sessions, 5);
+    assert_int_equal(config->socket.max_user_sessions, 6);
+    assert_int_equal(config->socket.max_user_arena_bytes, 2 * MIB);
+    assert_int_equal(config->checkpoints.max_user_checkpoints, 4);
     assert_int_equal(config->socket.max_batch_rows, 100);
     assert_int_equal(config->log.level, LOG_LEVEL_DEBUG);
+}
+
+static void test_an_arena_may_be_as_large_as_one_user_may_have(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t arena;
+        uint64_t user;
+    } cases[] = {
+        { "socket: {max_total_arena_bytes: 1GiB}", 768 * MIB, 0 },
+        { "socket: {max_total_arena_bytes: 1GiB, max_arena_bytes: 768MiB}", 768 * MIB, 0 },
+        { "socket: {max_total_arena_bytes: 1GiB, max_arena_bytes: 1GiB}", GIB, GIB },
+        { "socket: {max_total_arena_bytes: 1GiB, max_user_arena_bytes: 1GiB}", GIB, GIB },
+        { "socket: {max_total_arena_bytes: 1GiB, max_user_arena_bytes: 8MiB}", 8 * MIB, 8 * MIB },
+        { "socket: {max_total_arena_bytes: 2GiB}", GIB, 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_(config_freep) struct config *config = parsed(cases[i].text);
+
+        assert_int_equal(config->socket.max_arena_bytes, cases[i].arena);
+        assert_int_equal(config->socket.max_user_arena_bytes, cases[i].user);
+    }
 }
 
 static void test_unknown_key_names_file_line_and_key(void **state)
@@ -715,6 +745,7 @@ int main(void)
         cmocka_unit_test(test_defaults_fit_machines_of_a_gigabyte_and_more),
         cmocka_unit_test(test_the_machine_this_runs_on_takes_the_defaults),
         cmocka_unit_test(test_every_key_is_read),
+        cmocka_unit_test(test_an_arena_may_be_as_large_as_one_user_may_have),
         cmocka_unit_test(test_unknown_key_names_file_line_and_key),
         cmocka_unit_test(test_repeated_key_names_both_lines),
         cmocka_unit_test(test_wrong_shapes_are_told),

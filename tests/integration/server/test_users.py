@@ -154,3 +154,56 @@ def test_one_user_gets_no_more_sessions_than_allowed_and_others_still_some(open_
             assert nobody_connects(open_daemon)
         assert (second.open_table("t").get([1]) == 0).all()
     assert open_daemon.logged("too many sessions of one user")
+
+
+_TAKES_ALL = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+os.setgid(int(sys.argv[3]))
+os.setuid(int(sys.argv[3]))
+from raw_client import RawClient
+kept = []
+try:
+    while True:
+        kept.append(RawClient(sys.argv[2], arena_bytes=int(sys.argv[4])))
+except Exception as error:
+    print(len(kept), error, flush=True)
+sys.stdin.read()
+"""
+
+
+def takes_all(daemon, uid: int, arena_bytes: int) -> subprocess.Popen:
+    """Connects as that user as long as it may, says how often, and keeps all until its input ends."""
+    here = os.path.dirname(__file__)
+    command = [sys.executable, "-c", _TAKES_ALL, here, daemon.socket, str(uid), str(arena_bytes)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("open_daemon", "arena_bytes", "parts"),
+    [
+        ({"max_sessions": 64, "max_user_sessions": None}, 0, [48, 12, 3]),
+        ({"max_total_arena_bytes": "64MiB"}, 1 << 20, [48, 12, 3]),
+        ({"max_sessions": 64, "max_user_sessions": 24}, 0, [24, 24, 16]),  # as the operator says
+    ],
+    indirect=["open_daemon"],
+    ids=["sessions", "memory", "set"],
+)
+def test_users_that_take_all_they_may_leave_some_to_the_next(open_daemon, arena_bytes, parts):
+    clients = []
+    try:
+        for i, part in enumerate(parts):
+            clients.append(takes_all(open_daemon, 3000 + i, arena_bytes))
+            count, _, why = clients[-1].stdout.readline().partition(" ")
+            assert int(count) == part, (i, count, why)
+            if arena_bytes and i == 0:
+                assert "three quarters of what others leave (socket.max_user_arena_bytes)" in why
+    finally:
+        for client in clients:
+            client.stdin.close()
+            client.wait()
+    if arena_bytes == 0:
+        refused = open_daemon.logged("too many sessions of one user")
+        assert (refused[0]["uid"], refused[0]["limit"]) == ("3000", str(parts[0]))
+    open_daemon.await_metric("session_arena_bytes", 0)
