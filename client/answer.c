@@ -217,6 +217,13 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
                        "no room for %s of %" PRIu64 " bytes: all together may have %" PRIu64
                        " (lanes.ticket_bytes); push or release tickets first",
                        ticket_maker(batch), result->value, result->limit);
+    case EMBTIER_PINS_FULL:
+        return err_set(msg, result->err,
+                       "no room in DRAM for a prefetch of %" PRIu64
+                       " bytes of rows: the prefetches of your user may have %" PRIu64
+                       ", three quarters of what other users leave of half of the first tier; push "
+                       "or release prefetches first, or prefetch fewer rows at a time",
+                       result->value, result->limit);
     case EMBTIER_SHAPE:
         return err_set(msg, result->err,
                        "push of %" PRIu64 " parts by the ticket of a lookup of %" PRIu64,

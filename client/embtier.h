@@ -736,8 +736,9 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_release(struct embtie
  * others. The batch has the prefetch's number afterwards, embtier_batch_ticket(), and while it has
  * it, embtier_prefetch() and embtier_batch_set_count() are INVALID; its ids may change.
  *
- * PINS_FULL: so many rows do not fit beside those of other prefetches, all clients' together; they
- * may have half of the first tier. TICKETS_FULL: the server has no memory for it until other
+ * PINS_FULL: so many rows do not fit beside those of other prefetches. All clients' together may
+ * have half of the first tier, and one user's three quarters of what other users leave of that; a
+ * row counts in each prefetch that has it. TICKETS_FULL: the server has no memory for it until other
  * prefetches or tickets are over. ID_RANGE, DROPPED, TOO_LARGE. No harm is done by going on without
  * it. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_prefetch(struct embtier_batch *batch);

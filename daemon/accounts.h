@@ -33,6 +33,7 @@
     X(LOADS, "loads", "imports", COUNTED)                           /* the control thread's */     \
     X(ANSWER_BYTES, "answer_bytes", "messages under way", IN_BYTES) /* the control thread's */     \
     X(TICKET_BYTES, "ticket_bytes", "memory of tickets", IN_BYTES)  /* ticket_memory.c's lock */   \
+    X(PINNED_BYTES, "pinned_bytes", "prefetched rows", IN_BYTES)    /* the same */                 \
     X(GROUPS, "groups", "groups", COUNTED)                          /* group.c's lock */           \
     X(GROUP_MEMBERS, "group_members", "members of groups", COUNTED) /* group.c's lock */           \
     X(GROUP_BYTES, "group_bytes", "memory of pushes that wait", IN_BYTES) /* group.c's lock */     \

@@ -116,6 +116,7 @@ static void unpin(struct lane *lane, struct ticket *ticket)
     ticket->has_pins = false;
     ticket->lanes_left = lane->rules.lane_count;
     ticket->session->in_flight++;
+    ticket->session->unpinning++;
     for (uint32_t i = 0; i < lane->rules.lane_count; i++)
         lane_send(lane->opts.lanes[i], &ticket->lanes[i].message);
 }
@@ -136,10 +137,14 @@ void lane_ticket_on_unpinned(struct lane *lane, struct ticket_lane *part)
 
     if (--ticket->lanes_left > 0)
         return;
+    ticket_unpinned(&lane->rules, ticket);
     if (ticket->answers)
         request_answer(session, ticket->request, &ticket->refusal, 0, 0);
     ticket_free(&lane->rules, ticket);
     session->in_flight--;
+    session->unpinning--;
+    if (session->taking.kind == TAKING_PUSH && session->taking.push->is_prefetch)
+        lane_unstall(lane, session); /* it may wait for these */
     lane_session_maybe_gone(lane, session);
 }
 
@@ -253,6 +258,20 @@ static enum take_turn look_again(struct lane *lane, const struct push *push)
     return TAKE_TURN_MORE;
 }
 
+/* Counts what a prefetch is to pin. One that finds no room waits for the pins that its session
+ * gives back: a client that has released one prefetch may ask for the next. */
+static bool may_pin(struct lane *lane, struct push *push)
+{
+    struct refusal refusal;
+
+    if (!push->is_prefetch || push_pin(&lane->rules, push, &refusal) == EMBTIER_OK)
+        return true;
+    push->is_taken = push->session->unpinning == 0;
+    if (push->is_taken)
+        push->refusal = refusal;
+    return false;
+}
+
 /* Goes on with what comes before the first wave. Returns whether it is over. */
 static bool prepare_turn(struct lane *lane, struct push *push)
 {
@@ -275,7 +294,7 @@ static bool prepare_turn(struct lane *lane, struct push *push)
     lane_charge(lane, side, most - left);
     if (err != EMBTIER_OK && err != EMBTIER_AGAIN)
         push->is_taken = true;
-    if (push->stage == PUSH_CASTING && push->ticket->casts_left == 0) {
+    if (push->stage == PUSH_CASTING && push->ticket->casts_left == 0 && may_pin(lane, push)) {
         uint64_t cost = push_prepare(push);
 
         push->is_taken = push_check_runs(push, &cost, &push->refusal) != EMBTIER_OK;

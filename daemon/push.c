@@ -475,6 +475,16 @@ enum embtier_err push_check_numbers(struct push *push, uint64_t *cost, struct re
 
 /* ---- Waves ---- */
 
+enum embtier_err push_pin(const struct request_rules *rules, struct push *push,
+                          struct refusal *ret_refusal)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t g = 0; g < push->ticket->group_count; g++)
+        bytes += (uint64_t)push->ticket->groups[g].run_count * push->groups[g].table->row_bytes;
+    return ticket_pin(rules, push->ticket, bytes, ret_refusal);
+}
+
 uint64_t push_prepare(struct push *push)
 {
     uint64_t cost = 0;

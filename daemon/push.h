@@ -149,6 +149,9 @@ MUST_CHECK enum embtier_err push_take_ids(struct push *push, uint64_t *cost,
 /* PUSH_NUMBERS: looks through some of them, likewise. */
 MUST_CHECK enum embtier_err push_check_numbers(struct push *push, uint64_t *cost,
                                                struct refusal *ret_refusal);
+/* Of a prefetch, when all is cast: counts its rows, each once. PINS_FULL: its user has too many. */
+MUST_CHECK enum embtier_err push_pin(const struct request_rules *rules, struct push *push,
+                                     struct refusal *ret_refusal);
 /* Before the first wave, when all is cast. Returns what it cost. */
 uint64_t push_prepare(struct push *push);
 /* TOO_LARGE: a row gets more than PUSH_ROW_NUMBERS_MAX. Once its runs are known, or those of the

@@ -25,6 +25,7 @@
 #include "daemon/transfer_memory.h"
 #include "store/store.h"
 #include "tiers/arena.h"
+#include "tiers/row_cache.h"
 
 #define PROGRESS_INTERVAL_NS (UINT64_C(1000) * 1000 * 1000)
 #define FLUSH_PAUSE_NS       (100L * 1000 * 1000) /* after one that failed */
@@ -116,6 +117,16 @@ static enum embtier_err make_arenas(struct server *server, struct err_msg *msg)
                  arena_bytes(server->parts.arenas[t]));
     }
     return EMBTIER_OK;
+}
+
+/* That prefetches may pin on all lanes together. */
+static uint64_t pinned_bytes(const struct config *config)
+{
+    uint32_t slabs[TIERS_MAX] = { 0 };
+    uint32_t map_slabs = 0;
+
+    server_lane_slabs(config, slabs, &map_slabs);
+    return (uint64_t)slabs[0] * ARENA_SLAB_BYTES / ROW_CACHE_PINNED_PART * config->lanes.count;
 }
 
 /* Polling pays where each lane has a core of its own and one is left for the client. */
@@ -265,7 +276,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
                                   tables_catalog(server->parts.tables), &other, msg));
     TRY(request_memory_new(config->lanes.request_bytes, &server->parts.memory, msg));
     TRY(accounts_new(&server->parts.accounts, msg));
-    TRY(ticket_memory_new(config->lanes.ticket_bytes, server->parts.accounts,
+    TRY(ticket_memory_new(config->lanes.ticket_bytes, pinned_bytes(config), server->parts.accounts,
                           &server->parts.ticket_memory, msg));
     TRY(transfer_memory_new(config->checkpoints.transfer_bytes, server->parts.accounts,
                             &server->parts.transfer_memory, msg));

@@ -253,7 +253,27 @@ enum embtier_err ticket_new(const struct request_rules *rules, struct session *s
 
 void ticket_free(const struct request_rules *rules, struct ticket *ticket)
 {
+    ticket_unpinned(rules, ticket);
     ticket_memory_give(rules->ticket_memory, ticket);
+}
+
+enum embtier_err ticket_pin(const struct request_rules *rules, struct ticket *ticket,
+                            uint64_t bytes, struct refusal *ret_refusal)
+{
+    uint64_t part = 0;
+
+    if (!ticket_memory_pin(rules->ticket_memory, &ticket->session->ticket_share, bytes, &part))
+        return refuse(ret_refusal, EMBTIER_PINS_FULL, UINT32_MAX, bytes, part);
+    ticket->pinned_bytes = bytes;
+    return EMBTIER_OK;
+}
+
+void ticket_unpinned(const struct request_rules *rules, struct ticket *ticket)
+{
+    if (ticket->pinned_bytes > 0)
+        ticket_memory_unpin(rules->ticket_memory, &ticket->session->ticket_share,
+                            ticket->pinned_bytes);
+    ticket->pinned_bytes = 0;
 }
 
 /* ---- Pairs ---- */

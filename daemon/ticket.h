@@ -110,6 +110,7 @@ struct ticket {
     bool answers;           /* a prefetch that was refused, when it has no pins any more … */
     uint32_t request;       /* … its request … */
     struct refusal refusal; /* … with this */
+    uint64_t pinned_bytes;  /* of a prefetch: of its rows, counted in the user's account */
     struct ticket_segment *segments;
     struct ticket_group *groups;
     struct ticket_lane *lanes;     /* of a prefetch, one for each lane; else NULL */
@@ -144,6 +145,12 @@ MUST_CHECK enum embtier_err
 ticket_new(const struct request_rules *rules, struct session *session, enum ticket_kind kind,
            uint32_t count, struct ticket_part (*part_of)(const void *context, uint32_t s),
            const void *context, struct ticket **ret_ticket, struct refusal *ret_refusal);
+/* Counts the rows of a prefetch in its user's account, @bytes of them, until they are unpinned.
+ * PINS_FULL: the user would have more than its part. */
+MUST_CHECK enum embtier_err ticket_pin(const struct request_rules *rules, struct ticket *ticket,
+                                       uint64_t bytes, struct refusal *ret_refusal);
+void ticket_unpinned(const struct request_rules *rules, struct ticket *ticket);
+
 /* Not while a caster has any of it. */
 void ticket_free(const struct request_rules *rules, struct ticket *ticket);
 

@@ -18,7 +18,7 @@ struct ticket_memory {
     struct block_pool pool;
 };
 
-enum embtier_err ticket_memory_new(uint64_t bytes, struct accounts *accounts,
+enum embtier_err ticket_memory_new(uint64_t bytes, uint64_t pinned_bytes, struct accounts *accounts,
                                    struct ticket_memory **ret_memory, struct err_msg *msg)
 {
     _cleanup_(ticket_memory_freep) struct ticket_memory *memory = calloc(1, sizeof(*memory));
@@ -34,6 +34,7 @@ enum embtier_err ticket_memory_new(uint64_t bytes, struct accounts *accounts,
     memory->bytes = bytes;
     block_pool_init(&memory->pool, memory->base, bytes);
     accounts_limit(accounts, ACCOUNT_TICKET_BYTES, bytes, 0);
+    accounts_limit(accounts, ACCOUNT_PINNED_BYTES, pinned_bytes, 0);
     *ret_memory = TAKE(memory);
     return EMBTIER_OK;
 }
@@ -87,6 +88,25 @@ void ticket_memory_give(struct ticket_memory *memory, void *place)
     share->bytes -= bytes;
     account_give(share->account, ACCOUNT_TICKET_BYTES, bytes);
     block_pool_give(&memory->pool, place);
+    pthread_mutex_unlock(&memory->lock);
+}
+
+bool ticket_memory_pin(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes,
+                       uint64_t *ret_part)
+{
+    bool is_taken;
+
+    pthread_mutex_lock(&memory->lock);
+    is_taken = account_take(share->account, ACCOUNT_PINNED_BYTES, bytes) == ACCOUNT_TAKEN;
+    *ret_part = account_part(share->account, ACCOUNT_PINNED_BYTES);
+    pthread_mutex_unlock(&memory->lock);
+    return is_taken;
+}
+
+void ticket_memory_unpin(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes)
+{
+    pthread_mutex_lock(&memory->lock);
+    account_give(share->account, ACCOUNT_PINNED_BYTES, bytes);
     pthread_mutex_unlock(&memory->lock);
 }
 

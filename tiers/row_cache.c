@@ -35,7 +35,6 @@
 #define LINES_AHEAD 16
 #define SPOTS_AHEAD 56 /* refs whose word of the map is on its way, */
 #define ROWS_AHEAD  32 /* and whose row is, or their set and, half as far, entry of the index */
-#define PINNED_PART 2  /* one of so many parts of tier 0 may be pinned */
 
 /* tests/unit builds this file once so that pins hold nothing, to see that it is missed. */
 #ifndef WITHOUT_PINS
@@ -225,7 +224,7 @@ static bool pin(struct row_cache *c, struct row_place place)
 
     if (entry->pins == ROW_CACHE_PINS_MAX ||
         (entry->pins == 0 &&
-         c->stats.pinned_bytes + bytes > c->stats.tiers[0].capacity_bytes / PINNED_PART))
+         c->stats.pinned_bytes + bytes > c->stats.tiers[0].capacity_bytes / ROW_CACHE_PINNED_PART))
         return false;
     touch(c, place);
     if (UNLIKELY(entry->slot >= c->tier0_end))

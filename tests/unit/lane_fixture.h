@@ -79,7 +79,11 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     must(accounts_new(&x->accounts, &msg), &msg);
     x->account = account_open(x->accounts, FIXTURE_UID);
     assert_non_null(x->account);
-    must(ticket_memory_new(16 * MIB, x->accounts, &x->ticket_memory, &msg), &msg);
+    must(ticket_memory_new(16 * MIB,
+                           shape->lane_count * shape->slabs_per_lane * ARENA_SLAB_BYTES /
+                               ROW_CACHE_PINNED_PART,
+                           x->accounts, &x->ticket_memory, &msg),
+         &msg);
     x->lane_count = shape->lane_count;
     x->slabs_per_lane = shape->slabs_per_lane;
     x->map_slabs = shape->map_slabs;

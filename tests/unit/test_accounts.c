@@ -169,7 +169,7 @@ static void test_sessions_that_keep_tickets_leave_memory_to_others(void **state)
     void *place;
 
     (void)state;
-    assert_int_equal(ticket_memory_new(16 * MIB, accounts, &memory, NULL), EMBTIER_OK);
+    assert_int_equal(ticket_memory_new(16 * MIB, 0, accounts, &memory, NULL), EMBTIER_OK);
     for (uint32_t s = 0; s < ARRAY_LEN(greedy); s++)
         greedy[s].account = account_open(accounts, ONE);
     sibling.account = greedy[0].account;

@@ -679,6 +679,11 @@ static void test_a_refused_prefetch_is_told_for_what_it_is(void **state)
           "no room in DRAM for row id 57 of table 'words': prefetched rows may have half of the "
           "first tier; push or release prefetches first, or prefetch fewer rows at a time (part "
           "0)" },
+        { EMBTIER_PINS_FULL, UINT32_MAX, 10,
+          "no room in DRAM for a prefetch of 57 bytes of rows: the prefetches of your user may "
+          "have "
+          "10, three quarters of what other users leave of half of the first tier; push or release "
+          "prefetches first, or prefetch fewer rows at a time" },
         { EMBTIER_TICKETS_FULL, UINT32_MAX, 10,
           "no room for a prefetch of 57 bytes: all together may have 10 (lanes.ticket_bytes); "
           "push or release tickets first" },

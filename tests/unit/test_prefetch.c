@@ -3,7 +3,7 @@
  * 5.7), whatever is asked for meanwhile, and do all pins come back? */
 #include "push_fixture.h"
 
-#define AHEAD 800 /* ids of a prefetch; three lanes have room for far more */
+#define AHEAD 600 /* ids of a prefetch: a user may have two, and three lanes room for far more */
 
 static uint64_t pinned_rows(struct pushing *t)
 {
@@ -179,6 +179,79 @@ static void test_pins_of_the_dead_the_late_and_the_greedy_come_back(void **state
     }
 }
 
+/* Prefetches different rows until it is refused. Returns how many rows of each table it got. */
+static uint32_t prefetch_all(struct pushing *t, uint32_t chunk, uint64_t *tickets, uint32_t *ret_n)
+{
+    const struct shm_completion *done;
+
+    for (*ret_n = 0;; ++*ret_n) {
+        assert_in_range(*ret_n, 0, TABLE_ROWS / chunk - 1); /* it is refused before */
+        done = prefetch(t, *ret_n * chunk, chunk);
+        if (done->err != EMBTIER_OK)
+            break;
+        tickets[*ret_n] = done->ticket;
+    }
+    assert_int_equal(done->err, EMBTIER_PINS_FULL);
+    assert_int_equal(done->segment, UINT32_MAX); /* it is about no row */
+    return *ret_n * chunk;
+}
+
+static void test_a_user_s_prefetches_leave_room_to_others(void **state)
+{
+    /* Less than the cache can pin, however the rows lie in it. */
+    enum { CHUNK = 100, OTHERS_UID = FIXTURE_UID + 1, ALL_BYTES = 1 << 20 };
+
+    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+        static uint64_t tickets[TABLE_ROWS / CHUNK];
+        const struct shm_completion *done;
+        struct pushing t;
+        struct client one, other;
+        struct account *account;
+        uint64_t part, row_bytes = 0;
+        uint32_t count, rows;
+
+        pushing_start(&t, *state, &shapes[s]);
+        accounts_limit(t.p.x.accounts, ACCOUNT_PINNED_BYTES, ALL_BYTES, 0);
+        for (uint32_t n = 0; n < TABLES; n++)
+            row_bytes += t.tables[n].numbers * sizeof(float);
+        rows = prefetch_all(&t, CHUNK, tickets, &count);
+        part = account_has(t.p.x.account, ACCOUNT_PINNED_BYTES);
+        assert_int_equal(part, rows * row_bytes); /* equal ids are one row */
+        assert_in_range(part, ALL_BYTES / 4 * 3 - CHUNK * row_bytes, ALL_BYTES / 4 * 3);
+        one = t.p.client;
+        other = client_attach(&t.p.x, SLOT_BYTES);
+        account = account_open(t.p.x.accounts, OTHERS_UID);
+        other.session->account = other.session->ticket_share.account = account;
+        t.p.client = other;
+        assert_int_equal(prefetch(&t, 0, 1)->err, EMBTIER_OK);
+        assert_int_equal(prefetch(&t, 0, CHUNK)->err, EMBTIER_OK);
+        client_detach(&t.p.client);
+        assert_int_equal(account_has(account, ACCOUNT_PINNED_BYTES), 0);
+        account_close(account);
+        t.p.client = one;
+        for (uint32_t i = 0; i < count; i++)
+            release(&t, tickets[i]);
+        /* What comes back is waited for. */
+        assert_int_equal(prefetch_all(&t, CHUNK, tickets, &count), rows);
+        for (uint32_t i = 0; i < count; i++)
+            release(&t, tickets[i]);
+        /* Also where the release has not been answered. */
+        for (uint32_t round = 0; round < 50; round++) {
+            const uint64_t ticket = prefetch(&t, 0, rows)->ticket;
+
+            assert_true(ticket != 0);
+            *next_submission(&t) =
+                (struct shm_submission){ .op = SHM_OP_RELEASE, .ticket = ticket };
+            client_publish(&t.p.client);
+            done = prefetch(&t, rows, CHUNK);
+            assert_int_equal(done->err, EMBTIER_OK);
+            release(&t, done->ticket);
+        }
+        await_pinned(&t, 0);
+        pushing_stop(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +259,7 @@ int main(void)
         T(test_prefetched_rows_stay_until_they_are_released),
         T(test_a_push_releases_the_prefetch_it_names),
         T(test_pins_of_the_dead_the_late_and_the_greedy_come_back),
+        T(test_a_user_s_prefetches_leave_room_to_others),
 #undef T
     };
 

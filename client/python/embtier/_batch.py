@@ -672,8 +672,9 @@ class PrefetchBatch(Batch):
         """Returns when the rows are there. :attr:`hit_rows` says how many of them were before.
 
         Raises PinsFullError (all that is prefetched, for all clients together, may have half of the
-        first tier), TicketsFullError (no memory for it beside the tickets), IdRangeError, DroppedError,
-        TooLargeError, DisconnectedError, …: then nothing is kept, and no harm is done by going on."""
+        first tier, and for one user three quarters of what other users leave of it), TicketsFullError
+        (no memory for it beside the tickets), IdRangeError, DroppedError, TooLargeError,
+        DisconnectedError, …: then nothing is kept, and no harm is done by going on."""
         self._submit_and_wait(_PREFETCH, timeout)
         return self
 

@@ -555,3 +555,62 @@ def test_groups_that_never_fill_leave_others_their_steps(make_daemon):
                 trainer.close()
             other.stdin.close()
         assert (server.open_table("t").get([0]) == -3).all()
+
+
+# ---- Prefetches ----
+
+_PREFETCHES_ALL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import os
+os.setgid(65534)
+os.setuid(65534)
+import numpy as np
+import embtier
+server = embtier.connect(sys.argv[2])
+table, kept, why = server.open_table("t"), [], ""
+while not why:
+    batch = server.prefetch_batch([(table, 64)])
+    batch.ids(0)[:] = np.arange(64) + 64 * len(kept)
+    try:
+        kept.append(batch.prefetch())
+    except embtier.PinsFullError as error:
+        why = str(error)
+print(64 * len(kept), why, flush=True)
+sys.stdin.readline()
+for batch in kept:
+    batch.release()
+batch.prefetch()
+print(batch.ticket, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_prefetches_of_one_user_leave_room_to_others(make_daemon):
+    daemon = make_daemon({"socket": {"mode": "0666"}})
+    Path(daemon.socket).parent.chmod(0o755)
+    daemon.start()
+    row_bytes, half = 1024, int(daemon.config["cache"]["tiers"][0]["bytes"].removesuffix("MiB")) << 19
+    python = str(Path(embtier.__file__).parents[1])
+    with daemon.connect() as server:
+        table = server.create_table("t", row_bytes // 4, rows=100_000)
+        with subprocess.Popen(
+            [sys.executable, "-c", _PREFETCHES_ALL, python, daemon.socket],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as other:  # fmt: skip
+            rows, _, why = other.stdout.readline().partition(" ")
+            assert "the prefetches of your user may have" in why, why
+            assert half * 3 // 4 - 64 * row_bytes < int(rows) * row_bytes <= half * 3 // 4
+            found = users(daemon)[str(65534)]["pinned_bytes"]
+            assert found == {"used": int(rows) * row_bytes, "most": half * 3 // 4}
+            for count in (1, 64):  # the next user's
+                with server.prefetch_batch([(table, count)]) as batch:
+                    batch.ids(0)[:] = np.arange(90_000, 90_000 + count)
+                    assert batch.prefetch().ticket > 0
+            other.stdin.write("\n")  # gives all back, and may have the refused one at once
+            other.stdin.flush()
+            assert int(other.stdout.readline()) > 0
+            other.stdin.close()
+        await_that(lambda: server.status()["metrics"]["cache_pinned_rows"] == 0)
+        await_that(lambda: str(65534) not in users(daemon))
