@@ -738,9 +738,9 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_release(struct embtie
  *
  * PINS_FULL: so many rows do not fit beside those of other prefetches. All clients' together may
  * have half of the first tier, and one user's three quarters of what other users leave of that; a
- * row counts in each prefetch that has it. TICKETS_FULL: the server has no memory for it until other
- * prefetches or tickets are over. ID_RANGE, DROPPED, TOO_LARGE. No harm is done by going on without
- * it. */
+ * row counts in each prefetch that has it. TICKETS_FULL: the server has no memory for it until
+ * other prefetches or tickets are over. ID_RANGE, DROPPED, TOO_LARGE. No harm is done by going on
+ * without it. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_prefetch(struct embtier_batch *batch);
 
 /* Starts a request and returns. Slots are used in turn: BUSY when the request submitted

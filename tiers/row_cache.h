@@ -172,8 +172,8 @@ MUST_CHECK uint32_t row_cache_insert(struct row_cache *cache, uint16_t table,
 
 /* Pins the rows that are cached: they are moved to tier 0 if that can be, and stay in the cache, in
  * whatever tier, until unpinned as often (MTrainS, section 5.7: a prefetched row is not evicted
- * before its batch has trained). Pins count to ROW_CACHE_PINS_MAX, and pinned rows may fill one part
- * of ROW_CACHE_PINNED_PART of tier 0. Bit i of @ret_pinned says whether row i was. */
+ * before its batch has trained). Pins count to ROW_CACHE_PINS_MAX, and pinned rows may fill one
+ * part of ROW_CACHE_PINNED_PART of tier 0. Bit i of @ret_pinned says whether row i was. */
 void row_cache_pin(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
                    uint32_t count, uint64_t *ret_pinned);
 enum row_pin { ROW_PINNED, ROW_NOT_CACHED, ROW_NOT_PINNED };
