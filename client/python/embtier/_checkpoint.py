@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from ._arguments import reason, several, text
+from ._arguments import reason, several, shown, text
 from ._library import CheckpointInfo, CheckpointOptions
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -83,6 +83,8 @@ def options_of(step: int | None, metadata: Any, keep: int) -> CheckpointOptions:
 
 def names_of(tables: Iterable[str] | None, name: str | None) -> Array:
     """Of tables to restore; for C, none are all."""
+    if isinstance(tables, str):
+        raise TypeError(f"tables are several names: [{shown(tables)}]")
     names = [] if tables is None else [text("one of the tables", table) for table in several("tables", tables)]
     if tables is not None and not names:
         raise ValueError("tables has no names; None restores all")
