@@ -192,9 +192,12 @@ const struct command commands[] = {
       "  seq 0 99 | embtier get --state users - >rows.txt\n",
       command_get, NULL },
     { "set", "[--state] TABLE ID=NUMBER,NUMBER,... ...", "store rows",
-      "One number for each column; nan, inf and -inf are numbers. `-` reads such words from\n"
+      "One decimal number for each column; nan, inf and -inf are numbers. `-` reads such words "
+      "from\n"
       "standard input, separated by lines. If an id stands there twice, the last one wins.\n"
-      "A number that the table's dtype does not hold is a mistake, and nothing is set then.\n"
+      "A number that the table's dtype does not hold is a mistake, and nothing is set then: one "
+      "too\n"
+      "large, or not 0 and so small that it would be 0.\n"
       "The optimizer's state stays.\n"
       "\n"
       "      --state  set it too: ID=NUMBER,…:NUMBER,…, if the optimizer has any\n",

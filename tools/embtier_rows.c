@@ -80,6 +80,12 @@ static uint32_t state_numbers(const struct row_set *rows)
     return rows->with_state ? rows->info->state_bytes / (uint32_t)sizeof(float) : 0;
 }
 
+/* False: finite and too large, or not 0 and would be 0. */
+static bool encode(enum embtier_dtype dtype, double value, uint8_t *out)
+{
+    return number_encode(dtype, value, out) && (value == 0 || number_decode(dtype, out) != 0);
+}
+
 /* "0.5,-1": @count numbers from *@at on, up to @end. */
 static int parse_numbers(const struct cli *cli, const char *row, const char *what, char **at,
                          uint32_t count, char end, enum embtier_dtype dtype, uint8_t *out)
@@ -97,13 +103,14 @@ static int parse_numbers(const struct cli *cli, const char *row, const char *wha
         if ((**at == ',') != (i + 1 < count))
             return cli_usage(cli, "row %s has %s than %u %s", TEXT_SHOWN(row),
                              **at == ',' ? "more" : "fewer", count, what);
-        if (!number_encode(dtype, value, out + (size_t)i * number_bytes))
-            return cli_usage(cli,
-                             "row %s: '%s' does not fit in %s, which holds at most %.*g (place "
-                             "%u of %u %s); nothing was set",
-                             TEXT_SHOWN(row), text_show_bytes(&shown, begin, (size_t)(*at - begin)),
-                             dtype_word((int)dtype), number_digits(dtype), number_max(dtype), i + 1,
-                             count, what);
+        if (!encode(dtype, value, out + (size_t)i * number_bytes))
+            return cli_usage(
+                cli,
+                "row %s: '%s' does not fit in %s, which holds at %s %.*g (place "
+                "%u of %u %s); nothing was set",
+                TEXT_SHOWN(row), text_show_bytes(&shown, begin, (size_t)(*at - begin)),
+                dtype_word((int)dtype), fabs(value) < 1 ? "least" : "most", number_digits(dtype),
+                fabs(value) < 1 ? number_min(dtype) : number_max(dtype), i + 1, count, what);
         *at += **at == ',';
     }
     if (**at != end)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define EXACT_INTEGERS 9007199254740992.0 /* 2^53 */
 
@@ -80,14 +81,19 @@ bool number_parse_u64(const char *text, uint64_t *ret_value)
     return true;
 }
 
+/* strtod() alone would take blanks, words and 0x. @digits: what follows a sign. */
+static bool begins_decimal(const char *digits)
+{
+    return isdigit((unsigned char)digits[digits[0] == '.']) && digits[1] != 'x' && digits[1] != 'X';
+}
+
 bool number_parse_double(const char *text, double *ret_value, const char **ret_end)
 {
     const char *const digits = text + (text[0] == '-' || text[0] == '+');
     double value;
     char *end;
 
-    /* strtod alone would take blanks, words and 0x. */
-    if (!isdigit((unsigned char)digits[digits[0] == '.']) || digits[1] == 'x' || digits[1] == 'X')
+    if (!begins_decimal(digits))
         return false;
     errno = 0;
     value = strtod(text, &end);
@@ -184,6 +190,13 @@ static uint32_t encode_bits(struct float_format format, double value)
     return MIN(bits, infinity);
 }
 
+double number_min(enum embtier_dtype dtype)
+{
+    const struct float_format format = format_of(dtype);
+
+    return ldexp(1.0, 3 - (1 << (format.exponent_bits - 1)) - format.mantissa_bits - 1);
+}
+
 double number_max(enum embtier_dtype dtype)
 {
     const struct float_format format = format_of(dtype);
@@ -191,13 +204,35 @@ double number_max(enum embtier_dtype dtype)
     return ldexp(2.0 - ldexp(1.0, -format.mantissa_bits), (1 << (format.exponent_bits - 1)) - 1);
 }
 
+/* "nan", "-inf": as get prints them. */
+static bool parse_word(const char *text, double *ret_value, char **ret_end)
+{
+    const char *const word = text + (text[0] == '-' || text[0] == '+');
+    const bool is_nan = strncasecmp(word, "nan", 3) == 0;
+
+    if ((!is_nan && strncasecmp(word, "inf", 3) != 0) || isalnum((unsigned char)word[3]) ||
+        word[3] == '(')
+        return false;
+    *ret_value = copysign(is_nan ? (double)NAN : (double)INFINITY, text[0] == '-' ? -1.0 : 1.0);
+    *ret_end = (char *)word + 3;
+    return true;
+}
+
 bool number_parse_f64(const char *text, double *ret_value, char **ret_end)
 {
+    const char *const digits = text + (text[0] == '-' || text[0] == '+');
+
+    if (parse_word(text, ret_value, ret_end))
+        return true;
+    if (!begins_decimal(digits))
+        return false;
     errno = 0;
     *ret_value = strtod(text, ret_end);
-    if (isinf(*ret_value) && errno == ERANGE)
+    if (errno == ERANGE && isinf(*ret_value))
         *ret_value = copysign(DBL_MAX, *ret_value);
-    return *ret_end != text;
+    if (errno == ERANGE && *ret_value == 0)
+        *ret_value = copysign(DBL_TRUE_MIN, *ret_value);
+    return true;
 }
 
 bool number_encode(enum embtier_dtype dtype, double value, void *ret_bytes)

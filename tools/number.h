@@ -31,9 +31,12 @@ double number_decode(enum embtier_dtype dtype, const void *bytes);
 /* Rounds to nearest, ties to even, as the server does it. False: a finite number is too large for
  * the dtype, and nothing is written. Infinity and NaN stay what they are. */
 MUST_CHECK bool number_encode(enum embtier_dtype dtype, double value, void *ret_bytes);
-/* The number that @text begins with, and what is behind it; strtod()'s. False: there is none.
- * Infinity is what was written as that: a finite number beyond f64 becomes the greatest there. */
+/* The number that @text begins with, and what is behind it: decimal, as number_parse_double(), or
+ * nan or inf. False: there is none. A finite number beyond f64 becomes the greatest there, and one
+ * that is not 0 and too small the least. */
 MUST_CHECK bool number_parse_f64(const char *text, double *ret_value, char **ret_end);
+/* The least number above 0, a subnormal. */
+double number_min(enum embtier_dtype dtype);
 /* The greatest finite number. */
 double number_max(enum embtier_dtype dtype);
 /* Decimal digits that bring a number of this dtype back to the bit. */

@@ -152,6 +152,20 @@ static void test_a_number_that_does_not_fit_is_named_and_nothing_is_set(void **s
         { "f16", "--state 1=1,2:0,0 2=0,0:1,-1e39",
           "row 2: '-1e39' does not fit in f32, which holds at most 3.40282347e+38 (place 2 of 2 "
           "numbers of state)" },
+        { "f32", "1=1,2 2=0,1e-60",
+          "row 2: '1e-60' does not fit in f32, which holds at least 1.40129846e-45 (place 2 of 2 "
+          "numbers); nothing was set" },
+        { "f32", "2=-1e-400,0", "row 2: '-1e-400' does not fit in f32, which holds at least" },
+        { "f16", "2=2e-8,0", "row 2: '2e-8' does not fit in f16, which holds at least 5.9605e-08" },
+        { "bf16", "2=1e-42,0", "row 2: '1e-42' does not fit in bf16" },
+        { "f32", "2=0x10,0", "row 2: '0x10,0' is not a number" },
+        { "f32", "2=1,0x1p-3", "row 2: '0x1p-3' is not a number" },
+        { "f32", "'2= 1,0'", "row 2: ' 1,0' is not a number" },
+        { "f32", "'2=1, 0'", "row 2: ' 0' is not a number" },
+        { "f32", "'2=nan(12345),0'", "row 2: 'nan(12345),0' is not a number" },
+        { "f32", "2=nanx,0", "row 2: 'nanx,0' is not a number" },
+        { "f32", "2=e5,0", "row 2: 'e5,0' is not a number" },
+        { "f32", "2=infinity,0", "row 2: 'infinity,0' is not a number" },
     };
     char command[256];
 
@@ -170,6 +184,9 @@ static void test_a_number_that_does_not_fit_is_named_and_nothing_is_set(void **s
     assert_int_equal(embtier(state, "set fit1 1=3.40282347e+38,-inf"), 0);
     assert_int_equal(embtier(state, "get fit1 1"), 0);
     assert_string_equal(output, "1=3.40282347e+38,-inf\n");
+    assert_int_equal(embtier(state, "set fit1 1=1.40129846e-45,-1e-40 2=0e-999,+NaN"), 0);
+    assert_int_equal(embtier(state, "get fit1 1 2"), 0);
+    assert_string_equal(output, "1=1.40129846e-45,-9.9999461e-41\n2=0,nan\n");
 }
 
 static void test_state_is_got_and_set_with_its_rows(void **state)

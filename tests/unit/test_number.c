@@ -132,6 +132,35 @@ static void test_what_does_not_fit_is_refused(void **state)
     assert_false(number_parse_f64("x", &value, &end));
 }
 
+static void test_a_row_s_number_is_decimal_or_a_word(void **state)
+{
+    static const char *const bad[] = { "",         " 1",   "0x10", "-0X1p3", "nan(12345)",
+                                       "infinity", "nanx", "-",    ".",      "e5",
+                                       "\t1",      "in",   "--1",  "+-inf" };
+    const enum embtier_dtype dtypes[] = { EMBTIER_DTYPE_F32, EMBTIER_DTYPE_F16,
+                                          EMBTIER_DTYPE_BF16 };
+    uint32_t bits;
+    double value;
+    char *end;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_false(number_parse_f64(bad[i], &value, &end));
+    assert_true(number_parse_f64("-NaN,1", &value, &end));
+    assert_true(isnan(value));
+    assert_string_equal(end, ",1");
+    assert_true(number_parse_f64("1e-999:", &value, &end));
+    assert_true(value > 0); /* no 0 */
+    assert_string_equal(end, ":");
+    assert_true(number_parse_f64("-0e-999", &value, &end));
+    assert_true(value == 0);
+    for (size_t i = 0; i < ARRAY_LEN(dtypes); i++) {
+        bits = 0;
+        assert_true(number_encode(dtypes[i], number_min(dtypes[i]), &bits));
+        assert_int_equal(bits, 1);
+    }
+}
+
 static void test_only_plain_numbers_are_row_ids(void **state)
 {
     const char *const bad[] = { "", "-1", "+1", " 1", "1 ", "0x10", "1e3", "18446744073709551616" };
@@ -197,6 +226,7 @@ int main(void)
         cmocka_unit_test(test_printed_digits_bring_every_half_back),
         cmocka_unit_test(test_a_nan_stays_a_nan_and_infinity_infinity),
         cmocka_unit_test(test_what_does_not_fit_is_refused),
+        cmocka_unit_test(test_a_row_s_number_is_decimal_or_a_word),
         cmocka_unit_test(test_only_plain_numbers_are_row_ids),
         cmocka_unit_test(test_people_read_numbers_with_units),
     };
