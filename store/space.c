@@ -174,7 +174,7 @@ static enum embtier_err directory_measure(struct space *space, uint32_t index,
     struct directory *const directory = &space->directories[index];
     const uint64_t databases = opts->database_count / space->directory_count;
     const uint64_t wanted = opts->memtable_bytes / 4 * 5 / space->directory_count +
-                            (uint64_t)RESERVE_MORE + databases * (OPEN_BYTES + LOG_BYTES);
+                            (uint64_t)RESERVE_MORE + databases * LOG_BYTES;
     uint64_t bytes, capacity, opening;
 
     if (!free_of(directory, &bytes, &capacity))
@@ -183,9 +183,8 @@ static enum embtier_err directory_measure(struct space *space, uint32_t index,
         directory->sharers += space->directories[i].device == directory->device;
     opening = MIN(databases * OPEN_BYTES, capacity / OPEN_PART / directory->sharers);
     directory->reserve_bytes =
-        opts->reserve_bytes
-            ? opts->reserve_bytes
-            : MAX(MIN(wanted, capacity / RESERVE_PART / directory->sharers), opening);
+        opts->reserve_bytes ? opts->reserve_bytes
+                            : MIN(wanted, capacity / RESERVE_PART / directory->sharers) + opening;
     directory->start_bytes = MIN(opening, directory->reserve_bytes / 2);
     directory->floor_bytes = MIN((uint64_t)FLOOR_BYTES, capacity / FLOOR_PART);
     if (directory->held_bytes > directory->reserve_bytes)

@@ -29,9 +29,9 @@ struct space_opts {
     const char *const *directories; /* copied */
     uint32_t directory_count;
     uint32_t database_count; /* all directories together */
-    uint64_t reserve_bytes;  /* of each; 0: what flushing the write buffers and opening databases
-                                may take, and some more, but no more than a sixteenth of the file
-                                system, or what opening databases takes alone */
+    uint64_t reserve_bytes;  /* of each; 0: what flushing the write buffers may take, and some more,
+                                but no more than a sixteenth of the file system; and what opening
+                                databases takes */
     uint64_t memtable_bytes; /* all directories together */
     uint64_t plenty_bytes;   /* what may change in memory before the thread looks again */
 };
