@@ -32,9 +32,11 @@ static _Noreturn void run(const struct peer *peer)
     snprintf(socket_path, sizeof(socket_path), "%s/socket", peer->directory);
     if (!freopen("/dev/null", "w", stdout))
         _exit(126);
-    if (peer->kind == PEER_REDIS)
+    if (peer->kind == PEER_REDIS) {
         execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket_path, "--save",
                "", "--appendonly", "no", "--dir", peer->directory, (char *)NULL);
+        _exit(127);
+    }
     snprintf(memory, sizeof(memory), "%s", strstr(peer->options, "-m ") + 3);
     memory[strcspn(memory, " ")] = '\0';
     execlp("memcached", "memcached", "-u", "root", "-s", socket_path, "-m", memory, "-t", "4", "-R",
