@@ -344,7 +344,8 @@ struct embtier_scan_rows {
 
 /* A connection has one at a time. NOT_FOUND: no such checkpoint; NO_TABLE: it has no such table;
  * INVALID (all rows of an unbounded table), ARENA_FULL, CORRUPT; BUSY: there is a scan, or eight
- * are open in the server, or four of this user, or no memory is left for one more; TOO_LARGE: there
+ * are open in the server, or six of this user (three quarters of what others leave), or no memory
+ * is left for one more; TOO_LARGE: there
  * never is enough (checkpoints.transfer_bytes). The checkpoint cannot be deleted meanwhile. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_scan_open(struct embtier *server, const char *table,
@@ -376,9 +377,10 @@ struct embtier_load_buffer {
 
 /* @with_state nonzero: rows come with their optimizer's state, else it begins as zeros.
  * @buffer_bytes of the arena; 0: 8 MiB, or half of what is free if that is less. EXISTS, INVALID,
- * ARENA_FULL; BUSY: this connection has a load, or eight are open in the server, or four of this
- * user, or no memory is left for one more; TOO_LARGE: there never is enough; VERSION: rows that
- * never come would have initial values that the server does not know. */
+ * ARENA_FULL; BUSY: this connection has a load, or eight are open in the server, or six of this
+ * user (three quarters of what others leave), or no memory is left for one more; TOO_LARGE: there
+ * never is enough; VERSION: rows that never come would have initial values that the server does not
+ * know. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_load_open(struct embtier *server, const struct embtier_table_options *table, int with_state,
                   uint64_t buffer_bytes, struct embtier_load **ret_load);
@@ -426,10 +428,10 @@ struct embtier_exported {
  * @options may be NULL, @ret_exported too. EXISTS: there is something at @path, or in PATH.partial,
  * where it is made, that no unfinished export of this user has left; LOCKED: another export makes
  * it; INVALID: @path is empty, or ends in .partial, or file_bytes are so few that it would be more
- * than 16,384 files of each tensor; BUSY: eight exports are under way in the server, or four of
- * this user, or no memory is left for one more; and as embtier_scan_open() and
- * embtier_checkpoint_create(); NO_SPACE, IO. @progress is told of rows; a total of 0 is one that is
- * not known. */
+ * than 16,384 files of each tensor; BUSY: eight exports are under way in the server, or six of
+ * this user (three quarters of what others leave), or no memory is left for one more; and as
+ * embtier_scan_open() and embtier_checkpoint_create(); NO_SPACE, IO. @progress is told of rows; a
+ * total of 0 is one that is not known. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_export(struct embtier *server, const char *table, const char *path,
                const struct embtier_export_options *options,
@@ -472,7 +474,8 @@ struct embtier_imported {
  * with the reason in the message; NO_SPACE, at once and with the figures: the rows have no room on
  * the server's disk; INVALID also for one file of an export whose rows would get the
  * ids of others; ID_RANGE: an id is not below the number of rows, or negative, or the file has more
- * rows; BUSY: eight loads are open in the server, or four of this user; and as embtier_load_open()
+ * rows; BUSY: eight loads are open in the server, or six of this user (three
+ * quarters of what others leave); and as embtier_load_open()
  * and embtier_load_rows(). @progress is told of rows, first of 0 when the server has begun. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_import(struct embtier *server, const char *name, const char *path,

@@ -305,8 +305,8 @@ class Server:
         user left; LockedError: another export makes it; NoTableError; NotFoundError: there is no such
         checkpoint; InvalidError: all rows of an unbounded table, @path is empty or ends in .partial, @file_bytes
         are so few that it would be more than 16,384 files of each tensor; BusyError: the server has eight
-        exports under way, or four of this user, or no memory for one more; TooLargeError: there never is enough
-        (checkpoints.transfer_bytes); ArenaFullError, NoSpaceError, IoError, CorruptError, and as
+        exports under way, or six of this user (three quarters of what others leave), or no memory for one more;
+        TooLargeError: there never is enough (checkpoints.transfer_bytes); ArenaFullError, NoSpaceError, IoError, CorruptError, and as
         :meth:`checkpoint`. One that is killed leaves PATH.partial, which the next to @path begins anew.
         """
         options = _export.export_options_of(checkpoint, state, all_rows, format, file_bytes)
@@ -365,8 +365,8 @@ class Server:
         VersionError, TooLargeError, CorruptError (an export's file is not what it was): of the files, with the
         reason in the message; InvalidError also for one file of an export whose rows would get the ids of
         others; IdRangeError: an id is not below @rows, or negative, or the file has more rows; BusyError: the
-        server has eight imports under way, or four of this user, or no memory for one more; TooLargeError: there
-        never is enough; ArenaFullError, NoSpaceError, IoError. After a DisconnectedError or a TimeoutError that
+        server has eight imports under way, or six of this user (three quarters of what others leave), or no
+        memory for one more; TooLargeError: there never is enough; ArenaFullError, NoSpaceError, IoError. After a DisconnectedError or a TimeoutError that
         came behind the last row there may be one, or may be yet: :meth:`tables` says what came of it.
         """
         words = {
