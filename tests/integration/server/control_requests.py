@@ -57,7 +57,17 @@ RMSPROP = {"name": "half", "dim": 3, "dtype": 2, "optimizer": 4, "alpha": 0.5, "
 
 # In an order in which they find what they are about.
 REQUESTS: list[tuple[str, dict]] = [
-    ("hello", {"protocol_min": 1, "protocol_max": 1, "arena_bytes": 65536, "slot_count": 8, "client": "bent"}),
+    (
+        "hello",
+        {
+            "protocol_min": 1,
+            "protocol_max": 1,
+            "arena_bytes": 65536,
+            "slot_count": 8,
+            "client": "bent",
+            "pages": True,
+        },
+    ),
     ("table_create", {"spec": ADAM, "if_not_exists": True}),
     ("table_create", {"spec": RMSPROP, "if_not_exists": True}),
     ("table_open", {"name": "steady", "dim": 8, "dtype": 1}),
