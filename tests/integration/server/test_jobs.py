@@ -292,7 +292,9 @@ def test_a_scan_of_a_name_that_no_table_can_have_is_listed_without_it(make_daemo
         assert found == [("export", "rows", "running"), ("export", "", "waiting")]
         trigger.unlink()
         assert 12 in first.receive()
-        assert fields(second.receive()[3][0])[1] == [embtier.errors.code_of("NO_TABLE")]
+        while 3 not in (answer := second.receive()):  # it is told how far the job is until then
+            pass
+        assert fields(answer[3][0])[1] == [embtier.errors.code_of("NO_TABLE")]
     await_that(lambda: not jobs(daemon))
 
 
