@@ -55,7 +55,7 @@ static uint64_t read_sum(const char *path, const char *const *names, uint64_t fa
     return sum;
 }
 
-/* What files of a control group are called, by its version. */
+/* The names of a control group's files, by its version. */
 struct group_names {
     const char *limit;
     const char *usage;

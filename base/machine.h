@@ -12,8 +12,8 @@ struct machine {
     uint64_t descriptor_limit; /* that this process may have at most; 0: not known */
 };
 
-/* What the kernel, and the control group and each above it, could give now without swapping;
- * UINT64_MAX if nobody says. */
+/* The memory that the kernel, and the control group and each above it, could give now without
+ * swapping; UINT64_MAX if nobody says. */
 uint64_t machine_available_bytes(void);
 void machine_read(struct machine *ret_machine);
 

@@ -73,7 +73,7 @@ static inline uint64_t align_up(uint64_t value, uint64_t align)
     return (value + align - 1) & ~(align - 1);
 }
 
-/* Of any value: a client may have named it. */
+/* @value may be anything: a client may have named it. */
 static inline uint64_t div_round_up(uint64_t value, uint64_t by)
 {
     return value / by + (value % by != 0);

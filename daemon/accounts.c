@@ -152,7 +152,7 @@ uint64_t account_part(const struct account *account, enum account_row row)
     const struct limit *const limit = &account->accounts->limits[row];
     const uint64_t used = accounts_used(account->accounts, row);
     const uint64_t has = account_has(account, row);
-    /* Of two numbers that another thread may be changing, the first may be of before. */
+    /* Another thread may be changing both: the first may be older than the second. */
     const uint64_t others = used > has ? used - has : 0;
     /* Others have at most `all`, but for what was added in any case. */
     const uint64_t left = limit->all > others ? limit->all - others : 0;

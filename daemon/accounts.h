@@ -95,9 +95,9 @@ uid_t account_uid(const struct account *account);
 uint64_t account_has(const struct account *account, enum account_row row);
 /* As much it may have now, what it has included. */
 uint64_t account_part(const struct account *account, enum account_row row);
-/* Of the user of that number; 0: it has no account. Any thread. */
+/* The part of the user of that number; 0: it has no account. Any thread. */
 uint64_t accounts_part(struct accounts *accounts, uid_t uid, enum account_row row);
-/* What comes behind such a number in messages: ", three quarters of what others leave" or "". */
+/* The words behind such a number in messages: ", three quarters of what others leave" or "". */
 const char *account_rule(const struct account *account, enum account_row row);
 uint64_t accounts_used(const struct accounts *accounts, enum account_row row);
 

@@ -5,7 +5,7 @@
 #include "daemon/push_trial.h"
 #include "daemon/tables.h"
 
-/* Of a row that a wave takes: put down, and dealt out. */
+/* A row of a wave is put down, and dealt out. */
 #define COST_WAVE_ROW (2 * LANE_COST_ID)
 
 /* ---- Tickets ---- */

@@ -168,7 +168,7 @@ MUST_CHECK bool pooled_search(struct pooled *pooled, struct wave *wave, uint32_t
                               const struct row_spots *where);
 /* All slices were, so the ticket is told of them. */
 void pooled_searched(struct pooled *pooled, const struct wave *wave);
-/* What it costs to take a wave's bags and ids, and to add its rows up. */
+/* The cost of taking a wave's bags and ids, and of adding its rows up. */
 uint64_t pooled_taking_cost(const struct pooled *pooled, const struct wave *wave);
 uint64_t pooled_adding_cost(const struct pooled *pooled, const struct wave *wave);
 /* Whether @wave goes on with a bag that one before it has not added up yet. */

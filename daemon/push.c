@@ -518,22 +518,6 @@ static uint64_t pairs_of(const struct push *push, const struct ticket_group *gro
     return pairs;
 }
 
-static uint64_t pairs_of_run(const struct push *push, const struct ticket_group *group,
-                             uint32_t run)
-{
-    uint64_t pairs = 0;
-
-    if (!push->joint)
-        return group->starts[run + 1] - group->starts[run];
-    for (uint32_t p = group->starts[run]; p < group->starts[run + 1]; p++) {
-        const struct cast_pair *const pair = &group->pairs[p];
-        const uint32_t *const starts = push->joint->sources[pair->position].group->starts;
-
-        pairs += starts[pair->bag + 1] - starts[pair->bag];
-    }
-    return pairs;
-}
-
 static enum embtier_err refuse_run(const struct push *push, uint32_t g, uint32_t run,
                                    struct refusal *refusal)
 {
@@ -542,9 +526,9 @@ static enum embtier_err refuse_run(const struct push *push, uint32_t g, uint32_t
     if (push->joint)
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX,
                       push_group_of(push, g)->table->table_id, SHM_LIMIT_OF_UPDATE);
-    return refuse(refusal, EMBTIER_TOO_LARGE,
-                  ticket_segment_of(group, group->pairs[group->starts[run]].bag),
-                  pairs_of_run(push, group, run), PUSH_ROW_NUMBERS_MAX / group->dim);
+    return refuse(
+        refusal, EMBTIER_TOO_LARGE, ticket_segment_of(group, group->pairs[group->starts[run]].bag),
+        push_run_pairs(push_runs(push), group, run, 1), PUSH_ROW_NUMBERS_MAX / group->dim);
 }
 
 enum embtier_err push_check_runs(const struct push *push, uint64_t *cost,
@@ -560,7 +544,7 @@ enum embtier_err push_check_runs(const struct push *push, uint64_t *cost,
             continue;
         *cost += div_round_up(group->id_count * sizeof(*group->starts), LANE_COST_BYTES);
         for (uint32_t run = 0; run < group->run_count; run++)
-            if (pairs_of_run(push, group, run) > most)
+            if (push_run_pairs(push_runs(push), group, run, 1) > most)
                 return refuse_run(push, g, run, ret_refusal);
     }
     return EMBTIER_OK;

@@ -149,7 +149,7 @@ MUST_CHECK enum embtier_err push_take_ids(struct push *push, uint64_t *cost,
 /* PUSH_NUMBERS: looks through some of them, likewise. */
 MUST_CHECK enum embtier_err push_check_numbers(struct push *push, uint64_t *cost,
                                                struct refusal *ret_refusal);
-/* Of a prefetch, when all is cast: counts its rows, each once. PINS_FULL: its user has too many. */
+/* Counts the rows of a prefetch, each once, when all is cast. PINS_FULL: its user has too many. */
 MUST_CHECK enum embtier_err push_pin(const struct request_rules *rules, struct push *push,
                                      struct refusal *ret_refusal);
 /* Before the first wave, when all is cast. Returns what it cost. */
@@ -186,10 +186,13 @@ static inline struct ticket *push_runs(const struct push *push)
 
 /* ---- Any lane ---- */
 
+/* Pairs of @count neighbouring runs of @group, one of @runs; in a step those of the members. */
+uint64_t push_run_pairs(const struct ticket *runs, const struct ticket_group *group, uint32_t run,
+                        uint32_t count);
 /* The row of a prefetch's ref is pinned. */
 void push_note_pin(const struct request *request, uint32_t segment, uint32_t position);
 
-/* Pairs of @count neighbouring runs, from the one on that a ref of a wave is of. */
+/* The same from the run on that a ref of a wave is of. */
 uint64_t push_pair_count(const struct request *request, uint32_t segment, uint32_t position,
                          uint32_t count);
 /* Updates @count rows, whole, of the wave's slice @segment: @rows[i] is that of @refs[i], NULL if

@@ -149,9 +149,15 @@ uint64_t push_pair_count(const struct request *request, uint32_t segment, uint32
 {
     const struct push_slice *const slice = slice_of(request, segment);
     const struct ticket *const runs = push_runs(request->push);
-    const struct ticket_group *const group = &runs->groups[slice->group];
-    const uint32_t first = group->starts[slice->first_run + position];
-    const uint32_t end = group->starts[slice->first_run + position + count];
+
+    return push_run_pairs(runs, &runs->groups[slice->group], slice->first_run + position, count);
+}
+
+uint64_t push_run_pairs(const struct ticket *runs, const struct ticket_group *group, uint32_t run,
+                        uint32_t count)
+{
+    const uint32_t first = group->starts[run];
+    const uint32_t end = group->starts[run + count];
     uint64_t pairs = 0;
 
     if (!runs->sources)

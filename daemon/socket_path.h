@@ -12,8 +12,8 @@
 /* TOO_LARGE: a socket's path cannot be so long. */
 MUST_CHECK enum embtier_err socket_path_address(const char *path, struct sockaddr_un *ret_address,
                                                 struct err_msg *msg);
-/* What is at the path gives way, and its directory takes sockets. Leaves nothing behind. @may_live:
- * what is there may be a server's. */
+/* Sees that the file at the path gives way, and its directory takes sockets. Leaves nothing behind.
+ * @may_live: what is there may be a server's. */
 MUST_CHECK enum embtier_err socket_path_check(const char *path, bool may_live, struct err_msg *msg);
 /* Removes the socket of a dead server that is at the path. EXISTS: it is no socket. LOCKED: it is
  * one that another program has open. */

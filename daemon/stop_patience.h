@@ -31,7 +31,7 @@ struct stop_patience {
 void stop_patience_begin(struct stop_patience *patience, uint64_t left, uint64_t now_ns);
 /* Whether the log is to be told how far the stop is; then stop_patience_tell() is next. */
 bool stop_patience_is_due(const struct stop_patience *patience, uint64_t now_ns);
-/* What the caller then says. */
+/* The state that the caller then tells. */
 enum stop_state stop_patience_tell(struct stop_patience *patience, uint64_t left, bool fails,
                                    uint64_t now_ns);
 /* Whether a signal that came just now ends the stop, by what was told last and by how it is now. */

@@ -6,8 +6,8 @@
  * most three quarters of what the user's other sessions leave of that, so that the next of them
  * finds some; the first ticket of a user may take the whole part.
  *
- * What tickets of prefetches keep in the cache is counted here too: a row as often as there are
- * prefetches that pin it. Thread: any. */
+ * Rows that tickets of prefetches keep in the cache are counted here too: a row as often as there
+ * are prefetches that pin it. Thread: any. */
 #ifndef EMBTIER_DAEMON_TICKET_MEMORY_H
 #define EMBTIER_DAEMON_TICKET_MEMORY_H
 

@@ -14,7 +14,7 @@
 #define TRANSFER_PIECE_BYTES (8 * MIB) /* the client library's usual request */
 #define TRANSFER_PIECE_ROWS  UINT32_C(65536)
 
-/* Of @row_bytes each, the id included; at least one. */
+/* How many rows of @row_bytes, the id included, a piece has; at least one. */
 static inline uint32_t transfer_piece_rows(uint64_t row_bytes)
 {
     return (uint32_t)MAX(MIN(TRANSFER_PIECE_BYTES / row_bytes, (uint64_t)TRANSFER_PIECE_ROWS),

@@ -22,7 +22,7 @@
 /* Beside the flush of all write buffers: catalogs, copies of logs, compaction. */
 #define RESERVE_MORE (32 * MIB)
 #define RESERVE_PART 16 /* of a file system at most */
-/* What opening a database takes: a MANIFEST, with what RocksDB takes for it beforehand, options,
+/* Opening a database takes: a MANIFEST, with what RocksDB takes for it beforehand, options,
  * an info log, marks. */
 #define OPEN_BYTES ((uint64_t)(192 * KIB))
 #define OPEN_PART  4 /* of a file system at most, for all of them */

@@ -40,7 +40,7 @@ static int remove_directory(void **state)
     return system(command); // NOLINT(cert-env33-c): our own mkdtemp name
 }
 
-/* What is available to those that check() parses. */
+/* The memory that is available to those that check() parses. */
 static uint64_t available_bytes;
 
 /* Parses @format with every "%s" the test's directory, checks it against the machine. */

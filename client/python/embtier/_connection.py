@@ -130,7 +130,7 @@ def connection_of(value: Any) -> Connection:
 
 
 class Opened:
-    """What a Table is, for modules that _server.py imports."""
+    """The type of tables, for modules that _server.py imports."""
 
     _connection: Connection
 
