@@ -366,12 +366,23 @@ void space_free(struct space *space)
     free(space);
 }
 
+bool space_begin_use(struct space *space)
+{
+    bool any = false;
+
+    pthread_mutex_lock(&space->lock);
+    space->users++;
+    for (uint32_t i = 0; i < space->directory_count; i++)
+        any = any || is_short(&space->directories[i]);
+    pthread_mutex_unlock(&space->lock);
+    return any;
+}
+
 bool space_use(struct space *space)
 {
     bool is_given_up = false;
 
     pthread_mutex_lock(&space->lock);
-    space->users++;
     for (uint32_t i = 0; i < space->directory_count; i++) {
         release(&space->directories[i], false);
         is_given_up = is_given_up || (missing_of(&space->directories[i]) > 0 &&

@@ -47,8 +47,9 @@ MUST_CHECK enum embtier_err space_start(struct space *space,
 void space_free(struct space *space);
 DEFINE_CLEANUP(struct space, space_free)
 
-/* Work that may use the reserve begins and ends. True: a disk is nearly full, and its reserve has
- * been given up. */
+/* Work that may use the reserve begins. True: a disk is nearly full. */
+bool space_begin_use(struct space *space);
+/* Gives the reserves of such disks up. True: one has been. */
 bool space_use(struct space *space);
 /* True: no other work is under way. */
 bool space_end_use(struct space *space);

@@ -42,7 +42,8 @@
 /* For all flushes before a checkpoint, which could as well be left. */
 #define SHORTEN_PATIENCE_NS (UINT64_C(15) * 1000 * 1000 * 1000)
 
-/* For databases that stopped on a full disk, once there is space. */
+/* For compactions that run on a full disk, which end or fail soon; and for databases that stopped
+ * on one, once there is space. */
 #define RESUME_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
 #define RESUME_PAUSE_NS    10000000L
 /* A stored row has, beside its own bytes: key and head, and its part of filters and indexes. */
@@ -601,17 +602,35 @@ static bool has_failed_database(const struct store *store)
     return false;
 }
 
-void store_use_reserve(struct store *store)
+static bool compacts(const struct store *store)
+{
+    struct database_debt debt;
+
+    for (uint32_t i = 0; i < store->database_count; i++) {
+        database_poll_debt(store->databases[i], &debt);
+        if (debt.running > 0)
+            return true;
+    }
+    return false;
+}
+
+static void wait_while(const struct store *store, bool (*does)(const struct store *store))
 {
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
 
-    if (!space_use(store->space))
-        return;
-    /* They would take it all, and fail for want of more. */
-    compaction_scheduler_pause(store->scheduler, true);
-    while (has_failed_database(store) &&
-           clock_now_ns(&clock_monotonic) - began_ns < RESUME_PATIENCE_NS)
+    while (does(store) && clock_now_ns(&clock_monotonic) - began_ns < RESUME_PATIENCE_NS)
         nanosleep(&(struct timespec){ .tv_nsec = RESUME_PAUSE_NS }, NULL);
+}
+
+void store_use_reserve(struct store *store)
+{
+    if (space_begin_use(store->space)) {
+        /* They would take it all, and fail for want of more: also those that are running. */
+        compaction_scheduler_pause(store->scheduler, true);
+        wait_while(store, compacts);
+    }
+    if (space_use(store->space))
+        wait_while(store, has_failed_database);
 }
 
 void store_end_reserve(struct store *store)
