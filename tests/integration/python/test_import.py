@@ -4,6 +4,7 @@ import that is killed a whole table or none? `embtier export` and `embtier impor
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
@@ -549,15 +550,13 @@ def await_settled(server: embtier.Server, name: str) -> bool:
 
 def check_outcome(server: embtier.Server, name: str, wanted: np.ndarray) -> bool:
     """The table is right, and dropped then, or its name is free. Was there one?"""
-    if not await_settled(server, name):
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                assert is_free(server, name)
+    deadline = time.monotonic() + 60
+    while not await_settled(server, name):  # or it is on its way out, or its last step is under way
+        with contextlib.suppress(embtier.ExistsError):
+            if is_free(server, name):
                 return False
-            except embtier.ExistsError:  # not shown, and on its way out
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     table = server.open_table(name)
     for first in range(0, len(wanted), 20000):
         rows = wanted[first : first + 20000]
