@@ -14,8 +14,10 @@
 #include "daemon/control_impl.h"
 #include "daemon/group.h"
 #include "daemon/metrics.h"
+#include "daemon/session.h"
 #include "daemon/table.h"
 #include "daemon/tables.h"
+#include "daemon/tsan.h"
 #include "daemon/version.h"
 #include "daemon/worker.h"
 #include "proto/frame.h"
@@ -96,6 +98,8 @@ void control_submit_job(struct control *control, struct connection *connection, 
         job->uid = connection->peer_uid;
         job->pid = connection->peer_pid;
         connection->job = job;
+        if (job_uses_arena(job))
+            TSAN_ACQUIRE(connection->session->control);
         control_watch(control, connection);
     }
     err = worker_submit(control->worker, job, &msg); /* from here on it may be under way */
@@ -217,6 +221,8 @@ void control_job_done(struct control *control, struct job *job)
         control_forget_job(job);
         return;
     }
+    if (job_uses_arena(job))
+        TSAN_RELEASE(connection->session->control);
     control_transfer_done(connection, job);
     if (connection->fd >= 0) {
         if (job->err != EMBTIER_OK)
