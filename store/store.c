@@ -624,13 +624,15 @@ static void wait_while(const struct store *store, bool (*does)(const struct stor
 
 void store_use_reserve(struct store *store)
 {
+    /* They would take it all, and fail for want of more: also those that are running. */
     if (space_begin_use(store->space)) {
-        /* They would take it all, and fail for want of more: also those that are running. */
         compaction_scheduler_pause(store->scheduler, true);
         wait_while(store, compacts);
     }
-    if (space_use(store->space))
+    if (space_use(store->space)) {
+        compaction_scheduler_pause(store->scheduler, true); /* it may have become short since */
         wait_while(store, has_failed_database);
+    }
 }
 
 void store_end_reserve(struct store *store)
