@@ -56,13 +56,20 @@ void lane_part_finished(struct lane *lane, struct part *part)
 
     if (lane_log_holds(lane, part))
         return;
-    if (request_part_done(part))
+    if (!request_part_done(part))
+        return;
+    if (home != lane) {
         lane_send(home, &request->message);
+        return;
+    }
+    request->message.next = NULL;
+    *lane->last_done_here = &request->message;
+    lane->last_done_here = &request->message.next;
 }
 
-static void session_poll(struct lane *lane, struct session *session, uint64_t now_ns)
+static void session_poll(struct lane *lane, struct session *session)
 {
-    session->last_seen_ns = now_ns;
+    session->last_seen_ns = lane->now_ns;
     if (session->polled)
         return;
     session->polled = true;
@@ -335,6 +342,8 @@ static bool session_has_next(struct lane *lane, struct session *session)
         session->memory_short = false;
         return false;
     }
+    /* The client has just written it: it comes from there while the turn is found. */
+    __builtin_prefetch(&shm_submissions(session->arena)[session->consumed % session->slot_count]);
     return !session->memory_short;
 }
 
@@ -359,7 +368,7 @@ static bool session_is_waved(const struct session *session)
 }
 
 /* Sees what clients have submitted, which is begun in their turns. */
-static void look_at_sessions(struct lane *lane, uint64_t now_ns)
+static void look_at_sessions(struct lane *lane)
 {
     struct session **at = &lane->polled;
 
@@ -367,11 +376,11 @@ static void look_at_sessions(struct lane *lane, uint64_t now_ns)
         struct session *const session = *at;
 
         if (session_has_next(lane, session)) {
-            session->last_seen_ns = now_ns;
+            session->last_seen_ns = lane->now_ns;
             if (!(session->lanes[lane->opts.index].work & SESSION_BEGIN))
                 lane_add_begin(lane, session);
         } else if ((session->broken || session->detaching ||
-                    now_ns - session->last_seen_ns > SESSION_POLL_NS) &&
+                    lane->now_ns - session->last_seen_ns > SESSION_POLL_NS) &&
                    !session->memory_short && !session_is_waved(session) &&
                    session_unpoll(session)) {
             *at = session->next_polled;
@@ -461,7 +470,7 @@ static void on_attach(struct lane *lane, struct session *session)
     }
     session->lane = lane;
     session->memory_share.wake = wake_for_memory;
-    session_poll(lane, session, clock_now_ns(lane->opts.clock));
+    session_poll(lane, session);
 }
 
 /* A wave of it has been looked up, added up, or updated. */
@@ -585,20 +594,29 @@ static void on_message(struct lane *lane, struct message *message)
     }
 }
 
-static bool take_messages(struct lane *lane)
+static void take_all(struct lane *lane, struct message *message)
 {
-    struct message *message;
-
-    if (inbox_is_empty(&lane->inbox))
-        return false;
-    message = inbox_take_all(&lane->inbox);
     while (message) {
         struct message *const next = message->next; /* the message may be gone afterwards */
 
         on_message(lane, message);
         message = next;
     }
-    return true;
+}
+
+static bool take_messages(struct lane *lane)
+{
+    struct message *const done = lane->done_here;
+    const bool has_mail = !inbox_is_empty(&lane->inbox);
+
+    lane->done_here = NULL;
+    lane->last_done_here = &lane->done_here;
+    take_all(lane, done);
+    if (has_mail) {
+        take_all(lane, inbox_take_all(&lane->inbox));
+        lane->rounds_to_clock = 0;
+    }
+    return done || has_mail;
 }
 
 void lane_send(struct lane *lane, struct message *message)
@@ -627,25 +645,34 @@ void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument),
 
 /* ---- The loop ---- */
 
+/* Rounds in which nothing comes, or a small request, take little more time than the clock, for
+ * which the next request would wait. Of these one of so many looks at it. */
+#define ROUNDS_PER_CLOCK 8
+
+static void read_clock(struct lane *lane)
+{
+    lane->now_ns = clock_now_ns(lane->opts.clock);
+}
+
 /* Polls the sessions whose clients rang, after waiting for that, or for a message, at most
  * @timeout_ms (-1: as long as it takes). */
 static void hear_doorbells(struct lane *lane, int timeout_ms)
 {
     struct epoll_event events[64];
     const int count = epoll_wait(lane->epoll_fd, events, (int)ARRAY_LEN(events), timeout_ms);
-    const uint64_t now_ns = clock_now_ns(lane->opts.clock);
 
+    read_clock(lane);
+    lane->heard_ns = lane->now_ns;
     for (int i = 0; i < count; i++)
         if (events[i].data.ptr)
-            session_poll(lane, events[i].data.ptr, now_ns);
-    lane->heard_ns = now_ns;
+            session_poll(lane, events[i].data.ptr);
 }
 
 static void lane_sleep(struct lane *lane, int timeout_ms)
 {
     atomic_store_explicit(&lane->asleep, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in lane_send() */
-    if (inbox_is_empty(&lane->inbox))
+    if (inbox_is_empty(&lane->inbox) && !lane->done_here)
         hear_doorbells(lane, timeout_ms);
     atomic_store_explicit(&lane->asleep, 0, memory_order_relaxed);
 }
@@ -670,45 +697,52 @@ static bool unpoll_all(struct lane *lane)
 }
 
 /* How long it may sleep at most; -1: for ever. */
-static int sleep_ms(struct lane *lane, uint64_t now_ns)
+static int sleep_ms(const struct lane *lane)
 {
     uint64_t left_ms;
 
     if (lane->ticket_end_ns == 0)
         return -1;
-    left_ms = (lane->ticket_end_ns - MIN(now_ns, lane->ticket_end_ns)) / 1000000 + 1;
+    left_ms = (lane->ticket_end_ns - MIN(lane->now_ns, lane->ticket_end_ns)) / 1000000 + 1;
     return (int)MIN(left_ms, (uint64_t)INT_MAX);
 }
 
-static void lane_idle(struct lane *lane, uint64_t now_ns)
+static void lane_idle(struct lane *lane)
 {
-    if (lane->idle_since_ns == 0)
-        lane->idle_since_ns = now_ns;
-    if (now_ns - lane->idle_since_ns < lane->opts.spin_ns) {
+    if (lane->idle_since_ns == 0) {
+        read_clock(lane);
+        lane->idle_since_ns = lane->now_ns;
+    }
+    if (lane->now_ns - lane->idle_since_ns < lane->opts.spin_ns) {
         __builtin_ia32_pause();
         return;
     }
     if (unpoll_all(lane))
-        lane_sleep(lane, sleep_ms(lane, now_ns));
+        lane_sleep(lane, sleep_ms(lane));
     lane->idle_since_ns = 0;
 }
 
 bool lane_round(struct lane *lane)
 {
-    const uint64_t now_ns = clock_now_ns(lane->opts.clock);
-    bool worked = take_messages(lane);
+    bool worked, took_long;
 
+    if (lane->rounds_to_clock == 0)
+        read_clock(lane);
+    lane->rounds_to_clock =
+        lane->rounds_to_clock == 0 ? ROUNDS_PER_CLOCK - 1 : lane->rounds_to_clock - 1;
+    worked = take_messages(lane);
     /* Others may keep us from ever going to sleep, where doorbells are heard otherwise. */
-    if (now_ns - lane->heard_ns > DOORBELL_NS)
+    if (lane->now_ns - lane->heard_ns > DOORBELL_NS)
         hear_doorbells(lane, 0);
-    lane->now_ns = now_ns;
-    lane->ticket_end_ns = lane_tickets_expire(lane, now_ns);
-    look_at_sessions(lane, now_ns);
-    worked |= lane_unpin_turn(lane);
-    worked |= lane_serve_read(lane);
+    lane->ticket_end_ns = lane_tickets_expire(lane);
+    look_at_sessions(lane);
+    took_long = lane_unpin_turn(lane);
+    took_long |= lane_serve_read(lane);
     worked |= lane_turns(lane);
-    worked |= lane_dispatch_reads(lane);
-    return worked;
+    took_long |= lane_dispatch_reads(lane);
+    if (took_long || lane->charged > LANE_TURN_COST)
+        lane->rounds_to_clock = 0;
+    return worked || took_long;
 }
 
 static void *lane_main(void *context)
@@ -720,7 +754,7 @@ static void *lane_main(void *context)
         if (lane_round(lane))
             lane->idle_since_ns = 0;
         else
-            lane_idle(lane, lane->now_ns);
+            lane_idle(lane);
     }
     return NULL;
 }
@@ -797,6 +831,7 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
     memset(lane, 0, sizeof(*lane));
     lane->epoll_fd = lane->wake_fd = -1;
+    lane->last_done_here = &lane->done_here;
     lane->opts = *opts;
     lane->request_base = request_memory_base(opts->memory);
     lane->scratch_row = reserved_new(READ_JOB_BYTES);

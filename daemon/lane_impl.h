@@ -35,6 +35,9 @@ struct lane {
     struct miss_table *misses;
     struct caster *caster; /* one of those who cast for all lanes */
     uint8_t *request_base;
+    struct message *done_here; /* requests whose last part was done here, where they are at home,
+                                  oldest first */
+    struct message **last_done_here;
 
     /* Turns of sessions, see lane_turns.c. */
     struct turns turns;
@@ -42,8 +45,10 @@ struct lane {
     const struct session_lane *last_turn; /* whose; it may be gone */
     uint64_t shared_ns;                   /* when it was another one's */
     uint64_t sparse_ns;                   /* when one ended that asked for little */
-    uint64_t charged; /* to sessions, since the last look at what there is beside turns */
-    uint64_t now_ns;  /* of this round of the loop */
+    uint64_t cast_cost;                   /* of what was cast here in this turn */
+    uint64_t charged;         /* to sessions, since the last look at what there is beside turns */
+    uint64_t now_ns;          /* of this round of the loop, or a few before */
+    uint32_t rounds_to_clock; /* until that is read again */
 
     /* Row work. */
     struct read_order *read_order;
@@ -261,7 +266,7 @@ void lane_ticket_lend(struct lane *lane, struct ticket *ticket);
 void lane_ticket_end(struct lane *lane, struct ticket *ticket);
 void lane_ticket_on_unpinned(struct lane *lane, struct ticket_lane *part);
 /* Those whose time is over. Returns when that of the next is, or 0. */
-uint64_t lane_tickets_expire(struct lane *lane, uint64_t now_ns);
+uint64_t lane_tickets_expire(struct lane *lane);
 /* All that a session has. */
 void lane_tickets_forget(struct lane *lane, struct session *session);
 

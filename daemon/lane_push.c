@@ -21,17 +21,22 @@ static void send_to_caster(struct lane *lane, struct ticket *ticket, struct tick
     caster_send(lane->opts.lanes[to]->caster, &ticket->session->lanes[to].casts, group);
 }
 
+/* Few pairs are cast here: the caster would take longer to wake up. Of many groups that are
+ * complete in one turn, as many as a turn is enough for. */
 static void cast_group(struct lane *lane, struct ticket *ticket, struct ticket_group *group)
 {
+    struct session_lane *const side = &ticket->session->lanes[lane->opts.index];
+    const uint64_t cost = group->id_count * (uint64_t)LANE_COST_PAIR;
     struct cast_pair scratch[CASTER_FEW_PAIRS];
 
-    if (group->id_count > CASTER_FEW_PAIRS) {
+    if (group->id_count > CASTER_FEW_PAIRS ||
+        (lane->cast_cost > 0 && lane->cast_cost + cost > lane_turn_cost(lane, side))) {
         send_to_caster(lane, ticket, group);
         return;
     }
     ticket_cast(group, scratch);
-    lane_charge(lane, &ticket->session->lanes[lane->opts.index],
-                group->id_count * (uint64_t)LANE_COST_PAIR);
+    lane->cast_cost += cost;
+    lane_charge(lane, side, cost);
 }
 
 void lane_ticket_cast(struct lane *lane, struct ticket *ticket, uint32_t segment)
@@ -148,14 +153,14 @@ void lane_ticket_on_unpinned(struct lane *lane, struct ticket_lane *part)
     lane_session_maybe_gone(lane, session);
 }
 
-uint64_t lane_tickets_expire(struct lane *lane, uint64_t now_ns)
+uint64_t lane_tickets_expire(struct lane *lane)
 {
     struct ticket *ticket;
 
     while ((ticket = lane->oldest_ticket)) {
         const uint64_t end_ns = ticket->issued_ns + lane->rules.ticket_ns;
 
-        if (now_ns < end_ns)
+        if (lane->now_ns < end_ns)
             return end_ns;
         ticket->session->tickets[(uint32_t)ticket->number % TICKETS_MAX].expired =
             (uint32_t)ticket->number;

@@ -101,6 +101,7 @@ static void turn(struct lane *lane, struct session_lane *session)
 
     session->last_work = (uint8_t)work;
     lane->turn_number++;
+    lane->cast_cost = 0;
     if (lane->last_turn != session)
         lane->shared_ns = lane->now_ns;
     lane->last_turn = session;

@@ -59,23 +59,16 @@ static void set_root(struct turns *turns, struct turn_flow *root)
         root->previous = root;
 }
 
-void turns_add(struct turns *turns, struct turn_flow *flow, uint64_t cost)
+/* Its place is known. Nobody's child or sibling: all that want none have NULL there. */
+void turns_add_beside(struct turns *turns, struct turn_flow *flow)
 {
-    if (turns_has(flow))
-        return;
-    turns_catch_up(turns, flow);
-    flow->key = flow->due + cost;
-    flow->child = flow->next = NULL;
     set_root(turns, meld(turns->root, flow));
 }
 
-void turns_remove(struct turns *turns, struct turn_flow *flow)
+void turns_remove_beside(struct turns *turns, struct turn_flow *flow)
 {
-    struct turn_flow *below;
+    struct turn_flow *const below = meld_all(flow->child);
 
-    if (!turns_has(flow))
-        return;
-    below = meld_all(flow->child);
     if (flow == turns->root) {
         set_root(turns, below);
     } else {
@@ -90,33 +83,13 @@ void turns_remove(struct turns *turns, struct turn_flow *flow)
     flow->child = flow->next = flow->previous = NULL;
 }
 
-struct turn_flow *turns_first(struct turns *turns)
+struct turn_flow *turns_first_of_several(struct turns *turns)
 {
-    struct turn_flow *first;
+    while (turns->root->due > turns->root->key) { /* it was charged meanwhile */
+        struct turn_flow *const first = turns->root;
 
-    while ((first = turns->root) && first->due > first->key) { /* it was charged meanwhile */
         turns_remove(turns, first);
         turns_add(turns, first, 0);
     }
-    if (!first)
-        turns->now = MAX(turns->now, turns->latest);
-    return first;
-}
-
-struct turn_flow *turns_begin(struct turns *turns)
-{
-    struct turn_flow *const first = turns_first(turns);
-
-    if (first)
-        turns->now = MAX(turns->now, first->due);
-    return first;
-}
-
-struct turn_flow *turns_next(struct turns *turns)
-{
-    struct turn_flow *const first = turns_begin(turns);
-
-    if (first)
-        turns_remove(turns, first);
-    return first;
+    return turns->root;
 }

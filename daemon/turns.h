@@ -55,17 +55,6 @@ static inline void turns_catch_up(const struct turns *turns, struct turn_flow *f
         flow->due = turns->now;
 }
 
-/* It wants a turn, which will cost @cost, or 0: that will be seen. Nothing if it does already. */
-void turns_add(struct turns *turns, struct turn_flow *flow, uint64_t cost);
-/* It wants none any more. Nothing if it did not. */
-void turns_remove(struct turns *turns, struct turn_flow *flow);
-/* Whose turn it is; NULL: nobody wants one. */
-struct turn_flow *turns_first(struct turns *turns);
-/* The same, and its turn begins. It wants the next one too. */
-struct turn_flow *turns_begin(struct turns *turns);
-/* The same, and it wants none until it is added again. */
-struct turn_flow *turns_next(struct turns *turns);
-
 /* It has cost so much; also while it wants a turn. */
 static inline void turns_charge(struct turns *turns, struct turn_flow *flow, uint64_t cost)
 {
@@ -91,6 +80,71 @@ static inline bool turns_is_only(const struct turns *turns, const struct turn_fl
 static inline bool turns_is_empty(const struct turns *turns)
 {
     return turns->root == NULL;
+}
+
+/* Of the functions below, where there are others. */
+void turns_add_beside(struct turns *turns, struct turn_flow *flow);
+void turns_remove_beside(struct turns *turns, struct turn_flow *flow);
+struct turn_flow *turns_first_of_several(struct turns *turns);
+
+/* It wants a turn, which will cost @cost, or 0: that will be seen. Nothing if it does already. */
+static inline void turns_add(struct turns *turns, struct turn_flow *flow, uint64_t cost)
+{
+    if (turns_has(flow))
+        return;
+    turns_catch_up(turns, flow);
+    flow->key = flow->due + cost;
+    if (turns->root)
+        turns_add_beside(turns, flow);
+    else
+        turns->root = flow->previous = flow;
+}
+
+/* It wants none any more. Nothing if it did not. */
+static inline void turns_remove(struct turns *turns, struct turn_flow *flow)
+{
+    if (!turns_has(flow))
+        return;
+    if (turns_is_only(turns, flow))
+        turns->root = flow->previous = NULL;
+    else
+        turns_remove_beside(turns, flow);
+}
+
+/* Whose turn it is; NULL: nobody wants one. */
+static inline struct turn_flow *turns_first(struct turns *turns)
+{
+    struct turn_flow *const first = turns->root;
+
+    if (!first && turns->now < turns->latest)
+        turns->now = turns->latest;
+    if (!first || first->due <= first->key)
+        return first;
+    if (first->child)
+        return turns_first_of_several(turns);
+    turns_catch_up(turns, first);
+    first->key = first->due;
+    return first;
+}
+
+/* The same, and its turn begins. It wants the next one too. */
+static inline struct turn_flow *turns_begin(struct turns *turns)
+{
+    struct turn_flow *const first = turns_first(turns);
+
+    if (first && turns->now < first->due)
+        turns->now = first->due;
+    return first;
+}
+
+/* The same, and it wants none until it is added again. */
+static inline struct turn_flow *turns_next(struct turns *turns)
+{
+    struct turn_flow *const first = turns_begin(turns);
+
+    if (first)
+        turns_remove(turns, first);
+    return first;
 }
 
 #endif

@@ -106,6 +106,7 @@ static void rounds_start(struct rounds *r, struct store_fixture *f)
     client_detach(&client);
     lane_stop(r->lane);
     r->lane->opts.clock = &held_clock;
+    r->lane->rounds_to_clock = 0;
 }
 
 static struct client attach(struct rounds *r, uint64_t slot_bytes)

@@ -123,6 +123,7 @@ static void rounds_start(struct rounds *r, struct store_fixture *f, const struct
         lane_stop(lane);
         lane->caster = caster;
         lane->opts.clock = &held_clock;
+        lane->rounds_to_clock = 0;
     }
     held_ns = time_ns;
     r->until_ns = now_ns() + FIXTURE_WAIT_NS;
