@@ -2,8 +2,10 @@
 #include "daemon/connection.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -45,7 +47,7 @@ enum embtier_err connection_new(int fd, struct accounts *accounts,
 
     if (!connection)
         return EMBTIER_NO_MEMORY;
-    connection->fd = connection->lent_fd = connection->process_fd = -1;
+    connection->fd = connection->lent_fd = connection->unread_fd = connection->process_fd = -1;
     /* Whose process it is, for the log and what one user may have; whether it may connect is the
      * socket file's mode. */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
@@ -113,9 +115,9 @@ void connection_free(struct connection *connection)
         return;
     closep(&connection->fd);
     closep(&connection->lent_fd);
+    closep(&connection->unread_fd);
     closep(&connection->process_fd);
-    forget_received(connection);
-    forget_unsent(connection);
+    connection_forget(connection);
     if (connection->counts_session)
         account_give(connection->account, ACCOUNT_SESSIONS, 1);
     account_close(connection->account);
@@ -220,9 +222,34 @@ enum embtier_err connection_reply(struct connection *connection, const struct Em
     }
     if (fd_count > 0 && sent == 0)
         return err_set(msg, EMBTIER_PROTOCOL, "it does not read its replies");
+    connection->sent_fds = connection->sent_fds || fd_count > 0;
     if ((size_t)sent == count)
         return EMBTIER_OK;
     return keep(connection, bytes + sent, count - (size_t)sent, msg);
+}
+
+bool connection_may_have_fds(const struct connection *connection, int fd)
+{
+    int bytes = 0; /* of what was sent and not received, with what the system keeps beside it */
+
+    return connection->sent_fds && ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
+/* What the client has sent may hold a descriptor of its own socket, which would then be open as
+ * long as this one: it is received, without the descriptors, and nothing more comes. */
+void connection_shut_down(int fd)
+{
+    char bytes[4096];
+
+    (void)shutdown(fd, SHUT_RDWR);
+    while (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+        continue;
+}
+
+void connection_forget(struct connection *connection)
+{
+    forget_received(connection);
+    forget_unsent(connection);
 }
 
 enum embtier_err connection_flush(struct connection *connection, struct err_msg *msg)

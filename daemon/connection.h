@@ -38,8 +38,12 @@ struct connection {
     struct connection *next;
     struct connection **link; /* where `next` of the one before, or the list's head, points here */
     int fd;                   /* -1: closed, waiting for session and job to let go */
-    int lent_fd; /* the same, once the server dropped a client that may still read its arena: that
-                    stays the client's until it closes its end or its process ends; else -1 */
+    int lent_fd;   /* the same, once the server dropped a client that may still read its arena: that
+                      stays the client's until it closes its end or its process ends; else -1 */
+    int unread_fd; /* the same, once the client hung up in half and has not received all that was
+                      sent with its session's descriptors: until it has, or closes, it counts as a
+                      session; else -1 */
+    bool sent_fds;
     uint64_t number;
     int process_fd; /* readable once the process that connected has ended, whoever still has the
                        socket; -1: that cannot be told */
@@ -98,6 +102,14 @@ MUST_CHECK enum embtier_err connection_reply(struct connection *connection,
                                              uint32_t fd_count, struct err_msg *msg);
 /* Sends more of what is kept. */
 MUST_CHECK enum embtier_err connection_flush(struct connection *connection, struct err_msg *msg);
+/* Whether descriptors that went through @fd, its socket, may be on their way to the client still:
+ * it has not received all that was sent. The system lets the server's user have so many on the way
+ * (RLIMIT_NOFILE). */
+bool connection_may_have_fds(const struct connection *connection, int fd);
+/* Of a socket that is kept for that: nothing more is sent, and nothing that came is kept. */
+void connection_shut_down(int fd);
+/* Frees what was received, and what was not sent: nothing of it is any more. */
+void connection_forget(struct connection *connection);
 static inline bool connection_has_unsent(const struct connection *connection)
 {
     return connection->unsent_bytes > 0;

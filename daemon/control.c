@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,7 +78,7 @@ static void sweep_connections(struct control *control)
 
     for (struct connection *c = control->connections; c; c = next) {
         next = c->next;
-        if (c->fd >= 0 || c->making || c->session || c->job || c->is_ready)
+        if (c->fd >= 0 || c->unread_fd >= 0 || c->making || c->session || c->job || c->is_ready)
             continue;
         connection_unlink(control, c);
         connection_free(c);
@@ -131,6 +132,39 @@ static void shut(struct control *control, int *fd)
     *fd = -1;
 }
 
+/* The same of a client's socket. One that it shut down and did not close stays, and the connection
+ * with it, while descriptors are in there: its user may not have more of them on the way than
+ * sessions have. No event tells when they are received or gone; on_tick() looks. */
+static void shut_socket(struct control *control, struct connection *connection, int *fd)
+{
+    if (*fd < 0 || control->stopping || !connection_may_have_fds(connection, *fd) ||
+        epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, *fd, NULL) != 0) {
+        shut(control, fd);
+        return;
+    }
+    connection->unread_fd = TAKE_FD(*fd);
+    connection_shut_down(connection->unread_fd);
+    if (control_may_warn(control))
+        log_warn("a client that hung up has not received its descriptors, and counts until it has",
+                 "session=%" PRIu64 " pid=%d uid=%u", connection->number, (int)connection->peer_pid,
+                 (unsigned)connection->peer_uid);
+}
+
+/* Whether its other end is closed, and not only shut down: what was on its way is about to go. */
+static bool is_closed(int fd)
+{
+    struct pollfd at = { .fd = fd };
+
+    return poll(&at, 1, 0) > 0 && (at.revents & POLLHUP);
+}
+
+static void end_unread(struct control *control, struct connection *connection)
+{
+    closep(&connection->unread_fd);
+    connection->unread_fd = -1;
+    control->sweep = true;
+}
+
 /* A client that is dropped, and has not hung up, may still read answers in its arena. It is told of
  * the end, and the arena counts for its user until it closes the socket too. False: it has. */
 static bool lend_arena(struct control *control, struct connection *connection)
@@ -147,7 +181,7 @@ static bool lend_arena(struct control *control, struct connection *connection)
 /* The client hung up too, or the server stops. */
 static void end_lending(struct control *control, struct connection *connection)
 {
-    shut(control, &connection->lent_fd);
+    shut_socket(control, connection, &connection->lent_fd);
     shut(control, &connection->process_fd);
     if (connection->session_is_gone)
         control_session_gone(control, connection->session);
@@ -171,8 +205,12 @@ static void connection_close(struct control *control, struct connection *connect
                  err_name(err), LOG_QUOTED(why));
     if (!was_dropped || !lend_arena(control, connection)) {
         shut(control, &connection->process_fd);
-        shut(control, &connection->fd);
+        if (is_closed(connection->fd))
+            shut(control, &connection->fd);
+        else
+            shut_socket(control, connection, &connection->fd);
     }
+    connection_forget(connection);
     connection->closed_why = err;
     let_go(control, connection);
     control->sweep = true;
@@ -572,6 +610,8 @@ static void on_tick(struct control *control)
             epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->listen_fd, &event) != 0;
     }
     for (struct connection *c = control->connections; c; c = c->next) {
+        if (c->unread_fd >= 0 && !connection_may_have_fds(c, c->unread_fd))
+            end_unread(control, c);
         if (c->fd >= 0 && !c->said_hello && !c->making &&
             clock_since(now_ns, c->since_ns) > CONNECTION_HELLO_NS)
             connection_close(control, c, EMBTIER_TIMEOUT, "it did not say hello");
@@ -612,6 +652,8 @@ static void begin_stop(struct control *control)
     groups_stop(control->parts->groups);
     for (struct connection *c = control->connections; c; c = c->next) {
         connection_close(control, c, EMBTIER_SHUTDOWN, "");
+        if (c->unread_fd >= 0)
+            end_unread(control, c);
         if (c->lent_fd < 0)
             continue;
         c->closed_why = EMBTIER_SHUTDOWN;

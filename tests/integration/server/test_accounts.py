@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -215,6 +216,82 @@ def test_a_client_that_is_dropped_has_its_answers_until_it_hangs_up_and_they_cou
     client.socket.close()
     limited_daemon.await_metric("session_arena_bytes", 0)
     assert bytes_of([client.descriptors[1]]) == 0
+    client.close()
+
+
+def spec_state(daemon: Daemon, name: str) -> str:
+    with daemon.connect(arena_bytes=0) as server:
+        return next((info.state for info in server.tables() if info.name == name), "")
+
+
+def half_closed(daemon: Daemon, *sent_before: bytes, shuts: bool = True) -> RawClient:
+    """It has not received its descriptors, and will say nothing more."""
+    client = RawClient(daemon.socket, hello=False)
+    client.send(2, field(1, 1) + field(2, 1) + field(3, KEPT // 4) + field(4, 8))
+    await_that(lambda: embtier.__version__.encode() in client.socket.recv(1 << 16, socket.MSG_PEEK))
+    for data in sent_before:
+        client.socket.sendall(data)
+        await_that(lambda: daemon.logged("client dropped"))
+    if shuts:
+        client.socket.shutdown(socket.SHUT_WR)
+    return client
+
+
+def test_descriptors_that_are_not_received_count_until_they_are(limited_daemon):
+    """The system lets the server's user have so many on the way (RLIMIT_NOFILE): others' would not be sent."""
+    me = str(os.geteuid())
+
+    def sessions() -> int:
+        return users(limited_daemon)[me]["sessions"]["used"] - 1  # the asker's own
+
+    clients = [half_closed(limited_daemon), half_closed(limited_daemon), half_closed(limited_daemon, bytes(64))]
+    limited_daemon.await_metric("session_arena_bytes", 0)
+    for _ in range(10):  # whenever the server looks
+        assert sessions() == 3
+    with pytest.raises(ConnectionError):
+        while clients[0].receive():
+            pass
+    assert len(clients[0].descriptors) == 3
+    await_that(lambda: sessions() == 2)
+    for client, left in zip(clients[1:], (1, 0), strict=True):
+        client.close()
+        await_that(lambda left=left: sessions() == left)
+    clients[0].close()
+
+
+def test_a_client_that_sends_its_own_socket_does_not_count_for_ever(limited_daemon):
+    """In a message that the server does not look at any more: then nobody could close it."""
+    me = str(os.geteuid())
+    client = half_closed(limited_daemon, shuts=False)
+    spec = field(1, "long") + field(2, 10**8) + field(3, 1) + field(4, F32) + field(5, NONE) + field(6, ZEROS)
+    client.send(CREATE, field(1, spec + field(10, 1)))  # while a job is under way nothing is received
+    await_that(lambda: spec_state(limited_daemon, "long"))
+    socket.send_fds(client.socket, [b"x"], [client.socket.fileno()])
+    client.socket.shutdown(socket.SHUT_WR)
+    client.close()
+    await_that(lambda: users(limited_daemon)[me]["sessions"]["used"] == 1)
+
+
+def test_answers_that_a_dropped_client_does_not_read_count_no_more(limited_daemon):
+    me = str(os.geteuid())
+    client = RawClient(limited_daemon.socket, arena_bytes=KEPT // 4)
+    client.socket.setblocking(False)
+    try:
+        while True:
+            client.send(7, b"")
+    except BlockingIOError:
+        pass
+    await_that(lambda: users(limited_daemon)[me]["answer_bytes"]["used"] > 0)
+    await_that(lambda: limited_daemon.logged("client dropped"))
+    assert users(limited_daemon)[me]["sessions"]["used"] == 2
+    await_that(lambda: users(limited_daemon)[me]["answer_bytes"]["used"] == 0)
+    client.close()
+
+
+def test_descriptors_that_are_not_received_do_not_hold_up_a_stop(limited_daemon):
+    client = half_closed(limited_daemon)
+    limited_daemon.await_metric("session_arena_bytes", 0)
+    limited_daemon.stop()
     client.close()
 
 
