@@ -178,7 +178,8 @@ struct embtier_table_info {
     enum embtier_durability durability;
 };
 
-/* EXISTS, INVALID (with the reason in the message). */
+/* EXISTS, INVALID (with the reason in the message); BUSY: the user may have no
+ * more than three quarters of the tables that others leave. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_table_create(struct embtier *server, const struct embtier_table_options *options,
                      struct embtier_table **ret_table);
@@ -793,8 +794,8 @@ struct embtier_account {
     uint64_t most; /* as much the user may have now, which depends on what others have */
 };
 struct embtier_account_list;
-/* Users with connections or checkpoints, in order of their numbers, all things of one together.
- * Borrowed from the list. */
+/* Users with connections, tables or checkpoints, in order of their numbers, all things of one
+ * together. Borrowed from the list. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_account_list(struct embtier *server, struct embtier_account_list **ret_list);
 EMBTIER_PUBLIC size_t embtier_account_list_count(const struct embtier_account_list *list);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* accounts.h: what each user has of each thing that is finite, and how much one user may have.
  *
- * There is one account for each user id that has a connection or a transfer, however many of them,
- * and one row of ACCOUNT_TABLE for each thing. A row has a total and a rule for one user. The rule
- * is the shared one, of what others leave, a user may have three quarters; or a number, where the
- * configuration sets one (such as socket.max_user_sessions). By the shared rule a user alone has
- * three quarters, two of them settle at three sevenths each, and whoever comes next always finds a
- * quarter of what was free. Numbers are rounded in favour of the next user, but one is had whole:
- * of 5 there are 3, 1 and 1.
+ * There is one account for each user id that has a connection, a transfer, a table or a checkpoint,
+ * however many of them, and one row of ACCOUNT_TABLE for each thing. A row has a total and a rule
+ * for one user. The rule is the shared one, of what others leave, a user may have three quarters;
+ * or a number, where the configuration sets one (such as socket.max_user_sessions). By the shared
+ * rule a user alone has three quarters, two of them settle at three sevenths each, and whoever
+ * comes next always finds a quarter of what was free. Numbers are rounded in favour of the next
+ * user, but one is had whole: of 5 there are 3, 1 and 1.
  *
  * Descriptors have no row: each session has at most SESSION_DESCRIPTORS
  * (base/config_descriptors.h), so that the row of sessions limits them too.
@@ -29,6 +29,7 @@
 #define ACCOUNT_TABLE(X)                                                                           \
     X(SESSIONS, "sessions", "sessions", COUNTED)                    /* the control thread's */     \
     X(ARENA_BYTES, "arena_bytes", "shared memory", IN_BYTES)        /* the control thread's */     \
+    X(TABLES, "tables", "tables", COUNTED)                          /* tables.c's lock */          \
     X(SCANS, "scans", "exports", COUNTED)                           /* the control thread's */     \
     X(LOADS, "loads", "imports", COUNTED)                           /* the control thread's */     \
     X(ANSWER_BYTES, "answer_bytes", "messages under way", IN_BYTES) /* the control thread's */     \
@@ -65,6 +66,7 @@ void accounts_limit(struct accounts *accounts, enum account_row row, uint64_t al
 struct account *account_open(struct accounts *accounts, uid_t uid);
 /* NULL is allowed. */
 void account_close(struct account *account);
+DEFINE_CLEANUP(struct account, account_close)
 
 enum account_answer {
     ACCOUNT_TAKEN,

@@ -153,13 +153,14 @@ static enum embtier_err check_free(struct tables *tables, const struct table_spe
 
 static enum embtier_err restore_table(struct restoring *restoring, struct tables *tables,
                                       const struct table_spec *spec,
+                                      const struct table_owner *owner,
                                       const struct progress_sink *progress,
                                       struct table_info *ret_info, struct err_msg *msg)
 {
     struct row_writer *writer = NULL;
     enum embtier_err err;
 
-    TRY(tables_begin(tables, spec, ret_info, msg));
+    TRY(tables_begin(tables, spec, owner, ret_info, msg));
     err = tables_writer(tables, ret_info, progress, &writer, msg);
     if (err == EMBTIER_OK)
         err = copy_rows(restoring, writer, progress, msg);
@@ -238,6 +239,13 @@ static enum embtier_err check_room(const struct restoring *what, const struct ta
     return tables_check_demand(tables, &demand, words, msg);
 }
 
+static struct table_owner owner_of(const struct catalog_table *table,
+                                   const struct restore_order *order)
+{
+    return order->keeps_owners ? (struct table_owner){ .uid = table->owner, .had_it = true }
+                               : (struct table_owner){ .uid = order->uid };
+}
+
 static enum embtier_err restore_all(const struct restoring *what, struct tables *tables,
                                     const struct restore_order *order,
                                     const struct catalog_table *const *chosen, uint32_t count,
@@ -251,10 +259,11 @@ static enum embtier_err restore_all(const struct restoring *what, struct tables 
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < count && err == EMBTIER_OK; i++) {
         const struct table_spec spec = spec_of(chosen[i], order);
+        const struct table_owner owner = owner_of(chosen[i], order);
         struct restoring restoring = *what;
 
         restoring.from = chosen[i];
-        err = restore_table(&restoring, tables, &spec, progress, &restored->infos[i], msg);
+        err = restore_table(&restoring, tables, &spec, &owner, progress, &restored->infos[i], msg);
         restored->count += err == EMBTIER_OK;
     }
     if (err != EMBTIER_OK) {
@@ -286,6 +295,9 @@ enum embtier_err checkpoint_restore(const struct checkpoint_shelf *shelf, struct
 
         TRY(check_free(tables, &spec, msg));
     }
+    TRY(tables_check_owner(
+        tables, &(struct table_owner){ .uid = order->uid, .had_it = order->keeps_owners }, count,
+        msg));
     TRY(transfer_memory_take(memory, order->uid, memory_bytes(tables, record, chosen, count),
                              "the restore", &share, msg));
     restoring.record = record;

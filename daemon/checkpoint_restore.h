@@ -20,6 +20,7 @@ struct transfer_memory;
 struct restore_order {
     uint64_t id;
     uid_t uid;           /* whose */
+    bool keeps_owners;   /* the tables are those that have them in the checkpoint */
     char **names;        /* of tables; owned */
     uint32_t name_count; /* 0: all */
     char *new_name;      /* of the only one, or NULL: as it was; owned */
@@ -48,9 +49,9 @@ struct restored_tables {
 };
 
 /* All that can be known to be in the way is found out before the first table is made: NOT_FOUND,
- * NO_TABLE, EXISTS, VERSION; BUSY, TOO_LARGE: @memory is not enough now, or never. The shelf may be
- * another store's. The tables are in state CREATING then, to be published or abandoned; after an
- * error there are none. */
+ * NO_TABLE, EXISTS, VERSION; BUSY, TOO_LARGE: @memory is not enough now, or never; BUSY: the user
+ * may not have so many tables. The shelf may be another store's. The tables are in state CREATING
+ * then, to be published or abandoned; after an error there are none. */
 MUST_CHECK enum embtier_err
 checkpoint_restore(const struct checkpoint_shelf *shelf, struct tables *tables,
                    struct transfer_memory *memory, const struct restore_order *order,

@@ -803,7 +803,7 @@ enum embtier_err checkpoints_restore_other(struct checkpoints *c,
                                            struct restored_tables *ret_restored,
                                            struct err_msg *msg)
 {
-    const struct restore_order order = { .id = other->record->info.id };
+    const struct restore_order order = { .id = other->record->info.id, .keeps_owners = true };
     struct checkpoint_order how = { 0 };
 
     *ret_restored = (struct restored_tables){ 0 };

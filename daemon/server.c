@@ -270,12 +270,12 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(signals_open(&server->signal_fd, msg));
     TRY(server_check(config, msg));
     TRY(open_store(server, restore->directory_count > 0 ? 0 : restore->id, msg));
-    TRY(tables_new(server->parts.store, &server->parts.tables, msg));
+    TRY(accounts_new(&server->parts.accounts, msg));
+    TRY(tables_new(server->parts.store, server->parts.accounts, &server->parts.tables, msg));
     if (restore->directory_count > 0)
         TRY(other_checkpoint_open(restore->directories, restore->directory_count, restore->id,
                                   tables_catalog(server->parts.tables), &other, msg));
     TRY(request_memory_new(config->lanes.request_bytes, &server->parts.memory, msg));
-    TRY(accounts_new(&server->parts.accounts, msg));
     TRY(ticket_memory_new(config->lanes.ticket_bytes, pinned_bytes(config), server->parts.accounts,
                           &server->parts.ticket_memory, msg));
     TRY(transfer_memory_new(config->checkpoints.transfer_bytes, server->parts.accounts,

@@ -14,6 +14,8 @@
 
 #include "base/table_spec.h"
 
+struct account;
+
 enum table_state {
     TABLE_FREE,     /* the struct holds no table */
     TABLE_CREATING, /* no requests yet */
@@ -33,6 +35,7 @@ struct table {
     uint32_t row_bytes; /* both */
     bool logged;        /* updates are in the log before they are answered */
     struct table_spec spec;
+    struct account *account; /* in which it counts (ACCOUNT_TABLES), open as long */
 
     /* Counters, for the metrics; relaxed. */
     _Atomic uint64_t updated_rows;     /* by SET, a row as often as it was set */

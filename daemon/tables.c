@@ -14,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/row_hash.h"
+#include "daemon/accounts.h"
 #include "daemon/lane.h"
 #include "daemon/row_writer.h"
 #include "daemon/table.h"
@@ -33,6 +35,7 @@
 
 struct tables {
     struct store *store;
+    struct accounts *accounts;
     struct lane *const *lanes;
     uint32_t lane_count;
 
@@ -78,7 +81,8 @@ static void init_hold(pthread_rwlock_t *hold)
     pthread_rwlockattr_destroy(&attributes);
 }
 
-enum embtier_err tables_new(struct store *store, struct tables **ret_tables, struct err_msg *msg)
+enum embtier_err tables_new(struct store *store, struct accounts *accounts,
+                            struct tables **ret_tables, struct err_msg *msg)
 {
     _cleanup_(tables_freep) struct tables *tables = calloc(1, sizeof(*tables));
     enum embtier_err err;
@@ -89,6 +93,8 @@ enum embtier_err tables_new(struct store *store, struct tables **ret_tables, str
     pthread_mutex_init(&tables->writing, NULL);
     init_hold(&tables->hold);
     tables->store = store;
+    tables->accounts = accounts;
+    accounts_limit(accounts, ACCOUNT_TABLES, TABLES_LIMIT, 0);
     err = catalog_open(store_first_directory(store), &tables->catalog, msg);
     if (err == EMBTIER_CORRUPT)
         checkpoint_advise(store_shelf(store), msg);
@@ -270,16 +276,18 @@ static struct table *take_struct(struct tables *tables)
     return NULL;
 }
 
-/* Locked. There is room in the list of those in use: take_struct() has made it. False: there is no
- * memory for the name, and nobody has taken it. */
+/* Locked. There is room in the list of those in use: take_struct() has made it. @account, which is
+ * open, is taken over. False: there is no memory for the name, and nobody has taken it. */
 MUST_CHECK static bool fill_struct(struct tables *tables, struct table *table, uint32_t table_id,
-                                   const struct table_spec *spec)
+                                   const struct table_spec *spec, struct account **account)
 {
     uint32_t place;
 
     table->spec = *spec;
     if (!tsearch(table, &tables->names, compare_names))
         return false;
+    account_add(*account, ACCOUNT_TABLES, 1);
+    table->account = TAKE(*account);
     table->weight_bytes = table_spec_weight_bytes(spec);
     table->state_bytes = table_spec_state_bytes(spec);
     table->row_bytes = table->weight_bytes + table->state_bytes;
@@ -307,6 +315,8 @@ static void free_struct(struct tables *tables, struct table *table)
                 (tables->used_count - place) * sizeof(*tables->used));
     }
     forget_name(tables, table);
+    account_give(table->account, ACCOUNT_TABLES, 1);
+    account_close(TAKE(table->account));
     tables->first_free = MIN(tables->first_free, (uint32_t)table->index);
     atomic_store(&table->state, TABLE_FREE);
 }
@@ -610,22 +620,69 @@ static enum embtier_err is_another(const struct table_spec *spec, struct err_msg
                    init_word(spec->init), spec->seed, durability_word(spec->durability));
 }
 
+static enum embtier_err no_struct(struct tables *tables, struct err_msg *msg)
+{
+    bool is_full;
+
+    pthread_mutex_lock(&tables->lock);
+    is_full = tables->used_count >= TABLES_LIMIT;
+    pthread_mutex_unlock(&tables->lock);
+    if (!is_full)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    return err_set(msg, EMBTIER_TOO_LARGE, "no more than %u tables", TABLES_LIMIT);
+}
+
+/* Whose it is, open; NULL: out of memory. */
+static struct account *open_owner(struct tables *tables, uid_t owner)
+{
+    return account_open(tables->accounts, owner == CATALOG_NOBODY ? geteuid() : owner);
+}
+
+/* Tables that are still being dropped count. */
+static enum embtier_err check_owner(const struct account *account, uint32_t count,
+                                    struct err_msg *msg)
+{
+    if (account_ask(account, ACCOUNT_TABLES, count) == ACCOUNT_TAKEN)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_BUSY,
+                   "your user has %" PRIu64 " tables, and may have no more than %" PRIu64
+                   "%s: drop some",
+                   account_has(account, ACCOUNT_TABLES), account_part(account, ACCOUNT_TABLES),
+                   account_rule(account, ACCOUNT_TABLES));
+}
+
+enum embtier_err tables_check_owner(struct tables *tables, const struct table_owner *owner,
+                                    uint32_t count, struct err_msg *msg)
+{
+    _cleanup_(account_closep) struct account *account = open_owner(tables, owner->uid);
+
+    if (!account)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    return owner->had_it ? EMBTIER_OK : check_owner(account, count, msg);
+}
+
 /* Makes catalog entry and struct in state CREATING. Catalog locked. */
 static enum embtier_err make_struct(struct tables *tables, const struct table_spec *spec,
-                                    struct table **ret_table, struct err_msg *msg)
+                                    const struct table_owner *owner, struct table **ret_table,
+                                    struct err_msg *msg)
 {
+    _cleanup_(account_closep) struct account *account = open_owner(tables, owner->uid);
     struct table *table;
     uint32_t table_id;
     bool filled;
 
+    if (!account)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     pthread_mutex_lock(&tables->lock);
     table = take_struct(tables);
     pthread_mutex_unlock(&tables->lock);
     if (!table)
-        return err_set(msg, EMBTIER_TOO_LARGE, "no more than %u tables", TABLES_LIMIT);
-    TRY(catalog_add(tables->catalog, spec, CATALOG_CREATING, &table_id, msg));
+        return no_struct(tables, msg);
+    if (!owner->had_it)
+        TRY(check_owner(account, 1, msg));
+    TRY(catalog_add(tables->catalog, spec, owner->uid, CATALOG_CREATING, &table_id, msg));
     pthread_mutex_lock(&tables->lock);
-    filled = fill_struct(tables, table, table_id, spec);
+    filled = fill_struct(tables, table, table_id, spec, &account);
     pthread_mutex_unlock(&tables->lock);
     if (!filled) {
         struct err_msg why = { { 0 } };
@@ -641,8 +698,8 @@ static enum embtier_err make_struct(struct tables *tables, const struct table_sp
 
 /* Catalog locked. Finds an equal table (*@ret_found), or makes it in state CREATING. */
 static enum embtier_err create_begin(struct tables *tables, const struct table_spec *spec,
-                                     bool if_not_exists, bool *ret_found, struct table **ret_table,
-                                     struct err_msg *msg)
+                                     const struct table_owner *owner, bool if_not_exists,
+                                     bool *ret_found, struct table **ret_table, struct err_msg *msg)
 {
     const struct catalog_table *entry = catalog_find(tables->catalog, spec->name);
 
@@ -662,7 +719,7 @@ static enum embtier_err create_begin(struct tables *tables, const struct table_s
     if (entry)
         return err_set(msg, EMBTIER_EXISTS, "there is a table '%s' already", spec->name);
     *ret_found = false;
-    return make_struct(tables, spec, ret_table, msg);
+    return make_struct(tables, spec, owner, ret_table, msg);
 }
 
 static enum embtier_err create_finish(struct tables *tables, struct table *table,
@@ -746,7 +803,7 @@ enum embtier_err tables_check_demand(const struct tables *tables, const struct s
     return store_check_demand(tables->store, demand, what, msg);
 }
 
-enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
+enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec, uid_t owner,
                                bool if_not_exists, const struct progress_sink *progress,
                                struct table_info *ret_info, struct err_msg *msg)
 {
@@ -760,7 +817,8 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
     if (full.eager)
         TRY(check_eager(tables, &full, msg));
     lock_catalog(tables);
-    err = create_begin(tables, &full, if_not_exists, &found, &table, msg);
+    err = create_begin(tables, &full, &(struct table_owner){ .uid = owner }, if_not_exists, &found,
+                       &table, msg);
     unlock_catalog(tables);
     TRY(err);
     if (!found) {
@@ -780,14 +838,15 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
 }
 
 enum embtier_err tables_begin(struct tables *tables, const struct table_spec *spec,
-                              struct table_info *ret_info, struct err_msg *msg)
+                              const struct table_owner *owner, struct table_info *ret_info,
+                              struct err_msg *msg)
 {
     struct table *table = NULL;
     bool found = false;
     enum embtier_err err;
 
     lock_catalog(tables);
-    err = create_begin(tables, spec, false, &found, &table, msg);
+    err = create_begin(tables, spec, owner, false, &found, &table, msg);
     unlock_catalog(tables);
     TRY(err);
     err = add_to_lanes(tables, table, msg);
@@ -946,15 +1005,16 @@ struct tables_totals tables_totals(struct tables *tables)
 static enum embtier_err load_table(struct tables *tables, const struct catalog_table *entry,
                                    struct err_msg *msg)
 {
+    _cleanup_(account_closep) struct account *account = open_owner(tables, entry->owner);
     struct table *const table = take_struct(tables);
 
     if (!table)
-        return err_set(msg, EMBTIER_TOO_LARGE, "no more than %u tables", TABLES_LIMIT);
+        return no_struct(tables, msg);
     if (entry->spec.init_version < 1 || entry->spec.init_version > INIT_ROWS_VERSION)
         return err_set(msg, EMBTIER_VERSION,
                        "table '%s' has initial values of version %u, this server knows 1 to %u",
                        entry->spec.name, entry->spec.init_version, INIT_ROWS_VERSION);
-    if (!fill_struct(tables, table, entry->table_id, &entry->spec))
+    if (!account || !fill_struct(tables, table, entry->table_id, &entry->spec, &account))
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     TRY(add_to_lanes(tables, table, msg));
     atomic_store(&table->state, TABLE_LIVE);

@@ -12,19 +12,21 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "base/table_spec.h"
 #include "store/store.h"
 
+struct accounts;
 struct catalog;
 struct lane;
 struct row_writer;
 struct table;
 struct tables;
 
-MUST_CHECK enum embtier_err tables_new(struct store *store, struct tables **ret_tables,
-                                       struct err_msg *msg);
+MUST_CHECK enum embtier_err tables_new(struct store *store, struct accounts *accounts,
+                                       struct tables **ret_tables, struct err_msg *msg);
 void tables_free(struct tables *tables);
 DEFINE_CLEANUP(struct tables, tables_free)
 
@@ -65,13 +67,25 @@ MUST_CHECK enum embtier_err progress_look(const struct progress_sink *sink, stru
 MUST_CHECK enum embtier_err progress_tell(const struct progress_sink *sink, uint64_t done,
                                           uint64_t total, const char *unit, struct err_msg *msg);
 
+/* BUSY: @owner, a user, has as many tables as it may. */
 MUST_CHECK enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,
-                                          bool if_not_exists, const struct progress_sink *progress,
+                                          uid_t owner, bool if_not_exists,
+                                          const struct progress_sink *progress,
                                           struct table_info *ret_info, struct err_msg *msg);
+/* Whose a table is. */
+struct table_owner {
+    uid_t uid;   /* CATALOG_NOBODY: the server's user */
+    bool had_it; /* in the store that it comes from: it counts, but is not refused for that */
+};
+/* BUSY: of @count more, this user may not have that many. */
+MUST_CHECK enum embtier_err tables_check_owner(struct tables *tables,
+                                               const struct table_owner *owner, uint32_t count,
+                                               struct err_msg *msg);
 /* Makes a table whose rows come from elsewhere, in state CREATING: rows are to be written with a
  * writer of tables_writer(), then it is to be published, or abandoned. @spec is as the catalog has
- * it, the version of initial values included. */
+ * it, the version of initial values included. BUSY as above. */
 MUST_CHECK enum embtier_err tables_begin(struct tables *tables, const struct table_spec *spec,
+                                         const struct table_owner *owner,
                                          struct table_info *ret_info, struct err_msg *msg);
 /* Which must be gone before the table is published or abandoned. @progress, borrowed until then, is
  * asked whether to go on; NULL: nobody is. */

@@ -246,8 +246,8 @@ static void job_run(struct worker *worker, struct job *job)
     switch (job->kind) {
     case JOB_TABLE_CREATE:
     case JOB_TABLE_FILL:
-        job->err = tables_create(worker->tables, &job->spec, job->if_not_exists, &progress,
-                                 &job->info, &job->msg);
+        job->err = tables_create(worker->tables, &job->spec, job->uid, job->if_not_exists,
+                                 &progress, &job->info, &job->msg);
         break;
     case JOB_TABLE_DROP:
         job->err = tables_drop(worker->tables, job->spec.name, &progress, &job->info, &job->msg);

@@ -68,7 +68,9 @@ static json_t *table_to_json(const struct catalog_table *table)
 
     if (json &&
         json_object_set_new(json, "table_id", json_integer((json_int_t)table->table_id)) == 0 &&
-        json_object_set_new(json, "state", json_string(state_words[table->state])) == 0)
+        json_object_set_new(json, "state", json_string(state_words[table->state])) == 0 &&
+        (table->owner == CATALOG_NOBODY ||
+         json_object_set_new(json, "owner", json_integer((json_int_t)table->owner)) == 0))
         return json;
     json_decref(json);
     return NULL;
@@ -87,12 +89,20 @@ static bool state_from_json(const json_t *json, enum catalog_state *ret_state)
     return false;
 }
 
+/* Catalogs of before have none. */
+static bool owner_from_json(const json_t *json, uid_t *ret_owner)
+{
+    *ret_owner = CATALOG_NOBODY;
+    return !json || json_to_u32(json, ret_owner);
+}
+
 static bool table_from_json(const json_t *json, uint32_t version, struct catalog_table *ret_table)
 {
     struct catalog_table table = { 0 };
 
     if (!json_to_u32(json_object_get(json, "table_id"), &table.table_id) ||
         !state_from_json(json_object_get(json, "state"), &table.state) ||
+        !owner_from_json(json_object_get(json, "owner"), &table.owner) ||
         !table_spec_from_json(json, MIN(version, (uint32_t)TABLE_SPEC_JSON_VERSION), &table.spec))
         return false;
     *ret_table = table;
@@ -564,12 +574,12 @@ const struct catalog_table *catalog_at(const struct catalog *catalog, uint32_t i
     return &catalog->tables[index];
 }
 
-enum embtier_err catalog_add(struct catalog *catalog, const struct table_spec *spec,
+enum embtier_err catalog_add(struct catalog *catalog, const struct table_spec *spec, uid_t owner,
                              enum catalog_state state, uint32_t *ret_table_id, struct err_msg *msg)
 {
-    const struct catalog_table table = { .table_id = catalog->next_table_id,
-                                         .state = state,
-                                         .spec = *spec };
+    const struct catalog_table table = {
+        .table_id = catalog->next_table_id, .state = state, .owner = owner, .spec = *spec
+    };
 
     TRY(table_spec_check(spec, msg));
     if (catalog_find(catalog, spec->name))

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "base/table_spec.h"
@@ -27,9 +28,12 @@ enum catalog_state {
     CATALOG_DROPPING, /* a start finds it so after a crash and drops it again */
 };
 
+#define CATALOG_NOBODY ((uid_t)-1)
+
 struct catalog_table {
     uint32_t table_id;
     enum catalog_state state;
+    uid_t owner; /* the user that made it; CATALOG_NOBODY: made before that was noted */
     struct table_spec spec;
 };
 
@@ -50,8 +54,8 @@ const struct catalog_table *catalog_find(const struct catalog *catalog, const ch
 
 /* EXISTS when a table in state CREATING or LIVE has the name. */
 MUST_CHECK enum embtier_err catalog_add(struct catalog *catalog, const struct table_spec *spec,
-                                        enum catalog_state state, uint32_t *ret_table_id,
-                                        struct err_msg *msg);
+                                        uid_t owner, enum catalog_state state,
+                                        uint32_t *ret_table_id, struct err_msg *msg);
 MUST_CHECK enum embtier_err catalog_set_state(struct catalog *catalog, uint32_t table_id,
                                               enum catalog_state state, struct err_msg *msg);
 MUST_CHECK enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id,

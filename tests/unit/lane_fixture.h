@@ -97,7 +97,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     }
     for (uint32_t s = 0; s < store_shard_count(f->store); s++)
         x->shard_lanes[s] = (uint16_t)(s % x->lane_count);
-    must(tables_new(f->store, &x->tables, &msg), &msg);
+    must(tables_new(f->store, x->accounts, &x->tables, &msg), &msg);
     for (uint32_t i = 0; i < x->lane_count; i++) {
         struct lane_opts opts = { .index = i,
                                   .lane_count = x->lane_count,
@@ -182,7 +182,7 @@ static inline uint64_t fixture_durable_table(struct lanes_fixture *x, const char
 
     snprintf(spec.name, sizeof(spec.name), "%s", name);
     table_spec_fill_defaults(&spec);
-    must(tables_create(x->tables, &spec, true, NULL, &info, &msg), &msg);
+    must(tables_create(x->tables, &spec, FIXTURE_UID, true, NULL, &info, &msg), &msg);
     return info.handle;
 }
 

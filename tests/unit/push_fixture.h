@@ -71,7 +71,7 @@ static inline void shadow_new(struct pushing *t, struct shadow *shadow, const ch
     snprintf(shadow->spec.name, sizeof(shadow->spec.name), "%s-%u-%u", name, t->p.x.lane_count,
              t->p.x.map_slabs);
     table_spec_fill_defaults(&shadow->spec);
-    must(tables_create(t->p.x.tables, &shadow->spec, true, NULL, &info, &msg), &msg);
+    must(tables_create(t->p.x.tables, &shadow->spec, FIXTURE_UID, true, NULL, &info, &msg), &msg);
     shadow->spec = info.spec;
     shadow->handle = info.handle;
     shadow->numbers = DIM + table_spec_state_bytes(&info.spec) / (uint32_t)sizeof(float);

@@ -58,7 +58,7 @@ static uint32_t catalog_must_add(struct catalog *catalog, const char *name,
     struct err_msg msg = { { 0 } };
     uint32_t id = 0;
 
-    must(catalog_add(catalog, &spec, state, &id, &msg), &msg);
+    must(catalog_add(catalog, &spec, CATALOG_NOBODY, state, &id, &msg), &msg);
     return id;
 }
 
@@ -86,6 +86,39 @@ static void test_tables_come_back_bit_for_bit_after_reopening(void **state)
     catalog_free(catalog);
 }
 
+static void test_owners_come_back_also_from_a_journal_and_from_copies(void **state)
+{
+    const struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_must_open(f);
+    struct catalog *copy;
+    struct err_msg msg = { { 0 } };
+
+    for (uint32_t i = 0; i < 100; i++) { /* in the file, and in the journal */
+        struct table_spec spec;
+        char name[16];
+        uint32_t id;
+
+        snprintf(name, sizeof(name), "t%u", i);
+        spec = spec_make(name);
+        must(catalog_add(catalog, &spec, i == 0 ? CATALOG_NOBODY : UINT32_MAX - 1 - i, CATALOG_LIVE,
+                         &id, &msg),
+             &msg);
+    }
+    catalog_free(catalog);
+    catalog = catalog_must_open(f);
+    copy = catalog_dup(catalog);
+    assert_non_null(copy);
+    assert_int_equal(catalog_count(catalog), 100);
+    for (uint32_t i = 0; i < 100; i++) {
+        const uid_t owner = i == 0 ? CATALOG_NOBODY : UINT32_MAX - 1 - i;
+
+        assert_int_equal(catalog_at(catalog, i)->owner, owner);
+        assert_int_equal(catalog_at(copy, i)->owner, owner);
+    }
+    catalog_free(copy);
+    catalog_free(catalog);
+}
+
 static void test_table_ids_are_never_used_again(void **state)
 {
     const struct store_fixture *f = *state;
@@ -110,12 +143,14 @@ static void test_name_is_free_again_once_its_table_is_dropping(void **state)
     struct err_msg msg = { { 0 } };
     uint32_t other = 0;
 
-    assert_int_equal(catalog_add(catalog, &spec, CATALOG_LIVE, &other, &msg), EMBTIER_EXISTS);
+    assert_int_equal(catalog_add(catalog, &spec, CATALOG_NOBODY, CATALOG_LIVE, &other, &msg),
+                     EMBTIER_EXISTS);
     must(catalog_set_state(catalog, id, CATALOG_LIVE, &msg), &msg);
-    assert_int_equal(catalog_add(catalog, &spec, CATALOG_LIVE, &other, &msg), EMBTIER_EXISTS);
+    assert_int_equal(catalog_add(catalog, &spec, CATALOG_NOBODY, CATALOG_LIVE, &other, &msg),
+                     EMBTIER_EXISTS);
     must(catalog_set_state(catalog, id, CATALOG_DROPPING, &msg), &msg);
     assert_int_equal(catalog_set_state(catalog, id, CATALOG_LIVE, &msg), EMBTIER_DROPPED);
-    must(catalog_add(catalog, &spec, CATALOG_LIVE, &other, &msg), &msg);
+    must(catalog_add(catalog, &spec, CATALOG_NOBODY, CATALOG_LIVE, &other, &msg), &msg);
     assert_int_equal(catalog_find(catalog, "a")->table_id, other);
     catalog_free(catalog);
     catalog = catalog_must_open(f);
@@ -138,12 +173,13 @@ static void test_change_that_cannot_be_stored_changes_nothing(void **state)
     /* A directory in the place of the file beside it: not even root can write that. */
     snprintf(path, sizeof(path), "%s/catalog.json.tmp", f->made[0]);
     assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_not_equal(catalog_add(catalog, &spec, CATALOG_LIVE, &id, &msg), EMBTIER_OK);
+    assert_int_not_equal(catalog_add(catalog, &spec, CATALOG_NOBODY, CATALOG_LIVE, &id, &msg),
+                         EMBTIER_OK);
     assert_non_null(strstr(msg.text, "catalog.json.tmp"));
     assert_int_equal(id, 12345);
     assert_int_equal(catalog_count(catalog), 1);
     assert_int_equal(rmdir(path), 0);
-    must(catalog_add(catalog, &spec, CATALOG_LIVE, &id, &msg), &msg);
+    must(catalog_add(catalog, &spec, CATALOG_NOBODY, CATALOG_LIVE, &id, &msg), &msg);
     catalog_free(catalog);
 }
 
@@ -295,7 +331,8 @@ static void test_failed_change_does_not_happen_at_the_next_start(void **state)
     uint32_t id;
 
     directories_cannot_be_synced = true;
-    assert_int_equal(catalog_add(catalog, &spec, CATALOG_LIVE, &id, &msg), EMBTIER_IO);
+    assert_int_equal(catalog_add(catalog, &spec, CATALOG_NOBODY, CATALOG_LIVE, &id, &msg),
+                     EMBTIER_IO);
     directories_cannot_be_synced = false;
     catalog_free(catalog);
     catalog = catalog_must_open(f);
@@ -357,6 +394,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CATALOG_TEST(test_tables_come_back_bit_for_bit_after_reopening),
+        CATALOG_TEST(test_owners_come_back_also_from_a_journal_and_from_copies),
         CATALOG_TEST(test_table_ids_are_never_used_again),
         CATALOG_TEST(test_name_is_free_again_once_its_table_is_dropping),
         CATALOG_TEST(test_change_that_cannot_be_stored_changes_nothing),

@@ -80,7 +80,7 @@ static enum embtier_err add(struct catalog *catalog, uint32_t number, struct err
 
     snprintf(name, sizeof(name), "table_%u", number);
     spec = spec_make(name);
-    return catalog_add(catalog, &spec, CATALOG_LIVE, &id, msg);
+    return catalog_add(catalog, &spec, CATALOG_NOBODY, CATALOG_LIVE, &id, msg);
 }
 
 static void must_add(struct catalog *catalog, uint32_t first, uint32_t count)
@@ -221,13 +221,13 @@ static void test_all_kinds_of_changes_come_back_and_ids_do_not(void **state)
     must(add(catalog, 8, &msg), &msg); /* its name is free */
     assert_int_equal(add(catalog, 8, &msg), EMBTIER_EXISTS);
     must(catalog_remove(catalog, 9, &msg), &msg);
-    must(catalog_add(catalog, &spec, CATALOG_LIVE, &last, &msg), &msg);
+    must(catalog_add(catalog, &spec, CATALOG_NOBODY, CATALOG_LIVE, &last, &msg), &msg);
     must(catalog_set_state(catalog, last, CATALOG_DROPPING, &msg), &msg);
     must(catalog_remove(catalog, last, &msg), &msg);
     assert_same_after_opening(f, catalog);
     catalog_free(catalog);
     catalog = must_open(f);
-    must(catalog_add(catalog, &spec, CATALOG_LIVE, &id, &msg), &msg);
+    must(catalog_add(catalog, &spec, CATALOG_NOBODY, CATALOG_LIVE, &id, &msg), &msg);
     assert_int_equal(id, last + 1);
     assert_int_equal(catalog_remove(catalog, last, &msg), EMBTIER_NO_TABLE);
     assert_same_after_opening(f, catalog);

@@ -355,7 +355,8 @@ static void test_start_serves_all_tables_when_the_catalog_cannot_be_written(void
         snprintf(named.name, sizeof(named.name), "%s", names[i]);
         assert_int_equal(tables_find(x.tables, names[i], &info, &msg), EMBTIER_NO_TABLE);
         assert_int_equal(tables_drop(x.tables, names[i], NULL, &info, &msg), EMBTIER_NO_TABLE);
-        assert_int_not_equal(tables_create(x.tables, &named, true, NULL, &info, &msg), EMBTIER_OK);
+        assert_int_not_equal(tables_create(x.tables, &named, FIXTURE_UID, true, NULL, &info, &msg),
+                             EMBTIER_OK);
     }
     assert_int_equal(rmdir(path), 0);
     for (size_t i = 1; i < 3; i++)

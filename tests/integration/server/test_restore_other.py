@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -103,6 +104,38 @@ def test_without_a_step_logged_tables_need_no_checkpoint(make_daemon):
     second.start("--restore-from", paths(first))
     with second.connect() as server:
         assert [t.name for t in server.tables()] == ["rows"] and server.checkpoints() == []
+
+
+_AS_NOBODY = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from raw_client import RawClient, field
+os.setgid(65534)
+os.setuid(65534)
+with RawClient(sys.argv[2]) as client:
+    spec = field(1, "theirs") + field(2, 10) + field(3, 4) + field(4, 1) + field(5, 0) + field(6, 0)
+    assert client.call(3, field(1, spec)).get(3) is None
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_tables_stay_their_makers_in_another_store(make_daemon):
+    first, second = make_daemon({"socket": {"mode": "0666"}}), make_daemon()
+    Path(first.socket).parent.chmod(0o755)
+    first.start()
+    here = os.path.dirname(__file__)
+    subprocess.run([sys.executable, "-c", _AS_NOBODY, here, first.socket], check=True)
+    with first.connect() as server:
+        server.create_table("ours", 4)
+        server.checkpoint()
+    first.stop()
+    second.start("--restore-from", paths(first))
+    for _ in range(2):
+        with second.connect() as server:
+            users = server.users()
+            assert users[65534]["tables"]["used"] == users[os.geteuid()]["tables"]["used"] == 1
+            assert server.open_table("theirs").rows == 10
+        second.restart()
 
 
 def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
