@@ -15,6 +15,7 @@
 #define POOLED_IDS 30000
 #define PUSHED_IDS ROWS
 #define SEGMENTS   3
+#define FEW_TABLES 100
 #define SECOND_NS  (UINT64_C(1000) * 1000 * 1000)
 
 /* A round's turns cost less than this: a last one has begun at half a turn's. */
@@ -324,6 +325,76 @@ static void test_a_lookup_is_made_in_long_turns_beside_nobody(void **state)
     }
 }
 
+/* Each of many tables is looked up twice: all but one of its ids, and after those of all tables the
+ * last one. */
+static void look_up_tables(struct rounds *r, const uint64_t *tables)
+{
+    struct client *const client = &r->large;
+    const uint32_t number = client->submitted;
+    struct shm_pool_segment *const segments =
+        (struct shm_pool_segment *)client_segment(client, number);
+    uint64_t *const ids = (uint64_t *)(segments + 2 * FEW_TABLES);
+    uint32_t *const offsets = (uint32_t *)(ids + CASTER_FEW_PAIRS);
+    float *const bags = (float *)(offsets + 4);
+
+    for (uint32_t i = 0; i < CASTER_FEW_PAIRS; i++)
+        ids[i] = i;
+    offsets[0] = offsets[2] = 0;
+    offsets[1] = CASTER_FEW_PAIRS - 1;
+    offsets[3] = 1;
+    for (uint32_t s = 0; s < 2 * FEW_TABLES; s++) {
+        const uint32_t is_last = s >= FEW_TABLES;
+
+        segments[s] = (struct shm_pool_segment){
+            .table = tables[s % FEW_TABLES],
+            .ids_offset = client_offset(client, ids),
+            .bags_offset = client_offset(client, bags + (size_t)s * DIM),
+            .offsets_offset = client_offset(client, offsets + 2 * is_last),
+            .id_count = offsets[2 * is_last + 1],
+            .bag_count = 1,
+            .mode = EMBTIER_POOL_SUM,
+        };
+    }
+    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] =
+        (struct shm_submission){ .op = SHM_OP_POOL,
+                                 .flags = SHM_FLAG_TICKET,
+                                 .segment_count = 2 * FEW_TABLES,
+                                 .segments_offset = client_offset(client, segments) };
+    client_publish(client);
+}
+
+/* Their pairs are few each, and complete at nearly the same time. */
+static void test_many_small_groups_that_are_complete_at_once_are_not_cast_in_one_turn(void **state)
+{
+    uint64_t tables[FEW_TABLES];
+    struct rounds r;
+
+    lanes_start(&r.x, *state, &shapes[0]);
+    for (uint32_t i = 0; i < FEW_TABLES; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "few-%u", i);
+        tables[i] = fixture_table(&r.x, name, ROWS, DIM, EMBTIER_OPTIMIZER_SGD);
+    }
+    lanes_stop(&r.x);
+    rounds_start(&r, *state, &shapes[0], 1000 * 1000);
+    for (uint32_t i = 0; i < FEW_TABLES; i++) {
+        char name[32];
+        struct table_info info;
+        struct err_msg msg = { { 0 } };
+
+        snprintf(name, sizeof(name), "few-%u", i);
+        must(tables_find(r.x.tables, name, &info, &msg), &msg);
+        tables[i] = info.handle;
+    }
+    attach_small(&r);
+    look_up_tables(&r, tables);
+    while (!client_is_done(&r.large, r.large.submitted - 1))
+        go_round_beside(&r, 1 + LANE_COST_MISS / LANE_COST_ROW);
+    assert_int_equal(client_wait(&r.large, r.large.submitted - 1)->err, EMBTIER_OK);
+    rounds_stop(&r);
+}
+
 /* ---- Pushes ---- */
 
 static void push_rows(struct rounds *r)
@@ -385,6 +456,7 @@ int main(void)
         T(test_a_lookup_is_made_some_a_turn_beside_one_that_asks_for_little),
         T(test_a_lookup_with_rows_to_be_read_goes_on_with_those_that_are_cached),
         T(test_a_lookup_is_made_in_long_turns_beside_nobody),
+        T(test_many_small_groups_that_are_complete_at_once_are_not_cast_in_one_turn),
         T(test_a_push_is_taken_some_a_turn_beside_one_that_asks_for_little),
 #undef T
     };
