@@ -79,6 +79,7 @@ static enum embtier_err try_directory(const char *path, struct err_msg *msg)
     _cleanup_(closep) int directory_fd = -1;
     _cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_un address = { .sun_family = AF_UNIX };
+    struct stat status;
 
     TRY(path_directory(path, &directory, msg));
     directory_fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -91,10 +92,11 @@ static enum embtier_err try_directory(const char *path, struct err_msg *msg)
         return EMBTIER_OK; /* no /proc: the start will tell */
     snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/.embtier-%d",
              directory_fd, (int)getpid());
-    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
-        unlink(address.sun_path);
-    else if (errno != EADDRINUSE) /* else one that was killed here has left it */
+    /* One of this number that was killed here may have left it. */
+    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 && errno != EADDRINUSE)
         return err_set_errno(msg, errno, "socket %s", path);
+    if (lstat(address.sun_path, &status) == 0 && S_ISSOCK(status.st_mode))
+        unlink(address.sun_path);
     return EMBTIER_OK;
 }
 
