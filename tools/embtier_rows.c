@@ -16,6 +16,8 @@
 #define ARENA_BYTES    (UINT64_C(4) << 20)
 #define BATCH_BYTES    (UINT64_C(2) << 20)
 #define BATCH_ROWS_MAX 1024
+/* A row's numbers are some hundred thousand bytes at most, with all digits of each. */
+#define WORD_BYTES_MAX (16 << 20)
 
 enum { OPTION_STATE = 256 };
 
@@ -153,23 +155,78 @@ static int add_row(const struct cli *cli, struct row_set *rows, char *text)
     return 0;
 }
 
+struct word {
+    char *text;
+    size_t bytes;
+    size_t capacity;
+};
+
+static void word_done(struct word *word)
+{
+    free(word->text);
+}
+
+static bool word_grow(struct word *word)
+{
+    const size_t capacity = word->capacity * 2 + 256;
+    char *more;
+
+    if (word->bytes + 1 < word->capacity)
+        return true;
+    more = realloc(word->text, capacity);
+    if (!more)
+        return false;
+    word->text = more;
+    word->capacity = capacity;
+    return true;
+}
+
+static bool is_separator(int c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* The next word of standard input; of none *@ret_found is false. */
+static int read_word(const struct cli *cli, struct word *word, bool *ret_found)
+{
+    int c = getc_unlocked(stdin);
+
+    word->bytes = 0;
+    while (is_separator(c))
+        c = getc_unlocked(stdin);
+    for (; c != EOF && !is_separator(c); c = getc_unlocked(stdin)) {
+        if (c == '\0')
+            return cli_usage(cli, "standard input has a zero byte; allowed: text");
+        if (word->bytes == WORD_BYTES_MAX)
+            return cli_usage(cli,
+                             "standard input has a word of more than %d bytes; allowed: words "
+                             "separated by spaces or lines",
+                             WORD_BYTES_MAX);
+        if (!word_grow(word))
+            return cli_fail(EMBTIER_NO_MEMORY, "");
+        word->text[word->bytes++] = (char)c;
+    }
+    if (ferror(stdin))
+        return cli_fail(EMBTIER_IO, "cannot read standard input");
+    *ret_found = word->bytes > 0;
+    if (*ret_found)
+        word->text[word->bytes] = '\0';
+    return 0;
+}
+
 static int read_input(const struct cli *cli, struct row_set *rows, add_fn *add)
 {
-    _cleanup_(freep) char *line = NULL;
-    size_t capacity = 0;
+    _cleanup_(word_done) struct word word = { 0 };
+    bool found = true;
+    int exit_code = 0;
 
-    while (getline(&line, &capacity, stdin) >= 0) {
-        char *rest = line;
-        char *word;
-
-        while ((word = strsep(&rest, " \t\r\n"))) {
-            const int exit_code = *word ? add(cli, rows, word) : 0;
-
-            if (exit_code)
-                return exit_code;
-        }
+    while (exit_code == 0) {
+        exit_code = read_word(cli, &word, &found);
+        if (exit_code != 0 || !found)
+            break;
+        exit_code = add(cli, rows, word.text);
     }
-    return ferror(stdin) ? cli_fail(EMBTIER_IO, "cannot read standard input") : 0;
+    return exit_code;
 }
 
 static int read_rows(const struct cli *cli, struct row_set *rows, char **words, int count,

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import time
 
 import embtier
 import numpy as np
 import pytest
+from daemons import CLI
 from stores import run_cli, with_tables, write_all
 
 DAY_S = 86400
@@ -112,3 +114,41 @@ def test_a_clock_that_is_put_back_or_forward_makes_no_negative_and_no_huge_age(m
     for key, value in daemon.metrics().items():
         for number in value.values() if isinstance(value, dict) else [value]:
             assert not isinstance(number, float | int) or 0 <= number < 2**53, (key, value)
+
+
+# ---- Standard input of get and set ----
+
+
+def run_rows(daemon, command: str, text: bytes) -> subprocess.CompletedProcess:
+    """With little memory: what has no end is not kept."""
+    return subprocess.run(
+        ["prlimit", "--as=268435456", CLI, "--socket", daemon.socket, command, "t", "-"],
+        input=text, capture_output=True, timeout=300,
+    )  # fmt: skip
+
+
+def test_words_that_have_no_end_are_refused(own_daemon):
+    with own_daemon.connect() as server:
+        server.create_table("t", 2, 100)
+    for command in ("get", "set"):
+        done = run_rows(own_daemon, command, b"1" * (32 << 20))
+        assert done.returncode == 2 and b"a word of more than 16777216 bytes" in done.stderr
+        done = run_rows(own_daemon, command, bytes(64 << 20))
+        assert done.returncode == 2 and b"standard input has a zero byte" in done.stderr
+
+
+def test_what_is_behind_a_zero_byte_is_not_left_out(own_daemon):
+    with own_daemon.connect() as server:
+        server.create_table("t", 2, 100)
+    done = run_rows(own_daemon, "set", b"1=1,1\n2=2,2\0 3=3,3\n")
+    assert done.returncode == 2 and b"standard input has a zero byte" in done.stderr
+    done = run_rows(own_daemon, "get", b"1 2")
+    assert done.returncode == 0 and done.stdout == b"1=0,0\n2=0,0\n", "nothing was set"
+
+
+def test_words_may_be_separated_as_one_likes(own_daemon):
+    with own_daemon.connect() as server:
+        server.create_table("t", 2, 100)
+    assert run_rows(own_daemon, "set", b"\n\n 1=1,1\t2=2,2\r\n3=3,3").returncode == 0
+    assert run_rows(own_daemon, "get", b" 1\r\n\n2 3 ").stdout == b"1=1,1\n2=2,2\n3=3,3\n"
+    assert run_rows(own_daemon, "get", b" \n ").stdout == b""
