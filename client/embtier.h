@@ -317,7 +317,8 @@ EMBTIER_PUBLIC void embtier_job_list_free(struct embtier_job_list *list);
 /* One that waits does nothing any more; one that runs stops soon and takes back what it has done,
  * unless it was just done: *@ret_runs (may be NULL) says which it is. The client that asked gets
  * CANCELLED. A user's own, or by root and the user of the server. NOT_FOUND; PERMISSION; INVALID:
- * it runs, and goes on to its end, as drops, checkpoints and steps of exports do. */
+ * it runs, and goes on to its end, as drops and checkpoints do. Imports and exports have one number
+ * each from their begin to their end, and end with the step that is under way. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_job_cancel(struct embtier *server,
                                                                       uint64_t id, int *ret_runs);
 

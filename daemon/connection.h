@@ -34,6 +34,14 @@ struct Embtier__Reply;
 /* A client must say hello within this time. */
 #define CONNECTION_HELLO_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 
+/* What a scan or a load is to those who ask for the list of jobs, from the first job of it on. */
+struct transfer {
+    uint64_t job_id;
+    uint64_t since_ns;
+    uint64_t rows;          /* that will come; 0: not known */
+    enum embtier_err ended; /* TIMEOUT, since the client said nothing for too long; CANCELLED */
+};
+
 struct connection {
     struct connection *next;
     struct connection **link; /* where `next` of the one before, or the list's head, points here */
@@ -70,9 +78,9 @@ struct connection {
     struct load *load;
     struct job *scan_last, *load_last; /* the jobs that will end them, made before there is one:
                                           that must not fail */
-    bool scan_expired, load_expired;   /* since the client said nothing for too long */
-    uint64_t heard_ns;                 /* of the client, or the last of its jobs was done */
-    struct job *job; /* under way: no further request is read before it is answered */
+    struct transfer scanning, loading;
+    uint64_t heard_ns; /* of the client, or the last of its jobs was done */
+    struct job *job;   /* under way: no further request is read before it is answered */
     struct frame_reader reader;
     size_t reader_room; /* counted in the account: what it has beyond its least */
     uint8_t *unsent;

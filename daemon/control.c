@@ -546,6 +546,7 @@ static void on_message(struct control *control, struct message *message)
                 control_session_gone(control, connection->session);
             control->sweep = true;
         } else {
+            control_close_cancelled(control, connection);
             go_on(control, connection);
         }
         break;

@@ -165,5 +165,7 @@ void control_expire_transfers(struct control *control, struct connection *connec
                               uint64_t now_ns);
 /* Has them freed; what was not published is gone. */
 void control_close_transfers(struct control *control, struct connection *connection);
+/* The same of those that were cancelled, unless a job has them. */
+void control_close_cancelled(struct control *control, struct connection *connection);
 
 #endif

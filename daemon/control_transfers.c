@@ -94,17 +94,55 @@ static void close_transfer(struct control *control, const struct connection *con
     control_submit_job(control, NULL, 0, last);
 }
 
-/* One that has come back from a job that was withdrawn is closed when that job is over. */
-void control_close_transfers(struct control *control, struct connection *connection)
+static void close_scan(struct control *control, struct connection *connection)
 {
     if (connection->scan && connection->scan_last)
         close_transfer(control, connection, last_of_scan(connection), ACCOUNT_SCANS,
                        &connection->counts_scan);
+}
+
+static void close_load(struct control *control, struct connection *connection)
+{
     if (connection->load && connection->load_last)
         close_transfer(control, connection, last_of_load(connection, JOB_LOAD_CLOSE), ACCOUNT_LOADS,
                        &connection->counts_load);
+}
+
+/* One that has come back from a job that was withdrawn is closed when that job is over. */
+void control_close_transfers(struct control *control, struct connection *connection)
+{
+    close_scan(control, connection);
+    close_load(control, connection);
     if (!connection->job)
         count_again(connection);
+}
+
+void control_close_cancelled(struct control *control, struct connection *connection)
+{
+    if (connection->scanning.ended == EMBTIER_CANCELLED)
+        close_scan(control, connection);
+    if (connection->loading.ended == EMBTIER_CANCELLED)
+        close_load(control, connection);
+    if (!connection->job)
+        count_again(connection);
+}
+
+/* The first job of a transfer, whose number is the transfer's. */
+static void submit_first(struct control *control, struct connection *connection, uint32_t id,
+                         struct job *job, struct transfer *transfer)
+{
+    transfer->since_ns = clock_now_ns(&clock_monotonic);
+    control_submit_job(control, connection, id, job);
+    transfer->job_id = job->id; /* of one that waits or runs, as nobody else changes it */
+}
+
+static void submit_step(struct control *control, struct connection *connection, uint32_t id,
+                        struct job *job, const struct transfer *transfer)
+{
+    job->is_step = true;
+    job->id = transfer->job_id;
+    job->since_ns = transfer->since_ns;
+    control_submit_job(control, connection, id, job);
 }
 
 void control_expire_transfers(struct control *control, struct connection *connection,
@@ -115,8 +153,10 @@ void control_expire_transfers(struct control *control, struct connection *connec
     if (connection->fd < 0 || connection->job || (!connection->scan && !connection->load) ||
         seconds == 0 || clock_since(now_ns, connection->heard_ns) < seconds * UINT64_C(1000000000))
         return;
-    connection->scan_expired |= connection->scan != NULL;
-    connection->load_expired |= connection->load != NULL;
+    if (connection->scan)
+        connection->scanning.ended = EMBTIER_TIMEOUT;
+    if (connection->load)
+        connection->loading.ended = EMBTIER_TIMEOUT;
     if (control_may_warn(control))
         log_warn("an import or export is ended: its client says nothing",
                  "table=%s session=%" PRIu64 " pid=%d uid=%u seconds=%u",
@@ -128,11 +168,13 @@ void control_expire_transfers(struct control *control, struct connection *connec
 }
 
 /* Why the connection, which is asked for more of it, has none. */
-static enum embtier_err has_none(const struct control *control, bool expired, const char *what,
-                                 struct err_msg *msg)
+static enum embtier_err has_none(const struct control *control, enum embtier_err ended,
+                                 const char *what, struct err_msg *msg)
 {
-    if (!expired)
+    if (ended == EMBTIER_OK)
         return err_set(msg, EMBTIER_INVALID, "this connection has no %s open", what);
+    if (ended == EMBTIER_CANCELLED)
+        return err_set(msg, ended, "the %s was cancelled, with `embtier jobs cancel`", what);
     return err_set(msg, EMBTIER_TIMEOUT,
                    "the %s has been ended, since its client sent nothing for %u seconds "
                    "(checkpoints.transfer_idle_seconds): begin it anew",
@@ -241,13 +283,13 @@ static void handle_scan_open(struct control *control, struct connection *connect
         count_again(connection);
         return;
     }
-    connection->scan_expired = false;
+    connection->scanning = (struct transfer){ .job_id = 0 };
     job->scan_order.checkpoint_id = wire->checkpoint;
     job->scan_order.with_state = wire->with_state;
     job->scan_order.uid = connection->peer_uid;
     job->scan_order.all_rows = wire->all_rows;
     strncpy(job->scan_order.name, wire->table, sizeof(job->scan_order.name) - 1);
-    control_submit_job(control, connection, id, job);
+    submit_first(control, connection, id, job, &connection->scanning);
 }
 
 static void handle_scan_next(struct control *control, struct connection *connection, uint32_t id,
@@ -258,7 +300,7 @@ static void handle_scan_next(struct control *control, struct connection *connect
     struct job *job;
 
     if (err == EMBTIER_OK && !connection->scan)
-        err = has_none(control, connection->scan_expired, "scan", &msg);
+        err = has_none(control, connection->scanning.ended, "scan", &msg);
     if (err != EMBTIER_OK) {
         control_reply_error(control, connection, id, err, &msg);
         return;
@@ -270,13 +312,13 @@ static void handle_scan_next(struct control *control, struct connection *connect
     job->scan = TAKE(connection->scan);
     job->dest = (uint8_t *)connection->session->arena + next->offset;
     job->bytes = next->bytes;
-    control_submit_job(control, connection, id, job);
+    submit_step(control, connection, id, job, &connection->scanning);
 }
 
 static void handle_scan_close(struct control *control, struct connection *connection, uint32_t id)
 {
     if (connection->scan)
-        control_submit_job(control, connection, id, last_of_scan(connection));
+        submit_step(control, connection, id, last_of_scan(connection), &connection->scanning);
     else /* which is what is wanted */
         reply_scan_rows(control, connection, id, &(struct scan_filled){ 0 });
 }
@@ -323,9 +365,9 @@ static void handle_load_open(struct control *control, struct connection *connect
         count_again(connection);
         return;
     }
-    connection->load_expired = false;
+    connection->loading = (struct transfer){ .rows = order.row_count };
     job->load_order = order;
-    control_submit_job(control, connection, id, job);
+    submit_first(control, connection, id, job, &connection->loading);
 }
 
 static enum embtier_err check_rows(const struct control *control,
@@ -336,7 +378,7 @@ static enum embtier_err check_rows(const struct control *control,
 
     TRY(check_room(connection, wire->offset, wire->bytes, msg));
     if (!connection->load)
-        return has_none(control, connection->load_expired, "load", msg);
+        return has_none(control, connection->loading.ended, "load", msg);
     if (id_bytes > wire->bytes || wire->rows_at > wire->bytes ||
         wire->rows > (wire->bytes - wire->rows_at) / load_row_bytes(connection->load))
         return err_set(msg, EMBTIER_OFFSET_RANGE,
@@ -368,8 +410,11 @@ static void handle_load_rows(struct control *control, struct connection *connect
         .count = wire->rows,
     };
     job->spec = load_table(connection->load)->spec;
+    job->moved = (struct job_progress){ .done = load_rows(connection->load),
+                                        .total = connection->loading.rows,
+                                        .unit = "rows" };
     job->load = TAKE(connection->load);
-    control_submit_job(control, connection, id, job);
+    submit_step(control, connection, id, job, &connection->loading);
 }
 
 /* The load is at its end, well or not. */
@@ -379,12 +424,12 @@ static void handle_load_last(struct control *control, struct connection *connect
     struct err_msg msg = { { 0 } };
 
     if (connection->load)
-        control_submit_job(control, connection, id, last_of_load(connection, kind));
+        submit_step(control, connection, id, last_of_load(connection, kind), &connection->loading);
     else if (kind == JOB_LOAD_CLOSE) /* which is what is wanted */
         reply_loaded(control, connection, id, 0);
     else
         control_reply_error(control, connection, id,
-                            has_none(control, connection->load_expired, "load", &msg), &msg);
+                            has_none(control, connection->loading.ended, "load", &msg), &msg);
 }
 
 /* ---- Both ---- */

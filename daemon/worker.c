@@ -342,7 +342,7 @@ static void *line_main(void *context)
         unlink_job(worker, job);
         link_running(worker, job);
         job->state = JOB_RUNNING;
-        if (!job->has_begun)
+        if (!job->has_begun && !job->is_step)
             job->since_ns = clock_now_ns(&clock_monotonic);
         job->has_begun = true;
         worker->rounds[thread->line] = MAX(worker->rounds[thread->line], job->round);
@@ -450,10 +450,12 @@ enum embtier_err worker_submit(struct worker *worker, struct job *job, struct er
     pthread_mutex_lock(&worker->lock);
     err = check_waiting(worker, job, msg);
     if (err == EMBTIER_OK) {
-        job->id = ++worker->last_id;
+        if (!job->is_step)
+            job->id = ++worker->last_id;
         job->round = round_of(worker, job);
         job->state = JOB_WAITING;
-        job->since_ns = clock_now_ns(&clock_monotonic);
+        if (!job->is_step)
+            job->since_ns = clock_now_ns(&clock_monotonic);
         link_waiting(worker, job);
         pthread_cond_broadcast(&worker->wake[kinds[job->kind].line]);
     }
@@ -518,6 +520,19 @@ static enum embtier_err cancel(struct worker *worker, struct job *job, bool *ret
     return EMBTIER_OK;
 }
 
+enum embtier_err job_refuse_cancel(uint64_t id, struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_PERMISSION,
+                   "job %" PRIu64 " is another user's: only that one, root and the server's user "
+                   "may cancel it",
+                   id);
+}
+
+const char *job_kind_word(enum job_kind kind)
+{
+    return kinds[kind].word;
+}
+
 enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uid_t uid, bool may_all,
                                bool *ret_waited, struct err_msg *msg)
 {
@@ -528,13 +543,9 @@ enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uid_t uid, bo
     job = find_job(worker, id);
     if (!job)
         err = err_set(msg, EMBTIER_NOT_FOUND,
-                      "there is no job %" PRIu64 ", or it has ended: see `embtier jobs list`", id);
+                      "there is no job %" PRIu64 ", or it has ended: see `embtier jobs`", id);
     else if (!may_all && (!job->owner || job->uid != uid))
-        err =
-            err_set(msg, EMBTIER_PERMISSION,
-                    "job %" PRIu64 " is another user's: only that one, root and the server's user "
-                    "may cancel it",
-                    id);
+        err = job_refuse_cancel(id, msg);
     else
         err = cancel(worker, job, ret_waited, msg);
     pthread_mutex_unlock(&worker->lock);
@@ -574,9 +585,9 @@ static struct job_info describe(const struct job *job, uint64_t now_ns)
         .uid = job->uid,
         .pid = job->pid,
         .is_own = job->owner == NULL,
-        .runs = job->has_begun,
+        .runs = job->has_begun || job->is_step,
         .age_ms = clock_since(now_ns, job->since_ns) / 1000000,
-        .progress = job->progress,
+        .progress = job->is_step ? job->moved : job->progress,
     };
 
     describe_what(job, &info);

@@ -63,7 +63,8 @@ struct job {
     enum job_kind kind;
     uid_t uid; /* whose, as told by whoever submits it, with the process */
     pid_t pid;
-    uint64_t id;              /* the worker's from here on; counts up */
+    bool is_step; /* of a transfer, whose id, age and progress these are: not the worker's */
+    uint64_t id;  /* the worker's from here on; counts up */
     struct job *next, **link; /* of those that wait, or of those that run; locked, as are */
     enum job_state state;
     bool has_begun;    /* and runs, or waits for the next turn of its user */
@@ -87,6 +88,7 @@ struct job {
     enum account_row row;
     uint32_t request_id;
 
+    struct job_progress moved;    /* by the steps before it, of a step */
     struct job_progress progress; /* under the worker's lock: job_progress() */
     _Atomic bool told;
     _Atomic uint32_t stop; /* enum embtier_err: why it is to be given up */
@@ -153,6 +155,10 @@ struct job_info {
     uint64_t age_ms;
     struct job_progress progress;
 };
+/* PERMISSION: the job is another user's. */
+enum embtier_err job_refuse_cancel(uint64_t id, struct err_msg *msg);
+/* The kind, as in struct job_info. */
+const char *job_kind_word(enum job_kind kind);
 /* Of all that wait or run and have an id above @after, @most, oldest first: a malloced array; and
  * whether there are more. */
 MUST_CHECK enum embtier_err worker_list(struct worker *worker, uint64_t after, uint32_t most,

@@ -132,8 +132,8 @@ const struct command commands[] = {
     { "jobs cancel", "ID", "end a job that waits or runs",
       "One that waits has done nothing, and does nothing. One that runs stops soon and takes back\n"
       "what it has done: a table whose rows are being made, a restore, a verification, an\n"
-      "import. Drops and checkpoints that have begun are finished. Whoever asked for the job\n"
-      "gets the error CANCELLED. Root and the server's user may cancel jobs of all users.\n",
+      "import, an export. Drops and checkpoints that have begun are finished. Whoever asked\n"
+      "for the job gets the error CANCELLED. Root and the server's user may cancel jobs of all users.\n",
       "  embtier jobs cancel 12\n", command_jobs_cancel, NULL },
     { "jobs", "", "list what takes long: what waits, and what runs",
       "Jobs run side by side: checkpoints never wait for long ones. Those of one kind wait for\n"

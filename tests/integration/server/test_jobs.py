@@ -299,6 +299,80 @@ def test_a_scan_of_a_name_that_no_table_can_have_is_listed_without_it(make_daemo
 
 
 @needs_root
+# ---- Imports and exports ----
+
+
+@pytest.fixture
+def numbers(tmp_path) -> Path:
+    np.save(tmp_path / "rows.npy", np.zeros((400_000, 16), np.float32))  # some hundred jobs
+    return tmp_path / "rows.npy"
+
+
+def await_job(daemon: Daemon, client: subprocess.Popen, kind: str) -> dict:
+    found: list[dict] = []
+
+    def is_there() -> bool:
+        assert client.poll() is None, client.stderr.read()
+        found[:] = [job for job in jobs(daemon) if job["kind"] == kind]
+        return bool(found)
+
+    await_that(is_there)
+    return found[0]
+
+
+def test_an_import_is_one_job_that_can_be_cancelled(own_daemon, begin, numbers):
+    client = begin(own_daemon, "import", str(numbers), "--as", "t")
+    first = await_job(own_daemon, client, "import")
+    client.send_signal(signal.SIGSTOP)  # in whatever step
+    for _ in range(5):
+        (job,) = jobs(own_daemon)
+        assert (job["id"], job["kind"], job["what"], job["pid"]) == (first["id"], "import", "t", client.pid)
+        assert job["age_ms"] >= first["age_ms"]
+    done = cancel(own_daemon, first["id"])
+    assert done.returncode == 0 and "stops soon" in done.stdout, done
+    await_that(lambda: not jobs(own_daemon))
+    client.send_signal(signal.SIGCONT)
+    assert client.wait(LIMIT_S) == 1
+    assert "cancelled" in client.stderr.read()
+    with own_daemon.connect() as server:
+        await_that(lambda: not server.tables())
+        server.create_table("t", 2)  # the name is free
+    assert cancel(own_daemon, first["id"]).returncode == 1
+
+
+def test_an_import_that_runs_is_cancelled_by_its_number(own_daemon, begin, numbers):
+    client = begin(own_daemon, "import", str(numbers), "--as", "t")
+    job = await_job(own_daemon, client, "import")
+    assert cancel(own_daemon, job["id"]).returncode == 0
+    assert client.wait(LIMIT_S) == 1 and "cancelled" in client.stderr.read()
+    with own_daemon.connect() as server:
+        await_that(lambda: not server.tables())
+
+
+def test_an_export_is_one_job_that_can_be_cancelled(own_daemon, begin, numbers, tmp_path):
+    subprocess.run(command(own_daemon, "import", numbers, "--as", "t"), check=True, stdout=subprocess.DEVNULL)
+    client = begin(own_daemon, "export", "t", str(tmp_path / "out"))
+    job = await_job(own_daemon, client, "export")
+    client.send_signal(signal.SIGSTOP)
+    assert [found["id"] for found in jobs(own_daemon)] == [job["id"]]
+    assert cancel(own_daemon, job["id"]).returncode == 0
+    await_that(lambda: not jobs(own_daemon))
+    client.send_signal(signal.SIGCONT)
+    assert client.wait(LIMIT_S) == 1 and "cancelled" in client.stderr.read()
+    assert not (tmp_path / "out").exists()
+
+
+@needs_root
+def test_nobody_cancels_another_users_import(open_daemon, begin, numbers):
+    client = begin(open_daemon, "import", str(numbers), "--as", "t")
+    job = await_job(open_daemon, client, "import")
+    client.send_signal(signal.SIGSTOP)
+    done = cancel(open_daemon, job["id"], user=65534, group=65534, extra_groups=[])
+    assert done.returncode == 1 and "another user's" in done.stderr, done
+    client.send_signal(signal.SIGCONT)
+    assert client.wait(LIMIT_S) == 0, client.stderr.read()
+
+
 def test_twenty_jobs_of_one_user_do_not_keep_another_user_waiting(open_daemon, begin):
     for i in range(20):
         fill(begin, open_daemon, f"root.{i}")
@@ -404,7 +478,7 @@ def test_when_the_servers_checkpoint_is_cancelled_another_one_is_due(make_daemon
         assert waiting()["state"] == "waiting"
         assert cancel(daemon, waiting()["id"]).returncode == 0
         trigger.unlink()
-        assert daemon.logged("a checkpoint of the server's own was cancelled")
+        await_that(lambda: daemon.logged("a checkpoint of the server's own was cancelled"))
         before = automatic(server)
 
         def is_made() -> bool:
