@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/server_check.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
 #include "base/config_memory.h"
 #include "base/thread_room.h"
 #include "base/yaml_doc.h"
@@ -60,6 +65,40 @@ static enum embtier_err check_memory(const struct config *config, struct err_msg
     return EMBTIER_OK;
 }
 
+/* Of a directory that is not there yet: of the one that it will be in. */
+static bool file_system_of(const char *directory, struct statvfs *ret_room)
+{
+    _cleanup_(freep) char *path = strdup(directory);
+    bool found = path && statvfs(path, ret_room) == 0;
+
+    while (path && !found && errno == ENOENT && strrchr(path, '/') > path) {
+        *strrchr(path, '/') = '\0';
+        found = statvfs(path, ret_room) == 0;
+    }
+    return found;
+}
+
+/* A file system that has most of itself reserved has no room for rows, or for others. */
+static enum embtier_err check_reserve(const struct config *config, struct err_msg *msg)
+{
+    struct bytes_text reserve, most;
+    struct statvfs room;
+
+    for (uint32_t i = 0; i < config->data.directory_count; i++) {
+        const char *const directory = config->data.directories[i];
+
+        if (!file_system_of(directory, &room))
+            continue;
+        if (config->data.reserve_bytes <= room.f_blocks * room.f_frsize / 2)
+            continue;
+        return yaml_doc_mistake(config->doc, "data.reserve_bytes", msg,
+                                "%s is more than half of the file system of %s; allowed: up to %s",
+                                format_bytes(&reserve, config->data.reserve_bytes), directory,
+                                format_bytes(&most, room.f_blocks * room.f_frsize / 2));
+    }
+    return EMBTIER_OK;
+}
+
 /* Where a server that runs listens is its own, too. */
 static enum embtier_err check_socket(const struct config *config, struct err_msg *msg)
 {
@@ -71,6 +110,7 @@ enum embtier_err server_check(const struct config *config, struct err_msg *msg)
     TRY(check_threads(config, msg));
     TRY(check_socket(config, msg));
     TRY(store_check(config, msg));
+    TRY(check_reserve(config, msg));
     TRY(check_cache(config, msg));
     return check_memory(config, msg);
 }

@@ -15,6 +15,7 @@ from daemons import CLI, Daemon
 REFUSED = {
     "FIFO deletes rows": ({"rocksdb": {"options": "compaction_style=kCompactionStyleFIFO"}}, "compaction_style"),
     "PlainTable takes no writes": ({"rocksdb": {"options": "plain_table_factory={user_key_len=12}"}}, "plain_table"),
+    "reserve": ({"data": {"reserve_bytes": "5000TiB"}}, "is more than half of the file system"),
     "no such option": ({"rocksdb": {"options": "no_such_option=1"}}, "no_such_option"),
     "no such value": ({"rocksdb": {"options": "compression=kNone"}}, "compression"),
     "not linked": ({"rocksdb": {"options": "compression=kXpressCompression"}}, "cannot write"),
