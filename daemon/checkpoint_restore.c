@@ -337,7 +337,7 @@ static enum embtier_err check_other(const struct other_checkpoint *other,
         if (table->state != CATALOG_LIVE)
             continue;
         TRY(check_spec(&table->spec, msg));
-        if (find_live(mine, table->spec.name))
+        if (mine && find_live(mine, table->spec.name))
             return err_set(msg, EMBTIER_EXISTS,
                            "there is a table '%s': --restore-from makes all tables of the "
                            "checkpoint, or none; start without it, if it has made them before, "

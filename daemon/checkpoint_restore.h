@@ -35,7 +35,7 @@ struct other_checkpoint {
     struct checkpoint_record *record;
 };
 /* @id 0: its newest. Finds out what can be wrong with it before anything is made or reserved, a
- * name that one of the live tables of @mine has (EXISTS) included. */
+ * name that one of the live tables of @mine (NULL: there are none yet) has (EXISTS) included. */
 MUST_CHECK enum embtier_err other_checkpoint_open(char *const *directories,
                                                   uint32_t directory_count, uint64_t id,
                                                   const struct catalog *mine,

@@ -256,6 +256,15 @@ static enum embtier_err make_checkpoints(struct server *server,
     return store_serve(parts->store, msg);
 }
 
+/* Before a store is made: if this one's name is mistaken, the next start is to find none. */
+static enum embtier_err check_other(const struct server_restore *restore, struct err_msg *msg)
+{
+    _cleanup_(other_checkpoint_close) struct other_checkpoint other = { 0 };
+
+    return other_checkpoint_open(restore->directories, restore->directory_count, restore->id, NULL,
+                                 &other, msg);
+}
+
 enum embtier_err server_new(const struct config *config, const struct server_restore *restore,
                             struct server **ret_server, struct err_msg *msg)
 {
@@ -269,6 +278,8 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     server->parts.started_ns = clock_now_ns(&clock_monotonic);
     TRY(signals_open(&server->signal_fd, msg));
     TRY(server_check(config, msg));
+    if (restore->directory_count > 0)
+        TRY(check_other(restore, msg));
     TRY(open_store(server, restore->directory_count > 0 ? 0 : restore->id, msg));
     TRY(accounts_new(&server->parts.accounts, msg));
     TRY(tables_new(server->parts.store, server->parts.accounts, &server->parts.tables, msg));

@@ -167,6 +167,8 @@ def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
     daemon.start()
     assert "in use by process" in why(paths(daemon))
     daemon.stop()
+    for directory in new.config["data"]["directories"]:  # else a start without it would serve no tables
+        assert not (Path(directory) / "embtier.json").exists()
     new.start()
     with new.connect() as server:
         assert server.tables() == []
