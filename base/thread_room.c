@@ -34,6 +34,7 @@ enum embtier_err thread_room_check(uint32_t count, struct err_msg *msg)
         msg, EMBTIER_BUSY,
         "the server takes up to %u threads more at its start, and the system lets it make "
         "%u (%s): raise the user's limit (ulimit -u, LimitNPROC=), the container's "
-        "(pids.max, TasksMax=, --pids-limit) or the machine's (kernel.threads-max)",
+        "(pids.max, TasksMax=, --pids-limit), the machine's (kernel.threads-max), or that of the "
+        "address space that their stacks need (ulimit -v)",
         count, made, strerror(rc)); // NOLINT(concurrency-mt-unsafe)
 }

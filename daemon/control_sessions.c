@@ -55,7 +55,8 @@ static enum embtier_err check_hello(const struct control *control,
         return err_set(msg, EMBTIER_BUSY,
                        "the arenas of your user's clients have %" PRIu64 " bytes and %" PRIu64
                        " more would be over the %" PRIu64
-                       " that one user may have%s (socket.max_user_arena_bytes)",
+                       " that one user may have%s (socket.max_user_arena_bytes): ask for less "
+                       "(arena_bytes)",
                        users_bytes, bytes, account_part(connection->account, ACCOUNT_ARENA_BYTES),
                        account_rule(connection->account, ACCOUNT_ARENA_BYTES));
     if (answer != ACCOUNT_TAKEN)
