@@ -90,7 +90,8 @@ struct embtier_connect_options {
         sizeof(struct embtier_connect_options), NULL, 64 << 20, 64, 10000, NULL                    \
     }
 
-/* NULL: EMBTIER_CONNECT_OPTIONS_INIT. UNREACHABLE when no server listens. */
+/* NULL: EMBTIER_CONNECT_OPTIONS_INIT. UNREACHABLE when no server listens; BUSY: no more sessions or
+ * shared memory are left, or for this user: the message names the key. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_connect(const struct embtier_connect_options *options, struct embtier **ret_server);
 /* Requests in flight are abandoned: a SET among them may happen, not happen, or happen to some of

@@ -429,28 +429,60 @@ static void close_ended(struct control *control)
     }
 }
 
+/* Tells why, if there is room for that, and closes the socket. */
+static void refuse_client(int fd, enum embtier_err err, const struct err_msg *msg)
+{
+    Embtier__Error error = EMBTIER__ERROR__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    _cleanup_(freep) uint8_t *bytes = NULL;
+    size_t count;
+
+    error.err = (uint32_t)err;
+    error.message = (char *)(uintptr_t)(msg->text[0] ? msg->text : err_text(err));
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_ERROR;
+    message.error = &error;
+    if (frame_encode_reply(&message, &bytes, &count) == EMBTIER_OK)
+        (void)!send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+    close(fd);
+}
+
 static void accept_one(struct control *control, int fd)
 {
     const struct config *const config = control->parts->config;
     struct connection *connection = NULL;
     struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP };
+    struct err_msg msg = { { 0 } };
     enum embtier_err err;
     uid_t uid = (uid_t)-1;
 
     if (control->connection_count + control->releasing_count >= config->socket.max_sessions) {
         if (control_may_warn(control))
             log_warn("client refused: too many sessions", "limit=%u", config->socket.max_sessions);
-        close(fd);
+        refuse_client(
+            fd,
+            err_set(&msg, EMBTIER_BUSY,
+                    "all users have %u sessions, and more cannot be (socket.max_sessions): "
+                    "try again when some have ended",
+                    config->socket.max_sessions),
+            &msg);
         return;
     }
     err = connection_new(fd, control->parts->accounts, &connection, &uid);
     if (err != EMBTIER_OK) {
+        const uint64_t part = accounts_part(control->parts->accounts, uid, ACCOUNT_SESSIONS);
+
         if (control_may_warn(control))
             log_warn(err == EMBTIER_BUSY ? "client refused: too many sessions of one user"
                                          : "client refused: out of memory",
-                     "uid=%u limit=%" PRIu64, (unsigned)uid,
-                     accounts_part(control->parts->accounts, uid, ACCOUNT_SESSIONS));
-        close(fd);
+                     "uid=%u limit=%" PRIu64, (unsigned)uid, part);
+        if (err == EMBTIER_BUSY)
+            (void)err_set(&msg, err,
+                          "your user may have no more than %" PRIu64
+                          " sessions just now (socket.max_user_sessions): close some, or try again "
+                          "when others have ended",
+                          part);
+        refuse_client(fd, err, &msg);
         return;
     }
     connection->number = ++control->last_number;

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -222,6 +223,28 @@ def test_a_client_that_is_dropped_has_its_answers_until_it_hangs_up_and_they_cou
 def spec_state(daemon: Daemon, name: str) -> str:
     with daemon.connect(arena_bytes=0) as server:
         return next((info.state for info in server.tables() if info.name == name), "")
+
+
+@pytest.mark.parametrize("key", ["max_sessions", "max_user_sessions"])
+def test_a_client_over_the_limit_of_sessions_is_told_which(make_daemon, key):
+    daemon = make_daemon({"socket": {"max_sessions": 4 if key == "max_sessions" else 9, "max_user_sessions": 4}})
+    daemon.start()
+    with contextlib.ExitStack() as kept:
+        for _ in range(4):
+            kept.enter_context(daemon.connect(arena_bytes=0))
+        for _ in range(20):  # whether it has said hello when it is refused, or not
+            with pytest.raises(embtier.BusyError, match=f"socket.{key}"):
+                daemon.connect(arena_bytes=0)
+        done = subprocess.run([CLI, "--socket", daemon.socket, "status"], capture_output=True, text=True)
+        assert done.returncode != 0 and f"socket.{key}" in done.stderr, done
+
+    def is_free() -> bool:
+        with contextlib.suppress(embtier.BusyError):
+            daemon.connect(arena_bytes=0).close()
+            return True
+        return False
+
+    await_that(is_free)
 
 
 def half_closed(daemon: Daemon, *sent_before: bytes, shuts: bool = True) -> RawClient:
