@@ -133,7 +133,8 @@ const struct command commands[] = {
       "One that waits has done nothing, and does nothing. One that runs stops soon and takes back\n"
       "what it has done: a table whose rows are being made, a restore, a verification, an\n"
       "import, an export. Drops and checkpoints that have begun are finished. Whoever asked\n"
-      "for the job gets the error CANCELLED. Root and the server's user may cancel jobs of all users.\n",
+      "for the job gets the error CANCELLED. Root and the server's user may cancel jobs of\n"
+      "all users.\n",
       "  embtier jobs cancel 12\n", command_jobs_cancel, NULL },
     { "jobs", "", "list what takes long: what waits, and what runs",
       "Jobs run side by side: checkpoints never wait for long ones. Those of one kind wait for\n"
