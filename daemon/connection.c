@@ -235,8 +235,8 @@ bool connection_may_have_fds(const struct connection *connection, int fd)
     return connection->sent_fds && ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
-/* What the client has sent may hold a descriptor of its own socket, which would then be open as
- * long as this one: it is received, without the descriptors, and nothing more comes. */
+/* A descriptor of the client's own socket may be in what it has sent, and would be open as long as
+ * this one: that is received, without the descriptors, and nothing more comes. */
 void connection_shut_down(int fd)
 {
     char bytes[4096];

@@ -34,7 +34,7 @@ struct Embtier__Reply;
 /* A client must say hello within this time. */
 #define CONNECTION_HELLO_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 
-/* What a scan or a load is to those who ask for the list of jobs, from the first job of it on. */
+/* A scan or a load as the list of jobs has it, from its first job on. */
 struct transfer {
     uint64_t job_id;
     uint64_t since_ns;
@@ -114,7 +114,7 @@ MUST_CHECK enum embtier_err connection_flush(struct connection *connection, stru
  * it has not received all that was sent. The system lets the server's user have so many on the way
  * (RLIMIT_NOFILE). */
 bool connection_may_have_fds(const struct connection *connection, int fd);
-/* Of a socket that is kept for that: nothing more is sent, and nothing that came is kept. */
+/* Shuts a socket that is kept for that: nothing more is sent, and nothing that came is kept. */
 void connection_shut_down(int fd);
 /* Frees what was received, and what was not sent: nothing of it is any more. */
 void connection_forget(struct connection *connection);

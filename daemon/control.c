@@ -150,7 +150,7 @@ static void shut_socket(struct control *control, struct connection *connection, 
                  (unsigned)connection->peer_uid);
 }
 
-/* Whether its other end is closed, and not only shut down: what was on its way is about to go. */
+/* True: the other end is closed, and not only shut down, so what was on its way is about to go. */
 static bool is_closed(int fd)
 {
     struct pollfd at = { .fd = fd };
