@@ -54,6 +54,7 @@ def watched_daemon(own_daemon: Daemon) -> Iterator[Daemon]:
     with own_daemon.connect() as server:
         table = server.create_table("steady", 8)
         table.set(np.arange(500), np.repeat(np.arange(500)[:, None], 8, axis=1))
+    own_daemon.await_metric("session_arena_bytes", 0)  # that one's memory is freed, which may take long
 
     def ask():
         try:

@@ -270,9 +270,11 @@ def anonymous_bytes(daemon) -> int:
 @pytest.fixture
 def daemon(watched_daemon):
     """With a client that asks for rows all the time, and checks them (conftest.py)."""
+    before = watched_daemon.metrics()["session_arena_bytes"]
     with watched_daemon.connect() as server:
         server.create_table("flooded", 8)
         server.open_table("flooded").get(np.arange(100_000))
+    watched_daemon.await_metric("session_arena_bytes", before)  # its memory is freed, which may take long
     return watched_daemon
 
 
