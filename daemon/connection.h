@@ -110,7 +110,7 @@ MUST_CHECK enum embtier_err connection_reply(struct connection *connection,
                                              uint32_t fd_count, struct err_msg *msg);
 /* Sends more of what is kept. */
 MUST_CHECK enum embtier_err connection_flush(struct connection *connection, struct err_msg *msg);
-/* Whether descriptors that went through @fd, its socket, may be on their way to the client still:
+/* True: descriptors that went through @fd, its socket, may be on their way to the client still:
  * it has not received all that was sent. The system lets the server's user have so many on the way
  * (RLIMIT_NOFILE). */
 bool connection_may_have_fds(const struct connection *connection, int fd);

@@ -646,7 +646,7 @@ void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument),
 /* ---- The loop ---- */
 
 /* Rounds in which nothing comes, or a small request, take little more time than the clock, for
- * which the next request would wait. Of these one of so many looks at it. */
+ * which the next request would wait. One of so many of these rounds looks at it. */
 #define ROUNDS_PER_CLOCK 8
 
 static void read_clock(struct lane *lane)

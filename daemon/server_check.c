@@ -65,7 +65,7 @@ static enum embtier_err check_memory(const struct config *config, struct err_msg
     return EMBTIER_OK;
 }
 
-/* Of a directory that is not there yet: of the one that it will be in. */
+/* A directory that is not there yet has the file system of the one that it will be in. */
 static bool file_system_of(const char *directory, struct statvfs *ret_room)
 {
     _cleanup_(freep) char *path = strdup(directory);

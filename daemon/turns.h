@@ -82,7 +82,7 @@ static inline bool turns_is_empty(const struct turns *turns)
     return turns->root == NULL;
 }
 
-/* Of the functions below, where there are others. */
+/* Parts of the functions below, for a heap of several flows. */
 void turns_add_beside(struct turns *turns, struct turn_flow *flow);
 void turns_remove_beside(struct turns *turns, struct turn_flow *flow);
 struct turn_flow *turns_first_of_several(struct turns *turns);
