@@ -8,9 +8,10 @@ row read is right for its table's durability, or the read of it fails.
 
 What cannot be found, since a file that is shorter looks the same after a crash that cut it short:
 
-* The end of the newest log of a shard, cut off or zeroed: the last updates of logged tables that were in
-  it are gone, and rows have what was acknowledged before. Damage of any one byte is found there too, also
-  in the last record.
+* The end of the newest log of a shard, cut off or zeroed, or a sector of it that is zero behind the last
+  mark of how far it was synced (store/log_marks.h): the last updates of logged tables that were in it are
+  gone, and rows have what was acknowledged before. Damage of any one byte is found there too, also in the
+  last record.
 * The end of the MANIFEST of a database with a log, cut off or zeroed after a crash (a clean stop seals
   it): whole flushes are gone.
 * The end of an older log, where the crash came before its rows were flushed: those behind it are gone.
@@ -176,6 +177,10 @@ def stores(tmp_path_factory):
 # ---- Damage ----
 
 BLOCK = 32768
+SECTOR = 512
+# Of a mark in a log, and what follows: the first log that is needed, a log, and how much of that was synced.
+MARK = b"embtier\x01"
+MARK_HEAD = struct.Struct("<8sQQQ")
 
 
 def records_of(data: bytes) -> list[int]:
@@ -226,8 +231,8 @@ def damage(rng: random.Random, path: Path) -> Damage:
         elif how == "byte":
             now[at] ^= rng.randrange(1, 256)
         elif how == "sector":
-            at = at // 512 * 512
-            now[at : at + 512] = bytes(len(now[at : at + 512]))
+            at = at // SECTOR * SECTOR
+            now[at : at + SECTOR] = bytes(len(now[at : at + SECTOR]))
         else:
             del now[at:]
     path.write_bytes(now)
@@ -267,13 +272,27 @@ def check_rows(server, name, ids, allowed) -> int:
 
 def limit(store: Store, done: Damage, end: str) -> dict[str, list[np.ndarray]]:
     """What else rows may be after damage that cannot be found; see above."""
-    if end != "killed" or done.how not in ("cut", "sector") or not done.shortens:
+    if end != "killed" or done.how not in ("cut", "sector"):
+        return {}
+    if not (done.shortens or (done.path.suffix == ".log" and is_behind_marks(done))):
         return {}
     if done.path.suffix == ".log" and is_newest_log(store, done.path):
         return store.before
     if done.path.suffix == ".log" or done.path.match("logged/MANIFEST-*"):
         return {name: [*store.before[name], store.initial[name]] for name in store.before}
     return {}
+
+
+def is_behind_marks(done: Damage) -> bool:
+    """A zeroed sector looks there like a page that did not reach the disk."""
+    synced = 0
+    at = done.now.find(MARK)
+    while at >= 0 and at + MARK_HEAD.size <= len(done.now):
+        _, _, log, end = MARK_HEAD.unpack_from(done.now, at)
+        if log == int(done.path.stem):
+            synced = max(synced, end)
+        at = done.now.find(MARK, at + 1)
+    return done.at + SECTOR > synced
 
 
 def is_newest_log(store: Store, path: Path) -> bool:

@@ -306,6 +306,7 @@ def test_a_server_that_never_synced_its_logs_would_be_found_out(make_daemon, rng
     """The test above sees what it is to see: in the rows, in what a checkpoint has of the logs, or at a start."""
     said = (
         r"_sync: .* rows|_sync: its rows are gone|/logged/\d+\.log: has \d+ bytes instead"
+        r"|/logged/\d+\.log: damaged: its checksum is"
         r"|/logged/\d+\.log: (damaged at byte \d+, where it|has \d+ bytes, but \d+) had been synced"
     )
     with pytest.raises((AssertionError, embtier.CorruptError), match=said):

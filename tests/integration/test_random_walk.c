@@ -148,7 +148,8 @@ static void check_status(struct walk *walk, bool last)
     check_between(walk, "rows set", metric(walk, status, "request_rows", "set"),
                   totals->rows[EMBTIER_SET], totals->maybe_rows[EMBTIER_SET]);
     check_between(walk, "rows found", sum_lookups(walk, status), got, maybe_got);
-    check_between(walk, "failed_rows", metric(walk, status, "failed_rows", ""), 0, 0);
+    check_between(walk, "failed_rows", metric(walk, status, "failed_rows", ""), 0,
+                  totals->maybe_failed_rows);
     check_between(walk, "write_error", metric(walk, status, "write_error", ""), 0, 0);
     check_between(walk, "reading_rows", metric(walk, status, "reading_rows", ""), 0, 0);
     WALK_CHECK(walk, strcmp(embtier_status_version(status), embtier_version()) == 0,

@@ -66,6 +66,7 @@ struct walk_totals {
     uint64_t rows[EMBTIER_GET_POOLED + 1];       /* by enum embtier_op, answered for */
     uint64_t maybe_rows[EMBTIER_GET_POOLED + 1]; /* nobody heard, or refused on the way */
     uint64_t maybe_requests;
+    uint64_t maybe_failed_rows; /* of prefetches that had no room for pins */
 };
 
 /* What the last table of a number was, to make it again. */

@@ -120,6 +120,7 @@ static struct embtier_batch *prefetch(struct walk *walk, struct walk_session *se
     if (err == EMBTIER_OK)
         return batch;
     walk_expect(walk, session->server, err, EMBTIER_PINS_FULL, "a prefetch");
+    walk->totals.maybe_failed_rows += TRAIN_IDS;
     walk_expect(walk, session->server, embtier_batch_free(batch), EMBTIER_OK, "batch_free");
     return NULL;
 }
