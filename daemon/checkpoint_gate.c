@@ -58,7 +58,7 @@ static enum embtier_err stopped(struct err_msg *msg)
 
 enum embtier_err gate_close(struct gate_search *search, struct err_msg *msg)
 {
-    const enum gate_mode mode = gate_try_mode(search->tries++);
+    const enum gate_mode mode = gate_try_mode(search->tries++ - search->late_tries);
     struct timespec until;
     uint64_t until_ns;
 
@@ -66,6 +66,7 @@ enum embtier_err gate_close(struct gate_search *search, struct err_msg *msg)
         return stopped(msg);
     sem_init(&search->drained, 0, 0);
     search->is_closed = true;
+    search->is_late = false;
     search->closed_ns = clock_now_ns(&clock_monotonic);
     until_ns = search->closed_ns + GATE_DRAIN_NS;
     until.tv_sec = (time_t)(until_ns / NS_PER_SECOND);
@@ -84,6 +85,17 @@ enum embtier_err gate_close(struct gate_search *search, struct err_msg *msg)
         return EMBTIER_AGAIN;
     }
     return EMBTIER_OK;
+}
+
+uint64_t gate_until_ns(const struct gate_search *search)
+{
+    return search->late_tries < GATE_LATE_TRIES ? search->closed_ns + GATE_CLOSED_NS : UINT64_MAX;
+}
+
+void gate_note_late(struct gate_search *search)
+{
+    search->late_tries++;
+    search->is_late = true;
 }
 
 void gate_open(struct gate_search *search, bool closes_again)
@@ -109,7 +121,9 @@ static void sleep_ns(uint64_t ns)
 enum embtier_err gate_rest(struct gate_search *search, struct err_msg *msg)
 {
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
-    const uint64_t rest_ns = gate_try_rest_ns(search->tries - 1);
+    const uint64_t rest_ns = search->is_late
+                                 ? GATE_REST_MOST_NS
+                                 : gate_try_rest_ns(search->tries - search->late_tries - 1);
     uint64_t spent_ns = 0;
 
     if (began_ns - search->began_ns >= GATE_SEARCH_NS) {

@@ -9,7 +9,12 @@
  * but the steps of groups: each row is whole, an update may not be.
  * When GATE_SEARCH_NS were in vain too, the search ends and tells whose step it was.
  *
- *   gate_search_init, then until gate_close() is OK: gate_close, gate_open, gate_rest
+ * What is done in the moment writes to the disk, which others keep busy. If it is not done in
+ * GATE_CLOSED_NS, the moment is given up too, but for GATE_LATE_TRIES times only: on a slow disk
+ * the pause is as long as it has to be.
+ *
+ *   gate_search_init, then until gate_close() is OK and the moment is not late: gate_close,
+ *   gate_open, gate_rest
  *
  * Thread: the worker's. */
 #ifndef EMBTIER_DAEMON_CHECKPOINT_GATE_H
@@ -25,6 +30,8 @@
 
 /* The pause of updates is to be at most 250 ms: the rest is for what is done in the moment. */
 #define GATE_DRAIN_NS    (UINT64_C(150) * 1000 * 1000)
+#define GATE_CLOSED_NS   (UINT64_C(200) * 1000 * 1000)
+#define GATE_LATE_TRIES  6
 #define GATE_FREE_TRIES  4
 #define GATE_WHOLE_TRIES 10
 #define GATE_SMALL_TRIES 16
@@ -45,13 +52,20 @@ struct gate_search {
     uint64_t closed_ns;  /* when; of this try */
     uint64_t longest_ns; /* that they were closed, of all tries */
     uint32_t tries;
+    uint32_t late_tries; /* of these */
     bool is_closed;
+    bool is_late; /* the last try was */
 };
 
 void gate_search_init(struct gate_search *search, struct lane *const *lanes, uint32_t lane_count,
                       const _Atomic bool *stopping);
 /* OK: this is the moment, until gate_open(). AGAIN: it was not found in time. SHUTDOWN. */
 MUST_CHECK enum embtier_err gate_close(struct gate_search *search, struct err_msg *msg);
+/* By when, on clock_monotonic, all has to be done that is done in the moment; UINT64_MAX: there is
+ * no such time. */
+uint64_t gate_until_ns(const struct gate_search *search);
+/* It was not, and is given up. */
+void gate_note_late(struct gate_search *search);
 /* In any case after gate_close(), at once; @closes_again: after AGAIN, else it was the last. */
 void gate_open(struct gate_search *search, bool closes_again);
 /* Waits until the next try. BUSY: there is none, and why. SHUTDOWN. */
@@ -59,7 +73,8 @@ MUST_CHECK enum embtier_err gate_rest(struct gate_search *search, struct err_msg
 
 /* ---- For tests ---- */
 
-/* How hard try @number, from 0 on, tries; how long the rest is behind it. */
+/* How hard try @number of those that were not late, from 0 on, tries; how long the rest is behind
+ * it. */
 enum gate_mode gate_try_mode(uint32_t number);
 uint64_t gate_try_rest_ns(uint32_t number);
 

@@ -103,17 +103,34 @@ static bool has_logged_tables(const struct checkpoints_opts *c)
            0;
 }
 
-/* The checkpoint will be of the moment that was found. */
-static enum embtier_err take_moment(struct checkpoint_making *making, struct err_msg *msg)
+/* What was acknowledged is in the logs, what was not may be. All are synced side by side, so that
+ * each is when its turn comes. AGAIN: that takes too long. */
+static enum embtier_err capture_logs(struct checkpoint_making *making, struct gate_search *search,
+                                     struct err_msg *msg)
+{
+    const struct checkpoints_opts *const c = making->opts;
+    enum embtier_err err;
+
+    TRY(store_sync_all_logs(c->store, msg));
+    err =
+        store_capture(c->store, making->draft, true, gate_until_ns(search), making->stopping, msg);
+    if (err == EMBTIER_AGAIN)
+        gate_note_late(search);
+    return err;
+}
+
+/* The checkpoint will be of the moment that was found, if it is not late. */
+static enum embtier_err take_moment(struct checkpoint_making *making, struct gate_search *search,
+                                    struct err_msg *msg)
 {
     const struct checkpoints_opts *const c = making->opts;
 
     /* Before the logs are captured: one that ends while they are has a part of its rows in them. */
+    making->info.cut_updates = 0;
     for (uint32_t i = 0; i < c->lane_count; i++)
         making->info.cut_updates += lane_count_updates(c->lanes[i]);
-    /* What was acknowledged is in the log, what was not may be. */
     if (making->has_logged)
-        TRY(store_capture(c->store, making->draft, true, making->stopping, msg));
+        TRY(capture_logs(making, search, msg));
     for (uint32_t i = 0; i < c->lane_count; i++)
         lane_begin_epoch(c->lanes[i]);
     making->in_epoch = making->has_old = true;
@@ -164,8 +181,10 @@ static enum embtier_err try_moment(struct checkpoint_making *making, struct gate
     if (err == EMBTIER_OK)
         err = gate_close(search, msg);
     if (err == EMBTIER_OK)
-        err = take_moment(making, msg);
+        err = take_moment(making, search, msg);
     gate_open(search, err == EMBTIER_AGAIN);
+    if (err == EMBTIER_AGAIN) /* of a late one a part may have been */
+        checkpoint_forget(making->draft);
     tables_release(c->tables);
     return err;
 }
@@ -288,10 +307,10 @@ enum embtier_err checkpoint_making_run(struct checkpoint_making *making, struct 
     making->created_ns = clock_now_ns(&clock_monotonic);
     TRY(begin_epoch(making, msg));
     TRY(save_old_rows(making, msg));
-    TRY(store_capture(c->store, making->draft, false, making->stopping, msg));
+    TRY(store_capture(c->store, making->draft, false, UINT64_MAX, making->stopping, msg));
     TRY(end_epoch(making, msg));
     if (!making->has_logged)
-        TRY(store_capture(c->store, making->draft, true, making->stopping, msg));
+        TRY(store_capture(c->store, making->draft, true, UINT64_MAX, making->stopping, msg));
     TRY(tables_catalog_settle(c->tables, making->catalog, msg));
     making->info.held_rows = count_rows(c).held - before.held;
     making->info.table_count = count_tables(making->catalog, making->made);

@@ -101,6 +101,15 @@ enum embtier_err checkpoint_capture(struct checkpoint_draft *draft, uint32_t sha
     return EMBTIER_OK;
 }
 
+void checkpoint_forget(struct checkpoint_draft *draft)
+{
+    for (uint32_t i = 0; i < draft->record.database_count; i++) {
+        rocksdb_ext_files_free(TAKE(draft->captured[i].files));
+        free(draft->record.databases[i].files);
+    }
+    draft->record.database_count = 0;
+}
+
 static const struct checkpoint_database *find_database(const struct checkpoint_record *record,
                                                        uint32_t shard, bool logged)
 {
@@ -282,10 +291,7 @@ void checkpoint_draft_free(struct checkpoint_draft *draft)
 {
     if (!draft)
         return;
-    for (uint32_t i = 0; i < draft->record.database_count; i++) {
-        rocksdb_ext_files_free(draft->captured[i].files);
-        free(draft->record.databases[i].files);
-    }
+    checkpoint_forget(draft);
     /* Its mark may be gone already, and come back with the loss of power, or not: before it is
      * there for certain, nothing goes. What stays is swept away before the next is made. */
     if (!draft->is_complete &&

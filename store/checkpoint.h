@@ -30,6 +30,8 @@ MUST_CHECK enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shel
 MUST_CHECK enum embtier_err checkpoint_capture(struct checkpoint_draft *draft, uint32_t shard,
                                                bool logged, struct database *database,
                                                struct err_msg *msg);
+/* As if nothing had been captured. */
+void checkpoint_forget(struct checkpoint_draft *draft);
 /* Makes the names and copies of all that has been captured, and then the record. @info has all but
  * id, bytes and new_bytes, which it gets. Those of @made (may be NULL) are in it. The checkpoint is
  * complete on disk, or is none. SHUTDOWN between two files when *@give_up (may be NULL) is true. */

@@ -642,15 +642,18 @@ void store_end_reserve(struct store *store)
 }
 
 enum embtier_err store_capture(struct store *store, struct checkpoint_draft *draft, bool logged,
-                               const _Atomic bool *give_up, struct err_msg *msg)
+                               uint64_t until_ns, const _Atomic bool *give_up, struct err_msg *msg)
 {
     for (uint32_t s = 0; s < store->shard_count && !logged; s++) {
         if (give_up && atomic_load(give_up))
             return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
         TRY(database_flush(database_of(store, s, logged), msg));
     }
-    for (uint32_t s = 0; s < store->shard_count; s++)
+    for (uint32_t s = 0; s < store->shard_count; s++) {
+        if (clock_now_ns(&clock_monotonic) > until_ns)
+            return EMBTIER_AGAIN;
         TRY(checkpoint_capture(draft, s, logged, database_of(store, s, logged), msg));
+    }
     return EMBTIER_OK;
 }
 

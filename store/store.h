@@ -119,10 +119,11 @@ void store_use_reserve(struct store *store);
 void store_end_reserve(struct store *store);
 /* Captures all databases with, or without, a log for a checkpoint; those without are flushed first.
  * Rows that are written later are not in it. SHUTDOWN between two of them when *@give_up (may be
- * NULL) is true. */
+ * NULL) is true. AGAIN between two when clock_monotonic has passed @until_ns (UINT64_MAX: never):
+ * then checkpoint_forget(). */
 MUST_CHECK enum embtier_err store_capture(struct store *store, struct checkpoint_draft *draft,
-                                          bool logged, const _Atomic bool *give_up,
-                                          struct err_msg *msg);
+                                          bool logged, uint64_t until_ns,
+                                          const _Atomic bool *give_up, struct err_msg *msg);
 /* Whether rows of `replay` tables were written since that checkpoint was captured; NULL: ever. */
 bool store_has_changed_since(const struct store *store, const struct checkpoint_record *record);
 

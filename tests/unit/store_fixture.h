@@ -172,8 +172,8 @@ static inline uint64_t fixture_checkpoint(struct store_fixture *f)
 
     must(catalog_open(store_first_directory(f->store), &catalog, &msg), &msg);
     must(checkpoint_begin(store_shelf(f->store), &draft, &msg), &msg);
-    must(store_capture(f->store, draft, false, NULL, &msg), &msg);
-    must(store_capture(f->store, draft, true, NULL, &msg), &msg);
+    must(store_capture(f->store, draft, false, UINT64_MAX, NULL, &msg), &msg);
+    must(store_capture(f->store, draft, true, UINT64_MAX, NULL, &msg), &msg);
     must(checkpoint_commit(draft, catalog, NULL, &info, NULL, NULL, NULL, &msg), &msg);
     checkpoint_draft_free(draft);
     catalog_free(catalog);

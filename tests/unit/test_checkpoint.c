@@ -81,8 +81,8 @@ static enum embtier_err make_checkpoint(struct store_fixture *f, struct err_msg 
 
     TRY(catalog_open(store_first_directory(f->store), &catalog, msg));
     TRY(checkpoint_begin(store_shelf(f->store), &draft, msg));
-    TRY(store_capture(f->store, draft, false, NULL, msg));
-    TRY(store_capture(f->store, draft, true, NULL, msg));
+    TRY(store_capture(f->store, draft, false, UINT64_MAX, NULL, msg));
+    TRY(store_capture(f->store, draft, true, UINT64_MAX, NULL, msg));
     return checkpoint_commit(draft, catalog, NULL, &info, NULL, NULL, NULL, msg);
 }
 
