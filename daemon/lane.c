@@ -740,7 +740,7 @@ bool lane_round(struct lane *lane)
     took_long |= lane_serve_read(lane);
     worked |= lane_turns(lane);
     took_long |= lane_dispatch_reads(lane);
-    if (took_long || lane->charged > LANE_TURN_COST)
+    if (took_long || lane->charged > LANE_ROUND_COST)
         lane->rounds_to_clock = 0;
     return worked || took_long;
 }

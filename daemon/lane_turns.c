@@ -63,11 +63,17 @@ void lane_remove_work(struct lane *lane, struct session_lane *session, enum sess
         lane->sparse_ns = lane->now_ns;
 }
 
+/* Sessions have taken turns not long ago. */
+static bool is_shared(const struct lane *lane)
+{
+    return lane->now_ns - lane->shared_ns < SHARED_NS;
+}
+
 static bool is_alone(const struct lane *lane, const struct session_lane *session)
 {
     const struct session *const polled = lane->polled;
 
-    if (lane->now_ns - lane->shared_ns < SHARED_NS || (polled && polled->next_polled))
+    if (is_shared(lane) || (polled && polled->next_polled))
         return false;
     if (!session)
         return turns_is_empty(&lane->turns);
@@ -124,8 +130,8 @@ static void turn(struct lane *lane, struct session_lane *session)
 
 bool lane_turns(struct lane *lane)
 {
-    const uint64_t until =
-        MAX((uint64_t)LANE_TURN_COST / 2, (uint64_t)lane->polled_count * COST_LOOK);
+    const uint32_t least = (is_shared(lane) ? LANE_TURN_COST : LANE_ROUND_COST) / 2;
+    const uint64_t until = MAX((uint64_t)least, (uint64_t)lane->polled_count * COST_LOOK);
     bool worked = false;
 
     lane->charged = 0;

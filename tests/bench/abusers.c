@@ -364,6 +364,7 @@ struct loop_shape {
     uint32_t segments;
     uint32_t ids;       /* of a segment */
     uint32_t in_flight; /* requests of a session */
+    long rest_ns;       /* between looks at the answers; it takes a core from others each time */
 };
 
 struct loop_session {
@@ -442,7 +443,7 @@ static void ask_in_loops(struct self *self, const struct loop_shape *shape)
             acted(self);
         }
         if (!any)
-            nanosleep(&(struct timespec){ .tv_nsec = 20000L }, NULL);
+            nanosleep(&(struct timespec){ .tv_nsec = shape->rest_ns }, NULL);
     }
 }
 
@@ -476,13 +477,13 @@ static _Noreturn void abuse(enum abuser_kind kind, struct self *self)
         connect_a_lot(self, kind == ABUSER_CONNECTS_HELLO);
         break;
     case ABUSER_SEGMENTS:
-        ask_in_loops(self, &(struct loop_shape){ 20, SHM_SEGMENTS_MAX, 16, 1 });
+        ask_in_loops(self, &(struct loop_shape){ 20, SHM_SEGMENTS_MAX, 16, 1, 20000 });
         break;
     case ABUSER_SEGMENTS_100:
-        ask_in_loops(self, &(struct loop_shape){ 100, SHM_SEGMENTS_MAX, 16, 1 });
+        ask_in_loops(self, &(struct loop_shape){ 100, SHM_SEGMENTS_MAX, 16, 1, 20000 });
         break;
     case ABUSER_MILLION:
-        ask_in_loops(self, &(struct loop_shape){ 1, 16, 62500, 2 });
+        ask_in_loops(self, &(struct loop_shape){ 1, 16, 62500, 2, 1000000 });
         break;
     }
     _exit(1);

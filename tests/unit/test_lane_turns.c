@@ -237,8 +237,8 @@ static void test_two_in_closed_loops_share_the_lane_by_cost(void **state)
     assert_same_cost(askers, 2);
     for (uint32_t a = 0; a < 2; a++)
         rows[a] = (uint64_t)askers[a].answered * askers[a].count - rows[a];
-    /* A small request costs some 220, that is 14 a row, and a large one's row 6. */
-    assert_in_range(rows[1], rows[0] / 3, rows[0] / 3 * 2);
+    /* A small request costs some 180, that is 11 a row, and a large one's row 11: not cached. */
+    assert_in_range(rows[1], rows[0] / 4 * 3, rows[0] / 3 * 4);
     for (uint32_t a = 0; a < 2; a++)
         detach(&r, &askers[a].client);
     lanes_stop(&r.x);
@@ -273,8 +273,10 @@ static void test_many_share_it_whatever_they_ask_for(void **state)
 }
 
 /* It has none under way when it asks: that is when another's turn has begun, at the latest. */
-static void test_a_small_request_is_answered_in_a_few_rounds_whatever_others_ask(void **state)
+static void test_a_small_request_is_answered_soon_whatever_others_ask(void **state)
 {
+    /* A row of the wide table is dearer than a turn. */
+    const uint64_t most = 3 * LANE_TURN_COST + lane_row_cost(WIDE_DIM * sizeof(float), WIDE_IDS);
     struct rounds r;
     struct asker askers[3];
 
@@ -287,12 +289,15 @@ static void test_a_small_request_is_answered_in_a_few_rounds_whatever_others_ask
     go_round(&r, askers, 1, 10); /* that there is such a one is seen when it was there */
     for (uint32_t i = 0; i < 10000; i++) {
         const uint32_t answered = askers[0].answered;
+        uint64_t charged = 0;
 
-        go_round(&r, askers, 3, 1);
-        assert_true(r.lane->charged < 4 * LANE_TURN_COST); /* nor is a round long */
-        go_round(&r, askers, 3, 2);
+        while (!client_is_done(&askers[0].client, answered)) {
+            go_round(&r, askers, 3, 1);
+            charged += r.lane->charged;
+            assert_true(r.lane->charged < most); /* nor is a round long */
+            assert_true(charged < 2 * most);
+        }
         go_on(&askers[0]);
-        assert_true(askers[0].answered > answered);
     }
     assert_true(askers[1].answered > 2 && askers[2].answered > 2);
     for (uint32_t a = 0; a < 3; a++)
@@ -648,7 +653,7 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_two_in_closed_loops_share_the_lane_by_cost),
         T(test_many_share_it_whatever_they_ask_for),
-        T(test_a_small_request_is_answered_in_a_few_rounds_whatever_others_ask),
+        T(test_a_small_request_is_answered_soon_whatever_others_ask),
         T(test_a_small_request_waits_for_one_dear_refusal_at_most),
         T(test_a_session_that_was_idle_is_not_paid_for_it),
         T(test_a_row_that_many_wait_for_holds_nobody_up),
