@@ -87,9 +87,14 @@ enum embtier_err gate_close(struct gate_search *search, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
+/* With half of the search's time gone no other one may come. */
 uint64_t gate_until_ns(const struct gate_search *search)
 {
-    return search->late_tries < GATE_LATE_TRIES ? search->closed_ns + GATE_CLOSED_NS : UINT64_MAX;
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+
+    if (search->late_tries >= GATE_LATE_TRIES || now_ns - search->began_ns > GATE_SEARCH_NS / 2)
+        return UINT64_MAX;
+    return MAX(search->closed_ns + GATE_CLOSED_NS, now_ns + GATE_LAST_NS);
 }
 
 void gate_note_late(struct gate_search *search)
@@ -126,7 +131,7 @@ enum embtier_err gate_rest(struct gate_search *search, struct err_msg *msg)
                                  : gate_try_rest_ns(search->tries - search->late_tries - 1);
     uint64_t spent_ns = 0;
 
-    if (began_ns - search->began_ns >= GATE_SEARCH_NS) {
+    if (!search->is_late && began_ns - search->began_ns >= GATE_SEARCH_NS) {
         gate_open(search, false);
         return err_set(msg, EMBTIER_BUSY,
                        "no checkpoint: in %" PRIu64 " tries in %" PRIu64

@@ -10,8 +10,8 @@
  * When GATE_SEARCH_NS were in vain too, the search ends and tells whose step it was.
  *
  * What is done in the moment writes to the disk, which others keep busy. If it is not done in
- * GATE_CLOSED_NS, the moment is given up too, but for GATE_LATE_TRIES times only: on a slow disk
- * the pause is as long as it has to be.
+ * GATE_CLOSED_NS, the moment is given up too, and lanes go on as if there were no search. But that
+ * happens GATE_LATE_TRIES times only: on a slow disk the pause is as long as it has to be.
  *
  *   gate_search_init, then until gate_close() is OK and the moment is not late: gate_close,
  *   gate_open, gate_rest
@@ -31,6 +31,7 @@
 /* The pause of updates is to be at most 250 ms: the rest is for what is done in the moment. */
 #define GATE_DRAIN_NS    (UINT64_C(150) * 1000 * 1000)
 #define GATE_CLOSED_NS   (UINT64_C(200) * 1000 * 1000)
+#define GATE_LAST_NS     (UINT64_C(40) * 1000 * 1000) /* for what comes after the logs are synced */
 #define GATE_LATE_TRIES  6
 #define GATE_FREE_TRIES  4
 #define GATE_WHOLE_TRIES 10
@@ -61,12 +62,13 @@ void gate_search_init(struct gate_search *search, struct lane *const *lanes, uin
                       const _Atomic bool *stopping);
 /* OK: this is the moment, until gate_open(). AGAIN: it was not found in time. SHUTDOWN. */
 MUST_CHECK enum embtier_err gate_close(struct gate_search *search, struct err_msg *msg);
-/* By when, on clock_monotonic, all has to be done that is done in the moment; UINT64_MAX: there is
- * no such time. */
+/* By when, on clock_monotonic, all has to be done that is done in the moment, of which only the
+ * last part is left; UINT64_MAX: there is no such time. */
 uint64_t gate_until_ns(const struct gate_search *search);
 /* It was not, and is given up. */
 void gate_note_late(struct gate_search *search);
-/* In any case after gate_close(), at once; @closes_again: after AGAIN, else it was the last. */
+/* In any case after gate_close(), at once; @closes_again: after AGAIN, else it was the last, or was
+ * late. */
 void gate_open(struct gate_search *search, bool closes_again);
 /* Waits until the next try. BUSY: there is none, and why. SHUTDOWN. */
 MUST_CHECK enum embtier_err gate_rest(struct gate_search *search, struct err_msg *msg);

@@ -19,6 +19,10 @@
  * the places of while it lasts. */
 #define CLEAN_PART 8
 #define PAUSE_NS   200000L
+/* While it takes longer to sync all logs, it is done once more before the gates close, but for so
+ * many times: what is left for the moment is as much as is logged meanwhile. */
+#define SYNC_NS    (UINT64_C(50) * 1000 * 1000)
+#define SYNCS_MOST 4
 
 static void pause_ns(long ns)
 {
@@ -103,8 +107,8 @@ static bool has_logged_tables(const struct checkpoints_opts *c)
            0;
 }
 
-/* What was acknowledged is in the logs, what was not may be. All are synced side by side, so that
- * each is when its turn comes. AGAIN: that takes too long. */
+/* What was acknowledged is in the logs, what was not may be. They are synced all at once, so that
+ * there is little to do when the turn of each comes. AGAIN: it takes too long. */
 static enum embtier_err capture_logs(struct checkpoint_making *making, struct gate_search *search,
                                      struct err_msg *msg)
 {
@@ -165,6 +169,21 @@ static enum embtier_err note_tables(struct checkpoint_making *making, struct err
     return tables_catalog_copy(c->tables, &making->catalog, msg);
 }
 
+/* What `async` tables have logged since the last checkpoint is written to disk by nothing else:
+ * now, or while updates wait. */
+static enum embtier_err sync_before(const struct checkpoints_opts *c, struct err_msg *msg)
+{
+    uint64_t took_ns = UINT64_MAX;
+
+    for (unsigned i = 0; i < SYNCS_MOST && took_ns > SYNC_NS; i++) {
+        const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+
+        TRY(store_sync_all_logs(c->store, msg));
+        took_ns = clock_now_ns(&clock_monotonic) - began_ns;
+    }
+    return EMBTIER_OK;
+}
+
 /* Tables are held for this try only: the next may be seconds away. */
 static enum embtier_err try_moment(struct checkpoint_making *making, struct gate_search *search,
                                    struct err_msg *msg)
@@ -174,18 +193,18 @@ static enum embtier_err try_moment(struct checkpoint_making *making, struct gate
 
     tables_hold(c->tables);
     err = note_tables(making, msg);
-    /* What `async` tables have logged since the last one is written to disk by nothing else: now,
-     * or while updates wait. */
     if (err == EMBTIER_OK && making->has_logged)
-        err = store_sync_all_logs(c->store, msg);
+        err = sync_before(c, msg);
     if (err == EMBTIER_OK)
         err = gate_close(search, msg);
     if (err == EMBTIER_OK)
         err = take_moment(making, search, msg);
-    gate_open(search, err == EMBTIER_AGAIN);
-    if (err == EMBTIER_AGAIN) /* of a late one a part may have been */
-        checkpoint_forget(making->draft);
+    gate_open(search, err == EMBTIER_AGAIN && !search->is_late);
     tables_release(c->tables);
+    if (err == EMBTIER_AGAIN) { /* of a late one a part may have been */
+        checkpoint_forget(making->draft);
+        making->info.cut_updates = 0;
+    }
     return err;
 }
 

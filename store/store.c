@@ -650,6 +650,8 @@ enum embtier_err store_capture(struct store *store, struct checkpoint_draft *dra
         TRY(database_flush(database_of(store, s, logged), msg));
     }
     for (uint32_t s = 0; s < store->shard_count; s++) {
+        if (give_up && atomic_load(give_up))
+            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
         if (clock_now_ns(&clock_monotonic) > until_ns)
             return EMBTIER_AGAIN;
         TRY(checkpoint_capture(draft, s, logged, database_of(store, s, logged), msg));
