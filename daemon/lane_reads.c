@@ -108,7 +108,7 @@ static bool apply_waiters(struct lane *lane, struct read_job *job, const struct 
         const uint32_t s = part_segment_of(part, (uint32_t)(ref - part->refs));
         const struct request_segment *const segment = &part->request->segments[s];
         const uint64_t at = (uint64_t)ref->position * segment->row_bytes;
-        uint64_t work = LANE_COST_MISS + lane_row_cost(segment->row_bytes, 1);
+        uint64_t work = LANE_COST_MISS + lane_row_cost(segment->row_bytes, false);
 
         if (part->request->op == SHM_OP_GET)
             memcpy(segment->rows + at, row->bytes, segment->row_bytes);

@@ -495,8 +495,8 @@ static enum turn part_turn(struct lane *lane, struct part *part, struct session_
             return TURN_FINISHED;
         if (*left == 0)
             return TURN_MORE;
-        row_cost = lane_row_cost(part->request->segments[part->segment].row_bytes,
-                                 part->request->id_count);
+        row_cost =
+            lane_row_cost(part->request->segments[part->segment].row_bytes, part->request->is_cold);
         count = (uint32_t)MIN(MAX(*left / row_cost, UINT64_C(1)), (uint64_t)LANE_CHUNK_ROWS);
         count = MIN(count, part->starts[part->segment + 1] - part->next_ref);
         if (request_changes(part->request)) {

@@ -44,7 +44,7 @@ void lane_add_begin(struct lane *lane, struct session *session)
 {
     struct session_lane *const side = &session->lanes[lane->opts.index];
 
-    if (session->begin_cost > LANE_TURN_COST && (side->work & ~(uint32_t)SESSION_BEGIN) == 0) {
+    if (session->begin_cost > LANE_ROUND_COST && (side->work & ~(uint32_t)SESSION_BEGIN) == 0) {
         turns_remove(&lane->turns, &side->flow);
         turns_add(&lane->turns, &side->flow, session->begin_cost);
     }

@@ -364,7 +364,7 @@ static uint32_t id_taking_cost(const struct pooled *pooled)
 
 static uint32_t row_adding_cost(const struct pooled_segment *segment)
 {
-    return lane_row_cost(segment->table->weight_bytes, 1);
+    return lane_row_cost(segment->table->weight_bytes, false);
 }
 
 static uint32_t bag_adding_cost(const struct pooled_segment *segment)

@@ -187,6 +187,20 @@ static void leave_tables(struct request *request)
             table_leave(request->segments[s].table);
 }
 
+/* Of eight requests like this one a core would have to cache all rows: a large request that is
+ * asked for in pieces is as cold as it is as a whole. */
+static void note_bytes(const struct request_rules *rules, struct request *request)
+{
+    struct session *const session = request->session;
+    uint64_t bytes = 0;
+
+    for (uint32_t s = 0; s < request->segment_count; s++)
+        bytes += (uint64_t)request->segments[s].id_count *
+                 MAX(request->segments[s].row_bytes, (uint32_t)LANE_COLD_ROW_BYTES);
+    session->lately_bytes += bytes - session->lately_bytes / 8;
+    request->is_cold = session->lately_bytes > LANE_CACHED_BYTES * rules->lane_count;
+}
+
 /* Enters the segments' tables and checks where ids and rows lie. */
 static enum embtier_err check_segments(const struct request_rules *rules, struct request *request,
                                        const struct shm_submission *submission,
@@ -509,6 +523,7 @@ static enum embtier_err begin(const struct request_rules *rules, struct session 
         request_discard(rules, request);
         return err;
     }
+    note_bytes(rules, request);
     ret_taking->kind = TAKING_REQUEST;
     ret_taking->request = request;
     return EMBTIER_OK;

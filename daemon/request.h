@@ -82,6 +82,7 @@ struct request {
     struct pooled *pooled;    /* of which this is a wave, or … */
     struct push *push;        /* … of this, or both are NULL */
     bool is_trial;            /* of a push: its rows stay as they are (push_trial.h) */
+    bool is_cold;             /* its rows are in no core's cache, as far as one can tell; no wave */
     _Atomic uint32_t parts_left;
     _Atomic uint64_t hit_rows;
     _Atomic uint32_t err; /* the first that happened wins */

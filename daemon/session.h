@@ -96,7 +96,8 @@ struct session {
     struct session *next_held; /* see hold() */
     uint64_t wanted_bytes;     /* that the next request, or a push, found no room for; else 0 */
     enum request_memory_use wanted_use;
-    uint64_t begin_cost; /* of the dearest of its last requests to begin */
+    uint64_t begin_cost;   /* of the dearest of its last requests to begin */
+    uint64_t lately_bytes; /* that its last requests asked for, the older the less (request.c) */
     struct ticket_share ticket_share;
     uint32_t last_ticket;
     struct ticket_slot tickets[TICKETS_MAX];

@@ -26,6 +26,7 @@ import shutil
 import struct
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -274,7 +275,8 @@ def limit(store: Store, done: Damage, end: str) -> dict[str, list[np.ndarray]]:
     """What else rows may be after damage that cannot be found; see above."""
     if end != "killed" or done.how not in ("cut", "sector"):
         return {}
-    if not (done.shortens or (done.path.suffix == ".log" and is_behind_marks(done))):
+    is_log = done.path.suffix == ".log" and "checkpoints" not in done.path.parts
+    if not (done.shortens or (is_log and is_behind_marks(store, done))):
         return {}
     if done.path.suffix == ".log" and is_newest_log(store, done.path):
         return store.before
@@ -283,22 +285,31 @@ def limit(store: Store, done: Damage, end: str) -> dict[str, list[np.ndarray]]:
     return {}
 
 
-def is_behind_marks(done: Damage) -> bool:
+def is_behind_marks(store: Store, done: Damage) -> bool:
     """A zeroed sector looks there like a page that did not reach the disk."""
-    synced = 0
-    at = done.now.find(MARK)
-    while at >= 0 and at + MARK_HEAD.size <= len(done.now):
-        _, _, log, end = MARK_HEAD.unpack_from(done.now, at)
-        if log == int(done.path.stem):
-            synced = max(synced, end)
-        at = done.now.find(MARK, at + 1)
-    return done.at + SECTOR > synced
+    number = int(done.path.stem)
+    first_wrong = next(i for i, (was, now) in enumerate(zip(done.was, done.now)) if was != now)
+    return not any(
+        first <= number < log or (log == number and first_wrong < end)
+        for path in folder_as_left(store, done.path).glob("*.log")
+        for first, log, end in marks_of(done.now if path.name == done.path.name else path.read_bytes())
+    )
+
+
+def marks_of(data: bytes) -> Iterator[tuple[int, int, int]]:
+    at = data.find(MARK)
+    while 0 <= at <= len(data) - MARK_HEAD.size:
+        yield MARK_HEAD.unpack_from(data, at)[1:]
+        at = data.find(MARK, at + 1)
 
 
 def is_newest_log(store: Store, path: Path) -> bool:
-    """As it was left: a start makes others."""
-    folder = store.copy / path.parent.relative_to(store.rows)
-    return path.name == max(log.name for log in folder.glob("*.log"))
+    return path.name == max(log.name for log in folder_as_left(store, path).glob("*.log"))
+
+
+def folder_as_left(store: Store, path: Path) -> Path:
+    """Of the damaged file, before a start made others beside it."""
+    return store.copy / path.parent.relative_to(store.rows)
 
 
 def check(server, store: Store, besides: dict[str, list[np.ndarray]]) -> int:

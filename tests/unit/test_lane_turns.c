@@ -237,8 +237,8 @@ static void test_two_in_closed_loops_share_the_lane_by_cost(void **state)
     assert_same_cost(askers, 2);
     for (uint32_t a = 0; a < 2; a++)
         rows[a] = (uint64_t)askers[a].answered * askers[a].count - rows[a];
-    /* A small request costs some 180, that is 11 a row, and a large one's row 11: not cached. */
-    assert_in_range(rows[1], rows[0] / 4 * 3, rows[0] / 3 * 4);
+    /* A small request costs some 180, that is 11 a row, and a large one's row 16: not cached. */
+    assert_in_range(rows[1], rows[0] / 4 * 5, rows[0] / 4 * 7);
     for (uint32_t a = 0; a < 2; a++)
         detach(&r, &askers[a].client);
     lanes_stop(&r.x);
@@ -276,7 +276,7 @@ static void test_many_share_it_whatever_they_ask_for(void **state)
 static void test_a_small_request_is_answered_soon_whatever_others_ask(void **state)
 {
     /* A row of the wide table is dearer than a turn. */
-    const uint64_t most = 3 * LANE_TURN_COST + lane_row_cost(WIDE_DIM * sizeof(float), WIDE_IDS);
+    const uint64_t most = 3 * LANE_TURN_COST + lane_row_cost(WIDE_DIM * sizeof(float), true);
     struct rounds r;
     struct asker askers[3];
 
@@ -287,7 +287,7 @@ static void test_a_small_request_is_answered_soon_whatever_others_ask(void **sta
         .client = attach(&r, WIDE_BYTES), .table = r.wide, .count = WIDE_IDS, .slots = 3
     };
     go_round(&r, askers, 1, 10); /* that there is such a one is seen when it was there */
-    for (uint32_t i = 0; i < 10000; i++) {
+    for (uint32_t i = 0; i < 30000; i++) {
         const uint32_t answered = askers[0].answered;
         uint64_t charged = 0;
 
@@ -558,7 +558,7 @@ static void test_a_request_is_not_looked_at_again_while_it_waits_for_memory(void
     assert_int_equal(asker.answered, 0);
     assert_int_equal(r.lane->stats.segments, 2 * ROWS + MANY + small.answered + 1);
     request_memory_give(r.x.memory, all);
-    for (uint32_t i = 0; i < 1000 && asker.answered == 0; i++)
+    for (uint32_t i = 0; i < 20000 && asker.answered == 0; i++)
         go_round(&r, &asker, 1, 1);
     assert_true(asker.answered > 0);
     detach(&r, &asker.client);
