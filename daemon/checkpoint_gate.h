@@ -9,8 +9,8 @@
  * but the steps of groups: each row is whole, an update may not be.
  * When GATE_SEARCH_NS were in vain too, the search ends and tells whose step it was.
  *
- * What is done in the moment writes to the disk, which others keep busy. If it is not done in
- * GATE_CLOSED_NS, the moment is given up too, and lanes go on as if there were no search. But that
+ * Logs are synced in the moment, and other writers may keep the disk busy. A moment that lasts
+ * longer than GATE_CLOSED_NS is given up too, and lanes go on as if there were no search. That
  * happens GATE_LATE_TRIES times only: on a slow disk the pause is as long as it has to be.
  *
  *   gate_search_init, then until gate_close() is OK and the moment is not late: gate_close,

@@ -107,8 +107,8 @@ static bool has_logged_tables(const struct checkpoints_opts *c)
            0;
 }
 
-/* What was acknowledged is in the logs, what was not may be. They are synced all at once, so that
- * there is little to do when the turn of each comes. AGAIN: it takes too long. */
+/* The logs have all updates that were acknowledged, and maybe others. They are synced all at once,
+ * so that little is left to do when the turn of each comes. AGAIN: it takes too long. */
 static enum embtier_err capture_logs(struct checkpoint_making *making, struct gate_search *search,
                                      struct err_msg *msg)
 {
@@ -169,8 +169,8 @@ static enum embtier_err note_tables(struct checkpoint_making *making, struct err
     return tables_catalog_copy(c->tables, &making->catalog, msg);
 }
 
-/* What `async` tables have logged since the last checkpoint is written to disk by nothing else:
- * now, or while updates wait. */
+/* Nothing else writes to disk the updates of `async` tables since the last checkpoint: they are
+ * written now, or while updates wait. */
 static enum embtier_err sync_before(const struct checkpoints_opts *c, struct err_msg *msg)
 {
     uint64_t took_ns = UINT64_MAX;

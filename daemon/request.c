@@ -187,8 +187,8 @@ static void leave_tables(struct request *request)
             table_leave(request->segments[s].table);
 }
 
-/* Of eight requests like this one a core would have to cache all rows: a large request that is
- * asked for in pieces is as cold as it is as a whole. */
+/* A session's last requests count, the older the less, eight like this one in all: so a large
+ * request in pieces is as cold as a whole one. */
 static void note_bytes(const struct request_rules *rules, struct request *request)
 {
     struct session *const session = request->session;

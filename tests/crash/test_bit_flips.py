@@ -179,7 +179,7 @@ def stores(tmp_path_factory):
 
 BLOCK = 32768
 SECTOR = 512
-# Of a mark in a log, and what follows: the first log that is needed, a log, and how much of that was synced.
+# A mark in a log begins so. Behind that: the first log that is needed, a log, how many bytes of that were synced.
 MARK = b"embtier\x01"
 MARK_HEAD = struct.Struct("<8sQQQ")
 
@@ -308,7 +308,7 @@ def is_newest_log(store: Store, path: Path) -> bool:
 
 
 def folder_as_left(store: Store, path: Path) -> Path:
-    """Of the damaged file, before a start made others beside it."""
+    """The damaged file's folder before a start made others in it."""
     return store.copy / path.parent.relative_to(store.rows)
 
 
