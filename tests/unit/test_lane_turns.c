@@ -596,7 +596,7 @@ static void test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then(vo
         else
             shm_submissions(asker.client.session->arena)[0].segment_count = 1;
         request_memory_give(r.x.memory, all);
-        for (uint32_t i = 0; i < 1000 && !client_is_done(&asker.client, 0); i++)
+        for (uint32_t i = 0; i < 20000 && !client_is_done(&asker.client, 0); i++)
             go_round(&r, &asker, 1, 1);
         done = client_wait(&asker.client, 0);
         assert_int_equal(done->err, change == 0   ? EMBTIER_NO_TABLE
