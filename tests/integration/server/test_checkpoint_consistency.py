@@ -60,6 +60,7 @@ class Counters:
     sent: list[int] = field(default_factory=lambda: [0] * (WRITERS + 1))
     acknowledged: list[int] = field(default_factory=lambda: [0] * (WRITERS + 1))
     failures: list[BaseException] = field(default_factory=list)
+    rest: float = 0.0  # of each client between two requests, in seconds
 
 
 def run_until_it_dies(daemon, counters, client) -> None:
@@ -70,6 +71,7 @@ def run_until_it_dies(daemon, counters, client) -> None:
             for _ in work(server, counters, client):
                 if client <= WRITERS:
                     counters.acknowledged[client] += 1
+                time.sleep(counters.rest)
     except GONE:
         pass
     except BaseException as error:  # told to the test's thread
@@ -156,11 +158,14 @@ def test_a_checkpoint_has_each_request_wholly_or_not_at_all(make_daemon):
         while min(counters.acknowledged) < 3 and not counters.failures:
             time.sleep(0.01)
         for _ in range(5):
-            for _ in range(20):  # on a busy machine updates may take so long that large ones are cut, which is told
+            # On a busy machine each update may take so long that there is no moment without one. Then some are cut, which
+            # is told, and clients are to rest for longer than updates take.
+            for _ in range(7):
                 before = list(counters.acknowledged)
                 checkpoint = checkpoint_under_load(server)
                 if checkpoint.cut_updates == 0:
                     break
+                counters.rest = 4 * counters.rest or 0.02
             assert checkpoint.cut_updates == 0
             made[checkpoint.id] = (before, list(counters.sent))
             time.sleep(0.2)

@@ -68,7 +68,7 @@ def test_how_long_an_update_under_way_held_the_others_up_is_told(make_daemon):
     with daemon.connect() as server:
         server.create_table("rows", 8, 1000, optimizer="sgd").set(np.arange(1000), np.ones((1000, 8)))
     daemon.restart()
-    ended = []
+    ended, cut = [], 0
 
     def push(id: int) -> None:
         with daemon.connect() as own, own.push_batch([(own.open_table("rows"), 1)]) as batch:
@@ -94,10 +94,12 @@ def test_how_long_an_update_under_way_held_the_others_up_is_told(make_daemon):
             trigger.unlink()
             waited = ended[0] - began  # for the push
             print(f"waited {waited:.3f} s, pause {made.pause:.3f} s in {made.tries} tries, spent {spent:.3f} s")
-            assert made.pause <= spent and made.cut_updates == 0
-            if 0 < waited / 2 <= spent and made.tries > 1 and made.pause <= PAUSE_S:
+            assert made.pause <= spent
+            cut += made.cut_updates  # so late was a thread
+            if 0 < waited / 2 <= spent and made.tries > 1 and made.pause <= PAUSE_S and made.cut_updates == 0:
                 break
         assert 0 < waited / 2 <= spent and made.tries > 1 and made.pause <= PAUSE_S
+        assert made.cut_updates == 0
         quick = min((server.checkpoint() for _ in range(3)), key=lambda checkpoint: checkpoint.pause)
         assert 0 <= quick.pause < made.pause and quick.tries == 1
         server.restore_checkpoint(made.id, ["rows"], name="then")
@@ -105,7 +107,7 @@ def test_how_long_an_update_under_way_held_the_others_up_is_told(make_daemon):
         again = server.checkpoint_info(made.id)
         assert (again.pause, again.tries, again.cut_updates) == (made.pause, made.tries, 0)
         metrics = server.status()["metrics"]
-        assert metrics["checkpoint_tries"] >= made.tries + 3 and metrics["checkpoint_cut_updates"] == 0
+        assert metrics["checkpoint_tries"] >= made.tries + 3 and metrics["checkpoint_cut_updates"] == cut
         assert metrics["checkpoint_longest_pause_seconds"] >= made.pause
         assert metrics["checkpoint_pause_seconds"] == pytest.approx(server.checkpoints()[-1].pause, abs=1e-6)
     pause_us = round(made.pause * 1e6)
