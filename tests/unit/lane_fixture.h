@@ -24,9 +24,10 @@
 #include "daemon/ticket_memory.h"
 #include "tiers/arena.h"
 
-#define LANES_MOST    4
-#define HOUR_NS       (UINT64_C(3600) * 1000 * 1000 * 1000)
-#define FIXTURE_SLOTS 16
+#define LANES_MOST     4
+#define HOUR_NS        (UINT64_C(3600) * 1000 * 1000 * 1000)
+#define FIXTURE_SLOTS  16
+#define FIXTURE_YIELDS 200
 
 #define FIXTURE_UID 7
 
@@ -243,10 +244,21 @@ static inline struct client client_attach(struct lanes_fixture *x, uint64_t slot
     return client;
 }
 
+/* Between two looks at what another thread is to do. @looks is 0 before the first. What takes long
+ * leaves the core to others: several tests run at once. */
+static inline void fixture_pause(unsigned *looks)
+{
+    if ((*looks)++ < FIXTURE_YIELDS)
+        sched_yield();
+    else
+        usleep(50);
+}
+
 /* Waits for mail of @kind about @message. */
 static inline void fixture_await_mail(struct lanes_fixture *x, const struct message *wanted)
 {
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+    unsigned looks = 0;
 
     for (;;) {
         bool found = false;
@@ -257,7 +269,7 @@ static inline void fixture_await_mail(struct lanes_fixture *x, const struct mess
             return;
         if (now_ns() > until)
             fail_msg("no mail");
-        sched_yield();
+        fixture_pause(&looks);
     }
 }
 
@@ -346,12 +358,13 @@ static inline bool client_is_done(const struct client *client, uint32_t number)
 static inline const struct shm_completion *client_wait(const struct client *client, uint32_t number)
 {
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+    unsigned looks = 0;
 
     while (!client_is_done(client, number)) {
         if (now_ns() > until)
             fail_msg("request %u of session %llu is not answered", number,
                      (unsigned long long)client->session->id);
-        sched_yield();
+        fixture_pause(&looks);
     }
     return &client->session->completions[number % FIXTURE_SLOTS];
 }

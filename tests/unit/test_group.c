@@ -179,13 +179,14 @@ static void await_stage(struct training *t, uint32_t m, enum push_stage stage)
 {
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
     struct arrival a = { .session = member_client(t, m)->session, .stage = stage };
+    unsigned looks = 0;
 
     for (;;) {
         lane_call(t->p.p.x.lanes[a.session->home], call_arrived, &a);
         if (a.arrived)
             return;
         assert_true(now_ns() < until);
-        sched_yield();
+        fixture_pause(&looks);
     }
 }
 

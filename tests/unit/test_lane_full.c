@@ -11,8 +11,8 @@
 #include "store/catalog.h"
 #include "store/durable_file.h"
 
-#define DIM        256
-#define ROW_COUNT  60000 /* 60 MB: cache, write queue and write buffers have 28 */
+#define DIM        1024
+#define ROW_COUNT  15000 /* 60 MB: cache, write queue and write buffers have 28 */
 #define SLOT_BYTES (64 * KIB)
 
 static const struct lanes_shape one_lane = {
@@ -203,7 +203,7 @@ static void test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start(void *
     lanes_start(&x, *state, &one_lane);
     table = fixture_table(&x, "t", ROW_COUNT, DIM, EMBTIER_OPTIMIZER_NONE);
     client = client_attach(&x, SLOT_BYTES);
-    for (uint64_t id = 0; id < ROW_COUNT; id += 100) {
+    for (uint64_t id = 0; id < ROW_COUNT; id += 25) {
         assert_int_equal(client_get_one(&client, table, id, &value), EMBTIER_OK);
         assert_true(value == 0.5f); /* the initial value */
     }
@@ -237,7 +237,7 @@ static uint32_t count_entries(const struct store_fixture *f)
     return catalog_count(catalog);
 }
 
-/* Every hundredth row is @value in every table of @names. */
+/* One row of 25 is @value in every table of @names. */
 static void check_tables(struct lanes_fixture *x, const char *const *names, size_t count,
                          float expected)
 {
@@ -248,7 +248,7 @@ static void check_tables(struct lanes_fixture *x, const char *const *names, size
         struct err_msg msg = { { 0 } };
 
         must(tables_find(x->tables, names[i], &info, &msg), &msg);
-        for (uint64_t id = 0; id < 6000; id += 100) {
+        for (uint64_t id = 0; id < 1500; id += 25) {
             float value = 0;
 
             assert_int_equal(client_get_one(&client, info.handle, id, &value), EMBTIER_OK);
@@ -264,9 +264,9 @@ static void fill_tables(struct lanes_fixture *x, const char *const *names, size_
     struct client client = client_attach(x, SLOT_BYTES);
 
     for (size_t i = 0; i < count; i++) {
-        const uint64_t table = fixture_table(x, names[i], 6000, DIM, EMBTIER_OPTIMIZER_NONE);
+        const uint64_t table = fixture_table(x, names[i], 1500, DIM, EMBTIER_OPTIMIZER_NONE);
 
-        for (uint64_t id = 0; id < 6000; id++)
+        for (uint64_t id = 0; id < 1500; id++)
             assert_int_equal(client_set_one(&client, table, id, DIM, 7), EMBTIER_OK);
     }
     client_detach(&client);
@@ -307,7 +307,7 @@ static void test_start_on_a_full_disk_serves_all_but_the_half_dropped(void **sta
     for (size_t i = 1; i < 3; i++) {
         assert_int_equal(tables_find(x.tables, names[i], &info, &msg), EMBTIER_NO_TABLE);
         assert_int_equal(tables_drop(x.tables, names[i], NULL, &info, &msg), EMBTIER_NO_TABLE);
-        fixture_table(&x, names[i], 6000, DIM, EMBTIER_OPTIMIZER_NONE);
+        fixture_table(&x, names[i], 1500, DIM, EMBTIER_OPTIMIZER_NONE);
         must(tables_find(x.tables, names[i], &info, &msg), &msg);
         assert_int_equal(info.table_id, 3 + i);
     }
@@ -348,7 +348,7 @@ static void test_start_serves_all_tables_when_the_catalog_cannot_be_written(void
     check_tables(&x, names, 1, 7);
     for (size_t i = 1; i < 3; i++) {
         const struct table_spec spec = {
-            .rows = 6000, .dim = DIM, .dtype = EMBTIER_DTYPE_F32, .init = EMBTIER_INIT_CONSTANT
+            .rows = 1500, .dim = DIM, .dtype = EMBTIER_DTYPE_F32, .init = EMBTIER_INIT_CONSTANT
         };
         struct table_spec named = spec;
 
@@ -360,7 +360,7 @@ static void test_start_serves_all_tables_when_the_catalog_cannot_be_written(void
     }
     assert_int_equal(rmdir(path), 0);
     for (size_t i = 1; i < 3; i++)
-        fixture_table(&x, names[i], 6000, DIM, EMBTIER_OPTIMIZER_NONE);
+        fixture_table(&x, names[i], 1500, DIM, EMBTIER_OPTIMIZER_NONE);
     check_tables(&x, names + 1, 2, 0.5f);
     lanes_stop(&x);
 

@@ -22,11 +22,12 @@ static uint64_t pinned_rows(struct pushing *t)
 static void await_pinned(struct pushing *t, uint64_t rows)
 {
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+    unsigned looks = 0;
 
     while (pinned_rows(t) != rows) {
         if (now_ns() > until)
             fail_msg("%llu rows are pinned", (unsigned long long)pinned_rows(t));
-        sched_yield();
+        fixture_pause(&looks);
     }
 }
 
