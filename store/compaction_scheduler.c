@@ -56,6 +56,8 @@ struct entry {
     uint64_t sits_out_until_ns;
     struct retry resume; /* while it is failed */
     struct retry off;    /* while off is owed */
+    struct retry recount;
+    bool has_failed;     /* and RocksDB has not counted since */
     bool trouble_logged; /* that it cannot be turned on or off */
     uint64_t next_log_ns;
 };
@@ -275,12 +277,37 @@ static void entry_try_resume(struct entry *entry, uint64_t now_ns)
         entry->resume.at_ns = 0;
         return;
     }
+    entry->has_failed = true;
     if (entry->resume.at_ns == 0)
         retry_later(&entry->resume, now_ns);
     else if (now_ns >= entry->resume.at_ns && database_resume(entry->database, NULL) == EMBTIER_OK)
         entry->resume.at_ns = 0;
     else if (now_ns >= entry->resume.at_ns)
         retry_later(&entry->resume, now_ns);
+}
+
+/* RocksDB counts what there is to compact when there is a new file, and leaves out what is being
+ * compacted then. When that compaction has failed it does not count again: what was left out would
+ * wait for the next new file, and of a database that takes no more writes there is none, ever. A
+ * change of options makes it count. */
+static void entry_count_again(struct entry *entry, uint64_t now_ns)
+{
+    if (entry->state != SLOT_OFF || entry->debt.running > 0 || entry->resume.at_ns != 0 ||
+        entry->off.at_ns != 0)
+        return;
+    if (entry->debt.due || !is_urgent(entry))
+        entry->recount.at_ns = 0;
+    else if (entry->recount.at_ns == 0)
+        retry_later(&entry->recount, now_ns);
+    else if (now_ns >= entry->recount.at_ns) {
+        retry_later(&entry->recount, now_ns);
+        entry->has_failed = true;
+    }
+    if (!entry->has_failed)
+        return;
+    entry->has_failed = false;
+    entry_turn_off(entry, now_ns);
+    database_poll_debt(entry->database, &entry->debt);
 }
 
 static void scheduler_round(struct compaction_scheduler *scheduler)
@@ -290,6 +317,7 @@ static void scheduler_round(struct compaction_scheduler *scheduler)
     for (uint32_t i = 0; i < scheduler->count; i++) {
         entry_try_resume(&scheduler->entries[i], now_ns);
         database_poll_debt(scheduler->entries[i].database, &scheduler->entries[i].debt);
+        entry_count_again(&scheduler->entries[i], now_ns);
     }
     round_turn_off_owed(scheduler, now_ns);
     round_take_back(scheduler, now_ns);

@@ -37,8 +37,6 @@
 /* For write buffers that are being flushed, before one more is. */
 #define FLUSHES_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
 #define FLUSHES_PAUSE_NS    (5L * 1000 * 1000)
-/* rocksdb::BottommostLevelCompaction::kForceOptimized, which the C API has no name for. */
-#define BOTTOMMOST_TOO 3
 
 struct database {
     char *path;
@@ -54,6 +52,7 @@ struct database {
     /* What database_poll_debt() saw last; RocksDB itself has no limits while automatic compactions
      * are off. */
     _Atomic uint32_t level0_files;
+    _Atomic bool is_patient;
     _Atomic uint64_t pending_bytes;
     _Atomic uint64_t rows_read;
     _Atomic uint64_t rows_absent;
@@ -476,9 +475,11 @@ static uint64_t database_property(struct database *database, const char *name)
 
 static bool database_is_behind(struct database *database)
 {
-    return database_property(database, "rocksdb.num-immutable-mem-table") >=
-               DATABASE_WRITE_BUFFERS ||
-           atomic_load_explicit(&database->level0_files, memory_order_relaxed) >=
+    if (database_property(database, "rocksdb.num-immutable-mem-table") >= DATABASE_WRITE_BUFFERS)
+        return true;
+    if (atomic_load_explicit(&database->is_patient, memory_order_relaxed))
+        return false;
+    return atomic_load_explicit(&database->level0_files, memory_order_relaxed) >=
                DATABASE_LEVEL0_FILES_MAX ||
            count_get(&database->pending_bytes) >= DATABASE_PENDING_BYTES_MAX;
 }
@@ -692,7 +693,6 @@ enum embtier_err database_delete_table(struct database *database, uint32_t table
 enum embtier_err database_compact_table(struct database *database, uint32_t table_id,
                                         struct err_msg *msg)
 {
-    rocksdb_compactoptions_t *options;
     struct row_key start, end;
     char *error = NULL;
 
@@ -701,15 +701,11 @@ enum embtier_err database_compact_table(struct database *database, uint32_t tabl
     rocksdb_delete_file_in_range_cf(database->db, database->family, (const char *)start.bytes,
                                     sizeof(start), (const char *)end.bytes, sizeof(end), &error);
     TRY(rocksdb_err_take(error, database->path, msg));
-    options = rocksdb_compactoptions_create();
-    /* Else a file with nothing in it but the mark that the table was deleted is only moved down,
-     * and stays there for ever. */
-    rocksdb_compactoptions_set_bottommost_level_compaction(options, BOTTOMMOST_TOO);
-    rocksdb_compact_range_opt(database->db, options, (const char *)start.bytes, sizeof(start),
-                              (const char *)end.bytes, sizeof(end));
-    rocksdb_compactoptions_destroy(options);
-    /* It says nothing of how it went. */
-    error = rocksdb_ext_watch_error(database->watch);
+    TRY(rocksdb_err_take(rocksdb_ext_compact_range(database->db, (const char *)start.bytes,
+                                                   sizeof(start), (const char *)end.bytes,
+                                                   sizeof(end)),
+                         database->path, msg));
+    error = rocksdb_ext_watch_error(database->watch); /* of others' work, such as a flush */
     return rocksdb_err_take(error, database->path, msg);
 }
 
@@ -741,6 +737,11 @@ enum embtier_err database_set_compacting(struct database *database, bool on, str
                                                    "disable_auto_compactions",
                                                    on ? "false" : "true"),
                             database->path, msg);
+}
+
+void database_set_patient(struct database *database, bool is_patient)
+{
+    atomic_store(&database->is_patient, is_patient);
 }
 
 bool database_is_failed(struct database *database)

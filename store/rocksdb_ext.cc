@@ -663,7 +663,9 @@ class Watch final : public rocksdb::EventListener
     // trying again is safe and loses nothing: RocksDB is told that all is well. It would take the
     // error for hard or fatal, and its recovery from a hard one may wait for ever: a flush that is
     // scheduled when background work stops ends without leaving its queue, and then no other flush
-    // can enter that. (A compaction without space is no hard error, and waits for space by itself.)
+    // can enter that. A compaction without space is a soft error, which Resume() leaves as it is:
+    // until there is twice the space that all its files take, RocksDB would refuse each other one,
+    // also the compaction that frees space.
     // A change that the MANIFEST did not take has not happened either, and the next one begins a
     // new MANIFEST; but the old one may hold it, so RocksDB has stopped to delete files.
     void OnBackgroundError(rocksdb::BackgroundErrorReason reason, Status *error) override
@@ -674,9 +676,8 @@ class Watch final : public rocksdb::EventListener
         const bool flush = (reason == rocksdb::BackgroundErrorReason::kFlush ||
                             reason == rocksdb::BackgroundErrorReason::kFlushNoWAL) &&
                            error->IsIOError();
-        const bool compaction = reason == rocksdb::BackgroundErrorReason::kCompaction &&
-                                error->IsIOError() &&
-                                error->severity() >= Status::Severity::kHardError;
+        const bool compaction =
+            reason == rocksdb::BackgroundErrorReason::kCompaction && error->IsIOError();
         const bool is_ours = manifest || flush || compaction;
 
         if (is_ours)
@@ -2219,6 +2220,18 @@ char *rocksdb_ext_renew_manifest(rocksdb_t *db, struct rocksdb_ext_watch *watch)
     if (status.ok())
         ForgetManifestFailures(db->rep, watch->rep.get(), failures);
     return TextOf(status);
+}
+
+char *rocksdb_ext_compact_range(rocksdb_t *db, const char *start, size_t start_bytes,
+                                const char *end, size_t end_bytes)
+{
+    const Slice first(start, start_bytes), behind(end, end_bytes);
+    rocksdb::CompactRangeOptions options;
+
+    // Else a file with nothing in it but the mark that a range was deleted is only moved down, and
+    // stays there for ever.
+    options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+    return TextOf(db->rep->CompactRange(options, &first, &behind));
 }
 
 char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,

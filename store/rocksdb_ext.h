@@ -156,6 +156,10 @@ void rocksdb_ext_watch_marked(struct rocksdb_ext_watch *watch,
  * flush is begun; it then waits for @patience_ms. */
 char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned patience_ms);
 
+/* Compacts the keys [start, end) down to the last level, files of which are compacted too.
+ * rocksdb_compact_range_opt() does not say how it went. */
+char *rocksdb_ext_compact_range(rocksdb_t *db, const char *start, size_t start_bytes,
+                                const char *end, size_t end_bytes);
 /* Sets an option at run time; if the MANIFEST does not take that, it is an error to be got over. */
 char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,
                              const char *value);

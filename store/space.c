@@ -29,11 +29,14 @@
 /* The first piece of the log that each second one has. */
 #define LOG_BYTES ((uint64_t)(512 * KIB))
 /* So much stays free beside what rows need: manifests, logs of RocksDB. */
-#define FLOOR_BYTES  (16 * MIB)
-#define FLOOR_PART   32
-#define PROBE_BYTES  ((uint64_t)MIB)
-#define REFILL_LEAST ((uint64_t)(64 * KIB))
-#define LOG_NS       (UINT64_C(60) * 1000000000)
+#define FLOOR_BYTES (16 * MIB)
+#define FLOOR_PART  32
+#define PROBE_BYTES ((uint64_t)MIB)
+/* What a compaction may have on disk twice. */
+#define COMPACTION_BYTES (2 * GIB)
+#define COMPACTION_PART  4 /* of a file system at most */
+#define REFILL_LEAST     ((uint64_t)(64 * KIB))
+#define LOG_NS           (UINT64_C(60) * 1000000000)
 
 struct directory {
     char *path;
@@ -57,6 +60,7 @@ struct space {
 
     pthread_mutex_t lock; /* all above that changes, and: */
     uint32_t users;
+    bool is_used; /* by work that is under way: what becomes short gives its reserve up, too */
     uint64_t unwritten_bytes;
     uint64_t marks[2]; /* what was admitted at the last reports, oldest first: what came after is
                           counted twice rather than not at all */
@@ -116,14 +120,31 @@ static void hold_less(struct directory *directory, uint64_t bytes)
         directory->held_bytes = bytes;
 }
 
+static bool has_little(const struct directory *directory)
+{
+    uint64_t bytes, capacity;
+
+    return free_of(directory, &bytes, &capacity) && bytes < directory->reserve_bytes;
+}
+
+/* Compactions that run could take what is free but for the reserve, or have done so and give it
+ * back when they fail. */
+static bool may_have_little(const struct directory *directory)
+{
+    uint64_t bytes, capacity;
+
+    return free_of(directory, &bytes, &capacity) &&
+           bytes < directory->reserve_bytes +
+                       MIN(COMPACTION_BYTES, capacity / COMPACTION_PART / directory->sharers);
+}
+
 /* Also by a quota, of which the file system says nothing beforehand. */
 static bool is_short(struct directory *directory)
 {
     const uint64_t before = directory->held_bytes;
-    uint64_t bytes, capacity;
     int errnum;
 
-    if (free_of(directory, &bytes, &capacity) && bytes < directory->reserve_bytes)
+    if (has_little(directory))
         return true;
     errnum = hold_more(directory, PROBE_BYTES);
     if (errnum == 0)
@@ -238,6 +259,9 @@ static void look(struct space *space)
 
     if (space->users == 0)
         refill(space, share);
+    for (uint32_t i = 0; space->is_used && i < space->directory_count; i++)
+        if (has_little(&space->directories[i]))
+            release(&space->directories[i], false);
     for (uint32_t i = 0; i < space->directory_count; i++) {
         const struct directory *const directory = &space->directories[i];
         int64_t spare;
@@ -373,7 +397,7 @@ bool space_begin_use(struct space *space)
     pthread_mutex_lock(&space->lock);
     space->users++;
     for (uint32_t i = 0; i < space->directory_count; i++)
-        any = any || is_short(&space->directories[i]);
+        any = any || may_have_little(&space->directories[i]) || is_short(&space->directories[i]);
     pthread_mutex_unlock(&space->lock);
     return any;
 }
@@ -383,6 +407,7 @@ bool space_use(struct space *space)
     bool is_given_up = false;
 
     pthread_mutex_lock(&space->lock);
+    space->is_used = true;
     for (uint32_t i = 0; i < space->directory_count; i++) {
         release(&space->directories[i], false);
         is_given_up = is_given_up || (missing_of(&space->directories[i]) > 0 &&
@@ -400,6 +425,7 @@ bool space_end_use(struct space *space)
     pthread_mutex_lock(&space->lock);
     space->users -= space->users > 0;
     is_last = space->users == 0;
+    space->is_used = space->is_used && !is_last;
     look(space);
     pthread_mutex_unlock(&space->lock);
     return is_last;

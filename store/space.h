@@ -47,9 +47,11 @@ MUST_CHECK enum embtier_err space_start(struct space *space,
 void space_free(struct space *space);
 DEFINE_CLEANUP(struct space, space_free)
 
-/* Work that may use the reserve begins. True: a disk is nearly full. */
+/* Work that may use the reserve begins. True: a disk is nearly full, or may become so while it is
+ * under way, by what compactions write and take back. */
 bool space_begin_use(struct space *space);
-/* Gives the reserves of such disks up. True: one has been. */
+/* Gives the reserves of disks that are nearly full up, now and as long as work is under way. True:
+ * one has been. */
 bool space_use(struct space *space);
 /* True: no other work is under way. */
 bool space_end_use(struct space *space);

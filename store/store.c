@@ -44,7 +44,7 @@
 
 /* For compactions that run on a full disk, which end or fail soon; and for databases that stopped
  * on one, once there is space. */
-#define RESUME_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
+#define RESUME_PATIENCE_NS (UINT64_C(30) * 1000 * 1000 * 1000)
 #define RESUME_PAUSE_NS    10000000L
 /* A stored row has, beside its own bytes: key and head, and its part of filters and indexes. */
 #define STORED_ROW_MORE_BYTES 48
@@ -59,6 +59,7 @@ struct store {
     struct rocksdb_setup *setup;
     struct rocksdb_ext_activity *activity;
     struct compaction_scheduler *scheduler;
+    pthread_mutex_t reserve_lock; /* who begins or ends to use the reserve, and pauses compaction */
     struct space *space;
     struct row_hasher hasher;
     bool direct_io; /* in all directories */
@@ -622,23 +623,38 @@ static void wait_while(const struct store *store, bool (*does)(const struct stor
         nanosleep(&(struct timespec){ .tv_nsec = RESUME_PAUSE_NS }, NULL);
 }
 
+/* What is in memory has to find its place all the same. */
+static void pause_compaction(struct store *store, bool is_paused)
+{
+    compaction_scheduler_pause(store->scheduler, is_paused);
+    for (uint32_t i = 0; i < store->database_count; i++)
+        database_set_patient(store->databases[i], is_paused);
+}
+
 void store_use_reserve(struct store *store)
 {
+    bool is_short;
+
+    pthread_mutex_lock(&store->reserve_lock);
+    is_short = space_begin_use(store->space);
+    if (is_short)
+        pause_compaction(store, true);
+    pthread_mutex_unlock(&store->reserve_lock);
     /* They would take it all, and fail for want of more: also those that are running. */
-    if (space_begin_use(store->space)) {
-        compaction_scheduler_pause(store->scheduler, true);
+    if (is_short)
         wait_while(store, compacts);
-    }
     if (space_use(store->space)) {
-        compaction_scheduler_pause(store->scheduler, true); /* it may have become short since */
+        pause_compaction(store, true); /* it may have become short since */
         wait_while(store, has_failed_database);
     }
 }
 
 void store_end_reserve(struct store *store)
 {
+    pthread_mutex_lock(&store->reserve_lock);
     if (space_end_use(store->space))
-        compaction_scheduler_pause(store->scheduler, false);
+        pause_compaction(store, false);
+    pthread_mutex_unlock(&store->reserve_lock);
 }
 
 enum embtier_err store_capture(struct store *store, struct checkpoint_draft *draft, bool logged,
@@ -775,6 +791,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     store->progress = &progress;
     pthread_mutex_init(&store->lock, NULL);
+    pthread_mutex_init(&store->reserve_lock, NULL);
     TRY(store_identity_open(config, &store->identity, msg));
     TRY(open_space(store, config, msg));
     row_hasher_init(&store->hasher, store_identity_hash_key(store->identity));
@@ -825,6 +842,7 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
     if (first == EMBTIER_OK && complete && !atomic_load(&store->closed_file))
         first = write_closed_file(store, msg);
     pthread_mutex_destroy(&store->lock);
+    pthread_mutex_destroy(&store->reserve_lock);
     space_free(store->space);
     free(store->databases);
     rocksdb_setup_free(store->setup);

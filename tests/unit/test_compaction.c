@@ -4,7 +4,9 @@
  * tool read a shard? */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "store/compaction_scheduler.h"
@@ -107,6 +109,59 @@ static void test_urgent_shards_compact_even_while_the_server_is_busy(void **stat
     }
     assert_int_equal(stats_of(f).shards_compacting_peak, 1);
     assert_int_equal(fixture_count_right(f, 1, 0, 2000, 60), 2000);
+}
+
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = MIN(bytes, limit.rlim_max);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* A file at level 0 with new rows of table 1 and one of table 2, between the first and the last of
+ * all others. */
+static void add_file(struct store_fixture *f, uint64_t round, struct fixture_batch *batch)
+{
+    struct err_msg msg = { { 0 } };
+    const uint64_t first = round * 3000 + 1;
+
+    fixture_gather(f, 0, 1, first, first + 3000, batch);
+    assert_int_equal(batch->count, FIXTURE_BATCH_ROWS);
+    batch->rows[0].id = 0;
+    batch->rows[1].table_id = 2;
+    batch->rows[batch->count - 1].id = UINT64_C(1) << 40;
+    for (uint32_t i = 0; i < batch->count; i++)
+        fixture_row_bytes(1, batch->rows[i].id, 1, batch->rows[i].bytes);
+    must(store_write(f->store, 0, batch->rows, batch->count, &msg), &msg);
+    must(store_flush(f->store, 0, &msg), &msg);
+}
+
+/* What a flush writes fits, and not what the compaction of a drop writes. All files were in that,
+ * and there is no new one. */
+static void test_what_a_compaction_had_that_failed_is_compacted_later(void **state)
+{
+    struct fixture_batch *const batch = malloc(sizeof(*batch));
+    struct store_fixture *f = *state;
+    uint64_t before, until_ns;
+
+    signal(SIGXFSZ, SIG_IGN);
+    fixture_open(f);
+    store_set_busy(f->store, true);
+    for (uint64_t round = 0; round < 16; round++)
+        add_file(f, round, batch);
+    free(batch);
+    limit_files(FIXTURE_BATCH_ROWS * (FIXTURE_ROW_BYTES + 64) + 16 * KIB);
+    assert_int_not_equal(store_drop_table(f->store, 2, false, NULL, NULL, NULL, NULL), EMBTIER_OK);
+    limit_files(RLIM_INFINITY);
+    before = stats_of(f).compactions_run;
+    store_set_busy(f->store, false);
+    until_ns = now_ns() + FIXTURE_WAIT_NS;
+    while (stats_of(f).compactions_run == before) {
+        assert_true(now_ns() < until_ns);
+        usleep(10000);
+    }
 }
 
 static void count_progress(void *context, uint32_t done, uint32_t total)
@@ -479,6 +534,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         COMPACTION_TEST(test_two_shards_never_compact_at_once),
         COMPACTION_TEST(test_two_shards_compact_at_once_where_that_is_allowed),
+        COMPACTION_TEST(test_what_a_compaction_had_that_failed_is_compacted_later),
         COMPACTION_TEST(test_urgent_shards_compact_even_while_the_server_is_busy),
         COMPACTION_TEST(test_dropped_table_gives_its_space_back_and_others_stay),
         COMPACTION_TEST(test_tables_that_come_and_go_leave_no_files),

@@ -140,7 +140,8 @@ def test_a_full_disk_is_freed_by_a_drop(disk, durability, to_the_last_byte):
         assert count > DISK_MIB * 1000 / 4, "most of the disk is there for rows"
         status = disk.daemon.metrics()
         assert status["store_reserve_held_bytes"] == status["store_reserve_bytes"] == disk.reserve_bytes() > 0
-        assert status["store_space_refusals"] > 0
+        # Or a compaction took what was free just then, and failed.
+        assert status["store_space_refusals"] > 0 or disk.daemon.logged("rows cannot be written")
         if to_the_last_byte:
             disk.fill()
         must_hold(table, count)
