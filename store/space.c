@@ -32,7 +32,7 @@
 #define FLOOR_BYTES (16 * MIB)
 #define FLOOR_PART  32
 #define PROBE_BYTES ((uint64_t)MIB)
-/* What a compaction may have on disk twice. */
+/* A compaction may have so much on disk twice. */
 #define COMPACTION_BYTES (2 * GIB)
 #define COMPACTION_PART  4 /* of a file system at most */
 #define REFILL_LEAST     ((uint64_t)(64 * KIB))

@@ -623,7 +623,7 @@ static void wait_while(const struct store *store, bool (*does)(const struct stor
         nanosleep(&(struct timespec){ .tv_nsec = RESUME_PAUSE_NS }, NULL);
 }
 
-/* What is in memory has to find its place all the same. */
+/* Rows in memory have to find a place all the same. */
 static void pause_compaction(struct store *store, bool is_paused)
 {
     compaction_scheduler_pause(store->scheduler, is_paused);

@@ -244,8 +244,8 @@ static inline struct client client_attach(struct lanes_fixture *x, uint64_t slot
     return client;
 }
 
-/* Between two looks at what another thread is to do. @looks is 0 before the first. What takes long
- * leaves the core to others: several tests run at once. */
+/* Pauses between two looks at another thread's work. @looks is 0 before the first. Long waits leave
+ * the core to others: several tests run at once. */
 static inline void fixture_pause(unsigned *looks)
 {
     if ((*looks)++ < FIXTURE_YIELDS)

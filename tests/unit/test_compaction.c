@@ -138,8 +138,8 @@ static void add_file(struct store_fixture *f, uint64_t round, struct fixture_bat
     must(store_flush(f->store, 0, &msg), &msg);
 }
 
-/* What a flush writes fits, and not what the compaction of a drop writes. All files were in that,
- * and there is no new one. */
+/* The limit lets flushes pass, and no compaction of a drop. That compaction had all files, and
+ * there is no new one. */
 static void test_what_a_compaction_had_that_failed_is_compacted_later(void **state)
 {
     struct fixture_batch *const batch = malloc(sizeof(*batch));
