@@ -56,7 +56,6 @@ struct entry {
     uint64_t sits_out_until_ns;
     struct retry resume; /* while it is failed */
     struct retry off;    /* while off is owed */
-    struct retry recount;
     bool has_failed;     /* and RocksDB has not counted since */
     bool trouble_logged; /* that it cannot be turned on or off */
     uint64_t next_log_ns;
@@ -292,18 +291,8 @@ static void entry_try_resume(struct entry *entry, uint64_t now_ns)
  * change of options makes it count. */
 static void entry_count_again(struct entry *entry, uint64_t now_ns)
 {
-    if (entry->state != SLOT_OFF || entry->debt.running > 0 || entry->resume.at_ns != 0 ||
-        entry->off.at_ns != 0)
-        return;
-    if (entry->debt.due || !is_urgent(entry))
-        entry->recount.at_ns = 0;
-    else if (entry->recount.at_ns == 0)
-        retry_later(&entry->recount, now_ns);
-    else if (now_ns >= entry->recount.at_ns) {
-        retry_later(&entry->recount, now_ns);
-        entry->has_failed = true;
-    }
-    if (!entry->has_failed)
+    if (!entry->has_failed || entry->state != SLOT_OFF || entry->debt.running > 0 ||
+        entry->resume.at_ns != 0)
         return;
     entry->has_failed = false;
     entry_turn_off(entry, now_ns);

@@ -52,8 +52,8 @@ struct database {
     /* What database_poll_debt() saw last; RocksDB itself has no limits while automatic compactions
      * are off. */
     _Atomic uint32_t level0_files;
-    _Atomic bool is_patient;
     _Atomic uint64_t pending_bytes;
+    _Atomic bool is_paused; /* the server lets it compact nothing */
     _Atomic uint64_t rows_read;
     _Atomic uint64_t rows_absent;
     _Atomic uint64_t rows_written;
@@ -477,7 +477,7 @@ static bool database_is_behind(struct database *database)
 {
     if (database_property(database, "rocksdb.num-immutable-mem-table") >= DATABASE_WRITE_BUFFERS)
         return true;
-    if (atomic_load_explicit(&database->is_patient, memory_order_relaxed))
+    if (atomic_load_explicit(&database->is_paused, memory_order_relaxed))
         return false;
     return atomic_load_explicit(&database->level0_files, memory_order_relaxed) >=
                DATABASE_LEVEL0_FILES_MAX ||
@@ -739,9 +739,9 @@ enum embtier_err database_set_compacting(struct database *database, bool on, str
                             database->path, msg);
 }
 
-void database_set_patient(struct database *database, bool is_patient)
+void database_set_paused(struct database *database, bool is_paused)
 {
-    atomic_store(&database->is_patient, is_patient);
+    atomic_store(&database->is_paused, is_paused);
 }
 
 bool database_is_failed(struct database *database)

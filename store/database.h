@@ -80,9 +80,9 @@ struct database_debt {
 void database_poll_debt(struct database *database, struct database_debt *ret_debt);
 MUST_CHECK enum embtier_err database_set_compacting(struct database *database, bool on,
                                                     struct err_msg *msg);
-/* While nothing can be compacted, that it is behind with that is no reason to take no rows. Any
- * thread. */
-void database_set_patient(struct database *database, bool is_patient);
+/* While compaction pauses, the database takes rows however far it is behind with that. Any thread.
+ */
+void database_set_paused(struct database *database, bool is_paused);
 
 /* Whether flushes or compactions fail. */
 bool database_is_failed(struct database *database);

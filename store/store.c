@@ -628,7 +628,7 @@ static void pause_compaction(struct store *store, bool is_paused)
 {
     compaction_scheduler_pause(store->scheduler, is_paused);
     for (uint32_t i = 0; i < store->database_count; i++)
-        database_set_patient(store->databases[i], is_paused);
+        database_set_paused(store->databases[i], is_paused);
 }
 
 void store_use_reserve(struct store *store)

@@ -13,9 +13,11 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -226,6 +228,17 @@ static inline uint64_t fixture_gather(const struct store_fixture *f, uint32_t sh
         batch->count++;
     }
     return first;
+}
+
+/* Plays a full disk: what would make a file longer than @bytes fails. */
+static inline void fixture_limit_files(rlim_t bytes)
+{
+    struct rlimit limit;
+
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = MIN(bytes, limit.rlim_max);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
 /* As store_write(), and of a synced table store_sync_logs(). */

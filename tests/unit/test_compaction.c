@@ -4,9 +4,7 @@
  * tool read a shard? */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "store/compaction_scheduler.h"
@@ -111,15 +109,6 @@ static void test_urgent_shards_compact_even_while_the_server_is_busy(void **stat
     assert_int_equal(fixture_count_right(f, 1, 0, 2000, 60), 2000);
 }
 
-static void limit_files(rlim_t bytes)
-{
-    struct rlimit limit;
-
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    limit.rlim_cur = MIN(bytes, limit.rlim_max);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-
 /* A file at level 0 with new rows of table 1 and one of table 2, between the first and the last of
  * all others. */
 static void add_file(struct store_fixture *f, uint64_t round, struct fixture_batch *batch)
@@ -146,15 +135,14 @@ static void test_what_a_compaction_had_that_failed_is_compacted_later(void **sta
     struct store_fixture *f = *state;
     uint64_t before, until_ns;
 
-    signal(SIGXFSZ, SIG_IGN);
     fixture_open(f);
     store_set_busy(f->store, true);
     for (uint64_t round = 0; round < 16; round++)
         add_file(f, round, batch);
     free(batch);
-    limit_files(FIXTURE_BATCH_ROWS * (FIXTURE_ROW_BYTES + 64) + 16 * KIB);
+    fixture_limit_files(FIXTURE_BATCH_ROWS * (FIXTURE_ROW_BYTES + 64) + 16 * KIB);
     assert_int_not_equal(store_drop_table(f->store, 2, false, NULL, NULL, NULL, NULL), EMBTIER_OK);
-    limit_files(RLIM_INFINITY);
+    fixture_limit_files(RLIM_INFINITY);
     before = stats_of(f).compactions_run;
     store_set_busy(f->store, false);
     until_ns = now_ns() + FIXTURE_WAIT_NS;
@@ -162,6 +150,23 @@ static void test_what_a_compaction_had_that_failed_is_compacted_later(void **sta
         assert_true(now_ns() < until_ns);
         usleep(10000);
     }
+}
+
+/* As on a disk that is nearly full. No disk has the reserve that is asked for. */
+static void test_while_compaction_pauses_rows_are_taken_however_many_files_there_are(void **state)
+{
+    struct fixture_batch *const batch = malloc(sizeof(*batch));
+    struct store_fixture *f = *state;
+
+    f->config.data.reserve_bytes = UINT64_C(1) << 50;
+    fixture_open(f);
+    store_use_reserve(f->store);
+    for (uint64_t round = 0; round < DATABASE_LEVEL0_FILES_MAX + 4; round++)
+        add_file(f, round, batch);
+    usleep(500000); /* the scheduler has seen them, or the test shows less */
+    add_file(f, DATABASE_LEVEL0_FILES_MAX + 4, batch);
+    assert_int_equal(stats_of(f).compactions_run, 0);
+    free(batch);
 }
 
 static void count_progress(void *context, uint32_t done, uint32_t total)
@@ -535,6 +540,7 @@ int main(void)
         COMPACTION_TEST(test_two_shards_never_compact_at_once),
         COMPACTION_TEST(test_two_shards_compact_at_once_where_that_is_allowed),
         COMPACTION_TEST(test_what_a_compaction_had_that_failed_is_compacted_later),
+        COMPACTION_TEST(test_while_compaction_pauses_rows_are_taken_however_many_files_there_are),
         COMPACTION_TEST(test_urgent_shards_compact_even_while_the_server_is_busy),
         COMPACTION_TEST(test_dropped_table_gives_its_space_back_and_others_stay),
         COMPACTION_TEST(test_tables_that_come_and_go_leave_no_files),

@@ -5,9 +5,6 @@
 #include "lane_fixture.h"
 #include "sync_counter.h"
 
-#include <signal.h>
-#include <sys/resource.h>
-
 #include "store/catalog.h"
 #include "store/durable_file.h"
 
@@ -39,15 +36,6 @@ enum embtier_err __wrap_store_drop_table(struct store *store, uint32_t table_id,
     if (drops_fail)
         return err_set(msg, EMBTIER_NO_SPACE, "the disk is full");
     return __real_store_drop_table(store, table_id, logged, progress, context, give_up, msg);
-}
-
-static void limit_files(rlim_t bytes)
-{
-    struct rlimit limit;
-
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    limit.rlim_cur = MIN(bytes, limit.rlim_max);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
 /* SETs until one fails; what was acknowledged is in @ret_values. */
@@ -84,17 +72,16 @@ static void full_disk(struct store_fixture *f, enum embtier_optimizer optimizer,
     uint64_t table, until;
     float value;
 
-    signal(SIGXFSZ, SIG_IGN);
     lanes_start(&x, f, &one_lane);
     table = fixture_durable_table(&x, "t", ROW_COUNT, DIM, optimizer, durability);
     client = client_attach(&x, SLOT_BYTES);
     other = client_attach(&x, SLOT_BYTES);
-    limit_files(64 * KIB);
+    fixture_limit_files(64 * KIB);
     assert_int_not_equal(set_until_refused(&client, table, values), EMBTIER_OK);
     /* All rows can be read, by this client and by others. */
     check_rows(&other, table, values);
     assert_int_equal(client_get_one(&client, table, 0, &value), EMBTIER_OK);
-    limit_files(RLIM_INFINITY);
+    fixture_limit_files(RLIM_INFINITY);
     until = now_ns() + FIXTURE_WAIT_NS;
     while (client_set_one(&client, table, ROW_COUNT - 1, DIM, -1) != EMBTIER_OK)
         assert_true(now_ns() < until);
@@ -179,11 +166,10 @@ static void test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start(void *
     uint64_t table, until;
     float value;
 
-    signal(SIGXFSZ, SIG_IGN);
     lanes_start(&x, *state, &one_lane);
     table = fixture_table(&x, "t", ROW_COUNT, DIM, EMBTIER_OPTIMIZER_NONE);
     client = client_attach(&x, SLOT_BYTES);
-    limit_files(64 * KIB);
+    fixture_limit_files(64 * KIB);
     assert_int_not_equal(set_until_refused(&client, table, values), EMBTIER_OK);
     free(values);
     err = tables_drop(x.tables, "t", NULL, &info, &msg);
@@ -192,7 +178,7 @@ static void test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start(void *
     assert_non_null(strstr(msg.text, "next start"));
     assert_int_equal(client_get_one(&client, table, 0, &value), EMBTIER_DROPPED);
     client_detach(&client);
-    limit_files(RLIM_INFINITY);
+    fixture_limit_files(RLIM_INFINITY);
     until = now_ns() + FIXTURE_WAIT_NS;
     while (fixture_stats(&x).write_queue.rows > 0) {
         assert_true(now_ns() < until);
@@ -292,14 +278,13 @@ static void test_start_on_a_full_disk_serves_all_but_the_half_dropped(void **sta
     struct table_info info;
     struct lanes_fixture x;
 
-    signal(SIGXFSZ, SIG_IGN);
     lanes_start(&x, *state, &one_lane);
     fill_tables(&x, names, 3);
     lanes_write_back(&x);
     lanes_stop(&x);
     leave_half_done(*state);
 
-    limit_files(64 * KIB);
+    fixture_limit_files(64 * KIB);
     drops_fail = true;
     lanes_start(&x, *state, &one_lane);
     assert_int_equal(count_entries(*state), 3);
@@ -311,7 +296,7 @@ static void test_start_on_a_full_disk_serves_all_but_the_half_dropped(void **sta
         must(tables_find(x.tables, names[i], &info, &msg), &msg);
         assert_int_equal(info.table_id, 3 + i);
     }
-    limit_files(RLIM_INFINITY); /* which holds for clients' memory too */
+    fixture_limit_files(RLIM_INFINITY); /* which holds for clients' memory too */
     drops_fail = false;
     check_tables(&x, names, 1, 7);
     check_tables(&x, names + 1, 2, 0.5f); /* the initial value */

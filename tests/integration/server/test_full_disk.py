@@ -109,9 +109,9 @@ def rows_of(ids, number: int) -> np.ndarray:
     return np.repeat((ids + number).astype(np.float32)[:, None], DIM, axis=1)
 
 
-def fill_with_rows(table, number: int = 1) -> int:
-    """Sets new rows until there is no space for more, a while long. How many were acknowledged."""
-    count = refused = 0
+def fill_with_rows(table, number: int = 1, count: int = 0) -> int:
+    """Sets new rows, behind the @count that there are, until there is no space for more, a while long. How many are there."""
+    refused = 0
     while refused < 3:
         ids = np.arange(count, count + BATCH)
         try:
@@ -137,11 +137,11 @@ def test_a_full_disk_is_freed_by_a_drop(disk, durability, to_the_last_byte):
         table = server.create_table("rows", DIM, durability=durability)
         server.create_table("small", DIM).set(np.arange(10), rows_of(np.arange(10), 5))
         count = fill_with_rows(table)
+        # A compaction may have taken what was free just then, so that the disk refused rows before the reserve was near.
+        while (status := disk.daemon.metrics())["store_space_refusals"] == 0:
+            count = fill_with_rows(table, count=count)
         assert count > DISK_MIB * 1000 / 4, "most of the disk is there for rows"
-        status = disk.daemon.metrics()
         assert status["store_reserve_held_bytes"] == status["store_reserve_bytes"] == disk.reserve_bytes() > 0
-        # Or a compaction took what was free just then, and failed.
-        assert status["store_space_refusals"] > 0 or disk.daemon.logged("rows cannot be written")
         if to_the_last_byte:
             disk.fill()
         must_hold(table, count)
