@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -75,7 +76,8 @@ def test_the_causes_add_up_to_what_the_system_counts(writing_daemon):
     wait_until_quiet(writing_daemon)
     seen = process_written_bytes(writing_daemon)
     written = writing_daemon.metrics()["store_written_bytes"]
-    if seen == 0:
+    device = os.stat(writing_daemon.config["data"]["directories"][0]).st_dev
+    if seen == 0 or os.major(device) == 0:  # in memory; the name of a socket on disk may be written
         pytest.skip("this file system does not count what is written to it")
     assert set(written) == {"flush", "compaction", "log", "import", "other"}
     assert written["flush"] > ROWS * DIM * 4 and written["compaction"] > 0 and written["other"] > 0
