@@ -157,7 +157,7 @@ static enum embtier_err delete_old_logs(struct database *database, struct err_ms
 
     rocksdb_disable_file_deletions(database->db, &error);
     TRY(rocksdb_err_take(error, database->path, msg));
-    rocksdb_enable_file_deletions(database->db, false, &error);
+    error = rocksdb_ext_enable_file_deletions(database->db);
     return rocksdb_err_take(error, database->path, msg);
 }
 

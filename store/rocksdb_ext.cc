@@ -4,6 +4,8 @@
 #include "store/rocksdb_ext.h"
 
 #include "base/thread_class.h"
+#include "store/rocksdb/metadata_cache.hh"
+#include "store/rocksdb/versions.hh"
 
 #include <rocksdb/cache.h>
 #include <rocksdb/convenience.h>
@@ -43,11 +45,6 @@
 #include <utility>
 #include <vector>
 
-// class MetadataCache implements this major version's Cache, which later ones changed.
-#if ROCKSDB_MAJOR != 7
-#error "rocksdb_ext.cc is written for RocksDB 7"
-#endif
-
 // RocksDB's C handles are structs of its db/c.cc whose first member is the C++ object. They are
 // repeated here word for word; rocksdb_ext_fits() checks that they are so.
 struct rocksdb_t {
@@ -63,7 +60,6 @@ struct rocksdb_cache_t {
 namespace
 {
 
-using rocksdb::Cache;
 using rocksdb::Slice;
 using rocksdb::Status;
 
@@ -74,154 +70,6 @@ constexpr size_t kLogAhead = 1 << 20; // disk space that a log takes beforehand 
 // Bytes written to files other than table files.
 std::atomic<uint64_t> log_bytes{ 0 };
 std::atomic<uint64_t> other_bytes{ 0 };
-
-// An LRU cache for blocks inserted with high priority, and one without room for all others: RocksDB
-// must get a handle for what it inserts, but at the handle's release the block is gone. (Without
-// this, ReadOptions::fill_cache keeps data blocks out, but index and filter blocks as well.) A
-// handle of the second cache is told by its lowest bit; handles are pointers to allocated structs.
-class MetadataCache final : public Cache
-{
-  public:
-    explicit MetadataCache(size_t bytes)
-        : kept_(rocksdb::NewLRUCache(bytes, -1, false, 0.0)),
-          passing_(rocksdb::NewLRUCache(0, 4, false, 0.0))
-    {
-    }
-
-    const char *Name() const override
-    {
-        return "embtier.MetadataCache";
-    }
-
-    Status Insert(const Slice &key, void *value, size_t charge, DeleterFn deleter, Handle **handle,
-                  Priority priority) override
-    {
-        if (priority == Priority::HIGH)
-            return kept_->Insert(key, value, charge, deleter, handle, priority);
-        if (!handle) {
-            deleter(key, value);
-            return Status::OK();
-        }
-        Handle *inner = nullptr;
-        Status status = passing_->Insert(key, value, charge, deleter, &inner, priority);
-        if (status.ok())
-            *handle = Mark(inner);
-        return status;
-    }
-
-    Handle *Lookup(const Slice &key, rocksdb::Statistics *stats) override
-    {
-        return kept_->Lookup(key, stats);
-    }
-
-    bool Ref(Handle *handle) override
-    {
-        return Of(handle).Ref(Unmark(handle));
-    }
-
-    bool Release(Handle *handle, bool erase_if_last_ref) override
-    {
-        return Of(handle).Release(Unmark(handle), erase_if_last_ref);
-    }
-
-    void *Value(Handle *handle) override
-    {
-        return Of(handle).Value(Unmark(handle));
-    }
-
-    void Erase(const Slice &key) override
-    {
-        kept_->Erase(key);
-    }
-
-    uint64_t NewId() override
-    {
-        return kept_->NewId();
-    }
-
-    void SetCapacity(size_t capacity) override
-    {
-        kept_->SetCapacity(capacity);
-    }
-
-    // Strict would make a read fail for want of cache.
-    void SetStrictCapacityLimit(bool) override
-    {
-    }
-
-    bool HasStrictCapacityLimit() const override
-    {
-        return false;
-    }
-
-    size_t GetCapacity() const override
-    {
-        return kept_->GetCapacity();
-    }
-
-    size_t GetUsage() const override
-    {
-        return kept_->GetUsage() + passing_->GetUsage();
-    }
-
-    size_t GetUsage(Handle *handle) const override
-    {
-        return Of(handle).GetUsage(Unmark(handle));
-    }
-
-    size_t GetPinnedUsage() const override
-    {
-        return kept_->GetPinnedUsage() + passing_->GetPinnedUsage();
-    }
-
-    size_t GetCharge(Handle *handle) const override
-    {
-        return Of(handle).GetCharge(Unmark(handle));
-    }
-
-    DeleterFn GetDeleter(Handle *handle) const override
-    {
-        return Of(handle).GetDeleter(Unmark(handle));
-    }
-
-    void
-    ApplyToAllEntries(const std::function<void(const Slice &, void *, size_t, DeleterFn)> &callback,
-                      const ApplyToAllEntriesOptions &opts) override
-    {
-        kept_->ApplyToAllEntries(callback, opts);
-    }
-
-    void EraseUnRefEntries() override
-    {
-        kept_->EraseUnRefEntries();
-        passing_->EraseUnRefEntries();
-    }
-
-    using Cache::Insert;
-    using Cache::Lookup;
-    using Cache::Release;
-
-  private:
-    static constexpr uintptr_t kPassing = 1;
-
-    static Handle *Mark(Handle *handle)
-    {
-        return reinterpret_cast<Handle *>(reinterpret_cast<uintptr_t>(handle) | kPassing);
-    }
-
-    static Handle *Unmark(Handle *handle)
-    {
-        return reinterpret_cast<Handle *>(reinterpret_cast<uintptr_t>(handle) & ~kPassing);
-    }
-
-    Cache &Of(Handle *handle) const
-    {
-        return reinterpret_cast<uintptr_t>(handle) & kPassing ? *passing_ : *kept_;
-    }
-
-    std::shared_ptr<Cache> kept_;
-    std::shared_ptr<Cache> passing_;
-};
 
 class SilentLogger final : public rocksdb::Logger
 {
@@ -1863,6 +1711,18 @@ bool rocksdb_ext_fits(void)
     return fits;
 }
 
+const char *rocksdb_ext_version(void)
+{
+    static const std::string version = rocksdb::GetRocksVersionAsString();
+
+    return version.c_str();
+}
+
+bool rocksdb_ext_is_tried(void)
+{
+    return rocksdb_is_tried();
+}
+
 void rocksdb_ext_enable_statistics(rocksdb_options_t *options)
 {
     options->rep.statistics = rocksdb::CreateDBStatistics();
@@ -1886,7 +1746,7 @@ uint64_t rocksdb_ext_write_buffer_bytes(const rocksdb_options_t *options)
 
 rocksdb_cache_t *rocksdb_ext_metadata_cache_new(size_t bytes)
 {
-    return new rocksdb_cache_t{ std::make_shared<MetadataCache>(bytes) };
+    return new rocksdb_cache_t{ metadata_cache_new(bytes) };
 }
 
 bool rocksdb_ext_parse_options(const char *text,
@@ -2208,8 +2068,13 @@ static Status RenewManifest(rocksdb::DB *db, const Watch *watch, uint64_t *ret_f
 static void ForgetManifestFailures(rocksdb::DB *db, Watch *watch, uint64_t failures)
 {
     for (uint64_t i = 0; i < failures; i++)
-        (void)db->EnableFileDeletions(false);
+        (void)rocksdb_delete_files_again(db);
     watch->ForgetManifestFailures(failures);
+}
+
+char *rocksdb_ext_enable_file_deletions(rocksdb_t *db)
+{
+    return TextOf(rocksdb_delete_files_again(db->rep));
 }
 
 char *rocksdb_ext_renew_manifest(rocksdb_t *db, struct rocksdb_ext_watch *watch)
@@ -2366,7 +2231,7 @@ struct rocksdb_ext_files *rocksdb_ext_files_new(rocksdb_t *db, struct rocksdb_ex
         if (status.ok())
             status = watch->rep->LogError(files->log_failures);
         if (!status.ok())
-            (void)db->rep->EnableFileDeletions(false);
+            (void)rocksdb_delete_files_again(db->rep);
     }
     ForgetGoneOptions(files->rep);
     *error = TextOf(status);
@@ -2403,6 +2268,6 @@ void rocksdb_ext_files_free(struct rocksdb_ext_files *files)
 {
     if (!files)
         return;
-    (void)files->db->EnableFileDeletions(false);
+    (void)rocksdb_delete_files_again(files->db);
     delete files;
 }

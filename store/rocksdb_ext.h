@@ -16,6 +16,10 @@ extern "C" {
 /* Whether the installed RocksDB lays its C handles out as rocksdb_ext.cc takes for granted. Asked
  * once, before anything else here. */
 bool rocksdb_ext_fits(void);
+/* "7.8.3". Static. */
+const char *rocksdb_ext_version(void);
+/* Whether embtier's tests have run with that version (store/rocksdb/versions.hh). */
+bool rocksdb_ext_is_tried(void);
 
 /* Counting statistics (no timers), shared by all databases opened with @options or a copy. */
 void rocksdb_ext_enable_statistics(rocksdb_options_t *options);
@@ -163,6 +167,8 @@ char *rocksdb_ext_compact_range(rocksdb_t *db, const char *start, size_t start_b
 /* Sets an option at run time; if the MANIFEST does not take that, it is an error to be got over. */
 char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,
                              const char *value);
+/* Ends one rocksdb_disable_file_deletions(). */
+char *rocksdb_ext_enable_file_deletions(rocksdb_t *db);
 /* If a write of the MANIFEST has failed since it was begun: begins another, so that it is certain
  * what it holds. */
 char *rocksdb_ext_renew_manifest(rocksdb_t *db, struct rocksdb_ext_watch *watch);

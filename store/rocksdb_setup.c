@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/config_memory.h"
+#include "base/log.h"
 #include "base/yaml_doc.h"
 #include "store/durable_file.h"
 #include "store/rocksdb_ext.h"
@@ -215,6 +216,9 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     if (!rocksdb_ext_fits())
         return err_set(msg, EMBTIER_UNSUPPORTED,
                        "the installed librocksdb is not the one embtier was built for");
+    if (!rocksdb_ext_is_tried())
+        log_warn("embtier's tests have not run with this version of RocksDB", "version=%s",
+                 rocksdb_ext_version());
     setup->options = rocksdb_options_create();
     setup->metadata_cache = rocksdb_ext_metadata_cache_new(config->rocksdb.metadata_cache_bytes);
     rocksdb_ext_enable_statistics(setup->options);

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// versions.hh: where RocksDB's versions differ, one place per difference.
+//
+//   versions | difference                                   | where
+//   < 8      | what a block cache is to implement           | metadata_cache_7.cc,
+//   metadata_cache_8.cc < 8.10   | no compressed form in Cache::Insert()        |
+//   metadata_cache_8.cc < 9      | EnableFileDeletions() takes an argument      | here
+//
+// A version that embtier's tests have not run with is used all the same, and a start warns of it.
+#pragma once
+
+#include <rocksdb/db.h>
+#include <rocksdb/version.h>
+
+#include <utility>
+
+#if ROCKSDB_MAJOR >= 8
+#include <rocksdb/advanced_cache.h>
+#endif
+
+// 7.8: Debian 12. 9.10: Debian 13.
+constexpr std::pair<int, int> kTriedVersions[] = { { 7, 8 }, { 9, 10 } };
+
+constexpr bool rocksdb_is_tried()
+{
+    for (const auto &tried : kTriedVersions)
+        if (tried.first == ROCKSDB_MAJOR && tried.second == ROCKSDB_MINOR)
+            return true;
+    return false;
+}
+
+// Ends one DisableFileDeletions() of possibly several.
+inline rocksdb::Status rocksdb_delete_files_again(rocksdb::DB *db)
+{
+#if ROCKSDB_MAJOR < 9
+    return db->EnableFileDeletions(false);
+#else
+    return db->EnableFileDeletions();
+#endif
+}
