@@ -109,6 +109,11 @@ void arena_free(struct arena *arena)
     free(arena);
 }
 
+const char *arena_library(void)
+{
+    return arena_memory_library();
+}
+
 void *arena_base(const struct arena *arena)
 {
     return arena->memory.base;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arena.h: one contiguous region of one kind of memory, reserved and touched when it is made.
  *
- * DRAM comes from memkind (default or huge pages), persistent memory as system memory from
- * MEMKIND_DAX_KMEM, as a file from libpmem (pmem_map_file) on a DAX or any other file system, a
- * NUMA node (CXL) through hwloc. Thread: making and freeing, any; the bytes belong to whom the
- * owner gives them. */
+ * DRAM (default or huge pages) and persistent memory as system memory come from memkind, or from
+ * mmap and hwloc where there is no memkind; persistent memory as a file from libpmem
+ * (pmem_map_file) on a DAX or any other file system, a NUMA node (CXL) through hwloc. Thread:
+ * making and freeing, any; the bytes belong to whom the owner gives them. */
 #ifndef EMBTIER_TIERS_ARENA_H
 #define EMBTIER_TIERS_ARENA_H
 
@@ -29,6 +29,9 @@ MUST_CHECK enum embtier_err arena_new(const struct tier_spec *spec, uint64_t byt
 MUST_CHECK enum embtier_err arena_check(const struct tier_spec *spec, struct err_msg *msg);
 void arena_free(struct arena *arena);
 DEFINE_CLEANUP(struct arena, arena_free)
+
+/* Where memory without a name comes from in this build: "memkind", "mmap" or "malloc". */
+const char *arena_library(void);
 
 void *arena_base(const struct arena *arena);
 uint64_t arena_bytes(const struct arena *arena);

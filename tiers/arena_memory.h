@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arena_memory.h: where the memory of an arena comes from; one file per set of libraries.
  *
- * arena_pmem.c has all kinds (memkind, libpmem, hwloc), arena_pmem_none.c ordinary memory only;
- * meson.build chooses. Neither touches the pages: arena.c does. Thread: any. */
+ * arena_pmem.c has all kinds (libpmem, hwloc, and memkind where it is), arena_pmem_none.c ordinary
+ * memory only; meson.build chooses. Neither touches the pages: arena.c does. Thread: any. */
 #ifndef EMBTIER_TIERS_ARENA_MEMORY_H
 #define EMBTIER_TIERS_ARENA_MEMORY_H
 
@@ -19,7 +19,7 @@ struct arena_memory {
     bool far;      /* persistent or far: copy past the processor's caches */
     void *mapping; /* what was mapped: base and bytes, or a little more for alignment */
     uint64_t mapping_bytes;
-    void *owner; /* the library's, kind NUMA */
+    void *owner; /* the library's, of memory of NUMA nodes */
 };
 
 /* Reserves exactly @bytes, a whole number of slabs. */
@@ -27,6 +27,9 @@ MUST_CHECK enum embtier_err arena_memory_reserve(const struct tier_spec *spec, u
                                                  struct arena_memory *ret_memory,
                                                  struct err_msg *msg);
 void arena_memory_release(struct arena_memory *memory);
+
+/* Where memory without a name comes from: "memkind", "mmap" or "malloc". */
+const char *arena_memory_library(void);
 
 /* Only for memory that is far. */
 void arena_memory_copy_past_caches(void *dest, const void *src, uint64_t bytes);

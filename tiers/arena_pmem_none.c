@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arena_pmem_none.c: arenas of ordinary memory only, for builds without memkind, libpmem and hwloc.
- */
+/* arena_pmem_none.c: arenas of ordinary memory only, for builds without libpmem and hwloc. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +29,11 @@ enum embtier_err arena_memory_reserve(const struct tier_spec *spec, uint64_t byt
 void arena_memory_release(struct arena_memory *memory)
 {
     free(memory->base);
+}
+
+const char *arena_memory_library(void)
+{
+    return "malloc";
 }
 
 void arena_memory_copy_past_caches(void *dest, const void *src, uint64_t bytes)

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* arena_nodes.h: memory of chosen NUMA nodes, through hwloc.
+ *
+ * Kind NUMA names its node. Kind DAX_KMEM is of all nodes whose memory is a DAX device in
+ * system-ram mode, as hwloc knows from the kernel's DAX bus (attribute "DAXDevice"); the kernel
+ * takes the nearest first. Thread: any. */
+#ifndef EMBTIER_TIERS_ARENA_NODES_H
+#define EMBTIER_TIERS_ARENA_NODES_H
+
+#include "base/err.h"
+#include "base/tier_spec.h"
+#include "tiers/arena_memory.h"
+
+/* As arena_memory_reserve(). NOT_FOUND: no such node. UNSUPPORTED: no node of a DAX device, or this
+ * machine's nodes cannot be read. NO_MEMORY. */
+MUST_CHECK enum embtier_err arena_nodes_reserve(const struct tier_spec *spec, uint64_t bytes,
+                                                struct arena_memory *ret_memory,
+                                                struct err_msg *msg);
+void arena_nodes_release(struct arena_memory *memory);
+
+#endif
