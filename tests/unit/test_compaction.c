@@ -509,6 +509,15 @@ static void test_absent_rows_are_told_by_filters_alone(void **state)
     assert_in_range(stats_of(f).read_bytes - read_before, 0, 20000 * 4096 / 20);
 }
 
+/* ldb writes " : " between key and value, and from RocksDB 8.7 on " ==> ". */
+static bool has_row(const char *output, const char *key, const char *value)
+{
+    const char *const found = strstr(output, key);
+    const char *const rest = found ? found + strlen(key) + strspn(found + strlen(key), " :=>") : "";
+
+    return strncmp(rest, value, strlen(value)) == 0;
+}
+
 static void test_ldb_reads_a_shard(void **state)
 {
     struct store_fixture *f = *state;
@@ -525,8 +534,8 @@ static void test_ldb_reads_a_shard(void **state)
                               "ldb --db=%s/shard-0000/replay scan --key_hex --value_hex",
                               f->made[0]) > 0);
     /* Key, version, weight bytes, state bytes. */
-    assert_non_null(strstr(output, "0x010203041122334455667788 : 0x010000008000000004000000"));
-    assert_non_null(strstr(output, "0x010203041122334455667789 : 0x010000008000000004000000"));
+    assert_true(has_row(output, "0x010203041122334455667788", "0x010000008000000004000000"));
+    assert_true(has_row(output, "0x010203041122334455667789", "0x010000008000000004000000"));
     fixture_open(f); /* and does no harm */
     assert_int_equal(fixture_count_right(f, 0x01020304, 0x1122334455667788, 0x112233445566778a, 1),
                      2);

@@ -5,6 +5,7 @@ table?"""
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -342,7 +343,7 @@ def stored_value_bytes(daemon, table):
                 ["ldb", f"--db={current.parent}", "scan", "--value_hex"], capture_output=True, text=True
             ).stdout
             for line in out.splitlines():
-                value = line.rsplit(" : ", 1)[-1]
+                value = re.split(" : | ==> ", line)[-1]  # the latter from RocksDB 8.7 on
                 if value.startswith("0x") and (table == "adam" or len(value) < 150):
                     longest = max(longest, len(value) // 2 - 1)
         return longest
