@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "client/answer.h"
 #include "client/batch.h"
 #include "client/connection.h"
@@ -34,15 +35,6 @@
 #define CHECK_EVERY_NS  (5 * NS_PER_MS)   /* poll looks at the socket no more often */
 #define SPIN_NS_MIN     500
 #define PAUSES_PER_LOOK 32 /* between looks at the clock */
-
-static inline void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 static const struct shm_completion *completion_of(const struct embtier_batch *batch)
 {

@@ -21,6 +21,7 @@
 
 #include "base/config.h"
 #include "base/config_memory.h"
+#include "base/cpu.h"
 #include "base/log.h"
 #include "base/thread_class.h"
 #include "daemon/lane_impl.h"
@@ -714,7 +715,7 @@ static void lane_idle(struct lane *lane)
         lane->idle_since_ns = lane->now_ns;
     }
     if (lane->now_ns - lane->idle_since_ns < lane->opts.spin_ns) {
-        __builtin_ia32_pause();
+        cpu_relax();
         return;
     }
     if (unpoll_all(lane))
