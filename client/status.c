@@ -54,6 +54,17 @@ uint64_t embtier_status_uptime_ms(const struct embtier_status *status)
     return status->reply->status->uptime_ms;
 }
 
+size_t embtier_status_library_count(const struct embtier_status *status)
+{
+    return status->reply->status->n_libraries;
+}
+
+const char *embtier_status_library_at(const struct embtier_status *status, size_t index)
+{
+    return index < embtier_status_library_count(status) ? status->reply->status->libraries[index]
+                                                        : NULL;
+}
+
 size_t embtier_status_count(const struct embtier_status *status)
 {
     return status->count;

@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,8 @@
 #include "daemon/version.h"
 #include "daemon/worker.h"
 #include "proto/frame.h"
+#include "store/store.h"
+#include "tiers/arena.h"
 
 /* ---- Tables ---- */
 
@@ -405,8 +408,11 @@ static void reply_status(struct control *control, struct connection *connection,
 {
     Embtier__StatusReply body = EMBTIER__STATUS_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
+    char rocksdb[64];
+    char *libraries[] = { rocksdb, (char *)(uintptr_t)arena_library() };
     struct worker_stats jobs;
 
+    snprintf(rocksdb, sizeof(rocksdb), "rocksdb %s", store_rocksdb_version());
     add_metric(list, METRIC_sessions, "", control->connection_count + control->releasing_count);
     add_metric(list, METRIC_session_arena_bytes, "",
                (double)accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES));
@@ -420,6 +426,8 @@ static void reply_status(struct control *control, struct connection *connection,
     body.uptime_ms = (clock_now_ns(&clock_monotonic) - control->parts->started_ns) / 1000000;
     body.n_metrics = list->count;
     body.metrics = pointers;
+    body.n_libraries = ARRAY_LEN(libraries);
+    body.libraries = libraries;
     message.id = id;
     message.last = true;
     message.body_case = EMBTIER__REPLY__BODY_STATUS;

@@ -779,6 +779,11 @@ static uint64_t buffer_bytes(const void *context)
     return rocksdb_ext_write_buffer_bytes(store->setup->options);
 }
 
+const char *store_rocksdb_version(void)
+{
+    return rocksdb_ext_version();
+}
+
 enum embtier_err store_open(const struct store_opts *opts, struct store **ret_store,
                             struct err_msg *msg)
 {

@@ -39,6 +39,9 @@ struct checkpoint_record;
 struct checkpoint_shelf;
 struct store;
 
+/* "7.8.3". Static. */
+const char *store_rocksdb_version(void);
+
 struct store_opts {
     const struct config *config; /* data.* and rocksdb.*; borrowed until store_open() returns */
     uint64_t restore_id;         /* all tables are put back to this checkpoint first; 0: to none */

@@ -29,7 +29,7 @@ const struct command commands[] = {
       "Users: what each has of what is finite, and how much it may have now; things that a user\n"
       "has none of are left out.\n"
       "\n"
-      "With -o json: {version, uptime_ms, metrics: {NAME: value, or {LABEL: value}},\n"
+      "With -o json: {version, libraries, uptime_ms, metrics: {NAME: value, or {LABEL: value}},\n"
       "hit_rates: {TIER: 0 to 1}, users: {UID: {THING: {used, most}}}}; one line each time\n"
       "with --watch.\n",
       "  embtier status\n"

@@ -130,6 +130,15 @@ static json_t *accounts_to_json(const struct embtier_account_list *accounts)
     return users;
 }
 
+static json_t *libraries_to_json(const struct embtier_status *status)
+{
+    json_t *libraries = json_array();
+
+    for (size_t i = 0; i < embtier_status_library_count(status); i++)
+        json_array_append_new(libraries, json_string(embtier_status_library_at(status, i)));
+    return libraries;
+}
+
 static json_t *status_to_json(const struct embtier_status *status,
                               const struct embtier_account_list *accounts)
 {
@@ -143,10 +152,10 @@ static json_t *status_to_json(const struct embtier_status *status,
             return NULL;
         }
     }
-    return json_pack("{s:s, s:I, s:o, s:o, s:o}", "version", embtier_status_version(status),
-                     "uptime_ms", (json_int_t)embtier_status_uptime_ms(status), "metrics", metrics,
-                     "hit_rates", rates, "users",
-                     accounts ? accounts_to_json(accounts) : json_null());
+    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:o}", "version", embtier_status_version(status),
+                     "libraries", libraries_to_json(status), "uptime_ms",
+                     (json_int_t)embtier_status_uptime_ms(status), "metrics", metrics, "hit_rates",
+                     rates, "users", accounts ? accounts_to_json(accounts) : json_null());
 }
 
 /* ---- Text ---- */
@@ -346,6 +355,10 @@ static int print_text(const struct view *view)
 
     text_print(stdout, "embtierd %s, up %s\n", embtier_status_version(view->now),
                number_duration(&uptime, (double)embtier_status_uptime_ms(view->now) / 1000));
+    for (size_t i = 0; i < embtier_status_library_count(view->now); i++)
+        text_print(stdout, "%s%s%s", i == 0 ? "with " : ", ",
+                   embtier_status_library_at(view->now, i),
+                   i + 1 == embtier_status_library_count(view->now) ? "\n" : "");
     for (size_t i = 0; i < embtier_status_count(view->now); i++)
         if (is_first(view->now, i, true) && !print_area(view, embtier_status_at(view->now, i)))
             return cli_fail(EMBTIER_NO_MEMORY, "");

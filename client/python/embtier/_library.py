@@ -307,6 +307,8 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
     "embtier_status": (c_int, {"server": Handle, "ret_status": _NEW}),
     "embtier_status_version": (c_char_p, {"status": Handle}),
     "embtier_status_uptime_ms": (c_uint64, {"status": Handle}),
+    "embtier_status_library_count": (c_size_t, {"status": Handle}),
+    "embtier_status_library_at": (c_char_p, {"status": Handle, "index": Size}),
     "embtier_status_count": (c_size_t, {"status": Handle}),
     "embtier_status_at": (POINTER(Metric), {"status": Handle, "index": Size}),
     "embtier_status_free": (None, {"status": Handle}),

@@ -422,7 +422,7 @@ class Server:
     def status(self) -> dict[str, Any]:
         """What the server says of itself::
 
-        {"version": "0.1.0", "uptime_ms": 1234,
+        {"version": "0.1.0", "uptime_ms": 1234, "libraries": ["rocksdb 7.8.3", "memkind"],
          "metrics": {name: value, name with a label: {label value: value}}}
         """
         pointer = c_void_p()
@@ -440,6 +440,10 @@ class Server:
                 return {
                     "version": lib.embtier_status_version(pointer).decode(),
                     "uptime_ms": lib.embtier_status_uptime_ms(pointer),
+                    "libraries": [
+                        lib.embtier_status_library_at(pointer, i).decode()
+                        for i in range(lib.embtier_status_library_count(pointer))
+                    ],
                     "metrics": metrics,
                 }
             finally:

@@ -634,6 +634,12 @@ def test_status_counts(server, name):
     assert server.status()["version"] == embtier.__version__
 
 
+def test_status_names_what_the_server_was_built_with(server):
+    rocksdb, memory = server.status()["libraries"]
+    assert re.fullmatch(r"rocksdb \d+\.\d+\.\d+", rocksdb)
+    assert memory in ("memkind", "mmap", "malloc")
+
+
 # ---- Bags ----
 
 
