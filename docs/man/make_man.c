@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* make_man: fills a man page's template with the tables that the code itself is made from.
  *
- *   make_man TEMPLATE EMBTIER >PAGE
+ *   make_man TEMPLATE EMBTIER [EMULATOR] >PAGE     (of another processor's EMBTIER)
  *
  * A template is mdoc. A line @NAME@ in it is replaced by the items of the table NAME, to stand in a
  * .Bl list; an unknown name is an error. @COMMANDS@ is what the command line EMBTIER says of
@@ -194,13 +194,14 @@ static void print_metrics(void)
 }
 
 static const char *embtier; /* the program */
+static const char *emulator = "";
 
 static FILE *run_embtier(const char *arguments)
 {
     char command[4096];
     FILE *said;
 
-    snprintf(command, sizeof(command), "'%s' %s", embtier, arguments);
+    snprintf(command, sizeof(command), "%s '%s' %s", emulator, embtier, arguments);
     said = popen(command, "r");
     if (said == NULL)
         exit(1);
@@ -300,11 +301,13 @@ int main(int argc, char **argv)
     FILE *template;
     int status = 0;
 
-    if (argc != 3) {
-        fprintf(stderr, "usage: make_man TEMPLATE EMBTIER >PAGE\n");
+    if (argc != 3 && argc != 4) {
+        fprintf(stderr, "usage: make_man TEMPLATE EMBTIER [EMULATOR] >PAGE\n");
         return 2;
     }
     embtier = argv[2];
+    if (argc == 4)
+        emulator = argv[3];
     setlocale(LC_CTYPE, "C.UTF-8");
     template = fopen(argv[1], "r");
     if (template == NULL) {
