@@ -27,7 +27,7 @@ class MetadataCache final : public rocksdb::CacheWrapper
         return "embtier.MetadataCache";
     }
 
-    // RocksDB 8.8 or so added what is compressed, for a cache below, of which there is none. One of
+    // Some RocksDB 8 added what is compressed, for a cache below, of which there is none. One of
     // the two overrides.
     Status Insert(const Slice &key, ObjectPtr value, const CacheItemHelper *helper, size_t charge,
                   Handle **handle, Priority priority)

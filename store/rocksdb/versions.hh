@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // versions.hh: where RocksDB's versions differ, one place per difference.
 //
-//   versions | difference                                   | where
-//   < 8      | what a block cache is to implement           | metadata_cache_7.cc,
-//   metadata_cache_8.cc < 8.10   | no compressed form in Cache::Insert()        |
-//   metadata_cache_8.cc < 9      | EnableFileDeletions() takes an argument      | here
+//   from   | difference                                              | where
+//   8      | what a block cache is to implement                      | metadata_cache_7.cc, _8.cc
+//   some 8 | Cache::Insert() takes the compressed form of a block    | metadata_cache_8.cc
+//   9      | EnableFileDeletions() takes no argument                 | here
 //
 // A version that embtier's tests have not run with is used all the same, and a start warns of it.
 #pragma once
