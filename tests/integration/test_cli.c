@@ -384,7 +384,7 @@ static void test_status_shows_and_counts(void **state)
     assert_says("cache_hit_rows");
     assert_says("hit rate");
     assert_int_equal(embtier(state, "-o json status"), 0);
-    assert_says("\"libraries\": [\"rocksdb ");
+    assert_says("\"libraries\": [\n    \"rocksdb ");
     assert_says("\"cache_hit_rows\": {");
     assert_says("\"hit_rates\": {");
     assert_int_equal(embtier(state, "status --watch 0.1 | head -c 100 >/dev/null"), 0);
