@@ -92,6 +92,7 @@ class MetadataCache final : public rocksdb::CacheWrapper
         return Of(handle).GetCacheItemHelper(Unmark(handle));
     }
 
+#ifdef CACHE_HAS_APPLY_TO_HANDLE // which meson asks the header; some RocksDB 9 added it
     void ApplyToHandle(Cache *, Handle *handle,
                        const std::function<void(const Slice &, ObjectPtr, size_t,
                                                 const CacheItemHelper *)> &callback) override
@@ -100,6 +101,7 @@ class MetadataCache final : public rocksdb::CacheWrapper
 
         of.ApplyToHandle(&of, Unmark(handle), callback);
     }
+#endif
 
     using Cache::Release;
 

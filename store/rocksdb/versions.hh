@@ -4,6 +4,7 @@
 //   from   | difference                                              | where
 //   8      | what a block cache is to implement                      | metadata_cache_7.cc, _8.cc
 //   some 8 | Cache::Insert() takes the compressed form of a block    | metadata_cache_8.cc
+//   some 9 | Cache::ApplyToHandle()                                  | metadata_cache_8.cc
 //   9      | EnableFileDeletions() takes no argument                 | here
 //
 // A version that embtier's tests have not run with is used all the same, and a start warns of it.
