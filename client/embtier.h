@@ -782,7 +782,7 @@ embtier_status(struct embtier *server, struct embtier_status **ret_status);
 EMBTIER_PUBLIC const char *embtier_status_version(const struct embtier_status *status);
 EMBTIER_PUBLIC uint64_t embtier_status_uptime_ms(const struct embtier_status *status);
 /* What the server was built with: "rocksdb 7.8.3", and where the memory of its tiers comes from,
- * "memkind" or "mmap" (with libhwloc). 0: an older server, which does not tell. */
+ * "memkind", "mmap" (with libhwloc) or "malloc". 0: an older server, which does not tell. */
 EMBTIER_PUBLIC size_t embtier_status_library_count(const struct embtier_status *status);
 EMBTIER_PUBLIC const char *embtier_status_library_at(const struct embtier_status *status,
                                                      size_t index);

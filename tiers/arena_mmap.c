@@ -10,7 +10,9 @@
 #include "tiers/arena.h"
 #include "tiers/arena_nodes.h"
 
-#define HUGE_PAGES "/sys/kernel/mm/hugepages/hugepages-2048kB/" /* of the size of a slab */
+#define HUGE_PAGES "/sys/kernel/mm/hugepages/hugepages-2048kB/"
+
+_Static_assert(ARENA_SLAB_BYTES == 2 * MIB, "huge pages are as large as slabs, and so aligned");
 
 static uint64_t number_in(const char *path)
 {
@@ -43,8 +45,8 @@ enum embtier_err arena_system_reserve(const struct tier_spec *spec, uint64_t byt
         return arena_nodes_reserve(spec, bytes, ret_memory, msg);
     if (is_huge && !has_huge_pages())
         return err_set(msg, EMBTIER_UNSUPPORTED,
-                       "tier %s: this machine has no memory of kind dram_huge; is vm.nr_hugepages "
-                       "set?",
+                       "tier %s: this machine has no memory of kind dram_huge; is " HUGE_PAGES
+                       "nr_hugepages set?",
                        spec->name);
     mapping = mmap(NULL, mapping_bytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | (is_huge ? MAP_HUGETLB | MAP_HUGE_2MB : 0), -1, 0);
