@@ -781,8 +781,9 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_status(struct embtier *server, struct embtier_status **ret_status);
 EMBTIER_PUBLIC const char *embtier_status_version(const struct embtier_status *status);
 EMBTIER_PUBLIC uint64_t embtier_status_uptime_ms(const struct embtier_status *status);
-/* What the server was built with: "rocksdb 7.8.3", and where the memory of its tiers comes from,
- * "memkind", "mmap" (with libhwloc) or "malloc". 0: an older server, which does not tell. */
+/* The libraries that the server was built with: "rocksdb 7.8.3", and the source of its tiers'
+ * memory, "memkind", "mmap" (with libhwloc) or "malloc". 0: an older server, which does not tell.
+ */
 EMBTIER_PUBLIC size_t embtier_status_library_count(const struct embtier_status *status);
 EMBTIER_PUBLIC const char *embtier_status_library_at(const struct embtier_status *status,
                                                      size_t index);

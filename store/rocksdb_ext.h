@@ -18,7 +18,7 @@ extern "C" {
 bool rocksdb_ext_fits(void);
 /* "7.8.3". Static. */
 const char *rocksdb_ext_version(void);
-/* Whether embtier's tests have run with that version (store/rocksdb/versions.hh). */
+/* True: embtier's tests have run with that version (store/rocksdb/versions.hh). */
 bool rocksdb_ext_is_tried(void);
 
 /* Counting statistics (no timers), shared by all databases opened with @options or a copy. */

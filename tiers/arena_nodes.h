@@ -2,8 +2,9 @@
 /* arena_nodes.h: memory of chosen NUMA nodes, through hwloc.
  *
  * Kind NUMA names its node. Kind DAX_KMEM is of all nodes whose memory is a DAX device in
- * system-ram mode, as hwloc knows from the kernel's DAX bus (attribute "DAXDevice"); the kernel
- * takes the nearest first. Thread: any. */
+ * system-ram mode, as hwloc knows from the kernel's DAX bus (attribute "DAXDevice"). The kernel
+ * prefers these nodes, and is not bound to them: where they are full it gives other memory. Thread:
+ * any. */
 #ifndef EMBTIER_TIERS_ARENA_NODES_H
 #define EMBTIER_TIERS_ARENA_NODES_H
 

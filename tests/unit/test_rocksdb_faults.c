@@ -118,7 +118,7 @@ static bool failed(struct subject *s)
     return has_failed;
 }
 
-/* What must work: a child that cannot do it has seen nothing. */
+/* A child whose call fails that must work has seen nothing. */
 static void must_work(struct subject *s)
 {
     if (!s->error)
@@ -237,7 +237,7 @@ static bool info_log_ends_the_process(struct subject *s)
     return false;
 }
 
-/* What a read with fill_cache off has read of an index in parts. */
+/* Parts of an index that a read with fill_cache off has read. */
 static bool fill_cache_off_keeps_metadata_out(struct subject *s)
 {
     rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
@@ -301,7 +301,7 @@ static void change_length(struct subject *s)
     close(fd);
 }
 
-/* Whether a damaged MANIFEST is taken, without the row that it no longer has. */
+/* True: a damaged MANIFEST is taken, without the row that it no longer has. */
 static bool manifest_is_accepted(struct subject *s, void (*damage)(struct subject *s))
 {
     rocksdb_writeoptions_disable_WAL(s->logged, 1);
@@ -423,7 +423,7 @@ static bool compaction_without_space_refuses_others(struct subject *s)
     return level0_files(s) > 1;
 }
 
-/* What there is to compact after a compaction by hand that failed. */
+/* Files that are left to compact after a manual compaction that failed. */
 static bool failed_compaction_is_not_counted_again(struct subject *s)
 {
     struct rocksdb_ext_activity *activity = rocksdb_ext_activity_new();
@@ -503,7 +503,7 @@ static bool compaction_that_leaves_nothing_ends_the_process(struct subject *s)
 
 /* ---- the table ---- */
 
-/* What the versions that were tried have, and since which of them RocksDB is without it. */
+/* A fault that versions that were tried have, and the first of them without it. */
 struct rocksdb_fault {
     bool (*shows)(struct subject *s);
     bool ends_the_process; /* by an assertion, which Debian's RocksDB has */
