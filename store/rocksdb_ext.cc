@@ -815,7 +815,7 @@ class Ring
         while (done < count) {
             for (; next < count && in_flight < DEPTH; next++, in_flight++)
                 Prepare(fd, requests, next);
-            Submit();
+            Submit(next == count ? in_flight : 1);
             for (io_uring_cqe *cqe; io_uring_peek_cqe(&ring_, &cqe) == 0;) {
                 const size_t i = io_uring_cqe_get_data64(cqe);
                 const int result = cqe->res;
@@ -843,7 +843,7 @@ class Ring
                 io_uring_prep_fsync(sqe, files[next], IORING_FSYNC_DATASYNC);
                 io_uring_sqe_set_data64(sqe, next);
             }
-            Submit();
+            Submit(next == files.size() ? in_flight : 1);
             for (io_uring_cqe *cqe; io_uring_peek_cqe(&ring_, &cqe) == 0; in_flight--, done++) {
                 results[io_uring_cqe_get_data64(cqe)] = -cqe->res;
                 io_uring_cqe_seen(&ring_, cqe);
@@ -854,11 +854,22 @@ class Ring
   private:
     Ring()
     {
-        works_ = io_uring_queue_init(DEPTH, &ring_, 0) == 0;
+        works_ = Init();
         if (works_ && !Reads()) {
             io_uring_queue_exit(&ring_);
             works_ = false;
         }
+    }
+
+    // A request that is done interrupts nobody: its thread waits for all of them, and looks then.
+    // Kernels before 6.1, or 5.19, have no such rings.
+    bool Init()
+    {
+        for (const unsigned flags : { IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+                                      IORING_SETUP_COOP_TASKRUN, 0u })
+            if (io_uring_queue_init(DEPTH, &ring_, flags) == 0)
+                return true;
+        return false;
     }
 
     // Kernels before 5.6 have rings that cannot.
@@ -883,9 +894,9 @@ class Ring
 
     // The kernel may be short of memory for a moment; the buffers are its own until it has
     // answered, so there is no giving up.
-    void Submit()
+    void Submit(size_t awaited)
     {
-        while (io_uring_submit_and_wait(&ring_, 1) < 0)
+        while (io_uring_submit_and_wait(&ring_, static_cast<unsigned>(awaited)) < 0)
             usleep(100);
     }
 

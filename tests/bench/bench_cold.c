@@ -36,6 +36,7 @@ struct cold {
     struct embtier_batch *batches[IN_FLIGHT];
     uint64_t asked, hits;
     double written_bytes; /* by the server, in turns of first-touch */
+    double processor_s;   /* of the server, in our turns */
 };
 
 static uint64_t any_id(const struct cold *cold, uint64_t *random)
@@ -125,14 +126,16 @@ static double ours(void *context)
 {
     struct cold *const cold = context;
     struct embtier_part part;
-    double rate;
+    double processor_s, rate;
 
     bench_server_again(&cold->server, &cold->shape);
     part = (struct embtier_part){ cold->server.tables[0], BATCH_ROWS };
     for (uint32_t i = 0; i < IN_FLIGHT; i++)
         cold->batches[i] = bench_batch(&cold->server, &part, 1);
+    processor_s = bench_server_processor_s(&cold->server);
     rate =
         BATCH_ROWS * bench_pipeline(IN_FLIGHT, bench_settings.seconds * PATIENCE, begin, end, cold);
+    cold->processor_s += bench_server_processor_s(&cold->server) - processor_s;
     cold->written_bytes += bench_metric(&cold->server, "store_written_bytes", "flush") +
                            bench_metric(&cold->server, "store_written_bytes", "compaction");
     bench_server_stop(&cold->server);
@@ -201,6 +204,15 @@ static void say_more(void *context, json_t *figure)
     json_object_set_new(figure, "bytes_written_to_ssd", json_real(cold->written_bytes));
 }
 
+static void say_cost(void *context, json_t *figure)
+{
+    const struct cold *const cold = context;
+
+    say_more(context, figure);
+    json_object_set_new(figure, "server_processor_us_per_row",
+                        json_real(cold->processor_s * 1e6 / (double)cold->asked));
+}
+
 static void cold_get(void)
 {
     struct cold *const cold = bench_alloc(1, sizeof(*cold));
@@ -214,7 +226,7 @@ static void cold_get(void)
             .limit = "device reads a second, and RocksDB's time on the processor for each",
             .reference_name = "rocksdb_batched_multi_get_cf in process",
             .reference_options = "8 shards, 4 threads, 4,096 ids a batch, direct I/O" },
-        ours, rocksdb_alone, cold, say_more);
+        ours, rocksdb_alone, cold, say_cost);
     clear(cold);
 }
 

@@ -193,6 +193,16 @@ double bench_metric(struct bench_server *server, const char *name, const char *l
     return sum;
 }
 
+double bench_server_processor_s(const struct bench_server *server)
+{
+    struct timespec used;
+    clockid_t clock;
+
+    if (clock_getcpuclockid(server->harness.pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        bench_die("the server's processor time is not to be had");
+    return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
+}
+
 void bench_server_settle(struct bench_server *server)
 {
     while (bench_metric(server, "store_pending_compaction_bytes", NULL) > 0 ||

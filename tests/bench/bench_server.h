@@ -56,6 +56,9 @@ void bench_touch_all(struct bench_server *server, enum embtier_op op);
 /* Waits until no shard compacts or has to. */
 void bench_server_settle(struct bench_server *server);
 
+/* Processor time that the server has used since its start, in seconds. */
+double bench_server_processor_s(const struct bench_server *server);
+
 /* A metric of `embtier status`; @label NULL: the sum over all labels. */
 double bench_metric(struct bench_server *server, const char *name, const char *label);
 
