@@ -77,8 +77,10 @@ def draw_ids(setting: Setting, random: np.random.Generator) -> np.ndarray:
 
 
 @contextmanager
-def server(setting: Setting, cache_bytes: int = 0) -> Iterator[embtier.Server]:
-    """@cache_bytes: 0: as much as all rows need."""
+def server(
+    setting: Setting, cache_bytes: int = 0, settings: dict | None = None, arena_bytes: int = 900 << 20
+) -> Iterator[embtier.Server]:
+    """@cache_bytes: 0: as much as all rows need. @settings: keys of the configuration besides, or instead."""
     with tempfile.TemporaryDirectory(prefix="embtier-bench.") as directory:
         os.mkdir(f"{directory}/rows")
         cache = cache_bytes or int(setting.tables * setting.rows * DIM * 4 * 1.35) + (64 << 20)
@@ -90,6 +92,8 @@ def server(setting: Setting, cache_bytes: int = 0) -> Iterator[embtier.Server]:
                 "path": f"{directory}/socket", "max_arena_bytes": "1GiB", "max_batch_rows": 8 << 20,
             },
         }  # fmt: skip
+        for part, keys in (settings or {}).items():
+            config[part] = config.get(part, {}) | keys
         Path(f"{directory}/embtierd.yaml").write_text(json.dumps(config))
         daemon = Path(os.environ.get("EMBTIERD", BUILD / "daemon/embtierd"))
         with open(f"{directory}/log", "w+") as log:
@@ -100,7 +104,7 @@ def server(setting: Setting, cache_bytes: int = 0) -> Iterator[embtier.Server]:
                         log.seek(0)
                         sys.exit(f"bench_training: embtierd ended: {log.read()}")
                     time.sleep(0.05)
-                with embtier.connect(f"{directory}/socket", arena_bytes=900 << 20) as connection:
+                with embtier.connect(f"{directory}/socket", arena_bytes=arena_bytes) as connection:
                     yield connection
             finally:
                 process.kill()  # the rows are not needed any more
