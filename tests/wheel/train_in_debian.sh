@@ -1,47 +1,76 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# train_in_debian.sh RELEASE EMBTIERD FOLDER: does the wheel work where nothing but Python is?
+# train_in_debian.sh RELEASE EMBTIERD FOLDER: does the wheel work on a system that has only Python?
 #
 # Builds it, installs it in a bare Debian with PyPI's torch and NumPy, and trains through the server EMBTIERD, which runs
-# outside. The Debian stays in FOLDER: torch takes gigabytes.
+# outside. The Debian stays in FOLDER: torch takes gigabytes. The exit status is 69 where PyPI cannot be reached.
 set -euo pipefail
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 release=$1 embtierd=$2 folder=$3
 inside=$folder/build-debian-$release/tmp
+certificates=/etc/ssl/certs/ca-certificates.crt
+unavailable=69
+
+# The server's paths begin with a short link: a socket's may have 107 bytes, and FOLDER may have more.
+short=$(mktemp -d /tmp/embtier-wheel.XXXXXX)
+server=''
+end() {
+    local status=$?
+    trap - EXIT
+    if [[ -n $server ]]; then
+        kill "$server" 2>/dev/null || true
+        wait "$server" || status=$?
+    fi
+    rm -rf -- "$short"
+    exit "$status"
+}
+trap end EXIT
 
 wheel=$("$root/tools/wheel" "$folder/dist" | tail -n 1)
 in_debian() {
     EMBTIER_BUILD_ROOT=$folder "$root/tools/in-debian" "$release" env PYTHONDONTWRITEBYTECODE=1 EMBTIER_SOCKET=/tmp/e.sock "$@"
 }
-in_debian bash -c 'command -v pip >/dev/null || {
+in_debian bash -c 'python3 -c "import ensurepip" 2>/dev/null || {
     apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends python3-venv ca-certificates
 } >/dev/null'
-[[ ! -f /etc/ssl/certs/ca-certificates.crt ]] || # where a proxy stands between, it is one more
-    cp -L /etc/ssl/certs/ca-certificates.crt "$folder/build-debian-$release/etc/ssl/certs/"
+[[ ! -f $certificates ]] || # where a proxy stands between, it is one more
+    cp -L "$certificates" "$folder/build-debian-$release/etc/ssl/certs/"
 rm -rf "$inside"/{rows,pmem,dist,e.sock}
 mkdir "$inside"/{rows,pmem,dist}
 cp "$wheel" "$inside/dist/"
-# shellcheck disable=SC2016 # for the shell that is started
-in_debian bash -c 'cd /tmp && [[ -d venv ]] || python3 -m venv venv
-    venv/bin/pip install --quiet --force-reinstall --no-deps dist/*.whl && venv/bin/pip install --quiet "$(echo dist/*.whl)[torch]"'
+index=(${PIP_INDEX_URL+PIP_INDEX_URL="$PIP_INDEX_URL"}) # as tools/wheel has it
+pip() {
+    in_debian env PIP_CERT="$certificates" "${index[@]}" /tmp/venv/bin/pip --quiet --disable-pip-version-check "$@"
+}
+in_debian bash -c '[[ -x /tmp/venv/bin/pip ]] || python3 -m venv --clear /tmp/venv'
+pip install --force-reinstall --no-deps "/tmp/dist/${wheel##*/}"
+if ! pip install "/tmp/dist/${wheel##*/}[torch]"; then
+    # pip has one status for all failures: a small package shows whether it can fetch any.
+    pip download --no-deps --no-cache-dir --retries 0 --timeout 20 --dest /tmp/asked wheel 2>/dev/null || exit "$unavailable"
+    exit 1
+fi
 
+ln -s "$(cd -- "$inside" && pwd)" "$short/in"
 # As tools/quickstart: too small for the model.
 cat >"$inside/embtierd.yaml" <<YAML
-data: {directories: [$inside/rows], shards_per_directory: 2}
+data: {directories: ["$short/in/rows"], shards_per_directory: 2}
 lanes: {count: 1}
 cache:
   tiers:
     - {name: dram, kind: dram, bytes: 4MiB}
-    - {name: pmem, kind: file, path: $inside/pmem, bytes: 2MiB}
+    - {name: pmem, kind: file, path: "$short/in/pmem", bytes: 2MiB}
 rocksdb: {memtable_bytes: 32MiB, metadata_cache_bytes: 8MiB}
-socket: {path: $inside/e.sock}
+socket: {path: "$short/in/e.sock"}
 YAML
 "$embtierd" --init --config "$inside/embtierd.yaml" &
 server=$!
-trap 'kill "$server" && wait "$server"' EXIT
 for _ in {1..600}; do
     in_debian /tmp/venv/bin/embtier status >/dev/null 2>&1 && break
+    if ! kill -0 "$server" 2>/dev/null; then
+        echo "train_in_debian: the server has ended" >&2
+        exit 1
+    fi
     sleep 0.1
 done
 in_debian /tmp/venv/bin/embtier status | head -n 1
