@@ -36,6 +36,9 @@ def test_a_wheel_works_away_from_the_tree(daemon, tmp_path):
         archive.extractall(folder)
     sources = {path.name for path in (TREE / "client/python/embtier").iterdir() if path.suffix != ".pyc"}
     assert sources - {"__pycache__"} <= {path.name for path in (folder / "embtier").iterdir()}
+    (command,) = folder.glob("embtier-*.data/scripts/embtier")
+    command.chmod(0o755)  # zipfile keeps no modes; pip does
+    assert subprocess.run([command, "--help"], capture_output=True, check=False).returncode == 0
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
     environment = {k: v for k, v in os.environ.items() if k != "EMBTIER_LIBRARY"} | {"PYTHONPATH": path}
     said = subprocess.run(
