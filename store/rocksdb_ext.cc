@@ -1806,7 +1806,9 @@ const char *rocksdb_ext_compression(size_t index)
         { rocksdb::kLZ4HCCompression, "kLZ4HCCompression" },
         { rocksdb::kXpressCompression, "kXpressCompression" },
         { rocksdb::kZSTD, "kZSTD" },
+#if ROCKSDB_MAJOR < 10
         { rocksdb::kZSTDNotFinalCompression, "kZSTDNotFinalCompression" },
+#endif
     };
     const std::vector<rocksdb::CompressionType> can = rocksdb::GetSupportedCompressions();
 

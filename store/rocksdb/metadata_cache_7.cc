@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/rocksdb/metadata_cache.hh"
 
-#include <cstdint>
-
 namespace
 {
 
@@ -36,7 +34,7 @@ class MetadataCache final : public Cache
         Handle *inner = nullptr;
         Status status = passing_->Insert(key, value, charge, deleter, &inner, priority);
         if (status.ok())
-            *handle = Mark(inner);
+            *handle = metadata_cache_mark(inner);
         return status;
     }
 
@@ -47,17 +45,17 @@ class MetadataCache final : public Cache
 
     bool Ref(Handle *handle) override
     {
-        return Of(handle).Ref(Unmark(handle));
+        return Of(handle).Ref(metadata_cache_unmark(handle));
     }
 
     bool Release(Handle *handle, bool erase_if_last_ref) override
     {
-        return Of(handle).Release(Unmark(handle), erase_if_last_ref);
+        return Of(handle).Release(metadata_cache_unmark(handle), erase_if_last_ref);
     }
 
     void *Value(Handle *handle) override
     {
-        return Of(handle).Value(Unmark(handle));
+        return Of(handle).Value(metadata_cache_unmark(handle));
     }
 
     void Erase(const Slice &key) override
@@ -97,7 +95,7 @@ class MetadataCache final : public Cache
 
     size_t GetUsage(Handle *handle) const override
     {
-        return Of(handle).GetUsage(Unmark(handle));
+        return Of(handle).GetUsage(metadata_cache_unmark(handle));
     }
 
     size_t GetPinnedUsage() const override
@@ -107,12 +105,12 @@ class MetadataCache final : public Cache
 
     size_t GetCharge(Handle *handle) const override
     {
-        return Of(handle).GetCharge(Unmark(handle));
+        return Of(handle).GetCharge(metadata_cache_unmark(handle));
     }
 
     DeleterFn GetDeleter(Handle *handle) const override
     {
-        return Of(handle).GetDeleter(Unmark(handle));
+        return Of(handle).GetDeleter(metadata_cache_unmark(handle));
     }
 
     void
@@ -133,21 +131,9 @@ class MetadataCache final : public Cache
     using Cache::Release;
 
   private:
-    static constexpr uintptr_t kPassing = 1;
-
-    static Handle *Mark(Handle *handle)
-    {
-        return reinterpret_cast<Handle *>(reinterpret_cast<uintptr_t>(handle) | kPassing);
-    }
-
-    static Handle *Unmark(Handle *handle)
-    {
-        return reinterpret_cast<Handle *>(reinterpret_cast<uintptr_t>(handle) & ~kPassing);
-    }
-
     Cache &Of(Handle *handle) const
     {
-        return reinterpret_cast<uintptr_t>(handle) & kPassing ? *passing_ : *kept_;
+        return metadata_cache_is_marked(handle) ? *passing_ : *kept_;
     }
 
     std::shared_ptr<Cache> kept_;

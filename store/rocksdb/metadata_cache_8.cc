@@ -2,8 +2,7 @@
 #include "store/rocksdb/metadata_cache.hh"
 
 #include <rocksdb/advanced_cache.h>
-
-#include <cstdint>
+#include <rocksdb/compression_type.h>
 
 namespace
 {
@@ -27,18 +26,24 @@ class MetadataCache final : public rocksdb::CacheWrapper
         return "embtier.MetadataCache";
     }
 
-    // Some RocksDB 8 added what is compressed, for a cache below, of which there is none. One of
-    // the two overrides.
+    // Either this overrides, or the next: newer versions also pass the compressed form of a block,
+    // for a cache below, and there is none.
     Status Insert(const Slice &key, ObjectPtr value, const CacheItemHelper *helper, size_t charge,
                   Handle **handle, Priority priority)
     {
         if (priority == Priority::HIGH)
             return target_->Insert(key, value, helper, charge, handle, priority);
-        if (handle)
-            *handle = Mark(passing_->CreateStandalone(key, value, helper, charge, true));
-        else if (helper->del_cb)
-            helper->del_cb(value, memory_allocator());
-        return Status::OK();
+        if (!handle) {
+            if (helper->del_cb)
+                helper->del_cb(value, memory_allocator());
+            return Status::OK();
+        }
+        // CreateStandalone() would do, but RocksDB 8.0 does not have it.
+        Handle *inner = nullptr;
+        Status status = passing_->Insert(key, value, helper, charge, &inner, priority);
+        if (status.ok())
+            *handle = metadata_cache_mark(inner);
+        return status;
     }
 
     Status Insert(const Slice &key, ObjectPtr value, const CacheItemHelper *helper, size_t charge,
@@ -49,17 +54,17 @@ class MetadataCache final : public rocksdb::CacheWrapper
 
     bool Ref(Handle *handle) override
     {
-        return Of(handle).Ref(Unmark(handle));
+        return Of(handle).Ref(metadata_cache_unmark(handle));
     }
 
     bool Release(Handle *handle, bool erase_if_last_ref) override
     {
-        return Of(handle).Release(Unmark(handle), erase_if_last_ref);
+        return Of(handle).Release(metadata_cache_unmark(handle), erase_if_last_ref);
     }
 
     ObjectPtr Value(Handle *handle) override
     {
-        return Of(handle).Value(Unmark(handle));
+        return Of(handle).Value(metadata_cache_unmark(handle));
     }
 
     // Strict would make a read fail for want of cache.
@@ -74,7 +79,7 @@ class MetadataCache final : public rocksdb::CacheWrapper
 
     size_t GetUsage(Handle *handle) const override
     {
-        return Of(handle).GetUsage(Unmark(handle));
+        return Of(handle).GetUsage(metadata_cache_unmark(handle));
     }
 
     size_t GetPinnedUsage() const override
@@ -84,43 +89,31 @@ class MetadataCache final : public rocksdb::CacheWrapper
 
     size_t GetCharge(Handle *handle) const override
     {
-        return Of(handle).GetCharge(Unmark(handle));
+        return Of(handle).GetCharge(metadata_cache_unmark(handle));
     }
 
     const CacheItemHelper *GetCacheItemHelper(Handle *handle) const override
     {
-        return Of(handle).GetCacheItemHelper(Unmark(handle));
+        return Of(handle).GetCacheItemHelper(metadata_cache_unmark(handle));
     }
 
-#ifdef CACHE_HAS_APPLY_TO_HANDLE // which meson asks the header; some RocksDB 9 added it
+#ifdef CACHE_HAS_APPLY_TO_HANDLE // meson asks the header
     void ApplyToHandle(Cache *, Handle *handle,
                        const std::function<void(const Slice &, ObjectPtr, size_t,
                                                 const CacheItemHelper *)> &callback) override
     {
         Cache &of = Of(handle);
 
-        of.ApplyToHandle(&of, Unmark(handle), callback);
+        of.ApplyToHandle(&of, metadata_cache_unmark(handle), callback);
     }
 #endif
 
     using Cache::Release;
 
   private:
-    static constexpr uintptr_t kPassing = 1;
-
-    static Handle *Mark(Handle *handle)
-    {
-        return reinterpret_cast<Handle *>(reinterpret_cast<uintptr_t>(handle) | kPassing);
-    }
-
-    static Handle *Unmark(Handle *handle)
-    {
-        return reinterpret_cast<Handle *>(reinterpret_cast<uintptr_t>(handle) & ~kPassing);
-    }
-
     Cache &Of(Handle *handle) const
     {
-        return reinterpret_cast<uintptr_t>(handle) & kPassing ? *passing_ : *target_;
+        return metadata_cache_is_marked(handle) ? *passing_ : *target_;
     }
 
     std::shared_ptr<Cache> passing_;
