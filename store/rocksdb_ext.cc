@@ -1729,9 +1729,9 @@ const char *rocksdb_ext_version(void)
     return version.c_str();
 }
 
-bool rocksdb_ext_is_tried(void)
+bool rocksdb_ext_is_tried(const char *version)
 {
-    return rocksdb_is_tried();
+    return rocksdb_is_tried(version);
 }
 
 void rocksdb_ext_enable_statistics(rocksdb_options_t *options)

@@ -18,8 +18,8 @@ extern "C" {
 bool rocksdb_ext_fits(void);
 /* "7.8.3". Static. */
 const char *rocksdb_ext_version(void);
-/* True: embtier's tests have run with that version (store/rocksdb/versions.hh). */
-bool rocksdb_ext_is_tried(void);
+/* True: embtier's tests have run with @version (store/rocksdb/versions.hh). */
+bool rocksdb_ext_is_tried(const char *version);
 
 /* Counting statistics (no timers), shared by all databases opened with @options or a copy. */
 void rocksdb_ext_enable_statistics(rocksdb_options_t *options);

@@ -216,7 +216,7 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     if (!rocksdb_ext_fits())
         return err_set(msg, EMBTIER_UNSUPPORTED,
                        "the installed librocksdb is not the one embtier was built for");
-    if (!rocksdb_ext_is_tried())
+    if (!rocksdb_ext_is_tried(rocksdb_ext_version()))
         log_warn("embtier's tests have not run with this version of RocksDB", "version=%s",
                  rocksdb_ext_version());
     setup->options = rocksdb_options_create();

@@ -14,6 +14,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/version.h>
 
+#include <cstdio>
 #include <utility>
 
 #if ROCKSDB_MAJOR >= 8
@@ -23,10 +24,15 @@
 // 7.8: Debian 12. 9.10: Debian 13.
 constexpr std::pair<int, int> kTriedVersions[] = { { 7, 8 }, { 9, 10 } };
 
-constexpr bool rocksdb_is_tried()
+// @version: as "7.8.3".
+inline bool rocksdb_is_tried(const char *version)
 {
+    int major, minor;
+
+    if (sscanf(version, "%d.%d", &major, &minor) != 2)
+        return false;
     for (const auto &tried : kTriedVersions)
-        if (tried.first == ROCKSDB_MAJOR && tried.second == ROCKSDB_MINOR)
+        if (tried.first == major && tried.second == minor)
             return true;
     return false;
 }
