@@ -142,6 +142,29 @@ uint64_t machine_available_bytes(void)
     return MIN(bytes > 0 ? bytes : UINT64_MAX, groups_least(room_of));
 }
 
+/* An estimate, as MemAvailable is one, which the kernel does not tell of a node. */
+uint64_t machine_node_available_bytes(unsigned node)
+{
+    static const char *const parts[] = { "MemFree", "Active(file)", "Inactive(file)",
+                                         "SReclaimable" };
+    char path[64], lines[ARRAY_LEN(parts)][40], total[40];
+    const char *names[ARRAY_LEN(parts) + 1] = { NULL };
+    uint64_t bytes, kept;
+
+    snprintf(path, sizeof(path), "/sys/devices/system/node/node%u/meminfo", node);
+    snprintf(total, sizeof(total), "Node %u MemTotal", node);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        snprintf(lines[i], sizeof(lines[i]), "Node %u %s", node, parts[i]);
+        names[i] = lines[i];
+    }
+    bytes = read_sum(path, (const char *const[]){ total, NULL }, KIB);
+    if (bytes == 0)
+        return UINT64_MAX;
+    kept = bytes / 256; /* more than the kernel keeps for itself, its high watermark */
+    bytes = read_sum(path, names, KIB);
+    return bytes - MIN(bytes, kept);
+}
+
 void machine_read(struct machine *ret_machine)
 {
     const long pages = sysconf(_SC_PHYS_PAGES);

@@ -15,6 +15,8 @@ struct machine {
 /* The memory that the kernel, and the control group and each above it, could give now without
  * swapping; UINT64_MAX if nobody says. */
 uint64_t machine_available_bytes(void);
+/* The memory that the kernel could give of NUMA node @node alone; UINT64_MAX if it does not say. */
+uint64_t machine_node_available_bytes(unsigned node);
 void machine_read(struct machine *ret_machine);
 
 #endif

@@ -32,9 +32,10 @@ static enum embtier_err check_available(const struct tier_spec *spec, uint64_t b
 {
     uint64_t available;
 
-    if (spec->kind != TIER_KIND_DRAM)
+    if (spec->kind == TIER_KIND_FILE || spec->kind == TIER_KIND_DRAM_HUGE)
         return EMBTIER_OK;
     /* The kernel would promise it all the same, and kill us while we touch it. */
+    TRY(arena_memory_check_nodes(spec, bytes, msg));
     available = machine_available_bytes();
     if (bytes <= available)
         return EMBTIER_OK;
@@ -57,7 +58,7 @@ static enum embtier_err touch(const struct tier_spec *spec, const struct arena_m
 {
     int rc;
 
-    if (spec->kind == TIER_KIND_DRAM || spec->kind == TIER_KIND_NUMA)
+    if (spec->kind != TIER_KIND_FILE && spec->kind != TIER_KIND_DRAM_HUGE)
         (void)madvise(memory->base, memory->bytes, MADV_HUGEPAGE); /* a wish */
     do
         rc = madvise(memory->base, memory->bytes, MADV_POPULATE_WRITE);

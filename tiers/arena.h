@@ -21,10 +21,10 @@ struct arena;
 /* Reserves @bytes (rounded up to a slab) of memory of @spec's kind; @spec->bytes is not looked at.
  * Every page is touched before this returns, so that memory that is not there is an error here and
  * not a SIGBUS later. Fails with NO_MEMORY, NO_SPACE, NOT_FOUND (path, node), UNSUPPORTED (no such
- * memory on this machine). */
+ * memory on this machine), PERMISSION (path, or memory of chosen nodes). */
 MUST_CHECK enum embtier_err arena_new(const struct tier_spec *spec, uint64_t bytes,
                                       struct arena **ret_arena, struct err_msg *msg);
-/* Whether this build and this machine have memory of @spec's kind: UNSUPPORTED, NOT_FOUND. Reserves
+/* OK if this build and this machine have memory of @spec's kind; fails as arena_new(). Reserves
  * nothing for long, and does not ask how much there is. */
 MUST_CHECK enum embtier_err arena_check(const struct tier_spec *spec, struct err_msg *msg);
 void arena_free(struct arena *arena);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tiers/arena_system.h"
 
+#include <errno.h>
 #include <memkind.h>
+#include <string.h>
 
 #include "tiers/arena.h"
 
@@ -31,9 +33,10 @@ enum embtier_err arena_system_reserve(const struct tier_spec *spec, uint64_t byt
                                               : "dax_kmem; is a DAX device in system-ram mode?");
     rc = memkind_posix_memalign(kind, &base, ARENA_SLAB_BYTES, bytes);
     if (rc || !base)
-        return err_set(msg, EMBTIER_NO_MEMORY, "tier %s: cannot reserve %llu bytes%s", spec->name,
-                       (unsigned long long)bytes,
-                       spec->kind == TIER_KIND_DRAM_HUGE ? " of huge pages (vm.nr_hugepages)" : "");
+        return err_set(msg, EMBTIER_NO_MEMORY, "tier %s: cannot reserve %llu bytes%s: %s",
+                       spec->name, (unsigned long long)bytes,
+                       spec->kind == TIER_KIND_DRAM_HUGE ? " of huge pages (vm.nr_hugepages)" : "",
+                       strerror(rc ? rc : ENOMEM));
     *ret_memory = (struct arena_memory){
         .base = base, .bytes = bytes, .kind = spec->kind, .far = spec->kind == TIER_KIND_DAX_KMEM
     };

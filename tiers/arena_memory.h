@@ -22,6 +22,10 @@ struct arena_memory {
     void *owner; /* the library's, of memory of NUMA nodes */
 };
 
+/* NO_MEMORY: memory of @spec's kind comes from NUMA nodes that have less than @bytes. Passes for
+ * kinds that know no nodes. */
+MUST_CHECK enum embtier_err arena_memory_check_nodes(const struct tier_spec *spec, uint64_t bytes,
+                                                     struct err_msg *msg);
 /* Reserves exactly @bytes, a whole number of slabs. */
 MUST_CHECK enum embtier_err arena_memory_reserve(const struct tier_spec *spec, uint64_t bytes,
                                                  struct arena_memory *ret_memory,

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tiers/arena_system.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <linux/mman.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/macros.h"
@@ -51,8 +53,9 @@ enum embtier_err arena_system_reserve(const struct tier_spec *spec, uint64_t byt
     mapping = mmap(NULL, mapping_bytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | (is_huge ? MAP_HUGETLB | MAP_HUGE_2MB : 0), -1, 0);
     if (mapping == MAP_FAILED)
-        return err_set(msg, EMBTIER_NO_MEMORY, "tier %s: cannot reserve %" PRIu64 " bytes%s",
-                       spec->name, bytes, is_huge ? " of huge pages (vm.nr_hugepages)" : "");
+        return err_set(msg, EMBTIER_NO_MEMORY, "tier %s: cannot reserve %" PRIu64 " bytes%s: %s",
+                       spec->name, bytes, is_huge ? " of huge pages (vm.nr_hugepages)" : "",
+                       strerror(errno));
     *ret_memory = (struct arena_memory){
         .base = (void *)align_up((uintptr_t)mapping, ARENA_SLAB_BYTES),
         .bytes = bytes,

@@ -2,9 +2,9 @@
 /* arena_nodes.h: memory of chosen NUMA nodes, through hwloc.
  *
  * Kind NUMA names its node. Kind DAX_KMEM is of all nodes whose memory is a DAX device in
- * system-ram mode, as hwloc knows from the kernel's DAX bus (attribute "DAXDevice"). The kernel
- * prefers these nodes, and is not bound to them: where they are full it gives other memory. Thread:
- * any. */
+ * system-ram mode, as hwloc knows from the kernel's DAX bus (attribute "DAXDevice"). Memory is
+ * bound to its nodes: where they are full, the kernel gives none, and its OOM killer ends a
+ * process. So arena_nodes_check() comes first. Thread: any. */
 #ifndef EMBTIER_TIERS_ARENA_NODES_H
 #define EMBTIER_TIERS_ARENA_NODES_H
 
@@ -12,8 +12,13 @@
 #include "base/tier_spec.h"
 #include "tiers/arena_memory.h"
 
-/* As arena_memory_reserve(). NOT_FOUND: no such node. UNSUPPORTED: no node of a DAX device, or this
- * machine's nodes cannot be read. NO_MEMORY. */
+/* NO_MEMORY: the nodes of @spec's kind have less than @bytes. OK if the kernel does not tell, or
+ * there are no such nodes. */
+MUST_CHECK enum embtier_err arena_nodes_check(const struct tier_spec *spec, uint64_t bytes,
+                                              struct err_msg *msg);
+/* As arena_memory_reserve(). NOT_FOUND: no such node. UNSUPPORTED: no node of a DAX device, this
+ * machine's nodes cannot be read, or this kernel binds no memory. PERMISSION: it does not for this
+ * process. NO_MEMORY. */
 MUST_CHECK enum embtier_err arena_nodes_reserve(const struct tier_spec *spec, uint64_t bytes,
                                                 struct arena_memory *ret_memory,
                                                 struct err_msg *msg);

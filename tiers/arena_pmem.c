@@ -56,6 +56,14 @@ static enum embtier_err reserve_file(const struct tier_spec *spec, uint64_t byte
     return EMBTIER_OK;
 }
 
+enum embtier_err arena_memory_check_nodes(const struct tier_spec *spec, uint64_t bytes,
+                                          struct err_msg *msg)
+{
+    if (spec->kind == TIER_KIND_NUMA || spec->kind == TIER_KIND_DAX_KMEM)
+        return arena_nodes_check(spec, bytes, msg);
+    return EMBTIER_OK;
+}
+
 enum embtier_err arena_memory_reserve(const struct tier_spec *spec, uint64_t bytes,
                                       struct arena_memory *ret_memory, struct err_msg *msg)
 {

@@ -7,6 +7,15 @@
 #include "tiers/arena.h"
 #include "tiers/arena_memory.h"
 
+enum embtier_err arena_memory_check_nodes(const struct tier_spec *spec, uint64_t bytes,
+                                          struct err_msg *msg)
+{
+    (void)spec;
+    (void)bytes;
+    (void)msg;
+    return EMBTIER_OK;
+}
+
 enum embtier_err arena_memory_reserve(const struct tier_spec *spec, uint64_t bytes,
                                       struct arena_memory *ret_memory, struct err_msg *msg)
 {

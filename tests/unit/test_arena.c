@@ -7,10 +7,17 @@
 #include <stdint.h>
 #include <cmocka.h>
 /* clang-format on */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/macros.h"
@@ -137,8 +144,202 @@ static void test_more_than_the_machine_has_is_no_memory(void **state)
     assert_null(arena);
 }
 
+/* Makes hwloc see a machine of one node, @node, whose memory is a DAX device if @is_dax. */
+static void show_one_node(unsigned node, bool is_dax)
+{
+    char path[] = "/tmp/embtier-topology-XXXXXX";
+    const int fd = mkstemp(path);
+
+    assert_true(fd >= 0);
+    dprintf(fd,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<topology version=\"2.0\">"
+            "<object type=\"Machine\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\""
+            " allowed_cpuset=\"0x1\" nodeset=\"%#x\" complete_nodeset=\"%#x\""
+            " allowed_nodeset=\"%#x\" gp_index=\"1\">"
+            "<object type=\"NUMANode\" os_index=\"%u\" cpuset=\"0x1\" complete_cpuset=\"0x1\""
+            " nodeset=\"%#x\" complete_nodeset=\"%#x\" gp_index=\"2\">%s</object>"
+            "<object type=\"PU\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\""
+            " nodeset=\"%#x\" complete_nodeset=\"%#x\" gp_index=\"3\"/></object></topology>\n",
+            1U << node, 1U << node, 1U << node, node, 1U << node, 1U << node,
+            is_dax ? "<info name=\"DAXDevice\" value=\"dax0.0\"/>" : "", 1U << node, 1U << node);
+    close(fd);
+    setenv("HWLOC_XMLFILE", path, 1);
+    setenv("HWLOC_THISSYSTEM", "1", 1); /* memory is bound in earnest */
+}
+
+static void show_the_machine(void)
+{
+    unlink(getenv("HWLOC_XMLFILE"));
+    unsetenv("HWLOC_XMLFILE");
+    unsetenv("HWLOC_THISSYSTEM");
+}
+
+static enum embtier_err new_on_one_node(const struct tier_spec *spec, unsigned node, bool is_dax,
+                                        uint64_t bytes, struct arena **ret_arena,
+                                        struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    show_one_node(node, is_dax);
+    err = arena_new(spec, bytes, ret_arena, msg);
+    show_the_machine();
+    return err;
+}
+
+static bool binds_memory(void)
+{
+    struct tier_spec spec = spec_of(TIER_KIND_NUMA, "");
+    struct err_msg msg = { "" };
+    enum embtier_err err = arena_check(&spec, &msg);
+
+    if (err == EMBTIER_OK)
+        return true;
+    printf("%s\n", msg.text);
+    assert_true(err == EMBTIER_UNSUPPORTED || err == EMBTIER_PERMISSION);
+    return false;
+}
+
+/* The kernel's policy for the page of @base; memory of the library's would have none. */
+static void check_bound(const void *base)
+{
+    const unsigned long of_address = 2; /* MPOL_F_ADDR of <linux/mempolicy.h> */
+    int policy = -1;
+
+    if (syscall(SYS_get_mempolicy, &policy, NULL, 0UL, base, of_address) == 0)
+        assert_int_equal(policy, 2); /* MPOL_BIND */
+}
+
+/* Node 0, which every machine has, stands for one of a DAX device. */
+static void test_memory_of_dax_devices_is_found_and_usable(void **state)
+{
+    struct tier_spec spec = spec_of(TIER_KIND_DAX_KMEM, "");
+    struct arena *arena = NULL;
+    struct err_msg msg = { "" };
+
+    (void)state;
+    if (!binds_memory())
+        skip();
+    if (new_on_one_node(&spec, 0, true, 3 * MIB, &arena, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    check_usable(arena, 4 * MIB);
+    check_bound(arena_base(arena));
+    arena_free(arena);
+}
+
+/* As the default profile of many containers does. */
+static bool forbid_mbind(int error)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mbind, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = { .len = ARRAY_LEN(filter), .filter = filter };
+
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/* In a child, which keeps the filter to itself. Its exit status: 0, 1, or 77 without a filter. */
+static void check_without_mbind(int error, enum embtier_err expected)
+{
+    struct tier_spec spec = spec_of(TIER_KIND_NUMA, "");
+    struct err_msg msg = { "" };
+
+    if (!forbid_mbind(error))
+        _exit(77);
+    if (arena_check(&spec, &msg) == expected && strstr(msg.text, strerror(error)) &&
+        strstr(msg.text, "container"))
+        _exit(0);
+    fprintf(stderr, "%s\n", msg.text);
+    _exit(1);
+}
+
+static void test_a_container_without_mbind_is_told_of_it(void **state)
+{
+    static const struct {
+        int error;
+        enum embtier_err expected;
+    } cases[] = { { EPERM, EMBTIER_PERMISSION }, { ENOSYS, EMBTIER_UNSUPPORTED } };
+
+    (void)state;
+    if (!binds_memory())
+        skip();
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const pid_t child = fork();
+        int status;
+
+        assert_true(child >= 0);
+        if (child == 0)
+            check_without_mbind(cases[i].error, cases[i].expected);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+            skip();
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+}
+
+static void test_nodes_without_a_dax_device_are_none_of_its(void **state)
+{
+    struct tier_spec spec = spec_of(TIER_KIND_DAX_KMEM, "");
+    struct arena *arena = NULL;
+    struct err_msg msg = { "" };
+
+    (void)state;
+    if (strcmp(arena_library(), "mmap") != 0)
+        skip(); /* memkind asks the environment, once */
+    assert_int_equal(new_on_one_node(&spec, 0, false, 4 * MIB, &arena, &msg), EMBTIER_UNSUPPORTED);
+    assert_non_null(strstr(msg.text, "system-ram mode"));
+    assert_null(arena);
+}
+
+static void test_memory_that_cannot_be_bound_is_no_other_memory(void **state)
+{
+    struct tier_spec spec = spec_of(TIER_KIND_NUMA, "");
+    struct arena *arena = NULL;
+    struct err_msg msg = { "" };
+
+    (void)state;
+    if (!binds_memory())
+        skip();
+    if (access("/sys/devices/system/node/node30", F_OK) == 0)
+        skip();
+    spec.numa_node = 30;
+    assert_int_equal(new_on_one_node(&spec, 30, true, 4 * MIB, &arena, &msg), EMBTIER_NO_MEMORY);
+    if (!strstr(msg.text, "cannot bind") || !strstr(msg.text, "NUMA node 30: "))
+        fail_msg("%s", msg.text);
+    assert_null(arena);
+}
+
+static void test_more_than_a_node_has_is_no_memory(void **state)
+{
+    static const enum tier_kind kinds[] = { TIER_KIND_NUMA, TIER_KIND_DAX_KMEM };
+
+    (void)state;
+    if (!binds_memory() || access("/sys/devices/system/node/node0/meminfo", R_OK) != 0)
+        skip();
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct tier_spec spec = spec_of(kinds[i], "");
+        struct arena *arena = NULL;
+        struct err_msg msg = { "" };
+
+        assert_int_equal(new_on_one_node(&spec, 0, true, UINT64_C(1) << 45, &arena, &msg),
+                         EMBTIER_NO_MEMORY);
+        if (!strstr(msg.text, "NUMA node 0 are available"))
+            fail_msg("%s", msg.text);
+        assert_null(arena);
+    }
+}
+
 static void test_memory_that_is_not_there_is_said_to_be(void **state)
 {
+    static const char *const kinds[] = {
+#define X(name, word, text) word,
+        TIER_KIND_TABLE(X)
+#undef X
+    };
     struct tier_spec spec = spec_of(TIER_KIND_NUMA, "");
     struct arena *arena = NULL;
     struct err_msg msg = { "" };
@@ -151,23 +352,19 @@ static void test_memory_that_is_not_there_is_said_to_be(void **state)
     assert_int_equal(err, EMBTIER_NOT_FOUND);
     assert_non_null(strstr(msg.text, "1023"));
     spec.numa_node = 0;
-    if (arena_new(&spec, 4 * MIB, &arena, &msg) == EMBTIER_OK) {
-        check_usable(arena, 4 * MIB);
-        arena_free(arena);
+    for (spec.kind = 0; spec.kind < TIER_KIND_COUNT; spec.kind++) {
+        if (spec.kind == TIER_KIND_FILE)
+            continue;
+        err = arena_new(&spec, 4 * MIB, &arena, &msg);
+        printf("%s: %s\n", kinds[spec.kind], err == EMBTIER_OK ? "there" : msg.text);
+        if (err == EMBTIER_OK) {
+            check_usable(arena, 4 * MIB);
+            arena_free(arena);
+        } else if (err != EMBTIER_UNSUPPORTED) {
+            assert_true(spec.kind == TIER_KIND_DRAM_HUGE ? err == EMBTIER_NO_MEMORY
+                                                         : err == EMBTIER_PERMISSION);
+        }
     }
-    spec.kind = TIER_KIND_DAX_KMEM;
-    err = arena_new(&spec, 4 * MIB, &arena, &msg);
-    if (err == EMBTIER_OK)
-        arena_free(arena);
-    else
-        assert_int_equal(err, EMBTIER_UNSUPPORTED);
-    spec.kind = TIER_KIND_DRAM_HUGE;
-    err = arena_new(&spec, 4 * MIB, &arena, &msg);
-    if (err == EMBTIER_OK)
-        arena_free(arena);
-    else
-        assert_true(err == EMBTIER_UNSUPPORTED || err == EMBTIER_NO_MEMORY);
-    printf("huge pages: %s\n", err == EMBTIER_OK ? "there" : msg.text);
 }
 
 int main(void)
@@ -178,8 +375,16 @@ int main(void)
         cmocka_unit_test(test_a_missing_directory_is_not_found),
         cmocka_unit_test(test_a_full_file_system_is_no_space_and_no_signal),
         cmocka_unit_test(test_more_than_the_machine_has_is_no_memory),
+        cmocka_unit_test(test_memory_of_dax_devices_is_found_and_usable),
+        cmocka_unit_test(test_a_container_without_mbind_is_told_of_it),
+        cmocka_unit_test(test_nodes_without_a_dax_device_are_none_of_its),
+        cmocka_unit_test(test_memory_that_cannot_be_bound_is_no_other_memory),
+        cmocka_unit_test(test_more_than_a_node_has_is_no_memory),
         cmocka_unit_test(test_memory_that_is_not_there_is_said_to_be),
     };
+
+    /* As hwloc is shown below. memkind asks once. */
+    setenv("MEMKIND_DAX_KMEM_NODES", "0", 1);
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
