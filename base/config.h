@@ -4,7 +4,7 @@
  * YAML through libcyaml. Every key has a default, so an absent file is a valid configuration. Units
  * stand in the key
  * (`_bytes`, `_ms`); a number of bytes may be written `192GiB`. A mistake is one line with file,
- * line, key, what is wrong and what is allowed. One table (config.c) lists the keys; the man page
+ * line, key, the fault and the values allowed. One table (config.c) lists the keys; the man page
  * is made from it.
  *
  * Thread: any; a loaded config never changes. */
@@ -30,7 +30,7 @@ enum config_switch { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
 
 struct config {
     char *source;         /* the file it came from, or NULL: defaults only */
-    struct yaml_doc *doc; /* what the file says and in which line; NULL as above */
+    struct yaml_doc *doc; /* the values in the file and their lines; NULL as above */
     struct machine machine;
 
     struct {
@@ -68,8 +68,7 @@ struct config {
         uint32_t compaction_parallel; /* shards that may compact at the same time */
         enum config_switch direct_io;
         enum config_switch io_uring; /* under RocksDB's MultiRead */
-        char
-            *options; /* RocksDB's own option string, set last, for what has no key here; or NULL */
+        char *options;               /* RocksDB's own option string, set last; or NULL */
     } rocksdb;
 
     struct {
@@ -104,8 +103,8 @@ struct config {
         enum log_level level;
     } log;
 
-    /* Not in the file: what follows from the limit of descriptors (config_descriptors.h). In a
-     * config that nobody has loaded all are 0, which is without limits. */
+    /* Not in the file: consequences of the limit of descriptors (config_descriptors.h). In a config
+     * that was not loaded all are 0, which is without limits. */
     struct {
         uint32_t table_files; /* that each database of the store has open, at most */
         uint32_t read_files;  /* the same of each database of a checkpoint that is read */
@@ -125,19 +124,19 @@ MUST_CHECK enum embtier_err config_load_on(const char *path, const struct machin
 MUST_CHECK enum embtier_err config_parse(const char *source, const char *text, size_t text_bytes,
                                          const struct machine *machine, struct config **ret_config,
                                          struct err_msg *msg);
-/* Checks what the text names outside itself: directories exist and are writable, tier paths are on
- * a file system that can hold the tier, NUMA nodes exist, the socket's directory is writable.
- * Creates nothing but the default data and socket directories when the config does not name its
- * own. */
+/* Checks the things outside the text that it names: directories exist and are writable, tier paths
+ * are on a file system that can hold the tier, NUMA nodes exist, the socket's directory is
+ * writable. Creates nothing but the default data and socket directories when the config does not
+ * name its own. */
 MUST_CHECK enum embtier_err config_check_machine(const struct config *config, struct err_msg *msg);
-/* That the machine has available now what a start reserves (config_memory.h). Not for the
- * configuration of a server that runs: it has that. */
+/* Checks that the machine has the memory available now that a start reserves (config_memory.h). Not
+ * for the configuration of a server that runs, which has reserved it. */
 MUST_CHECK enum embtier_err config_check_available(const struct config *config,
                                                    struct err_msg *msg);
 void config_free(struct config *config);
 DEFINE_CLEANUP(struct config, config_free)
 
-/* One line per key: "key <TAB> type <TAB> default <TAB> what it is", for --help-config and the man
+/* One line per key: "key <TAB> type <TAB> default <TAB> description", for --help-config and the man
  * page. */
 void config_print_keys(FILE *out);
 

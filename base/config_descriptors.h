@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config_descriptors.h: file descriptors as a budget: what the store, its table files, exports,
- * lanes and sessions may have of the process's limit (RLIMIT_NOFILE), so that sessions never take
- * what a checkpoint or a flush needs.
+/* config_descriptors.h: file descriptors as a budget. The process's limit (RLIMIT_NOFILE) is
+ * divided among the store, its table files, exports, lanes and sessions, so that sessions never
+ * take the descriptors that a checkpoint or a flush needs.
  *
  * The store's own, lanes, and the least that table files and one export can do with come first. By
- * default sessions get half of what is left then, up to 1024; exports and table files have the
- * rest. When a database has more table files than it may have open, RocksDB closes those that were
- * not used for longest. */
+ * default sessions get half of the rest, up to 1024; exports and table files have the
+ * remainder. When a database has more table files than it may have open, RocksDB closes those that
+ * were not used for longest. */
 #ifndef EMBTIER_BASE_CONFIG_DESCRIPTORS_H
 #define EMBTIER_BASE_CONFIG_DESCRIPTORS_H
 
@@ -14,7 +14,7 @@
 
 /* Each session's: its socket, three memfds and event descriptors, and its process. */
 #define SESSION_DESCRIPTORS 5
-/* The default of socket.max_sessions, and what it is lowered to at most. */
+/* The default of socket.max_sessions, and the lowest value that it is lowered to. */
 #define SESSIONS_DEFAULT 1024
 #define SESSIONS_LEAST   4
 /* Exports that are under way at the same time, at most. */
@@ -25,7 +25,7 @@
 void config_descriptors_plan(struct config *config, uint32_t lane_count);
 
 /* EMBTIER_CONFIG if a process with this limit has too few descriptors for the store, the lanes and
- * socket.max_sessions; the message names the numbers and what to do. */
+ * socket.max_sessions; the message names the numbers and the way out. */
 MUST_CHECK enum embtier_err config_descriptors_check(const struct config *config, uint64_t limit,
                                                      struct err_msg *msg);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config_keys.h: the one table of configuration keys, and what is made of it: the structs libcyaml
+/* config_keys.h: the one table of configuration keys, and its products: the structs libcyaml
  * fills, its schema, defaults, ranges and help. Inside base/ and its tests only. */
 #ifndef EMBTIER_BASE_CONFIG_KEYS_H
 #define EMBTIER_BASE_CONFIG_KEYS_H
@@ -14,7 +14,7 @@ struct cyaml_schema_value;
 #define CONFIG_BYTES_MAX (UINT64_C(1) << 54) /* sums of a few do not overflow */
 #define CONFIG_MIB       (UINT64_C(1) << 20)
 
-/* K(section, key, type, default, least, most, what it is). The key is also the member's name in
+/* K(section, key, type, default, least, most, description). The key is also the member's name in
  * struct config. A default in parentheses is computed, see config.c; of the texts, least and most
  * count bytes. */
 #define CONFIG_DATA_KEYS(K)                                                                        \
@@ -154,7 +154,7 @@ struct config_key {
     size_t offset;         /* in struct config, or struct tier_spec */
 };
 
-/* What libcyaml fills: every value as it was written, NULL where it was not. */
+/* Filled by libcyaml: every value as it was written, NULL where it was not. */
 #define RAW_VALUE(key) char *key;
 #define RAW_PATHS(key)                                                                             \
     char **key;                                                                                    \
@@ -202,7 +202,7 @@ static inline int config_default_is_computed(const struct config_key *key)
 MUST_CHECK enum embtier_err config_value_parse(const struct config_key *key, const char *text,
                                                void *ret_value);
 
-/* "1 to 64", "auto, on, off": what a value may be. */
+/* "1 to 64", "auto, on, off": the values allowed. */
 struct config_allowed {
     char text[160];
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu.h: what depends on the processor, besides the kernels. Thread: any. */
+/* cpu.h: code that depends on the processor, besides the kernels. Thread: any. */
 #ifndef EMBTIER_BASE_CPU_H
 #define EMBTIER_BASE_CPU_H
 
-/* Between two looks at what another thread is to change: leaves the core's resources to its other
- * hardware thread for some ten cycles. */
+/* For loops that wait for another thread's store: leaves the core's resources to its other hardware
+ * thread for some ten cycles. */
 static inline void cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* X(name, number, what it means to a user) */
+/* X(name, number, meaning to a user) */
 #define EMBTIER_ERR_TABLE(X)                                                                       \
     X(OK, 0, "no error")                                                                           \
     X(NO_MEMORY, 1, "out of memory")                                                               \

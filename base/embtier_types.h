@@ -16,7 +16,7 @@ extern "C" {
     X(F16, 2, "f16", 2)                                                                            \
     X(BF16, 3, "bf16", 2)
 
-/* X(name, field, lowest, highest, default, what it is): constants of an optimizer, fixed with the
+/* X(name, field, lowest, highest, default, description): constants of an optimizer, fixed with the
  * table; the learning rate and the step come with each push. Lowest and highest are allowed. */
 #define EMBTIER_HYPERPARAMETER_TABLE(X)                                                            \
     X(EPS, eps, 0, 1, 0, "added to the root that gradients are divided by")                        \
@@ -27,7 +27,7 @@ extern "C" {
     X(CLIP_NORM, clip_norm, 0, 1e30, 0, "longest gradient of a row, Euclidean; 0: any length")
 
 /* X(name, number, word, f32 state numbers kept per weight, and per row, hyperparameters of its own,
- * default of eps, what it is). All but `none` have weight_decay and clip_norm too. The state lies
+ * default of eps, description). All but `none` have weight_decay and clip_norm too. The state lies
  * behind the weights of its row: per weight first, dim numbers each, then per row. */
 #define EMBTIER_OPTIMIZER_TABLE(X)                                                                 \
     X(NONE, 0, "none", 0, 0, (0), 0, "no optimizer: rows are only set")                            \
@@ -41,20 +41,20 @@ extern "C" {
     X(ADAM, 5, "adam", 2, 0, (1 << EMBTIER_EPS | 1 << EMBTIER_BETA1 | 1 << EMBTIER_BETA2), 1e-8,   \
       "first and second moments per weight")
 
-/* X(name, number, word, what it is): what becomes of the rows of a bag. */
+/* X(name, number, word, description): the reductions of the rows of a bag. */
 #define EMBTIER_POOL_TABLE(X)                                                                      \
     X(SUM, 1, "sum", "rows added up, each times its weight if there are weights")                  \
     X(MEAN, 2, "mean", "that sum divided by the number of rows")                                   \
     X(MAX, 3, "max", "the greatest number of each column; takes no weights")
 
-/* X(name, number, word, first parameter, second parameter, what it is); "" is: no such parameter */
+/* X(name, number, word, first parameter, second parameter, description); "": no such parameter */
 #define EMBTIER_INIT_TABLE(X)                                                                      \
     X(ZEROS, 0, "zeros", "", "", "all zeros")                                                      \
     X(CONSTANT, 1, "constant", "value", "", "every weight the same")                               \
     X(UNIFORM, 2, "uniform", "low", "high", "uniform in [low, high)")                              \
     X(NORMAL, 3, "normal", "mean", "stddev", "normal distribution")
 
-/* X(name, number, word, what an acknowledged update survives) */
+/* X(name, number, word, failures that an acknowledged update survives) */
 #define EMBTIER_DURABILITY_TABLE(X)                                                                \
     X(REPLAY, 0, "replay", "a clean stop of the server, a crash once a checkpoint has it")         \
     X(ASYNC, 1, "async", "the death of the server's process")                                      \
@@ -106,7 +106,7 @@ enum embtier_durability {
 /* Of a group of trainers: bytes of its name, which is made as a table's is, and members. */
 #define EMBTIER_GROUP_NAME_MAX    127
 #define EMBTIER_GROUP_MEMBERS_MAX 256
-/* Bytes of what a user attaches to a checkpoint. */
+/* Bytes of a user's attachment to a checkpoint. */
 #define EMBTIER_METADATA_MAX 4096
 /* The row count of a table in which any 64-bit id is a row. */
 #define EMBTIER_UNBOUNDED 0

@@ -12,7 +12,7 @@
  * container's log driver), so between log_begin() and log_end() no caller writes: lines go into a
  * buffer of a fixed length, and a thread of the log's own writes them. A line that finds no room is
  * dropped and counted, and a line says how many as soon as there is room again. A file needs no
- * reader: into one, callers write themselves, so that a line is there before what follows it. */
+ * reader: into one, callers write themselves, so that a line is there before later events. */
 #ifndef EMBTIER_BASE_LOG_H
 #define EMBTIER_BASE_LOG_H
 
@@ -28,11 +28,10 @@ void log_set_level(enum log_level level);
 /* "error", "warn", "info", "debug"; returns 0, or -1 for another word. */
 MUST_CHECK int log_level_parse(const char *word, enum log_level *ret_level);
 
-/* From here on a thread writes. Returns 0, or what errno says: there is no thread then, and callers
+/* From here on a thread writes. Returns 0, or an errno: there is no thread then, and callers
  * go on writing themselves. */
 MUST_CHECK int log_begin(void);
-/* Writes what the buffer holds, but waits at most @wait_ms for a reader; what is not written then
- * is lost. */
+/* Writes the lines in the buffer, but waits at most @wait_ms for a reader; the rest is lost. */
 void log_end(uint32_t wait_ms);
 /* Lines that were not written since the program began: the buffer was full, or standard error
  * failed. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log_writer.h: brings the log's lines to standard error; log.h says what callers may rely on.
+/* log_writer.h: brings the log's lines to standard error; log.h has the promises to callers.
  *
  * A ring of bytes under a lock that is held for the copy of a line, and a thread that may block in
  * write(2) for ever. O_NONBLOCK would spare the thread, but belongs to the open file, which other
@@ -11,7 +11,7 @@
 
 #include "base/macros.h"
 
-#define LOG_LINE_BYTES   4096 /* the longest line, and what a pipe takes in one piece */
+#define LOG_LINE_BYTES   4096 /* the longest line; a pipe takes so much in one piece */
 #define LOG_BUFFER_BYTES (256 << 10)
 
 /* Makes the line that says how many were dropped; returns its bytes. */

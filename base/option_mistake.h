@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* option_mistake.h: getopt_long() whose messages are plain text, and name the right option.
  *
- * Its own messages show an argument as it is: as long as that is, and with what moves the cursor.
- * So letters begin with ':' (behind '+'), and the words for a mistake are those of this module. */
+ * Its own messages show an argument as it is: at its full length, and with characters that move the
+ * cursor. So letters begin with ':' (behind '+'), and the words for a mistake are those of this
+ * module. */
 #ifndef EMBTIER_BASE_OPTION_MISTAKE_H
 #define EMBTIER_BASE_OPTION_MISTAKE_H
 

@@ -2,8 +2,8 @@
 /* row_hash.h: the one hash of (table, row), from which shard, lane, cache set and tag are taken.
  *
  * It is keyed with a secret made when the data directories are made, so that no client can aim all
- * its ids at one lane or one cache set. The secret is part of what is on disk: shards are chosen by
- * this hash. Inline because it runs once for every id of every batch. */
+ * its ids at one lane or one cache set. The secret is part of the data on disk: shards are chosen
+ * by this hash. Inline because it runs once for every id of every batch. */
 #ifndef EMBTIER_BASE_ROW_HASH_H
 #define EMBTIER_BASE_ROW_HASH_H
 

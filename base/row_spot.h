@@ -12,7 +12,7 @@ struct row_spot {
     uint16_t dirty;      /* 0: clean; else in which epoch it became dirty: so says the index, too */
 };
 
-/* A table's, and what they mean. */
+/* A table's, and their meaning. */
 struct row_spots {
     struct row_spot *spots; /* by id */
     uint8_t *base;          /* of slot 0 */

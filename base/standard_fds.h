@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* standard_fds.h: descriptors 0, 1 and 2 are open, whatever a program was started with.
+/* standard_fds.h: descriptors 0, 1 and 2 are open, even if a program was started without them.
  *
  * Else the first file that is opened becomes one of them, and the log is written into it. */
 #ifndef EMBTIER_BASE_STANDARD_FDS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table_spec.h: what a table is, as the user wrote it, and the row layout that follows from it.
+/* table_spec.h: a table's specification, as the user wrote it, and the row layout that follows.
  * Pure values, copied freely. */
 #ifndef EMBTIER_BASE_TABLE_SPEC_H
 #define EMBTIER_BASE_TABLE_SPEC_H
@@ -48,7 +48,7 @@ struct hyperparameters_text {
 bool table_name_is_valid(const char *name);
 /* Puts the defaults in the place of the hyperparameters that are EMBTIER_DEFAULT. */
 void table_spec_fill_defaults(struct table_spec *spec);
-/* Fails with EMBTIER_INVALID and a one-line reason that names the field and what is allowed. */
+/* Fails with EMBTIER_INVALID and a one-line reason that names the field and the values allowed. */
 MUST_CHECK enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg *msg);
 /* The same for a table that is to be made, of which more is asked than of one that is there. */
 MUST_CHECK enum embtier_err table_spec_check_new(const struct table_spec *spec,
@@ -61,7 +61,7 @@ MUST_CHECK enum embtier_err table_spec_check_loaded(const struct table_spec *spe
 uint32_t table_spec_weight_bytes(const struct table_spec *spec);
 uint32_t table_spec_state_bytes(const struct table_spec *spec);
 
-/* Words to numbers and back; -1 and NULL for what is none of ours. */
+/* Words to numbers and back; -1 and NULL for unknown ones. */
 int dtype_parse(const char *word);
 int optimizer_parse(const char *word);
 int init_parse(const char *word);
@@ -70,7 +70,7 @@ const char *dtype_word(int dtype);
 const char *optimizer_word(int optimizer);
 const char *init_word(int init);
 const char *durability_word(int durability);
-/* What an acknowledged update survives. */
+/* The failures that an acknowledged update survives. */
 const char *durability_text(int durability);
 /* Name of parameter 0 or 1 of a distribution, "" if it has none. */
 const char *init_param_name(int init, unsigned index);

@@ -10,14 +10,14 @@
 
 #include "base/table_spec.h"
 
-/* 2 since there are hyperparameters, 3 since there is a durability: who does not know them loses
- * them. */
+/* 2 since there are hyperparameters, 3 since there is a durability: a reader that does not
+ * know them loses them. */
 #define TABLE_SPEC_JSON_VERSION 3
 
 /* A new object, or NULL: no memory. */
 json_t *table_spec_to_json(const struct table_spec *spec);
 /* False: it is none of @version. It is still to be checked by table_spec_check(), which refuses
- * words that are not known. What else is in the object does not matter. */
+ * words that are not known. Other members of the object do not matter. */
 bool table_spec_from_json(const json_t *json, uint32_t version, struct table_spec *ret_spec);
 
 /* 64-bit numbers are strings: many readers of JSON hold numbers as doubles. */

@@ -4,10 +4,11 @@
  *
  * A character is plain if it is valid UTF-8, is seen, and changes nothing beside itself. Not plain
  * are controls (C0, DEL, U+0080 to U+009F), which move the cursor and forge lines; the ends of line
- * and paragraph, U+2028 and U+2029; what turns the direction of writing, as U+202E does; and what
- * is not seen, so that two names look alike: all that Unicode calls Default_Ignorable_Code_Point,
- * U+200B to U+200D, U+FEFF and the tags of U+E0000 among them. Emoji joined by U+200D and words
- * that need U+200C are therefore shown in pieces. That is the price of names that do not lie.
+ * and paragraph, U+2028 and U+2029; characters that turn the direction of writing, as U+202E
+ * does; and those that are not seen, so that two names look alike: all that Unicode calls
+ * Default_Ignorable_Code_Point, U+200B to U+200D, U+FEFF and the tags of U+E0000 among them. Emoji
+ * joined by U+200D and words that need U+200C are therefore shown in pieces. That is the price of
+ * names that do not lie.
  *
  * Escapes are \n, \r, \t, \uXXXX (above U+FFFF two of them, as in JSON) and \xXX for a byte that is
  * not UTF-8. So JSON that is escaped again is the same JSON. Thread: any. */
@@ -53,10 +54,10 @@ const char *text_show_bytes(struct text_shown *buffer, const char *text, size_t 
 #define TEXT_SHOWN(text) text_show(&(struct text_shown){ { 0 } }, (text))
 
 /* A whole message, whose arguments may have been escaped (TEXT_MIXED), into @out. One that is too
- * long loses its middle: words of the message stand on both sides of what it quotes. */
+ * long loses its middle: words of the message stand on both sides of the text it quotes. */
 void text_fit(const char *text, char *out, size_t room);
 
-/* printf() of one line: what it prints is escaped (TEXT_MIXED), and so cannot become a second line.
+/* printf() of one line: its output is escaped (TEXT_MIXED), and so cannot become a second line.
  * A newline at the end of @format stays. */
 void text_print(FILE *file, const char *format, ...) PRINTF_LIKE(2, 3);
 

@@ -19,7 +19,7 @@ void thread_class_answering(void);
  * few long turns (these from Linux 6.12 on). */
 void thread_class_upkeep(void);
 
-/* What nobody waits for, or who asked for it in no hurry: it is niced by ten. */
+/* Work that nobody waits for in a hurry: it is niced by ten. */
 void thread_class_background(void);
 
 #ifdef __cplusplus

@@ -9,7 +9,7 @@
 #define TIER_PATH_MAX 4095
 #define TIERS_MAX     4
 
-/* X(name, word, what it is) */
+/* X(name, word, description) */
 #define TIER_KIND_TABLE(X)                                                                         \
     X(DRAM, "dram", "ordinary memory")                                                             \
     X(DRAM_HUGE, "dram_huge", "ordinary memory in huge pages reserved by the administrator")       \

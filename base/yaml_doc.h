@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* yaml_doc.h: a YAML text read into a struct by libcyaml, with mistakes told as people want them:
- * `FILE:LINE: KEY: what is wrong; allowed: …`.
+ * `FILE:LINE: KEY: the fault; allowed: …`.
  *
  * libcyaml tells a line only inside its log text, and takes a key that stands twice. So the text is
  * first walked, event by event, along the same schema: that finds unknown, repeated and misshapen
  * keys, and notes the line of each, by which later checks of values can report too.
  *
- * What is read here is a small file of people's making: one document, no aliases, no NUL, at most
+ * A text is a small file of people's making: one document, no aliases, no NUL, at most
  * YAML_DOC_BYTES_MAX. Thread: any; a document never changes. */
 #ifndef EMBTIER_BASE_YAML_DOC_H
 #define EMBTIER_BASE_YAML_DOC_H
@@ -37,11 +37,11 @@ DEFINE_CLEANUP(struct yaml_doc, yaml_doc_free)
 
 /* The struct of the schema, the document's own; NULL if the text holds nothing. */
 const void *yaml_doc_data(const struct yaml_doc *doc);
-/* The line of @key ("cache.tiers[1].bytes"), or, where that is not written, of what it would stand
- * in; 1 at last. */
+/* The line of @key ("cache.tiers[1].bytes"), or, where that is not written, of the mapping or
+ * sequence around it; 1 at last. */
 uint32_t yaml_doc_line(const struct yaml_doc *doc, const char *key);
 
-/* Says what is wrong with @key and returns EMBTIER_CONFIG. @doc NULL: there is no file, only
+/* Reports a mistake in @key and returns EMBTIER_CONFIG. @doc NULL: there is no file, only
  * defaults. */
 enum embtier_err yaml_doc_mistake(const struct yaml_doc *doc, const char *key, struct err_msg *msg,
                                   const char *format, ...) PRINTF_LIKE(4, 5);
