@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // metadata_cache.hh: RocksDB's block cache, which keeps index and filter blocks and no others.
 //
-// An LRU cache for blocks inserted with high priority, and one without room for all others: RocksDB
-// must get a handle for each block that it inserts, but at the handle's release the block is gone.
+// An LRU cache has the blocks that are inserted with high priority. RocksDB must get a handle for
+// each other block that it inserts, too; such a block goes when its last handle is released.
 // (Without this, ReadOptions::fill_cache keeps data blocks out, but index and filter blocks as
-// well.) A handle of the second cache has its lowest bit set, which is free: handles are pointers
-// to allocated structs.
+// well.)
 //
 // RocksDB 8 has another interface for caches: metadata_cache_7.cc is for RocksDB 7,
 // metadata_cache_8.cc for later ones, and meson chooses. Thread: any.
@@ -13,26 +12,59 @@
 
 #include <rocksdb/cache.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 // @bytes: of blocks that are kept.
 std::shared_ptr<rocksdb::Cache> metadata_cache_new(size_t bytes);
 
-constexpr uintptr_t kSecondCache = 1;
-
-template <typename Handle> Handle *metadata_cache_mark(Handle *handle)
+// A block that the cache does not keep. @Handle is Cache::Handle, @Deleter RocksDB 7's function or
+// RocksDB 8's helper.
+template <typename Handle, typename Deleter> class PassingBlock
 {
-    return reinterpret_cast<Handle *>(reinterpret_cast<uintptr_t>(handle) | kSecondCache);
-}
+  public:
+    // A handle of a passing block has its lowest bit set, which is free: other handles are pointers
+    // to allocated structs.
+    static Handle *Make(const rocksdb::Slice &key, void *value, size_t charge, Deleter deleter)
+    {
+        return reinterpret_cast<Handle *>(
+            reinterpret_cast<uintptr_t>(new PassingBlock(key, value, charge, deleter)) | kMark);
+    }
 
-template <typename Handle> Handle *metadata_cache_unmark(Handle *handle)
-{
-    return reinterpret_cast<Handle *>(reinterpret_cast<uintptr_t>(handle) & ~kSecondCache);
-}
+    // Null: a handle of the LRU cache.
+    static PassingBlock *Of(const Handle *handle)
+    {
+        const uintptr_t bits = reinterpret_cast<uintptr_t>(handle);
 
-template <typename Handle> bool metadata_cache_is_marked(Handle *handle)
-{
-    return reinterpret_cast<uintptr_t>(handle) & kSecondCache;
-}
+        return bits & kMark ? reinterpret_cast<PassingBlock *>(bits & ~kMark) : nullptr;
+    }
+
+    void Ref()
+    {
+        handles_.fetch_add(1, std::memory_order_relaxed);
+    }
+
+    // Returns whether this was the last handle: then the value is to be deleted, and the block.
+    bool Release()
+    {
+        return handles_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    }
+
+    const std::string key;
+    void *const value;
+    const size_t charge;
+    const Deleter deleter;
+
+  private:
+    static constexpr uintptr_t kMark = 1;
+
+    PassingBlock(const rocksdb::Slice &key, void *value, size_t charge, Deleter deleter)
+        : key(key.data(), key.size()), value(value), charge(charge), deleter(deleter)
+    {
+    }
+
+    std::atomic<uint32_t> handles_{ 1 };
+};

@@ -8,12 +8,12 @@ using rocksdb::Cache;
 using rocksdb::Slice;
 using rocksdb::Status;
 
+using Passing = PassingBlock<Cache::Handle, Cache::DeleterFn>;
+
 class MetadataCache final : public Cache
 {
   public:
-    explicit MetadataCache(size_t bytes)
-        : kept_(rocksdb::NewLRUCache(bytes, -1, false, 0.0)),
-          passing_(rocksdb::NewLRUCache(0, 4, false, 0.0))
+    explicit MetadataCache(size_t bytes) : kept_(rocksdb::NewLRUCache(bytes, -1, false, 0.0))
     {
     }
 
@@ -27,15 +27,11 @@ class MetadataCache final : public Cache
     {
         if (priority == Priority::HIGH)
             return kept_->Insert(key, value, charge, deleter, handle, priority);
-        if (!handle) {
+        if (handle)
+            *handle = Passing::Make(key, value, charge, deleter);
+        else if (deleter)
             deleter(key, value);
-            return Status::OK();
-        }
-        Handle *inner = nullptr;
-        Status status = passing_->Insert(key, value, charge, deleter, &inner, priority);
-        if (status.ok())
-            *handle = metadata_cache_mark(inner);
-        return status;
+        return Status::OK();
     }
 
     Handle *Lookup(const Slice &key, rocksdb::Statistics *stats) override
@@ -45,17 +41,33 @@ class MetadataCache final : public Cache
 
     bool Ref(Handle *handle) override
     {
-        return Of(handle).Ref(metadata_cache_unmark(handle));
+        Passing *const passing = Passing::Of(handle);
+
+        if (!passing)
+            return kept_->Ref(handle);
+        passing->Ref();
+        return true;
     }
 
     bool Release(Handle *handle, bool erase_if_last_ref) override
     {
-        return Of(handle).Release(metadata_cache_unmark(handle), erase_if_last_ref);
+        Passing *const passing = Passing::Of(handle);
+
+        if (!passing)
+            return kept_->Release(handle, erase_if_last_ref);
+        if (!passing->Release())
+            return false;
+        if (passing->deleter) // no deleter: RocksDB counts memory that is not the cache's
+            passing->deleter(passing->key, passing->value);
+        delete passing;
+        return true;
     }
 
     void *Value(Handle *handle) override
     {
-        return Of(handle).Value(metadata_cache_unmark(handle));
+        const Passing *const passing = Passing::Of(handle);
+
+        return passing ? passing->value : kept_->Value(handle);
     }
 
     void Erase(const Slice &key) override
@@ -90,27 +102,33 @@ class MetadataCache final : public Cache
 
     size_t GetUsage() const override
     {
-        return kept_->GetUsage() + passing_->GetUsage();
+        return kept_->GetUsage();
     }
 
     size_t GetUsage(Handle *handle) const override
     {
-        return Of(handle).GetUsage(metadata_cache_unmark(handle));
+        const Passing *const passing = Passing::Of(handle);
+
+        return passing ? passing->charge : kept_->GetUsage(handle);
     }
 
     size_t GetPinnedUsage() const override
     {
-        return kept_->GetPinnedUsage() + passing_->GetPinnedUsage();
+        return kept_->GetPinnedUsage();
     }
 
     size_t GetCharge(Handle *handle) const override
     {
-        return Of(handle).GetCharge(metadata_cache_unmark(handle));
+        const Passing *const passing = Passing::Of(handle);
+
+        return passing ? passing->charge : kept_->GetCharge(handle);
     }
 
     DeleterFn GetDeleter(Handle *handle) const override
     {
-        return Of(handle).GetDeleter(metadata_cache_unmark(handle));
+        const Passing *const passing = Passing::Of(handle);
+
+        return passing ? passing->deleter : kept_->GetDeleter(handle);
     }
 
     void
@@ -123,7 +141,6 @@ class MetadataCache final : public Cache
     void EraseUnRefEntries() override
     {
         kept_->EraseUnRefEntries();
-        passing_->EraseUnRefEntries();
     }
 
     using Cache::Insert;
@@ -131,13 +148,7 @@ class MetadataCache final : public Cache
     using Cache::Release;
 
   private:
-    Cache &Of(Handle *handle) const
-    {
-        return metadata_cache_is_marked(handle) ? *passing_ : *kept_;
-    }
-
     std::shared_ptr<Cache> kept_;
-    std::shared_ptr<Cache> passing_;
 };
 
 } // namespace

@@ -11,13 +11,13 @@ using rocksdb::Cache;
 using rocksdb::Slice;
 using rocksdb::Status;
 
+using Passing = PassingBlock<Cache::Handle, const Cache::CacheItemHelper *>;
+
 // The wrapped cache is the one that keeps.
 class MetadataCache final : public rocksdb::CacheWrapper
 {
   public:
-    explicit MetadataCache(size_t bytes)
-        : CacheWrapper(rocksdb::NewLRUCache(bytes, -1, false, 0.0)),
-          passing_(rocksdb::NewLRUCache(0, 4, false, 0.0))
+    explicit MetadataCache(size_t bytes) : CacheWrapper(rocksdb::NewLRUCache(bytes, -1, false, 0.0))
     {
     }
 
@@ -33,17 +33,11 @@ class MetadataCache final : public rocksdb::CacheWrapper
     {
         if (priority == Priority::HIGH)
             return target_->Insert(key, value, helper, charge, handle, priority);
-        if (!handle) {
-            if (helper->del_cb)
-                helper->del_cb(value, memory_allocator());
-            return Status::OK();
-        }
-        // CreateStandalone() would do, but RocksDB 8.0 does not have it.
-        Handle *inner = nullptr;
-        Status status = passing_->Insert(key, value, helper, charge, &inner, priority);
-        if (status.ok())
-            *handle = metadata_cache_mark(inner);
-        return status;
+        if (handle)
+            *handle = Passing::Make(key, value, charge, helper);
+        else if (helper->del_cb)
+            helper->del_cb(value, memory_allocator());
+        return Status::OK();
     }
 
     Status Insert(const Slice &key, ObjectPtr value, const CacheItemHelper *helper, size_t charge,
@@ -54,17 +48,33 @@ class MetadataCache final : public rocksdb::CacheWrapper
 
     bool Ref(Handle *handle) override
     {
-        return Of(handle).Ref(metadata_cache_unmark(handle));
+        Passing *const passing = Passing::Of(handle);
+
+        if (!passing)
+            return target_->Ref(handle);
+        passing->Ref();
+        return true;
     }
 
     bool Release(Handle *handle, bool erase_if_last_ref) override
     {
-        return Of(handle).Release(metadata_cache_unmark(handle), erase_if_last_ref);
+        Passing *const passing = Passing::Of(handle);
+
+        if (!passing)
+            return target_->Release(handle, erase_if_last_ref);
+        if (!passing->Release())
+            return false;
+        if (passing->deleter->del_cb)
+            passing->deleter->del_cb(passing->value, memory_allocator());
+        delete passing;
+        return true;
     }
 
     ObjectPtr Value(Handle *handle) override
     {
-        return Of(handle).Value(metadata_cache_unmark(handle));
+        const Passing *const passing = Passing::Of(handle);
+
+        return passing ? passing->value : target_->Value(handle);
     }
 
     // Strict would make a read fail for want of cache.
@@ -72,29 +82,25 @@ class MetadataCache final : public rocksdb::CacheWrapper
     {
     }
 
-    size_t GetUsage() const override
-    {
-        return target_->GetUsage() + passing_->GetUsage();
-    }
-
     size_t GetUsage(Handle *handle) const override
     {
-        return Of(handle).GetUsage(metadata_cache_unmark(handle));
-    }
+        const Passing *const passing = Passing::Of(handle);
 
-    size_t GetPinnedUsage() const override
-    {
-        return target_->GetPinnedUsage() + passing_->GetPinnedUsage();
+        return passing ? passing->charge : target_->GetUsage(handle);
     }
 
     size_t GetCharge(Handle *handle) const override
     {
-        return Of(handle).GetCharge(metadata_cache_unmark(handle));
+        const Passing *const passing = Passing::Of(handle);
+
+        return passing ? passing->charge : target_->GetCharge(handle);
     }
 
     const CacheItemHelper *GetCacheItemHelper(Handle *handle) const override
     {
-        return Of(handle).GetCacheItemHelper(metadata_cache_unmark(handle));
+        const Passing *const passing = Passing::Of(handle);
+
+        return passing ? passing->deleter : target_->GetCacheItemHelper(handle);
     }
 
 #ifdef CACHE_HAS_APPLY_TO_HANDLE // meson asks the header
@@ -102,21 +108,16 @@ class MetadataCache final : public rocksdb::CacheWrapper
                        const std::function<void(const Slice &, ObjectPtr, size_t,
                                                 const CacheItemHelper *)> &callback) override
     {
-        Cache &of = Of(handle);
+        const Passing *const passing = Passing::Of(handle);
 
-        of.ApplyToHandle(&of, metadata_cache_unmark(handle), callback);
+        if (passing)
+            callback(passing->key, passing->value, passing->charge, passing->deleter);
+        else
+            target_->ApplyToHandle(target_.get(), handle, callback);
     }
 #endif
 
     using Cache::Release;
-
-  private:
-    Cache &Of(Handle *handle) const
-    {
-        return metadata_cache_is_marked(handle) ? *passing_ : *target_;
-    }
-
-    std::shared_ptr<Cache> passing_;
 };
 
 } // namespace
