@@ -524,7 +524,7 @@ struct rocksdb_fault {
     const char *gone_in;   /* the first version that was tried without it, or NULL */
 };
 #define FAULT_TABLE(X)                                                                             \
-    X(info_log_ends_the_process, true, "9.10")                                                     \
+    X(info_log_ends_the_process, true, "8.8")                                                      \
     X(fill_cache_off_keeps_metadata_out, false, NULL)                                              \
     X(cut_manifest_is_accepted, false, NULL)                                                       \
     X(wrong_length_at_the_end_is_accepted, false, NULL)                                            \
