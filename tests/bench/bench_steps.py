@@ -4,8 +4,9 @@
 
 Tables as in bench_training.py, ids Zipf (1.05), Adagrad per row, all rows on SSD before. A step looks
 a batch up, waits for the trainer's pass over its dense layers and pushes; with prefetch the rows of the
-next batches are brought in meanwhile. The two take turns of some steps on one server. A figure is one
-JSON object on a line, as tests/bench/bench.h has it."""
+next batches are brought in meanwhile. The two take turns of some steps on one server. While steps are timed
+as many batches are asked for as are trained: steps before them fill the pipeline, and steps after them
+empty it. A figure is one JSON object on a line, as tests/bench/bench.h has it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ import embtier
 
 AHEAD = 2  # batches
 BAGS = 64  # of a table, in a batch
-STEPS = 4  # in a turn
+STEPS = 6  # in a turn, timed
 
 
 class Trainer:
@@ -66,14 +67,15 @@ class Trainer:
 
     def turn(self, looks_ahead: bool, drawn: Iterator[list[np.ndarray]]) -> float:
         """Seconds of a step."""
-        batches = [next(drawn) for _ in range(STEPS + 1)]
+        ahead = AHEAD if looks_ahead else 0
+        batches = [next(drawn) for _ in range(ahead + 1 + STEPS + ahead)]
         free = deque(self.prefetches)
         waiting: deque[embtier.PrefetchBatch] = deque()
-        asked = begin = 0
+        asked = 0
+        times = []
         for n, ids in enumerate(batches):
-            if n == 1:  # the first one fills the pipeline
-                begin = time.perf_counter()
-            while looks_ahead and asked < len(batches) and asked <= n + AHEAD:
+            times.append(time.perf_counter())
+            while looks_ahead and asked < len(batches) and asked <= n + ahead:
                 prefetch = free.popleft()
                 for i, of_table in enumerate(batches[asked]):
                     prefetch.ids(i)[:] = of_table
@@ -86,7 +88,9 @@ class Trainer:
             waiting[0].wait()
             self.train(ids, waiting[0])
             free.append(waiting.popleft())
-        return (time.perf_counter() - begin) / STEPS
+        times.append(time.perf_counter())
+        begin = ahead + 1
+        return (times[begin + STEPS] - times[begin]) / STEPS
 
 
 def report(setting: Setting, pairs: list[tuple[float, float]], reads: float) -> None:
@@ -127,7 +131,7 @@ def main() -> None:
             trainer.turn(False, drawn)
             before = connection.status()["metrics"]["store_rows_read"]
             pairs = [(trainer.turn(True, drawn), trainer.turn(False, drawn)) for _ in range(given.turns)]
-            steps = 2 * given.turns * (STEPS + 1)
+            steps = given.turns * (2 * (STEPS + 1) + 2 * AHEAD)
             report(setting, pairs, (connection.status()["metrics"]["store_rows_read"] - before) / steps)
 
 
