@@ -74,9 +74,31 @@ class InstallPackages(unittest.TestCase):
         self.put("broken", optional[0])
         done = self.install("build")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertLessEqual(set(needed), set(self.lines("installed")))
-        self.assertNotIn(optional[0], self.lines("installed"))
-        self.assertIn(f"not needed: {' '.join(optional)})", done.stdout)
+        self.assertEqual(set(self.lines("installed")) & set(needed + optional), set(needed + optional[1:]))
+        self.assertIn(f"not installed, and not needed: {optional[0]})", done.stdout)
+
+    def test_optional_packages_come_without_each_other(self):
+        needed, optional = self.packages()
+        self.assertGreater(len(optional), 2)
+        self.put("installed", *needed)
+        self.put("broken", optional[0], optional[2])
+        done = self.install("build")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(set(self.lines("installed")) & set(optional), {optional[1], *optional[3:]})
+        self.assertIn(f"not installed, and not needed: {optional[0]} {optional[2]})", done.stdout)
+
+    def test_package_that_is_optional_for_one_purpose_is_needed_for_another(self):
+        libraries = ["libpmem-dev", "libhwloc-dev"]
+        self.put("broken", *libraries)
+        self.assertEqual(self.install("build").returncode, 0)
+        for purpose in ("train", "test"):
+            for name in libraries:
+                with self.subTest(purpose=purpose, name=name):
+                    self.put("installed")
+                    self.put("broken", name)
+                    done = self.install("build", purpose)
+                    self.assertEqual(done.returncode, 1)
+                    self.assertIn(name, done.stderr)
 
     def test_optional_package_alone_fails_nothing(self):
         needed, optional = self.packages()
