@@ -10,14 +10,25 @@ import unittest
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-# $FAKE holds the calls of each program, a line each. A file PROGRAM.status has its exit status.
+# $FAKE holds the calls of each program, a line each. A file PROGRAM.status has its exit status. A file `runs` tells
+# debootstrap how many runs there are: it waits, a minute at most, until each has come to flock or to debootstrap.
 RECORD = 'name=${0##*/}; echo "$*" >>"$FAKE/$name.calls"; status=$(cat "$FAKE/$name.status" 2>/dev/null || echo 0)'
 PROGRAMS = {
     "id": "[[ $status != 0 ]] || echo 0",
     "unshare": "while [[ $1 == --* ]]; do [[ $1 != --propagation ]] || shift; shift; done; exec \"$@\"",
     "mount": "",
     "wget": "",
-    "debootstrap": "sleep 0.2; mkdir -p \"${@: -2:1}/etc\"; echo \"E: said\"",
+    "debootstrap": """
+        runs=$(cat "$FAKE/runs" 2>/dev/null || echo 1) left=600
+        come() { cat "$FAKE/$1.calls" 2>/dev/null | wc -l; }
+        while (($(come flock) < runs && $(come debootstrap) < runs)); do
+            ((left-- > 0)) || exit 1
+            sleep 0.1
+        done
+        mkdir -p "${@: -2:1}/etc"
+        echo "E: said"
+        """,
+    "flock": "PATH=${PATH#*:}; exec flock \"$@\"",
     "chroot": "",
 }
 
@@ -81,6 +92,7 @@ class InDebian(unittest.TestCase):
         self.assertFalse(os.path.exists(f"{self.chroot}/var"))
 
     def test_two_runs_make_one_chroot(self):
+        self.put("runs", "2")
         runs = [self.start() for _ in range(2)]
         for run in runs:
             run.communicate()
