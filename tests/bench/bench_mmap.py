@@ -120,7 +120,8 @@ def run_side(side: str, setting: Setting, folder: str) -> None:
 
 
 class Group:
-    """Of processes that may have @limit bytes of memory, pages of files included."""
+    """Of processes that may have @limit bytes of memory, pages of files included. Where the kernel counts swap, it
+    gives them no more."""
 
     def __init__(self, name: str, limit: int) -> None:
         old, new = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
@@ -128,7 +129,19 @@ class Group:
         if not old.is_dir() and "memory" not in (new / "cgroup.subtree_control").read_text().split():
             (new / "cgroup.subtree_control").write_text("+memory")
         self.folder.mkdir()
-        (self.folder / ("memory.limit_in_bytes" if old.is_dir() else "memory.max")).write_text(str(limit))
+        try:
+            if old.is_dir():
+                self.write_limits("memory.limit_in_bytes", limit, "memory.memsw.limit_in_bytes", limit)  # memory and swap
+            else:
+                self.write_limits("memory.max", limit, "memory.swap.max", 0)
+        except BaseException:
+            self.end()
+            raise
+
+    def write_limits(self, of_memory: str, limit: int, of_swap: str, swap_limit: int) -> None:
+        (self.folder / of_memory).write_text(str(limit))
+        if os.access(self.folder / of_swap, os.W_OK):
+            (self.folder / of_swap).write_text(str(swap_limit))
 
     def enter(self) -> None:
         (self.folder / "cgroup.procs").write_text(str(os.getpid()))
@@ -207,6 +220,14 @@ def report(setting: Setting, pairs: list[tuple[float, float]], limit: int) -> No
     )
 
 
+def file_system(folder: str) -> str:
+    return subprocess.run(["stat", "-f", "-c", "%T", folder], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def no_figure(reason: str) -> None:
+    print(f"bench_mmap: no figure: {reason}", file=sys.stderr)
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--side"]:
         run_side(sys.argv[2], setting_of(float(sys.argv[4])), sys.argv[3])
@@ -215,12 +236,15 @@ def main() -> None:
     setting = setting_of(given.scale)
     print(f"bench_mmap: {setting}, {LIMIT // MIB} MiB for each side", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="embtier-bench.") as folder, contextlib.ExitStack() as ends:
+        if (kind := file_system(folder)) in ("tmpfs", "ramfs"):  # pages of its files are never written back
+            no_figure(f"{folder} is in memory ({kind}); set TMPDIR to a folder on a disk")
+            return
         sides = []
         for name in ("ours", "mapped"):
             try:
                 side = Side(name, LIMIT, given.scale, folder)
-            except OSError as error:
-                print(f"bench_mmap: no figure: no memory control group can be made here: {error}", file=sys.stderr)
+            except (OSError, subprocess.SubprocessError) as error:  # SubprocessError: the process cannot enter it
+                no_figure(f"no memory control group can be made or entered here: {error}")
                 return
             ends.callback(side.end)
             sides.append(side)
