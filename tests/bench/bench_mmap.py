@@ -31,6 +31,7 @@ MIB = 1 << 20
 TABLES, ROWS = 10, 2_000_000
 LIMIT = 1280 * MIB  # a quarter of the tables; a trainer takes some 400 MiB of it
 CACHE = 320 * MIB
+READERS = 16  # of a lane: devices want many reads at a time
 BAR = 5.0
 WARM_UP_TURNS = 6  # until the caches of both sides have the popular rows
 EPS = 1e-8
@@ -106,7 +107,7 @@ def run_side(side: str, setting: Setting, folder: str) -> None:
         serve_turns(lambda: mapped.turn(drawn))
         return
     budgets = {
-        "lanes": {"count": THREADS, "ticket_bytes": "32MiB", "request_bytes": "32MiB"},
+        "lanes": {"count": THREADS, "readers_per_lane": READERS, "ticket_bytes": "32MiB", "request_bytes": "32MiB"},
         "rocksdb": {"memtable_bytes": "64MiB", "metadata_cache_bytes": "64MiB"},
         "socket": {"max_arena_bytes": "128MiB", "max_batch_rows": 1 << 20},
     }
@@ -206,7 +207,7 @@ def report(setting: Setting, pairs: list[tuple[float, float]], limit: int) -> No
                 "ours": setting.bags / statistics.median(pair[0] for pair in pairs),
                 "reference": setting.bags / statistics.median(pair[1] for pair in pairs),
                 "reference_name": "PyTorch, tables in a mapped file",
-                "reference_options": f"{setting.tables} tables of {setting.rows:,} rows, {limit // MIB} MiB for each side, "
+                "reference_options": f"{setting.tables} tables of {setting.rows:,} rows, {limit // MIB} MiB for each side, {READERS} readers, "
                 f"{setting.bags} samples of {GATHERS} ids a table, MADV_RANDOM, {THREADS} thread(s)",
                 "ratio": ratio,
                 "ratio_quartiles": np.quantile(ratios, [0.25, 0.75]).tolist(),
