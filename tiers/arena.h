@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arena.h: one contiguous region of one kind of memory, reserved and touched when it is made.
  *
- * DRAM (default or huge pages) and persistent memory as system memory come from memkind, or from
- * mmap and hwloc where there is no memkind; persistent memory as a file from libpmem
- * (pmem_map_file) on a DAX or any other file system, a NUMA node (CXL) through hwloc. Thread:
- * making and freeing, any; the bytes belong to whom the owner gives them. */
+ * DRAM (default or huge pages) comes from memkind, or from mmap where there is no memkind.
+ * Persistent memory as system memory and memory of a NUMA node (CXL) come through hwloc, persistent
+ * memory as a file from libpmem (pmem_map_file) on a DAX or any other file system. Thread: making
+ * and freeing, any; the bytes belong to whom the owner gives them. */
 #ifndef EMBTIER_TIERS_ARENA_H
 #define EMBTIER_TIERS_ARENA_H
 

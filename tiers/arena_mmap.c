@@ -10,7 +10,6 @@
 
 #include "base/macros.h"
 #include "tiers/arena.h"
-#include "tiers/arena_nodes.h"
 
 #define HUGE_PAGES "/sys/kernel/mm/hugepages/hugepages-2048kB/"
 
@@ -43,8 +42,6 @@ enum embtier_err arena_system_reserve(const struct tier_spec *spec, uint64_t byt
     const uint64_t mapping_bytes = is_huge ? bytes : bytes + ARENA_SLAB_BYTES;
     void *mapping;
 
-    if (spec->kind == TIER_KIND_DAX_KMEM)
-        return arena_nodes_reserve(spec, bytes, ret_memory, msg);
     if (is_huge && !has_huge_pages())
         return err_set(msg, EMBTIER_UNSUPPORTED,
                        "tier %s: this machine has no memory of kind dram_huge; is " HUGE_PAGES
@@ -68,10 +65,7 @@ enum embtier_err arena_system_reserve(const struct tier_spec *spec, uint64_t byt
 
 void arena_system_release(struct arena_memory *memory)
 {
-    if (memory->kind == TIER_KIND_DAX_KMEM)
-        arena_nodes_release(memory);
-    else
-        munmap(memory->mapping, memory->mapping_bytes);
+    munmap(memory->mapping, memory->mapping_bytes);
 }
 
 const char *arena_system_library(void)

@@ -2,9 +2,10 @@
 /* arena_nodes.h: memory of chosen NUMA nodes, through hwloc.
  *
  * Kind NUMA names its node. Kind DAX_KMEM is of all nodes whose memory is a DAX device in
- * system-ram mode, as hwloc knows from the kernel's DAX bus (attribute "DAXDevice"). Memory is
- * bound to its nodes: where they are full, the kernel gives none, and its OOM killer ends a
- * process. So arena_nodes_check() comes first. Thread: any. */
+ * system-ram mode, as hwloc knows from the kernel's DAX bus (attribute "DAXDevice"). memkind would
+ * give DAX_KMEM of the nearest of these nodes only, and no reason where it cannot bind memory.
+ * Memory is bound to its nodes: where they are full, the kernel gives none, and its OOM killer ends
+ * a process. So arena_nodes_check() comes first. Thread: any. */
 #ifndef EMBTIER_TIERS_ARENA_NODES_H
 #define EMBTIER_TIERS_ARENA_NODES_H
 

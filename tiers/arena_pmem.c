@@ -70,10 +70,10 @@ enum embtier_err arena_memory_reserve(const struct tier_spec *spec, uint64_t byt
     switch (spec->kind) {
     case TIER_KIND_DRAM:
     case TIER_KIND_DRAM_HUGE:
-    case TIER_KIND_DAX_KMEM:
         return arena_system_reserve(spec, bytes, ret_memory, msg);
     case TIER_KIND_FILE:
         return reserve_file(spec, bytes, ret_memory, msg);
+    case TIER_KIND_DAX_KMEM:
     case TIER_KIND_NUMA:
         return arena_nodes_reserve(spec, bytes, ret_memory, msg);
     case TIER_KIND_COUNT:
@@ -88,6 +88,7 @@ void arena_memory_release(struct arena_memory *memory)
     case TIER_KIND_FILE:
         pmem_unmap(memory->mapping, memory->mapping_bytes);
         return;
+    case TIER_KIND_DAX_KMEM:
     case TIER_KIND_NUMA:
         arena_nodes_release(memory);
         return;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arena_system.h: memory that the kernel gives without a name: kinds DRAM, DRAM_HUGE and DAX_KMEM.
+/* arena_system.h: memory that the kernel gives without a name and from any node: kinds DRAM and
+ * DRAM_HUGE.
  *
- * arena_memkind.c takes it from memkind, arena_mmap.c from mmap and hwloc where there is no memkind
- * (Debian 13 has none); meson chooses. Both bind DAX_KMEM to its nodes: memkind
- * to the one nearest to the processor, hwloc to all. Thread: any. */
+ * arena_memkind.c takes it from memkind, arena_mmap.c from mmap where there is no memkind (Debian
+ * 13 has none); meson chooses. Thread: any. */
 #ifndef EMBTIER_TIERS_ARENA_SYSTEM_H
 #define EMBTIER_TIERS_ARENA_SYSTEM_H
 
