@@ -2,7 +2,8 @@
 /* arena.c: reserves memory of a kind and touches every page of it.
  *
  * Touching goes through MADV_POPULATE_WRITE, which returns an error where a store would be SIGBUS
- * (a full file system, a node without memory); kernels before 5.14 lack it and get plain stores.
+ * (a full file system, too few huge pages); kernels before 5.14 lack it and get plain stores.
+ * Neither returns an error for a full NUMA node (arena_nodes.h): its room is checked before.
  * Ordinary memory is asked for as huge pages: a gather over gigabytes is otherwise bound by TLB
  * misses. */
 #include "tiers/arena.h"

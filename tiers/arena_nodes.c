@@ -119,17 +119,27 @@ enum embtier_err arena_nodes_check(const struct tier_spec *spec, uint64_t bytes,
 static enum embtier_err not_bound(const struct tier_spec *spec, const struct nodes *nodes,
                                   uint64_t bytes, int errnum, struct err_msg *msg)
 {
-    const bool is_refused = errnum == EPERM || errnum == ENOSYS;
+    static const struct {
+        int errnum;
+        enum embtier_err err;
+        const char *reason;
+    } reasons[] = {
+        { EPERM, EMBTIER_PERMISSION,
+          "; a container does not permit mbind() (capability SYS_NICE)" },
+        { ENOSYS, EMBTIER_UNSUPPORTED, "; the kernel has no mbind(), or a container hides it" },
+        { EINVAL, EMBTIER_NOT_FOUND,
+          "; the memory may not be used by this process (cpuset), or is not there" },
+    };
+    enum embtier_err err = EMBTIER_NO_MEMORY;
+    const char *reason = "";
 
-    return err_set(msg,
-                   errnum == EPERM    ? EMBTIER_PERMISSION
-                   : errnum == ENOSYS ? EMBTIER_UNSUPPORTED
-                                      : EMBTIER_NO_MEMORY,
-                   "tier %s: cannot bind %" PRIu64 " bytes to %s: %s%s", spec->name, bytes,
-                   nodes->text, strerror(errnum),
-                   is_refused ? "; the kernel has no mbind(), or a container does not permit it "
-                                "(capability SYS_NICE)"
-                              : "");
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
+        if (reasons[i].errnum == errnum) {
+            err = reasons[i].err;
+            reason = reasons[i].reason;
+        }
+    return err_set(msg, err, "tier %s: cannot bind %" PRIu64 " bytes to %s: %s%s", spec->name,
+                   bytes, nodes->text, strerror(errnum), reason);
 }
 
 static enum embtier_err reserve(const struct tier_spec *spec, struct nodes *nodes, uint64_t bytes,

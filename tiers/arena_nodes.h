@@ -17,9 +17,9 @@
  * there are no such nodes. */
 MUST_CHECK enum embtier_err arena_nodes_check(const struct tier_spec *spec, uint64_t bytes,
                                               struct err_msg *msg);
-/* As arena_memory_reserve(). NOT_FOUND: no such node. UNSUPPORTED: no node of a DAX device, this
- * machine's nodes cannot be read, or this kernel binds no memory. PERMISSION: it does not for this
- * process. NO_MEMORY. */
+/* As arena_memory_reserve(). NOT_FOUND: no such node, or none that this process may use.
+ * UNSUPPORTED: no node of a DAX device, this machine's nodes cannot be read, or this kernel binds
+ * no memory. PERMISSION: it binds none for this process. NO_MEMORY. */
 MUST_CHECK enum embtier_err arena_nodes_reserve(const struct tier_spec *spec, uint64_t bytes,
                                                 struct arena_memory *ret_memory,
                                                 struct err_msg *msg);
