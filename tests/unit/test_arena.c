@@ -23,9 +23,24 @@
 #include "base/macros.h"
 #include "tiers/arena.h"
 
+/* A cpuset may leave out node 0. */
+static unsigned permitted_node(void)
+{
+    FILE *const file = fopen("/proc/self/status", "re");
+    unsigned node = 0;
+    char line[4096];
+
+    if (!file)
+        return 0;
+    while (fgets(line, sizeof(line), file))
+        (void)sscanf(line, "Mems_allowed_list: %u", &node);
+    fclose(file);
+    return node;
+}
+
 static struct tier_spec spec_of(enum tier_kind kind, const char *path)
 {
-    struct tier_spec spec = { .name = "warm", .kind = kind };
+    struct tier_spec spec = { .name = "warm", .kind = kind, .numa_node = (int)permitted_node() };
 
     snprintf(spec.path, sizeof(spec.path), "%s", path);
     return spec;
@@ -144,24 +159,35 @@ static void test_more_than_the_machine_has_is_no_memory(void **state)
     assert_null(arena);
 }
 
+/* The set of @node alone as hwloc writes it: words of 32 bits, the highest first. */
+static void print_nodeset(unsigned node, char ret_set[static 256])
+{
+    size_t length = (size_t)snprintf(ret_set, 256, "%#x", 1U << node % 32);
+
+    for (unsigned word = node / 32; word > 0; word--)
+        length += (size_t)snprintf(ret_set + length, 256 - length, ",0x0");
+    assert_true(length < 256);
+}
+
 /* Makes hwloc see a machine of one node, @node, whose memory is a DAX device if @is_dax. */
 static void show_one_node(unsigned node, bool is_dax)
 {
-    char path[] = "/tmp/embtier-topology-XXXXXX";
+    char path[] = "/tmp/embtier-topology-XXXXXX", set[256];
     const int fd = mkstemp(path);
 
     assert_true(fd >= 0);
+    print_nodeset(node, set);
     dprintf(fd,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<topology version=\"2.0\">"
             "<object type=\"Machine\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\""
-            " allowed_cpuset=\"0x1\" nodeset=\"%#x\" complete_nodeset=\"%#x\""
-            " allowed_nodeset=\"%#x\" gp_index=\"1\">"
+            " allowed_cpuset=\"0x1\" nodeset=\"%s\" complete_nodeset=\"%s\""
+            " allowed_nodeset=\"%s\" gp_index=\"1\">"
             "<object type=\"NUMANode\" os_index=\"%u\" cpuset=\"0x1\" complete_cpuset=\"0x1\""
-            " nodeset=\"%#x\" complete_nodeset=\"%#x\" gp_index=\"2\">%s</object>"
+            " nodeset=\"%s\" complete_nodeset=\"%s\" gp_index=\"2\">%s</object>"
             "<object type=\"PU\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\""
-            " nodeset=\"%#x\" complete_nodeset=\"%#x\" gp_index=\"3\"/></object></topology>\n",
-            1U << node, 1U << node, 1U << node, node, 1U << node, 1U << node,
-            is_dax ? "<info name=\"DAXDevice\" value=\"dax0.0\"/>" : "", 1U << node, 1U << node);
+            " nodeset=\"%s\" complete_nodeset=\"%s\" gp_index=\"3\"/></object></topology>\n",
+            set, set, set, node, set, set,
+            is_dax ? "<info name=\"DAXDevice\" value=\"dax0.0\"/>" : "", set, set);
     close(fd);
     setenv("HWLOC_XMLFILE", path, 1);
     setenv("HWLOC_THISSYSTEM", "1", 1); /* memory is bound in earnest */
@@ -199,7 +225,7 @@ static bool binds_memory(void)
     return false;
 }
 
-/* The kernel's policy for the page of @base; memory of the library's would have none. */
+/* The kernel has a policy for the page of @base, and none for a page of a library's heap. */
 static void check_bound(const void *base)
 {
     const unsigned long of_address = 2; /* MPOL_F_ADDR of <linux/mempolicy.h> */
@@ -209,7 +235,7 @@ static void check_bound(const void *base)
         assert_int_equal(policy, 2); /* MPOL_BIND */
 }
 
-/* Node 0, which every machine has, stands for one of a DAX device. */
+/* A node that this process may use stands for one of a DAX device. */
 static void test_memory_of_dax_devices_is_found_and_usable(void **state)
 {
     struct tier_spec spec = spec_of(TIER_KIND_DAX_KMEM, "");
@@ -219,7 +245,7 @@ static void test_memory_of_dax_devices_is_found_and_usable(void **state)
     (void)state;
     if (!binds_memory())
         skip();
-    if (new_on_one_node(&spec, 0, true, 3 * MIB, &arena, &msg) != EMBTIER_OK)
+    if (new_on_one_node(&spec, permitted_node(), true, 3 * MIB, &arena, &msg) != EMBTIER_OK)
         fail_msg("%s", msg.text);
     check_usable(arena, 4 * MIB);
     check_bound(arena_base(arena));
@@ -290,7 +316,8 @@ static void test_nodes_without_a_dax_device_are_none_of_its(void **state)
     (void)state;
     if (strcmp(arena_library(), "malloc") == 0)
         skip();
-    assert_int_equal(new_on_one_node(&spec, 0, false, 4 * MIB, &arena, &msg), EMBTIER_UNSUPPORTED);
+    assert_int_equal(new_on_one_node(&spec, permitted_node(), false, 4 * MIB, &arena, &msg),
+                     EMBTIER_UNSUPPORTED);
     assert_non_null(strstr(msg.text, "system-ram mode"));
     assert_null(arena);
 }
@@ -318,17 +345,22 @@ static void test_more_than_a_node_has_is_no_memory(void **state)
 {
     static const enum tier_kind kinds[] = { TIER_KIND_NUMA, TIER_KIND_DAX_KMEM };
 
+    const unsigned node = permitted_node();
+    char path[64], expected[64];
+
     (void)state;
-    if (!binds_memory() || access("/sys/devices/system/node/node0/meminfo", R_OK) != 0)
+    snprintf(path, sizeof(path), "/sys/devices/system/node/node%u/meminfo", node);
+    snprintf(expected, sizeof(expected), "NUMA node %u are available", node);
+    if (!binds_memory() || access(path, R_OK) != 0)
         skip();
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         struct tier_spec spec = spec_of(kinds[i], "");
         struct arena *arena = NULL;
         struct err_msg msg = { "" };
 
-        assert_int_equal(new_on_one_node(&spec, 0, true, UINT64_C(1) << 45, &arena, &msg),
+        assert_int_equal(new_on_one_node(&spec, node, true, UINT64_C(1) << 45, &arena, &msg),
                          EMBTIER_NO_MEMORY);
-        if (!strstr(msg.text, "NUMA node 0 are available"))
+        if (!strstr(msg.text, expected))
             fail_msg("%s", msg.text);
         assert_null(arena);
     }
@@ -352,7 +384,7 @@ static void test_memory_that_is_not_there_is_said_to_be(void **state)
     skip_without_pmem(err);
     assert_int_equal(err, EMBTIER_NOT_FOUND);
     assert_non_null(strstr(msg.text, "1023"));
-    spec.numa_node = 0;
+    spec.numa_node = (int)permitted_node();
     for (spec.kind = 0; spec.kind < TIER_KIND_COUNT; spec.kind++) {
         if (spec.kind == TIER_KIND_FILE)
             continue;
@@ -384,5 +416,9 @@ int main(void)
         cmocka_unit_test(test_memory_that_is_not_there_is_said_to_be),
     };
 
+    /* The caller's, if any: hwloc is shown others, and then the machine. */
+    unsetenv("HWLOC_XMLFILE");
+    unsetenv("HWLOC_THISSYSTEM");
+    unsetenv("HWLOC_SYNTHETIC");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
