@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
+#include "base/node_memory.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 
@@ -142,27 +143,22 @@ uint64_t machine_available_bytes(void)
     return MIN(bytes > 0 ? bytes : UINT64_MAX, groups_least(room_of));
 }
 
-/* An estimate, as MemAvailable is one, which the kernel does not tell of a node. */
 uint64_t machine_node_available_bytes(unsigned node)
 {
-    static const char *const parts[] = { "MemFree", "Active(file)", "Inactive(file)",
-                                         "SReclaimable" };
-    char path[64], lines[ARRAY_LEN(parts)][40], total[40];
-    const char *names[ARRAY_LEN(parts) + 1] = { NULL };
-    uint64_t bytes, kept;
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    FILE *const zoneinfo = fopen("/proc/zoneinfo", "re");
+    FILE *meminfo;
+    uint64_t bytes;
+    char path[64];
 
     snprintf(path, sizeof(path), "/sys/devices/system/node/node%u/meminfo", node);
-    snprintf(total, sizeof(total), "Node %u MemTotal", node);
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        snprintf(lines[i], sizeof(lines[i]), "Node %u %s", node, parts[i]);
-        names[i] = lines[i];
-    }
-    bytes = read_sum(path, (const char *const[]){ total, NULL }, KIB);
-    if (bytes == 0)
-        return UINT64_MAX;
-    kept = bytes / 256; /* more than the kernel keeps for itself, its high watermark */
-    bytes = read_sum(path, names, KIB);
-    return bytes - MIN(bytes, kept);
+    meminfo = fopen(path, "re");
+    bytes = node_memory_available_bytes(meminfo, zoneinfo, node, (uint64_t)MAX(page_bytes, 0));
+    if (meminfo)
+        fclose(meminfo);
+    if (zoneinfo)
+        fclose(zoneinfo);
+    return bytes;
 }
 
 void machine_read(struct machine *ret_machine)
