@@ -450,14 +450,24 @@ static void wait_ms(unsigned ms)
 
 #define PATIENCE_TRIES 3000 /* of 20 ms: a minute, for threads that are late */
 
-/* Rows are taken no more, though the disk does: RocksDB answers a request to go on with the error
- * of the flush. The request's watch is of no database, and so keeps no error from this one. */
+/* Resume() alone: rocksdb_ext_resume() does no more for a watch of no database, which has seen no
+ * failure. Returns whether RocksDB answers with @error. */
+static bool resume_fails(struct subject *s, struct rocksdb_ext_watch *watch, const char *error)
+{
+    char *const answer = rocksdb_ext_resume(s->db, watch);
+    const bool is_same = answer && strcmp(answer, error) == 0;
+
+    rocksdb_free(answer);
+    return is_same;
+}
+
+/* No more rows are taken, though the disk takes them: RocksDB answers Resume() with the error of
+ * the flush. */
 static bool failed_flush_is_for_good(struct subject *s)
 {
     rocksdb_options_t *const none = rocksdb_options_create();
     struct rocksdb_ext_watch *watch =
         rocksdb_ext_watch_new(rocksdb_ext_activity_new(), none, s->folder);
-    bool is_for_good = false;
 
     subject_open(s);
     must_work(s);
@@ -466,20 +476,22 @@ static bool failed_flush_is_for_good(struct subject *s)
     fail_calls(&failing_write, ".sst", EIO, 1);
     flush(s);
     failed(s);
-    for (int i = 0; i < PATIENCE_TRIES && !is_for_good; i++) {
-        char *error;
+    for (int i = 0; i < PATIENCE_TRIES; i++) {
+        bool is_refused;
 
         put(s, 1);
         if (!s->error)
             return false;
-        error = rocksdb_ext_resume(s->db, watch);
-        is_for_good = error && strcmp(error, s->error) == 0;
-        rocksdb_free(error);
+        is_refused = resume_fails(s, watch, s->error);
         failed(s);
-        if (!is_for_good)
-            wait_ms(20);
+        if (is_refused) {
+            put(s, 2);
+            return failed(s);
+        }
+        wait_ms(20);
     }
-    return true;
+    fprintf(stderr, "RocksDB takes no rows, and Resume() does not say why\n");
+    _exit(2);
 }
 
 /* With nothing in the write buffers; recovery does not begin another log. */
