@@ -892,12 +892,22 @@ class Ring
         io_uring_sqe_set_data64(sqe, i);
     }
 
-    // The kernel may be short of memory for a moment; the buffers are its own until it has
-    // answered, so there is no giving up.
+    // The kernel may be short of memory for a moment. The buffers are its own until it has
+    // answered, so there is no giving up. Any other error is a mistake of this class, and would
+    // come again for ever.
     void Submit(size_t awaited)
     {
-        while (io_uring_submit_and_wait(&ring_, static_cast<unsigned>(awaited)) < 0)
+        for (;;) {
+            const int result = io_uring_submit_and_wait(&ring_, static_cast<unsigned>(awaited));
+
+            if (result >= 0)
+                return;
+            if (result != -EINTR && result != -EAGAIN && result != -EBUSY && result != -ENOMEM) {
+                fprintf(stderr, "io_uring_submit_and_wait: %s\n", strerror(-result));
+                abort();
+            }
             usleep(100);
+        }
     }
 
     static bool IsDone(size_t align, rocksdb::FSReadRequest &request, size_t &got, int result)
