@@ -15,14 +15,16 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
-#include <string>
+#include <new>
 
 // @bytes: of blocks that are kept.
 std::shared_ptr<rocksdb::Cache> metadata_cache_new(size_t bytes);
 
 // A block that the cache does not keep. @Handle is Cache::Handle, @Deleter RocksDB 7's function or
-// RocksDB 8's helper.
+// RocksDB 8's helper. The key lies behind it in the same allocation: each block that is read makes
+// one, and keys are longer than the part of a std::string that is not allocated.
 template <typename Handle, typename Deleter> class PassingBlock
 {
   public:
@@ -30,8 +32,11 @@ template <typename Handle, typename Deleter> class PassingBlock
     // to allocated structs.
     static Handle *Make(const rocksdb::Slice &key, void *value, size_t charge, Deleter deleter)
     {
+        void *const memory = ::operator new(sizeof(PassingBlock) + key.size());
+
         return reinterpret_cast<Handle *>(
-            reinterpret_cast<uintptr_t>(new PassingBlock(key, value, charge, deleter)) | kMark);
+            reinterpret_cast<uintptr_t>(new (memory) PassingBlock(key, value, charge, deleter)) |
+            kMark);
     }
 
     // Null: a handle of the LRU cache.
@@ -53,7 +58,17 @@ template <typename Handle, typename Deleter> class PassingBlock
         return handles_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }
 
-    const std::string key;
+    void Delete()
+    {
+        this->~PassingBlock();
+        ::operator delete(this);
+    }
+
+    rocksdb::Slice Key() const
+    {
+        return { reinterpret_cast<const char *>(this + 1), key_bytes_ };
+    }
+
     void *const value;
     const size_t charge;
     const Deleter deleter;
@@ -62,9 +77,12 @@ template <typename Handle, typename Deleter> class PassingBlock
     static constexpr uintptr_t kMark = 1;
 
     PassingBlock(const rocksdb::Slice &key, void *value, size_t charge, Deleter deleter)
-        : key(key.data(), key.size()), value(value), charge(charge), deleter(deleter)
+        : value(value), charge(charge), deleter(deleter), key_bytes_(key.size())
     {
+        memcpy(static_cast<void *>(this + 1), key.data(), key.size());
     }
+    ~PassingBlock() = default;
 
+    const size_t key_bytes_;
     std::atomic<uint32_t> handles_{ 1 };
 };

@@ -58,8 +58,8 @@ class MetadataCache final : public Cache
         if (!passing->Release())
             return false;
         if (passing->deleter) // no deleter: RocksDB counts memory that is not the cache's
-            passing->deleter(passing->key, passing->value);
-        delete passing;
+            passing->deleter(passing->Key(), passing->value);
+        passing->Delete();
         return true;
     }
 

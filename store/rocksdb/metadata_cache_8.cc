@@ -66,7 +66,7 @@ class MetadataCache final : public rocksdb::CacheWrapper
             return false;
         if (passing->deleter->del_cb)
             passing->deleter->del_cb(passing->value, memory_allocator());
-        delete passing;
+        passing->Delete();
         return true;
     }
 
@@ -104,16 +104,18 @@ class MetadataCache final : public rocksdb::CacheWrapper
     }
 
 #ifdef CACHE_HAS_APPLY_TO_HANDLE // meson asks the header
-    void ApplyToHandle(Cache *, Handle *handle,
+    // The handle is @cache's.
+    void ApplyToHandle(Cache *cache, Handle *handle,
                        const std::function<void(const Slice &, ObjectPtr, size_t,
                                                 const CacheItemHelper *)> &callback) override
     {
         const Passing *const passing = Passing::Of(handle);
 
         if (passing)
-            callback(passing->key, passing->value, passing->charge, passing->deleter);
+            callback(passing->Key(), passing->value, passing->charge, passing->deleter);
         else
-            target_->ApplyToHandle(target_.get(), handle, callback);
+            target_->ApplyToHandle(static_cast<MetadataCache *>(cache)->target_.get(), handle,
+                                   callback);
     }
 #endif
 
