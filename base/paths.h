@@ -24,7 +24,8 @@
 MUST_CHECK enum embtier_err default_data_directory(char **ret_path, struct err_msg *msg);
 /* NULL when out of memory. */
 MUST_CHECK char *default_socket_path(void);
-/* True: that is in a directory of the user's own, and not of the system or chosen by somebody. */
+/* True: default_socket_path() is in a directory of the user's own, which neither the system nor a
+ * variable for embtier chose. */
 bool default_socket_is_users(void);
 /* PERMISSION: @directory is no directory, a link to one, not the user's or root's, or others can
  * write to it. NOT_FOUND. */

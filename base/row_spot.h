@@ -9,10 +9,10 @@
 struct row_spot {
     uint32_t slot_and_1; /* 0: not cached */
     uint16_t stamp;      /* of the cache's clock, when the row was used last */
-    uint16_t dirty;      /* 0: clean; else in which epoch it became dirty: so says the index, too */
+    uint16_t dirty;      /* 0: clean; else the epoch in which it became dirty, as in the index */
 };
 
-/* A table's, and their meaning. */
+/* The spots of one table, and the memory that they lead into. */
 struct row_spots {
     struct row_spot *spots; /* by id */
     uint8_t *base;          /* of slot 0 */

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // versions.hh: where RocksDB's versions differ, one place per difference.
 //
-//   from       | difference                                           | where
-//   8          | another interface for block caches                   | metadata_cache_7.cc, _8.cc
-//   8.4 to 8.7 | Cache::Insert() takes the compressed form of a block | metadata_cache_8.cc
-//   9          | EnableFileDeletions() takes no argument              | here
-//   9.7 to .10 | Cache::ApplyToHandle()                               | metadata_cache_8.cc
-//   10         | kZSTDNotFinalCompression, a second name, is gone     | rocksdb_ext_compression()
+//   from        | difference                                           | where
+//   8           | another interface for block caches                   | metadata_cache_7.cc, _8.cc
+//   8.4 to 8.7  | Cache::Insert() takes the compressed form of a block | metadata_cache_8.cc
+//   9           | EnableFileDeletions() takes no argument              | here
+//   9.7 to 9.10 | Cache::ApplyToHandle()                               | metadata_cache_8.cc
+//   10          | kZSTDNotFinalCompression, a second name, is gone     | rocksdb_ext_compression()
 //
 // A version that embtier's tests have not run with is used all the same, and a start warns of it.
 #pragma once

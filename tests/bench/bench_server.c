@@ -199,7 +199,7 @@ double bench_server_processor_s(const struct bench_server *server)
     clockid_t clock;
 
     if (clock_getcpuclockid(server->harness.pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
-        bench_die("the server's processor time is not to be had");
+        bench_die("cannot read the server's processor time");
     return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
 }
 
