@@ -382,6 +382,15 @@ uint64_t embtier_batch_ticket(const struct embtier_batch *batch)
     return batch->state == BATCH_SUBMITTED || batch->lent_to ? 0 : batch->ticket;
 }
 
+uint64_t embtier_batch_pushed_step(const struct embtier_batch *batch)
+{
+    const bool is_known = batch->state == BATCH_ANSWERED || batch->state == BATCH_TOLD;
+
+    return is_known && batch->op == EMBTIER_PUSH && batch->result.err == EMBTIER_OK
+               ? batch->asked_step
+               : 0;
+}
+
 uint32_t embtier_batch_part_count(const struct embtier_batch *batch)
 {
     return batch->part_count;

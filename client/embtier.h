@@ -552,6 +552,11 @@ EMBTIER_PUBLIC uint32_t embtier_batch_bag_count(const struct embtier_batch *batc
  * Of a batch made by embtier_batch_new_prefetch(): the number of its prefetch, of which all this is
  * as true. */
 EMBTIER_PUBLIC uint64_t embtier_batch_ticket(const struct embtier_batch *batch);
+
+/* The step of the batch's last request if that was a push which the server has applied, and whose
+ * result embtier_poll() or embtier_wait() has seen; else 0. A caller that was interrupted between a
+ * push and its own note of it asks here. */
+EMBTIER_PUBLIC uint64_t embtier_batch_pushed_step(const struct embtier_batch *batch);
 /* @skipped nonzero: in the push by the ticket that the batch has, the part's gradients are all
  * zeros, whatever is in their place; a table of which all parts are skipped stays as it is. Until
  * the next lookup. INVALID without a ticket. */

@@ -102,6 +102,25 @@ static void test_a_ticket_is_there_from_its_lookup_to_its_push(void **state)
     assert_int_equal(embtier_batch_ticket(batch), FAKE_TICKET + 3);
 }
 
+static void test_a_batch_tells_the_step_of_its_last_push(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_batch *batch = new_bags_with_ticket(fixture);
+    const struct embtier_push_options options = at_step(7);
+
+    assert_int_equal(embtier_batch_pushed_step(batch), 0);
+    fixture->fake.err = EMBTIER_NONFINITE;
+    assert_int_equal(embtier_push(batch, &options), EMBTIER_NONFINITE);
+    assert_int_equal(embtier_batch_pushed_step(batch), 0);
+    fixture->fake.err = EMBTIER_OK;
+    assert_int_equal(embtier_submit_push(batch, &options), EMBTIER_OK);
+    assert_int_equal(embtier_batch_pushed_step(batch), 0);
+    assert_int_equal(embtier_wait(batch, UINT32_MAX), EMBTIER_OK);
+    assert_int_equal(embtier_batch_pushed_step(batch), 7);
+    assert_int_equal(embtier_get_pooled(batch), EMBTIER_OK);
+    assert_int_equal(embtier_batch_pushed_step(batch), 0);
+}
+
 static void test_a_batch_that_has_a_ticket_stays_as_it_was_looked_up(void **state)
 {
     struct fixture *fixture = *state;
@@ -718,6 +737,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
         WITH_SERVER(test_a_ticket_is_there_from_its_lookup_to_its_push),
+        WITH_SERVER(test_a_batch_tells_the_step_of_its_last_push),
         WITH_SERVER(test_a_batch_that_has_a_ticket_stays_as_it_was_looked_up),
         WITH_SERVER(test_releasing_what_is_not_there_asks_nothing_of_the_server),
         WITH_SERVER(test_a_ticket_is_nobody_s_while_a_request_is_in_flight),

@@ -432,9 +432,11 @@ def checked(function: Any, result: Any, arguments: dict[str, type[Argument]]) ->
     def call(*values: Any) -> Any:
         try:
             return function(*values)
-        except error_of_ctypes:
+        except error_of_ctypes as error:
             for (what, argument), value in zip(arguments.items(), values):
                 argument.check(what, value)
+            if "KeyboardInterrupt" in str(error):  # it came in a from_param(), and ctypes has put its own in its place
+                raise KeyboardInterrupt from None
             raise
 
     call.__name__ = function.__name__

@@ -33,16 +33,17 @@ _SLOT_WAIT_S = 50e-6
 
 
 class _Memory:
-    """Owns a ``struct embtier_batch *``; freed when the batch and all views of it are gone."""
+    """Owns a ``struct embtier_batch *``; freed when the batch and all views of it are gone. It is there before
+    the library makes the batch, so that none is left without an owner."""
 
-    def __init__(self, connection: Connection, tables: list[Table], pointer: c_void_p) -> None:
+    def __init__(self, connection: Connection, tables: list[Table]) -> None:
         self.connection = connection
         self.tables = tables  # the library's handles outlive the batch
-        self.pointer = pointer
-        connection.add_batch(pointer)
+        self.pointer = c_void_p()
 
     def __del__(self) -> None:
-        self.connection.remove_batch(self.pointer)
+        if self.pointer.value is not None:
+            self.connection.remove_batch(self.pointer)
 
 
 class _Region:
@@ -97,16 +98,17 @@ class Batch:
         self._room = list(self._counts)
 
     def _make(self, connection: Connection, make: Any, parts: Any, tables: list[Table]) -> None:
-        pointer = c_void_p()
-        with connection_of(connection) as handle:
-            connection.check(make(handle, parts, len(tables), byref(pointer)))
-            self._memory: _Memory | None = _Memory(connection, tables, pointer)
+        memory = _Memory(connection_of(connection), tables)
+        self._memory: _Memory | None = None
         self._connection = connection
         self._tables = tables
         self._addresses: dict[tuple[Any, int], int] = {}
-        self._in_flight = False
         self._group: Group | None = None  # that lookups and SETs name
-        self._pushed_to: Group | None = None  # by the last request
+        self._pushed_to: Group | None = None  # by the last push
+        with connection as handle:
+            connection.check(make(handle, parts, len(tables), byref(memory.pointer)))
+            connection.add_batch(memory.pointer)
+        self._memory = memory
 
     def __enter__(self) -> Batch:
         return self
@@ -122,6 +124,20 @@ class Batch:
         if self._memory is None:
             raise RuntimeError("the batch is freed")
         return self._memory.pointer
+
+    @property
+    def _in_flight(self) -> bool:
+        if self._memory is None or not self._connection.is_open:
+            return False
+        with self._connection:
+            return lib.embtier_poll(self._memory.pointer) == _AGAIN
+
+    @property
+    def _pushed_step(self) -> int:
+        """The step of the last request, if that is a push which has been applied; else 0."""
+        if self._memory is None or self._in_flight:
+            return 0
+        return lib.embtier_batch_pushed_step(self._memory.pointer)
 
     def _address(self, function: Callable[..., int | None], part: int) -> int:
         """Returns what @function says of @part. An address never changes, so the library is asked once."""
@@ -308,15 +324,18 @@ class Batch:
         """@options: of a push, else None; @group: that it names."""
         connection = self._connection
         with connection:
+            written = [table.name for table in self._tables] if operation in (_SET, _PUSH) else []
+            connection.writes.update(written)
+            self._pushed_to = group
+            if group is not None:
+                group._pushes.add(self)
             if options is None:
                 code = lib.embtier_submit(self._pointer(), operation)
             else:
                 code = lib.embtier_submit_push(self._pointer(), byref(options))
+            if code:
+                connection.writes.subtract(written)
             connection.check(code)
-            self._in_flight = True
-            self._pushed_to = group
-            if operation in (_SET, _PUSH):
-                connection.writes.update(table.name for table in self._tables)
 
     def poll(self) -> bool:
         """True once the request is done, False while it is in flight; raises its error. Never
@@ -344,7 +363,6 @@ class Batch:
     def _result(self, code: int) -> bool:
         if code == _AGAIN:
             return False
-        self._in_flight = False
         try:
             self._connection.check(code)
         except errors.Error as error:
@@ -365,10 +383,8 @@ class Batch:
     def free(self) -> None:
         """Gives the batch's room back, when the last view of it is gone. BusyError while the
         request is in flight. Freeing twice is fine."""
-        if self._memory is not None and self._in_flight and not self._connection.closed:
-            with self._connection:
-                if lib.embtier_poll(self._pointer()) == _AGAIN:
-                    raise errors.make(errors.code_of("BUSY"), "the batch is in flight: wait first")
+        if self._in_flight:
+            raise errors.make(_BUSY, "the batch is in flight: wait first")
         self._memory = None
 
     def __reduce__(self) -> Any:
@@ -558,7 +574,7 @@ class BagBatch(Batch):
     def release(self, timeout: float | None = None) -> None:
         """Gives the ticket back: no push will follow. Fine without a ticket."""
         seconds("timeout", timeout)
-        if self.ticket or self._in_flight:
+        if self._in_flight or self.ticket:  # which is not known before the request is done
             self._submit_and_wait(_RELEASE, timeout)
 
     def set_count(self, part: int, count: int) -> None:

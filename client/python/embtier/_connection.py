@@ -7,17 +7,24 @@ never dangles. What Python's garbage collector finds, it may find on any thread 
 another call; so handles to free are queued here and freed by the next call.
 
 Threads. One thread at a time; a second one gets an error at once instead of waiting.
+Interrupts. Ctrl-C, and the handler of any other signal, may raise an exception between any two
+bytecodes, such as right after a call into the library has returned. So the library owns the state of
+requests, and Python asks it: is a batch in flight, has it a ticket, which step has it pushed. What Python must
+note itself it notes before the call. A connection that an exception has left taken is free for
+the thread that took it.
 Processes. A connection does not survive fork(): the child gets an error, and frees nothing.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from ctypes import c_void_p
+from types import CodeType
 from typing import Any
 
 from . import errors
@@ -36,7 +43,7 @@ class Connection:
         self._handle = handle
         self._batches: set[int] = set()  # whose memory is in use
         self._garbage: deque[tuple[Callable[[Any], Any], c_void_p]] = deque()
-        self._lock = threading.Lock()
+        self._taken: dict[str, tuple[int]] = {}  # "by": the thread of the call under way
         self._pid = os.getpid()
         self._getpid = os.getpid  # module globals may be gone at exit
         self._disconnect_handle = lib.embtier_disconnect
@@ -49,7 +56,9 @@ class Connection:
             raise RuntimeError("a connection does not survive fork(): connect again in the child")
         if self.closed:
             raise RuntimeError("the connection is closed")
-        if not self._lock.acquire(blocking=False):
+        mine = (threading.get_ident(),)
+        holder = self._taken.setdefault("by", mine)  # in one bytecode
+        if holder is not mine and (holder != mine or _is_within_a_call()):
             raise RuntimeError(
                 "the connection is in use by another call: make one connection per thread, and no "
                 "calls from a progress function"
@@ -57,15 +66,20 @@ class Connection:
         try:
             self._free_garbage()
         except BaseException:
-            self._lock.release()
+            self._taken.clear()
             raise
         return self._handle
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self._taken.clear()
 
     def __del__(self) -> None:
         self._disconnect()
+
+    @property
+    def is_open(self) -> bool:
+        """Not closed, and of this process."""
+        return not self.closed and self._pid == self._getpid()
 
     def close(self) -> None:
         """No more calls; disconnects, or leaves it to the last batch."""
@@ -103,21 +117,35 @@ class Connection:
         self._garbage.append((free, handle))
 
     def _free_garbage(self) -> None:
-        """Frees in order, so that a batch goes before its tables; stops at a batch in flight."""
+        """Frees in order, so that a batch goes before its tables; stops at a batch in flight. A handle
+        leaves the queue first: an interrupt may leave it unfreed, and nothing is freed twice."""
         while self._garbage:
-            free, handle = self._garbage[0]
-            if free is lib.embtier_batch_free:
-                if lib.embtier_poll(handle) == _AGAIN or free(handle) == _BUSY:
-                    return
-            else:
+            free, handle = one = self._garbage.popleft()
+            if free is not lib.embtier_batch_free:
                 free(handle)
-            self._garbage.popleft()
+            elif lib.embtier_poll(handle) == _AGAIN or free(handle) == _BUSY:
+                self._garbage.appendleft(one)
+                return
 
     def check(self, code: int) -> None:
         """Raises the exception for @code, if it is one, with the library's message about the call
         just made. Inside the ``with`` of that call."""
         if code:
             raise errors.make(code, lib.embtier_message(self._handle).decode(errors="replace"))
+
+
+# Of functions that the library calls in the middle of a call.
+CALLED_BACK: set[CodeType] = set()
+
+
+def _is_within_a_call() -> bool:
+    """Does a function that the library has called run on this thread?"""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in CALLED_BACK:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
 
 
 def connection_of(value: Any) -> Connection:

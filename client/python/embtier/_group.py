@@ -59,7 +59,8 @@ class Group:
         self._pointer = pointer
         self._name, self._size, self._member = name, options.size, options.member
         self._owner: weakref.ref | None = None  # the module of embtier.torch that steps with it
-        self._read_step()
+        self._step = step
+        self._pushes: weakref.WeakSet = weakref.WeakSet()  # batches; the last results of some were not seen
 
     def __del__(self) -> None:
         if hasattr(self, "_pointer"):
@@ -67,9 +68,6 @@ class Group:
 
     def __repr__(self) -> str:
         return f"<embtier.Group {self.name!r} member {self.member} of {self.size}, step {self.step}>"
-
-    def _read_step(self) -> None:
-        self._step = lib.embtier_group_step(self._pointer)
 
     def _handle(self, connection: Connection) -> c_void_p:
         if connection is not self._connection:
@@ -94,7 +92,13 @@ class Group:
     def step(self) -> int:
         """The last that is known here to be done: that of the joining, then that of this member's last
         push that has succeeded. Kept when the membership has ended."""
+        if self._connection.is_open:
+            self._pushes = weakref.WeakSet([batch for batch in self._pushes if batch._in_flight])
+            self._read_step()
         return self._step
+
+    def _read_step(self) -> None:
+        self._step = lib.embtier_group_step(self._pointer)
 
     def __reduce__(self) -> Any:
         raise TypeError("a Group is a membership of a connection of this process: join from there")

@@ -285,6 +285,7 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
     "embtier_batch_weights": (c_void_p, _PART),
     "embtier_batch_bags": (c_void_p, _PART),
     "embtier_batch_ticket": (c_uint64, _BATCH),
+    "embtier_batch_pushed_step": (c_uint64, _BATCH),
     "embtier_batch_set_skipped": (c_int, _PART | {"skipped": Flag}),
     "embtier_batch_new_push": (c_int, _PARTS),
     "embtier_batch_new_prefetch": (c_int, _PARTS),

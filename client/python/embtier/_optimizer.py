@@ -34,8 +34,10 @@ class Optimizer(torch.optim.Optimizer):
         self._rooms = rooms
         self._gathers = flag("gathers", gathers)  # update="step": step() makes the steps
         self._sums = {name: torch.nn.Parameter(torch.empty(0, t.dim)) for name, t in self._tables.items()}
-        self._ids: dict[str, torch.Tensor] = {}  # int64 [distinct rows] of those in _sums
+        # Ids, int64 [distinct rows], and their gradients; good while these are the parameter's.
+        self._gathered: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {name: [] for name in self._tables}
         self._steps = 0
+        self._pushing: BagBatch | PushBatch | None = None  # of the push that was not noted yet
         self._group: Group | None = None
         self.skipped_pushes = 0
         super().__init__(list(self._sums.values()), {"lr": learning_rate("lr", lr)})
@@ -47,6 +49,7 @@ class Optimizer(torch.optim.Optimizer):
     @property
     def steps(self) -> int:
         """How many were made: with a group, by all of its members together."""
+        self._note_push()
         return self._steps if self._group is None else self._group.step
 
     @steps.setter
@@ -57,6 +60,7 @@ class Optimizer(torch.optim.Optimizer):
                 f"group {self._group.name!r} is at step {self._group.step}: to go on from {steps}, its "
                 f"members join with step={steps}"
             )
+        self._pushing = None
         self._steps = steps
 
     @property
@@ -112,16 +116,30 @@ class Optimizer(torch.optim.Optimizer):
         for what, tensor in (("ids", ids), ("gradient", gradient)):
             if not isinstance(tensor, torch.Tensor):
                 raise TypeError(f"{what} must be a torch.Tensor, not {kind_of(tensor)} {shown(tensor)}")
-        if total.grad is not None:
-            ids = torch.cat([self._ids[table.name], ids])
-            gradient = torch.cat([total.grad.to(gradient.device), gradient])
+        before = self._gathered_of(table.name)
+        if before is not None:
+            ids = torch.cat([before[0], ids])
+            gradient = torch.cat([before[1].to(gradient.device), gradient])
         distinct, places = torch.unique(ids, return_inverse=True)
         added = torch.zeros(len(distinct), table.dim, device=gradient.device)
         added.index_add_(0, places.to(gradient.device), gradient)
-        self._ids[table.name] = distinct
-        total.grad = None
+        known = self._gathered[table.name]
+        known[:] = [*([] if before is None else [before]), (distinct, added)]
         total.data = added.new_empty(1).expand(added.shape)  # of the shape, without the memory
-        total.grad = added
+        total.grad = added  # from here on it is this that is gathered
+
+    def _gathered_of(self, name: str) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Ids and gradients. The gradient may be one that others have put in the place of ours, of its shape."""
+        gradient = self._sums[name].grad
+        if gradient is None or not len(gradient):
+            return None
+        known = self._gathered[name]
+        for ids, ours in known:
+            if ours is gradient:
+                return ids, gradient
+        if not known or known[-1][1].shape != gradient.shape:
+            raise RuntimeError(f"the gradient of table {name!r} is of rows that nothing was gathered for")
+        return known[-1][0], gradient
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None, **scaling: Any) -> Any:
@@ -134,8 +152,9 @@ class Optimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._unscale(scaling.get("grad_scaler"))
-        given = [name for name, total in self._sums.items() if total.grad is not None and len(total)]
         try:
+            gathered = {name: self._gathered_of(name) for name in self._sums}
+            given = {name: one for name, one in gathered.items() if one is not None}
             if given:
                 self._push_rows(given)
             elif self._gathers and self._group is not None:
@@ -144,18 +163,17 @@ class Optimizer(torch.optim.Optimizer):
             self.zero_grad()
         return loss
 
-    def _push_rows(self, names: Sequence[str]) -> None:
-        parts = [(self._tables[name], len(self._ids[name])) for name in names]
-        with self._rooms.made(lambda: self._rooms.server.push_batch(parts)) as batch:
-            for i, name in enumerate(names):
-                batch.ids(i)[:] = self._ids[name].numpy().view(np.uint64)
-                torch.from_numpy(batch.gradients(i)).copy_(self._sums[name].grad)
-            self.push(batch)
+    def _push_rows(self, given: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> None:
+        parts = [(self._tables[name], len(ids)) for name, (ids, _) in given.items()]
+        batch = self._rooms.made(lambda: self._rooms.server.push_batch(parts))
+        for i, (ids, gradient) in enumerate(given.values()):
+            batch.ids(i)[:] = ids.numpy().view(np.uint64)
+            torch.from_numpy(batch.gradients(i)).copy_(gradient)
+        self.push(batch)
 
     def push_nothing(self) -> None:
         """This member's part of a step to which it has no gradients."""
-        with self._rooms.made(lambda: self._rooms.server.push_batch([])) as batch:
-            self.push(batch)
+        self.push(self._rooms.made(lambda: self._rooms.server.push_batch([])))
 
     def push(self, batch: BagBatch | PushBatch, ahead: Ahead | None = None, **options: Any) -> bool:
         """One step, which releases what @ahead has. False if the server refused it for numbers that are
@@ -164,8 +182,11 @@ class Optimizer(torch.optim.Optimizer):
             raise TypeError(f"batch must be a BagBatch or a PushBatch, not {kind_of(batch)} {shown(batch)}")
         if ahead is not None and not isinstance(ahead, Ahead):
             raise TypeError(f"ahead must be what a Prefetcher has, not {kind_of(ahead)} {shown(ahead)}")
+        self.wait_for_push()
+        step = self.steps + 1
+        self._pushing = batch
         try:
-            push_with(ahead, batch, number("lr", self.lr), self.steps + 1, group=self._group, **options)
+            push_with(ahead, batch, number("lr", self.lr), step, group=self._group, **options)
         except (errors.NonfiniteError, errors.GroupRefusedError) as error:  # type: ignore[attr-defined]
             if getattr(error, "err", "NONFINITE") != "NONFINITE":
                 raise
@@ -173,15 +194,31 @@ class Optimizer(torch.optim.Optimizer):
             if self.skipped_pushes == 1:
                 warnings.warn(f"skipped a push: {error}; more are counted in skipped_pushes", stacklevel=2)
             return False
-        self._steps += 1
+        self._note_push()
         return True
+
+    def _note_push(self) -> None:
+        """Counts the step of the last push, if that has been applied. Any number of times."""
+        if self._pushing is not None and not self._pushing._in_flight:
+            self._steps = max(self._steps, self._pushing._pushed_step)
+            self._pushing = None
+
+    def wait_for_push(self) -> None:
+        """Waits for a push that an interrupt has left under way: it is a step, though nobody has seen its end. Other
+        requests must not use its batch before."""
+        if self._pushing is not None and self._pushing._in_flight:
+            try:
+                self._pushing.wait()
+            except errors.Error:
+                pass  # no step; whoever pushes next is told if that cannot be
+        self._note_push()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets what was gathered."""
         flag("set_to_none", set_to_none)
-        self._ids.clear()
-        for total in self._sums.values():
-            total.grad = None
+        for name, total in self._sums.items():
+            total.grad = None  # from here on nothing is gathered
+            self._gathered[name].clear()
             total.data = torch.empty(0, total.shape[1])
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -43,15 +43,16 @@ class IdRoom:
     def __init__(self, server: Server, key: tuple, parts: Sequence[tuple[Table, int]]) -> None:
         self.key = key
         self.most = [count for _, count in parts]
-        self._sizes = list(self.most)
+        self._sizes: list[int] | None = list(self.most)
         self.batch: PrefetchBatch = server.prefetch_batch(parts)
 
     def fill(self, ids: Sequence[torch.Tensor]) -> None:
+        sizes, self._sizes = self._sizes, None  # not known before the end, should this be interrupted
         for i, one in enumerate(ids):
-            if self._sizes[i] != len(one):
+            if sizes is None or sizes[i] != len(one):
                 self.batch.set_count(i, len(one))
-                self._sizes[i] = len(one)
             self.batch.ids(i)[:] = one.numpy().view(np.uint64)
+        self._sizes = [len(one) for one in ids]
 
 
 class Ahead:
@@ -61,6 +62,7 @@ class Ahead:
         self.module = module
         self.error: errors.Error | None = None  # what the server refused it for
         self._room: IdRoom | None = room
+        self._is_known = False  # what came of it
 
     def look(self, waits: bool) -> PrefetchBatch | None:
         """The batch that has the prefetch. None: there is none, or, if this does not wait, not yet."""
@@ -68,9 +70,11 @@ class Ahead:
             return None
         batch = self._room.batch
         try:
-            if batch._in_flight:
-                batch.wait() if waits else batch.poll()
+            if not self._is_known and waits:
+                batch.wait()
+            self._is_known = self._is_known or batch.poll()
         except errors.Error as error:
+            self._is_known = True
             self.error = error
         return batch if batch.ticket else None
 

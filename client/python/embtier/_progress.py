@@ -16,6 +16,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from ._arguments import kind_of, shown
+from ._connection import CALLED_BACK
 from ._library import ProgressFunction
 
 Progress = Callable[[int, int, str], None]
@@ -63,3 +64,6 @@ class Reports:
             self._progress(done, total, unit.decode())
         except BaseException as error:
             self._error = error
+
+
+CALLED_BACK.add(Reports._report.__code__)

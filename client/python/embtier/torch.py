@@ -306,7 +306,8 @@ class _Room:
 
     def __init__(self, server: Server, key: tuple, parts: list[Bags]) -> None:
         self.key = key
-        self.most = self.sizes = [(part.count, part.bag_count) for part in parts]
+        self.most = [(part.count, part.bag_count) for part in parts]
+        self.sizes: list[tuple[int, int]] | None = self.most
         self.batch: BagBatch = server.bag_batch(parts)
         batch = self.batch
         places = range(len(parts))
@@ -318,8 +319,9 @@ class _Room:
         ]
 
     def fill(self, given: Sequence[_Given]) -> None:
+        sizes, self.sizes = self.sizes, None  # not known before the end, should this be interrupted
         for i, one in enumerate(given):
-            if self.sizes[i] != one.sizes:
+            if sizes is None or sizes[i] != one.sizes:
                 self.batch.set_bags(i, *one.sizes)
             count, bag_count = one.sizes
             self.ids[i][:count] = one.ids
@@ -378,14 +380,19 @@ class _Rooms:
         self._abandoned.append(room)
 
     def _release_abandoned(self) -> None:
-        while self._abandoned:
-            room = self._abandoned[0]
+        for _ in range(len(self._abandoned)):
+            try:
+                room = self._abandoned.popleft()
+            except IndexError:  # another thread is here, too
+                return
             try:
                 room.batch.release()
-                self.give(room)
+            except errors.BusyError:  # type: ignore[attr-defined]
+                self._abandoned.append(room)  # in flight: the next time
             except errors.Error:
-                pass  # in flight or disconnected: it is freed, and its ticket expires
-            self._abandoned.popleft()
+                pass  # disconnected: it is freed, and its ticket expires
+            else:
+                self.give(room)
 
     def made(self, make: Callable[[], Any]) -> Any:
         """The batch that @make makes, in the room of free ones if it must be."""
@@ -553,6 +560,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         if not any(len(one.ids) for one in given):
             empty = [torch.zeros(one.sizes[1], one.bag.table.dim, device=one.device) for one in given]
             return empty, None
+        self.optimizer.wait_for_push()
         room = self._rooms.take(given)
         try:
             room.fill(given)
