@@ -30,11 +30,11 @@ bool cache_caller_release(struct cache_caller *caller, struct cache_handle *hand
 void *cache_caller_value(struct cache_caller *caller, struct cache_handle *handle);
 /* The answer of GetCharge(), if GetUsage() of the handle answers the same; else SIZE_MAX. */
 size_t cache_caller_charge(struct cache_caller *caller, struct cache_handle *handle);
-/* Of all blocks that are kept. */
+/* The bytes of all blocks that are kept. */
 size_t cache_caller_usage(struct cache_caller *caller);
-/* Whether the handle has the deleter that it was inserted with, or none. */
+/* True if the block was inserted with a deleter, and the handle has it. */
 bool cache_caller_has_deleter(struct cache_caller *caller, struct cache_handle *handle);
-/* Whether Cache::ApplyToHandle() tells @key of @handle. True in versions without it. */
+/* True if Cache::ApplyToHandle() tells @key of @handle, and in versions without it. */
 bool cache_caller_tells_key(struct cache_caller *caller, struct cache_handle *handle,
                             const char *key);
 

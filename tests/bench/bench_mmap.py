@@ -121,8 +121,8 @@ def run_side(side: str, setting: Setting, folder: str) -> None:
 
 
 class Group:
-    """Of processes that may have @limit bytes of memory, pages of files included. Where the kernel counts swap, it
-    gives them no more."""
+    """A control group, whose processes may have @limit bytes of memory, pages of files included. Where the kernel
+    counts swap, it gives them no more."""
 
     def __init__(self, name: str, limit: int) -> None:
         old, new = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")

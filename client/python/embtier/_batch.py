@@ -134,10 +134,8 @@ class Batch:
 
     @property
     def _pushed_step(self) -> int:
-        """The step of the last request, if that is a push which has been applied; else 0."""
-        if self._memory is None or self._in_flight:
-            return 0
-        return lib.embtier_batch_pushed_step(self._memory.pointer)
+        """The step of the last request, if that is a push which has been applied and whose result was seen; else 0."""
+        return 0 if self._memory is None else lib.embtier_batch_pushed_step(self._memory.pointer)
 
     def _address(self, function: Callable[..., int | None], part: int) -> int:
         """Returns what @function says of @part. An address never changes, so the library is asked once."""

@@ -134,7 +134,7 @@ class Connection:
             raise errors.make(code, lib.embtier_message(self._handle).decode(errors="replace"))
 
 
-# Of functions that the library calls in the middle of a call.
+# The code of the functions that the library calls in the middle of a call.
 CALLED_BACK: set[CodeType] = set()
 
 
