@@ -17,8 +17,10 @@ import sys
 import tempfile
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,12 +188,19 @@ def rng() -> random.Random:
     return random.Random(seed)
 
 
+@pytest.hookimpl(optionalhook=True, hookwrapper=True)
+def pytest_xdist_newgateway(gateway: Any) -> Iterator[None]:
+    """Has tests run on their worker's main thread, the only one that hears of signals. With -v, pytest-xdist asks a
+    worker for its versions before anything else, and execnet before 2.1 may have the main thread still busy with the
+    answer when the tests come: they then run on a second thread."""
+    gateway._rinfo = lambda: types.SimpleNamespace(platform=sys.platform, version_info=sys.version_info, cwd=TREE)
+    yield
+
+
 @pytest.fixture
 def interrupts() -> Iterator[None]:
-    """As a program in the foreground has them: a shell's background jobs ignore SIGINT, and only a program's
-    main thread hears of it. pytest-xdist gives that to its tests, but for a race of execnet 1.9."""
-    if threading.current_thread() is not threading.main_thread():
-        pytest.skip("pytest-xdist runs these tests in a thread of its own")
+    """As a program in the foreground has them; a shell's background jobs ignore SIGINT."""
+    assert threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -36,7 +36,10 @@ INTERRUPTS = 420  # of each kind of step; in the long form one at each bytecode
 SIGNALS = 2000 if LONG else 100
 LIMIT_S = 60
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of a __del__
+pytestmark = [
+    pytest.mark.usefixtures("interrupts"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # of a __del__
+]
 
 
 class Bytecodes:
