@@ -8,7 +8,8 @@ header=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort >"$work/exported"
+# Not nm, which knows the libraries of its own processor only. The seventh column is the section of a symbol that is defined.
+readelf --dyn-syms --wide "$library" | awk '$5 != "LOCAL" && $7 ~ /^[0-9]+$/ { sub(/@.*/, "", $8); print $8 }' | sort >"$work/exported"
 # A declaration starts with EMBTIER_PUBLIC and ends at its semicolon; the first name before a "(" that follows a
 # type is the function's.
 tr '\n' ' ' <"$header" | sed 's/;/;\n/g' | grep -o 'EMBTIER_PUBLIC [^;]*' |

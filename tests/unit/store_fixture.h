@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
@@ -342,6 +343,22 @@ static inline void fixture_truncate(struct store_fixture *f, unsigned index, con
 
     snprintf(path, sizeof(path), "%s/%s", f->made[index], name);
     assert_int_equal(truncate(path, bytes), 0);
+}
+
+/* Turns the calling process into this program with the arguments @part, the fixture's root and
+ * @number, which may be NULL. Programs of another processor run by an emulator, which meson names.
+ */
+static inline _Noreturn void fixture_exec_self(const struct store_fixture *f, const char *part,
+                                               const char *number)
+{
+    const char *const emulator = getenv("MESON_EXE_WRAPPER");
+    char self[400] = { 0 };
+
+    if (emulator && readlink("/proc/self/exe", self, sizeof(self) - 1) > 0)
+        execl(emulator, emulator, self, part, f->root, number, (char *)NULL);
+    else
+        execl("/proc/self/exe", program_invocation_short_name, part, f->root, number, (char *)NULL);
+    _exit(127);
 }
 
 static inline void fixture_replace_text(struct store_fixture *f, unsigned index, const char *name,

@@ -159,8 +159,7 @@ static uint32_t run_part(const struct store_fixture *f, const char *part, uint32
     assert_true(child >= 0);
     if (child == 0) {
         dup2(pipes[1], STDOUT_FILENO);
-        execl("/proc/self/exe", "test_checkpoint", part, f->root, number, (char *)NULL);
-        _exit(127);
+        fixture_exec_self(f, part, number);
     }
     close(pipes[1]);
     assert_int_equal(waitpid(child, &status, 0), child);

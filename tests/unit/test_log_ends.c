@@ -19,10 +19,8 @@ static void run_part(const struct store_fixture *f, const char *part)
     int status;
 
     assert_true(child >= 0);
-    if (child == 0) {
-        execl("/proc/self/exe", "test_log_ends", part, f->root, (char *)NULL);
-        _exit(127);
-    }
+    if (child == 0)
+        fixture_exec_self(f, part, NULL);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }

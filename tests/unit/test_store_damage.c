@@ -115,8 +115,7 @@ static pid_t run_part(const struct store_fixture *f, const char *part, int outpu
     assert_true(child >= 0);
     if (child == 0) {
         dup2(output, STDOUT_FILENO);
-        execl("/proc/self/exe", "test_store_damage", part, f->root, (char *)NULL);
-        _exit(127);
+        fixture_exec_self(f, part, NULL);
     }
     return child;
 }
