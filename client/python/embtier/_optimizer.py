@@ -28,11 +28,14 @@ class Optimizer(torch.optim.Optimizer):
     text of embtier.torch. One group, with "lr"; its parameters stand for the tables, and have the gradients
     gathered with ``update="step"``, float32 [distinct rows, dim]."""
 
-    def __init__(self, tables: Sequence[Table], rooms: _Rooms, lr: float, gathers: bool) -> None:
+    def __init__(
+        self, tables: Sequence[Table], rooms: _Rooms, lr: float, gathers: bool, averages: bool = True
+    ) -> None:
         tables = [table_of("one of the tables", table) for table in several("tables", tables)]
         self._tables = {table.name: table for table in tables}
         self._rooms = rooms
         self._gathers = flag("gathers", gathers)  # update="step": step() makes the steps
+        self._averages = flag("averages", averages)  # gradients of the members of a group
         self._sums = {name: torch.nn.Parameter(torch.empty(0, t.dim)) for name, t in self._tables.items()}
         # Ids, int64 [distinct rows], and their gradients; good while these are the parameter's.
         self._gathered: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {name: [] for name in self._tables}
@@ -62,6 +65,11 @@ class Optimizer(torch.optim.Optimizer):
             )
         self._pushing = None
         self._steps = steps
+
+    @property
+    def divisor(self) -> int:
+        """What this member's gradients are divided by before they are added to those of the group's others."""
+        return self._group.size if self._group is not None and self._averages else 1
 
     @property
     def group(self) -> Group | None:
@@ -168,7 +176,9 @@ class Optimizer(torch.optim.Optimizer):
         batch = self._rooms.made(lambda: self._rooms.server.push_batch(parts))
         for i, (ids, gradient) in enumerate(given.values()):
             batch.ids(i)[:] = ids.numpy().view(np.uint64)
-            torch.from_numpy(batch.gradients(i)).copy_(gradient)
+            pushed = torch.from_numpy(batch.gradients(i)).copy_(gradient)
+            if self.divisor != 1:
+                pushed.mul_(1 / self.divisor)
         self.push(batch)
 
     def push_nothing(self) -> None:

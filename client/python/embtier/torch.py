@@ -64,10 +64,10 @@ Rows that are read ahead
 Groups of trainers
     Processes that each train a copy of the model with a part of every batch, data parallel, give each of
     its modules a group: ``group=server.join("model.items", size=world, member=rank)``. A push is then the
-    member's part of a step: it returns when those of all have come, gradients are added up over all, in the
-    order of the members, and each row is changed once. They are summed, not averaged: divide losses by
-    the number of members for a mean, as with sums over a larger batch. The rest of the model is for
-    torch.nn.parallel.DistributedDataParallel, or the like, to which this module has no parameters.
+    member's part of a step: it returns when those of all have come, gradients are averaged over all, in the
+    order of the members, and each row is changed once. torch.nn.parallel.DistributedDataParallel averages the
+    gradients of the rest of the model in the same way, so the loss stays the mean over the member's part
+    of the batch. ``reduce="sum"`` adds gradients up instead.
 
     * ``steps`` is the group's. A training that goes on joins with ``step=`` what was saved; load_state_dict()
       raises ValueError if the group is at another step.
@@ -135,6 +135,7 @@ Input = torch.Tensor | tuple[torch.Tensor | None, ...]
 
 MODES = tuple(POOL_NUMBERS)
 UPDATES = ("backward", "step")
+REDUCTIONS = ("mean", "sum")
 
 __all__ = ["Bag", "EmbeddingBag", "EmbeddingBagCollection", "Input", "Optimizer", "Prefetcher", "rows"]
 
@@ -490,7 +491,8 @@ class EmbeddingBagCollection(torch.nn.Module):
     tables belong to one connection; a table may be in several bags.
     @lr: learning rate; @update: "backward" or "step", see the module's text.
     @frozen: made with requires_grad_(False); tables need no optimizer.
-    @group: of trainers, this module's own: see "Groups of trainers" in the module's text.
+    @group: of trainers, this module's own: see "Groups of trainers" in the module's text. @reduce: "mean"
+    averages the gradients of the group's members, "sum" adds them up; without a group it changes nothing.
     """
 
     def __init__(
@@ -501,10 +503,12 @@ class EmbeddingBagCollection(torch.nn.Module):
         update: str = "backward",
         frozen: bool = False,
         group: Group | None = None,
+        reduce: str = "mean",
     ) -> None:
         super().__init__()
         self.bags = _bags_of(bags)
         one_of("update", UPDATES, update)
+        one_of("reduce", REDUCTIONS, reduce)
         frozen = flag("frozen", frozen)
         tables = [bag.table for bag in self.bags.values()]
         if len({id(table._connection) for table in tables}) > 1:
@@ -514,7 +518,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         if not frozen:
             self._check_trainable()
         self._rooms = _Rooms(tables[0].server)
-        self.optimizer = Optimizer(tables, self._rooms, lr, gathers=update == "step")
+        self.optimizer = Optimizer(tables, self._rooms, lr, gathers=update == "step", averages=reduce == "mean")
         self.group = group
         self.grad_scale: float | Callable[[], float] = 1.0
         self._ahead: Ahead | None = None  # for the next forward pass that takes a ticket
@@ -623,7 +627,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         found: list[torch.Tensor | None] = [None] * len(given)
         if self.group is None and all(gradient is None for gradient in gradients):
             return found
-        scale = self._scale()
+        scale = self._scale() * self.optimizer.divisor
         for i, gradient in enumerate(gradients):
             if gradient is None:
                 room.batch.skip(i)
@@ -783,9 +787,10 @@ class EmbeddingBag(EmbeddingBagCollection):
         update: str = "backward",
         frozen: bool = False,
         group: Group | None = None,
+        reduce: str = "mean",
     ) -> None:
         bag = Bag(table, mode, include_last_offset, padding_idx, unsigned_ids)
-        super().__init__({"bag": bag}, lr=lr, update=update, frozen=frozen, group=group)
+        super().__init__({"bag": bag}, lr=lr, update=update, frozen=frozen, group=group, reduce=reduce)
 
     def forward(  # type: ignore[override]
         self,

@@ -55,7 +55,7 @@ def members(daemon, name) -> Iterator[Callable[..., list[et.EmbeddingBag]]]:
         for member in range(count):
             servers.append(daemon.connect())
             group = servers[-1].join(table, count, member, step)
-            options = {"lr": LR, "mode": "sum"} | options
+            options = {"lr": LR, "mode": "sum", "reduce": "sum"} | options
             some.append(et.EmbeddingBag(servers[-1].open_table(table), group=group, **options))
         return some
 
@@ -126,7 +126,7 @@ import torch, embtier, embtier.torch, test_torch_groups as t
 torch.set_num_threads(1)
 with embtier.connect(sys.argv[1]) as server:
     group = server.join(sys.argv[2], 2, 1)
-    bag = embtier.torch.EmbeddingBag(server.open_table(sys.argv[2]), mode="sum", lr=t.LR, group=group)
+    bag = embtier.torch.EmbeddingBag(server.open_table(sys.argv[2]), mode="sum", lr=t.LR, group=group, reduce="sum")
     for step in range(5):
         t.loss_of(bag(t.some_ids(step, 1))).backward()
     print(bag.steps)
@@ -139,7 +139,7 @@ def test_copies_in_processes_of_their_own_train_the_same(server, daemon, name):
     environment = os.environ | {"PYTHONPATH": str(TREE / "client/python")}
     command = [sys.executable, "-c", _TRAINS, daemon.socket, name, folder]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as other:
-        bag = et.EmbeddingBag(table, mode="sum", lr=LR, group=server.join(name, 2, 0))
+        bag = et.EmbeddingBag(table, mode="sum", lr=LR, group=server.join(name, 2, 0), reduce="sum")
         for step in range(5):
             loss_of(bag(some_ids(step, 0))).backward()
         assert other.communicate(timeout=LIMIT_S)[0] == "5\n"
@@ -156,8 +156,8 @@ def test_each_module_of_a_model_has_its_group(daemon, server, name):
         with daemon.connect() as own:
             mine = {k: own.open_table(table.name) for k, table in tables.items()}
             groups = [own.join(f"{name}_{i}", 2, member) for i in range(2)]
-            first = et.EmbeddingBagCollection({k: et.Bag(mine[k], "sum") for k in "ab"}, lr=LR, group=groups[0])
-            second = et.EmbeddingBag(mine["c"], mode="sum", lr=LR, group=groups[1])
+            first = et.EmbeddingBagCollection({k: et.Bag(mine[k], "sum") for k in "ab"}, lr=LR, group=groups[0], reduce="sum")
+            second = et.EmbeddingBag(mine["c"], mode="sum", lr=LR, group=groups[1], reduce="sum")
             for step in range(3):
                 out = first({k: torch.tensor([[member], [2]]) for k in "ab"})
                 (out["a"] + out["b"] + second(torch.tensor([[member], [2]]))).sum().backward()
@@ -410,7 +410,80 @@ def test_a_member_that_goes_is_told_and_training_goes_on_when_all_have_joined_an
     with daemon.connect() as own:
         bags[0].group = bags[0]._rooms.server.join(name, 2, 0, step=bags[0].steps)
         group = own.join(name, 2, 1, step=1)
-        bags[1] = et.EmbeddingBag(own.open_table(name), lr=LR, mode="sum", update=update, group=group)
+        bags[1] = et.EmbeddingBag(own.open_table(name), lr=LR, mode="sum", update=update, group=group, reduce="sum")
         together(train)
         assert [bag.steps for bag in bags] == [2, 2]
     np.testing.assert_array_equal(all_rows(table)[1], before[1] - np.float32(2 * LR))
+
+
+# ---- Beside DistributedDataParallel ----
+
+
+class Model(torch.nn.Module):
+    """A dense layer over pooled rows, of torch's or of ours."""
+
+    def __init__(self, bag: torch.nn.Module) -> None:
+        super().__init__()
+        self.bag = bag
+        self.dense = torch.nn.Linear(DIM, 3)
+        with torch.no_grad():
+            self.dense.weight.fill_(0.25)
+            self.dense.bias.fill_(-0.5)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.dense(self.bag(ids)).square().mean()
+
+
+STEPS = 6
+PROCESS = """
+import sys
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+import embtier, embtier.torch, test_torch_groups as t
+rank, store, address, name, update, out = int(sys.argv[1]), *sys.argv[2:]
+torch.set_num_threads(1)
+dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+with embtier.connect(address) as server:
+    table = server.open_table(name)
+    first = torch.from_numpy(t.all_rows(table).copy())
+    dist.barrier()  # both have read them
+    theirs = t.Model(torch.nn.EmbeddingBag.from_pretrained(first, freeze=False, mode="mean"))
+    ours = t.Model(embtier.torch.EmbeddingBag(table, lr=t.LR, update=update, group=server.join(name, 2, rank)))
+    for model, parameters in ((theirs, theirs.parameters()), (ours, ours.dense.parameters())):
+        parallel = DistributedDataParallel(model)
+        optimizer = torch.optim.SGD(parameters, lr=t.LR)
+        for step in range(t.STEPS):
+            optimizer.zero_grad()
+            parallel(t.some_ids(step, rank)).backward()  # the mean over this member's part of the batch
+            optimizer.step()
+            if model is ours and update == "step":
+                ours.bag.step()
+    dist.barrier()
+    if rank == 0:
+        rows = torch.from_numpy(t.all_rows(table))
+        torch.save([theirs.bag.weight.detach(), theirs.dense.weight.detach(), rows, ours.dense.weight.detach()], out)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_training_is_that_of_torch_in_distributed_data_parallel(daemon, server, name, update, tmp_path):
+    make_table(server, name)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TREE / "client/python"), os.path.dirname(__file__)])}
+    some = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, str(rank), f"{tmp_path}/store", daemon.socket, name, update, f"{tmp_path}/out"],
+            env=environment,
+        )
+        for rank in BOTH
+    ]
+    try:
+        assert [one.wait(2 * LIMIT_S) for one in some] == [0, 0]
+    finally:
+        for one in some:
+            one.kill()
+            one.wait()
+    weight, dense, rows, our_dense = torch.load(f"{tmp_path}/out")
+    np.testing.assert_allclose(rows.numpy(), weight.numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(our_dense.numpy(), dense.numpy(), rtol=1e-5, atol=1e-6)
