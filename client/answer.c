@@ -270,7 +270,11 @@ static enum embtier_err tell_part_error(const struct embtier_batch *batch)
                        "release prefetches first, or prefetch fewer rows at a time (part %u)",
                        result->value, table, result->segment);
     case EMBTIER_NO_TABLE:
-        return err_set(msg, result->err, "no such table: '%s' (part %u)", table, result->segment);
+        return err_set(
+            msg, result->err,
+            "no such table: '%s' was dropped, or made anew, since it was opened; open it "
+            "again (part %u)",
+            table, result->segment);
     case EMBTIER_DROPPED:
         return err_set(msg, result->err, "table '%s' was dropped (part %u)", table,
                        result->segment);

@@ -110,7 +110,8 @@ static enum embtier_err take_block(struct embtier *server, struct embtier_batch 
     if (err == EMBTIER_ARENA_FULL)
         return err_set(&server->message, err,
                        "batch needs %" PRIu64 " bytes of the shared arena; %" PRIu64 " of %" PRIu64
-                       " are free, %" PRIu64 " of them in one piece",
+                       " are free, %" PRIu64 " of them in one piece; use smaller batches, or "
+                       "connect with more arena_bytes",
                        bytes, arena_alloc_free_bytes(server->alloc), server->memory.arena_bytes,
                        arena_alloc_largest_bytes(server->alloc));
     if (err)

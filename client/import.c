@@ -301,11 +301,11 @@ static enum embtier_err from_export(struct importing *in)
 {
     const struct embtier_import_options *const options = in->options;
 
+    TRY(export_manifest_read(in->path, &in->manifest, msg_of(in)));
     if (options->table || options->tensor || options->ids_path ||
         options->rows != EMBTIER_ROWS_OF_FILE)
         return err_set(msg_of(in), EMBTIER_INVALID,
                        "%s is an export, which says itself what the table is", in->path);
-    TRY(export_manifest_read(in->path, &in->manifest, msg_of(in)));
     in->is_export = true;
     if (options->without_state)
         in->manifest.with_state = false;

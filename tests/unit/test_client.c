@@ -459,7 +459,9 @@ static void test_an_error_is_told_with_table_part_and_numbers(void **state)
           "offset 57 is past the arena's end at 10 (part 1, table 'users')" },
         { EMBTIER_TOO_LARGE, UINT32_MAX, "batch of 57 ids is over the server's limit of 10" },
         { EMBTIER_DROPPED, 0, "table 'words' was dropped (part 0)" },
-        { EMBTIER_NO_TABLE, 0, "no such table: 'words' (part 0)" },
+        { EMBTIER_NO_TABLE, 0,
+          "no such table: 'words' was dropped, or made anew, since it was opened; open it again "
+          "(part 0)" },
         { EMBTIER_NO_SPACE, UINT32_MAX, "no space left on device" },
         { EMBTIER_IO, 7, "input/output error" },
         { (enum embtier_err)999, 0, "unknown error (part 0, table 'words')" },

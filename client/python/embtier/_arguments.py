@@ -107,10 +107,10 @@ def number(what: str, value: Any) -> float:
 
 
 def learning_rate(what: str, value: Any) -> float:
-    """Returns @value, a real number that is finite in float32, as a float."""
+    """Returns @value, a real number that is not negative and finite in float32, as a float."""
     found = number(what, value)
-    if not math.isfinite(ctypes.c_float(found).value):
-        raise ValueError(f"{what} must be a number that is finite in float32, not {shown(value)}")
+    if not math.isfinite(ctypes.c_float(found).value) or found < 0:
+        raise ValueError(f"{what} must be a number that is finite in float32 and not negative, not {shown(value)}")
     return found
 
 

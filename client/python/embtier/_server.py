@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import byref, c_void_p, sizeof
 from typing import Any
 
@@ -151,7 +152,8 @@ class Server:
             options.progress = reports.function
             with self._connection as handle:
                 code = lib.embtier_table_create(handle, byref(options), byref(pointer))
-                self._connection.check(code)
+                with errors.hint("EXISTS", "open_table() opens it, and if_not_exists=True too if it is the same"):
+                    self._connection.check(code)
             return Table(self._connection, pointer)
 
     def open_table(self, name: str, dim: int | None = None, dtype: str | None = None) -> Table:
@@ -534,49 +536,90 @@ class Table(Opened):
         return self._connection.writes[self.name]
 
     def get(self, ids: Any) -> np.ndarray:
-        """Copies rows out: ids of any shape S give [*S, dim]. One request, within the arena."""
+        """Copies rows out: ids of any shape S give [*S, dim]. One request if it fits into the arena and the
+        server takes as many ids in one (``socket.max_batch_rows``), else several."""
         ids = as_ids(ids)
-        with Batch(self._connection, [(self, ids.size)]) as batch:
-            batch.ids(0)[:] = ids.reshape(-1)
-            return batch.get().rows(0).view(np.ndarray).reshape(*ids.shape, self.dim).copy()
+        flat, rows = ids.reshape(-1), np.empty((ids.size, self.dim), self.numpy_dtype)
+
+        def get(begin: int, end: int) -> None:
+            with Batch(self._connection, [(self, end - begin)]) as batch:
+                batch.ids(0)[:] = flat[begin:end]
+                rows[begin:end] = batch.get().rows(0)
+
+        _in_pieces(ids.size, get)
+        return rows.reshape(*ids.shape, self.dim)
 
     def get_with_state(self, ids: Any) -> tuple[np.ndarray, np.ndarray]:
         """As :meth:`get`, with the optimizer's state: two arrays, [*S, dim] of the table's dtype and
         [*S, state_numbers] of float32."""
         ids = as_ids(ids)
-        with Batch(self._connection, [(self, ids.size)], state=True) as batch:
-            batch.ids(0)[:] = ids.reshape(-1)
-            batch.get()
-            rows, state = (np.array(view) for view in (batch.rows(0), batch.state(0)))
+        flat, rows = ids.reshape(-1), np.empty((ids.size, self.dim), self.numpy_dtype)
+        state = np.empty((ids.size, self.state_numbers), np.float32)
+
+        def get(begin: int, end: int) -> None:
+            with Batch(self._connection, [(self, end - begin)], state=True) as batch:
+                batch.ids(0)[:] = flat[begin:end]
+                batch.get()
+                rows[begin:end], state[begin:end] = batch.rows(0), batch.state(0)
+
+        _in_pieces(ids.size, get)
         return rows.reshape(*ids.shape, self.dim), state.reshape(*ids.shape, self.state_numbers)
 
     def set(self, ids: Any, rows: Any, state: Any = None) -> None:
-        """Stores rows: ids of shape S, rows [*S, dim] or what broadcasts to it. One request.
+        """Stores rows: ids of shape S, rows [*S, dim] or what broadcasts to it. One request if it fits, as for
+        :meth:`get`, else several, one after another; if one of them fails those before it are stored.
 
         @state: the optimizer's, [*S, state_numbers] or what broadcasts to it, rounded to float32;
         None: it stays as it is.
 
         Rows for f32 and f16 tables are numbers, rounded to the table's dtype; for a bf16 table they
-        are uint16, the bits of bfloat16, and a TypeError says so for others. NaN and infinity are
-        stored as given; a finite number that does not fit is a ValueError, and nothing is stored.
+        are a torch.bfloat16 tensor, or uint16, the bits of bfloat16, and a TypeError says so for others. NaN and
+        infinity are stored as given; a finite number that does not fit is a ValueError, and nothing is stored.
         """
         ids = as_ids(ids)
+        if self.dtype == "bf16" and str(getattr(rows, "dtype", "")) == "torch.bfloat16":
+            rows = rows.detach().cpu().view(sys.modules["torch"].int16).numpy().view(np.uint16)
         rows = as_numbers("rows", rows)
         if self.dtype == "bf16" and rows.dtype != self.numpy_dtype:
-            raise TypeError(f"rows of a bf16 table are given as uint16 bits, not {rows.dtype}")
+            raise TypeError(
+                f"rows of a bf16 table are given as a torch.bfloat16 tensor or as uint16 bits, not {rows.dtype}"
+            )
         rows = np.broadcast_to(as_dtype("rows", rows, self.numpy_dtype), (*ids.shape, self.dim))
         if state is not None:
             state = as_dtype("state", state, np.dtype("<f4"))
             state = np.broadcast_to(state, (*ids.shape, self.state_numbers))
-        with Batch(self._connection, [(self, ids.size)], state is not None) as batch:
-            batch.ids(0)[:] = ids.reshape(-1)
-            batch.rows(0)[:] = rows.reshape(ids.size, self.dim)
-            if state is not None:
-                batch.state(0)[:] = state.reshape(ids.size, self.state_numbers)
-            batch.set()
+        flat, rows = ids.reshape(-1), rows.reshape(ids.size, self.dim)
+        if state is not None:
+            state = state.reshape(ids.size, self.state_numbers)
+
+        def store(begin: int, end: int) -> None:
+            with Batch(self._connection, [(self, end - begin)], state is not None) as batch:
+                batch.ids(0)[:] = flat[begin:end]
+                batch.rows(0)[:] = rows[begin:end]
+                if state is not None:
+                    batch.state(0)[:] = state[begin:end]
+                batch.set()
+
+        _in_pieces(ids.size, store)
 
     def __reduce__(self) -> Any:
         raise TypeError("a Table belongs to a connection of this process: open it again by name")
+
+
+def _in_pieces(count: int, do: Callable[[int, int], None]) -> None:
+    """Calls @do for the ranges of [0, @count), one after another, that are as long as there is room for."""
+    begin, size = 0, count
+    while True:
+        try:
+            do(begin, min(begin + size, count))
+        except (errors.ArenaFullError, errors.TooLargeError):  # type: ignore[attr-defined]
+            if size <= 1:
+                raise
+            size = -(-size // 2)
+            continue
+        begin += size
+        if begin >= count:
+            return
 
 
 def _table_options(

@@ -9,6 +9,8 @@ group of trainers is to blame for has its number as ``member``.
 from __future__ import annotations
 
 import builtins
+import contextlib
+from collections.abc import Iterator
 
 from ._library import lib
 
@@ -74,6 +76,17 @@ def code_of(name: str) -> int:
 def name_of(code: int) -> str:
     """The name of an error in embtier_err.h by its number."""
     return lib.embtier_err_name(code).decode()
+
+
+@contextlib.contextmanager
+def hint(name: str, text: str) -> Iterator[None]:
+    """Adds @text, which says what to do, to the message of an error that is called @name."""
+    try:
+        yield
+    except Error as error:
+        if error.name == name:
+            error.args = (f"{error}; {text}",)
+        raise
 
 
 def make(code: int, message: str) -> Error:

@@ -290,6 +290,11 @@ def _offsets(bag: Bag, ids: torch.Tensor, offsets: torch.Tensor | None) -> torch
     if bag.include_last_offset and len(offsets) == 0:
         raise ValueError("include_last_offset: there is at least one offset, the last")
     offsets = offsets.detach().to("cpu", torch.int64, copy=True)
+    if bag.include_last_offset and 0 <= offsets[-1] < len(ids):
+        raise ValueError(
+            f"include_last_offset: the last offset is the number of ids, {len(ids)}, not {offsets[-1]}; versions of "
+            "torch differ in what they make of the ids behind it"
+        )
     if not bag.include_last_offset:
         offsets = torch.cat([offsets, torch.tensor([len(ids) if len(offsets) else 0])])
     if offsets[0] != 0:
@@ -420,6 +425,8 @@ def _rounded(count: int) -> int:
 class _Ticket:
     """A batch with a ticket, as the graph of a forward pass holds it; and the prefetch of its rows."""
 
+    was_pushed = False
+
     def __init__(self, rooms: _Rooms, room: _Room, ahead: Ahead | None) -> None:
         self.ahead = ahead
         self._rooms = rooms
@@ -427,6 +434,11 @@ class _Ticket:
 
     def take(self) -> _Room:
         room, self._room = self._room, None
+        if room is None and not self.was_pushed:
+            raise RuntimeError(
+                "an earlier backward pass through this graph has failed, and its ticket is gone: make the "
+                "forward pass again"
+            )
         if room is None:
             raise RuntimeError(
                 "the rows of this graph have been updated, and its ticket is used up: backward goes through "
@@ -482,6 +494,12 @@ def _bags_of(bags: Any) -> dict[str, Bag]:
                 f"one of the bags, {shown(feature)}, must be a Bag or a Table, not {kind_of(bag)} {shown(bag)}"
             )
     return {feature: bag if isinstance(bag, Bag) else Bag(bag) for feature, bag in bags.items()}
+
+
+_NO_WEIGHT = (
+    "the rows are in the server, and no weight is here: table.get(ids) and table.set(ids, rows) read and write them, "
+    "Server.import_table() takes a file"
+)
 
 
 class EmbeddingBagCollection(torch.nn.Module):
@@ -568,7 +586,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         room = self._rooms.take(given)
         try:
             room.fill(given)
-            room.batch.lookup(ticket=wants_ticket)
+            with errors.hint("TICKETS_FULL", "passes without a backward pass go under torch.no_grad()"):
+                room.batch.lookup(ticket=wants_ticket)
         except BaseException:
             self._rooms.abandon(room)
             raise
@@ -606,7 +625,9 @@ class EmbeddingBagCollection(torch.nn.Module):
         if trains and ticket is not None:
             room = ticket.take()
             try:
-                return self._push(room, ticket.ahead, given, gradients, wanted)
+                found = self._push(room, ticket.ahead, given, gradients, wanted)
+                ticket.was_pushed = True
+                return found
             finally:
                 self._rooms.abandon(room)
         found = self._weight_gradients(given, gradients, wanted)
@@ -755,6 +776,16 @@ class EmbeddingBagCollection(torch.nn.Module):
                         f"{shown(feature)} was saved with {shown(key)} {shown(value)}, here it is {shown(ours[feature].get(key))}"
                     )
         self.steps = max(integer("steps", saved.get("steps", 0), 0, STEP_MAX) for saved in state.values())
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "weight":
+            raise AttributeError(_NO_WEIGHT)
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "weight":
+            raise AttributeError(_NO_WEIGHT)
+        super().__setattr__(name, value)
 
     def extra_repr(self) -> str:
         lines = [f"{k}: {bag.table!r}, {bag.mode}" for k, bag in self.bags.items()]

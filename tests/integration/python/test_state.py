@@ -197,3 +197,20 @@ def test_torch_has_the_weights_of_a_batch_with_state(server, name):
             batch.set().get()
             assert (embtier.torch.rows(batch, 0) == torch.arange(12).reshape(4, 3)).all()
             assert (batch.state(0) == 9).all()
+
+
+def test_more_rows_than_fit_into_the_arena_go_in_pieces(daemon, name):
+    rng = np.random.default_rng(5)
+    with daemon.connect(arena_bytes=1 << 20) as server:
+        table = server.create_table(name, 64, 20000, optimizer="adagrad")
+        ids, rows = rng.permutation(20000)[:9999], rng.standard_normal((9999, 64)).astype(np.float32)
+        table.set(ids, rows)  # 2.5 MB
+        np.testing.assert_array_equal(table.get(ids), rows)
+        state = rng.random((9999, 64)).astype(np.float32)
+        table.set(ids.reshape(3333, 3), rows.reshape(3333, 3, 64) + 1, state.reshape(3333, 3, 64))
+        found, found_state = table.get_with_state(ids)
+        np.testing.assert_array_equal(found, rows + 1)
+        np.testing.assert_array_equal(found_state, state)
+        table.set(np.concatenate([ids, ids]), np.concatenate([rows, -rows]))  # the last of an id wins
+        np.testing.assert_array_equal(table.get(ids), -rows)
+        assert table.get([]).shape == (0, 64)

@@ -331,6 +331,76 @@ def test_bad_inputs_raise_what_they_raise_in_torch(server, name):
         et.EmbeddingBag(table, update="never")
 
 
+def test_last_offset_that_leaves_ids_out_is_refused(server, name):
+    """Torch 1 leaves them out, and torch 2 has them in the last bag."""
+    bag = et.EmbeddingBag(sgd_table(server, name), include_last_offset=True)
+    with pytest.raises(ValueError, match="the last offset is the number of ids, 3, not 2"):
+        bag(torch.tensor([1, 2, 3]), torch.tensor([0, 2]))
+    assert bag(torch.tensor([1, 2, 3]), torch.tensor([0, 2, 3])).shape == (2, DIM)
+
+
+@pytest.mark.parametrize("lr", [-0.1, -1e-30, float("nan")])
+def test_learning_rate_that_is_negative_or_no_number_is_refused(server, name, lr):
+    bag = et.EmbeddingBag(sgd_table(server, name))
+    with pytest.raises(ValueError, match="lr must be a number that is finite in float32 and not negative"):
+        et.EmbeddingBag(bag.bags["bag"].table, lr=lr)
+    with pytest.raises(ValueError, match="not negative"):
+        bag.lr = lr
+
+
+def test_weight_says_where_the_rows_are(server, name):
+    bag = et.EmbeddingBag(sgd_table(server, name))
+    assert not hasattr(bag, "weight")
+    with pytest.raises(AttributeError, match=r"table\.get\(ids\) and table\.set\(ids, rows\)"):
+        bag.weight = torch.nn.Parameter(torch.zeros(ROWS, DIM))
+    assert [name for name, _ in bag.named_parameters()] == ["anchor"]
+
+
+def test_backward_after_one_that_failed_does_not_say_that_rows_were_updated(server, name):
+    table = sgd_table(server, name)
+    before = table.get(np.arange(ROWS))
+    bag = et.EmbeddingBag(table, lr=1)
+    out = bag(torch.tensor([[1, 2]])).sum()
+    bag.grad_scale = 0
+    with pytest.raises(ValueError, match="grad_scale is 0"):
+        out.backward(retain_graph=True)
+    bag.grad_scale = 1
+    with pytest.raises(RuntimeError, match="earlier backward pass through this graph has failed.*forward pass again"):
+        out.backward()
+    np.testing.assert_array_equal(table.get(np.arange(ROWS)), before)
+
+
+def test_errors_say_what_to_do(server, daemon, name):
+    table = sgd_table(server, name)
+    with pytest.raises(embtier.ExistsError, match="open_table.*if_not_exists=True"):
+        sgd_table(server, name)
+    bag, held = et.EmbeddingBag(table), []
+    with pytest.raises(embtier.TicketsFullError, match=r"torch\.no_grad\(\)"):
+        for _ in range(10000):
+            held.append(bag(torch.randint(0, ROWS, (20000, 20))))
+    held.clear()
+    with daemon.connect() as other:
+        other.drop_table(name)
+        sgd_table(other, name)
+    with pytest.raises(embtier.NoTableError, match="dropped, or made anew, since it was opened; open it again"):
+        bag(torch.tensor([[1]]))
+    with daemon.connect(arena_bytes=1 << 20) as small:
+        with pytest.raises(embtier.ArenaFullError, match="smaller batches, or connect with more arena_bytes"):
+            small.batch([(small.open_table(name), 30000)])
+
+
+def test_bfloat16_tensors_are_rows_of_a_bf16_table(server, name):
+    table = server.create_table(name, DIM, ROWS, dtype="bf16")
+    rows = torch.randn(3, DIM).bfloat16()
+    table.set([4, 5, 6], rows)
+    with server.batch([(table, 3)]) as batch:
+        batch.ids(0)[:] = [4, 5, 6]
+        batch.get()
+        assert torch.equal(et.rows(batch, 0), rows)
+    with pytest.raises(TypeError, match=r"torch\.bfloat16 tensor or as uint16 bits, not float32"):
+        table.set([4], torch.zeros(1, DIM))
+
+
 def test_no_ids_at_all_give_zeros_and_no_request(server, name):
     bag = et.EmbeddingBag(sgd_table(server, name))
     before = server.status()["metrics"]["requests"]
