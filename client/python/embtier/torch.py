@@ -471,7 +471,8 @@ class _PooledLookup(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         wanted = [needed and g is not None for needed, g in zip(ctx.needs_input_grad[4:], gradients)]
-        trains = ctx.needs_input_grad[3] and _is_wanted(ctx.next_functions[0][0])
+        is_frozen = not ctx.module.anchor.requires_grad  # since the forward pass; torch's rows get no gradient then
+        trains = ctx.needs_input_grad[3] and not is_frozen and _is_wanted(ctx.next_functions[0][0])
         return None, None, None, None, *ctx.module._backward(ctx.given, ctx.ticket, gradients, wanted, trains)
 
 

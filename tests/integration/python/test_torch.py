@@ -356,6 +356,25 @@ def test_weight_says_where_the_rows_are(server, name):
     assert [name for name, _ in bag.named_parameters()] == ["anchor"]
 
 
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_module_frozen_between_forward_and_backward_stays_as_it_is(server, name, update):
+    table = sgd_table(server, name)
+    before = table.get(np.arange(ROWS))
+    bag, twin = et.EmbeddingBag(table, lr=1, update=update), twin_of(table)
+    for module in (bag, twin):
+        out = module(torch.tensor([[1, 2]])).sum()
+        module.requires_grad_(False)
+        (out + torch.zeros(1, requires_grad=True)).backward()
+    assert twin.weight.grad is None
+    bag.step()
+    np.testing.assert_array_equal(table.get(np.arange(ROWS)), before)
+    assert bag.steps == 0
+    bag.requires_grad_(True)
+    bag(torch.tensor([[1, 2]])).sum().backward()
+    bag.step()
+    assert bag.steps == 1
+
+
 def test_backward_after_one_that_failed_does_not_say_that_rows_were_updated(server, name):
     table = sgd_table(server, name)
     before = table.get(np.arange(ROWS))
