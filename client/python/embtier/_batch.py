@@ -356,7 +356,11 @@ class Batch:
                 if self._result(code):
                     return
             if time.monotonic() >= deadline:
-                raise errors.make(_TIMEOUT, f"no answer within {float(timeout or 0):g} seconds; the request goes on")
+                raise errors.make(
+                    _TIMEOUT,
+                    f"no answer within {float(timeout or 0):g} seconds; the request goes on. Is the server stopped, or its "
+                    "disk busy?",
+                )
 
     def _result(self, code: int) -> bool:
         if code == _AGAIN:

@@ -41,6 +41,7 @@ class Optimizer(torch.optim.Optimizer):
         self._gathered: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {name: [] for name in self._tables}
         self._steps = 0
         self._pushing: BagBatch | PushBatch | None = None  # of the push that was not noted yet
+        self.timeout: float | None = None  # seconds for a push without a group, whose end others may delay
         self._group: Group | None = None
         self.skipped_pushes = 0
         super().__init__(list(self._sums.values()), {"lr": learning_rate("lr", lr)})
@@ -196,6 +197,8 @@ class Optimizer(torch.optim.Optimizer):
         step = self.steps + 1
         self._pushing = batch
         try:
+            if self._group is None:
+                options["timeout"] = self.timeout
             push_with(ahead, batch, number("lr", self.lr), step, group=self._group, **options)
         except (errors.NonfiniteError, errors.GroupRefusedError) as error:  # type: ignore[attr-defined]
             if getattr(error, "err", "NONFINITE") != "NONFINITE":
@@ -218,9 +221,11 @@ class Optimizer(torch.optim.Optimizer):
         requests must not use its batch before."""
         if self._pushing is not None and self._pushing._in_flight:
             try:
-                self._pushing.wait()
+                self._pushing.wait(self.timeout if self._group is None else None)
             except errors.Error:
-                pass  # no step; whoever pushes next is told if that cannot be
+                if self._pushing._in_flight:
+                    raise
+                # It is no step; the next push is told if no other can be.
         self._note_push()
 
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -121,7 +121,7 @@ import numpy as np
 import torch
 
 from . import errors
-from ._arguments import flag, integer, kind_of, learning_rate, number, short, shown
+from ._arguments import flag, integer, kind_of, learning_rate, number, seconds, short, shown
 from ._batch import BagBatch, Bags, Batch
 from ._connection import table_of
 from ._group import STEP_MAX, Group
@@ -136,6 +136,7 @@ Input = torch.Tensor | tuple[torch.Tensor | None, ...]
 MODES = tuple(POOL_NUMBERS)
 UPDATES = ("backward", "step")
 REDUCTIONS = ("mean", "sum")
+TIMEOUT_S = 120.0
 
 __all__ = ["Bag", "EmbeddingBag", "EmbeddingBagCollection", "Input", "Optimizer", "Prefetcher", "rows"]
 
@@ -512,6 +513,8 @@ class EmbeddingBagCollection(torch.nn.Module):
     @frozen: made with requires_grad_(False); tables need no optimizer.
     @group: of trainers, this module's own: see "Groups of trainers" in the module's text. @reduce: "mean"
     averages the gradients of the group's members, "sum" adds them up; without a group it changes nothing.
+    @timeout: seconds that a pass waits for the server, then TimeoutError; None: for ever. A push of a group waits
+    for the other members as long as the server does.
     """
 
     def __init__(
@@ -523,6 +526,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         frozen: bool = False,
         group: Group | None = None,
         reduce: str = "mean",
+        timeout: float | None = TIMEOUT_S,
     ) -> None:
         super().__init__()
         self.bags = _bags_of(bags)
@@ -539,6 +543,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         self._rooms = _Rooms(tables[0].server)
         self.optimizer = Optimizer(tables, self._rooms, lr, gathers=update == "step", averages=reduce == "mean")
         self.group = group
+        self.timeout = timeout
         self.grad_scale: float | Callable[[], float] = 1.0
         self._ahead: Ahead | None = None  # for the next forward pass that takes a ticket
         self.anchor = torch.nn.Parameter(torch.empty(0), requires_grad=not frozen)
@@ -588,7 +593,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         try:
             room.fill(given)
             with errors.hint("TICKETS_FULL", "passes without a backward pass go under torch.no_grad()"):
-                room.batch.lookup(ticket=wants_ticket)
+                room.batch.lookup(self.timeout, ticket=wants_ticket)
         except BaseException:
             self._rooms.abandon(room)
             raise
@@ -734,6 +739,15 @@ class EmbeddingBagCollection(torch.nn.Module):
         self.optimizer.group = group
 
     @property
+    def timeout(self) -> float | None:
+        """Seconds that a pass waits for the server; may be assigned. None: for ever."""
+        return self.optimizer.timeout
+
+    @timeout.setter
+    def timeout(self, timeout: float | None) -> None:
+        self.optimizer.timeout = seconds("timeout", timeout)
+
+    @property
     def skipped_pushes(self) -> int:
         """How many pushes the server refused for NaN or infinity, this member's of a group or another's."""
         return self.optimizer.skipped_pushes
@@ -820,9 +834,12 @@ class EmbeddingBag(EmbeddingBagCollection):
         frozen: bool = False,
         group: Group | None = None,
         reduce: str = "mean",
+        timeout: float | None = TIMEOUT_S,
     ) -> None:
         bag = Bag(table, mode, include_last_offset, padding_idx, unsigned_ids)
-        super().__init__({"bag": bag}, lr=lr, update=update, frozen=frozen, group=group, reduce=reduce)
+        super().__init__(
+            {"bag": bag}, lr=lr, update=update, frozen=frozen, group=group, reduce=reduce, timeout=timeout
+        )
 
     def forward(  # type: ignore[override]
         self,

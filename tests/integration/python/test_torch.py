@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import signal
 
 import numpy as np
 import pytest
@@ -354,6 +355,30 @@ def test_weight_says_where_the_rows_are(server, name):
     with pytest.raises(AttributeError, match=r"table\.get\(ids\) and table\.set\(ids, rows\)"):
         bag.weight = torch.nn.Parameter(torch.zeros(ROWS, DIM))
     assert [name for name, _ in bag.named_parameters()] == ["anchor"]
+
+
+def test_pass_waits_for_a_stopped_server_for_a_limited_time(own_daemon, name):
+    with own_daemon.connect() as server:
+        table = sgd_table(server, name)
+        bag, ids = et.EmbeddingBag(table, mode="sum", lr=1, timeout=0.2), torch.tensor([[1, 2]])
+        assert et.EmbeddingBag(table).timeout == 120
+        before = table.get(np.arange(ROWS))
+        out = bag(ids).sum()
+        own_daemon.freeze()
+        try:
+            with pytest.raises(TimeoutError, match="no answer within 0.2 seconds.*Is the server stopped"):
+                bag(ids)
+            with pytest.raises(TimeoutError, match="no answer within 0.2 seconds"):
+                out.backward()
+        finally:
+            own_daemon.signal(signal.SIGCONT)
+        bag.timeout = None
+        bag(ids).sum().backward()  # the push before it has been made, late
+        assert bag.steps == 2
+        before[[1, 2]] -= 2
+        assert_close(table.get(np.arange(ROWS)), before)
+    with pytest.raises(ValueError, match="timeout must be 0 or more seconds"):
+        bag.timeout = -1
 
 
 @pytest.mark.parametrize("update", et.UPDATES)
