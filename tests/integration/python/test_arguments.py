@@ -802,7 +802,7 @@ def test_modules_take_ids_of_two_dtypes(server, name, dtype):
 @pytest.mark.filterwarnings("ignore")
 def test_modules_take_tensors_and_nothing_else(server, name):
     table = server.create_table(name, 2, 100, optimizer="sgd")
-    bag = et.EmbeddingBag(table)
+    bag = et.EmbeddingBag(table, lr=0.01)
     ids, offsets = torch.tensor([1, 2]), torch.tensor([0])
     meta = torch.empty(2, dtype=torch.int64, device="meta")
     for wrong in (5, [1, 2], np.array([1, 2]), "1", None, ids.to_sparse(), meta):
@@ -816,11 +816,11 @@ def test_modules_take_tensors_and_nothing_else(server, name):
     unbounded = server.create_table(f"{name}.u", 2, optimizer="sgd")
     for wrong in (1.5, "1", True, 2**64 + 5, HUGE, -(2**64) - 1):
         with pytest.raises((TypeError, ValueError)):
-            et.EmbeddingBag(table, padding_idx=wrong)
+            et.EmbeddingBag(table, padding_idx=wrong, lr=0.01)
         with pytest.raises((TypeError, ValueError)):
-            et.EmbeddingBag(unbounded, padding_idx=wrong, unsigned_ids=True)
+            et.EmbeddingBag(unbounded, padding_idx=wrong, unsigned_ids=True, lr=0.01)
     with pytest.raises(TypeError):
-        et.EmbeddingBag(table, unsigned_ids="no")
+        et.EmbeddingBag(table, unsigned_ids="no", lr=0.01)
     for wrong in (-1, 1.5, 2**53, True, "1", None):
         with pytest.raises((TypeError, ValueError)):
             bag.steps = wrong
@@ -832,8 +832,10 @@ def test_modules_take_tensors_and_nothing_else(server, name):
             et.EmbeddingBag(table, lr=wrong)
         with pytest.raises((TypeError, ValueError)):
             bag.lr = wrong
-        bag.grad_scale = wrong
-        with pytest.raises((TypeError, ValueError)):
+        with pytest.raises((TypeError, ValueError), match="grad_scale"):
+            bag.grad_scale = wrong
+        bag.grad_scale = lambda wrong=wrong: wrong
+        with pytest.raises((TypeError, ValueError), match="grad_scale"):
             bag(ids, offsets).sum().backward()
     bag.grad_scale = 0
     with pytest.raises(ValueError, match="grad_scale is 0"):

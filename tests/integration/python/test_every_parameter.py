@@ -19,7 +19,7 @@ import embtier.torch as et
 
 HUGE = 2**40_000  # more digits than Python prints
 MESSAGE_MAX = 1024  # bytes
-RESULTS = {embtier.TableSpec, embtier.Checkpoint, embtier.Exported, embtier.Imported}  # that no caller makes
+RESULTS = {embtier.TableSpec, embtier.Checkpoint, embtier.Exported, embtier.Imported, et.Replaced}  # that no caller makes
 CALLED = {  # a parameter: what messages call it
     "ids": "(row )?ids", "parts": "part", "input": "the ids",
 }  # fmt: skip
@@ -53,8 +53,9 @@ class World:
         connection = server._connection
         self.lookups = server.bag_batch([embtier.Bags(table, 2, 1, "sum", True)])
         self.lookups.offsets(0)[:] = [0, 2]
-        self.collection = et.EmbeddingBagCollection({"a": et.Bag(table, "sum")})
-        self.bag = et.EmbeddingBag(table)
+        self.collection = et.EmbeddingBagCollection({"a": et.Bag(table, "sum")}, lr=0.01)
+        self.bag = et.EmbeddingBag(table, lr=0.01)
+        self.combined = et.CombinedOptimizer(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1), self.bag)
         self.objects = {
             embtier.Server: server,
             embtier.Table: table,
@@ -65,7 +66,10 @@ class World:
             embtier.Group: server.join("walk", 1, 0),
             et.EmbeddingBagCollection: self.collection,
             et.EmbeddingBag: self.bag,
+            et.Embedding: et.Embedding(table, lr=0.1),
             et.Optimizer: self.collection.optimizer,
+            et.CombinedOptimizer: self.combined,
+            et.Rows: et.Rows(table, True),
             et.Prefetcher: et.Prefetcher([], self.bag, lambda batch: batch),
         }
         self.good = {
@@ -73,8 +77,10 @@ class World:
             "parts": [(table, 2)], "size": 1, "member": 0, "step": 1, "ids": [1, 2], "rows": 1.0, "part": 0, "count": 1,
             "bag_count": 1, "lr": 0.1, "table": table, "bags": {"a": table}, "loader": [], "module": self.bag,
             "inputs": lambda batch: batch, "batch": self.objects[embtier.Batch], "connection": connection,
-            "tables": [table], "rooms": self.collection._rooms, "gathers": False, "gradient": torch.zeros(2, 4),
-            "input": torch.tensor([[1, 2]]), "state": None,
+            "rooms": self.collection._rooms, "gathers": False, "gradient": torch.zeros(2, 4),
+            "input": torch.tensor([[1, 2]]), "state": None, "requires_grad": True, "model": self.bag,
+            "num_embeddings": table, "embeddings": torch.zeros(2, 4), "group": None, "server": server,
+            "optimizer": torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1), "param_group": {"params": []},
         }  # fmt: skip
         self.special = {
             "Server.checkpoint": {"step": 1},
@@ -85,8 +91,17 @@ class World:
             "Table.__init__": {"pointer": None},
             "EmbeddingBagCollection.forward": {"inputs": {"a": torch.tensor([[1, 2]])}},
             "EmbeddingBagCollection.set_extra_state": {"state": self.collection.get_extra_state()},
+            "Embedding.__init__": {"lr": 0.1},
+            "EmbeddingBag.__init__": {"lr": 0.1},
+            "EmbeddingBagCollection.__init__": {"lr": 0.1},
+            "Embedding.forward": {"input": torch.tensor([1, 2])},
+            "Embedding.set_extra_state": {"state": et.Embedding(table, lr=0.1).get_extra_state()},
+            "Embedding.from_pretrained": {"server": server, "name": "pretrained"},
+            "EmbeddingBag.from_pretrained": {"server": server, "name": "pretrained"},
             "EmbeddingBag.set_extra_state": {"state": self.bag.get_extra_state()},
-            "Optimizer.add": {"ids": torch.tensor([1, 2])},
+            "Optimizer.__init__": {"rows": list(self.collection.rows)},
+            "CombinedOptimizer.load_state_dict": {"state_dict": self.combined.state_dict()},
+            "Rows.add": {"ids": torch.tensor([1, 2])},
             "Optimizer.push": {"batch": self.objects[embtier.PushBatch]},
             "Optimizer.step": {},
         }
@@ -219,8 +234,8 @@ def test_a_flag_is_true_or_false(world):
 def test_flags_are_taken_as_numpy_has_them(server, name):
     table = server.create_table(name, 2, optimizer=["none", "sgd"][True])
     for yes, no in ((np.True_, np.False_), (1, 0), (True, False), (np.int8(1), np.uint8(0))):
-        assert not et.EmbeddingBag(table, frozen=yes).anchor.requires_grad
-        assert et.EmbeddingBag(table, frozen=no).anchor.requires_grad
+        assert not et.EmbeddingBag(table, frozen=yes, lr=0.01).rows[0].requires_grad
+        assert et.EmbeddingBag(table, frozen=no, lr=0.01).rows[0].requires_grad
         with server.batch([(table, 1)], state=yes) as batch:
             assert batch.state(0).shape == (1, 0)
         with server.batch([(table, 1)], state=no) as batch, pytest.raises(ValueError, match="without state"):
@@ -262,12 +277,12 @@ def test_a_module_is_made_of_tables_and_finite_rates(server, name):
     for wrong in ("users", None, 5, server, embtier.Bags(table, 1, 1)):
         with pytest.raises(TypeError, match="table must be an embtier.Table"):
             et.Bag(wrong)
-        with pytest.raises(TypeError, match="table must be an embtier.Table"):
-            et.EmbeddingBag(wrong)
+        with pytest.raises((TypeError, ValueError), match="num_embeddings must be a count of rows, or|embedding_dim, server= and"):
+            et.EmbeddingBag(wrong, lr=0.01)
         with pytest.raises(TypeError, match="bags"):
-            et.EmbeddingBagCollection(wrong)
+            et.EmbeddingBagCollection(wrong, lr=0.01)
         with pytest.raises(TypeError, match="bags"):
-            et.EmbeddingBagCollection({"a": wrong})
+            et.EmbeddingBagCollection({"a": wrong}, lr=0.01)
         with pytest.raises(TypeError, match="a part is of a Table"):
             server.batch([(wrong, 1)])
     for wrong in (math.nan, math.inf, -math.inf, 1e39, np.float64(-1e300)):

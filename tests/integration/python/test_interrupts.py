@@ -173,7 +173,7 @@ def test_step_after_an_interrupted_one(server, table, name, update, grouped, int
 
 
 def test_step_of_a_group_of_two_after_an_interrupted_one(daemon, server, table, name):
-    bag = embtier.torch.EmbeddingBag(table, mode="sum", lr=LR, group=server.join(name, size=2, member=0))
+    bag = embtier.torch.EmbeddingBag(table, mode="sum", lr=LR, reduce="sum", group=server.join(name, size=2, member=0))
     stop, failures = threading.Event(), []
 
     def push_nothing() -> None:

@@ -119,7 +119,7 @@ def test_narrow_tables_pool_in_f32_and_round_when_stored(server, name, dtype):
 
 def test_nothing_is_written_without_a_gradient(server, name):
     table = sgd_table(server, name)
-    bag = et.EmbeddingBag(table)
+    bag = et.EmbeddingBag(table, lr=0.01)
     ids = torch.randint(0, ROWS, (4, 3))
     with torch.no_grad():
         assert not bag(ids).requires_grad
@@ -130,7 +130,7 @@ def test_nothing_is_written_without_a_gradient(server, name):
     assert not bag(ids).requires_grad
     parent.requires_grad_(True)
     weights = torch.ones(4, 3, requires_grad=True)
-    out = et.EmbeddingBag(table, mode="sum")(ids, per_sample_weights=weights)
+    out = et.EmbeddingBag(table, mode="sum", lr=0.01)(ids, per_sample_weights=weights)
     torch.autograd.grad(out.sum(), weights)
     assert not et.EmbeddingBag(table, frozen=True)(ids).requires_grad
     assert table.writes == 0
@@ -141,7 +141,7 @@ def test_nothing_is_written_without_a_gradient(server, name):
 
 def test_padding_rows_are_neither_read_nor_written(server, name):
     table = sgd_table(server, name)
-    bag = et.EmbeddingBag(table, padding_idx=-1)
+    bag = et.EmbeddingBag(table, padding_idx=-1, lr=0.01)
     before = server.status()["metrics"]["request_rows"]
     bag(torch.tensor([[1, ROWS - 1], [ROWS - 1, ROWS - 1]])).sum().backward()
     after = server.status()["metrics"]["request_rows"]
@@ -183,7 +183,7 @@ def test_a_graph_walked_twice_updates_twice_by_step_and_is_refused_by_backward(s
 
 def test_gradients_of_gradients_are_refused(server, name):
     table = sgd_table(server, name)
-    bag = et.EmbeddingBag(table, mode="sum")
+    bag = et.EmbeddingBag(table, mode="sum", lr=0.01)
     weights = torch.ones(4, 3, requires_grad=True)
     out = bag(torch.randint(0, ROWS, (4, 3)), per_sample_weights=weights).square().sum()
     (gradient,) = torch.autograd.grad(out, weights, create_graph=True)
@@ -281,7 +281,7 @@ def test_a_table_in_two_bags_gets_both_gradients(server, name):
 
 def test_some_features_may_be_left_out_and_unknown_ones_may_not(server, name):
     tables = {k: sgd_table(server, f"{name}_{k}") for k in "ab"}
-    collection = et.EmbeddingBagCollection(tables)
+    collection = et.EmbeddingBagCollection(tables, lr=0.01)
     out = collection({"a": torch.tensor([[1]])})
     assert out.keys() == {"a"}
     out["a"].sum().backward()
@@ -295,7 +295,7 @@ def test_tables_of_two_connections_are_refused(daemon, server, name):
     with daemon.connect() as other:
         for theirs in (other.open_table(name), sgd_table(other, name + "_2")):
             with pytest.raises(ValueError, match="one connection"):
-                et.EmbeddingBagCollection({"a": table, "b": theirs})
+                et.EmbeddingBagCollection({"a": table, "b": theirs}, lr=0.01)
 
 
 # ---- Inputs ----
@@ -303,7 +303,7 @@ def test_tables_of_two_connections_are_refused(daemon, server, name):
 
 def test_bad_inputs_raise_what_they_raise_in_torch(server, name):
     table = sgd_table(server, name)
-    bag = et.EmbeddingBag(table)
+    bag = et.EmbeddingBag(table, lr=0.01)
     ids = torch.tensor([1, 2, 3])
     with pytest.raises(ValueError):
         bag(ids)
@@ -315,7 +315,7 @@ def test_bad_inputs_raise_what_they_raise_in_torch(server, name):
         with pytest.raises(RuntimeError, match="must not decrease"):
             bag(ids, torch.tensor(bad))
     with pytest.raises(NotImplementedError):
-        et.EmbeddingBag(table, mode="max")(ids.view(1, 3), per_sample_weights=torch.ones(1, 3))
+        et.EmbeddingBag(table, mode="max", lr=0.01)(ids.view(1, 3), per_sample_weights=torch.ones(1, 3))
     with pytest.raises(ValueError, match="shape"):
         bag(ids.view(1, 3), per_sample_weights=torch.ones(3))
     with pytest.raises(ValueError, match="negative"):
@@ -325,16 +325,16 @@ def test_bad_inputs_raise_what_they_raise_in_torch(server, name):
     with pytest.raises(TypeError):
         bag(torch.tensor([[1.0]]))
     with pytest.raises(ValueError, match="mode"):
-        et.EmbeddingBag(table, mode="median")
+        et.EmbeddingBag(table, mode="median", lr=0.01)
     with pytest.raises(ValueError, match="padding_idx"):
-        et.EmbeddingBag(table, padding_idx=ROWS)
+        et.EmbeddingBag(table, padding_idx=ROWS, lr=0.01)
     with pytest.raises(ValueError, match="update"):
-        et.EmbeddingBag(table, update="never")
+        et.EmbeddingBag(table, update="never", lr=0.01)
 
 
 def test_last_offset_that_leaves_ids_out_is_refused(server, name):
     """Torch 1 leaves them out, and torch 2 has them in the last bag."""
-    bag = et.EmbeddingBag(sgd_table(server, name), include_last_offset=True)
+    bag = et.EmbeddingBag(sgd_table(server, name), include_last_offset=True, lr=0.01)
     with pytest.raises(ValueError, match="the last offset is the number of ids, 3, not 2"):
         bag(torch.tensor([1, 2, 3]), torch.tensor([0, 2]))
     assert bag(torch.tensor([1, 2, 3]), torch.tensor([0, 2, 3])).shape == (2, DIM)
@@ -342,7 +342,7 @@ def test_last_offset_that_leaves_ids_out_is_refused(server, name):
 
 @pytest.mark.parametrize("lr", [-0.1, -1e-30, float("nan")])
 def test_learning_rate_that_is_negative_or_no_number_is_refused(server, name, lr):
-    bag = et.EmbeddingBag(sgd_table(server, name))
+    bag = et.EmbeddingBag(sgd_table(server, name), lr=0.01)
     with pytest.raises(ValueError, match="lr must be a number that is finite in float32 and not negative"):
         et.EmbeddingBag(bag.bags["bag"].table, lr=lr)
     with pytest.raises(ValueError, match="not negative"):
@@ -350,18 +350,18 @@ def test_learning_rate_that_is_negative_or_no_number_is_refused(server, name, lr
 
 
 def test_weight_says_where_the_rows_are(server, name):
-    bag = et.EmbeddingBag(sgd_table(server, name))
+    bag = et.EmbeddingBag(sgd_table(server, name), lr=0.01)
     assert not hasattr(bag, "weight")
     with pytest.raises(AttributeError, match=r"table\.get\(ids\) and table\.set\(ids, rows\)"):
         bag.weight = torch.nn.Parameter(torch.zeros(ROWS, DIM))
-    assert [name for name, _ in bag.named_parameters()] == ["anchor"]
+    assert [name for name, _ in bag.named_parameters()] == ["rows.0"]
 
 
 def test_pass_waits_for_a_stopped_server_for_a_limited_time(own_daemon, name):
     with own_daemon.connect() as server:
         table = sgd_table(server, name)
         bag, ids = et.EmbeddingBag(table, mode="sum", lr=1, timeout=0.2), torch.tensor([[1, 2]])
-        assert et.EmbeddingBag(table).timeout == 120
+        assert et.EmbeddingBag(table, lr=0.01).timeout == 120
         before = table.get(np.arange(ROWS))
         out = bag(ids).sum()
         own_daemon.freeze()
@@ -418,7 +418,7 @@ def test_errors_say_what_to_do(server, daemon, name):
     table = sgd_table(server, name)
     with pytest.raises(embtier.ExistsError, match="open_table.*if_not_exists=True"):
         sgd_table(server, name)
-    bag, held = et.EmbeddingBag(table), []
+    bag, held = et.EmbeddingBag(table, lr=0.01), []
     with pytest.raises(embtier.TicketsFullError, match=r"torch\.no_grad\(\)"):
         for _ in range(10000):
             held.append(bag(torch.randint(0, ROWS, (20000, 20))))
@@ -446,7 +446,7 @@ def test_bfloat16_tensors_are_rows_of_a_bf16_table(server, name):
 
 
 def test_no_ids_at_all_give_zeros_and_no_request(server, name):
-    bag = et.EmbeddingBag(sgd_table(server, name))
+    bag = et.EmbeddingBag(sgd_table(server, name), lr=0.01)
     before = server.status()["metrics"]["requests"]
     out = bag(torch.empty(0, dtype=torch.int64), torch.tensor([0, 0]))
     assert torch.equal(out, torch.zeros(2, DIM))
@@ -456,16 +456,16 @@ def test_no_ids_at_all_give_zeros_and_no_request(server, name):
 
 def test_unsigned_ids_reach_the_upper_half(server, name):
     table = sgd_table(server, name, rows=None)
-    out = et.EmbeddingBag(table, unsigned_ids=True)(torch.tensor([[-1], [7]]))
+    out = et.EmbeddingBag(table, unsigned_ids=True, lr=0.01)(torch.tensor([[-1], [7]]))
     np.testing.assert_array_equal(out.detach().numpy(), table.get([2**64 - 1, 7]))
-    padded = et.EmbeddingBag(table, unsigned_ids=True, padding_idx=2**64 - 1)(torch.tensor([[-1, 7], [-1, -1]]))
+    padded = et.EmbeddingBag(table, unsigned_ids=True, padding_idx=2**64 - 1, lr=0.01)(torch.tensor([[-1, 7], [-1, -1]]))
     np.testing.assert_array_equal(padded.detach().numpy(), [table.get(7), np.zeros(DIM)])
 
 
 def test_int32_ids_and_offsets(server, name):
     table = sgd_table(server, name)
     ids, offsets = bags_1d(False)
-    bag = et.EmbeddingBag(table)
+    bag = et.EmbeddingBag(table, lr=0.01)
     assert torch.equal(bag(ids.int(), offsets.int()), bag(ids, offsets))
 
 
@@ -474,17 +474,17 @@ def test_int32_ids_and_offsets(server, name):
 
 def test_state_dict_says_what_the_tables_are_and_holds_no_rows(server, name):
     table = sgd_table(server, name)
-    model = torch.nn.Sequential(et.EmbeddingBag(table), torch.nn.Linear(DIM, 1))
+    model = torch.nn.Sequential(et.EmbeddingBag(table, lr=0.01), torch.nn.Linear(DIM, 1))
     state = pickle.loads(pickle.dumps(model.state_dict()))
     assert sum(v.numel() for v in state.values() if isinstance(v, torch.Tensor)) == DIM + 1
     model.load_state_dict(state)
     other = sgd_table(server, name + "_other", DIM, ROWS + 1)
     with pytest.raises(ValueError, match="saved with"):
-        torch.nn.Sequential(et.EmbeddingBag(other), torch.nn.Linear(DIM, 1)).load_state_dict(state)
+        torch.nn.Sequential(et.EmbeddingBag(other, lr=0.01), torch.nn.Linear(DIM, 1)).load_state_dict(state)
 
 
 def test_modules_are_neither_pickled_nor_copied(server, name):
-    bag = et.EmbeddingBag(sgd_table(server, name))
+    bag = et.EmbeddingBag(sgd_table(server, name), lr=0.01)
     with pytest.raises(TypeError, match="same tables"):
         copy.deepcopy(bag)
     with pytest.raises(TypeError, match="same tables"):
@@ -493,7 +493,7 @@ def test_modules_are_neither_pickled_nor_copied(server, name):
 
 
 def test_an_optimizer_may_have_the_module_s_parameters(server, name):
-    bag = et.EmbeddingBag(sgd_table(server, name))
+    bag = et.EmbeddingBag(sgd_table(server, name), lr=0.01)
     model = torch.nn.Sequential(bag, torch.nn.Linear(DIM, 1))
     optimizer = torch.optim.Adam(model.parameters())
     model(torch.randint(0, ROWS, (4, 3))).sum().backward()
@@ -503,7 +503,7 @@ def test_an_optimizer_may_have_the_module_s_parameters(server, name):
 
 
 def test_a_weight_that_float32_does_not_hold_is_refused(server, name):
-    bag = et.EmbeddingBag(server.create_table(name, 2, optimizer="sgd"), mode="sum")
+    bag = et.EmbeddingBag(server.create_table(name, 2, optimizer="sgd"), mode="sum", lr=0.01)
     ids = torch.tensor([[1, 2]])
     with pytest.raises(ValueError, match=r"per_sample_weights: 1e.39 at position 1 does not fit in float32"):
         bag(ids, per_sample_weights=torch.tensor([[1, 1e39]], dtype=torch.float64))

@@ -314,7 +314,7 @@ def test_a_scaler_s_skip_of_one_member_is_one_of_all(server, members, name, prot
     together(lambda member: train(member, -1, 512.0 * (1 + member)))  # scales may differ
     assert [(bag.steps, bag.skipped_pushes) for bag in bags] == [(1, 1)] * 2
     np.testing.assert_array_equal(all_rows(table)[1], before[1] - np.float32(2 * LR))
-    alone = et.EmbeddingBag(table, update="step")
+    alone = et.EmbeddingBag(table, update="step", lr=0.01)
     assert not alone.optimizer._step_supports_amp_scaling
 
 
@@ -342,18 +342,18 @@ def test_refusals_for_other_reasons_are_raised(server, members, name):
 def test_a_group_is_one_module_s(server, daemon, name):
     table, other = make_table(server, name), make_table(server, f"{name}_other")
     group = server.join(name, 1, 0)
-    bag = et.EmbeddingBag(table, group=group)
+    bag = et.EmbeddingBag(table, group=group, lr=0.01)
     assert bag.group is group and repr(group) in repr(bag)
     with pytest.raises(ValueError, match=f"group '{name}' is another module's.*one for each module"):
-        et.EmbeddingBag(other, group=group)
+        et.EmbeddingBag(other, group=group, lr=0.01)
     with pytest.raises(TypeError, match="must be an embtier.Group, not a str"):
-        et.EmbeddingBag(other, group=name)
+        et.EmbeddingBag(other, group=name, lr=0.01)
     with daemon.connect() as elsewhere:
         with pytest.raises(ValueError, match="joined by another connection"):
-            et.EmbeddingBag(elsewhere.open_table(name), group=group)
+            et.EmbeddingBag(elsewhere.open_table(name), group=group, lr=0.01)
     bag.group = group
     del bag
-    assert et.EmbeddingBag(other, group=group).group is group
+    assert et.EmbeddingBag(other, group=group, lr=0.01).group is group
 
 
 def test_steps_are_the_group_s_and_a_training_goes_on_from_them(server, name):
@@ -364,7 +364,7 @@ def test_steps_are_the_group_s_and_a_training_goes_on_from_them(server, name):
     assert bag.steps == bag.group.step == 3
     saved = pickle.loads(pickle.dumps(bag.state_dict()))
     for step in (0, 4):
-        wrong = et.EmbeddingBag(table, mode="sum", group=server.join(f"{name}_{step}", 1, 0, step))
+        wrong = et.EmbeddingBag(table, mode="sum", group=server.join(f"{name}_{step}", 1, 0, step), lr=0.01)
         with pytest.raises(ValueError, match=f"at step {step}: to go on from 3, its members join with step=3"):
             wrong.load_state_dict(saved)
         with pytest.raises(ValueError, match="join with step=7"):

@@ -112,7 +112,7 @@ def test_losses_and_rows_are_the_same_bits_with_it_and_without(server, name, upd
 
 
 def test_an_embedding_bag_and_several_modules_have_inputs_of_their_own(server, name):
-    one, other = (et.EmbeddingBag(make_table(server, f"{name}_{i}"), padding_idx=p) for i, p in ((1, None), (2, 0)))
+    one, other = (et.EmbeddingBag(make_table(server, f"{name}_{i}"), padding_idx=p, lr=0.01) for i, p in ((1, None), (2, 0)))
     loader = [torch.randint(1, 1000, (50,)) for _ in range(BATCHES)]
     for ids in loader:
         ids[::5] = 0

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from . import errors
-from ._arguments import integer, kind_of, shown
-from ._batch import PrefetchBatch
-from ._group import Group
+from .. import errors
+from .._arguments import integer, kind_of, shown
+from .._batch import PrefetchBatch
+from .._group import Group
 
 if TYPE_CHECKING:
-    from ._server import Server, Table
-    from .torch import EmbeddingBagCollection
+    from .._server import Server, Table
+    from ._modules import EmbeddingBagCollection
 
 # The server is asked for more than it has room for, or than may be under way; or it is gone, which the
 # next lookup tells.

@@ -6,45 +6,85 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from . import errors
-from ._arguments import flag, integer, kind_of, learning_rate, number, several, shown
-from ._batch import BagBatch, PushBatch
-from ._connection import table_of
-from ._group import STEP_MAX, Group
+from .. import errors
+from .._arguments import flag, integer, kind_of, learning_rate, number, several, shown
+from .._batch import BagBatch, PushBatch
+from .._group import STEP_MAX, Group
 from ._prefetcher import Ahead, push_with
-from ._server import Table
+from ._rows import Rows, not_here
+from .._server import Table
 
 if TYPE_CHECKING:
-    from .torch import _Rooms
+    from ._rooms import Rooms
+
+_PASSED_BY = (
+    "the rows of table {0!r} are updated in the backward pass, with the lr of their module: this {1} passes them by, and so "
+    "do its learning rate, schedulers and weight decay. embtier.torch.CombinedOptimizer(optimizer, model) has both"
+)
+_NOT_SEEN = (
+    "{1}() sees no gradient of the rows of table {0!r}, which were updated in the backward pass. A module made with "
+    'update="step" has gradients that can be clipped, scaled and read'
+)
+_SCALED = (
+    "the rows of table {0!r} were updated in the backward pass, by gradients of the scaled loss: make the module with "
+    'update="step", or assign module.grad_scale = scaler.get_scale'
+)
+_TOLD_OPTIMIZERS: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+_TOLD_FUNCTIONS: set[str] = set()
+
+
+def _warn(text: str, frame: FrameType) -> None:
+    """Of the line that has called torch, of which @frame is."""
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("torch.", "embtier.")):
+        frame = frame.f_back
+    warnings.warn_explicit(text, UserWarning, frame.f_code.co_filename, frame.f_lineno)
+
+
+def unscale(optimizer: torch.optim.Optimizer, scaler: Any) -> bool:
+    """Does what a GradScaler leaves to the step() of an optimizer that _step_supports_amp_scaling. Before torch 2.0 it
+    gives itself as an argument, from then on its scale as an attribute, unless unscale_() has been called.
+    Returns False if it has found gradients that are not finite."""
+    if scaler is not None:
+        state = scaler._per_optimizer_states[id(optimizer)]
+        if state["stage"].value == 0:
+            scaler.unscale_(optimizer)
+        return not any(float(found) for found in state.get("found_inf_per_device", {}).values())
+    scale = getattr(optimizer, "grad_scale", None)
+    if scale is not None:
+        parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        for gradient in [one.grad for one in parameters]:
+            if gradient is not None:
+                gradient.mul_(1 / float(scale))
+    return not float(getattr(optimizer, "found_inf", 0))
 
 
 class Optimizer(torch.optim.Optimizer):
     """What schedulers and gradient scalers see of the tables' optimizers; modules make theirs, see the
-    text of embtier.torch. One group, with "lr"; its parameters stand for the tables, and have the gradients
-    gathered with ``update="step"``, float32 [distinct rows, dim]."""
+    text of embtier.torch. One group, with "lr"; its parameters are the module's :class:`Rows`."""
 
-    def __init__(
-        self, tables: Sequence[Table], rooms: _Rooms, lr: float, gathers: bool, averages: bool = True
-    ) -> None:
-        tables = [table_of("one of the tables", table) for table in several("tables", tables)]
-        self._tables = {table.name: table for table in tables}
+    def __init__(self, rows: Sequence[Rows], rooms: Rooms, lr: float, gathers: bool, averages: bool = True) -> None:
+        rows = several("rows", rows)
+        for one in rows:
+            if not isinstance(one, Rows):
+                raise TypeError(f"one of the rows must be a Rows, not {kind_of(one)} {shown(one)}")
+            one._optimizer = weakref.ref(self)
+        self._rows = {one.table.name: one for one in rows}
         self._rooms = rooms
         self._gathers = flag("gathers", gathers)  # update="step": step() makes the steps
         self._averages = flag("averages", averages)  # gradients of the members of a group
-        self._sums = {name: torch.nn.Parameter(torch.empty(0, t.dim)) for name, t in self._tables.items()}
-        # Ids, int64 [distinct rows], and their gradients; good while these are the parameter's.
-        self._gathered: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {name: [] for name in self._tables}
         self._steps = 0
         self._pushing: BagBatch | PushBatch | None = None  # of the push that was not noted yet
         self.timeout: float | None = None  # seconds for a push without a group, whose end others may delay
+        self.scale: float | Callable[[], float] = 1.0  # of the loss; a GradScaler assigns a grad_scale of its own
         self._group: Group | None = None
         self.skipped_pushes = 0
-        super().__init__(list(self._sums.values()), {"lr": learning_rate("lr", lr)})
+        super().__init__(list(self._rows.values()), {"lr": learning_rate("lr", lr)})
 
     @property
     def lr(self) -> float:
@@ -107,48 +147,27 @@ class Optimizer(torch.optim.Optimizer):
         wait for the push, whose refusal tells them."""
         return self._group is not None
 
-    def _unscale(self, scaler: Any) -> None:
-        """What a GradScaler leaves to such a step(). Before torch 2.0 it gives itself as an argument, from
-        then on its scale as an attribute, unless unscale_() has been called."""
-        if scaler is not None:
-            if scaler._per_optimizer_states[id(self)]["stage"].value == 0:
-                scaler.unscale_(self)
+    def _tell_reader(self, rows: Rows, frame: FrameType) -> None:
+        """Says what it cannot have to the code of @frame, which asks for the gradient of @rows: RuntimeError, or a
+        warning, one for each optimizer and function."""
+        while frame.f_code.co_name.startswith("<") and frame.f_back is not None:  # a list comprehension
+            frame = frame.f_back
+        function, method_of = frame.f_code.co_name, frame.f_locals.get("self")
+        if function in ("zero_grad", "_apply") or method_of is self or not rows.requires_grad:
             return
-        scale = getattr(self, "grad_scale", None)
-        for total in self._sums.values():
-            if scale is not None and total.grad is not None:
-                total.grad.mul_(1 / float(scale))
-
-    def add(self, table: Table, ids: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Adds gradients, [count, dim], of rows, int64 [count]."""
-        total = self._sums[table_of("table", table).name]
-        for what, tensor in (("ids", ids), ("gradient", gradient)):
-            if not isinstance(tensor, torch.Tensor):
-                raise TypeError(f"{what} must be a torch.Tensor, not {kind_of(tensor)} {shown(tensor)}")
-        before = self._gathered_of(table.name)
-        if before is not None:
-            ids = torch.cat([before[0], ids])
-            gradient = torch.cat([before[1].to(gradient.device), gradient])
-        distinct, places = torch.unique(ids, return_inverse=True)
-        added = torch.zeros(len(distinct), table.dim, device=gradient.device)
-        added.index_add_(0, places.to(gradient.device), gradient)
-        known = self._gathered[table.name]
-        known[:] = [*([] if before is None else [before]), (distinct, added)]
-        total.data = added.new_empty(1).expand(added.shape)  # of the shape, without the memory
-        total.grad = added  # from here on it is this that is gathered
-
-    def _gathered_of(self, name: str) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Ids and gradients. The gradient may be one that others have put in the place of ours, of its shape."""
-        gradient = self._sums[name].grad
-        if gradient is None or not len(gradient):
-            return None
-        known = self._gathered[name]
-        for ids, ours in known:
-            if ours is gradient:
-                return ids, gradient
-        if not known or known[-1][1].shape != gradient.shape:
-            raise RuntimeError(f"the gradient of table {name!r} is of rows that nothing was gathered for")
-        return known[-1][0], gradient
+        steps = isinstance(method_of, torch.optim.Optimizer)
+        if self._gathers:
+            if steps and rows.gathered() is not None:
+                raise RuntimeError(not_here(rows))
+        elif "unscale" in function:
+            if not callable(self.scale) and self.scale == 1:
+                raise RuntimeError(_SCALED.format(rows.table.name))
+        elif steps and method_of not in _TOLD_OPTIMIZERS:
+            _TOLD_OPTIMIZERS.add(method_of)
+            _warn(_PASSED_BY.format(rows.table.name, kind_of(method_of)), frame)
+        elif not steps and function not in _TOLD_FUNCTIONS:
+            _TOLD_FUNCTIONS.add(function)
+            _warn(_NOT_SEEN.format(rows.table.name, function), frame)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None, **scaling: Any) -> Any:
@@ -160,22 +179,23 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._unscale(scaling.get("grad_scaler"))
+        unscale(self, scaling.get("grad_scaler"))
         try:
-            gathered = {name: self._gathered_of(name) for name in self._sums}
-            given = {name: one for name, one in gathered.items() if one is not None}
+            gathered = [(rows.table, rows.gathered()) for rows in self._rows.values()]
+            given = [(table, *one) for table, one in gathered if one is not None]
             if given:
                 self._push_rows(given)
             elif self._gathers and self._group is not None:
                 self.push_nothing()
         finally:
-            self.zero_grad()
+            for rows in self._rows.values():
+                rows.clear()
         return loss
 
-    def _push_rows(self, given: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> None:
-        parts = [(self._tables[name], len(ids)) for name, (ids, _) in given.items()]
+    def _push_rows(self, given: list[tuple[Table, torch.Tensor, torch.Tensor]]) -> None:
+        parts = [(table, len(ids)) for table, ids, _ in given]
         batch = self._rooms.made(lambda: self._rooms.server.push_batch(parts))
-        for i, (ids, gradient) in enumerate(given.values()):
+        for i, (_, ids, gradient) in enumerate(given):
             batch.ids(i)[:] = ids.numpy().view(np.uint64)
             pushed = torch.from_numpy(batch.gradients(i)).copy_(gradient)
             if self.divisor != 1:
@@ -231,10 +251,8 @@ class Optimizer(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets what was gathered."""
         flag("set_to_none", set_to_none)
-        for name, total in self._sums.items():
-            total.grad = None  # from here on nothing is gathered
-            self._gathered[name].clear()
-            total.data = torch.empty(0, total.shape[1])
+        for rows in self._rows.values():
+            rows.grad = None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("the optimizer's state is in embtierd: save state_dict() of the module")

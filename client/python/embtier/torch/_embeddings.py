@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stand-ins for the modules of torch.nn that have one table: with the same arguments, and with the same attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import errors
+from .._arguments import flag, integer, kind_of, number, shown
+from .._group import Group
+from .._server import Server, Table
+from ._bags import Bag, Input
+from ._modules import TIMEOUT_S, EmbeddingBagCollection
+
+_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+_PIECE_BYTES = 16 << 20  # of weights that are made here and set
+
+
+class _OneTable(EmbeddingBagCollection):
+    """What the two have in common."""
+
+    max_norm = None
+    norm_type = 2.0
+    scale_grad_by_freq = False
+    sparse = False
+
+    def __init__(self, made: tuple[Table, bool], bags: Callable[[Table], dict[str, Bag]], **options: Any) -> None:
+        """A table that was made for the module goes with it if that cannot be made."""
+        table, is_new = made
+        try:
+            super().__init__(bags(table), **options)
+        except BaseException:
+            if is_new:
+                table.server.drop_table(table.name)
+            raise
+
+    @property
+    def table(self) -> Table:
+        return next(iter(self.bags.values())).table
+
+    @property
+    def num_embeddings(self) -> int | None:
+        """None: the table is unbounded."""
+        return self.table.rows
+
+    @property
+    def embedding_dim(self) -> int:
+        return self.table.dim
+
+    @property
+    def padding_idx(self) -> int | None:
+        return next(iter(self.bags.values())).padding_idx
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draws all rows anew from the normal distribution, as torch does, and sets that of padding_idx to 0."""
+        rows = self.table.rows
+        if rows is None:
+            raise TypeError(f"table {self.table.name!r} is unbounded: its rows are drawn by its init, not all at once")
+        many = max(1, _PIECE_BYTES // (4 * self.table.dim))
+        for begin in range(0, rows, many):
+            drawn = torch.randn(min(many, rows - begin), self.table.dim)
+            self.table.set(range(begin, begin + len(drawn)), drawn)
+        if self.padding_idx is not None:
+            self.table.set([self.padding_idx], 0)
+
+
+def _refuse(max_norm: Any, norm_type: Any, scale_grad_by_freq: Any, sparse: Any, device: Any) -> None:
+    """What a module of torch's would do, and none of ours does. Gradients are sparse in any case."""
+    if device is not None and not isinstance(device, (str, int, torch.device)):
+        raise TypeError(f"device must be a torch.device or None, not {kind_of(device)} {shown(device)}")
+    number("norm_type", norm_type)
+    if max_norm is not None:
+        raise ValueError(
+            "max_norm is not offered: torch scales rows in a lookup, and here a lookup changes none; clip_norm= bounds gradients"
+        )
+    if flag("scale_grad_by_freq", scale_grad_by_freq):
+        raise ValueError("scale_grad_by_freq is not offered: a push adds up the gradients of a row, however often it occurs")
+    flag("sparse", sparse)
+
+
+def _table_of(
+    num_embeddings: int | Table, given: dict[str, Any], weight: Any, padding_idx: Any, frozen: Any
+) -> tuple[Table, bool]:
+    """The one given as @num_embeddings, or one made of what is @given: the other arguments, None where they are not. True: it
+    is a new one."""
+    given = {key: value for key, value in given.items() if value is not None}
+    if isinstance(num_embeddings, Table):
+        if weight is not None or given:
+            raise ValueError(
+                f"{', '.join(given) or '_weight'}: for a table that is made, and table {num_embeddings.name!r} is there"
+            )
+        return num_embeddings, False
+    if isinstance(num_embeddings, bool) or not hasattr(num_embeddings, "__index__"):
+        raise TypeError(
+            f"num_embeddings must be a count of rows, or an embtier.Table, not {kind_of(num_embeddings)} {shown(num_embeddings)}"
+        )
+    rows = integer("num_embeddings", num_embeddings, 1)
+    if not {"embedding_dim", "server", "name"} <= given.keys():
+        raise ValueError("embedding_dim, server= and name= are needed to make a table; one that is there is given in place of them")
+    server, name, dim = given.pop("server"), given.pop("name"), given.pop("embedding_dim")
+    if not isinstance(server, Server):
+        raise TypeError(f"server must be an embtier.Server, not {kind_of(server)} {shown(server)}")
+    dtype = given.get("dtype", "f32")
+    if isinstance(dtype, torch.dtype) and dtype not in _DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(map(str, _DTYPES))}, not {dtype}")
+    given["dtype"] = _DTYPES[dtype] if isinstance(dtype, torch.dtype) else dtype
+    if weight is not None:
+        if not isinstance(weight, torch.Tensor):
+            raise TypeError(f"_weight must be a torch.Tensor, not {kind_of(weight)} {shown(weight)}")
+        if tuple(weight.shape) != (rows, dim):
+            raise ValueError(f"_weight must be of shape {(rows, dim)}, not {tuple(weight.shape)}")
+        given.setdefault("init", "zeros")
+    return _made(server, name, dim, rows, weight, padding_idx, {
+        "optimizer": "none" if flag("frozen", frozen) else "sgd", "init": ("normal", 0.0, 1.0), **given
+    })  # fmt: skip
+
+
+def _made(
+    server: Server, name: str, dim: int, rows: int, weight: torch.Tensor | None, padding_idx: Any, options: dict[str, Any]
+) -> tuple[Table, bool]:  # fmt: skip
+    may_be_there = flag("if_not_exists", options.pop("if_not_exists", False))
+    try:
+        table = server.create_table(name, dim, rows, **options)
+    except errors.ExistsError:  # type: ignore[attr-defined]
+        if not may_be_there:
+            raise
+        return server.create_table(name, dim, rows, if_not_exists=True, **options), False  # with its rows
+    try:
+        if weight is not None:
+            table.set(range(rows), weight.detach())
+        elif padding_idx is not None and -rows <= integer("padding_idx", padding_idx) < rows:
+            table.set([padding_idx % rows], 0)
+    except BaseException:
+        server.drop_table(name)
+        raise
+    return table, True
+
+
+def _pretrained(embeddings: Any, freeze: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a module of @embeddings."""
+    if not isinstance(embeddings, torch.Tensor):
+        raise TypeError(f"embeddings must be a torch.Tensor, not {kind_of(embeddings)} {shown(embeddings)}")
+    if embeddings.dim() != 2 or not embeddings.is_floating_point():
+        raise ValueError(
+            f"embeddings must be floating-point numbers of 2 dimensions, not {embeddings.dtype} {tuple(embeddings.shape)}"
+        )
+    own = {"num_embeddings": len(embeddings), "embedding_dim": embeddings.shape[1], "dtype": embeddings.dtype}
+    return {**own, "_weight": embeddings, "frozen": flag("freeze", freeze), **options}
+
+
+class EmbeddingBag(_OneTable):
+    """torch.nn.EmbeddingBag with its rows in a table.
+
+    In place of the first argument: a :class:`Table` that is there, and no embedding_dim. Else a table is made: @server,
+    @name, and further options, which are those of :meth:`Server.create_table`; optimizer is "sgd", or "none" if the module is
+    @frozen, init ("normal", 0, 1) as in torch, the row of padding_idx 0. With ``if_not_exists=True`` a table of this name
+    and description is used with the rows it has. @dtype: of the rows, torch's or "f16"; results are float32.
+    @device changes nothing: results are on the device of the ids. max_norm and scale_grad_by_freq are refused (ValueError); sparse
+    changes nothing. Further arguments: :class:`EmbeddingBagCollection`.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int | Table,
+        embedding_dim: int | None = None,
+        max_norm: None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: torch.Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: torch.dtype | str | None = None,
+        *,
+        server: Server | None = None,
+        name: str | None = None,
+        unsigned_ids: bool = False,
+        lr: float | None = None,
+        update: str = "backward",
+        frozen: bool = False,
+        group: Group | None = None,
+        reduce: str = "mean",
+        timeout: float | None = TIMEOUT_S,
+        **options: Any,
+    ) -> None:
+        _refuse(max_norm, norm_type, scale_grad_by_freq, sparse, device)
+        given = {"embedding_dim": embedding_dim, "server": server, "name": name, "dtype": dtype, **options}
+        super().__init__(
+            _table_of(num_embeddings, given, _weight, padding_idx, frozen),
+            lambda table: {"bag": Bag(table, mode, include_last_offset, padding_idx, unsigned_ids)},
+            lr=lr, update=update, frozen=frozen, group=group, reduce=reduce, timeout=timeout,
+        )  # fmt: skip
+
+    @classmethod
+    def from_pretrained(cls, embeddings: torch.Tensor, freeze: bool = True, **options: Any) -> EmbeddingBag:
+        """A module with a new table of the rows @embeddings, [rows, dim], and of their dtype. Needs server= and name=, and
+        lr= unless it is frozen."""
+        return cls(**_pretrained(embeddings, freeze, options))
+
+    @property
+    def mode(self) -> str:
+        return self.bags["bag"].mode
+
+    @property
+    def include_last_offset(self) -> bool:
+        return self.bags["bag"].include_last_offset
+
+    def forward(  # type: ignore[override]
+        self,
+        input: torch.Tensor,
+        offsets: torch.Tensor | None = None,
+        per_sample_weights: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """As torch.nn.EmbeddingBag.forward: float32 [bags, dim]."""
+        return super().forward({"bag": (input, offsets, per_sample_weights)})["bag"]
+
+    def _ids_of(self, inputs: Input) -> tuple[list[str], list[Table], list[torch.Tensor]]:  # type: ignore[override]
+        return super()._ids_of({"bag": inputs})
+
+
+class Embedding(_OneTable):
+    """torch.nn.Embedding with its rows in a table: ids of any shape give a row each.
+
+    The row of @padding_idx is given as it is, and its gradient is 0. Arguments otherwise: :class:`EmbeddingBag`.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int | Table,
+        embedding_dim: int | None = None,
+        padding_idx: int | None = None,
+        max_norm: None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: torch.Tensor | None = None,
+        device: Any = None,
+        dtype: torch.dtype | str | None = None,
+        *,
+        server: Server | None = None,
+        name: str | None = None,
+        unsigned_ids: bool = False,
+        lr: float | None = None,
+        update: str = "backward",
+        frozen: bool = False,
+        group: Group | None = None,
+        reduce: str = "mean",
+        timeout: float | None = TIMEOUT_S,
+        **options: Any,
+    ) -> None:
+        _refuse(max_norm, norm_type, scale_grad_by_freq, sparse, device)
+        given = {"embedding_dim": embedding_dim, "server": server, "name": name, "dtype": dtype, **options}
+        super().__init__(
+            _table_of(num_embeddings, given, _weight, padding_idx, frozen),
+            lambda table: {"rows": Bag(table, "sum", False, padding_idx, unsigned_ids)},
+            lr=lr, update=update, frozen=frozen, group=group, reduce=reduce, timeout=timeout,
+        )  # fmt: skip
+        self._padding_idx = self.bags["rows"].padding_idx
+        self.bags["rows"].padding_idx = None  # a bag leaves it out
+
+    @property
+    def padding_idx(self) -> int | None:
+        return self._padding_idx
+
+    @classmethod
+    def from_pretrained(cls, embeddings: torch.Tensor, freeze: bool = True, **options: Any) -> Embedding:
+        """As :meth:`EmbeddingBag.from_pretrained`."""
+        return cls(**_pretrained(embeddings, freeze, options))
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """As torch.nn.Embedding.forward: float32 [*, dim] for ids of any shape."""
+        if not isinstance(input, torch.Tensor):
+            raise TypeError(f"the ids must be a torch.Tensor, not {kind_of(input)} {shown(input)}")
+        rows = super().forward({"rows": input.reshape(-1, 1)})["rows"]
+        if self._padding_idx is not None:
+            padding = (self._padding_idx + 2**63) % 2**64 - 2**63  # as ids have it: the bits of an unsigned one
+            rows = torch.where(input.reshape(-1, 1) == padding, rows.detach(), rows)
+        return rows.view(*input.shape, self.embedding_dim)
+
+    def _ids_of(self, inputs: torch.Tensor) -> tuple[list[str], list[Table], list[torch.Tensor]]:  # type: ignore[override]
+        return super()._ids_of({"rows": inputs.reshape(-1, 1)})

@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The modules: torch.nn.Modules whose rows are the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import errors
+from .._arguments import flag, integer, kind_of, learning_rate, number, seconds, short, shown
+from .._batch import Batch
+from .._group import STEP_MAX, Group
+from .._server import Table
+from .._types import one_of
+from ._bags import Bag, Given, Input, given_of
+from ._optimizer import Optimizer
+from ._prefetcher import Ahead
+from ._rooms import Room, Rooms, Ticket
+from ._rows import Rows, RowsList
+
+UPDATES = ("backward", "step")
+REDUCTIONS = ("mean", "sum")
+TIMEOUT_S = 120.0
+
+
+def rows(batch: Batch, part: int) -> torch.Tensor:
+    """The rows, without state, of @part as a tensor [count, dim] of the table's dtype, bfloat16 too, in the shared
+    arena: no copy, and good as long as the NumPy view is."""
+    if not isinstance(batch, Batch):
+        raise TypeError(f"batch must be an embtier.Batch, not {kind_of(batch)} {shown(batch)}")
+    if batch.table(part).dtype == "bf16":
+        return torch.from_numpy(batch.rows(part).view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(batch.rows(part))
+
+
+class _PooledLookup(torch.autograd.Function):
+    """Pooled bags go out of it in forward, one tensor per feature; their gradients come back in
+    backward, all at once. Other arguments, for autograd alone: the module's rows, and weights of samples."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, module: EmbeddingBagCollection, given: list[Given], trains: bool, *_: torch.Tensor | None
+    ) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.module, ctx.given = module, given
+        outputs, ctx.ticket = module._lookup(given, trains and module.update == "backward")
+        return tuple(outputs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        count = len(ctx.module._rows)
+        wanted = [needed and g is not None for needed, g in zip(ctx.needs_input_grad[3 + count :], gradients)]
+        trains = ctx.module._is_trained() and any(  # not if they were frozen since the forward pass
+            needed and _is_wanted(function)
+            for needed, (function, _) in zip(ctx.needs_input_grad[3 : 3 + count], ctx.next_functions)
+        )
+        found = ctx.module._backward(ctx.given, ctx.ticket, gradients, wanted, trains)
+        return None, None, None, *[None] * count, *found
+
+
+def _is_wanted(rows: Any) -> bool:
+    """Does this backward pass go on to the @rows? Not if it is torch.autograd.grad() for weights."""
+    try:
+        return torch._C._will_engine_execute_node(rows)
+    except (AttributeError, RuntimeError):  # not in this torch; or what is asked for is the rows
+        return True
+
+
+def _bags_of(bags: Any) -> dict[str, Bag]:
+    if not isinstance(bags, Mapping):
+        raise TypeError(f"bags must be a dict of bags by feature, not {kind_of(bags)} {shown(bags)}")
+    if not bags:
+        raise ValueError("bags is empty: a collection needs a bag")
+    for feature, bag in bags.items():
+        if not isinstance(bag, (Bag, Table)):
+            raise TypeError(
+                f"one of the bags, {shown(feature)}, must be a Bag or a Table, not {kind_of(bag)} {shown(bag)}"
+            )
+    return {feature: bag if isinstance(bag, Bag) else Bag(bag) for feature, bag in bags.items()}
+
+
+_NO_WEIGHT = (
+    "the rows are in the server, and no weight is here: table.get(ids) and table.set(ids, rows) read and write them, "
+    "Server.import_table() takes a file"
+)
+
+
+class EmbeddingBagCollection(torch.nn.Module):
+    """Many embedding bags, one request for all.
+
+    @bags: by the name of the feature: a :class:`Bag`, or a Table for one with the defaults. All
+    tables belong to one connection; a table may be in several bags.
+    @lr: learning rate, which only a frozen module can do without; @update: "backward" or "step", see the module's text.
+    @frozen: made with requires_grad_(False); tables need no optimizer.
+    @group: of trainers, this module's own: see "Groups of trainers" in the module's text. @reduce: "mean"
+    averages the gradients of the group's members, "sum" adds them up; without a group it changes nothing.
+    @timeout: seconds that a pass waits for the server, then TimeoutError; None: for ever. A push of a group waits
+    for the other members as long as the server does.
+    """
+
+    def __init__(
+        self,
+        bags: Mapping[str, Bag | Table],
+        *,
+        lr: float | None = None,
+        update: str = "backward",
+        frozen: bool = False,
+        group: Group | None = None,
+        reduce: str = "mean",
+        timeout: float | None = TIMEOUT_S,
+    ) -> None:
+        super().__init__()
+        self.bags = _bags_of(bags)
+        one_of("update", UPDATES, update)
+        one_of("reduce", REDUCTIONS, reduce)
+        frozen = flag("frozen", frozen)
+        if lr is None and not frozen:
+            raise ValueError("lr is missing: the learning rate of the tables' optimizers, such as lr=0.1")
+        tables = [bag.table for bag in self.bags.values()]
+        if len({id(table._connection) for table in tables}) > 1:
+            raise ValueError("the tables of a collection belong to one connection")
+        self.update = update
+        self._trainable = False
+        if not frozen:
+            self._check_trainable()
+        self._rooms = Rooms(tables[0].server)
+        distinct = {table.name: table for table in tables}
+        self._rows = {name: Rows(table, not frozen) for name, table in distinct.items()}
+        self.rows = RowsList(self._rows.values())
+        self.optimizer = Optimizer(list(self._rows.values()), self._rooms, lr or 0.0, gathers=update == "step", averages=reduce == "mean")
+        self.group = group
+        self.timeout = timeout
+        self._ahead: Ahead | None = None  # for the next forward pass that takes a ticket
+
+    def _check_trainable(self) -> None:
+        for feature, bag in self.bags.items():
+            table = bag.table
+            if table.spec.optimizer == "none":
+                raise ValueError(
+                    f"table {table.name!r} of {shown(feature)} has no optimizer: create it with one "
+                    '(optimizer="sgd", ...), or make the module with frozen=True'
+                )
+            if bag.mode == "max" and self.update == "step":
+                raise ValueError(f'{shown(feature)}: mode "max" is trained with update="backward" only')
+            others = {b.mode for b in self.bags.values() if b.table.name == table.name}
+            if bag.mode == "max" and len(others) > 1:
+                raise ValueError(
+                    f'table {table.name!r} has bags with mode "max" and others: these are not trained together'
+                )
+        self._trainable = True
+
+    def forward(self, inputs: Mapping[str, Input]) -> dict[str, torch.Tensor]:
+        """Pools. @inputs: for any of the features, ids, or (ids, offsets), or (ids, offsets,
+        per_sample_weights), as torch.nn.EmbeddingBag takes them: ids [bags, length] with no offsets
+        (or None), or [total] with offsets [bags] ([bags + 1] if include_last_offset). Returns
+        float32 [bags, dim] for each, on the device of its ids. One pooled lookup; none if there are no
+        ids at all. TicketsFullError if the server has no memory for one more ticket."""
+        given = self._given(inputs)
+        weights = [None if isinstance(one, torch.Tensor) else (*one, None, None)[2] for one in inputs.values()]
+        with_gradients = torch.is_grad_enabled()
+        trains = with_gradients and self._is_trained()
+        if trains and not self._trainable:
+            self._check_trainable()
+        if trains or (with_gradients and any(w is not None and w.requires_grad for w in weights)):
+            outputs = _PooledLookup.apply(self, given, trains, *self._rows.values(), *weights)
+        else:
+            outputs, _ = self._lookup(given, False)
+        return dict(zip(inputs, outputs))
+
+    def _lookup(self, given: list[Given], wants_ticket: bool) -> tuple[list[torch.Tensor], Ticket | None]:
+        """Copies of the bags; and the ticket, if it is wanted and there was an id."""
+        if not any(len(one.ids) for one in given):
+            empty = [torch.zeros(one.sizes[1], one.bag.table.dim, device=one.device) for one in given]
+            return empty, None
+        self.optimizer.wait_for_push()
+        room = self._rooms.take(given)
+        try:
+            room.fill(given)
+            with errors.hint("TICKETS_FULL", "passes without a backward pass go under torch.no_grad()"):
+                room.batch.lookup(self.timeout, ticket=wants_ticket)
+        except BaseException:
+            self._rooms.abandon(room)
+            raise
+        ticket = None
+        if wants_ticket:
+            ahead, self._ahead = self._ahead, None
+            ticket = Ticket(self._rooms, room, ahead)
+        outputs = [room.bags[i][: one.sizes[1]].to(one.device, copy=True) for i, one in enumerate(given)]
+        if ticket is None:
+            self._rooms.give(room)
+        return outputs, ticket
+
+    def _given(self, inputs: Mapping[str, Input]) -> list[Given]:
+        if not isinstance(inputs, Mapping):
+            raise TypeError(f"inputs must be a dict of ids by feature, not {kind_of(inputs)} {shown(inputs)}")
+        unknown = inputs.keys() - self.bags.keys()
+        if unknown:
+            raise KeyError(f"no such feature: {short(', '.join(sorted(map(str, unknown))))}")
+        return [given_of(k, self.bags[k], one) for k, one in inputs.items()]
+
+    def _ids_of(self, inputs: Mapping[str, Input]) -> tuple[list[str], list[Table], list[torch.Tensor]]:
+        """The features that forward() would look rows up for, their tables, and ids: int64 [count] each."""
+        given = [one for one in self._given(inputs) if len(one.ids)]
+        return [one.feature for one in given], [one.bag.table for one in given], [one.ids for one in given]
+
+    def _backward(
+        self,
+        given: list[Given],
+        ticket: Ticket | None,
+        gradients: Sequence[torch.Tensor | None],
+        wanted: list[bool],
+        trains: bool,
+    ) -> list[torch.Tensor | None]:
+        """Updates rows if it @trains; returns the gradients of weights, where @wanted."""
+        if trains and ticket is not None:
+            room = ticket.take()
+            try:
+                found = self._push(room, ticket.ahead, given, gradients, wanted)
+                ticket.was_pushed = True
+                return found
+            finally:
+                self._rooms.abandon(room)
+        found = self._weight_gradients(given, gradients, wanted)
+        if trains and self.update == "backward" and self.group is not None:
+            self.optimizer.push_nothing()
+        if trains and self.update == "step":
+            self._gather(given, gradients)
+        return found
+
+    def _push(
+        self,
+        room: Room,
+        ahead: Ahead | None,
+        given: list[Given],
+        gradients: Sequence[torch.Tensor | None],
+        wanted: list[bool],
+    ) -> list[torch.Tensor | None]:
+        goes = [g is not None and self._rows_of(one).requires_grad for one, g in zip(given, gradients)]
+        found = self._weight_gradients(given, gradients, [w and not g for w, g in zip(wanted, goes)])
+        if self.group is None and not any(goes):
+            return found
+        scale = self._scale() * self.optimizer.divisor
+        for i, gradient in enumerate(gradients):
+            if gradient is None or not goes[i]:
+                room.batch.skip(i)
+                continue
+            view = room.bags[i][: len(gradient)].copy_(gradient)
+            if scale != 1:
+                view.mul_(1 / scale)
+        come = [w and g for w, g in zip(wanted, goes)]
+        pushed = self.optimizer.push(room.batch, ahead, weight_gradients=any(come))
+        for i, one in enumerate(given):
+            if not come[i]:
+                continue
+            values = room.weights[i]
+            assert values is not None
+            values = values[: len(one.ids)] * (scale if pushed else float("nan"))
+            found[i] = one.weight_gradient(values)
+        return found
+
+    def _rows_of(self, one: Given) -> Rows:
+        return self._rows[one.bag.table.name]
+
+    def _is_trained(self) -> bool:
+        return any(rows.requires_grad for rows in self._rows.values())
+
+    @property
+    def grad_scale(self) -> float | Callable[[], float]:
+        """A number, or a function that returns one, by which gradients are divided as they arrive; may be assigned."""
+        return self.optimizer.scale
+
+    @grad_scale.setter
+    def grad_scale(self, scale: float | Callable[[], float]) -> None:
+        self.optimizer.scale = scale if callable(scale) else number("grad_scale", scale)
+
+    def _scale(self) -> float:
+        scale = number("grad_scale", self.grad_scale() if callable(self.grad_scale) else self.grad_scale)
+        if scale == 0:
+            raise ValueError("grad_scale is 0, by which no gradient can be divided")
+        return scale
+
+    def _gather(self, given: list[Given], gradients: Sequence[torch.Tensor | None]) -> None:
+        scale = self._scale()
+        for one, gradient in zip(given, gradients):
+            rows = self._rows_of(one)
+            if gradient is None or not len(one.ids) or not rows.requires_grad:
+                continue
+            expanded = one.of_ids(gradient if scale == 1 else gradient * (1 / scale))
+            if one.weights is not None:
+                expanded = expanded * one.weights.to(expanded.device).unsqueeze(1)
+            rows.add(one.ids, expanded)
+
+    def _weight_gradients(
+        self, given: list[Given], gradients: Sequence[torch.Tensor | None], wanted: list[bool]
+    ) -> list[torch.Tensor | None]:
+        """From rows, by one GET for all."""
+        found: list[torch.Tensor | None] = [None] * len(given)
+        chosen = [i for i in range(len(given)) if wanted[i]]
+        if not chosen:
+            return found
+        places = [torch.unique(given[i].ids, return_inverse=True) for i in chosen]
+        parts = [(given[i].bag.table, len(distinct)) for i, (distinct, _) in zip(chosen, places)]
+        with self._rooms.made(lambda: self._rooms.server.batch(parts)) as batch:
+            for part, (distinct, _) in enumerate(places):
+                batch.ids(part)[:] = distinct.numpy().view(np.uint64)
+            if any(len(distinct) for distinct, _ in places):
+                batch.get()
+            for part, (i, (_, back)) in enumerate(zip(chosen, places)):
+                gradient = gradients[i]
+                assert gradient is not None
+                values = rows(batch, part).float()[back] * given[i].of_ids(gradient.cpu())
+                found[i] = given[i].weight_gradient(values.sum(1))
+        return found
+
+    @property
+    def lr(self) -> float:
+        """Learning rate; may be assigned at any time."""
+        return self.optimizer.lr
+
+    @lr.setter
+    def lr(self, lr: float) -> None:
+        self.optimizer.param_groups[0]["lr"] = learning_rate("lr", lr)
+
+    @property
+    def steps(self) -> int:
+        """How many steps the tables' optimizers have made through this module; may be assigned."""
+        return self.optimizer.steps
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        self.optimizer.steps = steps
+
+    @property
+    def group(self) -> Group | None:
+        """Of trainers, whose steps this module makes together; may be assigned, such as one that was
+        joined anew, with ``step=module.steps``."""
+        return self.optimizer.group
+
+    @group.setter
+    def group(self, group: Group | None) -> None:
+        self.optimizer.group = group
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that a pass waits for the server; may be assigned. None: for ever."""
+        return self.optimizer.timeout
+
+    @timeout.setter
+    def timeout(self, timeout: float | None) -> None:
+        self.optimizer.timeout = seconds("timeout", timeout)
+
+    @property
+    def skipped_pushes(self) -> int:
+        """How many pushes the server refused for NaN or infinity, this member's of a group or another's."""
+        return self.optimizer.skipped_pushes
+
+    def step(self) -> None:
+        """Applies the gradients gathered with ``update="step"``: one push for all tables. If there are
+        none it does nothing, but for a group, whose other members wait for a push. If it fails, the gradients are forgotten."""
+        self.optimizer.step()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients gathered with ``update="step"``; @set_to_none changes nothing."""
+        self.optimizer.zero_grad(set_to_none)
+
+    def get_extra_state(self) -> dict[str, dict[str, Any]]:
+        return {
+            k: {
+                "table": bag.table.name,
+                "rows": bag.table.rows,
+                "dim": bag.table.dim,
+                "dtype": bag.table.dtype,
+                "mode": bag.mode,
+                "padding_idx": bag.padding_idx,
+                "steps": self.steps,
+                "note": "the rows are in embtierd, not here",
+            }
+            for k, bag in self.bags.items()
+        }
+
+    def set_extra_state(self, state: Mapping[str, Mapping[str, Any]]) -> None:
+        ours = self.get_extra_state()
+        if not isinstance(state, Mapping) or not all(isinstance(saved, Mapping) for saved in state.values()):
+            raise TypeError(f"state must be what get_extra_state() gave, not {kind_of(state)} {shown(state)}")
+        if state.keys() != ours.keys():
+            raise ValueError(
+                f"state was saved with features {shown(list(state))}, here are {shown(list(ours))}"
+            )
+        for feature, saved in state.items():
+            for key, value in saved.items():
+                if key not in ("note", "steps") and value != ours[feature].get(key):
+                    raise ValueError(
+                        f"{shown(feature)} was saved with {shown(key)} {shown(value)}, here it is {shown(ours[feature].get(key))}"
+                    )
+        self.steps = max(integer("steps", saved.get("steps", 0), 0, STEP_MAX) for saved in state.values())
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "weight":
+            raise AttributeError(_NO_WEIGHT)
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "weight":
+            raise AttributeError(_NO_WEIGHT)
+        super().__setattr__(name, value)
+
+    def extra_repr(self) -> str:
+        lines = [f"{k}: {bag.table!r}, {bag.mode}" for k, bag in self.bags.items()]
+        group = f", {self.group!r}" if self.group is not None else ""
+        return "\n".join([*lines, f"lr={self.lr}, update={self.update}{group}"])
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "rows are in embtierd: a copy would update the same tables. Make another module of them, "
+            "and use state_dict() for what is around it"
+        )

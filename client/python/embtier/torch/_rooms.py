@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches that serve one pass of a module after the other, and the tickets of those that a graph holds."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import errors
+from .._batch import BagBatch, Bags
+from .._server import Server, Table
+from ._bags import Given
+from ._prefetcher import Ahead, IdRoom
+
+
+class Room:
+    """A BagBatch, and tensors of all of its memory: it serves one forward pass after the other."""
+
+    def __init__(self, server: Server, key: tuple, parts: list[Bags]) -> None:
+        self.key = key
+        self.most = [(part.count, part.bag_count) for part in parts]
+        self.sizes: list[tuple[int, int]] | None = self.most
+        self.batch: BagBatch = server.bag_batch(parts)
+        batch = self.batch
+        places = range(len(parts))
+        self.ids = [torch.from_numpy(batch.ids(i).view(np.ndarray).view(np.int64)) for i in places]
+        self.offsets = [torch.from_numpy(batch.offsets(i).view(np.int32)) for i in places]
+        self.bags = [torch.from_numpy(batch.bags(i)) for i in places]
+        self.weights = [
+            torch.from_numpy(batch.weights(i)) if part.weighted else None for i, part in enumerate(parts)
+        ]
+
+    def fill(self, given: Sequence[Given]) -> None:
+        sizes, self.sizes = self.sizes, None  # not known before the end, should this be interrupted
+        for i, one in enumerate(given):
+            if sizes is None or sizes[i] != one.sizes:
+                self.batch.set_bags(i, *one.sizes)
+            count, bag_count = one.sizes
+            self.ids[i][:count] = one.ids
+            self.offsets[i][: bag_count + 1] = one.offsets
+            if one.weights is not None:
+                self.weights[i][:count] = one.weights  # type: ignore[index]
+        self.sizes = [one.sizes for one in given]
+
+
+class Rooms:
+    """The batches of one module. One that has a ticket is with its graph, and comes back after its
+    push, or is abandoned."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._free: dict[tuple, list[Any]] = {}  # of Room, and of IdRoom
+        self._abandoned: deque[Room | IdRoom] = deque()
+
+    def take(self, given: Sequence[Given]) -> Room:
+        """One with room for @given. First gives the tickets of abandoned ones back."""
+        self._release_abandoned()
+        key = tuple((one.feature, one.weights is not None) for one in given)
+        sizes = [one.sizes for one in given]
+        most = sizes
+        free = self._free.get(key)
+        if free:
+            room = free.pop()
+            if all(a <= c and b <= d for (a, b), (c, d) in zip(sizes, room.most)):
+                return room
+            most = [(max(a, c), max(b, d)) for (a, b), (c, d) in zip(sizes, room.most)]
+            del room
+        roomy = [(_rounded(count), bag_count) for count, bag_count in most]
+        try:
+            return Room(self.server, key, _parts(given, roomy))
+        except (errors.ArenaFullError, errors.TooLargeError):  # type: ignore[attr-defined]
+            self._free.clear()
+        return Room(self.server, key, _parts(given, sizes))
+
+    def take_ids(self, features: list[str], tables: list[Table], ids: list[torch.Tensor]) -> IdRoom:
+        """One with room for @ids of each of the @features."""
+        key = ("ahead", *features)
+        free = self._free.get(key)
+        if free:
+            room = free.pop()
+            if all(len(one) <= most for one, most in zip(ids, room.most)):
+                return room
+        parts = [(table, _rounded(len(one))) for table, one in zip(tables, ids)]
+        return self.made(lambda: IdRoom(self.server, key, parts))
+
+    def give(self, room: Room | IdRoom) -> None:
+        """Takes back one without a ticket and not in flight."""
+        self._free.setdefault(room.key, []).append(room)
+
+    def abandon(self, room: Room | IdRoom) -> None:
+        """Takes back one that may have a ticket or be in flight. Any thread, at any time."""
+        self._abandoned.append(room)
+
+    def _release_abandoned(self) -> None:
+        for _ in range(len(self._abandoned)):
+            try:
+                room = self._abandoned.popleft()
+            except IndexError:  # another thread is here, too
+                return
+            try:
+                room.batch.release()
+            except errors.BusyError:  # type: ignore[attr-defined]
+                self._abandoned.append(room)  # in flight: the next time
+            except errors.Error:
+                pass  # disconnected: it is freed, and its ticket expires
+            else:
+                self.give(room)
+
+    def made(self, make: Callable[[], Any]) -> Any:
+        """The batch that @make makes, in the room of free ones if it must be."""
+        self._release_abandoned()
+        try:
+            return make()
+        except errors.ArenaFullError:  # type: ignore[attr-defined]
+            self._free.clear()
+        return make()
+
+
+def _parts(given: Sequence[Given], sizes: Sequence[tuple[int, int]]) -> list[Bags]:
+    return [
+        Bags(one.bag.table, *size, one.bag.mode, one.weights is not None) for one, size in zip(given, sizes)
+    ]
+
+
+def _rounded(count: int) -> int:
+    """Up, by at most a quarter: the next batch is seldom of the same size."""
+    step = 1 << max(0, count.bit_length() - 3)
+    return -(-count // step) * step
+
+
+class Ticket:
+    """A batch with a ticket, as the graph of a forward pass holds it; and the prefetch of its rows."""
+
+    was_pushed = False
+
+    def __init__(self, rooms: Rooms, room: Room, ahead: Ahead | None) -> None:
+        self.ahead = ahead
+        self._rooms = rooms
+        self._room: Room | None = room
+
+    def take(self) -> Room:
+        room, self._room = self._room, None
+        if room is None and not self.was_pushed:
+            raise RuntimeError(
+                "an earlier backward pass through this graph has failed, and its ticket is gone: make the "
+                "forward pass again"
+            )
+        if room is None:
+            raise RuntimeError(
+                "the rows of this graph have been updated, and its ticket is used up: backward goes through "
+                'it once, unless the module is made with update="step"'
+            )
+        return room
+
+    def __del__(self) -> None:
+        if self._room is not None:
+            self._rooms.abandon(self._room)
+
+

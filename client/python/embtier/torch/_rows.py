@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parameters of a module that stand for rows, as torch.optim, clip_grad_norm_ and GradScaler see them."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .._arguments import flag, kind_of, shown
+from .._connection import table_of
+from .._server import Table
+
+if TYPE_CHECKING:
+    from ._optimizer import Optimizer
+
+_GRADIENT_OF = "_embtier_ids"  # attribute of a gradient that was gathered
+_DISCARDS_TOLD = 3
+
+
+class Rows(torch.nn.Parameter):
+    """Stands for the rows of @table among the parameters of a module. float32 [0]: no weight is here.
+
+    :attr:`grad` is what torch.optim and clip_grad_norm_ ask a parameter for: the gradients gathered with
+    ``update="step"``, float32 [distinct rows, dim], on the device of the outputs. It is a property of Python's, so that
+    the shape of the parameter, which DistributedDataParallel relies on, never changes.
+
+    Rows are changed by the table's optimizer alone. Code that would do it here, such as the step() of a torch.optim
+    optimizer, gets a RuntimeError. With ``update="backward"`` there is never a gradient, since backward has pushed it:
+    code that asks for one is warned, once for a module, that it passes the rows by. So the property looks at its caller:
+    zero_grad() may ask, without harm."""
+
+    table: Table
+    ids: torch.Tensor | None  # int64 [distinct rows], of the gradient; None without
+
+    def __new__(cls, table: Table, requires_grad: bool) -> Rows:
+        table_of("table", table)
+        return super().__new__(cls, torch.empty(0), flag("requires_grad", requires_grad))
+
+    def __init__(self, table: Table, requires_grad: bool) -> None:
+        self.table = table
+        self.ids = None
+        self._gradient: torch.Tensor | None = None
+        self._optimizer: weakref.ref[Optimizer] | None = None  # that it belongs to
+        self._discards = 0  # of gradients, one after the other without a step
+
+    def __repr__(self, *_: object, **__: object) -> str:
+        return f"<embtier.torch.Rows of {self.table!r}>"
+
+    @property
+    def grad(self) -> torch.Tensor | None:  # type: ignore[override]
+        optimizer = None if self._optimizer is None else self._optimizer()
+        if optimizer is not None:
+            optimizer._tell_reader(self, sys._getframe(1))
+        return self._gradient
+
+    @grad.setter
+    def grad(self, gradient: torch.Tensor | None) -> None:
+        """None forgets. Another gradient is of the same rows as the one before, unless it was gathered itself."""
+        if gradient is None:
+            self._discard()
+            return
+        ids = getattr(gradient, _GRADIENT_OF, self.ids)
+        if not isinstance(gradient, torch.Tensor):
+            raise TypeError(f"grad must be a torch.Tensor or None, not {kind_of(gradient)} {shown(gradient)}")
+        if ids is None or gradient.shape != (len(ids), self.table.dim):
+            raise RuntimeError(f"the gradient of table {self.table.name!r} is of rows that nothing was gathered for")
+        self.ids, self._gradient = ids, gradient
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._discard()
+
+    def add(self, ids: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Adds gradients, [count, dim], of rows, int64 [count], to those gathered."""
+        for what, tensor in (("ids", ids), ("gradient", gradient)):
+            if not isinstance(tensor, torch.Tensor):
+                raise TypeError(f"{what} must be a torch.Tensor, not {kind_of(tensor)} {shown(tensor)}")
+        if self._gradient is not None:
+            assert self.ids is not None
+            ids = torch.cat([self.ids, ids])
+            gradient = torch.cat([self._gradient.to(gradient.device), gradient])
+        distinct, places = torch.unique(ids, return_inverse=True)
+        added = torch.zeros(len(distinct), self.table.dim, device=gradient.device)
+        added.index_add_(0, places.to(gradient.device), gradient)
+        setattr(added, _GRADIENT_OF, distinct)
+        self.ids, self._gradient = distinct, added
+
+    def gathered(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Ids and gradients, for a step."""
+        if self._gradient is None or self.ids is None or not len(self.ids):
+            return None
+        return self.ids, self._gradient
+
+    def clear(self) -> None:
+        """After a step."""
+        self.ids = self._gradient = None
+        self._discards = 0
+
+    def _discard(self) -> None:
+        """Without a step; a scaler does so with gradients that are not finite."""
+        gradient, self.ids, self._gradient = self._gradient, None, None
+        if gradient is None or not gradient.isfinite().all():
+            return
+        self._discards += 1
+        if self._discards == _DISCARDS_TOLD:
+            warnings.warn(
+                f"gradients of the rows of table {self.table.name!r} were forgotten {_DISCARDS_TOLD} times without a "
+                "step, and nothing is trained: call the module's step(), or that of a CombinedOptimizer",
+                stacklevel=3,
+            )
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        changed = args[0] if args else (kwargs or {}).get("tensor")  # of torch.nn.init
+        if isinstance(changed, (list, tuple)):  # torch._foreach_add_() and the like
+            changed = next((one for one in changed if isinstance(one, Rows)), None)
+        if isinstance(changed, Rows) and _changes(function):
+            raise RuntimeError(not_here(changed))
+        with torch._C.DisableTorchFunction():
+            return function(*args, **(kwargs or {}))
+
+
+def _changes(function: Any) -> bool:
+    name = getattr(function, "__name__", "")
+    return name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_", "detach_", "retain_grad_")
+
+
+def not_here(rows: Rows) -> str:
+    return (
+        f"the rows of table {rows.table.name!r} are trained by the table's optimizer, in the server: no other optimizer "
+        "steps them. embtier.torch.CombinedOptimizer(optimizer, model) steps both"
+    )
+
+
+class RowsList(torch.nn.ParameterList):
+    """Of a module. Its state_dict() has no entries: there are no weights here."""
+
+    def _save_to_state_dict(self, *_: Any) -> None:
+        pass
+
+    def _load_from_state_dict(self, *_: Any) -> None:
+        pass

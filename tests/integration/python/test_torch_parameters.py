@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows as parameters of a model: what torch.optim, clip_grad_norm_, scalers, schedulers and zero_grad() do with them is
+what they do with the weights of torch's own modules, or an error or a warning says that it is not."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import embtier.torch as et  # noqa: E402
+from embtier.torch import _optimizer  # noqa: E402
+
+DIM, ROWS, LR = 6, 40, 0.05
+STEPS = 12
+
+
+@pytest.fixture(autouse=True)
+def _new_process() -> Iterator[None]:
+    """In which nobody was warned, and a warning is an error."""
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    _optimizer._TOLD_FUNCTIONS.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.fixture
+def make_table(server, name) -> Callable:
+    made = []
+
+    def make(**options):
+        made.append(server.create_table(f"{name}_{len(made)}", DIM, ROWS, optimizer="sgd", **({"init": ("normal", 0, 1)} | options)))
+        return made[-1]
+
+    return make
+
+
+def all_rows(table) -> torch.Tensor:
+    return torch.from_numpy(table.get(np.arange(ROWS)))
+
+
+class Model(torch.nn.Module):
+    """A dense layer over two tables, of torch's or of ours."""
+
+    def __init__(self, users: torch.nn.Module, items: torch.nn.Module) -> None:
+        super().__init__()
+        self.users, self.items = users, items
+        self.dense = torch.nn.Linear(2 * DIM, 1)
+
+    def forward(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+        return self.dense(torch.cat([self.users(users), self.items(items)], 1)).square().mean()
+
+
+def make_models(make_table, **options) -> tuple[Model, Model]:
+    """One of ours, and the same of torch's."""
+    tables = make_table(), make_table()
+    ours = Model(*(et.EmbeddingBag(table, mode="sum", lr=LR, **options) for table in tables))
+    twins = [torch.nn.EmbeddingBag.from_pretrained(all_rows(table).clone(), freeze=False, mode="sum") for table in tables]
+    theirs = Model(*twins)
+    theirs.dense.load_state_dict(ours.dense.state_dict())
+    return ours, theirs
+
+
+def some_ids() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randint(0, ROWS, (5, 3)), torch.randint(0, ROWS, (5, 2))
+
+
+def assert_same(ours: Model, theirs: Model) -> None:
+    for bag, twin in ((ours.users, theirs.users), (ours.items, theirs.items)):
+        torch.testing.assert_close(all_rows(bag.bags["bag"].table), twin.weight.detach(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(ours.dense.weight, theirs.dense.weight, rtol=1e-5, atol=1e-6)
+
+
+# ---- One optimizer for the whole model ----
+
+
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_model_trains_with_one_optimizer_and_scheduler_as_torch_s(make_table, update):
+    models = make_models(make_table, update=update)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=LR) for model in models]
+    optimizers[0] = et.CombinedOptimizer(optimizers[0], models[0])
+    schedulers = [torch.optim.lr_scheduler.LambdaLR(one, lambda step: (step + 1) / STEPS) for one in optimizers]
+    for _ in range(STEPS):
+        ids = some_ids()
+        for model, optimizer, scheduler in zip(models, optimizers, schedulers):
+            optimizer.zero_grad()
+            model(*ids).backward()
+            if update == "step":
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            optimizer.step()
+            scheduler.step()
+    assert_same(*models)
+    assert models[0].users.lr == models[0].items.lr == optimizers[1].param_groups[0]["lr"]
+    assert models[0].users.steps == STEPS
+
+
+def test_state_of_one_optimizer_is_loaded_and_scheduled_on(make_table):
+    models = make_models(make_table, update="step")
+    optimizers = [torch.optim.SGD(model.parameters(), lr=LR, momentum=0.9) for model in models]
+    optimizer = et.CombinedOptimizer(optimizers[0], models[0])
+    with pytest.raises(TypeError, match="save its state_dict"):
+        optimizer.__reduce_ex__(2)
+    models[0](*some_ids()).backward()
+    optimizer.step()
+    assert set(optimizer.state) == set(models[0].dense.parameters())
+    models[0].items.lr = 0.125
+    saved = optimizer.state_dict()
+    models[0].items.lr = models[0].users.lr = 7
+    optimizer.load_state_dict(saved)
+    assert (models[0].users.lr, models[0].items.lr) == (LR, 0.125)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 2.0**-step)
+    optimizer.step()
+    scheduler.step()
+    assert (models[0].users.lr, models[0].items.lr, optimizers[0].param_groups[0]["lr"]) == (LR / 2, 0.0625, LR / 2)
+    for wrong in (optimizers[1].state_dict(), {**saved, "rows_lr": [1.0]}, 5):
+        with pytest.raises(ValueError, match="CombinedOptimizer of 2 modules"):
+            optimizer.load_state_dict(wrong)
+
+
+def test_optimizer_of_no_module_of_ours_needs_no_other(make_table):
+    dense = torch.nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=r"model has no module of embtier\.torch"):
+        et.CombinedOptimizer(torch.optim.SGD(dense.parameters(), lr=1), dense)
+
+
+@pytest.mark.parametrize("whose", ["parent", "optimizer", "by hand"])
+def test_gathered_gradients_are_forgotten_with_the_others(make_table, whose):
+    models = make_models(make_table, update="step")
+    optimizers = [torch.optim.SGD(model.parameters(), lr=LR) for model in models]
+    optimizers[0] = et.CombinedOptimizer(optimizers[0], models[0])
+    for ids in (some_ids(), some_ids()):
+        for model, optimizer in zip(models, optimizers):
+            if whose == "parent":
+                model.zero_grad()
+            elif whose == "optimizer":
+                optimizer.zero_grad()
+            else:
+                for parameter in model.parameters():
+                    parameter.grad = None
+            model(*ids).backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    assert_same(*models)
+
+
+class Scaler:
+    """What torch.cuda.amp.GradScaler does, by hand: this torch's needs a GPU."""
+
+    def __init__(self) -> None:
+        self.scale = 1024.0
+
+    def step(self, optimizer: torch.optim.Optimizer) -> bool:
+        if not self._unscale_grads_(optimizer):
+            self.scale /= 2
+            return False
+        optimizer.step()
+        return True
+
+    def _unscale_grads_(self, optimizer: torch.optim.Optimizer) -> bool:
+        finite = True
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                parameter.grad.mul_(1 / self.scale)
+                finite = finite and bool(parameter.grad.isfinite().all())
+        return finite
+
+
+def test_scaler_has_the_whole_model(make_table):
+    models = make_models(make_table, update="step")
+    optimizers = [torch.optim.SGD(model.parameters(), lr=LR) for model in models]
+    optimizers[0] = et.CombinedOptimizer(optimizers[0], models[0])
+    scalers = Scaler(), Scaler()
+    done = []
+    for step in range(4):
+        ids = some_ids()
+        for model, optimizer, scaler in zip(models, optimizers, scalers):
+            optimizer.zero_grad()
+            (model(*ids) * (scaler.scale if step != 1 else math.inf)).backward()
+            done.append(scaler.step(optimizer))
+    assert done == [True, True, False, False, True, True, True, True]
+    assert_same(*models)
+
+
+def test_scaler_whose_scale_the_module_does_not_know_is_refused(make_table):
+    model, _ = make_models(make_table, update="backward")
+    optimizer, scaler = et.CombinedOptimizer(torch.optim.SGD(model.parameters(), lr=LR), model), Scaler()
+    (model(*some_ids()) * scaler.scale).backward()
+    with pytest.raises(RuntimeError, match=r"gradients of the scaled loss.*update=\"step\".*grad_scale = scaler\.get_scale"):
+        scaler.step(optimizer)
+    model.users.grad_scale = model.items.grad_scale = lambda: scaler.scale
+    (model(*some_ids()) * scaler.scale).backward()
+    assert scaler.step(optimizer)
+
+
+# ---- Optimizers of torch's that have rows ----
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW", "Adagrad", "RMSprop"])
+def test_optimizer_of_torch_s_does_not_step_rows(make_table, kind):
+    model, _ = make_models(make_table, update="step")
+    optimizer = getattr(torch.optim, kind)(model.parameters(), lr=LR)
+    before = all_rows(model.users.bags["bag"].table)
+    model(*some_ids()).backward()
+    with pytest.raises(RuntimeError, match=r"trained by the table's optimizer, in the server.*CombinedOptimizer"):
+        optimizer.step()
+    assert model.users.rows[0].grad is not None
+    torch.testing.assert_close(all_rows(model.users.bags["bag"].table), before, rtol=0, atol=0)
+
+
+def test_rows_are_not_written_here(make_table):
+    (rows,) = et.EmbeddingBag(make_table(), lr=LR).rows
+    with torch.no_grad():
+        for write in (
+            lambda: rows.add_(1), lambda: rows.zero_(), lambda: torch._foreach_add_([torch.zeros(1), rows], 1.0),
+            lambda: torch.nn.init.normal_(rows), lambda: rows.mul_(0.5),
+        ):  # fmt: skip
+            with pytest.raises(RuntimeError, match="trained by the table's optimizer"):
+                write()
+    assert rows.requires_grad_() is rows and "Rows of" in repr(rows)
+
+
+def test_optimizer_that_passes_rows_by_says_so_once(make_table):
+    model, _ = make_models(make_table, update="backward")
+    for _ in range(2):
+        optimizer = torch.optim.SGD(model.parameters(), lr=LR)
+        for step in range(3):
+            optimizer.zero_grad()
+            model.zero_grad()
+            model(*some_ids()).backward()
+            if step == 0:
+                with pytest.warns(UserWarning, match="this SGD passes them by.*CombinedOptimizer") as told:
+                    optimizer.step()
+                assert len(told) == 1 and told[0].filename == __file__
+            else:
+                optimizer.step()
+
+
+def test_clipping_of_rows_that_were_updated_says_so_once(make_table):
+    model, _ = make_models(make_table, update="backward")
+    model(*some_ids()).backward()
+    with pytest.warns(UserWarning, match=r"clip_grad_norm_\(\) sees no gradient.*update=\"step\"") as told:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    assert len(told) == 1
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    frozen = et.EmbeddingBag(make_table(), frozen=True)
+    _optimizer._TOLD_FUNCTIONS.clear()
+    assert torch.nn.utils.clip_grad_norm_(frozen.parameters(), 0.1) == 0
+
+
+def test_steps_that_are_forgotten_are_told(make_table):
+    bag = et.EmbeddingBag(make_table(), lr=LR, update="step")
+
+    def backward(by: float = 1) -> None:
+        bag.zero_grad()
+        (bag(some_ids()[0]) * by).sum().backward()
+
+    backward()
+    for _ in range(9):
+        backward(math.inf)  # a scaler begins so
+    backward()
+    bag.step()
+    for _ in range(3):
+        backward()
+    with pytest.warns(UserWarning, match="forgotten 3 times without a step, and nothing is trained"):
+        backward()
+    for _ in range(9):
+        backward()
+
+
+# ---- Gradients that others change, frozen tables, states ----
+
+
+def test_gradient_in_the_place_of_another_is_of_the_same_rows(make_table):
+    bag = et.EmbeddingBag(make_table(init="zeros"), mode="sum", lr=1, update="step")
+    table, (rows,) = bag.bags["bag"].table, bag.rows
+    bag(torch.tensor([[3, 5]])).sum().backward()
+    first = rows.grad
+    assert rows.ids.tolist() == [3, 5] and first.shape == (2, DIM)
+    rows.grad = first * 2
+    rows.grad = rows.grad + 1
+    for wrong in (torch.zeros(3, DIM), torch.zeros(0, DIM)):
+        with pytest.raises(RuntimeError, match="rows that nothing was gathered for"):
+            rows.grad = wrong
+    with pytest.raises(TypeError, match="grad must be a torch.Tensor or None"):
+        rows.grad = 5
+    bag.step()
+    assert table.get([3, 5]).tolist() == [[-3] * DIM] * 2
+    with pytest.raises(RuntimeError, match="rows that nothing was gathered for"):
+        rows.grad = torch.zeros(2, DIM)
+    bag(torch.tensor([[7, 8]])).sum().backward()
+    rows.grad = first  # knows its rows
+    bag.step()
+    assert table.get([3, 5, 7, 8]).tolist() == [[-4] * DIM] * 2 + [[0] * DIM] * 2
+    bag(torch.tensor([[7, 8]])).sum().backward()
+    del rows.grad
+    bag.step()
+    assert bag.steps == 2 and not table.get([7]).any()
+
+
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_one_table_of_a_collection_may_be_frozen(make_table, update):
+    tables = {"a": make_table(), "b": make_table()}
+    ours = et.EmbeddingBagCollection({k: et.Bag(t, "sum") for k, t in tables.items()}, lr=LR, update=update)
+    twins = {k: torch.nn.EmbeddingBag.from_pretrained(all_rows(t).clone(), freeze=False, mode="sum") for k, t in tables.items()}
+    ours.rows[0].requires_grad_(False)
+    optimizer = torch.optim.SGD([twins["b"].weight], lr=LR)
+    for given in (("a", "b"), ("b",), ("a",), ("a", "b")):
+        ids = {k: torch.randint(0, ROWS, (4, 3)) for k in given}
+        weights = [{k: one.clone().requires_grad_() for k, one in made.items()} for made in [{k: torch.randn(4, 3) for k in given}] * 2]
+        out = ours({k: (ids[k], None, weights[0][k]) for k in given})
+        sum(one.square().sum() for one in out.values()).backward()
+        ours.step()
+        optimizer.zero_grad()
+        sum(twins[k](ids[k], per_sample_weights=weights[1][k]).square().sum() for k in given).backward()
+        optimizer.step()
+        for k in given:
+            torch.testing.assert_close(weights[0][k].grad, weights[1][k].grad, rtol=1e-4, atol=1e-4)
+    for k, table in tables.items():
+        torch.testing.assert_close(all_rows(table), twins[k].weight.detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_rows_are_no_part_of_the_state(make_table):
+    model, _ = make_models(make_table)
+    assert [key for key in model.state_dict() if not key.startswith("dense")] == ["users._extra_state", "items._extra_state"]
+    assert [key for key, _ in model.named_parameters()][:2] == ["users.rows.0", "items.rows.0"]
+    model.load_state_dict(model.state_dict())
+
+
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_conversions_leave_rows_what_they_are(make_table, update):
+    bag = et.EmbeddingBag(make_table(init="zeros"), mode="sum", lr=1, update=update)
+    for convert in (bag.double, bag.half, bag.cpu, bag.float):
+        convert()
+        bag(torch.tensor([[3]])).sum().backward()
+        bag.step()
+    assert bag.bags["bag"].table.get([3]).tolist() == [[-4] * DIM]
+    assert isinstance(bag.rows[0], et.Rows)
