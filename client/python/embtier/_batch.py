@@ -36,6 +36,8 @@ class _Memory:
     """Owns a ``struct embtier_batch *``; freed when the batch and all views of it are gone. It is there before
     the library makes the batch, so that none is left without an owner."""
 
+    pointer = c_void_p()  # should it be interrupted while it is made
+
     def __init__(self, connection: Connection, tables: list[Table]) -> None:
         self.connection = connection
         self.tables = tables  # the library's handles outlive the batch

@@ -99,6 +99,9 @@ Groups of trainers
 state_dict()
     Holds what the tables are and the number of steps, not the rows: these are the server's.
     load_state_dict() raises ValueError unless the module's tables are like those that were saved.
+torch.compile
+    Has a pass of a module as one operator of its graph, also with ``fullgraph=True`` (torch 2.4 and newer; before, the graph
+    breaks there). torch.jit, torch.export and torch.func raise RuntimeError.
 copy.deepcopy(), pickle
     TypeError: two modules would update one table. Make another module of the same tables.
 to(device), half(), double()

@@ -80,7 +80,6 @@ class CombinedOptimizer(torch.optim.Optimizer):
         """As the modules' own: the other members of a group wait for the push."""
         return any(one._step_supports_amp_scaling for one in self._of_rows)
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None, **scaling: Any) -> Any:
         """One step of all. With a group of trainers a GradScaler has it called for gradients that are not finite, too:
         the other parameters stay as they are then."""

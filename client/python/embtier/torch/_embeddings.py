@@ -54,7 +54,6 @@ class _OneTable(EmbeddingBagCollection):
     def padding_idx(self) -> int | None:
         return next(iter(self.bags.values())).padding_idx
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draws all rows anew from the normal distribution, as torch does, and sets that of padding_idx to 0."""
         rows = self.table.rows

@@ -15,6 +15,7 @@ from .._batch import Batch
 from .._group import STEP_MAX, Group
 from .._server import Table
 from .._types import one_of
+from . import _compiled
 from ._bags import Bag, Given, Input, given_of
 from ._optimizer import Optimizer
 from ._prefetcher import Ahead
@@ -50,8 +51,13 @@ class _PooledLookup(torch.autograd.Function):
         return tuple(outputs)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        if torch.is_grad_enabled():  # create_graph=True
+            return _PooledLookup._backward_once(ctx, *gradients)
+        return _PooledLookup._backward(ctx, *gradients)
+
+    @staticmethod
+    def _backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         count = len(ctx.module._rows)
         wanted = [needed and g is not None for needed, g in zip(ctx.needs_input_grad[3 + count :], gradients)]
         trains = ctx.module._is_trained() and any(  # not if they were frozen since the forward pass
@@ -60,6 +66,8 @@ class _PooledLookup(torch.autograd.Function):
         )
         found = ctx.module._backward(ctx.given, ctx.ticket, gradients, wanted, trains)
         return None, None, None, *[None] * count, *found
+
+    _backward_once = staticmethod(torch.autograd.function.once_differentiable(_backward.__func__))
 
 
 def _is_wanted(rows: Any) -> bool:
@@ -134,6 +142,9 @@ class EmbeddingBagCollection(torch.nn.Module):
         self.optimizer = Optimizer(list(self._rows.values()), self._rooms, lr or 0.0, gathers=update == "step", averages=reduce == "mean")
         self.group = group
         self.timeout = timeout
+        self._number = _compiled.number_of(self)
+        self._features = {feature: i for i, feature in enumerate(self.bags)}
+        self._anchor = [torch.nn.Parameter(torch.empty(0))]  # ties a pass into a compiled graph; not a parameter of the module
         self._ahead: Ahead | None = None  # for the next forward pass that takes a ticket
 
     def _check_trainable(self) -> None:
@@ -159,6 +170,9 @@ class EmbeddingBagCollection(torch.nn.Module):
         (or None), or [total] with offsets [bags] ([bags + 1] if include_last_offset). Returns
         float32 [bags, dim] for each, on the device of its ids. One pooled lookup; none if there are no
         ids at all. TicketsFullError if the server has no memory for one more ticket."""
+        if _compiled.is_compiling():
+            return _compiled.forward(self, inputs)
+        _compiled.refuse_transforms()
         given = self._given(inputs)
         weights = [None if isinstance(one, torch.Tensor) else (*one, None, None)[2] for one in inputs.values()]
         with_gradients = torch.is_grad_enabled()
@@ -412,6 +426,9 @@ class EmbeddingBagCollection(torch.nn.Module):
         lines = [f"{k}: {bag.table!r}, {bag.mode}" for k, bag in self.bags.items()]
         group = f", {self.group!r}" if self.group is not None else ""
         return "\n".join([*lines, f"lr={self.lr}, update={self.update}{group}"])
+
+    def __prepare_scriptable__(self) -> Any:
+        raise RuntimeError("torch.jit.script has no rows that are in embtierd: script the model without this module")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(

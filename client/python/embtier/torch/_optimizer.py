@@ -39,11 +39,20 @@ _TOLD_OPTIMIZERS: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 _TOLD_FUNCTIONS: set[str] = set()
 
 
-def _warn(text: str, frame: FrameType) -> None:
-    """Of the line that has called torch, of which @frame is."""
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("torch.", "embtier.")):
+def _without_comprehensions(frame: FrameType) -> FrameType:
+    while frame.f_code.co_name.startswith("<") and frame.f_back is not None:
         frame = frame.f_back
-    warnings.warn_explicit(text, UserWarning, frame.f_code.co_filename, frame.f_lineno)
+    return frame
+
+
+def _user_of(frame: FrameType) -> tuple[FrameType, str]:
+    """Of the code that has called torch's code, to which @frame belongs; and the function of torch's that it has called."""
+    function = frame.f_code.co_name
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("torch.", "embtier.")):
+        if not frame.f_code.co_name.startswith("_"):  # else a decorator's
+            function = frame.f_code.co_name
+        frame = frame.f_back
+    return _without_comprehensions(frame), function
 
 
 def unscale(optimizer: torch.optim.Optimizer, scaler: Any) -> bool:
@@ -60,7 +69,7 @@ def unscale(optimizer: torch.optim.Optimizer, scaler: Any) -> bool:
         parameters = [one for group in optimizer.param_groups for one in group["params"]]
         for gradient in [one.grad for one in parameters]:
             if gradient is not None:
-                gradient.mul_(1 / float(scale))
+                gradient.detach().mul_(1 / float(scale))
     return not float(getattr(optimizer, "found_inf", 0))
 
 
@@ -150,26 +159,27 @@ class Optimizer(torch.optim.Optimizer):
     def _tell_reader(self, rows: Rows, frame: FrameType) -> None:
         """Says what it cannot have to the code of @frame, which asks for the gradient of @rows: RuntimeError, or a
         warning, one for each optimizer and function."""
-        while frame.f_code.co_name.startswith("<") and frame.f_back is not None:  # a list comprehension
-            frame = frame.f_back
-        function, method_of = frame.f_code.co_name, frame.f_locals.get("self")
-        if function in ("zero_grad", "_apply") or method_of is self or not rows.requires_grad:
+        frame = _without_comprehensions(frame)
+        method_of = frame.f_locals.get("self")
+        if frame.f_code.co_name in ("zero_grad", "_apply") or method_of is self or not rows.requires_grad:
             return
         steps = isinstance(method_of, torch.optim.Optimizer)
         if self._gathers:
             if steps and rows.gathered() is not None:
                 raise RuntimeError(not_here(rows))
-        elif "unscale" in function:
+            return
+        if "unscale" in frame.f_code.co_name:
             if not callable(self.scale) and self.scale == 1:
                 raise RuntimeError(_SCALED.format(rows.table.name))
-        elif steps and method_of not in _TOLD_OPTIMIZERS:
-            _TOLD_OPTIMIZERS.add(method_of)
-            _warn(_PASSED_BY.format(rows.table.name, kind_of(method_of)), frame)
-        elif not steps and function not in _TOLD_FUNCTIONS:
-            _TOLD_FUNCTIONS.add(function)
-            _warn(_NOT_SEEN.format(rows.table.name, function), frame)
+            return
+        user, function = _user_of(frame)
+        told, text = (_TOLD_OPTIMIZERS, _PASSED_BY) if steps else (_TOLD_FUNCTIONS, _NOT_SEEN)
+        who = method_of if steps else function
+        if who not in told:
+            told.add(who)
+            said = text.format(rows.table.name, kind_of(method_of) if steps else function)
+            warnings.warn_explicit(said, UserWarning, user.f_code.co_filename, user.f_lineno)
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None, **scaling: Any) -> Any:
         """Applies what was gathered, by one push for all tables, and forgets it, also if that fails.
         If there is nothing it does nothing, but for a group, whose other members wait for a push."""
@@ -197,7 +207,7 @@ class Optimizer(torch.optim.Optimizer):
         batch = self._rooms.made(lambda: self._rooms.server.push_batch(parts))
         for i, (_, ids, gradient) in enumerate(given):
             batch.ids(i)[:] = ids.numpy().view(np.uint64)
-            pushed = torch.from_numpy(batch.gradients(i)).copy_(gradient)
+            pushed = torch.from_numpy(batch.gradients(i)).copy_(gradient.detach())
             if self.divisor != 1:
                 pushed.mul_(1 / self.divisor)
         self.push(batch)

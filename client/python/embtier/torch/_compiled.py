@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pooled lookup as an operator of torch's, so that torch.compile has a module in its graph; and what cannot have one.
+
+``embtier::lookup`` pools, and gives a token before its outputs; ``embtier::push`` is its backward pass. Both are opaque to the
+compiler, which knows their shapes from a fake implementation. The token is a tensor whose memory owns the ticket, so that a graph
+that no backward pass goes through gives it back. torch 2.4 or newer; before, the graph breaks at a module."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ._bags import Given, Input
+from ._rooms import Ticket
+
+if TYPE_CHECKING:
+    from ._modules import EmbeddingBagCollection
+
+HAS_OPERATORS = hasattr(torch.library, "custom_op")
+
+_modules: weakref.WeakValueDictionary[int, EmbeddingBagCollection] = weakref.WeakValueDictionary()
+_passes: weakref.WeakValueDictionary[int, _Pass] = weakref.WeakValueDictionary()
+_numbers = itertools.count(1)
+
+
+class _Pass:
+    """A forward pass: what its backward pass needs."""
+
+    def __init__(self, module: EmbeddingBagCollection, given: list[Given], ticket: Ticket | None) -> None:
+        self.module, self.given, self.ticket = module, given, ticket
+
+
+class _Token:
+    """The base of an array that a tensor is made of: it lives as long as the tensor's memory, and the pass as long as it."""
+
+    def __init__(self, one: _Pass) -> None:
+        self._pass = one
+        self._number = np.array([next(_numbers)], np.int64)
+        self.__array_interface__ = self._number.__array_interface__
+        _passes[int(self._number[0])] = one
+
+    def tensor(self) -> torch.Tensor:
+        return torch.from_numpy(np.asarray(self))
+
+
+def number_of(module: EmbeddingBagCollection) -> int:
+    """By which an operator finds @module."""
+    number = next(_numbers)
+    _modules[number] = module
+    return number
+
+
+def is_compiling() -> bool:
+    return HAS_OPERATORS and torch.compiler.is_compiling()
+
+
+def refuse_transforms() -> None:
+    """RuntimeError where a pass would be recorded, or made by something else than a call."""
+    if torch.jit.is_tracing():
+        raise RuntimeError("torch.jit.trace records rows as constants, and rows are in embtierd: trace the model without this module")
+    if getattr(torch.compiler, "is_exporting", bool)() if HAS_OPERATORS else False:
+        raise RuntimeError("torch.export has no rows that are in embtierd: export the model without this module")
+    peek = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
+    if peek is not None and peek() is not None:
+        raise RuntimeError("torch.func (vmap, grad, jvp) is not for rows that are in embtierd: call this module outside of it")
+
+
+def forward(module: EmbeddingBagCollection, inputs: Mapping[str, Input]) -> dict[str, torch.Tensor]:
+    """As the module's, in a graph."""
+    places, ids, offsets, weights = [], [], [], []
+    weighted = [-1]  # never empty: torch takes an empty list for one of tensors
+    for feature, one in inputs.items():
+        given = (one, None, None) if isinstance(one, torch.Tensor) else (*one, None, None)
+        places.append(module._features[feature])
+        ids.append(given[0])
+        if given[1] is not None:
+            offsets.append(given[1])
+        if given[2] is not None:
+            weighted.append(len(ids) - 1)
+            weights.append(given[2])
+    anchor = module._anchor[0]
+    found = torch.ops.embtier.lookup(
+        anchor, module._number, torch.is_grad_enabled(), places, weighted, ids, offsets, weights
+    )
+    return dict(zip(inputs, found[1:]))
+
+
+def _inputs(
+    module: EmbeddingBagCollection, places: list[int], weighted: list[int],
+    ids: list[torch.Tensor], offsets: list[torch.Tensor], weights: list[torch.Tensor],
+) -> dict[str, Input]:  # fmt: skip
+    """Ids of two dimensions have no offsets."""
+    names = list(module.bags)
+    left = iter(offsets)
+    found: dict[str, Input] = {}
+    for i, place in enumerate(places):
+        of_bags = next(left, None) if ids[i].dim() != 2 else None
+        of_weights = weights[weighted.index(i) - 1] if i in weighted else None
+        found[names[place]] = (ids[i], of_bags, of_weights)
+    return found
+
+
+if HAS_OPERATORS:
+
+    @torch.library.custom_op(
+        "embtier::lookup",
+        mutates_args=(),
+        schema="(Tensor anchor, int module, bool trains, int[] places, int[] weighted, Tensor[] ids, Tensor[] offsets, "
+        "Tensor[] weights) -> Tensor[]",
+    )
+    def lookup(anchor, module, trains, places, weighted, ids, offsets, weights):  # type: ignore[no-untyped-def]
+        one = _modules[module]
+        given = one._given(_inputs(one, places, weighted, ids, offsets, weights))
+        trains = trains and one._is_trained()
+        if trains and not one._trainable:
+            one._check_trainable()
+        outputs, ticket = one._lookup(given, trains and one.update == "backward")
+        return [_Token(_Pass(one, given, ticket)).tensor(), *outputs]
+
+    @lookup.register_fake
+    def _(anchor, module, trains, places, weighted, ids, offsets, weights):  # type: ignore[no-untyped-def]
+        one = _modules[module]
+        found = [torch.empty(1, dtype=torch.int64)]
+        names = list(one.bags)
+        left = iter(offsets)
+        for i, place in enumerate(places):
+            bag = one.bags[names[place]]
+            count = ids[i].shape[0] if ids[i].dim() == 2 else next(left).shape[0] - int(bag.include_last_offset)
+            found.append(ids[i].new_empty((count, bag.table.dim), dtype=torch.float32))
+        return found
+
+    @torch.library.custom_op(
+        "embtier::push",
+        mutates_args=(),
+        schema="(Tensor token, int[] places, Tensor[] gradients, int[] weighted, Tensor[] weights) -> Tensor[]",
+    )
+    def push(token, places, gradients, weighted, weights):  # type: ignore[no-untyped-def]
+        """@gradients: of the outputs at @places. @weighted: outputs whose @weights want a gradient."""
+        one = _passes[int(token.item())]
+        of_outputs: list[torch.Tensor | None] = [None] * len(one.given)
+        for place, gradient in zip(places, gradients):
+            of_outputs[place] = gradient
+        wanted = [i in weighted and of_outputs[i] is not None for i in range(len(one.given))]
+        found = one.module._backward(one.given, one.ticket, of_outputs, wanted, one.module._is_trained())
+        of_weights = [found[i] for i in weighted]
+        return [torch.empty(0), *[torch.zeros_like(w) if g is None else g for g, w in zip(of_weights, weights)]]
+
+    @push.register_fake
+    def _(token, places, gradients, weighted, weights):  # type: ignore[no-untyped-def]
+        return [torch.empty(0), *map(torch.empty_like, weights)]
+
+    def _setup(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        _, _, _, _, weighted, ids, offsets, weights = inputs
+        ctx.save_for_backward(output[0], *weights)
+        ctx.weighted, ctx.counts = list(weighted[1:]), (len(ids), len(offsets), len(weights))
+
+    def _backward(ctx, gradients):  # type: ignore[no-untyped-def]
+        token, *weights = ctx.saved_tensors
+        needed = ctx.needs_input_grad[7]
+        wanted = [j for j in range(len(weights)) if needed[j]]
+        places = [i for i, gradient in enumerate(gradients[1:]) if gradient is not None]
+        found = torch.ops.embtier.push(
+            token, places, [gradients[1 + i] for i in places], [ctx.weighted[j] for j in wanted], [weights[j] for j in wanted]
+        )
+        of_weights = [None] * len(weights)
+        for j, gradient in zip(wanted, found[1:]):
+            of_weights[j] = gradient
+        ids, offsets, _ = ctx.counts
+        return found[0], None, None, None, None, [None] * ids, [None] * offsets, of_weights
+
+    lookup.register_autograd(_backward, setup_context=_setup)
