@@ -335,6 +335,30 @@ def test_rows_are_no_part_of_the_state(make_table):
     model.load_state_dict(model.state_dict())
 
 
+def test_state_is_of_tensors_alone(make_table, tmp_path):
+    model, _ = make_models(make_table, update="backward")
+    model(*some_ids()).backward()
+    state = model.state_dict()
+    assert all(isinstance(one, torch.Tensor) for one in state.values())
+    try:
+        from safetensors.torch import load_file, save_file
+    except ImportError:
+        torch.save(state, tmp_path / "state")
+        state = torch.load(tmp_path / "state")
+    else:
+        save_file(state, tmp_path / "state")
+        state = load_file(tmp_path / "state")
+    model.users.steps = 7
+    model.load_state_dict(state)
+    assert model.users.steps == 1
+    for wrong in (torch.zeros(3), torch.zeros(3, dtype=torch.uint8), torch.tensor([91, 93], dtype=torch.uint8), {}):
+        with pytest.raises((TypeError, ValueError), match="state"):
+            model.users.set_extra_state(wrong)
+    other = et.EmbeddingBag(model.users.table, mode="mean", lr=LR)
+    with pytest.raises(ValueError, match="saved with 'mode' 'sum', here it is 'mean'"):
+        other.load_state_dict(model.users.state_dict())
+
+
 @pytest.mark.parametrize("update", et.UPDATES)
 def test_conversions_leave_rows_what_they_are(make_table, update):
     bag = et.EmbeddingBag(make_table(init="zeros"), mode="sum", lr=1, update=update)

@@ -267,6 +267,9 @@ class Embedding(_OneTable):
     def padding_idx(self) -> int | None:
         return self._padding_idx
 
+    def _description(self) -> dict[str, dict[str, Any]]:
+        return {k: {**one, "padding_idx": self._padding_idx} for k, one in super()._description().items()}
+
     @classmethod
     def from_pretrained(cls, embeddings: torch.Tensor, freeze: bool = True, **options: Any) -> Embedding:
         """As :meth:`EmbeddingBag.from_pretrained`."""

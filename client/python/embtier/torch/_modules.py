@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -381,7 +382,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         """Forgets the gradients gathered with ``update="step"``; @set_to_none changes nothing."""
         self.optimizer.zero_grad(set_to_none)
 
-    def get_extra_state(self) -> dict[str, dict[str, Any]]:
+    def _description(self) -> dict[str, dict[str, Any]]:
         return {
             k: {
                 "table": bag.table.name,
@@ -396,21 +397,32 @@ class EmbeddingBagCollection(torch.nn.Module):
             for k, bag in self.bags.items()
         }
 
-    def set_extra_state(self, state: Mapping[str, Mapping[str, Any]]) -> None:
-        ours = self.get_extra_state()
-        if not isinstance(state, Mapping) or not all(isinstance(saved, Mapping) for saved in state.values()):
+    def get_extra_state(self) -> torch.Tensor:
+        """What state_dict() has: the description of the tables and the steps, as the bytes of a JSON text, uint8. A
+        tensor, since safetensors and others save nothing else."""
+        return torch.frombuffer(bytearray(json.dumps(self._description()).encode()), dtype=torch.uint8)
+
+    def set_extra_state(self, state: torch.Tensor) -> None:
+        ours = self._description()
+        if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8 or state.dim() != 1:
             raise TypeError(f"state must be what get_extra_state() gave, not {kind_of(state)} {shown(state)}")
-        if state.keys() != ours.keys():
+        try:
+            saved_features = json.loads(bytes(state.tolist()))
+            if not all(isinstance(saved, dict) for saved in saved_features.values()):
+                raise ValueError
+        except (ValueError, AttributeError):
+            raise ValueError("state is not what get_extra_state() gave: no JSON text of features") from None
+        if saved_features.keys() != ours.keys():
             raise ValueError(
-                f"state was saved with features {shown(list(state))}, here are {shown(list(ours))}"
+                f"state was saved with features {shown(list(saved_features))}, here are {shown(list(ours))}"
             )
-        for feature, saved in state.items():
+        for feature, saved in saved_features.items():
             for key, value in saved.items():
                 if key not in ("note", "steps") and value != ours[feature].get(key):
                     raise ValueError(
                         f"{shown(feature)} was saved with {shown(key)} {shown(value)}, here it is {shown(ours[feature].get(key))}"
                     )
-        self.steps = max(integer("steps", saved.get("steps", 0), 0, STEP_MAX) for saved in state.values())
+        self.steps = max(integer("steps", saved.get("steps", 0), 0, STEP_MAX) for saved in saved_features.values())
 
     def __getattr__(self, name: str) -> Any:
         if name == "weight":
