@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -61,9 +62,8 @@ class Given:
     device: torch.device  # of the caller's ids
     caller_weights: torch.Tensor | None  # as they came
 
-    @property
-    def sizes(self) -> tuple[int, int]:
-        return len(self.ids), len(self.offsets) - 1
+    def __post_init__(self) -> None:
+        self.sizes = self.ids.shape[0], self.offsets.shape[0] - 1
 
     def of_ids(self, gradient: torch.Tensor) -> torch.Tensor:
         """@gradient [bags, dim] laid out by id, [count, dim], before weights."""
@@ -90,7 +90,7 @@ def given_of(feature: str, bag: Bag, one: Input) -> Given:
     _check_tensor(f"the ids of {shown(feature)}", caller_ids)
     assert caller_ids is not None
     ids = _signed_ids(bag, caller_ids)
-    offsets = _offsets(bag, caller_ids, caller_offsets)
+    offsets, end = _offsets(bag, caller_ids, caller_offsets)
     weights = None
     if caller_weights is not None:
         _check_tensor(f"the per_sample_weights of {shown(feature)}", caller_weights)
@@ -106,9 +106,9 @@ def given_of(feature: str, bag: Bag, one: Input) -> Given:
     kept = None
     if bag.padding_idx is not None:
         kept = ids != (bag.padding_idx + 2**63) % 2**64 - 2**63
-    if offsets[-1] < len(ids):  # as in torch, which does not look at what is behind the last bag
+    if end < ids.shape[0]:  # as in torch, which does not look at what is behind the last bag
         kept = torch.ones(len(ids), dtype=torch.bool) if kept is None else kept
-        kept[offsets[-1] :] = False
+        kept[end:] = False
     if kept is not None:
         ids = ids[kept]
         weights = None if weights is None else weights[kept]
@@ -135,17 +135,23 @@ def _signed_ids(bag: Bag, ids: torch.Tensor) -> torch.Tensor:
     if ids.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"row ids must be int32 or int64, not {ids.dtype}")
     flat = ids.detach().reshape(-1).to("cpu", torch.int64, copy=True)
-    if not bag.unsigned_ids:
-        as_ids(flat)
+    if not bag.unsigned_ids and flat.numel() and int(flat.min()) < 0:
+        as_ids(flat)  # says which
     return flat
 
 
-def _offsets(bag: Bag, ids: torch.Tensor, offsets: torch.Tensor | None) -> torch.Tensor:
-    """With the last one."""
+@lru_cache(maxsize=64)
+def _equal_offsets(count: int, length: int) -> torch.Tensor:
+    """Nobody writes to it."""
+    return torch.arange(count + 1) * length
+
+
+def _offsets(bag: Bag, ids: torch.Tensor, offsets: torch.Tensor | None) -> tuple[torch.Tensor, int]:
+    """With the last one, which is also the second result."""
     if ids.dim() == 2:
         if offsets is not None:
             raise ValueError("ids of two dimensions are bags of one length: they take no offsets")
-        return torch.arange(ids.shape[0] + 1) * ids.shape[1]
+        return _equal_offsets(*ids.shape), ids.numel()
     if ids.dim() != 1:
         raise ValueError(f"ids have 1 or 2 dimensions, not {ids.dim()}")
     if offsets is not None:
@@ -166,8 +172,9 @@ def _offsets(bag: Bag, ids: torch.Tensor, offsets: torch.Tensor | None) -> torch
         offsets = torch.cat([offsets, torch.tensor([len(ids) if len(offsets) else 0])])
     if offsets[0] != 0:
         raise RuntimeError(f"offsets[0] has to be 0, not {offsets[0]}")
-    if not 0 <= offsets[-1] <= len(ids) or (offsets.diff() < 0).any():
+    end = int(offsets[-1])
+    if not 0 <= end <= len(ids) or (offsets.diff() < 0).any():
         raise RuntimeError(f"offsets must not decrease, nor be more than the {len(ids)} ids")
-    return offsets
+    return offsets, end
 
 

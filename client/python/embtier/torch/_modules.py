@@ -188,7 +188,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     def _lookup(self, given: list[Given], wants_ticket: bool) -> tuple[list[torch.Tensor], Ticket | None]:
         """Copies of the bags; and the ticket, if it is wanted and there was an id."""
-        if not any(len(one.ids) for one in given):
+        if not any(one.sizes[0] for one in given):
             empty = [torch.zeros(one.sizes[1], one.bag.table.dim, device=one.device) for one in given]
             return empty, None
         self.optimizer.wait_for_push()
@@ -219,7 +219,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     def _ids_of(self, inputs: Mapping[str, Input]) -> tuple[list[str], list[Table], list[torch.Tensor]]:
         """The features that forward() would look rows up for, their tables, and ids: int64 [count] each."""
-        given = [one for one in self._given(inputs) if len(one.ids)]
+        given = [one for one in self._given(inputs) if one.sizes[0]]
         return [one.feature for one in given], [one.bag.table for one in given], [one.ids for one in given]
 
     def _backward(
@@ -263,7 +263,7 @@ class EmbeddingBagCollection(torch.nn.Module):
             if gradient is None or not goes[i]:
                 room.batch.skip(i)
                 continue
-            view = room.bags[i][: len(gradient)].copy_(gradient)
+            view = room.bags[i][: gradient.shape[0]].copy_(gradient)
             if scale != 1:
                 view.mul_(1 / scale)
         come = [w and g for w, g in zip(wanted, goes)]
@@ -302,7 +302,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         scale = self._scale()
         for one, gradient in zip(given, gradients):
             rows = self._rows_of(one)
-            if gradient is None or not len(one.ids) or not rows.requires_grad:
+            if gradient is None or not one.sizes[0] or not rows.requires_grad:
                 continue
             expanded = one.of_ids(gradient if scale == 1 else gradient * (1 / scale))
             if one.weights is not None:
