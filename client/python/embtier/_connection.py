@@ -131,8 +131,13 @@ class Connection:
         """Raises the exception for @code, if it is one, with the library's message about the call
         just made. Inside the ``with`` of that call."""
         if code:
-            raise errors.make(code, lib.embtier_message(self._handle).decode(errors="replace"))
+            message = lib.embtier_message(self._handle).decode(errors="replace")
+            if code == _DISCONNECTED:
+                message += "; Server.reconnect() makes a new session, for the same tables"
+            raise errors.make(code, message)
 
+
+_DISCONNECTED = errors.code_of("DISCONNECTED")
 
 # The code of the functions that the library calls in the middle of a call.
 CALLED_BACK: set[CodeType] = set()

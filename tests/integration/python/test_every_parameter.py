@@ -79,7 +79,7 @@ class World:
             "inputs": lambda batch: batch, "batch": self.objects[embtier.Batch], "connection": connection,
             "rooms": self.collection._rooms, "gathers": False, "gradient": torch.zeros(2, 4),
             "input": torch.tensor([[1, 2]]), "state": None, "requires_grad": True, "model": self.bag,
-            "num_embeddings": table, "embeddings": torch.zeros(2, 4), "group": None, "server": server,
+            "num_embeddings": table, "embeddings": torch.zeros(2, 4), "group": None, "server": server, "hook": print,
             "optimizer": torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1), "param_group": {"params": []},
         }  # fmt: skip
         self.special = {
@@ -101,7 +101,7 @@ class World:
             "EmbeddingBag.set_extra_state": {"state": self.bag.get_extra_state()},
             "Optimizer.__init__": {"rows": list(self.collection.rows)},
             "CombinedOptimizer.load_state_dict": {"state_dict": self.combined.state_dict()},
-            "Rows.add": {"ids": torch.tensor([1, 2])},
+            "Rows.add_gradients": {"ids": torch.tensor([1, 2])},
             "Optimizer.push": {"batch": self.objects[embtier.PushBatch]},
             "Optimizer.step": {},
         }
@@ -277,7 +277,7 @@ def test_a_module_is_made_of_tables_and_finite_rates(server, name):
     for wrong in ("users", None, 5, server, embtier.Bags(table, 1, 1)):
         with pytest.raises(TypeError, match="table must be an embtier.Table"):
             et.Bag(wrong)
-        with pytest.raises((TypeError, ValueError), match="num_embeddings must be a count of rows, or|embedding_dim, server= and"):
+        with pytest.raises((TypeError, ValueError), match="num_embeddings must be a count of rows, or|to make a table"):
             et.EmbeddingBag(wrong, lr=0.01)
         with pytest.raises(TypeError, match="bags"):
             et.EmbeddingBagCollection(wrong, lr=0.01)

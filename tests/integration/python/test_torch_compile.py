@@ -77,13 +77,17 @@ def train(model, call, shapes, update: str) -> tuple[list[float], list[np.ndarra
     return losses, gradients
 
 
+def _need(backend: str) -> None:
+    headers = Path(torch.__file__).parent / "include/ATen"
+    if backend == "inductor" and not (headers.exists() and shutil.which("g++")):
+        pytest.skip("no C++ compiler, or none of torch's headers")
+
+
 @compiles
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @pytest.mark.parametrize("update", et.UPDATES)
 def test_compiled_model_trains_as_it_does_by_itself(server, name, tables, update, backend):
-    headers = Path(torch.__file__).parent / "include/ATen"
-    if backend == "inductor" and not (headers.exists() and shutil.which("g++")):
-        pytest.skip("no C++ compiler, or none of torch's headers")
+    _need(backend)
     shapes = [8] * 4 + [5, 7, 5]
     before = [all_rows(table) for table in tables]
     by_itself = make_model(tables, update)
@@ -99,6 +103,21 @@ def test_compiled_model_trains_as_it_does_by_itself(server, name, tables, update
     for table, rows in zip(tables, after):
         np.testing.assert_allclose(all_rows(table), rows, rtol=1e-5, atol=1e-5)
     assert model.bag.steps == len(shapes)
+
+
+@compiles
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_module_that_is_called_twice_gets_both_gradients(tables, update, backend):
+    _need(backend)
+    bag, ids = et.EmbeddingBag(tables[0], mode="sum", lr=1, update=update), torch.tensor([[1, 2, 1]])
+    before = all_rows(tables[0])
+    call = torch.compile(lambda: (bag(ids) + 2 * bag(ids)).sum(), fullgraph=True, backend=backend)
+    call().backward()
+    bag.step()
+    before[[1, 2]] -= [[6], [3]]
+    np.testing.assert_allclose(all_rows(tables[0]), before, rtol=1e-5, atol=1e-5)
+    assert bag.steps == (2 if update == "backward" else 1)
 
 
 @compiles

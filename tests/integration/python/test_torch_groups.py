@@ -416,6 +416,72 @@ def test_a_member_that_goes_is_told_and_training_goes_on_when_all_have_joined_an
     np.testing.assert_array_equal(all_rows(table)[1], before[1] - np.float32(2 * LR))
 
 
+class Scaler:
+    """What a GradScaler does with an optimizer whose step() supports it: found_inf and the scale are attributes."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        assert optimizer._step_supports_amp_scaling
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if self._unscale_reads(p)]
+        optimizer.grad_scale = torch.tensor(self.scale)
+        optimizer.found_inf = torch.tensor(float(not all(one.isfinite().all() for one in gradients)))
+        optimizer.step()
+        del optimizer.grad_scale, optimizer.found_inf
+
+    def _unscale_reads(self, parameter: torch.nn.Parameter) -> bool:
+        return parameter.grad is not None
+
+
+@pytest.mark.parametrize("bad", ["dense of both", "rows of one"])
+def test_scaler_s_skip_with_one_optimizer_is_one_of_all_members(server, members, name, bad):
+    """A model of one member must not make a step that the other's does not make."""
+    table = make_table(server, name)
+    before, bags = all_rows(table), members(update="step")
+    own_tables = [make_table(bags[member].table.server, f"{name}_alone{member}") for member in BOTH]
+    alone = [et.EmbeddingBag(own, lr=LR, update="step") for own in own_tables]
+    models = [torch.nn.ModuleList([bags[member], alone[member], torch.nn.Linear(1, 1)]) for member in BOTH]
+    optimizers = [et.CombinedOptimizer(torch.optim.SGD(model[2].parameters(), lr=LR), model) for model in models]
+    dense_before = [model[2].weight.detach().clone() for model in models]
+    alone_before = [all_rows(bag.table) for bag in alone]
+
+    def train(member: int, is_bad: bool) -> None:
+        grouped, own, dense = models[member]
+        optimizers[member].zero_grad()
+        in_rows = float("inf") if is_bad and bad == "rows of one" and member == 1 else 1.0
+        in_dense = float("inf") if is_bad and bad == "dense of both" else 1.0
+        ids = torch.tensor([[1]])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            (8 * (grouped(ids).sum() * in_rows + own(ids).sum() + dense(torch.ones(1, 1)).sum() * in_dense)).backward()
+            Scaler(8.0).step(optimizers[member])
+
+    together(lambda member: train(member, True))
+    np.testing.assert_array_equal(all_rows(table), before)
+    for member in BOTH:
+        torch.testing.assert_close(models[member][2].weight.detach(), dense_before[member], rtol=0, atol=0)
+        if bad == "dense of both":
+            np.testing.assert_array_equal(all_rows(alone[member].table), alone_before[member])
+    assert [bag.steps for bag in bags] == [0, 0]
+    together(lambda member: train(member, False))
+    assert [bag.steps for bag in bags] == [1, 1]
+    np.testing.assert_allclose(all_rows(table)[1], before[1] - np.float32(2 * LR), rtol=1e-5)  # of two members, a sum
+    for member in BOTH:
+        torch.testing.assert_close(models[member][2].weight.detach(), dense_before[member] - LR)
+
+
+def test_clipping_by_one_member_s_gradients_is_told(server, members, name):
+    from embtier.torch import _optimizer
+
+    make_table(server, name)
+    bags = members(update="step")
+    _optimizer._TOLD_FUNCTIONS.clear()
+    bags[0](torch.tensor([[1]])).sum().backward()
+    with pytest.warns(UserWarning, match=r"clip_grad_norm_\(\) sees this member's part.*drift apart"):
+        torch.nn.utils.clip_grad_norm_(bags[0].parameters(), 1.0)
+
+
 # ---- Beside DistributedDataParallel ----
 
 

@@ -4,8 +4,12 @@ what they do with the weights of torch's own modules, or an error or a warning s
 
 from __future__ import annotations
 
+import copy
+import gc
 import math
+import pickle
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -104,7 +108,8 @@ def test_model_trains_with_one_optimizer_and_scheduler_as_torch_s(make_table, up
 def test_state_of_one_optimizer_is_loaded_and_scheduled_on(make_table):
     models = make_models(make_table, update="step")
     optimizers = [torch.optim.SGD(model.parameters(), lr=LR, momentum=0.9) for model in models]
-    optimizer = et.CombinedOptimizer(optimizers[0], models[0])
+    with pytest.warns(UserWarning, match="has no momentum"):
+        optimizer = et.CombinedOptimizer(optimizers[0], models[0])
     with pytest.raises(TypeError, match="save its state_dict"):
         optimizer.__reduce_ex__(2)
     models[0](*some_ids()).backward()
@@ -119,15 +124,57 @@ def test_state_of_one_optimizer_is_loaded_and_scheduled_on(make_table):
     optimizer.step()
     scheduler.step()
     assert (models[0].users.lr, models[0].items.lr, optimizers[0].param_groups[0]["lr"]) == (LR / 2, 0.0625, LR / 2)
-    for wrong in (optimizers[1].state_dict(), {**saved, "rows_lr": [1.0]}, 5):
+    for wrong in (optimizers[1].state_dict(), {**saved, "rows": saved["rows"][:1]}, 5):
         with pytest.raises(ValueError, match="CombinedOptimizer of 2 modules"):
             optimizer.load_state_dict(wrong)
 
 
 def test_optimizer_of_no_module_of_ours_needs_no_other(make_table):
     dense = torch.nn.Linear(2, 2)
-    with pytest.raises(ValueError, match=r"model has no module of embtier\.torch"):
+    with pytest.raises(ValueError, match=r"model has no module of embtier\.torch: replace\(\)"):
         et.CombinedOptimizer(torch.optim.SGD(dense.parameters(), lr=1), dense)
+    model, _ = make_models(make_table)
+    combined = et.CombinedOptimizer(torch.optim.SGD(model.parameters(), lr=LR), model)
+    for wrong in (combined, model.users.optimizer, torch.optim.LBFGS(model.dense.parameters())):
+        with pytest.raises(TypeError, match="optimizer cannot be a"):
+            et.CombinedOptimizer(wrong, model)
+    assert len(model.users.optimizer.param_groups[0]["params"]) == 1
+
+
+def test_optimizer_that_would_train_rows_otherwise_is_told(make_table):
+    for make, said in (
+        (lambda p: torch.optim.Adam(p, lr=LR), "has the optimizer 'sgd'"),
+        (lambda p: torch.optim.SGD(p, lr=LR, momentum=0.9), "has no momentum"),
+        (lambda p: torch.optim.SGD(p, lr=LR, weight_decay=0.1), "has weight_decay 0, not 0.1|has weight_decay 0.0, not 0.1"),
+        (lambda p: torch.optim.SGD(p, lr=LR / 2), f"has the learning rate {LR} of its module, not {LR / 2}"),
+    ):
+        model, _ = make_models(make_table)
+        with pytest.warns(UserWarning, match=f"rows are not trained as .* would: .*{said}") as told:
+            et.CombinedOptimizer(make(model.parameters()), model)
+        assert len(told) == 1 and told[0].filename == __file__
+        et.CombinedOptimizer(make(model.dense.parameters()), model)  # which is told nothing of rows
+
+
+def test_schedulers_keep_their_groups(make_table):
+    model, _ = make_models(make_table, update="step")
+    inner = torch.optim.Adam([{"params": model.users.parameters()}, {"params": model.dense.parameters(), "lr": 1e-3}], lr=LR)
+    with pytest.warns(UserWarning, match="has the optimizer 'sgd'"):
+        optimizer = et.CombinedOptimizer(inner, model)
+    assert [group["lr"] for group in optimizer.param_groups] == [1e-3, LR, LR]
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 2.0**-step)
+    more = torch.nn.Linear(2, 2)
+    optimizer.add_param_group({"params": [*more.parameters(), *model.items.parameters()], "lr": 1e-4})
+    optimizer.step()
+    scheduler.step()
+    assert [group["lr"] for group in optimizer.param_groups] == [5e-4, LR / 2, LR / 2, 1e-4]
+    assert [len(group["params"]) for group in optimizer.param_groups] == [2, 1, 1, 2]
+    with pytest.warns(UserWarning):
+        optimizer = et.CombinedOptimizer(torch.optim.Adam(model.parameters(), lr=LR), model)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5)
+    for _ in range(4):
+        model(*some_ids()).backward()
+        optimizer.step()
+        scheduler.step()
 
 
 @pytest.mark.parametrize("whose", ["parent", "optimizer", "by hand"])
@@ -223,7 +270,7 @@ def test_rows_are_not_written_here(make_table):
             lambda: rows.add_(1), lambda: rows.zero_(), lambda: torch._foreach_add_([torch.zeros(1), rows], 1.0),
             lambda: torch.nn.init.normal_(rows), lambda: rows.mul_(0.5),
         ):  # fmt: skip
-            with pytest.raises(RuntimeError, match="trained by the table's optimizer"):
+            with pytest.raises(RuntimeError, match="in the server, and nothing is here to write"):
                 write()
     assert rows.requires_grad_() is rows and "Rows of" in repr(rows)
 
@@ -274,6 +321,104 @@ def test_steps_that_are_forgotten_are_told(make_table):
         backward()
     for _ in range(9):
         backward()
+
+
+def test_steps_that_never_come_are_told(make_table):
+    bag = et.EmbeddingBag(make_table(), lr=LR, update="step")
+    for _ in range(99):
+        bag(some_ids()[0]).sum().backward()
+    with pytest.warns(UserWarning, match="added up in 100 backward passes without a step") as told:
+        bag(some_ids()[0]).sum().backward()
+    assert len(told) == 1 and told[0].filename == __file__
+    bag.step()
+    bag(some_ids()[0]).sum().backward()
+
+
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_gradients_of_rows_alone_are_refused_without_effect(make_table, update):
+    model, _ = make_models(make_table, update=update)
+    before = all_rows(model.users.table)
+    for inputs in (list(model.parameters()), [model.users.rows[0]]):
+        for unused in (False, True):
+            with pytest.raises(RuntimeError, match="autograd.grad.. cannot return gradients of rows"):
+                torch.autograd.grad(model(*some_ids()), inputs, allow_unused=unused)
+    assert model.users.steps == 0 and model.users.rows[0].gathered() is None
+    torch.testing.assert_close(all_rows(model.users.table), before, rtol=0, atol=0)
+    torch.autograd.grad(model(*some_ids()), [model.dense.weight])
+    assert model.users.steps == 0 and model.users.rows[0].gathered() is None
+
+
+def test_gradients_that_were_made_zero_are_no_step(server, name):
+    table = server.create_table(name, DIM, ROWS, optimizer="adam", init=("normal", 0, 1))
+    bag = et.EmbeddingBag(table, mode="sum", lr=LR, update="step")
+    bag(torch.tensor([[1, 2]])).sum().backward()
+    bag.step()
+    before = all_rows(table)
+    bag(torch.tensor([[1, 3]])).sum().backward()
+    for parameter in bag.parameters():  # as zero_grad() does in torch 1
+        parameter.grad.detach_()
+        parameter.grad.zero_()
+    bag.step()
+    torch.testing.assert_close(all_rows(table), before, rtol=0, atol=0)
+    bag(torch.tensor([[1, 3]])).sum().backward()
+    bag.rows[0].grad.zero_()
+    bag(torch.tensor([[5, 5]])).sum().backward()
+    bag.step()
+    changed = (all_rows(table) != before).any(1).nonzero()[:, 0].tolist()
+    assert bag.steps == 2 and changed == [5]
+
+
+def test_reading_a_gradient_keeps_nothing_alive(make_table):
+    bag = et.EmbeddingBag(make_table(), mode="sum", lr=LR, update="step")
+
+    class Trainer:
+        def step(self):
+            kept = torch.ones(3)
+            watch = weakref.ref(kept)
+            bag(torch.tensor([[1]])).sum().backward()
+            norm = bag.rows[0].grad.norm()
+            del kept
+            gc.collect()
+            assert watch() is None
+            return norm
+
+    assert Trainer().step() > 0
+
+
+def test_hooks_and_copies_of_rows_are_refused(make_table):
+    bag = et.EmbeddingBag(make_table(), lr=LR)
+    with pytest.raises(TypeError, match="a hook of rows would not be called"):
+        bag.rows[0].register_hook(lambda gradient: gradient)
+    with pytest.raises(TypeError, match="a copy would stand for the same ones"):
+        copy.deepcopy(list(bag.parameters()))
+    with pytest.raises(TypeError, match="save state_dict"):
+        pickle.dumps(bag.rows[0])
+    bag.share_memory()
+
+
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_default_dtype_changes_nothing(make_table, update):
+    bag = et.EmbeddingBag(make_table(), mode="sum", lr=LR, update=update)
+    weights = torch.ones(2, 2, requires_grad=True)
+    torch.set_default_dtype(torch.float64)
+    try:
+        out = bag(torch.tensor([[1, 2], [3, 4]]), per_sample_weights=weights)
+        out.sum().backward()
+        bag.step()
+        assert bag(torch.empty(2, 0, dtype=torch.int64)).dtype == out.dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert bag.steps == 1
+
+
+def test_module_without_a_learning_rate_is_not_unfrozen(make_table):
+    bag = et.EmbeddingBag(make_table(), frozen=True)
+    bag.requires_grad_(True)
+    with pytest.raises(ValueError, match="lr is missing"):
+        bag(some_ids()[0])
+    bag.lr = LR
+    bag(some_ids()[0]).sum().backward()
+    assert bag.steps == 1
 
 
 # ---- Gradients that others change, frozen tables, states ----
@@ -333,6 +478,12 @@ def test_rows_are_no_part_of_the_state(make_table):
     assert [key for key in model.state_dict() if not key.startswith("dense")] == ["users._extra_state", "items._extra_state"]
     assert [key for key, _ in model.named_parameters()][:2] == ["users.rows.0", "items.rows.0"]
     model.load_state_dict(model.state_dict())
+
+
+def test_rows_of_torch_s_module_are_not_left_out_in_silence(make_table):
+    ours, theirs = make_models(make_table)
+    with pytest.raises(RuntimeError, match=r'"users.weight" has the rows of a module of torch\'s: load it before replace\(\)'):
+        ours.load_state_dict(theirs.state_dict(), strict=False)
 
 
 def test_state_is_of_tensors_alone(make_table, tmp_path):

@@ -3,11 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import os
+import subprocess
+import sys
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from conftest import TREE
 
 import embtier
 
@@ -163,6 +170,71 @@ def test_modules_that_cannot_be_replaced_stay(server, name):
     assert "it is the model itself" in str(et.replace(alone, server, lr=LR)[0])
 
 
+def test_module_at_two_places_is_replaced_at_both(server, name):
+    item = nn.Embedding(ROWS, DIM)
+    model = nn.ModuleDict({"enc": item, "dec": nn.ModuleDict({"item": item})})
+    replaced = et.replace(model, server, lr=LR, prefix=name)
+    assert [one.path for one in replaced] == ["enc", "dec.item"] and len({one.table.name for one in replaced}) == 1
+    assert model["enc"] is model["dec"]["item"] and isinstance(model["enc"], et.Embedding)
+
+
+def test_modules_with_more_than_a_weight_stay(server, name):
+    hooked = nn.Embedding(ROWS, DIM)
+    hooked.register_forward_hook(lambda *_: None)
+    warnings.simplefilter("ignore")  # weight_norm() is an old one
+    model = nn.ModuleDict({
+        "norm": nn.utils.weight_norm(nn.Embedding(ROWS, DIM)), "hooked": hooked, "max": nn.EmbeddingBag(ROWS, DIM, mode="max"),
+    })  # fmt: skip
+    reasons = [one.reason for one in et.replace(model, server, lr=LR, prefix=name)]
+    assert reasons == ["its weight is no parameter", "it has hooks", 'mode "max", which is trained with update="backward" only']
+    model = nn.ModuleDict({"max": model["max"]})
+    assert et.replace(model, server, lr=LR, prefix=name, update="backward")[0].reason == ""
+
+
+def test_second_run_goes_on_with_the_rows_of_the_first(server, name):
+    model = nn.ModuleDict({"a": nn.Embedding(ROWS, DIM), "b": nn.EmbeddingBag(ROWS, DIM)})
+    first = et.replace(copy.deepcopy(model), server, lr=LR, prefix=name)
+    assert all(one.copied for one in first)
+    first[0].table.set(range(ROWS), 7)
+    with pytest.raises(embtier.ExistsError, match="a second replace.. goes on with it by if_not_exists=True"):
+        et.replace(copy.deepcopy(model), server, lr=LR, prefix=name)
+    second = et.replace(copy.deepcopy(model), server, lr=LR, prefix=name, if_not_exists=True)
+    assert [one.copied for one in second] == [False, False] and "which was there: with its rows" in str(second[0])
+    assert (all_rows(second[0].table) == 7).all()
+    with pytest.raises(embtier.MismatchError):  # at b, and a is not dropped
+        server.drop_table(f"{name}b")
+        server.create_table(f"{name}b", DIM + 1, ROWS)
+        et.replace(copy.deepcopy(model), server, lr=LR, prefix=name, if_not_exists=True)
+    assert (all_rows(server.open_table(f"{name}a")) == 7).all()
+
+
+KILLED = """
+import sys, torch, embtier, embtier.torch as et
+with embtier.connect(sys.argv[1]) as server:
+    print("ready", flush=True)
+    et.replace(torch.nn.Sequential(torch.nn.Embedding(300_000, 64)), server, lr=0.1, prefix=sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.15, 0.3, 0.6])
+def test_killed_replacing_leaves_a_whole_table_or_none(daemon, server, name, seconds):
+    name = name.replace(".", "_")
+    environment = os.environ | {"PYTHONPATH": str(TREE / "client/python")}
+    one = subprocess.Popen([sys.executable, "-c", KILLED, daemon.socket, name], env=environment, stdout=subprocess.PIPE)
+    assert one.stdout.readline() == b"ready\n"
+    time.sleep(seconds)  # somewhere in it
+    one.kill()
+    one.wait()
+    one.stdout.close()
+    rows, limit = None, time.monotonic() + 60
+    while rows is None and f"{name}0" in {table.name for table in server.tables()}:
+        with contextlib.suppress(embtier.BusyError, embtier.NoTableError):  # it is being made, or taken back
+            rows = server.open_table(f"{name}0").get(range(0, 300_000, 1000))
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    assert rows is None or rows.any(1).all()
+
+
 def test_replacing_that_fails_leaves_all_as_it_was(server, name):
     model = nn.ModuleDict({"a": nn.Embedding(ROWS, DIM), "b": nn.EmbeddingBag(ROWS, DIM)})
     server.create_table(f"{name}b", 3)
@@ -248,8 +320,8 @@ def test_arguments_that_fit_no_table_are_refused_and_leave_none(server, name):
         for arguments, error, said in (
             (((ROWS, DIM), {**here, "max_norm": 1.0}), ValueError, "max_norm is not offered"),
             (((ROWS, DIM), {**here, "scale_grad_by_freq": True}), ValueError, "scale_grad_by_freq is not offered"),
-            (((ROWS,), here), ValueError, "embedding_dim, server= and name= are needed"),
-            (((ROWS, DIM), {"lr": LR}), ValueError, "embedding_dim, server= and name= are needed"),
+            (((ROWS,), here), ValueError, "to make a table embedding_dim is missing"),
+            (((ROWS, DIM), {"lr": LR}), ValueError, "to make a table server, name is missing"),
             (((table, DIM), {"lr": LR}), ValueError, "embedding_dim: for a table that is made, and table .* is there"),
             (((True, DIM), here), TypeError, "num_embeddings must be a count of rows, or an embtier.Table"),
             (((0, DIM), here), ValueError, "num_embeddings"),
@@ -258,7 +330,8 @@ def test_arguments_that_fit_no_table_are_refused_and_leave_none(server, name):
             (((ROWS, DIM), {**here, "padding_idx": ROWS}), ValueError, "padding_idx"),
             (((ROWS, DIM), {**here, "lr": None}), ValueError, "lr is missing"),
             (((ROWS, DIM), {**here, "lr": -1}), ValueError, "lr must be"),
-            (((ROWS, DIM), {**here, "nonsense": 1}), TypeError, "nonsense"),
+            (((ROWS, DIM), {**here, "optimiser": 1}), TypeError, "unexpected arguments: optimiser"),
+            (((ROWS, DIM), {**here, "dtype": "f16", "_weight": torch.full((ROWS, DIM), 1e6)}), ValueError, "do not fit in f16"),
         ):  # fmt: skip
             with pytest.raises(error, match=said):
                 kind(*arguments[0], **arguments[1])

@@ -28,10 +28,10 @@ parameters()
     with ``requires_grad_(False)``. Its ``grad`` are the gradients gathered with ``update="step"``, float32 [distinct rows,
     dim]: clip_grad_norm_(model.parameters()) has the same norm as with torch's modules. An optimizer of torch.optim that
     would step it raises RuntimeError; with ``update="backward"`` there is no gradient, and code that asks for one is warned
-    once that rows pass it by.
+    once that it does not train the rows. ``ids`` says which rows a gradient is of. A member of a group sees its part of it.
 One optimizer for the whole model
     ``CombinedOptimizer(torch.optim.Adam(model.parameters(), lr=1e-3), model)`` steps both what is here and the rows: schedulers,
-    GradScaler and zero_grad() have all of the model.
+    GradScaler and zero_grad() reach the whole model.
 Learning rates, schedulers, steps
     ``lr`` is an attribute. ``optimizer`` is a torch.optim.Optimizer of the module's rows alone, whose learning rate is ``lr``
     and whose step() and zero_grad() are the module's. With ``update="backward"`` there is nothing left for step() to do, but

@@ -77,7 +77,7 @@ class Given:
         assert self.caller_weights is not None
         if self.kept is None:
             return values.view(self.caller_weights.shape).to(self.caller_weights)
-        gradient = torch.zeros(len(self.kept))
+        gradient = torch.zeros(len(self.kept), dtype=torch.float32)
         gradient[self.kept] = values
         return gradient.view(self.caller_weights.shape).to(self.caller_weights)
 
@@ -124,14 +124,14 @@ def _check_tensor(what: str, tensor: Any) -> None:
 
 
 def _f32_weights(weights: torch.Tensor) -> torch.Tensor:
-    """A copy: the caller may write over his before the backward pass."""
+    """A copy: the caller may change the original before the backward pass."""
     if weights.dtype == torch.float64:
         return torch.from_numpy(as_dtype("per_sample_weights", weights, np.dtype("<f4")))
     return weights.to("cpu", torch.float32, copy=True)
 
 
 def _signed_ids(bag: Bag, ids: torch.Tensor) -> torch.Tensor:
-    """A copy: the caller may write over his before the backward pass."""
+    """A copy: the caller may change the original before the backward pass."""
     if ids.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"row ids must be int32 or int64, not {ids.dtype}")
     flat = ids.detach().reshape(-1).to("cpu", torch.int64, copy=True)

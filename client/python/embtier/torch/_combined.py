@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from .._arguments import flag, kind_of, learning_rate, shown
+from .._arguments import flag, kind_of, learning_rate, short, shown
 from ._modules import EmbeddingBagCollection
-from ._optimizer import unscale
+from ._optimizer import Optimizer, unscale
 from ._rows import Rows
+
+_KINDS = {"SGD": "sgd", "Adagrad": "adagrad", "Adam": "adam", "SparseAdam": "adam", "RMSprop": "rmsprop"}
+_NOT_HERE = ("momentum", "nesterov", "amsgrad", "centered", "lr_decay", "initial_accumulator_value", "maximize")
 
 
 class CombinedOptimizer(torch.optim.Optimizer):
@@ -23,12 +27,12 @@ class CombinedOptimizer(torch.optim.Optimizer):
     Schedulers, GradScaler, clip_grad_norm_(model.parameters()) and zero_grad() then have the whole model, as with an
     optimizer over weights of torch's; the gradients of rows are there with ``update="step"`` only.
     ``param_groups`` are @optimizer's, without the modules' :class:`Rows`, and after them one for each
-    module, whose "lr" is the module's: a scheduler scales each group's own. What else a group of @optimizer has,
-    such as weight_decay, is not for rows: their table has its own. Modules with ``update="backward"`` make their step in the
+    module, whose "lr" is the module's: a scheduler, made over this one, scales each group's own. What else a group of @optimizer
+    has, such as weight_decay, is not for rows: their table has its own, and where @optimizer has had the rows and would train them
+    otherwise a warning says so. LBFGS is refused (TypeError). Modules with ``update="backward"`` make their step in the
     backward pass, and follow the learning rate.
 
-    state_dict() is that of @optimizer, with the modules' learning rates as "rows_lr"; the state of rows is the
-    server's."""
+    state_dict() is that of @optimizer, with the groups of the rows as "rows"; the state of rows is the server's."""
 
     _is_made = False
 
@@ -37,19 +41,36 @@ class CombinedOptimizer(torch.optim.Optimizer):
             raise TypeError(f"optimizer must be a torch.optim.Optimizer, not {kind_of(optimizer)} {shown(optimizer)}")
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, not {kind_of(model)} {shown(model)}")
+        if isinstance(optimizer, (CombinedOptimizer, Optimizer, torch.optim.LBFGS)):
+            raise TypeError(f"optimizer cannot be a {kind_of(optimizer)}: it is stepped once, beside the tables' optimizers")
         modules = [one for one in model.modules() if isinstance(one, EmbeddingBagCollection)]
         if not modules:
-            raise ValueError("model has no module of embtier.torch: its optimizer needs nothing beside it")
+            raise ValueError(
+                "model has no module of embtier.torch: replace(), before this, puts them in (see what it returns), or an optimizer "
+                "of torch is enough"
+            )
         self.optimizer = optimizer
         self._of_rows = [module.optimizer for module in modules]
+        self._first = 0  # of the optimizer's groups: those from the beginning, which come before the rows'
+        differences = [text for module in modules for text in _differences(optimizer, module)]
+        if differences:
+            warnings.warn(
+                f"rows are not trained as {kind_of(optimizer)} would: {short('; '.join(differences), 500)}. See docs/torch.md", stacklevel=2
+            )
         for group in optimizer.param_groups:
             group["params"] = [one for one in group["params"] if not isinstance(one, Rows)]
+        optimizer.param_groups[:] = [group for group in optimizer.param_groups if group["params"]] or optimizer.param_groups[:1]
+        self._first = len(optimizer.param_groups)
         super().__init__([torch.nn.Parameter(torch.empty(0))], dict(optimizer.defaults))
+        for one in self._of_rows:  # which schedulers cycle with the learning rate; rows have none
+            one.param_groups[0].update({key: optimizer.defaults[key] for key in ("momentum", "betas") if key in optimizer.defaults})
         self._is_made = True
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        return [group for one in (self.optimizer, *self._of_rows) for group in one.param_groups]
+        own = self.optimizer.param_groups
+        of_rows = [group for one in self._of_rows for group in one.param_groups]
+        return [*own[: self._first], *of_rows, *own[self._first :]]  # the places of groups stay, which schedulers rely on
 
     @param_groups.setter
     def param_groups(self, groups: list[dict[str, Any]]) -> None:
@@ -69,11 +90,16 @@ class CombinedOptimizer(torch.optim.Optimizer):
             raise TypeError(f"{what} are those of the optimizers that were combined, not {kind_of(value)} {shown(value)}")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Of parameters that are here: to @optimizer's."""
+        """Adds parameters that are here to @optimizer; rows have their groups already."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, not {kind_of(param_group)} {shown(param_group)}")
-        if self._is_made:
-            self.optimizer.add_param_group(param_group)
+        if not self._is_made:
+            return
+        given = param_group.get("params", [])
+        given = [given] if isinstance(given, torch.Tensor) else list(given)
+        own = [one for one in given if not isinstance(one, Rows)]
+        if own or not given:
+            self.optimizer.add_param_group({**param_group, "params": own})
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -81,18 +107,25 @@ class CombinedOptimizer(torch.optim.Optimizer):
         return any(one._step_supports_amp_scaling for one in self._of_rows)
 
     def step(self, closure: Callable[[], Any] | None = None, **scaling: Any) -> Any:
-        """One step of all. With a group of trainers a GradScaler has it called for gradients that are not finite, too:
-        the other parameters stay as they are then."""
+        """One step of all. With a group of trainers a GradScaler has it called for gradients that are not finite, too: nothing is
+        stepped then, by any member. If a group refuses the rows' step for one member's gradients, the other parameters stay too."""
         loss = None
         if closure is not None and not callable(closure):
             raise TypeError(f"closure must be a function or None, not {kind_of(closure)} {shown(closure)}")
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if unscale(self, scaling.get("grad_scaler")):
-            self.optimizer.step()
+        is_finite = unscale(self, scaling.get("grad_scaler"))
+        refused = False
         for one in self._of_rows:
-            one.step()
+            if is_finite or (one.group is not None and one.gathers):
+                before = one.skipped_pushes
+                one.step() if is_finite else one.refuse_step()
+                refused = refused or (one.group is not None and one.skipped_pushes > before)
+            else:
+                one.zero_grad()
+        if is_finite and not refused:
+            self.optimizer.step()
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -102,17 +135,40 @@ class CombinedOptimizer(torch.optim.Optimizer):
             one.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
-        return {**self.optimizer.state_dict(), "rows_lr": [one.lr for one in self._of_rows]}
+        groups = [{key: value for key, value in one.param_groups[0].items() if key != "params"} for one in self._of_rows]
+        return {**self.optimizer.state_dict(), "rows": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        rates = state_dict.get("rows_lr") if isinstance(state_dict, Mapping) else None
-        if not isinstance(rates, list) or len(rates) != len(self._of_rows):
+        groups = state_dict.get("rows") if isinstance(state_dict, Mapping) else None
+        if not isinstance(groups, list) or len(groups) != len(self._of_rows):
             raise ValueError(
                 f"state_dict must be of a CombinedOptimizer of {len(self._of_rows)} modules of embtier.torch"
             )
-        self.optimizer.load_state_dict({key: value for key, value in state_dict.items() if key != "rows_lr"})
-        for one, rate in zip(self._of_rows, rates):
-            one.param_groups[0]["lr"] = learning_rate("rows_lr", rate)
+        rates = [learning_rate("lr", group["lr"]) for group in groups]
+        self.optimizer.load_state_dict({key: value for key, value in state_dict.items() if key != "rows"})
+        for one, group, rate in zip(self._of_rows, groups, rates):
+            one.param_groups[0].update({**group, "lr": rate})
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a CombinedOptimizer belongs to modules whose rows are in embtierd: save its state_dict()")
+
+
+def _differences(optimizer: torch.optim.Optimizer, module: EmbeddingBagCollection) -> list[str]:
+    """Between what @optimizer is told to do with the module's rows, if it has them, and what is done."""
+    found = []
+    for rows in module.rows:
+        group = next((one for one in optimizer.param_groups if any(rows is have for have in one["params"])), None)
+        if group is None or not rows.requires_grad:
+            continue
+        spec, name = rows.table.spec, f"table {rows.table.name!r}"
+        kind = type(optimizer).__name__
+        if kind in _KINDS and spec.optimizer != _KINDS[kind]:
+            found.append(f"{name} has the optimizer {spec.optimizer!r}")
+            continue
+        if group.get("lr") != module.lr:
+            found.append(f"{name} has the learning rate {module.lr} of its module, not {group.get('lr')}")
+        decay = spec.weight_decay or 0
+        if group.get("weight_decay", 0) != decay:
+            found.append(f"{name} has weight_decay {decay}, not {group['weight_decay']}")
+        found += [f"{name} has no {key}" for key in _NOT_HERE if group.get(key)]
+    return found

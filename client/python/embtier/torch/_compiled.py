@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -85,7 +85,7 @@ def forward(module: EmbeddingBagCollection, inputs: Mapping[str, Input]) -> dict
             weights.append(given[2])
     anchor = module._anchor[0]
     found = torch.ops.embtier.lookup(
-        anchor, module._number, torch.is_grad_enabled(), places, weighted, ids, offsets, weights
+        anchor, module._number, _call_number(), torch.is_grad_enabled(), places, weighted, ids, offsets, weights
     )
     return dict(zip(inputs, found[1:]))
 
@@ -107,13 +107,18 @@ def _inputs(
 
 if HAS_OPERATORS:
 
+    @torch.compiler.assume_constant_result
+    def _call_number() -> int:
+        """Another one for each call that is traced: the compiler would make one of two that are the same."""
+        return next(_numbers)
+
     @torch.library.custom_op(
         "embtier::lookup",
         mutates_args=(),
-        schema="(Tensor anchor, int module, bool trains, int[] places, int[] weighted, Tensor[] ids, Tensor[] offsets, "
+        schema="(Tensor anchor, int module, int call, bool trains, int[] places, int[] weighted, Tensor[] ids, Tensor[] offsets, "
         "Tensor[] weights) -> Tensor[]",
     )
-    def lookup(anchor, module, trains, places, weighted, ids, offsets, weights):  # type: ignore[no-untyped-def]
+    def lookup(anchor, module, call, trains, places, weighted, ids, offsets, weights):  # type: ignore[no-untyped-def]
         one = _modules[module]
         given = one._given(_inputs(one, places, weighted, ids, offsets, weights))
         trains = trains and one._is_trained()
@@ -123,7 +128,7 @@ if HAS_OPERATORS:
         return [_Token(_Pass(one, given, ticket)).tensor(), *outputs]
 
     @lookup.register_fake
-    def _(anchor, module, trains, places, weighted, ids, offsets, weights):  # type: ignore[no-untyped-def]
+    def _(anchor, module, call, trains, places, weighted, ids, offsets, weights):  # type: ignore[no-untyped-def]
         one = _modules[module]
         found = [torch.empty(1, dtype=torch.int64)]
         names = list(one.bags)
@@ -140,7 +145,8 @@ if HAS_OPERATORS:
         schema="(Tensor token, int[] places, Tensor[] gradients, int[] weighted, Tensor[] weights) -> Tensor[]",
     )
     def push(token, places, gradients, weighted, weights):  # type: ignore[no-untyped-def]
-        """@gradients: of the outputs at @places. @weighted: outputs whose @weights want a gradient."""
+        """@gradients: of the outputs at @places. @weighted: outputs whose @weights want a gradient. The first result is the
+        anchor's gradient; of no elements, it could be left out, and the push with it."""
         one = _passes[int(token.item())]
         of_outputs: list[torch.Tensor | None] = [None] * len(one.given)
         for place, gradient in zip(places, gradients):
@@ -148,20 +154,20 @@ if HAS_OPERATORS:
         wanted = [i in weighted and of_outputs[i] is not None for i in range(len(one.given))]
         found = one.module._backward(one.given, one.ticket, of_outputs, wanted, one.module._is_trained())
         of_weights = [found[i] for i in weighted]
-        return [torch.empty(0), *[torch.zeros_like(w) if g is None else g for g, w in zip(of_weights, weights)]]
+        return [torch.zeros(1), *[torch.zeros_like(w) if g is None else g for g, w in zip(of_weights, weights)]]
 
     @push.register_fake
     def _(token, places, gradients, weighted, weights):  # type: ignore[no-untyped-def]
-        return [torch.empty(0), *map(torch.empty_like, weights)]
+        return [torch.empty(1), *map(torch.empty_like, weights)]
 
     def _setup(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        _, _, _, _, weighted, ids, offsets, weights = inputs
+        _, _, _, _, _, weighted, ids, offsets, weights = inputs
         ctx.save_for_backward(output[0], *weights)
         ctx.weighted, ctx.counts = list(weighted[1:]), (len(ids), len(offsets), len(weights))
 
     def _backward(ctx, gradients):  # type: ignore[no-untyped-def]
         token, *weights = ctx.saved_tensors
-        needed = ctx.needs_input_grad[7]
+        needed = ctx.needs_input_grad[8]
         wanted = [j for j in range(len(weights)) if needed[j]]
         places = [i for i, gradient in enumerate(gradients[1:]) if gradient is not None]
         found = torch.ops.embtier.push(
@@ -171,6 +177,6 @@ if HAS_OPERATORS:
         for j, gradient in zip(wanted, found[1:]):
             of_weights[j] = gradient
         ids, offsets, _ = ctx.counts
-        return found[0], None, None, None, None, [None] * ids, [None] * offsets, of_weights
+        return found[0], None, None, None, None, None, [None] * ids, [None] * offsets, of_weights
 
     lookup.register_autograd(_backward, setup_context=_setup)

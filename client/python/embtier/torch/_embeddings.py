@@ -3,24 +3,29 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from .. import errors
-from .._arguments import flag, integer, kind_of, number, shown
+from .._arguments import flag, integer, kind_of, number, short, shown
 from .._group import Group
 from .._server import Server, Table
+from .._types import one_of
 from ._bags import Bag, Input
 from ._modules import TIMEOUT_S, EmbeddingBagCollection
 
 _DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+_TORCH_DTYPES = {word: dtype for dtype, word in _DTYPES.items()}
 _PIECE_BYTES = 16 << 20  # of weights that are made here and set
 
 
 class _OneTable(EmbeddingBagCollection):
-    """What the two have in common."""
+    """The common part of both."""
 
     max_norm = None
     norm_type = 2.0
@@ -36,6 +41,7 @@ class _OneTable(EmbeddingBagCollection):
             if is_new:
                 table.server.drop_table(table.name)
             raise
+        self.has_new_table = is_new  #: made with the module, not found
 
     @property
     def table(self) -> Table:
@@ -61,7 +67,7 @@ class _OneTable(EmbeddingBagCollection):
             raise TypeError(f"table {self.table.name!r} is unbounded: its rows are drawn by its init, not all at once")
         many = max(1, _PIECE_BYTES // (4 * self.table.dim))
         for begin in range(0, rows, many):
-            drawn = torch.randn(min(many, rows - begin), self.table.dim)
+            drawn = torch.randn(min(many, rows - begin), self.table.dim, dtype=torch.float32)
             self.table.set(range(begin, begin + len(drawn)), drawn)
         if self.padding_idx is not None:
             self.table.set([self.padding_idx], 0)
@@ -98,45 +104,63 @@ def _table_of(
             f"num_embeddings must be a count of rows, or an embtier.Table, not {kind_of(num_embeddings)} {shown(num_embeddings)}"
         )
     rows = integer("num_embeddings", num_embeddings, 1)
-    if not {"embedding_dim", "server", "name"} <= given.keys():
-        raise ValueError("embedding_dim, server= and name= are needed to make a table; one that is there is given in place of them")
+    missing = [one for one in ("embedding_dim", "server", "name") if one not in given]
+    if missing:
+        raise ValueError(f"to make a table {', '.join(missing)} is missing; one that is there is given in place of num_embeddings")
     server, name, dim = given.pop("server"), given.pop("name"), given.pop("embedding_dim")
     if not isinstance(server, Server):
         raise TypeError(f"server must be an embtier.Server, not {kind_of(server)} {shown(server)}")
     dtype = given.get("dtype", "f32")
     if isinstance(dtype, torch.dtype) and dtype not in _DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(map(str, _DTYPES))}, not {dtype}")
-    given["dtype"] = _DTYPES[dtype] if isinstance(dtype, torch.dtype) else dtype
-    if weight is not None:
-        if not isinstance(weight, torch.Tensor):
-            raise TypeError(f"_weight must be a torch.Tensor, not {kind_of(weight)} {shown(weight)}")
-        if tuple(weight.shape) != (rows, dim):
-            raise ValueError(f"_weight must be of shape {(rows, dim)}, not {tuple(weight.shape)}")
-        given.setdefault("init", "zeros")
-    return _made(server, name, dim, rows, weight, padding_idx, {
-        "optimizer": "none" if flag("frozen", frozen) else "sgd", "init": ("normal", 0.0, 1.0), **given
-    })  # fmt: skip
-
-
-def _made(
-    server: Server, name: str, dim: int, rows: int, weight: torch.Tensor | None, padding_idx: Any, options: dict[str, Any]
-) -> tuple[Table, bool]:  # fmt: skip
-    may_be_there = flag("if_not_exists", options.pop("if_not_exists", False))
+    given["dtype"] = _DTYPES[dtype] if isinstance(dtype, torch.dtype) else one_of("dtype", _TORCH_DTYPES, dtype)
+    unknown = given.keys() - inspect.signature(server.create_table).parameters.keys()
+    if unknown:
+        raise TypeError(f"unexpected arguments: {short(', '.join(sorted(unknown)))}")
+    given = {"optimizer": "none" if flag("frozen", frozen) else "sgd", **given}
+    may_be_there = flag("if_not_exists", given.pop("if_not_exists", False))
     try:
-        table = server.create_table(name, dim, rows, **options)
+        if weight is not None:
+            return _table_of_weight(server, name, rows, dim, weight, dict(given)), True
+        table = server.create_table(name, dim, rows, **{"init": ("normal", 0.0, 1.0), **given})
     except errors.ExistsError:  # type: ignore[attr-defined]
         if not may_be_there:
             raise
-        return server.create_table(name, dim, rows, if_not_exists=True, **options), False  # with its rows
-    try:
-        if weight is not None:
-            table.set(range(rows), weight.detach())
-        elif padding_idx is not None and -rows <= integer("padding_idx", padding_idx) < rows:
+        given.setdefault("init", ("normal", 0.0, 1.0) if weight is None else "zeros")
+        return server.create_table(name, dim, rows, if_not_exists=True, **given), False  # with its rows
+    if padding_idx is not None and -rows <= integer("padding_idx", padding_idx) < rows:
+        try:
             table.set([padding_idx % rows], 0)
-    except BaseException:
-        server.drop_table(name)
-        raise
+        except BaseException:
+            server.drop_table(name)
+            raise
     return table, True
+
+
+def _table_of_weight(
+    server: Server, name: str, rows: int, dim: int, weight: torch.Tensor, options: dict[str, Any]
+) -> Table:  # fmt: skip
+    """Imports @weight from a file, so that there is a table with all of it or none, whatever happens."""
+    if not isinstance(weight, torch.Tensor):
+        raise TypeError(f"_weight must be a torch.Tensor, not {kind_of(weight)} {shown(weight)}")
+    if tuple(weight.shape) != (rows, dim):
+        raise ValueError(f"_weight must be of shape {(rows, dim)}, not {tuple(weight.shape)}")
+    dtype = options.pop("dtype")
+    options.pop("eager", None)  # all rows are written
+    told = weight.detach().to("cpu")
+    stored = told.to(_TORCH_DTYPES[dtype]).contiguous()
+    if not torch.equal(stored.isfinite(), told.isfinite()):
+        raise ValueError(f"_weight has numbers that do not fit in {dtype}")
+    header = json.dumps({"weight": {
+        "dtype": dtype.upper(), "shape": [rows, dim], "data_offsets": [0, stored.numel() * stored.element_size()]
+    }}).encode()  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="embtier-weight.") as folder:
+        path = f"{folder}/weight.safetensors"
+        with open(path, "wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            (stored.view(torch.int16) if dtype == "bf16" else stored).numpy().tofile(file)
+        server.import_table(path, name, **options)
+    return server.open_table(name)
 
 
 def _pretrained(embeddings: Any, freeze: Any, options: dict[str, Any]) -> dict[str, Any]:

@@ -61,10 +61,11 @@ class _PooledLookup(torch.autograd.Function):
     def _backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         count = len(ctx.module._rows)
         wanted = [needed and g is not None for needed, g in zip(ctx.needs_input_grad[3 + count :], gradients)]
-        trains = ctx.module._is_trained() and any(  # not if they were frozen since the forward pass
+        trains = any(  # not if they were frozen since the forward pass
             needed and _is_wanted(function)
             for needed, (function, _) in zip(ctx.needs_input_grad[3 : 3 + count], ctx.next_functions)
         )
+        trains = trains and ctx.module._is_trained()
         found = ctx.module._backward(ctx.given, ctx.ticket, gradients, wanted, trains)
         return None, None, None, *[None] * count, *found
 
@@ -75,8 +76,13 @@ def _is_wanted(rows: Any) -> bool:
     """Does this backward pass go on to the @rows? Not if it is torch.autograd.grad() for weights."""
     try:
         return torch._C._will_engine_execute_node(rows)
-    except (AttributeError, RuntimeError):  # not in this torch; or what is asked for is the rows
+    except AttributeError:  # not in this torch
         return True
+    except RuntimeError:
+        raise RuntimeError(
+            "torch.autograd.grad() cannot return gradients of rows: backward() pushes them, or gathers them in rows.grad with "
+            'update="step"'
+        ) from None
 
 
 def _bags_of(bags: Any) -> dict[str, Bag]:
@@ -92,6 +98,7 @@ def _bags_of(bags: Any) -> dict[str, Bag]:
     return {feature: bag if isinstance(bag, Bag) else Bag(bag) for feature, bag in bags.items()}
 
 
+_NO_LR = "lr is missing: the learning rate of the tables' optimizers, such as lr=0.1"
 _NO_WEIGHT = (
     "the rows are in the server, and no weight is here: table.get(ids) and table.set(ids, rows) read and write them, "
     "Server.import_table() takes a file"
@@ -128,24 +135,25 @@ class EmbeddingBagCollection(torch.nn.Module):
         one_of("reduce", REDUCTIONS, reduce)
         frozen = flag("frozen", frozen)
         if lr is None and not frozen:
-            raise ValueError("lr is missing: the learning rate of the tables' optimizers, such as lr=0.1")
+            raise ValueError(_NO_LR)
         tables = [bag.table for bag in self.bags.values()]
         if len({id(table._connection) for table in tables}) > 1:
             raise ValueError("the tables of a collection belong to one connection")
         self.update = update
+        self._has_lr = lr is not None
         self._trainable = False
-        if not frozen:
-            self._check_trainable()
         self._rooms = Rooms(tables[0].server)
         distinct = {table.name: table for table in tables}
         self._rows = {name: Rows(table, not frozen) for name, table in distinct.items()}
         self.rows = RowsList(self._rows.values())
         self.optimizer = Optimizer(list(self._rows.values()), self._rooms, lr or 0.0, gathers=update == "step", averages=reduce == "mean")
+        if not frozen:
+            self._check_trainable()
         self.group = group
         self.timeout = timeout
         self._number = _compiled.number_of(self)
         self._features = {feature: i for i, feature in enumerate(self.bags)}
-        self._anchor = [torch.nn.Parameter(torch.empty(0))]  # ties a pass into a compiled graph; not a parameter of the module
+        self._anchor = [torch.nn.Parameter(torch.zeros(1, dtype=torch.float32))]  # ties a pass into a compiled graph; not a parameter of the module
         self._ahead: Ahead | None = None  # for the next forward pass that takes a ticket
 
     def _check_trainable(self) -> None:
@@ -163,6 +171,8 @@ class EmbeddingBagCollection(torch.nn.Module):
                 raise ValueError(
                     f'table {table.name!r} has bags with mode "max" and others: these are not trained together'
                 )
+        if not self._has_lr and not self.lr:
+            raise ValueError(_NO_LR)
         self._trainable = True
 
     def forward(self, inputs: Mapping[str, Input]) -> dict[str, torch.Tensor]:
@@ -189,7 +199,7 @@ class EmbeddingBagCollection(torch.nn.Module):
     def _lookup(self, given: list[Given], wants_ticket: bool) -> tuple[list[torch.Tensor], Ticket | None]:
         """Copies of the bags; and the ticket, if it is wanted and there was an id."""
         if not any(one.sizes[0] for one in given):
-            empty = [torch.zeros(one.sizes[1], one.bag.table.dim, device=one.device) for one in given]
+            empty = [torch.zeros(one.sizes[1], one.bag.table.dim, dtype=torch.float32, device=one.device) for one in given]
             return empty, None
         self.optimizer.wait_for_push()
         room = self._rooms.take(given)
@@ -307,7 +317,7 @@ class EmbeddingBagCollection(torch.nn.Module):
             expanded = one.of_ids(gradient if scale == 1 else gradient * (1 / scale))
             if one.weights is not None:
                 expanded = expanded * one.weights.to(expanded.device).unsqueeze(1)
-            rows.add(one.ids, expanded)
+            rows.add_gradients(one.ids, expanded)
 
     def _weight_gradients(
         self, given: list[Given], gradients: Sequence[torch.Tensor | None], wanted: list[bool]
@@ -323,7 +333,7 @@ class EmbeddingBagCollection(torch.nn.Module):
             for part, (distinct, _) in enumerate(places):
                 batch.ids(part)[:] = distinct.numpy().view(np.uint64)
             if any(len(distinct) for distinct, _ in places):
-                batch.get()
+                batch.get(self.timeout)
             for part, (i, (_, back)) in enumerate(zip(chosen, places)):
                 gradient = gradients[i]
                 assert gradient is not None
@@ -389,6 +399,7 @@ class EmbeddingBagCollection(torch.nn.Module):
                 "rows": bag.table.rows,
                 "dim": bag.table.dim,
                 "dtype": bag.table.dtype,
+                "optimizer": bag.table.spec.optimizer,
                 "mode": bag.mode,
                 "padding_idx": bag.padding_idx,
                 "steps": self.steps,
@@ -396,6 +407,15 @@ class EmbeddingBagCollection(torch.nn.Module):
             }
             for k, bag in self.bags.items()
         }
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, metadata: Any, strict: bool, missing: list, unexpected: list, errors: list
+    ) -> None:  # fmt: skip
+        if f"{prefix}weight" in state_dict:  # with strict=False, too: nothing would load it
+            errors.append(
+                f'"{prefix}weight" has the rows of a module of torch\'s: load it before replace(), or write it by table.set()'
+            )
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
 
     def get_extra_state(self) -> torch.Tensor:
         """What state_dict() has: the description of the tables and the steps, as the bytes of a JSON text, uint8. A

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import warnings
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -16,9 +16,9 @@ from .. import errors
 from .._arguments import flag, integer, kind_of, learning_rate, number, several, shown
 from .._batch import BagBatch, PushBatch
 from .._group import STEP_MAX, Group
-from ._prefetcher import Ahead, push_with
-from ._rows import Rows, not_here
 from .._server import Table
+from ._prefetcher import Ahead, push_with
+from ._rows import Rows, not_here, warn_user
 
 if TYPE_CHECKING:
     from ._rooms import Rooms
@@ -31,12 +31,27 @@ _NOT_SEEN = (
     "{1}() sees no gradient of the rows of table {0!r}, which were updated in the backward pass. A module made with "
     'update="step" has gradients that can be clipped, scaled and read'
 )
+_PART_SEEN = (
+    "{1}() sees this member's part of the gradients of the rows of table {0!r}; those of the group are averaged in the server. Members "
+    "that clip by such a norm clip differently, and their models drift apart: clip_norm= of the table bounds its gradients"
+)
 _SCALED = (
     "the rows of table {0!r} were updated in the backward pass, by gradients of the scaled loss: make the module with "
     'update="step", or assign module.grad_scale = scaler.get_scale'
 )
 _TOLD_OPTIMIZERS: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
-_TOLD_FUNCTIONS: set[str] = set()
+_TOLD_FUNCTIONS: set[tuple[str, bool]] = set()
+
+
+def _self_of(frame: FrameType) -> Any:
+    """The object whose method @frame is a call of, or None."""
+    if frame.f_code.co_varnames[:1] != ("self",):
+        return None
+    found = frame.f_locals
+    method_of = found.get("self")
+    if sys.version_info < (3, 13):
+        found.clear()  # a copy that the frame keeps: it would keep the locals alive, and tickets with them
+    return method_of
 
 
 def _without_comprehensions(frame: FrameType) -> FrameType:
@@ -46,7 +61,7 @@ def _without_comprehensions(frame: FrameType) -> FrameType:
 
 
 def _user_of(frame: FrameType) -> tuple[FrameType, str]:
-    """Of the code that has called torch's code, to which @frame belongs; and the function of torch's that it has called."""
+    """The frame of the code that has called torch's code, to which @frame belongs; and the function of torch's that it called."""
     function = frame.f_code.co_name
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("torch.", "embtier.")):
         if not frame.f_code.co_name.startswith("_"):  # else a decorator's
@@ -74,7 +89,7 @@ def unscale(optimizer: torch.optim.Optimizer, scaler: Any) -> bool:
 
 
 class Optimizer(torch.optim.Optimizer):
-    """What schedulers and gradient scalers see of the tables' optimizers; modules make theirs, see the
+    """The tables' optimizers of a module, as schedulers and gradient scalers see them; modules make theirs, see the
     text of embtier.torch. One group, with "lr"; its parameters are the module's :class:`Rows`."""
 
     def __init__(self, rows: Sequence[Rows], rooms: Rooms, lr: float, gathers: bool, averages: bool = True) -> None:
@@ -85,7 +100,7 @@ class Optimizer(torch.optim.Optimizer):
             one._optimizer = weakref.ref(self)
         self._rows = {one.table.name: one for one in rows}
         self._rooms = rooms
-        self._gathers = flag("gathers", gathers)  # update="step": step() makes the steps
+        self.gathers = flag("gathers", gathers)  # update="step": step() makes the steps
         self._averages = flag("averages", averages)  # gradients of the members of a group
         self._steps = 0
         self._pushing: BagBatch | PushBatch | None = None  # of the push that was not noted yet
@@ -160,11 +175,11 @@ class Optimizer(torch.optim.Optimizer):
         """Says what it cannot have to the code of @frame, which asks for the gradient of @rows: RuntimeError, or a
         warning, one for each optimizer and function."""
         frame = _without_comprehensions(frame)
-        method_of = frame.f_locals.get("self")
+        method_of = _self_of(frame)
         if frame.f_code.co_name in ("zero_grad", "_apply") or method_of is self or not rows.requires_grad:
             return
         steps = isinstance(method_of, torch.optim.Optimizer)
-        if self._gathers:
+        if self.gathers and (steps or self._group is None or rows.gathered() is None or "unscale" in frame.f_code.co_name):
             if steps and rows.gathered() is not None:
                 raise RuntimeError(not_here(rows))
             return
@@ -173,12 +188,12 @@ class Optimizer(torch.optim.Optimizer):
                 raise RuntimeError(_SCALED.format(rows.table.name))
             return
         user, function = _user_of(frame)
-        told, text = (_TOLD_OPTIMIZERS, _PASSED_BY) if steps else (_TOLD_FUNCTIONS, _NOT_SEEN)
-        who = method_of if steps else function
-        if who not in told:
-            told.add(who)
-            said = text.format(rows.table.name, kind_of(method_of) if steps else function)
-            warnings.warn_explicit(said, UserWarning, user.f_code.co_filename, user.f_lineno)
+        if steps and method_of not in _TOLD_OPTIMIZERS:
+            _TOLD_OPTIMIZERS.add(method_of)
+            warn_user(_PASSED_BY.format(rows.table.name, kind_of(method_of)), user)
+        elif not steps and (function, self.gathers) not in _TOLD_FUNCTIONS:
+            _TOLD_FUNCTIONS.add((function, self.gathers))
+            warn_user((_PART_SEEN if self.gathers else _NOT_SEEN).format(rows.table.name, function), user)
 
     def step(self, closure: Callable[[], Any] | None = None, **scaling: Any) -> Any:
         """Applies what was gathered, by one push for all tables, and forgets it, also if that fails.
@@ -195,12 +210,20 @@ class Optimizer(torch.optim.Optimizer):
             given = [(table, *one) for table, one in gathered if one is not None]
             if given:
                 self._push_rows(given)
-            elif self._gathers and self._group is not None:
+            elif self.gathers and self._group is not None:
                 self.push_nothing()
         finally:
             for rows in self._rows.values():
                 rows.clear()
         return loss
+
+    def refuse_step(self) -> None:
+        """This member's part of a step that a GradScaler skips: a push that the server refuses, which tells the others."""
+        for rows in self._rows.values():
+            if rows.gathered() is None:
+                rows.add_gradients(torch.zeros(1, dtype=torch.int64), torch.ones(1, rows.table.dim))
+            rows.grad = rows._gradient * float("nan")
+        self.step()
 
     def _push_rows(self, given: list[tuple[Table, torch.Tensor, torch.Tensor]]) -> None:
         parts = [(table, len(ids)) for table, ids, _ in given]
@@ -235,7 +258,7 @@ class Optimizer(torch.optim.Optimizer):
                 raise
             self.skipped_pushes += 1
             if self.skipped_pushes == 1:
-                warnings.warn(f"skipped a push: {error}; more are counted in skipped_pushes", stacklevel=2)
+                warn_user(f"skipped a push: {error}; more are counted in skipped_pushes")
             return False
         self._note_push()
         return True

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .. import errors
 from .._arguments import integer, kind_of, learning_rate, shown, text
 from .._server import Server, Table
 from .._types import one_of
@@ -25,14 +26,18 @@ class Replaced:
     """What :func:`replace` did with one module of torch's."""
 
     path: str  #: of the module in the model, "features.users"
-    rows: int
+    row_count: int
     dim: int
     table: Table | None  #: None: the module stays
     reason: str  #: why it does, or ""
+    copied: bool  #: False: the table was there, and has the rows it had
 
     def __str__(self) -> str:
-        said = f"stays: {self.reason}" if self.table is None else f"table {self.table.name}"
-        return f"{self.path}: {self.rows:,} x {self.dim}, {said}"
+        if self.table is None:
+            said = f"stays: {self.reason}"
+        else:
+            said = f"table {self.table.name}" + ("" if self.copied else ", which was there: with its rows, not the model's")
+        return f"{self.path}: {self.row_count:,} x {self.dim}, {said}"
 
 
 def replace(
@@ -56,6 +61,9 @@ def replace(
     Modules stay that have a weight which is another's too, max_norm, scale_grad_by_freq, or a dtype no table has; so do those
     of classes derived from torch's, and the model itself. If one cannot be replaced for another reason, the model stays as
     it was, tables that were made are dropped, and the error is raised.
+
+    A second run finds the tables of the first (ExistsError). With ``if_not_exists=True`` it goes on with them: rows are
+    those that were trained, and nothing is copied.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {kind_of(model)} {shown(model)}")
@@ -66,25 +74,40 @@ def replace(
     learning_rate("lr", lr)
     one_of("update", UPDATES, update)
     uses = _uses_of_parameters(model)
-    found, stand_ins = [], {}
+    found, stand_ins, made = [], {}, {}
     try:
-        for path, module in model.named_modules():
+        for path, module in model.named_modules(remove_duplicate=False):
             if not isinstance(module, tuple(_ARGUMENTS)):
                 continue
             reason = _reason_to_stay(path, module, min_rows, uses)
-            table = None
+            if not reason and update == "step" and getattr(module, "mode", "") == "max":
+                reason = 'mode "max", which is trained with update="backward" only'
+            table, copied = None, False
+            if not reason and id(module) in made:  # at another path, too
+                stand_ins[path] = made[id(module)]
+            elif not reason:
+                stand_ins[path] = made[id(module)] = _stand_in(module, server, prefix + path, {"lr": lr, "update": update, **options})
             if not reason:
-                stand_ins[path] = _stand_in(module, server, prefix + path, {"lr": lr, "update": update, **options})
-                table = stand_ins[path].table
-            found.append(Replaced(path, module.num_embeddings, module.embedding_dim, table, reason))
+                table, copied = stand_ins[path].table, stand_ins[path].has_new_table
+            found.append(Replaced(path, module.num_embeddings, module.embedding_dim, table, reason, copied))
+    except errors.ExistsError as error:  # type: ignore[attr-defined]
+        _drop(server, made)
+        error.args = (f"{str(error).split(';')[0]}: a second replace() goes on with it by if_not_exists=True; to begin anew drop it",)
+        raise
     except BaseException:
-        for one in stand_ins.values():
-            server.drop_table(one.table.name)
+        _drop(server, made)
         raise
     for path, one in stand_ins.items():
         parent, _, name = path.rpartition(".")
         setattr(model.get_submodule(parent), name, one)
     return found
+
+
+def _drop(server: Server, made: dict[int, Any]) -> None:
+    """The tables that were made for them."""
+    for one in made.values():
+        if one.has_new_table:
+            server.drop_table(one.table.name)
 
 
 def _uses_of_parameters(model: torch.nn.Module) -> dict[int, int]:
@@ -99,9 +122,11 @@ def _reason_to_stay(path: str, module: Any, min_rows: int, uses: dict[int, int])
     weight = module.weight
     reasons = {
         "it is the model itself": not path,
+        "its weight is no parameter": "weight" not in module._parameters,
+        "it has hooks": bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks),
         f"its class is {type(module).__name__}": type(module) not in _ARGUMENTS,
         f"fewer than {min_rows:,} rows": module.num_embeddings < min_rows,
-        "its weight is another module's too": uses[id(weight)] > 1,
+        "its weight is another module's too": uses.get(id(weight), 0) > 1,
         "max_norm": module.max_norm is not None,
         "scale_grad_by_freq": module.scale_grad_by_freq,
         f"dtype {weight.dtype}": weight.dtype not in (torch.float32, torch.float16, torch.bfloat16),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,26 +20,35 @@ if TYPE_CHECKING:
 
 _GRADIENT_OF = "_embtier_ids"  # attribute of a gradient that was gathered
 _DISCARDS_TOLD = 3
+_ADDS_TOLD = 100
+
+
+def warn_user(text: str, frame: FrameType | None = None) -> None:
+    """Warns of the line that has called torch's code or ours, to which @frame belongs, or the caller."""
+    frame = frame or sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("torch.", "embtier.")):
+        frame = frame.f_back
+    warnings.warn_explicit(text, UserWarning, frame.f_code.co_filename, frame.f_lineno)
 
 
 class Rows(torch.nn.Parameter):
     """Stands for the rows of @table among the parameters of a module. float32 [0]: no weight is here.
 
     :attr:`grad` is what torch.optim and clip_grad_norm_ ask a parameter for: the gradients gathered with
-    ``update="step"``, float32 [distinct rows, dim], on the device of the outputs. It is a property of Python's, so that
+    ``update="step"``, float32 [distinct rows, dim], on the device of the outputs, and :attr:`ids` says of which. It is a property of Python's, so that
     the shape of the parameter, which DistributedDataParallel relies on, never changes.
 
     Rows are changed by the table's optimizer alone. Code that would do it here, such as the step() of a torch.optim
     optimizer, gets a RuntimeError. With ``update="backward"`` there is never a gradient, since backward has pushed it:
-    code that asks for one is warned, once for a module, that it passes the rows by. So the property looks at its caller:
-    zero_grad() may ask, without harm."""
+    code that asks for one is warned that it does not train the rows, once for each optimizer and each function. So the property
+    looks at its caller: zero_grad() may ask, without harm. Of a group of trainers the gradient is this member's part."""
 
     table: Table
     ids: torch.Tensor | None  # int64 [distinct rows], of the gradient; None without
 
     def __new__(cls, table: Table, requires_grad: bool) -> Rows:
         table_of("table", table)
-        return super().__new__(cls, torch.empty(0), flag("requires_grad", requires_grad))
+        return super().__new__(cls, torch.empty(0, dtype=torch.float32), flag("requires_grad", requires_grad))
 
     def __init__(self, table: Table, requires_grad: bool) -> None:
         self.table = table
@@ -46,6 +56,7 @@ class Rows(torch.nn.Parameter):
         self._gradient: torch.Tensor | None = None
         self._optimizer: weakref.ref[Optimizer] | None = None  # that it belongs to
         self._discards = 0  # of gradients, one after the other without a step
+        self._adds = 0  # of backward passes, since the last step
 
     def __repr__(self, *_: object, **__: object) -> str:
         return f"<embtier.torch.Rows of {self.table!r}>"
@@ -74,31 +85,34 @@ class Rows(torch.nn.Parameter):
     def grad(self) -> None:
         self._discard()
 
-    def add(self, ids: torch.Tensor, gradient: torch.Tensor) -> None:
+    def add_gradients(self, ids: torch.Tensor, gradient: torch.Tensor) -> None:
         """Adds gradients, [count, dim], of rows, int64 [count], to those gathered."""
         for what, tensor in (("ids", ids), ("gradient", gradient)):
             if not isinstance(tensor, torch.Tensor):
                 raise TypeError(f"{what} must be a torch.Tensor, not {kind_of(tensor)} {shown(tensor)}")
-        if self._gradient is not None:
-            assert self.ids is not None
+        if self.gathered() is not None:
+            assert self.ids is not None and self._gradient is not None
             ids = torch.cat([self.ids, ids])
             gradient = torch.cat([self._gradient.to(gradient.device), gradient])
         distinct, places = torch.unique(ids, return_inverse=True)
-        added = torch.zeros(len(distinct), self.table.dim, device=gradient.device)
+        added = torch.zeros(len(distinct), self.table.dim, dtype=torch.float32, device=gradient.device)
         added.index_add_(0, places.to(gradient.device), gradient)
         setattr(added, _GRADIENT_OF, distinct)
+        self._adds += 1
+        if self._adds == _ADDS_TOLD:
+            self._say_not_stepped(f"were added up in {_ADDS_TOLD} backward passes")
         self.ids, self._gradient = distinct, added
 
     def gathered(self) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Ids and gradients, for a step."""
-        if self._gradient is None or self.ids is None or not len(self.ids):
+        if self._gradient is None or self.ids is None or not self._gradient.any():  # zero_grad(set_to_none=False)
             return None
         return self.ids, self._gradient
 
     def clear(self) -> None:
         """After a step."""
         self.ids = self._gradient = None
-        self._discards = 0
+        self._discards = self._adds = 0
 
     def _discard(self) -> None:
         """Without a step; a scaler does so with gradients that are not finite."""
@@ -107,11 +121,22 @@ class Rows(torch.nn.Parameter):
             return
         self._discards += 1
         if self._discards == _DISCARDS_TOLD:
-            warnings.warn(
-                f"gradients of the rows of table {self.table.name!r} were forgotten {_DISCARDS_TOLD} times without a "
-                "step, and nothing is trained: call the module's step(), or that of a CombinedOptimizer",
-                stacklevel=3,
-            )
+            self._say_not_stepped(f"were forgotten {_DISCARDS_TOLD} times")
+
+    def _say_not_stepped(self, happened: str) -> None:
+        warn_user(
+            f"gradients of the rows of table {self.table.name!r} {happened} without a step, and nothing is trained: call the "
+            "module's step(), or that of a CombinedOptimizer, not that of the optimizer it was given"
+        )
+
+    def register_hook(self, hook: Any) -> Any:
+        raise TypeError("a hook of rows would not be called: change rows.grad before step(), with update=\"step\"")
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("rows are in embtierd: a copy would stand for the same ones")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("rows are in embtierd: save state_dict() of the module")
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -119,14 +144,17 @@ class Rows(torch.nn.Parameter):
         if isinstance(changed, (list, tuple)):  # torch._foreach_add_() and the like
             changed = next((one for one in changed if isinstance(one, Rows)), None)
         if isinstance(changed, Rows) and _changes(function):
-            raise RuntimeError(not_here(changed))
+            raise RuntimeError(
+                f"the rows of table {changed.table.name!r} are in the server, and nothing is here to write: init= of the table "
+                "draws them, table.set() writes them, and the table's optimizer trains them"
+            )
         with torch._C.DisableTorchFunction():
             return function(*args, **(kwargs or {}))
 
 
 def _changes(function: Any) -> bool:
     name = getattr(function, "__name__", "")
-    return name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_", "detach_", "retain_grad_")
+    return name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_", "share_memory_")
 
 
 def not_here(rows: Rows) -> str:
@@ -137,7 +165,13 @@ def not_here(rows: Rows) -> str:
 
 
 class RowsList(torch.nn.ParameterList):
-    """Of a module. Its state_dict() has no entries: there are no weights here."""
+    """The rows of a module. Its state_dict() has no entries: there are no weights here."""
+
+    def _apply(self, function: Any, *_: Any, **__: Any) -> RowsList:
+        """Conversions leave the parameters what they are, and move their empty data."""
+        for rows in self:
+            rows.data = function(rows.data)
+        return self
 
     def _save_to_state_dict(self, *_: Any) -> None:
         pass
