@@ -87,7 +87,7 @@ def _refuse(max_norm: Any, norm_type: Any, scale_grad_by_freq: Any, sparse: Any,
     flag("sparse", sparse)
 
 
-def _table_of(
+def new_table(
     num_embeddings: int | Table, given: dict[str, Any], weight: Any, padding_idx: Any, frozen: Any
 ) -> tuple[Table, bool]:
     """The one given as @num_embeddings, or one made of what is @given: the other arguments, None where they are not. True: it
@@ -215,7 +215,7 @@ class EmbeddingBag(_OneTable):
         _refuse(max_norm, norm_type, scale_grad_by_freq, sparse, device)
         given = {"embedding_dim": embedding_dim, "server": server, "name": name, "dtype": dtype, **options}
         super().__init__(
-            _table_of(num_embeddings, given, _weight, padding_idx, frozen),
+            new_table(num_embeddings, given, _weight, padding_idx, frozen),
             lambda table: {"bag": Bag(table, mode, include_last_offset, padding_idx, unsigned_ids)},
             lr=lr, update=update, frozen=frozen, group=group, reduce=reduce, timeout=timeout,
         )  # fmt: skip
@@ -280,7 +280,7 @@ class Embedding(_OneTable):
         _refuse(max_norm, norm_type, scale_grad_by_freq, sparse, device)
         given = {"embedding_dim": embedding_dim, "server": server, "name": name, "dtype": dtype, **options}
         super().__init__(
-            _table_of(num_embeddings, given, _weight, padding_idx, frozen),
+            new_table(num_embeddings, given, _weight, padding_idx, frozen),
             lambda table: {"rows": Bag(table, "sum", False, padding_idx, unsigned_ids)},
             lr=lr, update=update, frozen=frozen, group=group, reduce=reduce, timeout=timeout,
         )  # fmt: skip
