@@ -162,10 +162,10 @@ def test_schedulers_keep_their_groups(make_table):
         optimizer = et.CombinedOptimizer(inner, model)
     assert [group["lr"] for group in optimizer.param_groups] == [1e-3, LR, LR]
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 2.0**-step)
-    more = torch.nn.Linear(2, 2)
-    optimizer.add_param_group({"params": [*more.parameters(), *model.items.parameters()], "lr": 1e-4})
     optimizer.step()
     scheduler.step()
+    more = torch.nn.Linear(2, 2)
+    optimizer.add_param_group({"params": [*more.parameters(), *model.items.parameters()], "lr": 1e-4})
     assert [group["lr"] for group in optimizer.param_groups] == [5e-4, LR / 2, LR / 2, 1e-4]
     assert [len(group["params"]) for group in optimizer.param_groups] == [2, 1, 1, 2]
     with pytest.warns(UserWarning):

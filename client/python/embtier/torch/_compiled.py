@@ -63,11 +63,15 @@ def refuse_transforms() -> None:
     """RuntimeError where a pass would be recorded, or made by something else than a call."""
     if torch.jit.is_tracing():
         raise RuntimeError("torch.jit.trace records rows as constants, and rows are in embtierd: trace the model without this module")
-    if getattr(torch.compiler, "is_exporting", bool)() if HAS_OPERATORS else False:
-        raise RuntimeError("torch.export has no rows that are in embtierd: export the model without this module")
     peek = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
     if peek is not None and peek() is not None:
         raise RuntimeError("torch.func (vmap, grad, jvp) is not for rows that are in embtierd: call this module outside of it")
+
+
+def refuse_export() -> None:
+    """torch 2.7 and newer tell."""
+    if hasattr(torch.compiler, "is_exporting") and torch.compiler.is_exporting():
+        raise RuntimeError("torch.export has no rows that are in embtierd: export the model without this module")
 
 
 def forward(module: EmbeddingBagCollection, inputs: Mapping[str, Input]) -> dict[str, torch.Tensor]:

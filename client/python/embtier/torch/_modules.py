@@ -182,6 +182,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         float32 [bags, dim] for each, on the device of its ids. One pooled lookup; none if there are no
         ids at all. TicketsFullError if the server has no memory for one more ticket."""
         if _compiled.is_compiling():
+            _compiled.refuse_export()
             return _compiled.forward(self, inputs)
         _compiled.refuse_transforms()
         given = self._given(inputs)
