@@ -626,9 +626,9 @@ struct embtier_group_options {
         sizeof(struct embtier_group_options), NULL, 0, 0, 0                                        \
     }
 
-/* Does not wait for the others; pushes do. The membership ends with the session and by nothing
- * else. Then the group is broken: pushes of the others fail with GROUP_BROKEN, those that wait do
- * so at once, and the name is free for all of them to join anew.
+/* Does not wait for the others; pushes do. The membership ends with the session, or by
+ * embtier_group_leave(). Then the group is broken: pushes of the others fail with GROUP_BROKEN,
+ * those that wait do so at once, and the name is free for all of them to join anew.
  *
  * INVALID: options not as above, or a connection without an arena. MISMATCH: the group is of
  * another size, or at another step. EXISTS: the number is taken, or this session is a member
@@ -636,6 +636,9 @@ struct embtier_group_options {
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_group_join(struct embtier *server, const struct embtier_group_options *options,
                    struct embtier_group **ret_group);
+/* Ends the membership, as the end of the session would: it breaks the group. The handle stays, and
+ * its step. NO_GROUP: the membership has ended with its session. DISCONNECTED, PROTOCOL. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_group_leave(struct embtier_group *group);
 /* Forgets the handle; the session stays a member. NULL is allowed. */
 EMBTIER_PUBLIC void embtier_group_free(struct embtier_group *group);
 EMBTIER_PUBLIC const char *embtier_group_name(const struct embtier_group *group);

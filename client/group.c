@@ -134,6 +134,18 @@ enum embtier_err embtier_group_join(struct embtier *server,
     return EMBTIER_OK;
 }
 
+enum embtier_err embtier_group_leave(struct embtier_group *group)
+{
+    _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
+    Embtier__Request request = EMBTIER__REQUEST__INIT;
+    Embtier__GroupLeave leave = EMBTIER__GROUP_LEAVE__INIT;
+
+    leave.handle = group->handle;
+    request.body_case = EMBTIER__REQUEST__BODY_GROUP_LEAVE;
+    request.group_leave = &leave;
+    return connection_call(group->server, &request, NULL, NULL, &reply);
+}
+
 void embtier_group_free(struct embtier_group *group)
 {
     if (!group)

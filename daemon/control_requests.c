@@ -342,6 +342,27 @@ static void handle_checkpoint_restore(struct control *control, struct connection
 
 /* ---- Groups ---- */
 
+static void reply_group(struct control *control, struct connection *connection, uint32_t id,
+                        enum embtier_err err, const struct group_joined *group,
+                        const struct err_msg *msg)
+{
+    Embtier__GroupInfo body = EMBTIER__GROUP_INFO__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    if (err != EMBTIER_OK) {
+        control_reply_error(control, connection, id, err, msg);
+        return;
+    }
+    body.handle = group->handle;
+    body.step = group->step;
+    body.joined = group->members;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_GROUP;
+    message.group = &body;
+    control_reply(control, connection, &message);
+}
+
 static void handle_join(struct control *control, struct connection *connection, uint32_t id,
                         const Embtier__GroupJoin *wire)
 {
@@ -350,8 +371,6 @@ static void handle_join(struct control *control, struct connection *connection, 
                                      .size = wire->size,
                                      .member = wire->member,
                                      .step = wire->step };
-    Embtier__GroupInfo body = EMBTIER__GROUP_INFO__INIT;
-    Embtier__Reply message = EMBTIER__REPLY__INIT;
     struct group_joined joined;
     struct err_msg msg = { { 0 } };
     enum embtier_err err;
@@ -360,18 +379,21 @@ static void handle_join(struct control *control, struct connection *connection, 
         err = err_set(&msg, EMBTIER_INVALID, "a connection without shared memory joins no group");
     else
         err = groups_join(control->parts->groups, connection->session, &join, &joined, &msg);
-    if (err != EMBTIER_OK) {
-        control_reply_error(control, connection, id, err, &msg);
-        return;
-    }
-    body.handle = joined.handle;
-    body.step = joined.step;
-    body.joined = joined.members;
-    message.id = id;
-    message.last = true;
-    message.body_case = EMBTIER__REPLY__BODY_GROUP;
-    message.group = &body;
-    control_reply(control, connection, &message);
+    reply_group(control, connection, id, err, &joined, &msg);
+}
+
+static void handle_leave(struct control *control, struct connection *connection, uint32_t id,
+                         const Embtier__GroupLeave *wire)
+{
+    struct group_joined left;
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err;
+
+    if (!connection->session)
+        err = err_set(&msg, EMBTIER_NO_GROUP, "a connection without shared memory has no group");
+    else
+        err = groups_leave(control->parts->groups, connection->session, wire->handle, &left, &msg);
+    reply_group(control, connection, id, err, &left, &msg);
 }
 
 /* ---- Status ---- */
@@ -514,6 +536,9 @@ void control_handle(struct control *control, struct connection *connection,
     case EMBTIER__REQUEST__BODY_JOB_LIST:
     case EMBTIER__REQUEST__BODY_JOB_CANCEL:
         control_handle_jobs(control, connection, request);
+        break;
+    case EMBTIER__REQUEST__BODY_GROUP_LEAVE:
+        handle_leave(control, connection, request->id, request->group_leave);
         break;
     case EMBTIER__REQUEST__BODY_GROUP_JOIN:
         handle_join(control, connection, request->id, request->group_join);

@@ -521,6 +521,34 @@ enum embtier_err groups_join(struct groups *groups, struct session *session,
     return err;
 }
 
+/* Under the lock. */
+static void leave(struct groups *groups, const struct group_member *member)
+{
+    break_group(groups, member->group,
+                &(struct refusal){ .err = EMBTIER_GROUP_BROKEN,
+                                   .segment = UINT32_MAX,
+                                   .value = member->number,
+                                   .limit = EMBTIER_GROUP_BROKEN });
+}
+
+enum embtier_err groups_leave(struct groups *groups, const struct session *session, uint64_t handle,
+                              struct group_joined *ret_left, struct err_msg *msg)
+{
+    const struct group_member *member = session->groups;
+
+    while (member && member->handle != handle)
+        member = member->next;
+    if (!member)
+        return err_set(msg, EMBTIER_NO_GROUP, "this session is not a member of that group");
+    pthread_mutex_lock(&groups->lock);
+    leave(groups, member);
+    *ret_left = (struct group_joined){ .handle = handle,
+                                       .step = group_step(member),
+                                       .members = member->group->joined };
+    pthread_mutex_unlock(&groups->lock);
+    return EMBTIER_OK;
+}
+
 void groups_forget(struct session *session)
 {
     struct group_member *next;
@@ -548,11 +576,7 @@ void group_leave_all(struct session *session)
     for (struct group_member *member = atomic_load(&session->groups); member;
          member = member->next) {
         pthread_mutex_lock(&member->groups->lock);
-        break_group(member->groups, member->group,
-                    &(struct refusal){ .err = EMBTIER_GROUP_BROKEN,
-                                       .segment = UINT32_MAX,
-                                       .value = member->number,
-                                       .limit = EMBTIER_GROUP_BROKEN });
+        leave(member->groups, member);
         pthread_mutex_unlock(&member->groups->lock);
     }
 }

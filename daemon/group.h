@@ -101,6 +101,11 @@ struct group_joined {
 MUST_CHECK enum embtier_err groups_join(struct groups *groups, struct session *session,
                                         const struct group_join *join,
                                         struct group_joined *ret_joined, struct err_msg *msg);
+/* The control thread. Breaks the group, if it is not broken yet; the membership counts to the
+ * session's until that ends. NO_GROUP: the session has no such membership. */
+MUST_CHECK enum embtier_err groups_leave(struct groups *groups, const struct session *session,
+                                         uint64_t handle, struct group_joined *ret_left,
+                                         struct err_msg *msg);
 /* The control thread, before it frees a session. */
 void groups_forget(struct session *session);
 /* The control thread, now and then: breaks groups whose pushes have waited too long. */

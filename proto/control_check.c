@@ -215,6 +215,10 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         if (!request->group_join || request->group_join->name[0] == '\0')
             return missing(msg, "GroupJoin.name");
         return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_GROUP_LEAVE:
+        if (!request->group_leave || request->group_leave->handle == 0)
+            return missing(msg, "GroupLeave.handle");
+        return EMBTIER_OK;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_CREATE:
         if (!request->checkpoint_create)
             return missing(msg, "Request.checkpoint_create");

@@ -610,6 +610,39 @@ static void test_a_member_that_goes_breaks_the_group(void **state)
     end(t);
 }
 
+static void test_a_member_that_leaves_keeps_its_session_and_joins_anew(void **state)
+{
+    struct shm_submission first;
+    struct training *const t = begin(state, &first);
+    const struct session *const session = member_client(t, 1)->session;
+    struct err_msg msg = { { 0 } };
+    struct group_joined left;
+    uint32_t numbers[MEMBERS] = { 0 };
+
+    lay_rows_out(t, 2, 50);
+    numbers[0] = send(t, 0);
+    numbers[2] = send(t, 2);
+    assert_int_equal(groups_leave(t->groups, session, t->handles[2], &left, &msg),
+                     EMBTIER_NO_GROUP);
+    assert_true(msg.text[0]);
+    for (uint32_t times = 0; times < 2; times++) {
+        must(groups_leave(t->groups, session, t->handles[1], &left, &msg), &msg);
+        assert_true(left.handle == t->handles[1] && left.step == t->p.step - 1);
+    }
+    for (uint32_t m = 0; m < MEMBERS; m += 2) {
+        assert_int_equal(answer(t, m, numbers[m])->err, EMBTIER_GROUP_BROKEN);
+        assert_int_equal(answer(t, m, numbers[m])->value, 1);
+    }
+    lay_rows_out(t, 1, 50);
+    assert_int_equal(answer(t, 1, send(t, 1))->err, EMBTIER_GROUP_BROKEN);
+    assert_rows(&t->p);
+    for (uint32_t m = 0; m < MEMBERS; m++)
+        join(t, m, t->p.step - 1);
+    first.group = t->handles[0];
+    again(t, &first);
+    end(t);
+}
+
 /* The one that goes waits itself: what it has sent is not kept. Then the one that would lead. */
 static void test_a_member_that_goes_while_it_waits(void **state)
 {
@@ -827,6 +860,7 @@ int main(void)
         T(test_a_member_far_ahead_of_the_others_breaks_the_group),
         T(test_members_who_disagree_are_refused),
         T(test_a_member_that_goes_breaks_the_group),
+        T(test_a_member_that_leaves_keeps_its_session_and_joins_anew),
         T(test_a_member_that_goes_while_it_waits),
         T(test_a_member_that_does_not_come_in_time_breaks_the_group),
         T(test_a_lookup_of_the_next_step_waits_for_this_one),

@@ -39,8 +39,8 @@ class Group:
     get NonfiniteError. What is refused before it is sent (ValueError, InvalidError for a batch that is
     not ready) does not reach the group: the others wait.
 
-    The membership ends with the session, and so when the connection is closed and the last batch and view
-    of it are gone: see :meth:`Server.close`. When a member has gone the pushes of the others raise
+    The membership ends with :meth:`leave`, or with the session, and so when the connection is closed and the last batch and
+    view of it are gone: see :meth:`Server.close`. When a member has gone the pushes of the others raise
     GroupBrokenError, with its number as ``member``, those that wait do so at once; when one has not pushed
     for too long (``lanes.group_seconds`` of the server's configuration), TimeoutError with ``member``. Then
     all join anew, at the step that each has as :attr:`step`. After :meth:`Server.reconnect` requests that
@@ -96,6 +96,13 @@ class Group:
             self._pushes = weakref.WeakSet([batch for batch in self._pushes if batch._in_flight])
             self._read_step()
         return self._step
+
+    def leave(self) -> None:
+        """Ends the membership, which breaks the group, as if this member had gone: pushes of the others raise
+        GroupBrokenError at once, and all may join anew, this member too. :attr:`step` stays. Fine if the group is broken
+        already. NoGroupError: the membership has ended with its session."""
+        with self._connection:
+            self._connection.check(lib.embtier_group_leave(self._pointer))
 
     def _read_step(self) -> None:
         self._step = lib.embtier_group_step(self._pointer)

@@ -298,6 +298,7 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
     "embtier_group_join": (
         c_int, {"server": Handle, "options": pointer(POINTER(GroupOptions)), "ret_group": _NEW},
     ),
+    "embtier_group_leave": (c_int, {"group": Handle}),
     "embtier_group_free": (None, {"group": Handle}),
     "embtier_group_step": (c_uint64, {"group": Handle}),
     "embtier_batch_hit_rows": (c_uint64, _BATCH),

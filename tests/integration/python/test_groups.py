@@ -446,6 +446,42 @@ def test_a_member_that_goes_breaks_the_group_and_all_join_anew(server, daemon, t
     second.server.close()
 
 
+def test_a_member_leaves_and_all_join_anew_on_their_connections(server, trainers, name):
+    table = make_table(server, name)
+    before, members = all_rows(table), trainers(2)
+    first, second = members
+    for step in (1, 2):
+        batches = [t.submit(t.rows(name, [1], np.ones((1, DIM)))) for t in members]
+        for batch in batches:
+            batch.wait(LIMIT_S)
+        assert [t.group.step for t in members] == [step, step]
+    waiting = first.submit(first.rows(name, [1], np.ones((1, DIM))))
+    second.group.leave()
+    second.group.leave()  # is fine
+    refuse(first, waiting, embtier.GroupBrokenError, f"'{name}' is over: member 1 has gone", member=1)
+    assert second.group.step == 2
+    with pytest.raises(embtier.GroupBrokenError, match="member 1 has gone"):
+        second.rows(name, [1], np.ones((1, DIM))).push(LR, 3, group=second.group)
+    first.group.leave()
+    for trainer, member in ((first, 1), (second, 0)):
+        trainer.group = trainer.server.join(name, 2, member, step=2)
+    batches = [t.submit(t.rows(name, [1], np.ones((1, DIM)))) for t in members]
+    for batch in batches:
+        batch.wait(LIMIT_S)
+    np.testing.assert_allclose(all_rows(table)[1], before[1] - np.float32(6 * LR), rtol=1e-5)
+
+
+def test_a_member_leaves_with_its_own_push_under_way(server, trainers, name):
+    table = make_table(server, name)
+    before, (first, second) = all_rows(table), trainers(2)
+    waiting = first.submit(first.rows(name, [1], np.ones((1, DIM))))
+    first.group.leave()
+    refuse(first, waiting, embtier.GroupBrokenError, "member 0 has gone", member=0)
+    np.testing.assert_array_equal(all_rows(table), before)
+    with pytest.raises(embtier.GroupBrokenError):
+        second.rows(name, [1], np.ones((1, DIM))).push(LR, 1, group=second.group)
+
+
 _JOINS_AND_SLEEPS = """\
 import sys, time, embtier
 server = embtier.connect(sys.argv[1])
@@ -521,6 +557,8 @@ def test_memberships_end_with_their_session(own_daemon, name):
     for request in (lambda: batch.push(LR, 2, group=trainer.group), lambda: rows.get(group=trainer.group, step=2)):
         with pytest.raises(embtier.NoGroupError, match="ended with its session; join it again"):
             request()
+    with pytest.raises(embtier.NoGroupError):
+        trainer.group.leave()
     assert trainer.group.step == 1
     trainer.group = trainer.server.join(name, 1, 0, step=trainer.group.step)
     batch.push(LR, 2, group=trainer.group)

@@ -94,7 +94,7 @@ Groups of trainers
       differ after it, which does no harm. Tables made with ``allow_nonfinite`` take such gradients, with
       a scaler too. Other refusals raise GroupRefusedError on the others.
     * GroupBrokenError, TimeoutError: a member has gone, nothing was applied. All join anew, with
-      ``step=module.steps``, and assign ``module.group``.
+      ``step=module.steps``, and assign ``module.group``. A member that wants to begin anew calls ``module.group.leave()``.
     * Prefetches are released after the push, by a request of their own.
 state_dict()
     Holds what the tables are and the number of steps, not the rows: these are the server's.
