@@ -73,6 +73,7 @@ REQUESTS: list[tuple[str, dict]] = [
     ("table_open", {"name": "steady", "dim": 8, "dtype": 1}),
     ("table_list", {"after": 1, "most": 2}),
     ("group_join", {"name": "bent", "size": 2, "member": 1, "step": 3}),
+    ("group_leave", {"handle": 1 << 50}),  # of no session
     ("checkpoint_create", {"step": 5, "metadata": '{"bent": "é"}', "keep": 2, "automatic": True}),
     ("checkpoint_create", {"metadata": "[]", "keep": 1}),
     ("checkpoint_list", {"after": 1, "most": 2}),

@@ -100,6 +100,9 @@ def test_every_kind_of_request_and_every_field_is_sent():
     assert sent == set().union(*(fields_there_are(kind.type) for kind in KINDS.values()))
 
 
+REFUSED = {"job_cancel": "NOT_FOUND", "group_leave": "NO_GROUP"}  # for what they name
+
+
 def test_every_kind_of_request_is_served(daemon):
     """Else bent ones would not come far."""
     with RawClient(daemon.socket, hello=False) as client:
@@ -107,8 +110,8 @@ def test_every_kind_of_request_is_served(daemon):
             client.socket.sendall(request(kind, values))
             while not (reply := client.receive()).get(2):
                 pass
-            if kind == "job_cancel":
-                assert fields(reply[3][0])[1] == [embtier.errors.code_of("NOT_FOUND")]
+            if kind in REFUSED:
+                assert fields(reply[3][0])[1] == [embtier.errors.code_of(REFUSED[kind])]
             else:
                 assert 3 not in reply, (kind, reply)
 
