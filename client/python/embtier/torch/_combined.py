@@ -11,7 +11,7 @@ import torch
 
 from .._arguments import flag, kind_of, learning_rate, short, shown
 from ._modules import EmbeddingBagCollection
-from ._optimizer import Optimizer, unscale
+from ._optimizer import Optimizer, loss_of, unscale
 from ._rows import Rows
 
 _KINDS = {"SGD": "sgd", "Adagrad": "adagrad", "Adam": "adam", "SparseAdam": "adam", "RMSprop": "rmsprop"}
@@ -109,12 +109,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
     def step(self, closure: Callable[[], Any] | None = None, **scaling: Any) -> Any:
         """One step of all. With a group of trainers a GradScaler has it called for gradients that are not finite, too: nothing is
         stepped then, by any member. If a group refuses the rows' step for one member's gradients, the other parameters stay too."""
-        loss = None
-        if closure is not None and not callable(closure):
-            raise TypeError(f"closure must be a function or None, not {kind_of(closure)} {shown(closure)}")
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         is_finite = unscale(self, scaling.get("grad_scaler"))
         refused = False
         for one in self._of_rows:

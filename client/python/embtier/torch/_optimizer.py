@@ -70,6 +70,16 @@ def _user_of(frame: FrameType) -> tuple[FrameType, str]:
     return _without_comprehensions(frame), function
 
 
+def loss_of(closure: Callable[[], Any] | None) -> Any:
+    """The result of a step's @closure, which makes the passes, or None."""
+    if closure is None:
+        return None
+    if not callable(closure):
+        raise TypeError(f"closure must be a function or None, not {kind_of(closure)} {shown(closure)}")
+    with torch.enable_grad():
+        return closure()
+
+
 def unscale(optimizer: torch.optim.Optimizer, scaler: Any) -> bool:
     """Does what a GradScaler leaves to the step() of an optimizer that _step_supports_amp_scaling. Before torch 2.0 it
     gives itself as an argument, from then on its scale as an attribute, unless unscale_() has been called.
@@ -198,12 +208,7 @@ class Optimizer(torch.optim.Optimizer):
     def step(self, closure: Callable[[], Any] | None = None, **scaling: Any) -> Any:
         """Applies what was gathered, by one push for all tables, and forgets it, also if that fails.
         If there is nothing it does nothing, but for a group, whose other members wait for a push."""
-        loss = None
-        if closure is not None and not callable(closure):
-            raise TypeError(f"closure must be a function or None, not {kind_of(closure)} {shown(closure)}")
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         unscale(self, scaling.get("grad_scaler"))
         try:
             gathered = [(rows.table, rows.gathered()) for rows in self._rows.values()]
