@@ -229,3 +229,14 @@ def test_calls_after_an_interrupted_one(server, table):
         before[0] = pushes
 
     interrupt_each(step, check)
+
+
+def test_interrupted_function_of_torch_leaves_rows_guarded(table):
+    (rows,) = embtier.torch.EmbeddingBag(table, lr=LR).rows
+    with Bytecodes() as whole:
+        rows.detach()
+    for at in range(1, whole.count + 1):
+        with contextlib.suppress(KeyboardInterrupt), Bytecodes(at):
+            rows.detach()
+        with torch.no_grad(), pytest.raises(RuntimeError, match="nothing is here to write"):
+            rows.zero_()

@@ -133,6 +133,10 @@ class RawClient:
     def call(self, body: int, payload: bytes = b"", request_id: int = 1) -> dict[int, list]:
         """Sends and returns the last reply's fields; {3: …} is an error."""
         self.send(body, payload, request_id)
+        return self.receive_last()
+
+    def receive_last(self) -> dict[int, list]:
+        """The last reply to a request, behind those that tell how far it is: a slow machine has some."""
         while True:
             reply = self.receive()
             if reply.get(2):

@@ -323,7 +323,7 @@ def test_descriptors_that_come_along_are_closed_at_once(daemon):
             socket.send_fds(client.socket, [request], [writer for _, writer in pipes])
             for _, writer in pipes:
                 os.close(writer)
-            assert client.receive()[2]
+            assert client.receive_last()[2]
             for reader, _ in pipes:  # the end is seen when nobody has the other side
                 assert select.select([reader], [], [], LIMIT_S)[0] and os.read(reader, 1) == b""
                 os.close(reader)

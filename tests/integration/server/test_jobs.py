@@ -292,10 +292,8 @@ def test_a_scan_of_a_name_that_no_table_can_have_is_listed_without_it(make_daemo
         found = [(job["kind"], job["what"], job["state"]) for job in jobs(daemon)]
         assert found == [("export", "rows", "running"), ("export", "", "waiting")]
         trigger.unlink()
-        assert 12 in first.receive()
-        while 3 not in (answer := second.receive()):  # it is told how far the job is until then
-            pass
-        assert fields(answer[3][0])[1] == [embtier.errors.code_of("NO_TABLE")]
+        assert 12 in first.receive_last()
+        assert fields(second.receive_last()[3][0])[1] == [embtier.errors.code_of("NO_TABLE")]
     await_that(lambda: not jobs(daemon))
 
 
@@ -441,9 +439,7 @@ def test_users_take_turns_where_one_job_runs_at_a_time(open_daemon):
 
 def id_of(client: RawClient) -> int:
     """Of the checkpoint that it has had made."""
-    while not (reply := client.receive()).get(2):
-        pass
-    return fields(reply[10][0])[1][0]
+    return fields(client.receive_last()[10][0])[1][0]
 
 
 def test_a_user_has_no_more_than_so_many_jobs_waiting(own_daemon):

@@ -148,8 +148,8 @@ class Rows(torch.nn.Parameter):
                 f"the rows of table {changed.table.name!r} are in the server, and nothing is here to write: init= of the table "
                 "draws them, table.set() writes them, and the table's optimizer trains them"
             )
-        with torch._C.DisableTorchFunction():
-            return function(*args, **(kwargs or {}))
+        # Not by a with statement: an interrupt between its parts would leave it in force.
+        return torch._C._disabled_torch_function_impl(function, types, args, kwargs or {})
 
 
 def _changes(function: Any) -> bool:
