@@ -140,6 +140,7 @@ enum embtier_err embtier_group_leave(struct embtier_group *group)
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__GroupLeave leave = EMBTIER__GROUP_LEAVE__INIT;
 
+    TRY(group_check(group->server, group, &group->server->message));
     leave.handle = group->handle;
     request.body_case = EMBTIER__REQUEST__BODY_GROUP_LEAVE;
     request.group_leave = &leave;

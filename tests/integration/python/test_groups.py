@@ -557,7 +557,7 @@ def test_memberships_end_with_their_session(own_daemon, name):
     for request in (lambda: batch.push(LR, 2, group=trainer.group), lambda: rows.get(group=trainer.group, step=2)):
         with pytest.raises(embtier.NoGroupError, match="ended with its session; join it again"):
             request()
-    with pytest.raises(embtier.NoGroupError):
+    with pytest.raises(embtier.NoGroupError, match="ended with its session; join it again"):
         trainer.group.leave()
     assert trainer.group.step == 1
     trainer.group = trainer.server.join(name, 1, 0, step=trainer.group.step)
