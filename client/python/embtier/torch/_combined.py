@@ -27,9 +27,9 @@ class CombinedOptimizer(torch.optim.Optimizer):
     Schedulers, GradScaler, clip_grad_norm_(model.parameters()) and zero_grad() then have the whole model, as with an
     optimizer over weights of torch's; the gradients of rows are there with ``update="step"`` only.
     ``param_groups`` are @optimizer's, without the modules' :class:`Rows`, and after them one for each
-    module, whose "lr" is the module's: a scheduler, made over this one, scales each group's own. What else a group of @optimizer
-    has, such as weight_decay, is not for rows: their table has its own, and where @optimizer has had the rows and would train them
-    otherwise a warning says so. LBFGS is refused (TypeError). Modules with ``update="backward"`` make their step in the
+    module, whose "lr" is the module's: a scheduler, made over this one, scales each group's own. Other settings of a
+    group of @optimizer, such as weight_decay, are not for rows: their table has its own. A warning names those that differ where
+    @optimizer has had the rows. LBFGS is refused (TypeError). Modules with ``update="backward"`` make their step in the
     backward pass, and follow the learning rate.
 
     state_dict() is that of @optimizer, with the groups of the rows as "rows"; the state of rows is the server's."""

@@ -74,7 +74,7 @@ class _OneTable(EmbeddingBagCollection):
 
 
 def _refuse(max_norm: Any, norm_type: Any, scale_grad_by_freq: Any, sparse: Any, device: Any) -> None:
-    """What a module of torch's would do, and none of ours does. Gradients are sparse in any case."""
+    """Refuses arguments that torch's modules take and ours do not. Gradients are sparse in any case."""
     if device is not None and not isinstance(device, (str, int, torch.device)):
         raise TypeError(f"device must be a torch.device or None, not {kind_of(device)} {shown(device)}")
     number("norm_type", norm_type)

@@ -362,7 +362,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @property
     def group(self) -> Group | None:
-        """Of trainers, whose steps this module makes together; may be assigned, such as one that was
+        """The group of trainers that this module steps with; may be assigned, such as one that was
         joined anew, with ``step=module.steps``."""
         return self.optimizer.group
 
@@ -419,7 +419,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
 
     def get_extra_state(self) -> torch.Tensor:
-        """What state_dict() has: the description of the tables and the steps, as the bytes of a JSON text, uint8. A
+        """The part of state_dict(): the description of the tables and the steps, as the bytes of a JSON text, uint8. A
         tensor, since safetensors and others save nothing else."""
         return torch.frombuffer(bytearray(json.dumps(self._description()).encode()), dtype=torch.uint8)
 

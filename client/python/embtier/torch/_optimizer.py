@@ -143,12 +143,12 @@ class Optimizer(torch.optim.Optimizer):
 
     @property
     def divisor(self) -> int:
-        """What this member's gradients are divided by before they are added to those of the group's others."""
+        """The divisor of this member's gradients, before they are added to those of the group's others."""
         return self._group.size if self._group is not None and self._averages else 1
 
     @property
     def group(self) -> Group | None:
-        """Of trainers, whose steps these are; may be assigned, such as one that was joined anew."""
+        """The group of trainers that makes these steps; may be assigned, such as one that was joined anew."""
         return self._group
 
     @group.setter

@@ -41,7 +41,7 @@ class Rows(torch.nn.Parameter):
     Rows are changed by the table's optimizer alone. Code that would do it here, such as the step() of a torch.optim
     optimizer, gets a RuntimeError. With ``update="backward"`` there is never a gradient, since backward has pushed it:
     code that asks for one is warned that it does not train the rows, once for each optimizer and each function. So the property
-    looks at its caller: zero_grad() may ask, without harm. Of a group of trainers the gradient is this member's part."""
+    looks at its caller: zero_grad() may ask, without harm. In a group of trainers the gradient is this member's part."""
 
     table: Table
     ids: torch.Tensor | None  # int64 [distinct rows], of the gradient; None without
