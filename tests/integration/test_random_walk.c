@@ -262,6 +262,7 @@ static void step_leave(struct walk *walk)
     embtier_disconnect(session->server);
     session->stale = NULL;
     session->has_joined = false;
+    session->left_groups = 0;
     memset(session->handles, 0, sizeof(session->handles));
     await_sessions(walk, WALK_SESSIONS);
     walk_connect(walk, session);
@@ -456,6 +457,7 @@ static void see_server_gone(struct walk *walk, struct walk_session *session)
     struct embtier_table *table;
 
     session->has_joined = false;
+    session->left_groups = 0;
     walk_drain(walk, session);
     walk_expect(walk, session->server, embtier_table_open(session->server, "walk.0", &table),
                 EMBTIER_DISCONNECTED, "open without a server");

@@ -58,6 +58,7 @@ struct walk_session {
     uint32_t depth;             /* requests that are let be in flight */
     struct walk_request *spare; /* answered, its batch kept for another request */
     bool has_joined;            /* a group */
+    uint32_t left_groups;       /* of which a session has so many at most */
 };
 
 /* Of what the server counts, since it started. */

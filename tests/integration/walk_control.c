@@ -215,24 +215,33 @@ static void load_table(struct walk *walk, struct walk_session *session, bool giv
 
 /* ---- Groups, jobs and accounts ---- */
 
-/* A session is a member until it leaves. */
+#define LEFT_GROUPS_MAX 8
+
+/* A session is a member until it leaves, or ends. */
 static void join_group(struct walk *walk, struct walk_session *session)
 {
     struct walk_session *const other = &walk->sessions[(session->number + 1) % WALK_SESSIONS];
     struct embtier_group_options options = EMBTIER_GROUP_OPTIONS_INIT;
-    struct embtier_group *group;
+    struct embtier_group *mine = NULL, *group;
     char name[32];
 
     snprintf(name, sizeof(name), "walk.%u", session->number);
     options.name = name;
     options.size = 2;
     options.step = 7;
-    walk_expect(walk, session->server, embtier_group_join(session->server, &options, &group),
+    walk_expect(walk, session->server, embtier_group_join(session->server, &options, &mine),
                 session->has_joined ? EMBTIER_EXISTS : EMBTIER_OK, "join a group");
     session->has_joined = true;
     options.size = 3;
     walk_expect(walk, other->server, embtier_group_join(other->server, &options, &group),
                 EMBTIER_MISMATCH, "join a group of another size");
+    if (!mine || session->left_groups == LEFT_GROUPS_MAX)
+        return;
+    for (uint32_t times = 0; times < 2; times++)
+        walk_expect(walk, session->server, embtier_group_leave(mine), EMBTIER_OK, "leave a group");
+    embtier_group_free(mine);
+    session->left_groups++;
+    session->has_joined = false;
 }
 
 struct making {
