@@ -417,7 +417,7 @@ def test_a_member_that_goes_is_told_and_training_goes_on_when_all_have_joined_an
 
 
 class Scaler:
-    """What a GradScaler does with an optimizer whose step() supports it: found_inf and the scale are attributes."""
+    """Does as a GradScaler does with an optimizer whose step() supports it: found_inf and the scale are attributes."""
 
     def __init__(self, scale: float) -> None:
         self.scale = scale
@@ -469,6 +469,15 @@ def test_scaler_s_skip_with_one_optimizer_is_one_of_all_members(server, members,
     np.testing.assert_allclose(all_rows(table)[1], before[1] - np.float32(2 * LR), rtol=1e-5)  # of two members, a sum
     for member in BOTH:
         torch.testing.assert_close(models[member][2].weight.detach(), dense_before[member] - LR)
+
+
+def test_skipped_step_writes_no_nan_to_a_table_that_takes_it(server, members, name):
+    table = make_table(server, name, allow_nonfinite=True)
+    before, bags = all_rows(table), members(update="step")
+    together(lambda member: bags[member](torch.tensor([[1]])).sum().backward())
+    together(lambda member: bags[member].optimizer.refuse_step())
+    np.testing.assert_array_equal(all_rows(table), before)
+    assert all(bag.rows[0].grad is None for bag in bags)
 
 
 def test_clipping_by_one_member_s_gradients_is_told(server, members, name):

@@ -198,7 +198,7 @@ def test_gathered_gradients_are_forgotten_with_the_others(make_table, whose):
 
 
 class Scaler:
-    """What torch.cuda.amp.GradScaler does, by hand: this torch's needs a GPU."""
+    """Does as torch.cuda.amp.GradScaler does: this torch's needs a GPU."""
 
     def __init__(self) -> None:
         self.scale = 1024.0

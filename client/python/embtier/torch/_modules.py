@@ -153,7 +153,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         self.timeout = timeout
         self._number = _compiled.number_of(self)
         self._features = {feature: i for i, feature in enumerate(self.bags)}
-        self._anchor = [torch.nn.Parameter(torch.zeros(1, dtype=torch.float32))]  # ties a pass into a compiled graph; not a parameter of the module
+        # Ties a pass into a compiled graph; in a list, it is no parameter of the module.
+        self._anchor = [torch.nn.Parameter(torch.zeros(1, dtype=torch.float32))]
         self._ahead: Ahead | None = None  # for the next forward pass that takes a ticket
 
     def _check_trainable(self) -> None:

@@ -223,11 +223,13 @@ class Optimizer(torch.optim.Optimizer):
         return loss
 
     def refuse_step(self) -> None:
-        """This member's part of a step that a GradScaler skips: a push that the server refuses, which tells the others."""
+        """This member's part of a step that a GradScaler skips: a push that the server refuses, which tells the others. A
+        table made with allow_nonfinite would take it, so where all are such the part is nothing."""
         for rows in self._rows.values():
-            if rows.gathered() is None:
-                rows.add_gradients(torch.zeros(1, dtype=torch.int64), torch.ones(1, rows.table.dim))
-            rows.grad = rows._gradient * float("nan")
+            rows.clear()
+            if not rows.table.spec.allow_nonfinite:
+                nan = torch.full((1, rows.table.dim), float("nan"), dtype=torch.float32)
+                rows.add_gradients(torch.zeros(1, dtype=torch.int64), nan)
         self.step()
 
     def _push_rows(self, given: list[tuple[Table, torch.Tensor, torch.Tensor]]) -> None:

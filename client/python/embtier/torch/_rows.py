@@ -35,8 +35,8 @@ class Rows(torch.nn.Parameter):
     """Stands for the rows of @table among the parameters of a module. float32 [0]: no weight is here.
 
     :attr:`grad` is what torch.optim and clip_grad_norm_ ask a parameter for: the gradients gathered with
-    ``update="step"``, float32 [distinct rows, dim], on the device of the outputs, and :attr:`ids` says of which. It is a property of Python's, so that
-    the shape of the parameter, which DistributedDataParallel relies on, never changes.
+    ``update="step"``, float32 [distinct rows, dim], on the device of the outputs, and :attr:`ids` says of which. It is a
+    property of Python's, so that the shape of the parameter, which DistributedDataParallel relies on, never changes.
 
     Rows are changed by the table's optimizer alone. Code that would do it here, such as the step() of a torch.optim
     optimizer, gets a RuntimeError. With ``update="backward"`` there is never a gradient, since backward has pushed it:

@@ -51,8 +51,8 @@ class _Keyed(_Collection):
         names = [config.name for config in tables]
         if len(set(names)) != len(names):
             raise ValueError(f"tables have the same name: {shown(sorted(n for n in set(names) if names.count(n) > 1))}")
-        self_features = {config.name: list(config.feature_names) or [config.name] for config in tables}
-        every = [feature for features in self_features.values() for feature in features]
+        features_of = {config.name: list(config.feature_names) or [config.name] for config in tables}
+        every = [feature for features in features_of.values() for feature in features]
         made: dict[str, Table] = {}
         bags, keys = {}, []
         try:
@@ -62,7 +62,7 @@ class _Keyed(_Collection):
                 table, is_new = new_table(config.num_embeddings, given, None, None, frozen)
                 if is_new:
                     made[config.name] = table
-                for feature in self_features[config.name]:
+                for feature in features_of[config.name]:
                     key = feature if every.count(feature) == 1 else f"{feature}@{config.name}"
                     bags[key] = Bag(table, mode, include_last_offset=True)
                     keys.append((key, feature))
@@ -94,25 +94,21 @@ class _Keyed(_Collection):
 
     def load_weights(self, state_dict: dict[str, torch.Tensor], prefix: str = "") -> None:
         """Writes the rows that the state_dict() of one of TorchRec's collections has, under @prefix, to the tables."""
-        for config in self._configs:
-            key = f"{prefix}{self._weights_are_in}.{config.name}.weight"
+        tables = self._tables_by_key(prefix)
+        for key in tables:
             if key not in state_dict:
                 raise KeyError(f"state_dict has no {key}")
-        for config in self._configs:
-            weight = state_dict[f"{prefix}{self._weights_are_in}.{config.name}.weight"]
-            self._table_of(config.name).set(range(len(weight)), weight)
+        for key, table in tables.items():
+            table.set(range(len(state_dict[key])), state_dict[key])
 
     def weights(self, prefix: str = "") -> dict[str, torch.Tensor]:
         """The rows of all tables, [rows, dim] each, with the keys that TorchRec's collection has in its state_dict()."""
-        found = {}
-        for config in self._configs:
-            rows = self._table_of(config.name).get(range(config.num_embeddings))
-            found[f"{prefix}{self._weights_are_in}.{config.name}.weight"] = torch.from_numpy(rows)
-        return found
+        return {key: torch.from_numpy(table.get(range(table.rows))) for key, table in self._tables_by_key(prefix).items()}
 
-    def _table_of(self, name: str) -> Table:
-        place = [config.name for config in self._configs].index(name)
-        return list(self.rows)[place].table
+    def _tables_by_key(self, prefix: str) -> dict[str, Table]:
+        """In the order of the configurations, which is that of the rows."""
+        keys = [f"{prefix}{self._weights_are_in}.{config.name}.weight" for config in self._configs]
+        return dict(zip(keys, [rows.table for rows in self.rows]))
 
 
 class EmbeddingBagCollection(_Keyed):
