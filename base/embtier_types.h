@@ -103,6 +103,7 @@ enum embtier_durability {
 
 #define EMBTIER_DIM_MAX        8192
 #define EMBTIER_TABLE_NAME_MAX 127
+#define EMBTIER_STEP_MAX       ((UINT64_C(1) << 53) - 1) /* of a training */
 /* Of a group of trainers: bytes of its name, which is made as a table's is, and members. */
 #define EMBTIER_GROUP_NAME_MAX    127
 #define EMBTIER_GROUP_MEMBERS_MAX 256

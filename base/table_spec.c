@@ -2,6 +2,7 @@
 #include "base/table_spec.h"
 
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -336,6 +337,13 @@ static enum embtier_err init_check(const struct table_spec *spec, struct err_msg
     return EMBTIER_OK;
 }
 
+bool table_uuid_is_valid(const char *uuid)
+{
+    const size_t count = strspn(uuid, "0123456789abcdef");
+
+    return uuid[count] == '\0' && (count == 0 || count == TABLE_UUID_CHARS);
+}
+
 enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg *msg)
 {
     if (!table_name_is_valid(spec->name))
@@ -355,6 +363,12 @@ enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg 
         return err_set(msg, EMBTIER_INVALID, "durability %d is not known", (int)spec->durability);
     if (spec->eager && spec->rows == EMBTIER_UNBOUNDED)
         return err_set(msg, EMBTIER_INVALID, "an unbounded table cannot be initialised eagerly");
+    if (!table_uuid_is_valid(spec->uuid))
+        return err_set(msg, EMBTIER_INVALID, "a table's uuid has %d hex digits, or none",
+                       TABLE_UUID_CHARS);
+    if (spec->step > EMBTIER_STEP_MAX)
+        return err_set(msg, EMBTIER_INVALID, "step %" PRIu64 " is out of range, allowed: 0 to %llu",
+                       spec->step, (unsigned long long)EMBTIER_STEP_MAX);
     return init_check(spec, msg);
 }
 

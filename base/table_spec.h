@@ -14,6 +14,9 @@
 extern "C" {
 #endif
 
+/* Hex digits of the number that tells a table from every other, by whatever server it was made. */
+#define TABLE_UUID_CHARS 32
+
 struct table_spec {
     char name[EMBTIER_TABLE_NAME_MAX + 1]; /* [A-Za-z0-9_.-]+, does not start with '.' or '-' */
     uint64_t rows;                         /* EMBTIER_UNBOUNDED: every 64-bit id is a row */
@@ -31,6 +34,9 @@ struct table_spec {
     uint64_t seed;
     bool eager;            /* all rows are written when the table is created; needs a row count */
     uint32_t init_version; /* of the generator, kernels/init_rows.h; 0: the newest */
+    /* Of the table's rows, which checkpoints, exports and imports take along. */
+    char uuid[TABLE_UUID_CHARS + 1]; /* "": the table has none; one that is made gets one */
+    uint64_t step; /* the greatest of the pushes that have changed rows, as of when this was said */
 };
 
 /* How many there are. */
@@ -46,6 +52,8 @@ struct hyperparameters_text {
 
 /* [A-Za-z0-9_.-]+, not first '.' or '-', at most EMBTIER_TABLE_NAME_MAX: so are groups' names. */
 bool table_name_is_valid(const char *name);
+/* TABLE_UUID_CHARS digits, or "". */
+bool table_uuid_is_valid(const char *uuid);
 /* Puts the defaults in the place of the hyperparameters that are EMBTIER_DEFAULT. */
 void table_spec_fill_defaults(struct table_spec *spec);
 /* Fails with EMBTIER_INVALID and a one-line reason that names the field and the values allowed. */

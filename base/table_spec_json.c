@@ -58,7 +58,8 @@ static json_t *hyperparameters_to_json(const struct table_spec *spec)
 
 json_t *table_spec_to_json(const struct table_spec *spec)
 {
-    return json_pack("{s:s, s:o, s:I, s:s, s:s, s:s, s:[f, f], s:o, s:b, s:I, s:o, s:b, s:b, s:s}",
+    return json_pack("{s:s, s:o, s:I, s:s, s:s, s:s, s:[f, f], s:o, s:b, s:I, s:o, s:b, s:b, s:s, "
+                     "s:s, s:o}",
                      "name", spec->name, "rows", json_from_u64(spec->rows), "dim",
                      (json_int_t)spec->dim, "dtype", dtype_word(spec->dtype), "optimizer",
                      optimizer_word(spec->optimizer), "init", init_word(spec->init), "init_params",
@@ -66,7 +67,8 @@ json_t *table_spec_to_json(const struct table_spec *spec)
                      "eager", (int)spec->eager, "init_version", (json_int_t)spec->init_version,
                      "hyperparameters", hyperparameters_to_json(spec), "rounds_to_nearest",
                      (int)spec->rounds_to_nearest, "allows_nonfinite", (int)spec->allows_nonfinite,
-                     "durability", durability_word(spec->durability));
+                     "durability", durability_word(spec->durability), "uuid", spec->uuid, "step",
+                     json_from_u64(spec->step));
 }
 
 static bool words_from_json(const json_t *json, struct table_spec *spec)
@@ -124,6 +126,19 @@ static bool durability_from_json(const json_t *json, uint32_t version, struct ta
     return word != NULL; /* a wrong word is -1, which table_spec_check() refuses */
 }
 
+/* Tables of before have neither. */
+static bool training_from_json(const json_t *json, struct table_spec *spec)
+{
+    const json_t *const uuid = json_object_get(json, "uuid");
+    const json_t *const step = json_object_get(json, "step");
+    const char *const digits = uuid ? json_string_value(uuid) : "";
+
+    if (!digits || strlen(digits) > TABLE_UUID_CHARS)
+        return false;
+    memcpy(spec->uuid, digits, strlen(digits) + 1);
+    return !step || json_to_u64(step, &spec->step);
+}
+
 bool table_spec_from_json(const json_t *json, uint32_t version, struct table_spec *ret_spec)
 {
     const json_t *const params = json_object_get(json, "init_params");
@@ -142,7 +157,7 @@ bool table_spec_from_json(const json_t *json, uint32_t version, struct table_spe
         !json_to_u32(json_object_get(json, "init_version"), &spec.init_version) ||
         !json_to_u64(json_object_get(json, "rows"), &spec.rows) ||
         !json_to_u64(json_object_get(json, "seed"), &spec.seed) ||
-        !durability_from_json(json, version, &spec) ||
+        !durability_from_json(json, version, &spec) || !training_from_json(json, &spec) ||
         !update_from_json(json, version, &spec)) /* after the word of the optimizer */
         return false;
     *ret_spec = spec;

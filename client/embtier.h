@@ -177,6 +177,11 @@ struct embtier_table_info {
     int rounds_to_nearest;
     int allows_nonfinite;
     enum embtier_durability durability;
+    /* Of the rows, which checkpoints, exports and imports take along: */
+    const char *uuid; /* 32 hex digits that no other table has that was ever created; "": none */
+    uint64_t step;    /* the greatest that a push which changed rows had, as of when the table was
+                         opened or listed; 0: no push, or the optimizer's state was left out of an
+                         import */
 };
 
 /* EXISTS, INVALID (with the reason in the message); BUSY: the user may have no

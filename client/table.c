@@ -38,6 +38,8 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
         .rounds_to_nearest = spec->rounds_to_nearest,
         .allows_nonfinite = spec->allows_nonfinite,
         .durability = spec->durability,
+        .uuid = spec->uuid,
+        .step = spec->step,
     };
 #define X(name, field, lowest, highest, standard, text) description->info.field = spec->field;
     EMBTIER_HYPERPARAMETER_TABLE(X)

@@ -133,6 +133,7 @@ static enum embtier_err take_moment(struct checkpoint_making *making, struct gat
     making->info.cut_updates = 0;
     for (uint32_t i = 0; i < c->lane_count; i++)
         making->info.cut_updates += lane_count_updates(c->lanes[i]);
+    tables_note_steps(c->tables, making->catalog);
     if (making->has_logged)
         TRY(capture_logs(making, search, msg));
     for (uint32_t i = 0; i < c->lane_count; i++)

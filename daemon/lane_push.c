@@ -364,6 +364,7 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
         if (begins) { /* not before it has what it needs: the gate waits for its end */
             lane_update_begin(lane, push->session, push->kind);
             push->is_update = true;
+            push_note_steps(push);
         }
         push_take_wave(&lane->rules, push, wave, wave_rows(lane, push));
         lane_charge(lane, side_of(lane, push),

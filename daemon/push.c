@@ -566,6 +566,16 @@ enum update_kind push_kind(const struct push *push)
     return rows > push->wave_rows || slices > push->wave_slices ? UPDATE_LARGE : UPDATE_SMALL;
 }
 
+void push_note_steps(const struct push *push)
+{
+    for (uint32_t g = 0; g < push_runs(push)->group_count; g++) {
+        const struct push_group *const group = push_group_of(push, g);
+
+        if (group->has_gradients)
+            table_note_step(group->table, group->optimizer.step);
+    }
+}
+
 struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push)
 {
     struct request_memory_share *const share = &push->session->memory_share;

@@ -167,6 +167,8 @@ MUST_CHECK enum embtier_err push_join(const struct request_rules *rules, struct 
                                       struct refusal *ret_refusal);
 /* Whether it has more rows than a wave: then a checkpoint may cut it. Not a group's step. */
 enum update_kind push_kind(const struct push *push);
+/* Its tables are at its step: with its first wave. */
+void push_note_steps(const struct push *push);
 /* A wave that is free, or NULL: there is none now. */
 struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push);
 /* Takes the next runs into it, @most at most, one at least. Sets is_taken with the last, in a trial

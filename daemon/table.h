@@ -32,10 +32,12 @@ struct table {
     uint16_t index; /* the lanes' number for it */
     uint32_t weight_bytes;
     uint32_t state_bytes;
-    uint32_t row_bytes; /* both */
-    bool logged;        /* updates are in the log before they are answered */
-    struct table_spec spec;
+    uint32_t row_bytes;      /* both */
+    bool logged;             /* updates are in the log before they are answered */
+    struct table_spec spec;  /* whose step is that of when the struct was filled */
     struct account *account; /* in which it counts (ACCOUNT_TABLES), open as long */
+
+    _Atomic uint64_t step; /* the greatest of the pushes that have changed rows */
 
     /* Counters, for the metrics; relaxed. */
     _Atomic uint64_t updated_rows;     /* by SET, a row as often as it was set */
@@ -65,6 +67,15 @@ static inline bool table_enter(struct table *table, uint32_t table_id, uint32_t 
     *ret_state = atomic_load(&table->table_id) == table_id ? state : TABLE_FREE;
     atomic_fetch_sub(&table->users, 1);
     return false;
+}
+
+/* Before the push of @step changes the first row. */
+static inline void table_note_step(struct table *table, uint64_t step)
+{
+    uint64_t before = atomic_load_explicit(&table->step, memory_order_relaxed);
+
+    while (before < step && !atomic_compare_exchange_weak(&table->step, &before, step))
+        ;
 }
 
 static inline void table_leave(struct table *table)

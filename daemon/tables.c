@@ -7,12 +7,14 @@
  * so no lane knows it; its name is free; its id is never used again. */
 #include "daemon/tables.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -182,6 +184,24 @@ enum embtier_err tables_catalog_copy(struct tables *tables, struct catalog **ret
     return EMBTIER_OK;
 }
 
+/* Both are in order of table id. */
+void tables_note_steps(struct tables *tables, struct catalog *catalog)
+{
+    uint32_t place = 0;
+
+    pthread_mutex_lock(&tables->lock);
+    for (uint32_t i = 0; i < catalog_count(catalog); i++) {
+        const uint32_t table_id = catalog_at(catalog, i)->table_id;
+
+        while (place < tables->used_count && tables->used[place].table_id < table_id)
+            place++;
+        if (place < tables->used_count && tables->used[place].table_id == table_id)
+            catalog_set_step(catalog, i,
+                             atomic_load(&tables_at(tables, tables->used[place].index)->step));
+    }
+    pthread_mutex_unlock(&tables->lock);
+}
+
 enum embtier_err tables_catalog_settle(struct tables *tables, struct catalog *copy,
                                        struct err_msg *msg)
 {
@@ -292,6 +312,7 @@ MUST_CHECK static bool fill_struct(struct tables *tables, struct table *table, u
     table->state_bytes = table_spec_state_bytes(spec);
     table->row_bytes = table->weight_bytes + table->state_bytes;
     table->logged = spec->durability != EMBTIER_DURABILITY_REPLAY;
+    atomic_store(&table->step, spec->step);
     atomic_store(&table->updated_rows, 0);
     atomic_store(&table->rows_initialised, 0);
     atomic_store(&table->table_id, table_id);
@@ -335,13 +356,16 @@ static struct table *find_struct(struct tables *tables, uint32_t table_id)
 
 static struct table_info info_of(struct table *table)
 {
-    return (struct table_info){
+    struct table_info info = {
         .handle = table_handle(table),
         .table_id = atomic_load(&table->table_id),
         .state = atomic_load(&table->state),
         .spec = table->spec,
         .updated_rows = atomic_load_explicit(&table->updated_rows, memory_order_relaxed),
     };
+
+    info.spec.step = atomic_load(&table->step);
+    return info;
 }
 
 /* Takes a lock of the store's, so not locked. */
@@ -661,6 +685,21 @@ enum embtier_err tables_check_owner(struct tables *tables, const struct table_ow
     return owner->had_it ? EMBTIER_OK : check_owner(account, count, msg);
 }
 
+/* To a table that has none. */
+static enum embtier_err give_uuid(struct table_spec *spec, struct err_msg *msg)
+{
+    unsigned char bytes[TABLE_UUID_CHARS / 2];
+
+    if (spec->uuid[0] != '\0')
+        return EMBTIER_OK;
+    /* So few come whole, or not at all. */
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+        return err_set_errno(msg, errno, "getrandom");
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        snprintf(spec->uuid + 2 * i, 3, "%02x", bytes[i]);
+    return EMBTIER_OK;
+}
+
 /* Makes catalog entry and struct in state CREATING. Catalog locked. */
 static enum embtier_err make_struct(struct tables *tables, const struct table_spec *spec,
                                     const struct table_owner *owner, struct table **ret_table,
@@ -814,6 +853,9 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
 
     TRY(table_spec_check_new(spec, msg));
     full.init_version = INIT_ROWS_VERSION;
+    full.step = 0;
+    full.uuid[0] = '\0';
+    TRY(give_uuid(&full, msg));
     if (full.eager)
         TRY(check_eager(tables, &full, msg));
     lock_catalog(tables);
@@ -841,12 +883,14 @@ enum embtier_err tables_begin(struct tables *tables, const struct table_spec *sp
                               const struct table_owner *owner, struct table_info *ret_info,
                               struct err_msg *msg)
 {
+    struct table_spec full = *spec;
     struct table *table = NULL;
     bool found = false;
     enum embtier_err err;
 
+    TRY(give_uuid(&full, msg));
     lock_catalog(tables);
-    err = create_begin(tables, spec, owner, false, &found, &table, msg);
+    err = create_begin(tables, &full, owner, false, &found, &table, msg);
     unlock_catalog(tables);
     TRY(err);
     err = add_to_lanes(tables, table, msg);
@@ -1032,6 +1076,24 @@ static enum embtier_err drop_left_over(struct tables *tables, const struct catal
     return catalog_remove(tables->catalog, entry->table_id, msg);
 }
 
+static void note_stored_step(void *context, uint32_t table_id, uint64_t step)
+{
+    struct table *const table = find_struct(context, table_id);
+
+    if (table && step <= EMBTIER_STEP_MAX)
+        table_note_step(table, step);
+}
+
+/* After a crash, rows in the logs are newer than the catalog. */
+static void load_steps(struct tables *tables)
+{
+    struct err_msg why = { { 0 } };
+
+    if (store_table_steps(tables->store, note_stored_step, tables, &why) != EMBTIER_OK)
+        log_warn("the steps of some tables may be those of the last checkpoint or clean stop",
+                 "why=%s", LOG_QUOTED(why.text));
+}
+
 enum embtier_err tables_load(struct tables *tables, struct lane *const *lanes, uint32_t lane_count,
                              struct err_msg *msg)
 {
@@ -1057,6 +1119,7 @@ enum embtier_err tables_load(struct tables *tables, struct lane *const *lanes, u
                  LOG_QUOTED(why.text));
         index++;
     }
+    load_steps(tables);
     return EMBTIER_OK;
 }
 
@@ -1075,8 +1138,10 @@ void tables_fold(struct tables *tables)
     struct err_msg why = { { 0 } };
 
     pthread_mutex_lock(&tables->writing);
+    tables_note_steps(tables, tables->catalog);
     if (catalog_fold(tables->catalog, &why) != EMBTIER_OK)
-        log_warn("the catalog keeps its journal, which the next start reads", "why=%s",
-                 LOG_QUOTED(why.text));
+        log_warn("the catalog keeps its journal, which the next start reads, and the steps of "
+                 "tables as they were at the start",
+                 "why=%s", LOG_QUOTED(why.text));
     pthread_mutex_unlock(&tables->writing);
 }

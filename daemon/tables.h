@@ -83,7 +83,7 @@ MUST_CHECK enum embtier_err tables_check_owner(struct tables *tables,
                                                struct err_msg *msg);
 /* Makes a table whose rows come from elsewhere, in state CREATING: rows are to be written with a
  * writer of tables_writer(), then it is to be published, or abandoned. @spec is as the catalog has
- * it, the version of initial values included. BUSY as above. */
+ * it, the version of initial values, uuid and step included. BUSY as above. */
 MUST_CHECK enum embtier_err tables_begin(struct tables *tables, const struct table_spec *spec,
                                          const struct table_owner *owner,
                                          struct table_info *ret_info, struct err_msg *msg);
@@ -137,6 +137,9 @@ void tables_release(struct tables *tables);
 /* A copy, as of now. */
 MUST_CHECK enum embtier_err tables_catalog_copy(struct tables *tables, struct catalog **ret_catalog,
                                                 struct err_msg *msg);
+/* Writes into a copy, or the catalog itself, which step each table is at. For a checkpoint: at its
+ * moment. */
+void tables_note_steps(struct tables *tables, struct catalog *catalog);
 /* catalog_settle() of such a copy with what the catalog is now. */
 MUST_CHECK enum embtier_err tables_catalog_settle(struct tables *tables, struct catalog *copy,
                                                   struct err_msg *msg);

@@ -305,6 +305,7 @@ static uint64_t batch_collect(struct write_queue *queue, struct write_batch *bat
                 .weight_bytes = entry->table->weight_bytes,
                 .state_bytes = entry->table->state_bytes,
                 .logged = entry->table->logged,
+                .table_step = atomic_load_explicit(&entry->table->step, memory_order_relaxed),
                 .id = entry->id,
                 .bytes = entry + 1,
             };

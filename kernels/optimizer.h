@@ -30,7 +30,7 @@
 #include "kernels/isa.h"
 #include "kernels/reduce.h"
 
-#define OPTIMIZER_STEP_MAX ((UINT64_C(1) << 53) - 1)
+#define OPTIMIZER_STEP_MAX EMBTIER_STEP_MAX
 /* Adam's quotient of moments, unless the table allows NaN and infinity. */
 #define OPTIMIZER_QUOTIENT_MAX 0x1p100f
 

@@ -198,8 +198,10 @@ enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
         .rounds_to_nearest = wire->rounds_to_nearest,
         .allows_nonfinite = wire->allows_nonfinite,
         .durability = (enum embtier_durability)wire->durability,
+        .step = wire->step,
     };
     const size_t name_bytes = strnlen(wire->name, sizeof(spec.name));
+    const size_t uuid_bytes = strnlen(wire->uuid, sizeof(spec.uuid));
 
 #define X(name, field, lowest, highest, standard, text)                                            \
     spec.field = wire->field##_given_case ? wire->field : EMBTIER_DEFAULT;
@@ -208,6 +210,9 @@ enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
     table_spec_fill_defaults(&spec);
     if (name_bytes < sizeof(spec.name)) /* else the empty name is refused below */
         memcpy(spec.name, wire->name, name_bytes);
+    memcpy(spec.uuid, wire->uuid, MIN(uuid_bytes, (size_t)TABLE_UUID_CHARS));
+    if (uuid_bytes > TABLE_UUID_CHARS)
+        spec.uuid[0] = '?'; /* which is refused below */
     TRY(table_spec_check(&spec, msg));
     /* So that two specs that mean the same are the same. */
     for (unsigned i = 0; i < ARRAY_LEN(spec.init_params); i++)
@@ -242,5 +247,7 @@ void table_spec_to_wire(const struct table_spec *spec, struct Embtier__TableSpec
     wire.rounds_to_nearest = spec->rounds_to_nearest;
     wire.allows_nonfinite = spec->allows_nonfinite;
     wire.durability = spec->durability;
+    wire.uuid = (char *)spec->uuid;
+    wire.step = spec->step;
     *ret_wire = wire;
 }

@@ -38,6 +38,7 @@ struct catalog {
     struct catalog_journal journal;
     uint32_t last_journal; /* its number, or that of one before */
     uint64_t whole_bytes;  /* of catalog.json */
+    bool has_new_steps;    /* which are not on disk */
 };
 
 /* One change of a table, or of the states of several. */
@@ -654,11 +655,23 @@ enum embtier_err catalog_copy(const struct catalog *catalog, const char *directo
     return write_tables(directory, &tables, 0, msg);
 }
 
+void catalog_set_step(struct catalog *catalog, uint32_t index, uint64_t step)
+{
+    struct table_spec *const spec = &catalog->tables[index].spec;
+
+    catalog->has_new_steps |= step != spec->step;
+    spec->step = step;
+}
+
 enum embtier_err catalog_fold(struct catalog *catalog, struct err_msg *msg)
 {
     const struct tables tables = { catalog->tables, catalog->count, catalog->next_table_id };
 
-    return catalog->journal.number == 0 ? EMBTIER_OK : write_whole(catalog, &tables, false, msg);
+    if (catalog->journal.number == 0 && !catalog->has_new_steps)
+        return EMBTIER_OK;
+    TRY(write_whole(catalog, &tables, false, msg));
+    catalog->has_new_steps = false;
+    return EMBTIER_OK;
 }
 
 enum embtier_err catalog_take_over(struct catalog *catalog, const struct catalog *other,
@@ -679,26 +692,49 @@ static int compare_table_ids(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-enum embtier_err catalog_add_gone(struct catalog *catalog, const struct catalog *other,
-                                  struct err_msg *msg)
+/* Those of `replay` tables. Returns whether one has changed. */
+static bool go_back_in_steps(struct tables *tables, const struct catalog *then)
 {
+    bool has_changed = false;
+
+    for (uint32_t i = 0; i < tables->count; i++) {
+        struct catalog_table *const table = &tables->tables[i];
+        uint64_t step = 0;
+        uint32_t index;
+
+        if (table->spec.durability != EMBTIER_DURABILITY_REPLAY)
+            continue;
+        if (then && find_index(then->tables, then->count, table->table_id, &index))
+            step = then->tables[index].spec.step;
+        has_changed |= step != table->spec.step;
+        table->spec.step = step;
+    }
+    return has_changed;
+}
+
+enum embtier_err catalog_go_back(struct catalog *catalog, const struct catalog *then,
+                                 struct err_msg *msg)
+{
+    const uint32_t most = catalog->count + (then ? then->count : 0);
     _cleanup_(tables_clear) struct tables tables = {
-        .tables = calloc((size_t)catalog->count + other->count + 1, sizeof(*tables.tables)),
+        .tables = calloc((size_t)most + 1, sizeof(*tables.tables)),
         .count = catalog->count,
-        .next_table_id = MAX(catalog->next_table_id, other->next_table_id),
+        .next_table_id = MAX(catalog->next_table_id, then ? then->next_table_id : 0),
     };
+    bool has_changed;
 
     if (!tables.tables)
         return no_memory(catalog, msg);
     if (catalog->count > 0)
         memcpy(tables.tables, catalog->tables, catalog->count * sizeof(*tables.tables));
-    for (uint32_t i = 0; i < other->count; i++) {
-        if (has_id(catalog, other->tables[i].table_id))
+    has_changed = go_back_in_steps(&tables, then);
+    for (uint32_t i = 0; then && i < then->count; i++) {
+        if (has_id(catalog, then->tables[i].table_id))
             continue;
-        tables.tables[tables.count] = other->tables[i];
+        tables.tables[tables.count] = then->tables[i];
         tables.tables[tables.count++].state = CATALOG_DROPPING;
     }
-    if (tables.count == catalog->count)
+    if (tables.count == catalog->count && !has_changed)
         return EMBTIER_OK;
     qsort(tables.tables, tables.count, sizeof(*tables.tables), compare_table_ids);
     return catalog_replace(catalog, &tables, msg);

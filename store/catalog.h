@@ -72,12 +72,16 @@ MUST_CHECK enum embtier_err catalog_set_live(struct catalog *catalog,
 /* Writes all of it to another directory, those of @made (may be NULL) as LIVE ones. */
 MUST_CHECK enum embtier_err catalog_copy(const struct catalog *catalog, const char *directory,
                                          const struct catalog_made *made, struct err_msg *msg);
-/* Writes all of it to catalog.json, so that there is no journal until the next change. */
+/* Of the table at @index: in memory only, until catalog_fold() or catalog_copy() writes it. */
+void catalog_set_step(struct catalog *catalog, uint32_t index, uint64_t step);
+/* Writes all of it to catalog.json, if there is a journal or a new step: so there is none until the
+ * next change. */
 MUST_CHECK enum embtier_err catalog_fold(struct catalog *catalog, struct err_msg *msg);
-/* Adds, in state DROPPING, those tables of another catalog whose ids are not in this one: their
- * rows are there again. */
-MUST_CHECK enum embtier_err catalog_add_gone(struct catalog *catalog, const struct catalog *other,
-                                             struct err_msg *msg);
+/* After a crash, when the rows of `replay` tables are as in a checkpoint with the catalog @then, or
+ * gone (NULL): these tables have the steps that they had. Adds, in state DROPPING, those tables of
+ * @then whose ids are not in this one: their rows are there again. */
+MUST_CHECK enum embtier_err catalog_go_back(struct catalog *catalog, const struct catalog *then,
+                                            struct err_msg *msg);
 /* Takes over all tables of another catalog, in the place of its own. Ids that have been given out
  * are not given out again. */
 MUST_CHECK enum embtier_err catalog_take_over(struct catalog *catalog, const struct catalog *other,

@@ -395,6 +395,40 @@ static enum embtier_err row_unpack(const struct database *database, struct store
     return EMBTIER_OK;
 }
 
+enum embtier_err database_table_steps(struct database *database,
+                                      void (*note)(void *context, uint32_t table_id, uint64_t step),
+                                      void *context, struct err_msg *msg)
+{
+    const struct row_key start = row_key_make(0, 0), end = row_key_make(1, 0);
+    rocksdb_readoptions_t *const read = rocksdb_readoptions_create();
+    enum embtier_err err = EMBTIER_OK;
+    rocksdb_iterator_t *at;
+    char *error = NULL;
+
+    rocksdb_readoptions_set_iterate_upper_bound(read, (const char *)end.bytes, sizeof(end));
+    at = rocksdb_create_iterator(database->db, read);
+    for (rocksdb_iter_seek(at, (const char *)start.bytes, sizeof(start)); rocksdb_iter_valid(at);
+         rocksdb_iter_next(at)) {
+        size_t key_bytes, value_bytes;
+        const char *const key = rocksdb_iter_key(at, &key_bytes);
+        const char *const value = rocksdb_iter_value(at, &value_bytes);
+        uint64_t step_le;
+
+        if (key_bytes != sizeof(start) || value_bytes != sizeof(step_le)) {
+            err = err_set(msg, EMBTIER_CORRUPT, "%s: a table's step is stored in %zu bytes",
+                          database->path, value_bytes);
+            break;
+        }
+        memcpy(&step_le, value, sizeof(step_le));
+        note(context, (uint32_t)row_key_id(key), le64toh(step_le));
+    }
+    rocksdb_iter_get_error(at, &error);
+    rocksdb_iter_destroy(at);
+    rocksdb_readoptions_destroy(read);
+    TRY(err);
+    return rocksdb_err_take(error, database->path, msg);
+}
+
 static enum embtier_err read_chunk(struct database *database, struct store_row *rows,
                                    uint32_t count, uint64_t *absent, struct err_msg *msg)
 {
@@ -499,6 +533,17 @@ static bool batch_mark(struct database *database, rocksdb_writebatch_t *batch,
     return true;
 }
 
+/* Of the table of @row. */
+static void batch_step(rocksdb_writebatch_t *batch, const struct store_row *row)
+{
+    const struct row_key key = step_key_make(row->table_id);
+    const uint64_t step_le = htole64(row->table_step);
+
+    if (row->table_step > 0)
+        rocksdb_writebatch_put(batch, (const char *)key.bytes, sizeof(key), (const char *)&step_le,
+                               sizeof(step_le));
+}
+
 static uint64_t batch_fill(rocksdb_writebatch_t *batch, const struct store_row *rows,
                            uint32_t count)
 {
@@ -559,6 +604,9 @@ enum embtier_err database_write(struct database *database, const struct store_ro
     batch = rocksdb_writebatch_create();
     is_marked = batch_mark(database, batch, &synced);
     bytes = batch_fill(batch, rows, count);
+    for (uint32_t i = 0; database->logged && i < count; i++)
+        if (i + 1 == count || rows[i + 1].table_id != rows[i].table_id)
+            batch_step(batch, &rows[i]);
     rocksdb_write(database->db, database->logged ? setup->log : setup->write, batch, &error);
     rocksdb_writebatch_destroy(batch);
     rocksdb_ext_end_write(database->watch);

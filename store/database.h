@@ -46,6 +46,11 @@ MUST_CHECK enum embtier_err database_read(struct database *database, struct stor
                                           uint32_t count, struct err_msg *msg);
 MUST_CHECK enum embtier_err database_write(struct database *database, const struct store_row *rows,
                                            uint32_t count, struct err_msg *msg);
+/* As store_table_steps(). */
+MUST_CHECK enum embtier_err database_table_steps(struct database *database,
+                                                 void (*note)(void *context, uint32_t table_id,
+                                                              uint64_t step),
+                                                 void *context, struct err_msg *msg);
 /* As store_sync_logs(), @by_syncer, or store_sync_all_logs(). All are logged, and at most
  * DATABASES_SYNC_MAX. */
 MUST_CHECK enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t count,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* row_format.h: the bytes of one stored row, key and value.
  *
- * Key: table id, then row id, both big-endian, so that RocksDB's bytewise order is the order of
- * (table, row). Value: struct stored_row_head, then weights, then optimizer state. The lengths in
- * the head make a row readable without the catalog. Never changed without a new version number. */
+ * Of the steps of tables, see store.h. Key: table id, then row id, both big-endian, so that
+ * RocksDB's bytewise order is the order of (table, row). Value: struct stored_row_head, then
+ * weights, then optimizer state. The lengths in the head make a row readable without the catalog.
+ * Never changed without a new version number. */
 #ifndef EMBTIER_STORE_ROW_FORMAT_H
 #define EMBTIER_STORE_ROW_FORMAT_H
 
@@ -45,6 +46,12 @@ static inline struct row_key row_key_make(uint32_t table_id, uint64_t id)
     memcpy(key.bytes, &table_be, sizeof(table_be));
     memcpy(key.bytes + sizeof(table_be), &id_be, sizeof(id_be));
     return key;
+}
+
+/* The key of a table's step. */
+static inline struct row_key step_key_make(uint32_t table_id)
+{
+    return row_key_make(0, table_id);
 }
 
 static inline uint64_t row_key_id(const void *key)

@@ -438,9 +438,10 @@ static enum embtier_err put_back_all(struct store *store, uint64_t id, bool aske
     return put_back_catalog(store, record, msg);
 }
 
-/* Tables that have been dropped since: their rows will be there again. */
-static enum embtier_err drop_again(const struct store *store,
-                                   const struct checkpoint_record *record, struct err_msg *msg)
+/* Its tables, to the checkpoint of @record, or, if that is NULL, to how they were made. */
+static enum embtier_err go_back_in_catalog(const struct store *store,
+                                           const struct checkpoint_record *record,
+                                           struct err_msg *msg)
 {
     _cleanup_(catalog_freep) struct catalog *catalog = NULL;
     _cleanup_(catalog_freep) struct catalog *then = NULL;
@@ -450,11 +451,11 @@ static enum embtier_err drop_again(const struct store *store,
     if (err == EMBTIER_CORRUPT)
         checkpoint_advise(&store->shelf, msg);
     TRY(err);
-    err = checkpoint_catalog(&store->shelf, record, &then, msg);
+    err = record ? checkpoint_catalog(&store->shelf, record, &then, msg) : EMBTIER_OK;
     if (err != EMBTIER_OK)
         checkpoint_advise_after_crash(msg);
     TRY(err);
-    return catalog_add_gone(catalog, then, msg);
+    return catalog_go_back(catalog, then, msg);
 }
 
 static enum embtier_err go_back_beside(const struct store *store,
@@ -478,8 +479,7 @@ static enum embtier_err put_back_after_crash(struct store *store, struct err_msg
         checkpoint_advise_after_crash(msg);
     TRY(err);
     note_recovery(store, record, true);
-    if (record)
-        TRY(drop_again(store, record, msg));
+    TRY(go_back_in_catalog(store, record, msg));
     return take_places(store, false, record == NULL, msg);
 }
 
@@ -925,6 +925,15 @@ enum embtier_err store_write(struct store *store, uint32_t shard, const struct s
     if (!rows[0].logged)
         TRY(store_serve(store, msg));
     return database_write(database_of(store, shard, rows[0].logged), rows, count, msg);
+}
+
+enum embtier_err store_table_steps(struct store *store,
+                                   void (*note)(void *context, uint32_t table_id, uint64_t step),
+                                   void *context, struct err_msg *msg)
+{
+    for (uint32_t s = 0; s < store->shard_count; s++)
+        TRY(database_table_steps(database_of(store, s, true), note, context, msg));
+    return EMBTIER_OK;
 }
 
 static enum embtier_err sync_logs(struct store *store, const uint32_t *shards, uint32_t count,

@@ -19,6 +19,9 @@
  * bytes under RocksDB's bytewise comparator, so that `ldb` and `sst_dump` work. A value is struct
  * stored_row_head, then weights, then optimizer state (row_format.h).
  *
+ * A logged database has for each table, under the key (0, table id), the step that it was at when
+ * rows of it were last written: eight bytes, little-endian. No table has the id 0.
+ *
  * Everything here blocks: it is called by reader and writer threads, never by a lane. Thread: any,
  * at the same time, except open and close. RocksDB's errors become embtier's in one place
  * (rocksdb_err.c). After NO_SPACE or IO a shard takes no writes but goes on reading; the store
@@ -139,7 +142,8 @@ struct store_row {
     uint32_t table_id;
     uint32_t weight_bytes; /* as the table says; a stored row of other lengths is CORRUPT */
     uint32_t state_bytes;
-    bool logged; /* its table's durability is not `replay` */
+    bool logged;         /* its table's durability is not `replay` */
+    uint64_t table_step; /* store_write(), of logged rows: the step that their table is at */
     uint64_t id;
     void *bytes;          /* weights, then state; of the caller */
     bool found;           /* set by store_read() */
@@ -160,6 +164,12 @@ MUST_CHECK enum embtier_err store_read(struct store *store, uint32_t shard, stru
 MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t shard,
                                         const struct store_row *rows, uint32_t count,
                                         struct err_msg *msg);
+/* Calls @note for the steps of logged tables that came with rows which were written, any number of
+ * times for a table, of which the greatest holds; also for tables that are gone. */
+MUST_CHECK enum embtier_err store_table_steps(struct store *store,
+                                              void (*note)(void *context, uint32_t table_id,
+                                                           uint64_t step),
+                                              void *context, struct err_msg *msg);
 /* Makes logged rows of @count different shards that have been written safe from loss of power as
  * well. After an error, none of those since the last call need be; the call is to be made again.
  * Thread: one for each shard. */

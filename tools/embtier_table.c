@@ -82,15 +82,16 @@ static bool hyperparameters_to_json(const struct embtier_table_info *info, json_
 static json_t *table_to_json(const struct embtier_table_info *info)
 {
     json_t *value = json_pack(
-        "{s:s, s:i, s:o, s:i, s:s, s:s, s:s, s:o, s:b, s:i, s:i, s:s, s:s, s:b, s:s}", "name",
-        info->name, "table_id", (int)info->table_id, "rows",
+        "{s:s, s:i, s:o, s:i, s:s, s:s, s:s, s:o, s:b, s:i, s:i, s:s, s:s, s:b, s:s, s:s, s:o}",
+        "name", info->name, "table_id", (int)info->table_id, "rows",
         info->rows == EMBTIER_UNBOUNDED ? json_string("unbounded") : cli_json_u64(info->rows),
         "dim", (int)info->dim, "dtype", dtype_word(info->dtype), "optimizer",
         optimizer_word(info->optimizer), "init", init_word(info->init), "seed",
         cli_json_u64(info->seed), "eager", info->eager, "weight_bytes", (int)info->weight_bytes,
         "state_bytes", (int)info->state_bytes, "state", info->state, "rounding",
         rounding_word(info->rounds_to_nearest), "allow_nonfinite", info->allows_nonfinite,
-        "durability", durability_word(info->durability));
+        "durability", durability_word(info->durability), "uuid", info->uuid, "step",
+        cli_json_u64(info->step));
 
     if (value && init_to_json(info, value) && hyperparameters_to_json(info, value))
         return value;
@@ -156,6 +157,8 @@ static int print_table(const struct cli *cli, const struct embtier_table_info *i
     printf("row bytes  %u weights, %u optimizer state\n", info->weight_bytes, info->state_bytes);
     printf("durability %s\n", durability_word(info->durability));
     text_print(stdout, "state      %s\n", info->state);
+    printf("uuid       %s\n", info->uuid[0] ? info->uuid : "none");
+    printf("step       %" PRIu64 "\n", info->step);
     return EXIT_DONE;
 }
 

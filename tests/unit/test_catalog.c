@@ -36,7 +36,9 @@ static struct table_spec spec_make(const char *name)
                                .durability = EMBTIER_DURABILITY_SYNC,
                                .allows_nonfinite = true,
                                .seed = UINT64_MAX - 1,
-                               .init_version = 1 };
+                               .init_version = 1,
+                               .uuid = "0123456789abcdef0123456789abcdef",
+                               .step = EMBTIER_STEP_MAX };
 
     snprintf(spec.name, sizeof(spec.name), "%s", name);
     return spec;
@@ -390,6 +392,81 @@ static void test_checkpoint_s_catalog_has_live_only_what_was_live_all_the_time(v
 
 #define CATALOG_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
+/* Of a table of each durability. */
+static const char *const kinds[] = { "replayed", "logged", "synced" };
+
+static struct catalog *catalog_of_steps(const struct store_fixture *f)
+{
+    struct catalog *catalog = catalog_must_open(f);
+    struct err_msg msg = { { 0 } };
+
+    for (unsigned i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct table_spec spec = spec_make(kinds[i]);
+        uint32_t id = 0;
+
+        spec.durability = (enum embtier_durability)i;
+        spec.step = 0;
+        must(catalog_add(catalog, &spec, CATALOG_NOBODY, CATALOG_LIVE, &id, &msg), &msg);
+    }
+    return catalog;
+}
+
+static void check_steps(const struct catalog *catalog, const uint64_t *wanted)
+{
+    for (unsigned i = 0; i < ARRAY_LEN(kinds); i++)
+        assert_int_equal(catalog_find(catalog, kinds[i])->spec.step, wanted[i]);
+}
+
+static void set_steps(struct catalog *catalog, uint64_t step)
+{
+    for (uint32_t i = 0; i < catalog_count(catalog); i++)
+        catalog_set_step(catalog, i, step);
+}
+
+static void test_steps_are_on_disk_when_the_catalog_was_folded(void **state)
+{
+    const struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_of_steps(f);
+    struct err_msg msg = { { 0 } };
+
+    set_steps(catalog, 7);
+    catalog_free(catalog);
+    catalog = catalog_must_open(f);
+    check_steps(catalog, (uint64_t[]){ 0, 0, 0 });
+    set_steps(catalog, 7);
+    must(catalog_fold(catalog, &msg), &msg);
+    catalog_free(catalog);
+    catalog = catalog_must_open(f);
+    check_steps(catalog, (uint64_t[]){ 7, 7, 7 });
+    catalog_free(catalog);
+}
+
+static void test_going_back_changes_the_steps_of_tables_whose_rows_go_back(void **state)
+{
+    const struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_of_steps(f);
+    struct catalog *then;
+    struct err_msg msg = { { 0 } };
+
+    set_steps(catalog, 3);
+    then = catalog_dup(catalog);
+    assert_non_null(then);
+    set_steps(catalog, 9);
+    (void)catalog_must_add(catalog, "young", CATALOG_LIVE); /* a synced one */
+    must(catalog_go_back(catalog, then, &msg), &msg);
+    catalog_free(catalog);
+    catalog = catalog_must_open(f);
+    check_steps(catalog, (uint64_t[]){ 3, 9, 9 });
+    assert_int_equal(catalog_find(catalog, "young")->spec.step, EMBTIER_STEP_MAX);
+    must(catalog_go_back(catalog, NULL, &msg), &msg);
+    catalog_free(catalog);
+    catalog = catalog_must_open(f);
+    check_steps(catalog, (uint64_t[]){ 0, 9, 9 });
+    assert_int_equal(catalog_count(catalog), 4);
+    catalog_free(catalog);
+    catalog_free(then);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +482,8 @@ int main(void)
         CATALOG_TEST(test_hyperparameter_that_a_catalog_has_not_has_its_default),
         CATALOG_TEST(test_lost_catalog_of_a_store_is_not_an_empty_one),
         CATALOG_TEST(test_checkpoint_s_catalog_has_live_only_what_was_live_all_the_time),
+        CATALOG_TEST(test_steps_are_on_disk_when_the_catalog_was_folded),
+        CATALOG_TEST(test_going_back_changes_the_steps_of_tables_whose_rows_go_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,6 +85,8 @@ class TableInfo(Record):
         ("rounds_to_nearest", Flag),
         ("allows_nonfinite", Flag),
         ("durability", Int),
+        ("uuid", OptionalBytes),
+        ("step", U64),
     ]
 
 

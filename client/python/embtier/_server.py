@@ -525,6 +525,12 @@ class Table(Opened):
         return self.spec.state_numbers
 
     @property
+    def step(self) -> int:
+        """The greatest step that a push had which changed rows, as the server has it now; 0: there was none, or the optimizer's
+        state was left out of an import. Asks the server. After a crash it is that of the rows that are left."""
+        return self.server.open_table(self.name).spec.step
+
+    @property
     def server(self) -> Server:
         """The connection it was opened by."""
         return Server(self._connection)
@@ -682,6 +688,8 @@ def _spec(info: TableInfo) -> TableSpec:
         table_id=info.table_id,
         state=info.state.decode(),
         state_numbers=info.state_bytes // 4,
+        uuid=info.uuid.decode(),
+        step=info.step,
     )
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,9 @@ UNBOUNDED = 0
 class TableSpec:
     """What a table is. @rows is None if it is unbounded: any id from 0 to 2**64 - 1 is a row.
     Hyperparameters are None where the optimizer does not have them. @state is "creating", "live" or
-    "dropping"; @state_numbers is how many numbers of state the optimizer keeps for a row."""
+    "dropping"; @state_numbers is how many numbers of state the optimizer keeps for a row. @uuid tells the rows from those of
+    every other table that was ever created; checkpoints, exports and imports take it along. @step: see :attr:`Table.step`,
+    as of when the table was opened or listed."""
 
     name: str
     rows: int | None
@@ -64,6 +66,8 @@ class TableSpec:
     table_id: int
     state: str
     state_numbers: int
+    uuid: str = ""
+    step: int = field(default=0, compare=False)
 
     @property
     def numpy_dtype(self) -> np.dtype:

@@ -510,6 +510,97 @@ def test_state_is_of_tensors_alone(make_table, tmp_path):
         other.load_state_dict(model.users.state_dict())
 
 
+def test_state_of_a_table_that_was_made_anew_is_refused(server, name):
+    """All that is said of the two is the same."""
+    options = {"dim": DIM, "rows": 50, "optimizer": "adam"}
+    state = et.EmbeddingBag(server.create_table(name, **options), lr=LR).state_dict()
+    server.drop_table(name)
+    again = et.EmbeddingBag(server.create_table(name, **options), lr=LR)
+    with pytest.raises(ValueError, match="saved with the rows of another table .* leave out the keys that end with"):
+        again.load_state_dict(state)
+    model = torch.nn.Sequential(again, torch.nn.Linear(DIM, 1))
+    saved = model.state_dict() | {"0._extra_state": state["_extra_state"]}
+    with pytest.raises(ValueError, match="another table"):
+        model.load_state_dict(saved)
+    model.load_state_dict({k: v for k, v in saved.items() if not k.endswith("_extra_state")}, strict=False)
+
+
+def test_state_of_another_step_than_the_rows_is_told(server, name, tmp_path):
+    table = server.create_table(name, DIM, 50, optimizer="adam")
+    bag = et.EmbeddingBag(table, mode="sum", lr=LR)
+    bag(torch.tensor([[1]])).sum().backward()
+    state, checkpoint = bag.state_dict(), server.checkpoint()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bag.load_state_dict(state)
+    bag(torch.tensor([[1]])).sum().backward()
+    with pytest.warns(UserWarning, match="saved when table .* was at step 1, and its rows are those of step 2 now"):
+        bag.load_state_dict(state)
+    assert bag.steps == 1
+    server.drop_table(name)
+    server.restore_checkpoint(checkpoint.id, [name])
+    back = et.EmbeddingBag(server.open_table(name), mode="sum", lr=LR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        back.load_state_dict(state)
+    assert back.steps == 1
+
+
+@pytest.mark.parametrize("how", ("again", "two tables", "frozen first", "imported"))
+def test_a_module_made_again_goes_on_from_the_step_of_its_tables(server, name, how, tmp_path):
+    """Adam's corrections are those of old moments, and not of new ones."""
+    table, other = (server.create_table(one, DIM, 50, optimizer="adam", eps=1e-3) for one in (name, f"{name}_other"))
+    whole = torch.nn.Embedding(50, DIM, _weight=torch.zeros(50, DIM))
+    optimizer = torch.optim.Adam(whole.parameters(), lr=LR, eps=1e-3)
+
+    def steps(bag: torch.nn.Module, count: int) -> None:
+        for _ in range(count):
+            for module in (bag, whole):
+                (module(torch.tensor([[1]])) * torch.arange(1.0, DIM + 1)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    steps(et.EmbeddingBag(table, mode="sum", lr=LR), 4)
+    if how == "imported":
+        server.export_table(table, tmp_path / "one", state=True)
+        table = server.open_table(server.import_table(tmp_path / "one", f"{name}_imported").name)
+    if how == "two tables":
+        both = et.EmbeddingBagCollection({"a": et.Bag(table, "sum"), "b": et.Bag(other)}, lr=LR)
+        assert both.steps == 4
+        steps(lambda ids: both({"a": ids})["a"], 3)
+    else:
+        bag = et.EmbeddingBag(table, mode="sum", lr=LR, frozen=how == "frozen first")
+        bag.requires_grad_(True)
+        steps(bag, 3)
+        assert bag.steps == table.step == 7
+    assert np.abs(table.get([1])[0] - whole.weight[1].detach().numpy()).max() < 1e-6
+    assert other.step == 0
+
+
+def test_a_group_of_adam_tables_begins_where_they_are(server, name):
+    adam, sgd = (server.create_table(f"{name}_{one}", DIM, 50, optimizer=one) for one in ("adam", "sgd"))
+    both = et.EmbeddingBagCollection({"a": et.Bag(adam), "s": et.Bag(sgd)}, lr=LR)
+    both({"a": torch.tensor([[1]]), "s": torch.tensor([[1]])})["a"].sum().backward()
+    for table, wrong in ((adam, 0), (adam, 2)):
+        with pytest.raises(ValueError, match=f"tables are at step 1, and group .* at {wrong}: join it with step=1"):
+            et.EmbeddingBag(table, lr=LR, group=server.join(f"{name}_{wrong}", 1, 0, step=wrong))
+    assert et.EmbeddingBag(adam, lr=LR, group=server.join(name, 1, 0, step=1)).steps == 1
+    assert et.EmbeddingBag(sgd, lr=LR, group=server.join(f"{name}_sgd", 1, 0)).steps == 0
+
+
+def test_state_is_saved_also_when_the_server_is_gone(own_daemon):
+    with own_daemon.connect() as server:
+        bag = et.EmbeddingBag(server.create_table("one", DIM, 50, optimizer="adam"), mode="sum", lr=LR)
+        bag(torch.tensor([[1]])).sum().backward()
+        own_daemon.kill()
+        state = bag.state_dict()
+        own_daemon.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            bag.load_state_dict(state)
+        assert bag.steps == 1
+
+
 @pytest.mark.parametrize("update", et.UPDATES)
 def test_conversions_leave_rows_what_they_are(make_table, update):
     bag = et.EmbeddingBag(make_table(init="zeros"), mode="sum", lr=1, update=update)

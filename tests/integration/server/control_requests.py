@@ -45,6 +45,8 @@ ADAM = {
     "seed": 7,
     "eager": True,
     "init_version": 1,
+    "uuid": "00112233445566778899aabbccddeeff",
+    "step": 3,
     "eps": 1e-6,
     "beta1": 0.5,
     "beta2": 0.5,

@@ -35,7 +35,7 @@ One optimizer for the whole model
 Learning rates, schedulers, steps
     ``lr`` is an attribute. ``optimizer`` is a torch.optim.Optimizer of the module's rows alone, whose learning rate is ``lr``
     and whose step() and zero_grad() are the module's. With ``update="backward"`` there is nothing left for step() to do, but
-    schedulers want to see it called. ``steps`` counts the steps made, as Adam must know; state_dict() has it.
+    schedulers want to see it called. ``steps`` counts the steps made, as Adam must know: a module begins with that of its tables; state_dict() has it.
 GradScaler
     ``update="step"``: scaler.step() takes a CombinedOptimizer, or ``optimizer``, as any other. Gradients
     are where the outputs are: torch before 2.3 unscales nothing in the memory of the processor.
@@ -98,7 +98,8 @@ Groups of trainers
     * Prefetches are released after the push, by a request of their own.
 state_dict()
     Holds what the tables are and the number of steps, not the rows: these are the server's.
-    load_state_dict() raises ValueError unless the module's tables are like those that were saved.
+    load_state_dict() raises ValueError unless the module's tables are those that were saved, by their uuid, and warns if their
+    rows are of another step than then.
 torch.compile
     Has a pass of a module as one operator of its graph, also with ``fullgraph=True`` (torch 2.4 and newer; before, the graph
     breaks there). torch.jit, torch.export and torch.func raise RuntimeError.

@@ -21,7 +21,7 @@ from ._bags import Bag, Given, Input, given_of
 from ._optimizer import Optimizer
 from ._prefetcher import Ahead
 from ._rooms import Room, Rooms, Ticket
-from ._rows import Rows, RowsList
+from ._rows import Rows, RowsList, warn_user
 
 UPDATES = ("backward", "step")
 REDUCTIONS = ("mean", "sum")
@@ -105,6 +105,25 @@ _NO_WEIGHT = (
 )
 
 
+def _compare(feature: str, saved: dict[str, Any], ours: dict[str, Any]) -> None:
+    """The description of a feature in a state_dict() with that of the module."""
+    for key, value in saved.items():
+        if key not in ("note", "steps", "uuid", "table_step") and value != ours.get(key):
+            raise ValueError(f"{shown(feature)} was saved with {shown(key)} {shown(value)}, here it is {shown(ours.get(key))}")
+    table, uuid, step = ours["table"], saved.get("uuid"), saved.get("table_step")
+    if uuid and ours["uuid"] and uuid != ours["uuid"]:
+        raise ValueError(
+            f"{shown(feature)} was saved with the rows of another table {table!r}, made as {shown(uuid)}: this one was made as "
+            f"{ours['uuid']}, and has other rows. Bring those back, with restore_checkpoint() or import_table(); or, for the rest of "
+            'the state alone, leave out the keys that end with "_extra_state" and load with strict=False'
+        )
+    if None not in (step, ours["table_step"]) and step != ours["table_step"]:
+        warn_user(
+            f"{shown(feature)} was saved when table {table!r} was at step {shown(step)}, and its rows are those of step "
+            f"{ours['table_step']} now: they do not belong to the rest of the state. restore_checkpoint() brings rows back"
+        )
+
+
 class EmbeddingBagCollection(torch.nn.Module):
     """Many embedding bags, one request for all.
 
@@ -146,7 +165,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         distinct = {table.name: table for table in tables}
         self._rows = {name: Rows(table, not frozen) for name, table in distinct.items()}
         self.rows = RowsList(self._rows.values())
-        self.optimizer = Optimizer(list(self._rows.values()), self._rooms, lr or 0.0, gathers=update == "step", averages=reduce == "mean")
+        steps = max(table.step for table in distinct.values())
+        self.optimizer = Optimizer(list(self._rows.values()), self._rooms, lr or 0.0, update == "step", reduce == "mean", steps)
         if not frozen:
             self._check_trainable()
         self.group = group
@@ -354,7 +374,8 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @property
     def steps(self) -> int:
-        """How many steps the tables' optimizers have made through this module; may be assigned."""
+        """The step that the tables are at: a module goes on from the greatest of its tables, and counts its own; with a
+        group it is the group's. May be assigned."""
         return self.optimizer.steps
 
     @steps.setter
@@ -394,7 +415,18 @@ class EmbeddingBagCollection(torch.nn.Module):
         """Forgets the gradients gathered with ``update="step"``; @set_to_none changes nothing."""
         self.optimizer.zero_grad(set_to_none)
 
+    def _table_steps(self) -> dict[str, int | None]:
+        """By the names of the tables; None: the server cannot be asked, which must not keep the rest of a model from being saved."""
+        steps: dict[str, int | None] = {}
+        for name, rows in self._rows.items():
+            try:
+                steps[name] = rows.table.step
+            except errors.Error:
+                steps[name] = None
+        return steps
+
     def _description(self) -> dict[str, dict[str, Any]]:
+        table_steps = self._table_steps()
         return {
             k: {
                 "table": bag.table.name,
@@ -405,6 +437,8 @@ class EmbeddingBagCollection(torch.nn.Module):
                 "mode": bag.mode,
                 "padding_idx": bag.padding_idx,
                 "steps": self.steps,
+                "uuid": bag.table.spec.uuid,
+                "table_step": table_steps[bag.table.name],
                 "note": "the rows are in embtierd, not here",
             }
             for k, bag in self.bags.items()
@@ -439,11 +473,7 @@ class EmbeddingBagCollection(torch.nn.Module):
                 f"state was saved with features {shown(list(saved_features))}, here are {shown(list(ours))}"
             )
         for feature, saved in saved_features.items():
-            for key, value in saved.items():
-                if key not in ("note", "steps") and value != ours[feature].get(key):
-                    raise ValueError(
-                        f"{shown(feature)} was saved with {shown(key)} {shown(value)}, here it is {shown(ours[feature].get(key))}"
-                    )
+            _compare(feature, saved, ours[feature])
         self.steps = max(integer("steps", saved.get("steps", 0), 0, STEP_MAX) for saved in saved_features.values())
 
     def __getattr__(self, name: str) -> Any:

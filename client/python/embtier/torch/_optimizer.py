@@ -102,7 +102,9 @@ class Optimizer(torch.optim.Optimizer):
     """The tables' optimizers of a module, as schedulers and gradient scalers see them; modules make theirs, see the
     text of embtier.torch. One group, with "lr"; its parameters are the module's :class:`Rows`."""
 
-    def __init__(self, rows: Sequence[Rows], rooms: Rooms, lr: float, gathers: bool, averages: bool = True) -> None:
+    def __init__(
+        self, rows: Sequence[Rows], rooms: Rooms, lr: float, gathers: bool, averages: bool = True, steps: int = 0
+    ) -> None:
         rows = several("rows", rows)
         for one in rows:
             if not isinstance(one, Rows):
@@ -112,7 +114,7 @@ class Optimizer(torch.optim.Optimizer):
         self._rooms = rooms
         self.gathers = flag("gathers", gathers)  # update="step": step() makes the steps
         self._averages = flag("averages", averages)  # gradients of the members of a group
-        self._steps = 0
+        self._steps = self._steps_found = integer("steps", steps, 0, STEP_MAX)  # found: that the tables were at
         self._pushing: BagBatch | PushBatch | None = None  # of the push that was not noted yet
         self.timeout: float | None = None  # seconds for a push without a group, whose end others may delay
         self.scale: float | Callable[[], float] = 1.0  # of the loss; a GradScaler assigns a grad_scale of its own
@@ -169,10 +171,12 @@ class Optimizer(torch.optim.Optimizer):
                 f"group {group.name!r} is another module's: each pushes by itself, and a group has one push "
                 "of a member and step, so join one for each module"
             )
-        if self.steps not in (0, group.step):
+        steps = self.steps
+        if steps == self._steps_found and not any(one.table.spec.optimizer == "adam" for one in self._rows.values()):
+            return  # nothing was done here, and the numbers of the steps mean nothing to the others' rows
+        if steps not in (0, group.step):
             raise ValueError(
-                f"the module has made {self.steps} steps, and group {group.name!r} {group.step}: join it with "
-                f"step={self.steps}"
+                f"the module's tables are at step {steps}, and group {group.name!r} at {group.step}: join it with step={steps}"
             )
 
     @property
