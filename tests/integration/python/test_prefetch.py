@@ -5,6 +5,7 @@ names it is done?"""
 from __future__ import annotations
 
 import gc
+import signal
 
 import numpy as np
 import pytest
@@ -83,7 +84,7 @@ def test_a_row_is_pinned_as_long_as_a_prefetch_has_it(server, name):
     await_pinned(server, 0)
 
 
-def test_a_batch_has_its_prefetch_until_it_is_released(server, name):
+def test_a_batch_has_its_prefetch_until_it_is_released(daemon, server, name):
     table = make_table(server, name)
     with server.prefetch_batch([(table, COUNT)]) as batch:
         batch.ids(0)[:] = IDS
@@ -98,9 +99,13 @@ def test_a_batch_has_its_prefetch_until_it_is_released(server, name):
             with pytest.raises(embtier.InvalidError, match="release it first"):
                 again()
         batch.release()
-        batch.submit_prefetch()
-        with pytest.raises(embtier.BusyError):
+        daemon.freeze()
+        try:
             batch.submit_prefetch()
+            with pytest.raises(embtier.BusyError):
+                batch.submit_prefetch()
+        finally:
+            daemon.signal(signal.SIGCONT)
         batch.release()  # waits for it
         assert batch.ticket == 0
         batch.prefetch()
@@ -161,10 +166,14 @@ def test_what_is_no_prefetch_is_refused_without_asking_the_server(daemon, server
     with pytest.raises(TypeError, match="must be a PrefetchBatch, not a PushBatch"):
         batch.push(0.5, 1, prefetch=batch)
     ahead.ids(0)[:] = IDS
-    ahead.submit_prefetch()
-    for push in (batch.push, batch.submit_push):
-        with pytest.raises(embtier.BusyError, match="in flight"):
-            push(0.5, 1, prefetch=ahead)
+    daemon.freeze()
+    try:
+        ahead.submit_prefetch()
+        for push in (batch.push, batch.submit_push):
+            with pytest.raises(embtier.BusyError, match="in flight"):
+                push(0.5, 1, prefetch=ahead)
+    finally:
+        daemon.signal(signal.SIGCONT)
     ahead.wait()
     with daemon.connect() as second:
         with pytest.raises(embtier.InvalidError, match="another connection"):
