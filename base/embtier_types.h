@@ -23,23 +23,32 @@ extern "C" {
     X(ALPHA, alpha, 0, 1, 0.99, "share of the old in the moving mean of squared gradients")        \
     X(BETA1, beta1, 0, 0.9999999, 0.9, "share of the old in the first moment")                     \
     X(BETA2, beta2, 0, 0.9999999, 0.999, "share of the old in the second moment")                  \
+    X(MOMENTUM, momentum, 0, 0.9999999, 0.9, "share of the old in the velocity")                   \
     X(WEIGHT_DECAY, weight_decay, 0, 1e30, 0, "times the weights, added to the gradient (L2)")     \
     X(CLIP_NORM, clip_norm, 0, 1e30, 0, "longest gradient of a row, Euclidean; 0: any length")
 
 /* X(name, number, word, f32 state numbers kept per weight, and per row, hyperparameters of its own,
- * default of eps, description). All but `none` have weight_decay and clip_norm too. The state lies
- * behind the weights of its row: per weight first, dim numbers each, then per row. */
+ * default of eps, default of weight_decay, description). All but `none` have weight_decay and
+ * clip_norm too. The state lies behind the weights of its row: per weight first, dim numbers each,
+ * then per row. */
 #define EMBTIER_OPTIMIZER_TABLE(X)                                                                 \
-    X(NONE, 0, "none", 0, 0, (0), 0, "no optimizer: rows are only set")                            \
-    X(SGD, 1, "sgd", 0, 0, (0), 0, "stochastic gradient descent, no state")                        \
-    X(ADAGRAD, 2, "adagrad", 1, 0, (1 << EMBTIER_EPS), 1e-10,                                      \
+    X(NONE, 0, "none", 0, 0, (0), 0, 0, "no optimizer: rows are only set")                         \
+    X(SGD, 1, "sgd", 0, 0, (0), 0, 0, "stochastic gradient descent, no state")                     \
+    X(ADAGRAD, 2, "adagrad", 1, 0, (1 << EMBTIER_EPS), 1e-10, 0,                                   \
       "sum of squared gradients per weight")                                                       \
-    X(ROWWISE_ADAGRAD, 3, "rowwise_adagrad", 0, 1, (1 << EMBTIER_EPS), 1e-10,                      \
+    X(ROWWISE_ADAGRAD, 3, "rowwise_adagrad", 0, 1, (1 << EMBTIER_EPS), 1e-10, 0,                   \
       "mean squared gradient summed, one per row")                                                 \
-    X(RMSPROP, 4, "rmsprop", 1, 0, (1 << EMBTIER_EPS | 1 << EMBTIER_ALPHA), 1e-8,                  \
+    X(RMSPROP, 4, "rmsprop", 1, 0, (1 << EMBTIER_EPS | 1 << EMBTIER_ALPHA), 1e-8, 0,               \
       "moving mean of squared gradients per weight")                                               \
     X(ADAM, 5, "adam", 2, 0, (1 << EMBTIER_EPS | 1 << EMBTIER_BETA1 | 1 << EMBTIER_BETA2), 1e-8,   \
-      "first and second moments per weight")
+      0, "first and second moments per weight")                                                    \
+    X(MOMENTUM, 6, "momentum", 1, 0, (1 << EMBTIER_MOMENTUM), 0, 0,                                \
+      "stochastic gradient descent with a velocity per weight")                                    \
+    X(ADAMW, 7, "adamw", 2, 0, (1 << EMBTIER_EPS | 1 << EMBTIER_BETA1 | 1 << EMBTIER_BETA2), 1e-8, \
+      0.01, "adam, with weight decay apart from the gradient")                                     \
+    X(SPARSE_ADAM, 8, "sparse_adam", 2, 0,                                                         \
+      (1 << EMBTIER_EPS | 1 << EMBTIER_BETA1 | 1 << EMBTIER_BETA2), 1e-8, 0,                       \
+      "adam, with eps added before the second moment is corrected")
 
 /* X(name, number, word, description): the reductions of the rows of a bag. */
 #define EMBTIER_POOL_TABLE(X)                                                                      \
@@ -73,7 +82,7 @@ enum embtier_hyperparameter {
 };
 
 enum embtier_optimizer {
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     EMBTIER_OPTIMIZER_##name = number,
     EMBTIER_OPTIMIZER_TABLE(X)
 #undef X

@@ -19,7 +19,8 @@ static const struct word dtype_words[] = {
 };
 
 static const struct word optimizer_words[] = {
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text) { number, word },
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
+    { number, word },
     EMBTIER_OPTIMIZER_TABLE(X)
 #undef X
 };
@@ -171,7 +172,7 @@ uint32_t table_spec_state_bytes(const struct table_spec *spec)
 
     (void)dim;
     switch (spec->optimizer) {
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     case number:                                                                                   \
         return (uint32_t)sizeof(float) * ((per_weight)*dim + (per_row));
         EMBTIER_OPTIMIZER_TABLE(X)
@@ -188,7 +189,7 @@ bool optimizer_has(int optimizer, int hyperparameter)
     unsigned has = 0;
 
     switch (optimizer) {
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     case number:                                                                                   \
         has = hyperparameters | (EMBTIER_OPTIMIZER_##name != EMBTIER_OPTIMIZER_NONE ? every : 0);  \
         break;
@@ -202,12 +203,12 @@ double optimizer_default(int optimizer, int hyperparameter)
 {
     if (!optimizer_has(optimizer, hyperparameter))
         return 0;
-    if (hyperparameter != EMBTIER_EPS)
+    if (hyperparameter != EMBTIER_EPS && hyperparameter != EMBTIER_WEIGHT_DECAY)
         return hyperparameters[hyperparameter].standard;
     switch (optimizer) {
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     case number:                                                                                   \
-        return eps;
+        return hyperparameter == EMBTIER_EPS ? eps : decay;
         EMBTIER_OPTIMIZER_TABLE(X)
 #undef X
     }

@@ -132,6 +132,7 @@ struct embtier_table_options {
     double alpha;
     double beta1;
     double beta2;
+    double momentum;
     double weight_decay;
     double clip_norm;
     int rounds_to_nearest; /* nonzero: f16 and bf16 weights after an update; else stochastically */
@@ -144,7 +145,7 @@ struct embtier_table_options {
         sizeof(struct embtier_table_options), NULL, EMBTIER_UNBOUNDED, 0, EMBTIER_DTYPE_F32,       \
             EMBTIER_OPTIMIZER_NONE, EMBTIER_INIT_ZEROS, 0, 0, 0, 0, 0, NULL, NULL,                 \
             EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT,   \
-            EMBTIER_DEFAULT, 0, 0, EMBTIER_DURABILITY_REPLAY                                       \
+            EMBTIER_DEFAULT, EMBTIER_DEFAULT, 0, 0, EMBTIER_DURABILITY_REPLAY                      \
     }
 
 /* A table's description; strings are borrowed from the handle or list it came from. */
@@ -172,6 +173,7 @@ struct embtier_table_info {
     double alpha;
     double beta1;
     double beta2;
+    double momentum;
     double weight_decay;
     double clip_norm;
     int rounds_to_nearest;

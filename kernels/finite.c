@@ -118,7 +118,15 @@ bool finite_is_proven(const struct optimizer_push *push, double greatest)
         quotient = quotient_max(n, decayed, (double)n->one_minus_alpha);
         step = rate * quotient;
         break;
-    case EMBTIER_OPTIMIZER_ADAM: /* whose moments may be anything, if a client has set them */
+    case EMBTIER_OPTIMIZER_MOMENTUM: /* whose velocity a client may have set, as Adam's moments */
+        quotient = (double)n->quotient_limit;
+        step = rate * quotient;
+        break;
+    case EMBTIER_OPTIMIZER_ADAM:
+    case EMBTIER_OPTIMIZER_ADAMW:
+    case EMBTIER_OPTIMIZER_SPARSE_ADAM:
+        if (!(n->kept >= 0.0f && n->kept <= 1.0f)) /* decay makes weights longer */
+            return false;
         quotient = (double)n->quotient_limit;
         step = fabs((double)n->step_size) * quotient;
         break;
@@ -131,7 +139,7 @@ bool finite_is_proven(const struct optimizer_push *push, double greatest)
 static uint32_t states_of(const struct optimizer_push *push)
 {
     switch (push->optimizer) {
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     case EMBTIER_OPTIMIZER_##name:                                                                 \
         return (per_weight)*push->dim + (per_row);
         EMBTIER_OPTIMIZER_TABLE(X)

@@ -37,7 +37,7 @@ struct lane_row {
 
 /* State numbers that an optimizer keeps. */
 template <enum embtier_optimizer optimizer> struct states;
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     template <> struct states<EMBTIER_OPTIMIZER_##name> {                                          \
         static constexpr int of_weight = per_weight;                                               \
         static constexpr int of_row = per_row;                                                     \
@@ -187,7 +187,7 @@ enum embtier_err gpu_optimizer_update(const struct optimizer_push *push, const u
     if (count == 0)
         return EMBTIER_OK;
     switch (push->optimizer) {
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     case EMBTIER_OPTIMIZER_##name:                                                                 \
         update_rows<EMBTIER_OPTIMIZER_##name><<<blocks, GPU_BLOCK_THREADS, 0, cuda_stream>>>(u);   \
         return gpu_launched();

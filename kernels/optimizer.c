@@ -41,6 +41,12 @@ static float narrow(double value)
 void optimizer_prepare(const struct table_spec *spec, double learning_rate, uint64_t step,
                        struct optimizer_push *ret_push)
 {
+    const double fix = kernel_sqrt_f64(1.0 - power(spec->beta2, step));
+    const bool is_apart = spec->optimizer == EMBTIER_OPTIMIZER_ADAMW;
+    /* eps is added to the root before that is divided by the correction. */
+    const double eps =
+        spec->optimizer == EMBTIER_OPTIMIZER_SPARSE_ADAM ? spec->eps / fix : spec->eps;
+
     assert(step >= 1 && step <= OPTIMIZER_STEP_MAX);
     *ret_push = (struct optimizer_push){
         .optimizer = spec->optimizer,
@@ -52,17 +58,19 @@ void optimizer_prepare(const struct table_spec *spec, double learning_rate, uint
         .step = step,
         .numbers = {
             .learning_rate = narrow(learning_rate),
-            .weight_decay = narrow(spec->weight_decay),
+            .weight_decay = is_apart ? 0.0f : narrow(spec->weight_decay),
             .clip_norm = narrow(spec->clip_norm),
-            .eps = narrow(spec->eps),
+            .eps = narrow(eps),
             .alpha = narrow(spec->alpha),
             .one_minus_alpha = narrow(1.0 - spec->alpha),
             .beta1 = narrow(spec->beta1),
             .one_minus_beta1 = narrow(1.0 - spec->beta1),
             .beta2 = narrow(spec->beta2),
             .one_minus_beta2 = narrow(1.0 - spec->beta2),
+            .momentum = narrow(spec->momentum),
+            .kept = is_apart ? narrow(1.0 - learning_rate * spec->weight_decay) : 1.0f,
             .step_size = narrow(learning_rate / (1.0 - power(spec->beta1, step))),
-            .second_moment_fix = narrow(kernel_sqrt_f64(1.0 - power(spec->beta2, step))),
+            .second_moment_fix = narrow(fix),
             .state_limit = spec->allows_nonfinite ? INFINITY : FLT_MAX,
             .quotient_limit = spec->allows_nonfinite ? INFINITY : OPTIMIZER_QUOTIENT_MAX,
         },

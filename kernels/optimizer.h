@@ -8,9 +8,9 @@
  * gradient:
  *
  *   1. clipping: if clip_norm > 0 and |g| > clip_norm, g = g * (clip_norm / |g|)
- *   2. weight decay: if weight_decay > 0, g = g + weight_decay * w
- *   3. the optimizer, in f32, as PyTorch's of the same name; row-wise Adagrad as in FBGEMM: the
- *      row's mean of g² is added to its one state number
+ *   2. weight decay: if weight_decay > 0, g = g + weight_decay * w; not for AdamW
+ *   3. the optimizer, in f32, as PyTorch's of the same name, momentum as its SGD without dampening;
+ *      row-wise Adagrad as in FBGEMM: the row's mean of g² is added to its one state number
  *   4. rounding to the table's dtype: f16 and bf16 stochastically, up with a probability of the
  *      part cut off, unless the table rounds to nearest. The random bits are a function of (table
  *      seed, row, column, step) and so the same whoever computes them
@@ -31,7 +31,7 @@
 #include "kernels/reduce.h"
 
 #define OPTIMIZER_STEP_MAX EMBTIER_STEP_MAX
-/* Adam's quotient of moments, unless the table allows NaN and infinity. */
+/* Adam's quotient of moments, and the velocity, unless the table allows NaN and infinity. */
 #define OPTIMIZER_QUOTIENT_MAX 0x1p100f
 
 /* The constants of one push to one table. */
@@ -43,10 +43,12 @@ struct optimizer_numbers {
     float alpha, one_minus_alpha;
     float beta1, one_minus_beta1;
     float beta2, one_minus_beta2;
+    float momentum;
+    float kept;              /* AdamW: of a weight, before the step: 1 - learning rate * decay */
     float step_size;         /* Adam: learning rate / (1 - beta1^step) */
     float second_moment_fix; /* Adam: sqrt(1 - beta2^step) */
     float state_limit;       /* where state saturates; infinity: nowhere */
-    float quotient_limit;    /* Adam: the same for m / sqrt(v) */
+    float quotient_limit;    /* Adam: the same for m / sqrt(v); momentum: for the velocity */
 };
 
 struct optimizer_push {

@@ -42,7 +42,7 @@ struct kind {
     uint32_t per_row;
 };
 
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     static_assert((per_weight) <= OPTIMIZER_STATES_MAX && (per_row) <= 1, word);
 EMBTIER_OPTIMIZER_TABLE(X)
 #undef X
@@ -283,7 +283,7 @@ KERNEL_INLINE void update_rows(const struct optimizer_push *push, struct kind ki
     }
 }
 
-#define X(name, number, word, per_weight_, per_row_, hyperparameters, eps, text)                   \
+#define X(name, number, word, per_weight_, per_row_, hyperparameters, eps, decay, text)            \
     static void update_##name(const struct optimizer_push *push, const uint64_t *row_ids,          \
                               void *const *rows, uint32_t count,                                   \
                               struct optimizer_gradients gradients)                                \
@@ -306,7 +306,7 @@ static void update(const struct optimizer_push *push, const uint64_t *row_ids, v
                    uint32_t count, struct optimizer_gradients gradients)
 {
     switch (push->optimizer) {
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     case EMBTIER_OPTIMIZER_##name:                                                                 \
         update_##name(push, row_ids, rows, count, gradients);                                      \
         return;

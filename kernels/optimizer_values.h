@@ -118,6 +118,13 @@ KERNEL_INLINE float optimizer_rmsprop(const struct optimizer_numbers *n, float w
     return weight - n->learning_rate * optimizer_quotient(gradient, kernel_sqrt(state[0]) + n->eps);
 }
 
+KERNEL_INLINE float optimizer_limited(const struct optimizer_numbers *n, float value)
+{
+    const float below = value > n->quotient_limit ? n->quotient_limit : value;
+
+    return below < -n->quotient_limit ? -n->quotient_limit : below;
+}
+
 /* m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g²;
  * w - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps). Kingma and Ba, "Adam", 2015, in the
  * lazy form: t is the push's step, not how often the row was updated. The quotient of the moments
@@ -135,9 +142,25 @@ KERNEL_INLINE float optimizer_adam(const struct optimizer_numbers *n, float weig
                                    n->beta2 * optimizer_squares(state[1]) +
                                        n->one_minus_beta2 * optimizer_square(n, gradient));
     quotient = optimizer_quotient(state[0], kernel_sqrt(state[1]) / n->second_moment_fix + n->eps);
-    quotient = quotient > n->quotient_limit ? n->quotient_limit : quotient;
-    quotient = quotient < -n->quotient_limit ? -n->quotient_limit : quotient;
-    return weight - n->step_size * quotient;
+    return weight - n->step_size * optimizer_limited(n, quotient);
+}
+
+/* u = momentum u + g; w - lr u. As PyTorch's SGD: without dampening, and without Nesterov's look
+ * ahead. The velocity saturates like Adam's quotient. */
+KERNEL_INLINE float optimizer_momentum(const struct optimizer_numbers *n, float weight,
+                                       float gradient, float *state, float row_state)
+{
+    (void)row_state;
+    state[0] = optimizer_saturated_both(n, state[0], n->momentum * state[0] + gradient);
+    return weight - n->learning_rate * optimizer_limited(n, state[0]);
+}
+
+/* w (1 - lr decay), then Adam's step by the gradient alone. Loshchilov and Hutter, "Decoupled
+ * weight decay regularization", 2019. */
+KERNEL_INLINE float optimizer_adamw(const struct optimizer_numbers *n, float weight, float gradient,
+                                    float *state, float row_state)
+{
+    return optimizer_adam(n, weight * n->kept, gradient, state, row_state);
 }
 
 /* Numbers kept per weight, at most. */
@@ -160,7 +183,12 @@ KERNEL_INLINE float optimizer_value(enum embtier_optimizer optimizer,
     case EMBTIER_OPTIMIZER_RMSPROP:
         return optimizer_rmsprop(n, weight, gradient, state, row_state);
     case EMBTIER_OPTIMIZER_ADAM:
+    case EMBTIER_OPTIMIZER_SPARSE_ADAM: /* whose eps has been made what it is for that */
         return optimizer_adam(n, weight, gradient, state, row_state);
+    case EMBTIER_OPTIMIZER_MOMENTUM:
+        return optimizer_momentum(n, weight, gradient, state, row_state);
+    case EMBTIER_OPTIMIZER_ADAMW:
+        return optimizer_adamw(n, weight, gradient, state, row_state);
     }
     return weight;
 }

@@ -54,6 +54,11 @@ const char *table_option_name(struct table_option_name *buffer, int hyperparamet
     return buffer->text;
 }
 
+static const char optimizer_words[] =
+#define X(id, number, word, ...) ", " word
+    EMBTIER_OPTIMIZER_TABLE(X);
+#undef X
+
 void help_table_create(FILE *out)
 {
     struct hyperparameters_text defaults;
@@ -66,7 +71,7 @@ void help_table_create(FILE *out)
     EMBTIER_HYPERPARAMETER_TABLE(X)
 #undef X
     fputs("\nThose that an optimizer has, with their defaults:\n", out);
-#define X(id, number, word, per_weight, per_row, hyperparameters, eps, what)                       \
+#define X(id, number, word, per_weight, per_row, hyperparameters, eps, decay, what)                \
     optimizer_defaults_text(&defaults, number);                                                    \
     fprintf(out, "  %-16s %s\n", word, defaults.text[0] ? defaults.text : "none");
     EMBTIER_OPTIMIZER_TABLE(X)
@@ -126,10 +131,8 @@ int table_option(const struct cli *cli, int option, struct table_arguments *argu
     case TABLE_OPTION_OPTIMIZER:
         word = optimizer_parse(optarg);
         if (word < 0)
-            return cli_usage(cli,
-                             "--optimizer %s: allowed: none, sgd, adagrad, rowwise_adagrad, "
-                             "rmsprop, adam",
-                             TEXT_SHOWN(optarg));
+            return cli_usage(cli, "--optimizer %s: allowed: %s", TEXT_SHOWN(optarg),
+                             optimizer_words + strlen(", "));
         options->optimizer = (enum embtier_optimizer)word;
         return -1;
     case TABLE_OPTION_INIT:

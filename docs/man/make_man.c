@@ -130,7 +130,7 @@ static void print_optimizer(int optimizer, const char *word, const char *what)
 
 static void print_optimizers(void)
 {
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     print_optimizer(number, word, text);
     EMBTIER_OPTIMIZER_TABLE(X)
 #undef X

@@ -13,6 +13,10 @@
 #define GUARD_BYTES 64
 #define GUARD       0xa5
 
+/* They are numbered from EMBTIER_OPTIMIZER_SGD on. */
+#define LAST_OPTIMIZER  EMBTIER_OPTIMIZER_SPARSE_ADAM
+#define OPTIMIZER_COUNT ((uint32_t)LAST_OPTIMIZER)
+
 /* With the optimizer's usual constants. */
 static inline struct table_spec spec_of(enum embtier_optimizer optimizer, enum embtier_dtype dtype,
                                         uint32_t dim, double clip_norm, double weight_decay)
@@ -24,12 +28,13 @@ static inline struct table_spec spec_of(enum embtier_optimizer optimizer, enum e
                                .alpha = 0.99,
                                .beta1 = 0.9,
                                .beta2 = 0.999,
+                               .momentum = 0.9,
                                .clip_norm = clip_norm,
                                .weight_decay = weight_decay,
                                .seed = UINT64_C(0x0123456789abcdef) };
 
     switch (optimizer) {
-#define X(name, number, word, per_weight, per_row, hyperparameters, standard_eps, text)            \
+#define X(name, number, word, per_weight, per_row, hyperparameters, standard_eps, decay, text)     \
     case EMBTIER_OPTIMIZER_##name:                                                                 \
         spec.eps = standard_eps;                                                                   \
         break;
@@ -42,7 +47,7 @@ static inline struct table_spec spec_of(enum embtier_optimizer optimizer, enum e
 static inline uint32_t states_per_weight(enum embtier_optimizer optimizer)
 {
     switch (optimizer) {
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     case EMBTIER_OPTIMIZER_##name:                                                                 \
         return per_weight;
         EMBTIER_OPTIMIZER_TABLE(X)

@@ -462,6 +462,7 @@ static void check_optimizer_variants(struct gpu_test *t, enum embtier_optimizer 
             .alpha = 0.99,
             .beta1 = 0.9,
             .beta2 = 0.999,
+            .momentum = 0.9,
             .clip_norm = variant & 1 ? 3.0 : 0,
             .weight_decay = variant & 2 ? 0.01 : 0,
             .rounds_to_nearest = variant & 4,
@@ -475,7 +476,7 @@ static void check_optimizer_variants(struct gpu_test *t, enum embtier_optimizer 
 static void test_rows_are_updated_the_same(void **state)
 {
     static const enum embtier_optimizer optimizers[] = {
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     EMBTIER_OPTIMIZER_##name,
         EMBTIER_OPTIMIZER_TABLE(X)
 #undef X

@@ -14,6 +14,9 @@ struct model_row {
 static void model_update(const struct table_spec *spec, double learning_rate, uint64_t step,
                          struct model_row *row, const float *gradient)
 {
+    const bool is_apart = spec->optimizer == EMBTIER_OPTIMIZER_ADAMW;
+    const double decay = is_apart ? 0 : spec->weight_decay;
+    const double fix = sqrt(1 - pow(spec->beta2, (double)step));
     double squares = 0, scale = 1, mean = 0;
 
     for (uint32_t c = 0; c < spec->dim; c++)
@@ -21,10 +24,10 @@ static void model_update(const struct table_spec *spec, double learning_rate, ui
     if (spec->clip_norm > 0 && sqrt(squares) > spec->clip_norm)
         scale = spec->clip_norm / sqrt(squares);
     for (uint32_t c = 0; c < spec->dim; c++)
-        mean += pow(gradient[c] * scale + spec->weight_decay * row->weights[c], 2) / spec->dim;
+        mean += pow(gradient[c] * scale + decay * row->weights[c], 2) / spec->dim;
     row->row_state += mean;
     for (uint32_t c = 0; c < spec->dim; c++) {
-        const double g = gradient[c] * scale + spec->weight_decay * row->weights[c];
+        const double g = gradient[c] * scale + decay * row->weights[c];
         double *const first = row->states[0] + c, *const second = row->states[1] + c;
         double change = 0;
 
@@ -45,11 +48,24 @@ static void model_update(const struct table_spec *spec, double learning_rate, ui
             *first = spec->alpha * *first + (1 - spec->alpha) * g * g;
             change = g / (sqrt(*first) + spec->eps);
             break;
+        case EMBTIER_OPTIMIZER_MOMENTUM:
+            *first = spec->momentum * *first + g;
+            change = *first;
+            break;
+        case EMBTIER_OPTIMIZER_ADAMW:
+            row->weights[c] *= 1 - learning_rate * spec->weight_decay;
+            __attribute__((fallthrough));
         case EMBTIER_OPTIMIZER_ADAM:
             *first = spec->beta1 * *first + (1 - spec->beta1) * g;
             *second = spec->beta2 * *second + (1 - spec->beta2) * g * g;
-            change = *first / (1 - pow(spec->beta1, (double)step)) /
-                     (sqrt(*second / (1 - pow(spec->beta2, (double)step))) + spec->eps);
+            change =
+                *first / (1 - pow(spec->beta1, (double)step)) / (sqrt(*second) / fix + spec->eps);
+            break;
+        case EMBTIER_OPTIMIZER_SPARSE_ADAM:
+            *first = spec->beta1 * *first + (1 - spec->beta1) * g;
+            *second = spec->beta2 * *second + (1 - spec->beta2) * g * g;
+            change =
+                *first / (1 - pow(spec->beta1, (double)step)) * fix / (sqrt(*second) + spec->eps);
             break;
         }
         row->weights[c] -= learning_rate * change;

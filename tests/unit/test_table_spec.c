@@ -120,15 +120,18 @@ static void test_hyperparameters_that_are_not_given_have_the_optimizer_s_default
 {
     static const struct {
         enum embtier_optimizer optimizer;
-        double eps, alpha, beta1, beta2;
+        double eps, alpha, beta1, beta2, momentum, weight_decay;
     } expected[] = {
-        { EMBTIER_OPTIMIZER_NONE, 0, 0, 0, 0 },
-        { EMBTIER_OPTIMIZER_SGD, 0, 0, 0, 0 },
-        { EMBTIER_OPTIMIZER_ADAGRAD, 1e-10, 0, 0, 0 },
-        { EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, 1e-10, 0, 0, 0 },
-        { EMBTIER_OPTIMIZER_RMSPROP, 1e-8, 0.99, 0, 0 },
-        { EMBTIER_OPTIMIZER_ADAM, 1e-8, 0, 0.9, 0.999 },
-        { (enum embtier_optimizer)99, 0, 0, 0, 0 },
+        { EMBTIER_OPTIMIZER_NONE, 0, 0, 0, 0, 0, 0 },
+        { EMBTIER_OPTIMIZER_SGD, 0, 0, 0, 0, 0, 0 },
+        { EMBTIER_OPTIMIZER_ADAGRAD, 1e-10, 0, 0, 0, 0, 0 },
+        { EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, 1e-10, 0, 0, 0, 0, 0 },
+        { EMBTIER_OPTIMIZER_RMSPROP, 1e-8, 0.99, 0, 0, 0, 0 },
+        { EMBTIER_OPTIMIZER_ADAM, 1e-8, 0, 0.9, 0.999, 0, 0 },
+        { EMBTIER_OPTIMIZER_MOMENTUM, 0, 0, 0, 0, 0.9, 0 },
+        { EMBTIER_OPTIMIZER_ADAMW, 1e-8, 0, 0.9, 0.999, 0, 0.01 },
+        { EMBTIER_OPTIMIZER_SPARSE_ADAM, 1e-8, 0, 0.9, 0.999, 0, 0 },
+        { (enum embtier_optimizer)99, 0, 0, 0, 0, 0, 0 },
     };
     struct table_spec spec;
 
@@ -138,7 +141,8 @@ static void test_hyperparameters_that_are_not_given_have_the_optimizer_s_default
         table_spec_fill_defaults(&spec);
         assert_true(spec.eps == expected[i].eps && spec.alpha == expected[i].alpha);
         assert_true(spec.beta1 == expected[i].beta1 && spec.beta2 == expected[i].beta2);
-        assert_true(spec.weight_decay == 0 && spec.clip_norm == 0);
+        assert_true(spec.momentum == expected[i].momentum);
+        assert_true(spec.weight_decay == expected[i].weight_decay && spec.clip_norm == 0);
         if (optimizer_word(spec.optimizer))
             assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);
     }
@@ -170,7 +174,10 @@ static void test_hyperparameters_are_finite_and_in_range(void **state)
 #define X(name, field, lowest, highest, standard, text)                                            \
     spec = good_spec();                                                                            \
     if (!optimizer_has(spec.optimizer, EMBTIER_##name))                                            \
-        spec.optimizer = EMBTIER_OPTIMIZER_RMSPROP;                                                \
+        spec.optimizer = EMBTIER_##name == EMBTIER_MOMENTUM ? EMBTIER_OPTIMIZER_MOMENTUM           \
+                                                            : EMBTIER_OPTIMIZER_RMSPROP;           \
+    if (!optimizer_has(spec.optimizer, EMBTIER_EPS))                                               \
+        spec.eps = 0;                                                                              \
     spec.field = lowest;                                                                           \
     assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);                                   \
     spec.field = highest;                                                                          \
@@ -277,9 +284,11 @@ static void test_row_layout_follows_dtype_and_optimizer(void **state)
     static const struct {
         enum embtier_optimizer optimizer;
         uint32_t state_bytes; /* of 10 columns */
-    } expected[] = { { EMBTIER_OPTIMIZER_NONE, 0 },     { EMBTIER_OPTIMIZER_SGD, 0 },
-                     { EMBTIER_OPTIMIZER_ADAGRAD, 40 }, { EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, 4 },
-                     { EMBTIER_OPTIMIZER_RMSPROP, 40 }, { EMBTIER_OPTIMIZER_ADAM, 80 } };
+    } expected[] = { { EMBTIER_OPTIMIZER_NONE, 0 },        { EMBTIER_OPTIMIZER_SGD, 0 },
+                     { EMBTIER_OPTIMIZER_ADAGRAD, 40 },    { EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, 4 },
+                     { EMBTIER_OPTIMIZER_RMSPROP, 40 },    { EMBTIER_OPTIMIZER_ADAM, 80 },
+                     { EMBTIER_OPTIMIZER_MOMENTUM, 40 },   { EMBTIER_OPTIMIZER_ADAMW, 80 },
+                     { EMBTIER_OPTIMIZER_SPARSE_ADAM, 80 } };
     struct table_spec spec = good_spec();
 
     (void)state;
@@ -304,7 +313,7 @@ static void test_words_and_numbers_go_both_ways(void **state)
     assert_int_equal(dtype_bytes(EMBTIER_DTYPE_##name), bytes);
     EMBTIER_DTYPE_TABLE(X)
 #undef X
-#define X(name, number, word, per_weight, per_row, hyperparameters, eps, text)                     \
+#define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     assert_int_equal(optimizer_parse(word), number);                                               \
     assert_string_equal(optimizer_word(number), word);
     EMBTIER_OPTIMIZER_TABLE(X)
@@ -329,7 +338,7 @@ static void test_words_and_numbers_go_both_ways(void **state)
     assert_int_equal(optimizer_parse(""), -1);
     assert_int_equal(init_parse("gauss"), -1);
     assert_null(dtype_word(0));
-    assert_null(optimizer_word(6));
+    assert_null(optimizer_word(9));
     assert_null(init_word(-1));
     assert_string_equal(init_param_name(77, 0), "");
 }

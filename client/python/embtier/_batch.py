@@ -207,8 +207,8 @@ class Batch:
     def state(self, part: int) -> np.ndarray:
         """The optimizer's state of the rows of @part, of a batch made with ``state=True``: a view
         [count, numbers] of float32, whatever the table's dtype. Numbers are 0 for an optimizer without
-        state, 1 for "rowwise_adagrad", dim for "adagrad" and "rmsprop", 2 * dim for "adam": all first
-        moments, then all second moments. The view is not contiguous, and for f16 and bf16 tables of
+        state, 1 for "rowwise_adagrad", dim for "adagrad", "rmsprop" and "momentum", 2 * dim for the Adams: all
+        first moments, then all second moments. The view is not contiguous, and for f16 and bf16 tables of
         odd dim not aligned, which NumPy can do with; others may need a copy."""
         part = self._place(part)
         if not self._has_state:

@@ -115,6 +115,7 @@ class Server:
         alpha: float | None = None,
         beta1: float | None = None,
         beta2: float | None = None,
+        momentum: float | None = None,
         weight_decay: float | None = None,
         clip_norm: float | None = None,
         rounding: str = "stochastic",
@@ -126,13 +127,13 @@ class Server:
         @rows: None: unbounded, any id from 0 to 2**64 - 1 is a row.
         @dtype: "f32", "f16" or "bf16".
         @optimizer: what pushes run, and whose state the server keeps space for: "none", "sgd",
-        "adagrad", "rowwise_adagrad", "rmsprop" or "adam".
+        "adagrad", "rowwise_adagrad", "rmsprop", "adam", "adamw", "sparse_adam" or "momentum" (SGD with momentum).
         @init: "zeros", ("constant", value), ("uniform", low, high) or ("normal", mean, stddev).
         @eager: write every row now, instead of when it is first updated.
         @if_not_exists: an existing table of the same description is fine.
         @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
         it raises what @progress raised.
-        @eps, @alpha, @beta1, @beta2, @weight_decay, @clip_norm: of the optimizer; None: its default.
+        @eps, @alpha, @beta1, @beta2, @momentum, @weight_decay, @clip_norm: of the optimizer; None: its default.
         One that it does not have is an InvalidError that names those it has.
         @rounding: of f16 and bf16 weights after an update: "stochastic" or "nearest".
         @allow_nonfinite: take gradients with NaN or infinity, and updates that make a row so; else such a push
@@ -143,7 +144,8 @@ class Server:
         """
         options = _table_options(
             name, dim, rows, dtype, optimizer, init, seed, rounding, allow_nonfinite, durability,
-            eps=eps, alpha=alpha, beta1=beta1, beta2=beta2, weight_decay=weight_decay, clip_norm=clip_norm,
+            eps=eps, alpha=alpha, beta1=beta1, beta2=beta2, momentum=momentum, weight_decay=weight_decay,
+            clip_norm=clip_norm,
         )  # fmt: skip
         options.eager = eager
         options.if_not_exists = if_not_exists
@@ -338,6 +340,7 @@ class Server:
         alpha: float | None = None,
         beta1: float | None = None,
         beta2: float | None = None,
+        momentum: float | None = None,
         weight_decay: float | None = None,
         clip_norm: float | None = None,
         rounding: str | None = None,
@@ -374,7 +377,7 @@ class Server:
         words = {
             "optimizer": optimizer, "init": init, "seed": seed, "rounding": rounding,
             "allow_nonfinite": allow_nonfinite, "eps": eps, "alpha": alpha, "beta1": beta1, "beta2": beta2,
-            "weight_decay": weight_decay, "clip_norm": clip_norm,
+            "momentum": momentum, "weight_decay": weight_decay, "clip_norm": clip_norm,
         }  # fmt: skip
         words = {word: value for word, value in words.items() if value is not None}
         table = _table_options("", 0, None, **words) if words else None

@@ -13,10 +13,11 @@ from ._arguments import kind_of, number, shown
 
 DTYPE_NUMBERS = {"f32": 1, "f16": 2, "bf16": 3}
 OPTIMIZER_NUMBERS = {
-    "none": 0, "sgd": 1, "adagrad": 2, "rowwise_adagrad": 3, "rmsprop": 4, "adam": 5,
+    "none": 0, "sgd": 1, "adagrad": 2, "rowwise_adagrad": 3, "rmsprop": 4, "adam": 5, "momentum": 6, "adamw": 7,
+    "sparse_adam": 8,
 }  # fmt: skip
 # In the order of the C structs' fields; names of create_table()'s arguments and TableSpec's fields.
-HYPERPARAMETERS = ("eps", "alpha", "beta1", "beta2", "weight_decay", "clip_norm")
+HYPERPARAMETERS = ("eps", "alpha", "beta1", "beta2", "momentum", "weight_decay", "clip_norm")
 OPTIMIZER_HYPERPARAMETERS = {
     "none": (),
     "sgd": ("weight_decay", "clip_norm"),
@@ -24,6 +25,9 @@ OPTIMIZER_HYPERPARAMETERS = {
     "rowwise_adagrad": ("eps", "weight_decay", "clip_norm"),
     "rmsprop": ("eps", "alpha", "weight_decay", "clip_norm"),
     "adam": ("eps", "beta1", "beta2", "weight_decay", "clip_norm"),
+    "momentum": ("momentum", "weight_decay", "clip_norm"),
+    "adamw": ("eps", "beta1", "beta2", "weight_decay", "clip_norm"),
+    "sparse_adam": ("eps", "beta1", "beta2", "weight_decay", "clip_norm"),
 }
 DEFAULT = -1e300  # EMBTIER_DEFAULT
 ROUNDING_NUMBERS = {"stochastic": 0, "nearest": 1}
@@ -58,6 +62,7 @@ class TableSpec:
     alpha: float | None
     beta1: float | None
     beta2: float | None
+    momentum: float | None
     weight_decay: float | None
     clip_norm: float | None
     rounding: str

@@ -42,7 +42,7 @@ def test_words_are_those_of_the_c_headers():
 
     fields = dict(re.findall(r"X\((\w+), (\w+), ", text("EMBTIER_HYPERPARAMETER_TABLE")))
     assert tuple(fields.values()) == _types.HYPERPARAMETERS
-    own = re.findall(r'"(\w+)", \d+, \d+, \((.*?)\)', text("EMBTIER_OPTIMIZER_TABLE"))
+    own = re.findall(r'"(\w+)", \d+, \d+,[\s\\]*\((.*?)\)', text("EMBTIER_OPTIMIZER_TABLE"))
     has = {word: [fields[name] for name in re.findall(r"EMBTIER_(\w+)", bits)] for word, bits in own}
     for word in has.keys() - {"none"}:
         has[word] += ["weight_decay", "clip_norm"]
@@ -85,12 +85,15 @@ def hyperparameters(spec: embtier.TableSpec) -> list[float | None]:
 
 def test_hyperparameters_not_given_are_the_optimizer_s_defaults(server, name):
     expected = {
-        "none": [None] * 6,
-        "sgd": [None, None, None, None, 0, 0],
-        "adagrad": [1e-10, None, None, None, 0, 0],
-        "rowwise_adagrad": [1e-10, None, None, None, 0, 0],
-        "rmsprop": [1e-8, 0.99, None, None, 0, 0],
-        "adam": [1e-8, None, 0.9, 0.999, 0, 0],
+        "none": [None] * 7,
+        "sgd": [None, None, None, None, None, 0, 0],
+        "adagrad": [1e-10, None, None, None, None, 0, 0],
+        "rowwise_adagrad": [1e-10, None, None, None, None, 0, 0],
+        "rmsprop": [1e-8, 0.99, None, None, None, 0, 0],
+        "adam": [1e-8, None, 0.9, 0.999, None, 0, 0],
+        "momentum": [None, None, None, None, 0.9, 0, 0],
+        "adamw": [1e-8, None, 0.9, 0.999, None, 0.01, 0],
+        "sparse_adam": [1e-8, None, 0.9, 0.999, None, 0, 0],
     }
     made = {k: server.create_table(f"{name}_{k}", 4, optimizer=k).spec for k in _types.OPTIMIZER_NUMBERS}
     assert {k: hyperparameters(spec) for k, spec in made.items()} == expected
@@ -107,9 +110,11 @@ def test_hyperparameters_stay_with_their_table_also_over_a_restart(own_daemon):
                 "rmsprop", 4, dtype="bf16", optimizer="rmsprop", alpha=1, rounding="nearest"
             ).spec,
             "sgd": server.create_table("sgd", 4, optimizer="sgd", allow_nonfinite=True, durability="sync").spec,
+            "momentum": server.create_table("momentum", 4, optimizer="momentum", momentum=0.5).spec,
         }
-        assert hyperparameters(made["adam"]) == [1 / 3, None, 0, 0.1, 0.2, 0.3]
-        assert hyperparameters(made["rmsprop"]) == [1e-8, 1, None, None, 0, 0]
+        assert hyperparameters(made["adam"]) == [1 / 3, None, 0, 0.1, None, 0.2, 0.3]
+        assert hyperparameters(made["rmsprop"]) == [1e-8, 1, None, None, None, 0, 0]
+        assert made["momentum"].momentum == 0.5
         assert made["rmsprop"].rounding == "nearest" and not made["rmsprop"].allow_nonfinite
         assert made["sgd"].rounding == "stochastic" and made["sgd"].allow_nonfinite
         assert [made[k].durability for k in ("adam", "sgd")] == ["replay", "sync"]

@@ -35,7 +35,7 @@ DIM = 16
 PREFIX = "resume."
 ROWS_AT_ONCE = 10_000
 # Of each optimizer with state a table, so that a state that is not put back shows.
-OPTIMIZERS = ["adam", "adagrad", "rowwise_adagrad", "rmsprop", "sgd"]
+OPTIMIZERS = ["adam", "adagrad", "rowwise_adagrad", "rmsprop", "sgd", "momentum", "adamw"]
 
 
 class Training:

@@ -15,7 +15,7 @@ COUNT = 50
 
 
 def numbers_of(optimizer: str, dim: int) -> int:
-    per_weight = {"adagrad": 1, "rmsprop": 1, "adam": 2}
+    per_weight = {"adagrad": 1, "rmsprop": 1, "momentum": 1, "adam": 2, "adamw": 2, "sparse_adam": 2}
     return 1 if optimizer == "rowwise_adagrad" else per_weight.get(optimizer, 0) * dim
 
 

@@ -108,7 +108,7 @@ def test_model_trains_with_one_optimizer_and_scheduler_as_torch_s(make_table, up
 def test_state_of_one_optimizer_is_loaded_and_scheduled_on(make_table):
     models = make_models(make_table, update="step")
     optimizers = [torch.optim.SGD(model.parameters(), lr=LR, momentum=0.9) for model in models]
-    with pytest.warns(UserWarning, match="has no momentum"):
+    with pytest.warns(UserWarning, match="has the optimizer 'sgd', not 'momentum'"):
         optimizer = et.CombinedOptimizer(optimizers[0], models[0])
     with pytest.raises(TypeError, match="save its state_dict"):
         optimizer.__reduce_ex__(2)
@@ -144,7 +144,8 @@ def test_optimizer_of_no_module_of_ours_needs_no_other(make_table):
 def test_optimizer_that_would_train_rows_otherwise_is_told(make_table):
     for make, said in (
         (lambda p: torch.optim.Adam(p, lr=LR), "has the optimizer 'sgd'"),
-        (lambda p: torch.optim.SGD(p, lr=LR, momentum=0.9), "has no momentum"),
+        (lambda p: torch.optim.SGD(p, lr=LR, momentum=0.9), "has the optimizer 'sgd', not 'momentum'"),
+        (lambda p: torch.optim.RMSprop(p, lr=LR, momentum=0.9), "has the optimizer 'sgd', not 'rmsprop'"),
         (lambda p: torch.optim.SGD(p, lr=LR, weight_decay=0.1), "has weight_decay 0, not 0.1|has weight_decay 0.0, not 0.1"),
         (lambda p: torch.optim.SGD(p, lr=LR / 2), f"has the learning rate {LR} of its module, not {LR / 2}"),
     ):
@@ -153,6 +154,32 @@ def test_optimizer_that_would_train_rows_otherwise_is_told(make_table):
             et.CombinedOptimizer(make(model.parameters()), model)
         assert len(told) == 1 and told[0].filename == __file__
         et.CombinedOptimizer(make(model.dense.parameters()), model)  # which is told nothing of rows
+
+
+@pytest.mark.parametrize(
+    "make, options, said",
+    [
+        (torch.optim.SGD, {"momentum": 0.5}, "has momentum 0.9, not 0.5"),
+        (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}, "has no nesterov"),
+        (torch.optim.SGD, {"momentum": 0.9, "dampening": 0.1}, "has no dampening"),
+        (torch.optim.RMSprop, {"momentum": 0.9}, "has momentum 0, not 0.9"),
+        (torch.optim.Adam, {"betas": (0.9, 0.99)}, "has beta2 0.999, not 0.99"),
+        (torch.optim.Adam, {"eps": 1e-6}, "has eps 1e-08, not 1e-06"),
+        (torch.optim.AdamW, {"weight_decay": 0.1}, "has weight_decay 0.01, not 0.1"),
+        (torch.optim.SparseAdam, {"eps": 1e-6}, "has eps 1e-08, not 1e-06"),
+    ],
+    ids=str,
+)
+def test_optimizers_of_one_kind_that_differ_are_told(server, name, make, options, said):
+    kinds = {"Adam": "adam", "AdamW": "adamw", "SparseAdam": "sparse_adam", "RMSprop": "rmsprop", "SGD": "momentum"}
+    bag = et.EmbeddingBag(server.create_table(name, DIM, 10, optimizer=kinds[make.__name__]), lr=LR)
+    model = torch.nn.Sequential(bag)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same = {"momentum": 0.9} if make is torch.optim.SGD else {}
+        et.CombinedOptimizer(make(list(model.parameters()), lr=LR, **same), model)
+    with pytest.warns(UserWarning, match=said):
+        et.CombinedOptimizer(make(list(model.parameters()), lr=LR, **options), model)
 
 
 def test_schedulers_keep_their_groups(make_table):

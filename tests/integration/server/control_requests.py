@@ -55,6 +55,7 @@ ADAM = {
     "allows_nonfinite": True,
     "durability": 1,
 }
+MOMENTUM = {"name": "thrown", "dim": 3, "dtype": 1, "optimizer": 6, "momentum": 0.75}
 RMSPROP = {"name": "half", "dim": 3, "dtype": 2, "optimizer": 4, "alpha": 0.5, "rounds_to_nearest": True}
 
 # In an order in which they find what they are about.
@@ -72,6 +73,7 @@ REQUESTS: list[tuple[str, dict]] = [
     ),
     ("table_create", {"spec": ADAM, "if_not_exists": True}),
     ("table_create", {"spec": RMSPROP, "if_not_exists": True}),
+    ("table_create", {"spec": MOMENTUM, "if_not_exists": True}),
     ("table_open", {"name": "steady", "dim": 8, "dtype": 1}),
     ("table_list", {"after": 1, "most": 2}),
     ("group_join", {"name": "bent", "size": 2, "member": 1, "step": 3}),

@@ -15,7 +15,7 @@ from daemons import LANES
 import embtier
 
 ROWS, DIM = 600, 4
-OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "rmsprop", "adam")
+OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "rmsprop", "adam", "momentum", "adamw", "sparse_adam")
 LARGEST = {"f32": np.finfo(np.float32).max, "f16": np.float32(65504), "bf16": np.float32(3.3895314e38)}
 
 

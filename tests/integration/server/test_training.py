@@ -15,10 +15,13 @@ import embtier
 from embtier import _types
 
 OPTIMIZERS = [optimizer for optimizer in _types.OPTIMIZER_NUMBERS if optimizer != "none"]
-RATES = {"sgd": 1, "adagrad": 0.05, "rowwise_adagrad": 0.05, "rmsprop": 0.002, "adam": 0.01}
+RATES = {
+    "sgd": 1, "adagrad": 0.05, "rowwise_adagrad": 0.05, "rmsprop": 0.002, "adam": 0.01, "momentum": 0.03, "adamw": 0.01, "sparse_adam": 0.01,
+}  # fmt: skip
 # Powers of two, so that the table has them exactly; eps so large that errors of clipping stay small.
 DECAY_AND_CLIPPING = {
     "weight_decay": 2**-7, "clip_norm": 2**-4, "eps": 2**-10, "alpha": 0.875, "beta1": 0.75, "beta2": 0.9375,
+    "momentum": 0.875,
 }  # fmt: skip
 STEPS = 10 if SANITIZED else 100
 DIM = 8
@@ -62,8 +65,12 @@ class Torch:
             "adagrad": (torch.optim.Adagrad, {"eps": spec.eps}),
             "rmsprop": (torch.optim.RMSprop, {"eps": spec.eps, "alpha": spec.alpha}),
             "adam": (torch.optim.Adam, {"eps": spec.eps, "betas": (spec.beta1, spec.beta2)}),
+            "adamw": (torch.optim.AdamW, {"eps": spec.eps, "betas": (spec.beta1, spec.beta2)}),
+            "momentum": (torch.optim.SGD, {"momentum": spec.momentum}),
+            "sparse_adam": (torch.optim.SparseAdam, {"eps": spec.eps, "betas": (spec.beta1, spec.beta2)}),
         }[spec.optimizer]
-        self.optimizer = make(self.module.parameters(), lr=1, weight_decay=spec.weight_decay, **own)
+        own |= {} if spec.optimizer == "sparse_adam" else {"weight_decay": spec.weight_decay}
+        self.optimizer = make(list(self.module.parameters()), lr=1, **own)
 
     def look_up(self, step: Step) -> np.ndarray:
         torch = self.torch
@@ -84,11 +91,16 @@ class Torch:
             gradients = self.module.weight.grad
             norms = gradients.norm(dim=1, keepdim=True)
             gradients *= (self.spec.clip_norm / norms).clamp(max=1)
+        if self.spec.optimizer == "sparse_adam":  # which has no decay of its own
+            weight, places = self.module.weight, self.torch.arange(len(self.module.weight))
+            gradients = weight.grad + self.spec.weight_decay * weight.detach()
+            weight.grad = self.torch.sparse_coo_tensor(places.unsqueeze(0), gradients)  # those of 0, too
         self.optimizer.param_groups[0]["lr"] = lr
         self.optimizer.step()
 
     def state(self) -> np.ndarray:
-        names = {"adagrad": ["sum"], "rmsprop": ["square_avg"], "adam": ["exp_avg", "exp_avg_sq"]}
+        names = {"adagrad": ["sum"], "rmsprop": ["square_avg"], "momentum": ["momentum_buffer"]}
+        names |= dict.fromkeys(("adam", "adamw", "sparse_adam"), ["exp_avg", "exp_avg_sq"])
         state = self.optimizer.state[self.module.weight]
         found = [state[k].numpy() for k in names.get(self.spec.optimizer, [])]
         return np.concatenate([np.empty((self.module.num_embeddings, 0)), *found], axis=1)

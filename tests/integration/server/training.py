@@ -120,7 +120,7 @@ def updated(
         norms = np.sqrt(np.sum(np.square(g, dtype=np.float64), axis=1, keepdims=True))
         with np.errstate(divide="ignore"):
             g = g * np.minimum(1, spec.clip_norm / norms).astype(g.dtype)
-    if spec.weight_decay:
+    if spec.weight_decay and spec.optimizer != "adamw":
         g = g + spec.weight_decay * w
     if spec.optimizer == "sgd":
         return w - lr * g, state
@@ -134,13 +134,19 @@ def updated(
     if spec.optimizer == "rmsprop":
         state = spec.alpha * state + (1 - spec.alpha) * (g * g)
         return w - lr * (g / (np.sqrt(state) + spec.eps)), state
-    assert spec.optimizer == "adam"
+    if spec.optimizer == "momentum":
+        state = spec.momentum * state + g
+        return w - lr * state, state
+    assert spec.optimizer in ("adam", "adamw", "sparse_adam")
+    if spec.optimizer == "adamw":
+        w = w * (1 - lr * spec.weight_decay)
     m, v = np.split(state, 2, axis=1)
     m = spec.beta1 * m + (1 - spec.beta1) * g
     v = spec.beta2 * v + (1 - spec.beta2) * (g * g)
     step_size = lr / (1 - spec.beta1**step)
     fix = float(np.sqrt(1 - spec.beta2**step))
-    return w - step_size * (m / (np.sqrt(v) / fix + spec.eps)), np.concatenate([m, v], axis=1)
+    eps = spec.eps / fix if spec.optimizer == "sparse_adam" else spec.eps
+    return w - step_size * (m / (np.sqrt(v) / fix + eps)), np.concatenate([m, v], axis=1)
 
 
 class Reference:

@@ -14,8 +14,10 @@ from ._modules import EmbeddingBagCollection
 from ._optimizer import Optimizer, loss_of, unscale
 from ._rows import Rows
 
-_KINDS = {"SGD": "sgd", "Adagrad": "adagrad", "Adam": "adam", "SparseAdam": "adam", "RMSprop": "rmsprop"}
-_NOT_HERE = ("momentum", "nesterov", "amsgrad", "centered", "lr_decay", "initial_accumulator_value", "maximize")
+_KINDS = {
+    "SGD": "sgd", "Adagrad": "adagrad", "Adam": "adam", "AdamW": "adamw", "SparseAdam": "sparse_adam", "RMSprop": "rmsprop",
+}  # fmt: skip
+_NOT_HERE = ("dampening", "nesterov", "amsgrad", "centered", "lr_decay", "initial_accumulator_value", "maximize")
 
 
 class CombinedOptimizer(torch.optim.Optimizer):
@@ -148,6 +150,13 @@ class CombinedOptimizer(torch.optim.Optimizer):
         raise TypeError("a CombinedOptimizer belongs to modules whose rows are in embtierd: save its state_dict()")
 
 
+def _hyperparameters(group: dict[str, Any]) -> dict[str, float]:
+    """Those that tables have, too, of a @group of torch's optimizers."""
+    beta1, beta2 = group.get("betas", (None, None))
+    given = {key: group.get(key) for key in ("eps", "alpha", "momentum", "weight_decay")} | {"beta1": beta1, "beta2": beta2}
+    return {key: float(value) for key, value in given.items() if value is not None}
+
+
 def _differences(optimizer: torch.optim.Optimizer, module: EmbeddingBagCollection) -> list[str]:
     """Between what @optimizer is told to do with the module's rows, if it has them, and what is done."""
     found = []
@@ -157,13 +166,15 @@ def _differences(optimizer: torch.optim.Optimizer, module: EmbeddingBagCollectio
             continue
         spec, name = rows.table.spec, f"table {rows.table.name!r}"
         kind = type(optimizer).__name__
-        if kind in _KINDS and spec.optimizer != _KINDS[kind]:
-            found.append(f"{name} has the optimizer {spec.optimizer!r}")
+        wanted = "momentum" if kind == "SGD" and group.get("momentum") else _KINDS.get(kind)
+        if wanted not in (None, spec.optimizer):
+            found.append(f"{name} has the optimizer {spec.optimizer!r}, not {wanted!r}")
             continue
         if group.get("lr") != module.lr:
             found.append(f"{name} has the learning rate {module.lr} of its module, not {group.get('lr')}")
-        decay = spec.weight_decay or 0
-        if group.get("weight_decay", 0) != decay:
-            found.append(f"{name} has weight_decay {decay}, not {group['weight_decay']}")
+        for key, value in _hyperparameters(group).items():
+            have = getattr(spec, key) or 0
+            if have != value and (value or key != "momentum"):
+                found.append(f"{name} has {key} {have}, not {value}")
         found += [f"{name} has no {key}" for key in _NOT_HERE if group.get(key)]
     return found

@@ -172,8 +172,8 @@ class Optimizer(torch.optim.Optimizer):
                 "of a member and step, so join one for each module"
             )
         steps = self.steps
-        if steps == self._steps_found and not any(one.table.spec.optimizer == "adam" for one in self._rows.values()):
-            return  # nothing was done here, and the numbers of the steps mean nothing to the others' rows
+        if steps == self._steps_found and not any(one.table.spec.beta1 is not None for one in self._rows.values()):
+            return  # nothing was done here, and but for Adam's, the numbers of the steps mean nothing to rows
         if steps not in (0, group.step):
             raise ValueError(
                 f"the module's tables are at step {steps}, and group {group.name!r} at {group.step}: join it with step={steps}"
