@@ -37,7 +37,7 @@ from daemons import LONG, SANITIZED, Daemon
 import embtier
 
 # Of each kind.
-FLIPS = int(os.environ.get("EMBTIER_TEST_FLIPS", 3 if SANITIZED else 1000 if LONG else 120))
+FLIPS = int(os.environ.get("EMBTIER_TEST_FLIPS", 3 if SANITIZED else 1000 if LONG else 60))
 
 DIM = 16
 ROWS = 4000
