@@ -168,24 +168,28 @@ static enum embtier_err tell_too_large(const struct embtier_batch *batch)
     const bool is_of_memory =
         result->limit < batch->server->memory.max_batch_rows && result->value == count_ids(batch);
 
+    const bool is_of_key = result->limit == batch->server->memory.max_batch_rows;
+
     if (result->limit == 0)
         return err_set(msg, result->err,
                        "batch of %" PRIu64 " ids in %u parts needs more memory than "
                        "lanes.request_bytes gives one request; use fewer ids and parts, or have "
-                       "the server's lanes.request_bytes raised",
-                       count_ids(batch), batch->part_count);
+                       "the server's %s raised",
+                       count_ids(batch), batch->part_count,
+                       SERVER_KEY(batch->server, "lanes.request_bytes"));
     if (is_of_memory)
-        return err_set(
-            msg, result->err,
-            "batch of %" PRIu64 " ids needs more memory than lanes.request_bytes gives "
-            "one request; use at most %" PRIu64 " ids, or have the server's "
-            "lanes.request_bytes raised to %.3g times what it is, counted from %u MiB on",
-            result->value, result->limit, (double)result->value / (double)result->limit + 0.01,
-            (unsigned)(REQUEST_BYTES_LEAST / MIB));
+        return err_set(msg, result->err,
+                       "batch of %" PRIu64 " ids needs more memory than lanes.request_bytes gives "
+                       "one request; use at most %" PRIu64 " ids, or have the server's "
+                       "%s raised to %.3g times what it is, counted from %u MiB on",
+                       result->value, result->limit,
+                       SERVER_KEY(batch->server, "lanes.request_bytes"),
+                       (double)result->value / (double)result->limit + 0.01,
+                       (unsigned)(REQUEST_BYTES_LEAST / MIB));
     return err_set(
-        msg, result->err, "batch of %" PRIu64 " %s is over the server's limit of %" PRIu64 "%s",
-        result->value, what, result->limit,
-        result->limit == batch->server->memory.max_batch_rows ? " (socket.max_batch_rows)" : "");
+        msg, result->err, "batch of %" PRIu64 " %s is over the server's limit of %" PRIu64 "%s%s%s",
+        result->value, what, result->limit, is_of_key ? " (" : "",
+        is_of_key ? SERVER_KEY(batch->server, "socket.max_batch_rows") : "", is_of_key ? ")" : "");
 }
 
 /* What an answer's numbers mean depends on its error; see shm_completion. Here those of errors that
@@ -215,8 +219,9 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
                            result->value);
         return err_set(msg, result->err,
                        "no room for %s of %" PRIu64 " bytes: all together may have %" PRIu64
-                       " (lanes.ticket_bytes); push or release tickets first",
-                       ticket_maker(batch), result->value, result->limit);
+                       " (%s); push or release tickets first",
+                       ticket_maker(batch), result->value, result->limit,
+                       SERVER_KEY(batch->server, "lanes.ticket_bytes"));
     case EMBTIER_PINS_FULL:
         return err_set(msg, result->err,
                        "no room in DRAM for a prefetch of %" PRIu64

@@ -32,13 +32,15 @@ static enum embtier_err check_parts(const struct embtier_batch *batch)
     if (id_count > server->memory.max_batch_rows)
         return err_set(&server->message, EMBTIER_TOO_LARGE,
                        "batch of %" PRIu64 " ids is over the server's limit of %u "
-                       "(socket.max_batch_rows)",
-                       id_count, server->memory.max_batch_rows);
+                       "(%s)",
+                       id_count, server->memory.max_batch_rows,
+                       SERVER_KEY(server, "socket.max_batch_rows"));
     if (bag_count > server->memory.max_batch_rows)
         return err_set(&server->message, EMBTIER_TOO_LARGE,
                        "batch of %" PRIu64 " bags is over the server's limit of %u "
-                       "(socket.max_batch_rows)",
-                       bag_count, server->memory.max_batch_rows);
+                       "(%s)",
+                       bag_count, server->memory.max_batch_rows,
+                       SERVER_KEY(server, "socket.max_batch_rows"));
     return EMBTIER_OK;
 }
 

@@ -128,6 +128,15 @@ static enum embtier_err check_directory(const char *socket_path, struct err_msg 
     return err == EMBTIER_NOT_FOUND ? EMBTIER_OK : err;
 }
 
+const char *server_key_text(struct server_key_text *buffer, const struct embtier *server,
+                            const char *key)
+{
+    const char *const file = server->memory.config_file;
+
+    snprintf(buffer->text, sizeof(buffer->text), "%s%s%s", key, file[0] ? " in " : "", file);
+    return buffer->text;
+}
+
 /* Connects and says hello. On failure both are closed. */
 static enum embtier_err open_session(const struct embtier *server, uint64_t arena_bytes_max,
                                      struct control_socket *ret_socket,

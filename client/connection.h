@@ -62,6 +62,15 @@ DEFINE_CLEANUP(struct embtier, embtier_disconnect)
 /* DISCONNECTED, with the message. */
 enum embtier_err connection_is_over(struct embtier *server);
 
+/* "@key in FILE": one of the server's configuration, and its file, or without it where that is not
+ * known. In a buffer of the caller's statement: SERVER_KEY(). */
+struct server_key_text {
+    char text[64 + sizeof(((struct shared_memory *)NULL)->config_file)];
+};
+const char *server_key_text(struct server_key_text *buffer, const struct embtier *server,
+                            const char *key);
+#define SERVER_KEY(server, key) server_key_text(&(struct server_key_text){ { 0 } }, (server), (key))
+
 /* Whether @given is the size of a version of options, between @least and @most bytes. All versions
  * are multiples of 8 bytes, so that none ends within a pointer or number. */
 static inline bool options_are_known(size_t given, size_t least, size_t most)

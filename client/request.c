@@ -349,8 +349,9 @@ static enum embtier_err check_submittable(struct embtier_batch *batch, enum embt
     if (id_count > server->memory.max_batch_rows)
         return err_set(&server->message, EMBTIER_TOO_LARGE,
                        "batch of %" PRIu64 " ids is over the server's limit of %u "
-                       "(socket.max_batch_rows)",
-                       id_count, server->memory.max_batch_rows);
+                       "(%s)",
+                       id_count, server->memory.max_batch_rows,
+                       SERVER_KEY(server, "socket.max_batch_rows"));
     return EMBTIER_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -70,6 +71,8 @@ enum embtier_err shared_memory_open(const Embtier__HelloReply *hello, int fds[3]
 
     memory.slot_count = hello->slot_count;
     memory.max_batch_rows = hello->max_batch_rows;
+    if (strlen(hello->config_file) < sizeof(memory.config_file))
+        strcpy(memory.config_file, hello->config_file);
     memory.control_bytes = shm_control_bytes(hello->slot_count);
     memory.arena_bytes = MIN(hello->arena_bytes, arena_bytes_max);
     if (memory.arena_bytes <= shm_arena_payload_offset(hello->slot_count))

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "proto/control.pb-c.h"
+#include "proto/frame.h"
 #include "proto/shm_layout.h"
 
 struct shared_memory {
@@ -18,6 +19,7 @@ struct shared_memory {
     uint64_t control_bytes; /* as mapped */
     uint64_t arena_bytes;   /* as mapped */
     uint32_t slot_count;
+    char config_file[CONFIG_FILE_BYTES_MAX + 1]; /* of the server; "": not known */
     uint32_t max_batch_rows;
     int doorbell;
 };

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/config_memory.h"
 #include "base/log.h"
+#include "base/text_escape.h"
 #include "daemon/accounts.h"
 #include "daemon/checkpoints.h"
 #include "daemon/connection.h"
@@ -30,6 +31,7 @@
 #include "daemon/signals.h"
 #include "daemon/socket_path.h"
 #include "daemon/worker.h"
+#include "proto/frame.h"
 #include "store/store.h"
 
 #define LISTEN_BACKLOG 1024
@@ -791,6 +793,16 @@ static void limit_accounts(const struct server_parts *parts)
     accounts_limit(parts->accounts, ACCOUNT_LOADS, CONTROL_LOADS_MAX, 0);
 }
 
+/* As clients may be told of it, malloced; "" if there is none that can be. NULL: out of memory. */
+static char *config_file_of(const struct config *config)
+{
+    _cleanup_(freep) char *path = config->source ? realpath(config->source, NULL) : NULL;
+    const bool can_be =
+        path && strlen(path) <= CONFIG_FILE_BYTES_MAX && text_is_plain(path, strlen(path));
+
+    return strdup(can_be ? path : "");
+}
+
 enum embtier_err control_new(const struct server_parts *parts, struct control **ret_control,
                              struct err_msg *msg)
 {
@@ -802,6 +814,9 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     control->listen_fd = -1;
     control->parts = parts;
     control->send = send_mail;
+    control->config_file = config_file_of(parts->config);
+    if (!control->config_file)
+        return err_set(msg, EMBTIER_NO_MEMORY, "control: out of memory");
     control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     control->mail_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (control->epoll_fd < 0 || control->mail_fd < 0)
@@ -853,5 +868,6 @@ void control_free(struct control *control)
     stop_listening(control);
     closep(&control->mail_fd);
     closep(&control->epoll_fd);
+    free(control->config_file);
     free(control);
 }

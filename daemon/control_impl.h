@@ -40,6 +40,7 @@ struct control {
     struct session_maker *maker;
     void (*send)(void *control, struct message *message); /* any thread */
     struct inbox inbox;
+    char *config_file; /* absolute, for messages of clients; "": none */
     int epoll_fd;
     int listen_fd;
     bool has_socket_file; /* made by us, … */

@@ -81,6 +81,7 @@ static void reply_hello(struct control *control, struct connection *connection, 
     body.server_version = (char *)(uintptr_t)EMBTIERD_VERSION;
     body.session = connection->number;
     body.max_batch_rows = control->parts->config->socket.max_batch_rows;
+    body.config_file = control->config_file;
     message.id = id;
     message.last = true;
     message.body_case = EMBTIER__REPLY__BODY_HELLO;

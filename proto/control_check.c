@@ -35,9 +35,10 @@ static const struct string_limit string_limits[] = {
     { &embtier__checkpoint__descriptor, 5, EMBTIER_METADATA_MAX },   /* metadata */
     { &embtier__checkpoint__descriptor, 6, EMBTIER_TABLE_NAME_MAX }, /* tables */
     { &embtier__job__descriptor, 3, EMBTIER_TABLE_NAME_MAX },        /* what */
-    { &embtier__metric__descriptor, 1, 128 },                        /* name */
-    { &embtier__metric__descriptor, 2, 512 },                        /* help */
-    { &embtier__metric__descriptor, 5, EMBTIER_TABLE_NAME_MAX },     /* label_value */
+    { &embtier__hello_reply__descriptor, 393, CONFIG_FILE_BYTES_MAX },
+    { &embtier__metric__descriptor, 1, 128 },                    /* name */
+    { &embtier__metric__descriptor, 2, 512 },                    /* help */
+    { &embtier__metric__descriptor, 5, EMBTIER_TABLE_NAME_MAX }, /* label_value */
 };
 
 static uint32_t string_bytes_max(const ProtobufCMessageDescriptor *message, uint32_t tag)

@@ -19,6 +19,7 @@
 #define FRAME_BYTES_MAX         (UINT32_C(4) << 20)  /* server to client */
 #define FRAME_REQUEST_BYTES_MAX (UINT32_C(64) << 10) /* client to server */
 #define FRAME_READER_BYTES      UINT32_C(4096)       /* that a reader begins with */
+#define CONFIG_FILE_BYTES_MAX   255                  /* of HelloReply.config_file */
 
 struct Embtier__Request;
 struct Embtier__Reply;

@@ -28,7 +28,8 @@ def test_a_batch_that_lanes_request_bytes_has_no_room_for_is_told_what_fits(make
                 batch.ids(0)[:] = np.arange(count)
                 batch.get()
             said = str(caught.value)
-            assert f"batch of {count} ids" in said and "lanes.request_bytes" in said, said
+            assert f"batch of {count} ids" in said, said
+            assert f"have the server's lanes.request_bytes in {daemon.folder.resolve()}/embtierd.yaml raised" in said, said
             fitting = int(re.search(r"at most (\d+) ids", said)[1])
             times = float(re.search(r"to ([\d.e+]+) times", said)[1])
             assert 1000 < fitting < count
@@ -47,6 +48,23 @@ def test_a_batch_that_lanes_request_bytes_has_no_room_for_is_told_what_fits(make
 def test_a_batch_over_max_batch_rows_is_told_that(make_daemon):
     daemon = make_daemon({"socket": {"max_batch_rows": 1000}})
     daemon.start()
+    with daemon.connect() as server:
+        table = server.create_table("t", 1)
+        says = re.escape(f"1000 (socket.max_batch_rows in {daemon.folder.resolve()}/embtierd.yaml)")
+        with pytest.raises(embtier.TooLargeError, match=says), server.batch([(table, 1001)]):
+            pass
+
+
+@pytest.mark.parametrize("name", ["x" * 200, "a\nb", "a\u202eb"], ids=["long", "of two lines", "turned round"])
+def test_a_configuration_that_cannot_be_named_is_not(make_daemon, name, tmp_path):
+    """And keeps no client from connecting."""
+    folder = tmp_path / name / name
+    folder.mkdir(parents=True)
+    daemon = make_daemon({"socket": {"max_batch_rows": 1000}})
+    other = folder / "embtierd.yaml"
+    other.write_bytes((daemon.folder / "embtierd.yaml").read_bytes())
+    daemon.launch("--config", str(other))
+    daemon.await_ready()
     with daemon.connect() as server:
         table = server.create_table("t", 1)
         with pytest.raises(embtier.TooLargeError, match=r"1000 \(socket\.max_batch_rows\)"), server.batch([(table, 1001)]):
