@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Hex digits of the number that tells a table from every other, by whatever server it was made. */
+/* Hex digits of a number that a table gets when it is created, and copies of it have too. */
 #define TABLE_UUID_CHARS 32
 
 struct table_spec {

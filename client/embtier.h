@@ -132,20 +132,20 @@ struct embtier_table_options {
     double alpha;
     double beta1;
     double beta2;
-    double momentum;
     double weight_decay;
     double clip_norm;
     int rounds_to_nearest; /* nonzero: f16 and bf16 weights after an update; else stochastically */
     int allows_nonfinite;  /* nonzero: gradients, and rows after an update, may have NaN and
                               infinity; else a push that brings or makes them is refused */
     enum embtier_durability durability; /* of updates; the default is EMBTIER_DURABILITY_REPLAY */
+    double momentum;                    /* as beta2 */
 };
 #define EMBTIER_TABLE_OPTIONS_INIT                                                                 \
     {                                                                                              \
         sizeof(struct embtier_table_options), NULL, EMBTIER_UNBOUNDED, 0, EMBTIER_DTYPE_F32,       \
             EMBTIER_OPTIMIZER_NONE, EMBTIER_INIT_ZEROS, 0, 0, 0, 0, 0, NULL, NULL,                 \
             EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT,   \
-            EMBTIER_DEFAULT, EMBTIER_DEFAULT, 0, 0, EMBTIER_DURABILITY_REPLAY                      \
+            EMBTIER_DEFAULT, 0, 0, EMBTIER_DURABILITY_REPLAY, EMBTIER_DEFAULT                      \
     }
 
 /* A table's description; strings are borrowed from the handle or list it came from. */
@@ -173,14 +173,15 @@ struct embtier_table_info {
     double alpha;
     double beta1;
     double beta2;
-    double momentum;
     double weight_decay;
     double clip_norm;
     int rounds_to_nearest;
     int allows_nonfinite;
     enum embtier_durability durability;
+    double momentum; /* as beta2 */
     /* Of the rows, which checkpoints, exports and imports take along: */
-    const char *uuid; /* 32 hex digits that no other table has that was ever created; "": none */
+    const char *uuid; /* 32 hex digits, of the table that was created; a copy of it, restored or
+                         imported, has the same; "": none */
     uint64_t step;    /* the greatest that a push which changed rows had, as of when the table was
                          opened or listed; 0: no push, or the optimizer's state was left out of an
                          import */
@@ -476,9 +477,11 @@ struct embtier_imported {
 };
 
 /* Makes table @name (NULL: the name that the export says) of @path: a folder that embtier_export()
- * made, a safetensors or a .npy file. Shapes and dtypes of all files are checked before the first
- * row is read. Of one id the last row counts. The table is there when it is whole and safe from a
- * crash; after a failure there is none (but see Errors, above, if it came after the last row).
+ * made, a safetensors or a .npy file, or a folder of safetensors files with an index
+ * (NAME.safetensors.index.json), which says which of them has the tensor. Shapes and dtypes of all
+ * files are checked before the first row is read. Of one id the last row counts. The table is there
+ * when it is whole and safe from a crash; after a failure there is none (but see Errors, above, if
+ * it came after the last row).
  * @options may be NULL, @ret_imported too. EXISTS: the name is taken; NOT_FOUND, INVALID, MISMATCH,
  * UNSUPPORTED, TOO_LARGE, VERSION, CORRUPT (an export's file is not what it was): of the files,
  * with the reason in the message; NO_SPACE, at once and with the figures: the rows have no room on

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/paths.h"
@@ -339,38 +338,21 @@ static enum embtier_err parse(const char *path, const char *text, struct export_
     return parts_from_json(path, json_object_get(root, "parts"), manifest, msg);
 }
 
-static enum embtier_err read_text(const char *path, char **ret_text, struct err_msg *msg)
-{
-    _cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    _cleanup_(freep) char *text = NULL;
-    struct stat info;
-
-    if (fd < 0 && errno == ENOENT)
-        return err_set(msg, EMBTIER_NOT_FOUND,
-                       "%s: missing: the folder is no export, or of one that did not end", path);
-    if (fd < 0 || fstat(fd, &info) != 0)
-        return err_set_errno(msg, errno, "%s", path);
-    if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size > BYTES_MAX)
-        return err_set(msg, EMBTIER_CORRUPT, "%s: not a file of at most %llu bytes", path,
-                       (unsigned long long)BYTES_MAX);
-    text = calloc(1, (size_t)info.st_size + 1);
-    if (!text)
-        return no_memory(msg);
-    TRY(tensor_io_read(fd, path, 0, text, (size_t)info.st_size, msg));
-    *ret_text = TAKE(text);
-    return EMBTIER_OK;
-}
-
 enum embtier_err export_manifest_read(const char *path, struct export_manifest *ret_manifest,
                                       struct err_msg *msg)
 {
     _cleanup_(freep) char *file = path_join(path, EXPORT_MANIFEST_FILE);
     _cleanup_(export_manifest_clear) struct export_manifest manifest = { 0 };
     _cleanup_(freep) char *text = NULL;
+    enum embtier_err err;
 
     if (!file)
         return no_memory(msg);
-    TRY(read_text(file, &text, msg));
+    err = tensor_io_read_text(file, BYTES_MAX, &text, msg);
+    if (err == EMBTIER_NOT_FOUND)
+        return err_set(msg, err, "%s: missing: the folder is no export, or of one that did not end",
+                       file);
+    TRY(err);
     TRY(parse(file, text, &manifest, msg));
     *ret_manifest = manifest;
     manifest = (struct export_manifest){ 0 };

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/paths.h"
@@ -20,6 +21,7 @@
 #include "client/load.h"
 #include "client/table.h"
 #include "client/tensor_file.h"
+#include "client/tensor_index.h"
 #include "client/tensor_place.h"
 
 #define AS_EXPORTED (-1) /* a durability: the caller gives none */
@@ -42,6 +44,7 @@ struct importing {
     control_progress_fn *progress;
     void *progress_context;
     const char *path;
+    char *indexed; /* the path, if it was found by an index; or NULL */
     bool is_export;
     struct tensor_reader *file;       /* of others, open from the first look to the end; or NULL */
     struct export_manifest manifest;  /* its spec is of the table to be made */
@@ -511,6 +514,21 @@ static enum embtier_err from_file(struct importing *in)
                : no_memory(in);
 }
 
+/* An export, or a model whose index names the file that has the tensor. */
+static enum embtier_err from_folder(struct importing *in)
+{
+    _cleanup_(freep) char *manifest = path_join(in->path, EXPORT_MANIFEST_FILE);
+
+    if (!manifest)
+        return no_memory(in);
+    if (access(manifest, F_OK) != 0)
+        TRY(tensor_index_find(in->path, in->options->tensor, &in->indexed, msg_of(in)));
+    if (!in->indexed)
+        return from_export(in);
+    in->path = in->indexed;
+    return from_file(in);
+}
+
 /* ---- The whole ---- */
 
 static enum embtier_err give_name(struct importing *in, const char *name)
@@ -569,7 +587,7 @@ static enum embtier_err import(struct importing *in, const char *name)
     if (stat(in->path, &info) != 0)
         return err_set_errno(msg_of(in), errno, "%s", in->path);
     if (S_ISDIR(info.st_mode))
-        TRY(from_export(in));
+        TRY(from_folder(in));
     else
         TRY(from_file(in));
     TRY(give_name(in, name));
@@ -601,5 +619,6 @@ enum embtier_err embtier_import(struct embtier *server, const char *name, const 
     close_part(&in);
     tensor_reader_free(in.file);
     export_manifest_clear(&in.manifest);
+    free(in.indexed);
     return err;
 }

@@ -11,6 +11,10 @@
 /* @name is the file's, for messages. CORRUPT: the file ends before. */
 MUST_CHECK enum embtier_err tensor_io_read(int fd, const char *name, uint64_t at, void *bytes,
                                            size_t count, struct err_msg *msg);
+/* A whole file as text that ends with a NUL, malloced. NOT_FOUND; CORRUPT: it is no file, or has
+ * more than @bytes_max. */
+MUST_CHECK enum embtier_err tensor_io_read_text(const char *path, uint64_t bytes_max,
+                                                char **ret_text, struct err_msg *msg);
 MUST_CHECK enum embtier_err tensor_io_write(int fd, const char *name, uint64_t at,
                                             const void *bytes, size_t count, struct err_msg *msg);
 /* The disk begins with what was written, while the caller makes more: a wish. tensor_io_sync() has

@@ -571,7 +571,7 @@ void push_note_steps(const struct push *push)
     for (uint32_t g = 0; g < push_runs(push)->group_count; g++) {
         const struct push_group *const group = push_group_of(push, g);
 
-        if (group->has_gradients)
+        if (group->has_gradients && push_runs(push)->groups[g].run_count > 0)
             table_note_step(group->table, group->optimizer.step);
     }
 }

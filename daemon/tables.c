@@ -35,6 +35,10 @@
 
 #define PROGRESS_ROWS 8192
 
+/* A catalog that is not written at a stop costs the steps of tables. */
+#define FOLD_TRIES    10
+#define FOLD_PAUSE_NS 200000000L
+
 struct tables {
     struct store *store;
     struct accounts *accounts;
@@ -1090,8 +1094,8 @@ static void load_steps(struct tables *tables)
     struct err_msg why = { { 0 } };
 
     if (store_table_steps(tables->store, note_stored_step, tables, &why) != EMBTIER_OK)
-        log_warn("the steps of some tables may be those of the last checkpoint or clean stop",
-                 "why=%s", LOG_QUOTED(why.text));
+        log_warn("the steps of some tables may be those of the last clean stop", "why=%s",
+                 LOG_QUOTED(why.text));
 }
 
 enum embtier_err tables_load(struct tables *tables, struct lane *const *lanes, uint32_t lane_count,
@@ -1136,12 +1140,18 @@ void tables_stop(struct tables *tables)
 void tables_fold(struct tables *tables)
 {
     struct err_msg why = { { 0 } };
+    enum embtier_err err;
 
     pthread_mutex_lock(&tables->writing);
     tables_note_steps(tables, tables->catalog);
-    if (catalog_fold(tables->catalog, &why) != EMBTIER_OK)
+    err = catalog_fold(tables->catalog, &why);
+    for (unsigned i = 1; err != EMBTIER_OK && i < FOLD_TRIES; i++) {
+        nanosleep(&(struct timespec){ .tv_nsec = FOLD_PAUSE_NS }, NULL);
+        err = catalog_fold(tables->catalog, &why);
+    }
+    if (err != EMBTIER_OK)
         log_warn("the catalog keeps its journal, which the next start reads, and the steps of "
-                 "tables as they were at the start",
+                 "tables as they were at this start",
                  "why=%s", LOG_QUOTED(why.text));
     pthread_mutex_unlock(&tables->writing);
 }

@@ -707,7 +707,9 @@ static void table_range(uint32_t table_id, struct row_key *ret_start, struct row
 static enum embtier_err try_delete_table(struct database *database, uint32_t table_id,
                                          struct err_msg *msg)
 {
+    const struct row_key step = step_key_make(table_id);
     struct row_key start, end;
+    rocksdb_writebatch_t *batch;
     char *error = NULL;
 
     if (database_is_behind(database) && database_is_failed(database))
@@ -716,10 +718,14 @@ static enum embtier_err try_delete_table(struct database *database, uint32_t tab
     if (!rocksdb_ext_begin_write(database->watch))
         return err_set(msg, EMBTIER_BUSY, "%s: it is getting over an error", database->path);
     table_range(table_id, &start, &end);
-    rocksdb_delete_range_cf(database->db,
-                            database->logged ? database->setup->log : database->setup->write,
-                            database->family, (const char *)start.bytes, sizeof(start),
-                            (const char *)end.bytes, sizeof(end), &error);
+    batch = rocksdb_writebatch_create();
+    rocksdb_writebatch_delete_range(batch, (const char *)start.bytes, sizeof(start),
+                                    (const char *)end.bytes, sizeof(end));
+    if (database->logged)
+        rocksdb_writebatch_delete(batch, (const char *)step.bytes, sizeof(step));
+    rocksdb_write(database->db, database->logged ? database->setup->log : database->setup->write,
+                  batch, &error);
+    rocksdb_writebatch_destroy(batch);
     rocksdb_ext_end_write(database->watch);
     return rocksdb_err_take(error, database->path, msg);
 }

@@ -931,9 +931,16 @@ enum embtier_err store_table_steps(struct store *store,
                                    void (*note)(void *context, uint32_t table_id, uint64_t step),
                                    void *context, struct err_msg *msg)
 {
-    for (uint32_t s = 0; s < store->shard_count; s++)
-        TRY(database_table_steps(database_of(store, s, true), note, context, msg));
-    return EMBTIER_OK;
+    enum embtier_err first = EMBTIER_OK;
+
+    for (uint32_t s = 0; s < store->shard_count; s++) {
+        const enum embtier_err err = database_table_steps(
+            database_of(store, s, true), note, context, first == EMBTIER_OK ? msg : NULL);
+
+        if (first == EMBTIER_OK)
+            first = err;
+    }
+    return first;
 }
 
 static enum embtier_err sync_logs(struct store *store, const uint32_t *shards, uint32_t count,

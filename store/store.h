@@ -165,7 +165,8 @@ MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t shard,
                                         const struct store_row *rows, uint32_t count,
                                         struct err_msg *msg);
 /* Calls @note for the steps of logged tables that came with rows which were written, any number of
- * times for a table, of which the greatest holds; also for tables that are gone. */
+ * times for a table, of which the greatest holds. The first error of any shard; the others are read
+ * all the same. */
 MUST_CHECK enum embtier_err store_table_steps(struct store *store,
                                               void (*note)(void *context, uint32_t table_id,
                                                            uint64_t step),

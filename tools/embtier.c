@@ -163,8 +163,9 @@ const struct command commands[] = {
       "  embtier export users /tmp/users --all-rows --format npy\n",
       command_export, NULL },
     { "import", "PATH [--as NAME] [options]", "make a table of files",
-      "PATH is a folder that `embtier export` made, a safetensors file or a .npy file. The table\n"
-      "is there when it is whole; if something is wrong, there is none.\n"
+      "PATH is a folder that `embtier export` made, a safetensors file, a folder of those with\n"
+      "an index (NAME.safetensors.index.json) or a .npy file. The table is there when it is\n"
+      "whole; if something is wrong, there is none.\n"
       "\n"
       "      --as NAME          of the table; without it that of the export\n"
       "      --no-state         leave out the optimizer's state: it begins as zeros\n"

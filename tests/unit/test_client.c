@@ -311,6 +311,33 @@ static void test_an_older_caller_s_tables_have_the_defaults(void **state)
     embtier_table_close(table);
 }
 
+/* Of before there was momentum: nothing that was there has another place now. */
+static void test_an_older_caller_s_words_mean_what_they_meant(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
+    struct embtier_table *table = NULL;
+    const struct embtier_table_info *info;
+
+    options.name = "aged";
+    options.dim = 4;
+    options.optimizer = EMBTIER_OPTIMIZER_MOMENTUM;
+    options.weight_decay = 0.25;
+    options.clip_norm = 2;
+    options.allows_nonfinite = 1;
+    options.durability = EMBTIER_DURABILITY_SYNC;
+    options.momentum = 77; /* is not looked at */
+    options.struct_bytes = offsetof(struct embtier_table_options, momentum);
+    assert_int_equal(embtier_table_create(fixture->server, &options, &table), EMBTIER_OK);
+    info = embtier_table_info(table);
+    assert_true(info->weight_decay == 0.25 && info->clip_norm == 2 && info->momentum == 0.9);
+    assert_int_equal(info->allows_nonfinite, 1);
+    assert_int_equal(info->durability, EMBTIER_DURABILITY_SYNC);
+    assert_int_equal(offsetof(struct embtier_table_options, weight_decay), 120);
+    assert_int_equal(offsetof(struct embtier_table_options, momentum), 152);
+    embtier_table_close(table);
+}
+
 static void test_a_timed_out_call_does_not_spoil_the_next(void **state)
 {
     struct fixture *fixture = *state;
@@ -789,6 +816,7 @@ int main(void)
         WITH_SERVER(test_a_mistake_in_a_table_is_told_without_asking_the_server),
         WITH_SERVER(test_hyperparameters_come_back_and_those_not_given_are_the_defaults),
         WITH_SERVER(test_an_older_caller_s_tables_have_the_defaults),
+        WITH_SERVER(test_an_older_caller_s_words_mean_what_they_meant),
         WITH_SERVER(test_options_that_end_within_a_field_are_refused),
         WITH_SERVER(test_a_timed_out_call_does_not_spoil_the_next),
         WITH_SERVER(test_get_fills_the_rows_of_every_part),

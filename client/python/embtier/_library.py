@@ -55,10 +55,11 @@ class TableOptions(Record):
         ("if_not_exists", Flag),
         ("progress", Progress),
         ("progress_context", OptionalHandle),
-        *((name, Double) for name in HYPERPARAMETERS),
+        *((name, Double) for name in HYPERPARAMETERS if name != "momentum"),  # which came later
         ("rounds_to_nearest", Flag),
         ("allows_nonfinite", Flag),
         ("durability", Int),
+        ("momentum", Double),
     ]
 
 
@@ -81,10 +82,11 @@ class TableInfo(Record):
         ("updated_rows", U64),
         ("flush_bytes", U64),
         ("compaction_bytes", U64),
-        *((name, Double) for name in HYPERPARAMETERS),
+        *((name, Double) for name in HYPERPARAMETERS if name != "momentum"),  # which came later
         ("rounds_to_nearest", Flag),
         ("allows_nonfinite", Flag),
         ("durability", Int),
+        ("momentum", Double),
         ("uuid", OptionalBytes),
         ("step", U64),
     ]

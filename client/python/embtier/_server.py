@@ -350,7 +350,8 @@ class Server:
         """Makes a table of files and returns when it is whole and safe from a crash; :meth:`open_table` opens
         it then. Requests to other tables go on meanwhile.
 
-        @path: a folder that :meth:`export_table` made, a safetensors or a .npy file. Its weights are
+        @path: a folder that :meth:`export_table` made, a safetensors or a .npy file, or a folder of safetensors files with
+        an index, as Hugging Face's libraries write it. Its weights are
         [rows, dim] of float32, float16 or, in safetensors, bfloat16; state in it is [rows, state_numbers] of
         float32, ids are [rows] of int64 or uint64, in any order; of one id the last row counts.
         @name: of the table; None: as the export says. A file that is no export needs one.
@@ -531,7 +532,10 @@ class Table(Opened):
     def step(self) -> int:
         """The greatest step that a push had which changed rows, as the server has it now; 0: there was none, or the optimizer's
         state was left out of an import. Asks the server. After a crash it is that of the rows that are left."""
-        return self.server.open_table(self.name).spec.step
+        spec = self.server.open_table(self.name).spec
+        if spec.uuid != self.spec.uuid:
+            raise errors.make(errors.code_of("NO_TABLE"), f"table {self.name!r} was dropped and made anew: open it again")
+        return spec.step
 
     @property
     def server(self) -> Server:

@@ -47,7 +47,7 @@ class TableSpec:
     """What a table is. @rows is None if it is unbounded: any id from 0 to 2**64 - 1 is a row.
     Hyperparameters are None where the optimizer does not have them. @state is "creating", "live" or
     "dropping"; @state_numbers is how many numbers of state the optimizer keeps for a row. @uuid tells the rows from those of
-    every other table that was ever created; checkpoints, exports and imports take it along. @step: see :attr:`Table.step`,
+    other tables that were created; checkpoints, exports and imports take it along, so that copies have the same. @step: see :attr:`Table.step`,
     as of when the table was opened or listed."""
 
     name: str

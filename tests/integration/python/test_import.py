@@ -116,6 +116,63 @@ def test_a_safetensors_file_becomes_a_table_with_ids_and_state(server, name, tmp
     assert (found[0] == rows).all() and (found[1] == 0).all()
 
 
+def write_model(folder: Path, tensors: dict[str, np.ndarray], index: str = "model.safetensors.index.json") -> None:
+    """As Hugging Face's libraries write a model in several files: here one for each tensor."""
+    folder.mkdir(exist_ok=True)
+    files = {}
+    for number, (tensor, rows) in enumerate(tensors.items(), 1):
+        files[tensor] = f"model-{number:05}-of-{len(tensors):05}.safetensors"
+        (folder / files[tensor]).write_bytes(safetensors_bytes({tensor: ("F32", rows)}))
+    size = sum(rows.nbytes for rows in tensors.values())
+    (folder / index).write_text(json.dumps({"metadata": {"total_size": size}, "weight_map": files}))
+
+
+def test_a_model_in_several_files_has_an_index(server, name, tmp_path):
+    tensors = {"encoder.embed.weight": numbers(300, 7), "encoder.bias": numbers(7, 1), "head.weight": numbers(20, 3)}
+    write_model(tmp_path / "model", tensors)
+    for tensor in ("encoder.embed.weight", "head.weight"):
+        server.import_table(tmp_path / "model", f"{name}.{tensor}", tensor=tensor, optimizer="adagrad")
+        table = server.open_table(f"{name}.{tensor}")
+        assert (table.get(np.arange(table.rows)) == tensors[tensor]).all() and table.spec.optimizer == "adagrad"
+    write_model(tmp_path / "one", {"weight": numbers(5, 2)}, "m.safetensors.index.json")
+    server.import_table(tmp_path / "one", f"{name}.one")
+    assert (server.open_table(f"{name}.one").get(range(5)) == numbers(5, 2)).all()
+    with refused(server, embtier.InvalidError, "model.safetensors.index.json: has 3 tensors: say which", name):
+        server.import_table(tmp_path / "model", name)
+    with refused(server, embtier.NotFoundError, "has no tensor 'tail'", name):
+        server.import_table(tmp_path / "model", name, tensor="tail")
+    with refused(server, embtier.InvalidError, "needs a name", name):
+        server.import_table(tmp_path / "one")
+    (tmp_path / "one" / "second.safetensors.index.json").write_text("{}")
+    with refused(server, embtier.InvalidError, "has several files NAME.safetensors.index.json", name):
+        server.import_table(tmp_path / "one", name)
+
+
+@pytest.mark.parametrize(
+    "index, said",
+    [
+        ("", ":1: "),
+        ("[1]", "has no weight_map"),
+        ('{"weight_map": []}', "has no weight_map"),
+        ('{"weight_map": {"weight": 3}}', "names no file in its folder"),
+        ('{"weight_map": {"weight": "../rows.safetensors"}}', "names no file in its folder"),
+        ('{"weight_map": {"weight": "/etc/passwd"}}', "names no file in its folder"),
+        ('{"weight_map": {"weight": ".hidden"}}', "names no file in its folder"),
+        ('{"weight_map": {"weight": "a\\nb"}}', "names no file in its folder"),
+        ('{"weight_map": {"weight": "gone.safetensors"}}', "gone.safetensors"),
+        ('{"weight_map": {"weight": "a", "weight": "b"}}', "duplicate"),
+        ('{"weight_map": ' + "[" * 100 + "]" * 100 + "}", "holds more than an index"),
+        ('{"weight_map": [' + "0," * 1_100_000 + "0]}", "holds more than an index"),
+    ],
+    ids=range(12),
+)
+def test_an_index_that_is_wrong_is_refused(server, name, tmp_path, index, said):
+    (tmp_path / "model.safetensors.index.json").write_text(index)
+    (tmp_path.parent / "rows.safetensors").write_bytes(safetensors_bytes({"weight": ("F32", numbers(5, 2))}))
+    with refused(server, embtier.NotFoundError if said.startswith("gone") else embtier.CorruptError, said, name):
+        server.import_table(tmp_path, name)
+
+
 @pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
 def test_of_several_tensors_the_one_named_is_taken(server, name, tmp_path, dtype):
     users = np.arange(80).reshape(20, 4) if dtype == "BF16" else numbers(20, 4)

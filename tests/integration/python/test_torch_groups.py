@@ -375,7 +375,7 @@ def test_steps_are_the_group_s_and_a_training_goes_on_from_them(server, name):
     assert again.steps == 4 and all_rows(table)[1, 0] == -4 * LR
     alone = et.EmbeddingBag(table, lr=LR, mode="sum")
     alone(torch.tensor([[1]])).sum().backward()
-    with pytest.raises(ValueError, match="tables are at step 5, and group .* at 0: join it with step=5"):
+    with pytest.raises(ValueError, match="module is at step 5, and group .* at 0: join it with step=5"):
         alone.group = server.join(f"{name}_late", 1, 0)
     alone.group = server.join(f"{name}_right", 1, 0, step=alone.steps)
     alone(torch.tensor([[1]])).sum().backward()

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import copy
 import gc
+import json
 import math
+import os
 import pickle
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -563,7 +566,7 @@ def test_state_of_another_step_than_the_rows_is_told(server, name, tmp_path):
     bag(torch.tensor([[1]])).sum().backward()
     with pytest.warns(UserWarning, match="saved when table .* was at step 1, and its rows are those of step 2 now"):
         bag.load_state_dict(state)
-    assert bag.steps == 1
+    assert bag.steps == 2, "step 2 is not made twice"
     server.drop_table(name)
     server.restore_checkpoint(checkpoint.id, [name])
     back = et.EmbeddingBag(server.open_table(name), mode="sum", lr=LR)
@@ -608,9 +611,9 @@ def test_a_group_of_adam_tables_begins_where_they_are(server, name):
     adam, sgd = (server.create_table(f"{name}_{one}", DIM, 50, optimizer=one) for one in ("adam", "sgd"))
     both = et.EmbeddingBagCollection({"a": et.Bag(adam), "s": et.Bag(sgd)}, lr=LR)
     both({"a": torch.tensor([[1]]), "s": torch.tensor([[1]])})["a"].sum().backward()
-    for table, wrong in ((adam, 0), (adam, 2)):
-        with pytest.raises(ValueError, match=f"tables are at step 1, and group .* at {wrong}: join it with step=1"):
-            et.EmbeddingBag(table, lr=LR, group=server.join(f"{name}_{wrong}", 1, 0, step=wrong))
+    for wrong in (0, 2):
+        with pytest.warns(UserWarning, match=f"tables are at step 1, and group .* at {wrong}: join it with step=1, as Adam"):
+            et.EmbeddingBag(adam, lr=LR, group=server.join(f"{name}_{wrong}", 1, 0, step=wrong))
     assert et.EmbeddingBag(adam, lr=LR, group=server.join(name, 1, 0, step=1)).steps == 1
     assert et.EmbeddingBag(sgd, lr=LR, group=server.join(f"{name}_sgd", 1, 0)).steps == 0
 
@@ -620,12 +623,52 @@ def test_state_is_saved_also_when_the_server_is_gone(own_daemon):
         bag = et.EmbeddingBag(server.create_table("one", DIM, 50, optimizer="adam"), mode="sum", lr=LR)
         bag(torch.tensor([[1]])).sum().backward()
         own_daemon.kill()
-        state = bag.state_dict()
-        own_daemon.start()
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            bag.load_state_dict(state)
-        assert bag.steps == 1
+        states = [bag.state_dict()]
+    states.append(bag.state_dict())  # of a connection that is closed
+    own_daemon.start()
+    with own_daemon.connect() as server:
+        server.drop_table("one")
+        again = et.EmbeddingBag(server.create_table("one", DIM, 50, optimizer="adam"), mode="sum", lr=LR)
+        for state in states:
+            found = json.loads(bytes(state["_extra_state"].tolist()))["bag"]
+            assert found["steps"] == 1 and found["table_step"] is None
+            with pytest.raises(ValueError, match="another table"):
+                again.load_state_dict(state)
+
+
+def test_state_is_saved_by_any_thread_and_process(server, name):
+    """Which must not use the connection."""
+    bag = et.EmbeddingBag(server.create_table(name, DIM, 50, optimizer="adam"), mode="sum", lr=LR)
+    bag(torch.tensor([[1]])).sum().backward()
+    found = []
+    with bag.bags["bag"].table._connection:  # another call is under way
+        thread = threading.Thread(target=lambda: found.append(bag.state_dict()))
+        thread.start()
+        thread.join()
+    assert json.loads(bytes(found[0]["_extra_state"].tolist()))["bag"]["steps"] == 1
+    process = os.fork()
+    if process == 0:
+        try:
+            bag.state_dict()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(process, 0)[1] == 0
+
+
+def test_a_group_goes_back_by_what_was_saved(server, name):
+    """As its text says: it is joined with the step of the state, and rows may be of a later one."""
+    table = server.create_table(name, DIM, 50, optimizer="adam")
+    bag = et.EmbeddingBag(table, mode="sum", lr=LR)
+    states = []
+    for _ in range(3):
+        states.append(bag.state_dict())
+        bag(torch.tensor([[1]])).sum().backward()
+    with pytest.warns(UserWarning, match="tables are at step 3, and group .* at 2"):
+        again = et.EmbeddingBag(table, mode="sum", lr=LR, group=server.join(name, 1, 0, step=2))
+    with pytest.warns(UserWarning, match="saved when table .* was at step 2, and its rows are those of step 3"):
+        again.load_state_dict(states[2])
+    assert again.steps == 2
 
 
 @pytest.mark.parametrize("update", et.UPDATES)

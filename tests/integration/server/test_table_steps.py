@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
+import threading
+import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,6 +18,13 @@ from stores import run_cli
 import embtier
 
 DURABILITIES = ("replay", "async", "sync")
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def push(server: embtier.Server, tables: list[embtier.Table], step: int, number: float = 1.0) -> None:
@@ -57,6 +68,66 @@ def test_a_step_is_that_of_the_last_push_that_changed_rows(own_daemon):
         shown = json.loads(run_cli(own_daemon, "table", "show", "async", "-o", "json").stdout)
         assert shown["step"] == 7 and shown["uuid"] == tables[1].spec.uuid
         assert f"uuid       {tables[1].spec.uuid}\nstep       7\n" in run_cli(own_daemon, "table", "show", "async").stdout
+
+
+def test_a_push_that_changes_no_row_of_a_table_is_no_step_of_it(own_daemon):
+    with own_daemon.connect() as server:
+        one, other, empty = make_all(server)
+        with server.push_batch([(one, 1), (empty, 0)]) as batch:
+            batch.ids(0)[:] = batch.gradients(0)[:] = 1
+            batch.push(0.1, 5)
+        with server.bag_batch([embtier.Bags(one, 1, 1), embtier.Bags(other, 1, 1), embtier.Bags(empty, 0, 1)]) as bags:
+            bags.ids(0)[:] = bags.ids(1)[:] = 1
+            for part in range(3):
+                bags.offsets(part)[:] = [0, 0 if part == 2 else 1]
+            bags.lookup(ticket=True)
+            bags.gradients(0)[:] = bags.gradients(2)[:] = 1
+            bags.skip(1)
+            bags.push(0.1, 5)
+        assert steps(server) == {"replay": 5, "async": 0, "sync": 0}
+
+
+@pytest.mark.parametrize("rows", (1, 30_000), ids=("one row", "many"))
+def test_a_checkpoint_has_the_step_of_its_rows_while_others_push(own_daemon, rows):
+    """Each push takes 1 from its rows: so they are the step that they are of."""
+    options = {"optimizer": "sgd", "init": "zeros"}
+    over = threading.Event()
+    with own_daemon.connect() as server:
+        for one in DURABILITIES:
+            server.create_table(one, 2, 30_000, durability=one, **options)
+
+    def push_on() -> None:
+        with own_daemon.connect() as mine:
+            tables = [mine.open_table(one) for one in DURABILITIES]
+            with mine.push_batch([(table, rows) for table in tables]) as batch:
+                for part in range(len(tables)):
+                    batch.ids(part)[:] = np.arange(rows)
+                    batch.gradients(part)[:] = 1
+                step = 0
+                while not over.is_set():
+                    step += 1
+                    batch.push(1.0, step)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool, own_daemon.connect() as server:
+        pushing = pool.submit(push_on)
+        made = []
+        try:
+            for _ in range(4):
+                before = server.open_table("sync").step
+                wait_until(lambda: pushing.done() or server.open_table("sync").step > before)
+                made.append(server.checkpoint())
+        finally:
+            over.set()
+        pushing.result()
+        assert 0 < server.open_table("replay").step
+        for checkpoint in made:
+            for one in DURABILITIES:
+                (spec,) = server.restore_checkpoint(checkpoint.id, [one], f"{one}_{checkpoint.id}")
+                found = np.unique(server.open_table(spec.name).get(np.arange(rows)))
+                if checkpoint.cut_updates == 0:
+                    assert found.tolist() == [-spec.step]
+                else:  # of the push of that step a part
+                    assert set(found.tolist()) <= {-spec.step, 1 - spec.step}
 
 
 def test_every_table_has_a_uuid_of_its_own_that_stays(own_daemon):

@@ -154,6 +154,7 @@ def _hyperparameters(group: dict[str, Any]) -> dict[str, float]:
     """Those that tables have, too, of a @group of torch's optimizers."""
     beta1, beta2 = group.get("betas", (None, None))
     given = {key: group.get(key) for key in ("eps", "alpha", "momentum", "weight_decay")} | {"beta1": beta1, "beta2": beta2}
+    given["weight_decay"] = group.get("weight_decay", 0)
     return {key: float(value) for key, value in given.items() if value is not None}
 
 

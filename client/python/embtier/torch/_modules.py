@@ -416,17 +416,18 @@ class EmbeddingBagCollection(torch.nn.Module):
         self.optimizer.zero_grad(set_to_none)
 
     def _table_steps(self) -> dict[str, int | None]:
-        """By the names of the tables; None: the server cannot be asked, which must not keep the rest of a model from being saved."""
-        steps: dict[str, int | None] = {}
-        for name, rows in self._rows.items():
-            try:
-                steps[name] = rows.table.step
-            except errors.Error:
-                steps[name] = None
-        return steps
+        """By the names of the tables; None for all: they cannot be told, which must not keep the rest of a model from being
+        saved. The server is asked until it does not answer once."""
+        unknown = dict.fromkeys(self._rows)
+        if not self._rooms.server._connection.is_open or not self.optimizer.settle():
+            return unknown
+        try:
+            return {name: rows.table.step for name, rows in self._rows.items()}
+        except (errors.Error, RuntimeError):
+            return unknown
 
     def _description(self) -> dict[str, dict[str, Any]]:
-        table_steps = self._table_steps()
+        table_steps, steps = self._table_steps(), self.steps
         return {
             k: {
                 "table": bag.table.name,
@@ -436,7 +437,7 @@ class EmbeddingBagCollection(torch.nn.Module):
                 "optimizer": bag.table.spec.optimizer,
                 "mode": bag.mode,
                 "padding_idx": bag.padding_idx,
-                "steps": self.steps,
+                "steps": steps,
                 "uuid": bag.table.spec.uuid,
                 "table_step": table_steps[bag.table.name],
                 "note": "the rows are in embtierd, not here",
@@ -474,7 +475,10 @@ class EmbeddingBagCollection(torch.nn.Module):
             )
         for feature, saved in saved_features.items():
             _compare(feature, saved, ours[feature])
-        self.steps = max(integer("steps", saved.get("steps", 0), 0, STEP_MAX) for saved in saved_features.values())
+        steps = max(integer("steps", saved.get("steps", 0), 0, STEP_MAX) for saved in saved_features.values())
+        if self.group is None:  # a step is made once
+            steps = max(steps, *(one["table_step"] or 0 for one in ours.values()))
+        self.steps = steps
 
     def __getattr__(self, name: str) -> Any:
         if name == "weight":

@@ -172,12 +172,13 @@ class Optimizer(torch.optim.Optimizer):
                 "of a member and step, so join one for each module"
             )
         steps = self.steps
-        if steps == self._steps_found and not any(one.table.spec.beta1 is not None for one in self._rows.values()):
-            return  # nothing was done here, and but for Adam's, the numbers of the steps mean nothing to rows
-        if steps not in (0, group.step):
-            raise ValueError(
-                f"the module's tables are at step {steps}, and group {group.name!r} at {group.step}: join it with step={steps}"
-            )
+        if steps in (0, group.step):
+            return
+        said = f"the module's tables are at step {steps}, and group {group.name!r} at {group.step}: join it with step={steps}"
+        if steps != self._steps_found:
+            raise ValueError(said.replace("'s tables are", " is", 1))
+        if any(one.table.spec.beta1 is not None for one in self._rows.values()):
+            warn_user(f"{said}, as Adam corrects by it, unless load_state_dict() goes back to another")
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -291,6 +292,18 @@ class Optimizer(torch.optim.Optimizer):
                     raise
                 # It is no step; the next push is told if no other can be.
         self._note_push()
+
+    def settle(self) -> bool:
+        """Is it known which step the rows are at? A push that an interrupt has left under way is waited for, but for a group's,
+        whose other members may be away."""
+        pushing = self._pushing
+        if pushing is not None and pushing._in_flight and self._group is not None:
+            return False
+        try:
+            self.wait_for_push()
+        except (errors.Error, RuntimeError):
+            return False
+        return True
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets what was gathered."""
