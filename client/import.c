@@ -4,6 +4,7 @@
  * program may put a newer file in the place of one at any time: what comes from one path is read
  * from one opened file, so that it is of one time. Rows go from the files to where the server takes
  * them from; the table is there when the last is (load.h). */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -487,6 +488,7 @@ static enum embtier_err from_file(struct importing *in)
     TRY(tensor_reader_open(in->path, &in->file, msg_of(in)));
     reader = in->file;
     TRY(find_weights(in, reader, &weights));
+    assert(weights);
     snprintf(in->weight, sizeof(in->weight), "%s", weights->name);
     if (!ids_path && find_named(reader, "ids"))
         ids_path = in->path;

@@ -19,7 +19,7 @@ To train in the server, a table has an optimizer, a lookup a ticket, and by it g
 into DRAM ahead of them: :class:`PrefetchBatch`. Trainers that train one model together are a
 :class:`Group`. All tables as they are now are saved by :meth:`Server.checkpoint`, and one
 becomes files for other programs, and is made of them, by :meth:`Server.export_table` and
-:meth:`Server.import_table`.
+:meth:`Server.import_table`, or of rows that the program has by :meth:`Server.load_table`.
 
 :mod:`embtier.torch` has stand-ins for torch.nn.EmbeddingBag. It is imported by itself only: nothing
 here needs torch.

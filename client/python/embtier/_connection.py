@@ -100,7 +100,7 @@ class Connection:
         self._disconnect_handle(handle)
 
     def add_batch(self, pointer: c_void_p) -> None:
-        """Keeps the connection's memory until remove_batch()."""
+        """Keeps the connection's memory, though it may be closed, until remove_batch() or let_go()."""
         assert pointer.value is not None
         self._batches.add(pointer.value)
 
@@ -108,6 +108,10 @@ class Connection:
         """The batch and all views of it are gone. Any thread, at any time."""
         if not self.closed:
             self._garbage.append((lib.embtier_batch_free, pointer))
+        self.let_go(pointer)
+
+    def let_go(self, pointer: c_void_p) -> None:
+        """Nothing of what add_batch() was told of needs the memory any more."""
         self._batches.discard(pointer.value or 0)
         if self.closed and not self._batches:
             self._disconnect()  # no call is under way: close() waited for its turn

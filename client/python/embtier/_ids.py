@@ -5,11 +5,13 @@ of uint64 -1 becomes 2**64 - 1 and 2.7 becomes 2; a complex number loses its ima
 from __future__ import annotations
 
 import operator
+import sys
 from typing import Any
 
 import numpy as np
 
 from ._arguments import is_bool, kind_of, number, reason, short, shown
+from ._types import NUMPY_DTYPES
 
 ID_MAX = 2**64 - 1
 _F16, _F32, _I64, _U32, _U64 = (np.dtype(name) for name in ("f2", "f4", "i8", "u4", "u8"))
@@ -276,3 +278,13 @@ class NumberArray(np.ndarray):
 
     def fill(self, value: Any) -> None:
         self[...] = value
+
+
+def as_rows(dtype: str, rows: Any) -> np.ndarray:
+    """Rows for a table of @dtype, as numbers of its dtype, or as the bits of bfloat16."""
+    if dtype == "bf16" and str(getattr(rows, "dtype", "")) == "torch.bfloat16":
+        rows = rows.detach().cpu().view(sys.modules["torch"].int16).numpy().view(np.uint16)
+    rows = as_numbers("rows", rows)
+    if dtype == "bf16" and rows.dtype != NUMPY_DTYPES[dtype]:
+        raise TypeError(f"rows of a bf16 table are given as a torch.bfloat16 tensor or as uint16 bits, not {rows.dtype}")
+    return as_dtype("rows", rows, NUMPY_DTYPES[dtype])

@@ -219,6 +219,15 @@ class Account(Record):
     ]
 
 
+class LoadBuffer(Record):
+    arguments = [
+        ("ids", OptionalHandle),
+        ("rows", OptionalHandle),
+        ("capacity", U32),
+        ("row_bytes", U32),
+    ]
+
+
 _NEW = pointer(POINTER(c_void_p))  # where C puts a handle
 _PROGRESS = {"progress": Progress, "progress_context": OptionalHandle}
 _BATCH, _LIST = {"batch": Handle}, {"list": Handle}
@@ -275,6 +284,17 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
         {"server": Handle, "name": OptionalText, "path": Path, "options": pointer(POINTER(ImportOptions))}
         | _PROGRESS | {"ret_imported": pointer(POINTER(ImportedInfo))},
     ),
+    "embtier_load_open": (
+        c_int,
+        {
+            "server": Handle, "table": pointer(POINTER(TableOptions)), "with_state": Flag, "buffer_bytes": U64,
+            "ret_load": _NEW,
+        },
+    ),
+    "embtier_load_buffer": (LoadBuffer, {"load": Handle}),
+    "embtier_load_rows": (c_int, {"load": Handle, "count": U32}),
+    "embtier_load_end": (c_int, {"load": Handle} | _PROGRESS),
+    "embtier_load_close": (None, {"load": Handle}),
     "embtier_batch_new": (c_int, _PARTS),
     "embtier_batch_new_with_state": (c_int, _PARTS),
     "embtier_batch_row_bytes": (c_uint32, _PART),

@@ -4,20 +4,19 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from ctypes import byref, c_void_p, sizeof
 from typing import Any
 
 import numpy as np
 
-from . import _arguments, _checkpoint, _export, _types, errors
+from . import _arguments, _checkpoint, _export, _load, _types, errors
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._checkpoint import Checkpoint
 from ._connection import Connection, Opened, connection_of
 from ._export import Exported, Imported
 from ._group import Group
-from ._ids import as_dtype, as_ids, as_numbers
+from ._ids import as_dtype, as_ids, as_rows
 from ._library import (
     ConnectOptions, ExportedInfo, ImportedInfo, TableInfo, TableOptions, lib,
 )  # fmt: skip
@@ -332,6 +331,7 @@ class Server:
         durability: str | None = None,
         tensor: str | None = None,
         ids_path: str | os.PathLike[str] | None = None,
+        ids_column: str | None = None,
         rows: int | str | None = None,
         optimizer: str | None = None,
         init: str | tuple | None = None,
@@ -362,6 +362,8 @@ class Server:
         two dimensions.
         @ids_path: a .npy file of the rows' ids; None: the file's tensor ``ids``; without either they are rows
         0, 1, and so on.
+        @ids_column: of a Parquet file, which pyarrow reads, if it is installed: the column of ids; None: ``id``, or rows 0, 1,
+        and so on. @tensor is that of the vectors, lists of float32 or float16 of one length; None: the only one.
         @rows: a number, or "unbounded"; None: as many as the file has, or with ids unbounded.
         @optimizer and the rest: as in :meth:`create_table`, None: its default.
         @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
@@ -381,6 +383,13 @@ class Server:
             "momentum": momentum, "weight_decay": weight_decay, "clip_norm": clip_norm,
         }  # fmt: skip
         words = {word: value for word, value in words.items() if value is not None}
+        if _load.is_parquet(path):
+            if ids_path is not None:
+                raise ValueError("ids_path: the ids of a Parquet file are a column of it, ids_column")
+            words |= {} if durability is None else {"durability": durability}
+            return self._import_parquet(_load.Parquet(path, tensor, ids_column), name, rows, words, progress)
+        if ids_column is not None:
+            raise ValueError(f"ids_column: {os.fspath(path)!r} is no Parquet file, and has no columns")
         table = _table_options("", 0, None, **words) if words else None
         options = _export.import_options_of(table, state, durability, tensor, ids_path, rows)
         info = ImportedInfo()
@@ -390,6 +399,58 @@ class Server:
             )
             self._connection.check(code)
         return _export.imported_of(info)
+
+    def _import_parquet(
+        self, file: _load.Parquet, name: str | None, rows: int | str | None, words: dict[str, Any], progress: Progress | None
+    ) -> Imported:
+        if name is None:
+            raise ValueError("name is missing: a Parquet file does not say what the table is called")
+        if isinstance(rows, str) and rows != "unbounded":
+            raise ValueError(f"rows must be a number, 'unbounded' or None, not {_arguments.shown(rows)}")
+        count = None if rows == "unbounded" or (rows is None and file.ids_column) else file.rows if rows is None else rows
+        Reports(progress)  # is it a function?
+        return self.load_table(name, file.dim, file.pieces(progress), count, dtype=file.dtype, progress=progress, **words)
+
+    def load_table(
+        self,
+        name: str,
+        dim: int,
+        pieces: Iterable[Sequence[Any]],
+        rows: int | None = None,
+        *,
+        state: bool = False,
+        dtype: str = "f32",
+        optimizer: str = "none",
+        init: str | tuple = "zeros",
+        seed: int = 0,
+        eps: float | None = None,
+        alpha: float | None = None,
+        beta1: float | None = None,
+        beta2: float | None = None,
+        momentum: float | None = None,
+        weight_decay: float | None = None,
+        clip_norm: float | None = None,
+        rounding: str = "stochastic",
+        allow_nonfinite: bool = False,
+        durability: str = "replay",
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Makes a table of rows that the caller has, and returns when it is whole and safe from a crash; :meth:`open_table`
+        opens it then. Requests to other tables go on meanwhile, also over this connection.
+
+        @pieces: gives (ids, rows) one after the other, of any size, as :meth:`Table.set` takes them; with @state
+        (ids, rows, state). Of one id the last row counts; rows that never come have their first values.
+        @state: rows come with their optimizer's state, [n, state_numbers] of float32.
+        The others are those of :meth:`create_table`; @progress is told of the end only, which may take long.
+        If @pieces or anything else fails there is no table. Errors as for :meth:`import_table`."""
+        options = _table_options(
+            name, dim, rows, dtype, optimizer, init, seed, rounding, allow_nonfinite, durability,
+            eps=eps, alpha=alpha, beta1=beta1, beta2=beta2, momentum=momentum, weight_decay=weight_decay,
+            clip_norm=clip_norm,
+        )  # fmt: skip
+        Reports(progress)  # is it a function?
+        taken, size = _load.load(self._connection, options, pieces, _arguments.flag("state", state), progress)
+        return Imported(name, taken, size)
 
     # ---- Requests ----
 
@@ -590,14 +651,7 @@ class Table(Opened):
         infinity are stored as given; a finite number that does not fit is a ValueError, and nothing is stored.
         """
         ids = as_ids(ids)
-        if self.dtype == "bf16" and str(getattr(rows, "dtype", "")) == "torch.bfloat16":
-            rows = rows.detach().cpu().view(sys.modules["torch"].int16).numpy().view(np.uint16)
-        rows = as_numbers("rows", rows)
-        if self.dtype == "bf16" and rows.dtype != self.numpy_dtype:
-            raise TypeError(
-                f"rows of a bf16 table are given as a torch.bfloat16 tensor or as uint16 bits, not {rows.dtype}"
-            )
-        rows = np.broadcast_to(as_dtype("rows", rows, self.numpy_dtype), (*ids.shape, self.dim))
+        rows = np.broadcast_to(as_rows(self.dtype, rows), (*ids.shape, self.dim))
         if state is not None:
             state = as_dtype("state", state, np.dtype("<f4"))
             state = np.broadcast_to(state, (*ids.shape, self.state_numbers))

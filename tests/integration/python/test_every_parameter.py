@@ -84,6 +84,7 @@ class World:
         }  # fmt: skip
         self.special = {
             "Server.checkpoint": {"step": 1},
+            "Server.load_table": {"name": "loaded", "pieces": []},
             "Server.export_table": {"table": "none"},
             "Server.bag_batch": {"parts": [embtier.Bags(table, 2, 1)]},
             "BagBatch.__init__": {"parts": [embtier.Bags(table, 2, 1)]},
