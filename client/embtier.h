@@ -179,7 +179,7 @@ struct embtier_table_info {
     int allows_nonfinite;
     enum embtier_durability durability;
     double momentum; /* as beta2 */
-    /* Of the rows, which checkpoints, exports and imports take along: */
+    /* Checkpoints, exports and imports take these two along with the rows: */
     const char *uuid; /* 32 hex digits, of the table that was created; a copy of it, restored or
                          imported, has the same; "": none */
     uint64_t step;    /* the greatest that a push which changed rows had, as of when the table was

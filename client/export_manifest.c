@@ -172,13 +172,6 @@ static enum embtier_err damaged(const char *path, const char *what, struct err_m
     return err_set(msg, EMBTIER_CORRUPT, "%s: %s is missing or wrong", path, what);
 }
 
-/* A file of the folder itself, fit to be shown in a message. */
-static bool is_plain_name(const char *name)
-{
-    return name && name[0] != '\0' && name[0] != '.' && !strchr(name, '/') &&
-           strlen(name) <= TENSOR_FILE_NAME_MAX && text_is_plain(name, strlen(name));
-}
-
 static bool read_sum(const char *text, uint64_t *ret_sum)
 {
     char *end;
@@ -205,7 +198,7 @@ static enum embtier_err part_from_json(const char *path, const json_t *json,
 
         if (!export_manifest_has(manifest, (enum export_column)c))
             continue;
-        if (!is_plain_name(file) ||
+        if (!tensor_file_name_is_plain(file) ||
             !read_sum(json_string_value(json_object_get(tensor, "xxh3")), &part->sums[c]))
             return damaged(path, name, msg);
         part->files[c] = strdup(file);

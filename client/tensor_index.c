@@ -11,8 +11,8 @@
 #include "base/paths.h"
 #include "base/text_escape.h"
 #include "client/json_size.h"
-#include "client/tensor_file.h"
 #include "client/tensor_io.h"
+#include "client/tensor_place.h"
 
 #define SUFFIX ".safetensors.index.json"
 
@@ -89,13 +89,6 @@ static enum embtier_err read_map(const char *path, json_t **ret_map, struct err_
     return EMBTIER_OK;
 }
 
-/* A file of the folder itself, fit to be shown in a message. */
-static bool is_plain_name(const char *name)
-{
-    return name && name[0] != '\0' && name[0] != '.' && !strchr(name, '/') &&
-           strlen(name) <= TENSOR_FILE_NAME_MAX && text_is_plain(name, strlen(name));
-}
-
 enum embtier_err tensor_index_find(const char *folder, const char *tensor, char **ret_path,
                                    struct err_msg *msg)
 {
@@ -114,7 +107,7 @@ enum embtier_err tensor_index_find(const char *folder, const char *tensor, char 
     file = tensor ? json_object_get(map, tensor) : json_object_iter_value(json_object_iter(map));
     if (!file)
         return err_set(msg, EMBTIER_NOT_FOUND, "%s: has no tensor '%s'", index, TEXT_SHOWN(tensor));
-    if (!is_plain_name(json_string_value(file)))
+    if (!tensor_file_name_is_plain(json_string_value(file)))
         return err_set(msg, EMBTIER_CORRUPT, "%s: names no file in its folder for a tensor", index);
     *ret_path = path_join(folder, json_string_value(file));
     return *ret_path ? EMBTIER_OK : no_memory(msg);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor_index.h: a model in several safetensors files, with an index that says which file has a
  * tensor, as Hugging Face's libraries write it: NAME.safetensors.index.json, whose `weight_map` has
- * the name of a file for that of each tensor. What an index says is hostile until it is checked
- * here. */
+ * the name of a file for that of each tensor. The content of an index is hostile until it is
+ * checked here. */
 #ifndef EMBTIER_CLIENT_TENSOR_INDEX_H
 #define EMBTIER_CLIENT_TENSOR_INDEX_H
 

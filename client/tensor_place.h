@@ -12,6 +12,9 @@ struct tensor_place {
     uint64_t offset; /* of its data in the file */
 };
 
+/* Whether @name (may be NULL) is that of a file in the folder that names it, and fit to be shown in
+ * a message. */
+bool tensor_file_name_is_plain(const char *name);
 /* Computes rows, row_bytes and bytes from dtype and shape. False: more than 64 bits can say. */
 MUST_CHECK bool tensor_info_count(struct tensor_info *info);
 

@@ -533,7 +533,7 @@ static bool batch_mark(struct database *database, rocksdb_writebatch_t *batch,
     return true;
 }
 
-/* Of the table of @row. */
+/* The step that the table of @row is at goes into the batch, too. */
 static void batch_step(rocksdb_writebatch_t *batch, const struct store_row *row)
 {
     const struct row_key key = step_key_make(row->table_id);

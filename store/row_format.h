@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* row_format.h: the bytes of one stored row, key and value.
  *
- * Of the steps of tables, see store.h. Key: table id, then row id, both big-endian, so that
- * RocksDB's bytewise order is the order of (table, row). Value: struct stored_row_head, then
- * weights, then optimizer state. The lengths in the head make a row readable without the catalog.
- * Never changed without a new version number. */
+ * store.h says how the steps of tables lie beside them. Key: table id, then row id, both
+ * big-endian, so that RocksDB's bytewise order is the order of (table, row). Value: struct
+ * stored_row_head, then weights, then optimizer state. The lengths in the head make a row readable
+ * without the catalog. Never changed without a new version number. */
 #ifndef EMBTIER_STORE_ROW_FORMAT_H
 #define EMBTIER_STORE_ROW_FORMAT_H
 

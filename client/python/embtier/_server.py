@@ -439,7 +439,7 @@ class Server:
         opens it then. Requests to other tables go on meanwhile, also over this connection.
 
         @pieces: gives (ids, rows) one after the other, of any size, as :meth:`Table.set` takes them; with @state
-        (ids, rows, state). Of one id the last row counts; rows that never come have their first values.
+        (ids, rows, state). The last row of an id counts; rows that never come have their first values.
         @state: rows come with their optimizer's state, [n, state_numbers] of float32.
         The others are those of :meth:`create_table`; @progress is told of the end only, which may take long.
         If @pieces or anything else fails there is no table. Errors as for :meth:`import_table`."""
