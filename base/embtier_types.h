@@ -25,7 +25,7 @@ extern "C" {
     X(BETA2, beta2, 0, 0.9999999, 0.999, "share of the old in the second moment")                  \
     X(MOMENTUM, momentum, 0, 0.9999999, 0.9, "share of the old in the velocity")                   \
     X(WEIGHT_DECAY, weight_decay, 0, 1e30, 0,                                                      \
-      "times the weights, added to the gradient; of adamw apart")                                  \
+      "times the weights, added to the gradient; adamw: apart from it")                            \
     X(CLIP_NORM, clip_norm, 0, 1e30, 0, "longest gradient of a row, Euclidean; 0: any length")
 
 /* X(name, number, word, f32 state numbers kept per weight, and per row, hyperparameters of its own,

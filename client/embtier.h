@@ -479,7 +479,7 @@ struct embtier_imported {
 /* Makes table @name (NULL: the name that the export says) of @path: a folder that embtier_export()
  * made, a safetensors or a .npy file, or a folder of safetensors files with an index
  * (NAME.safetensors.index.json), which says which of them has the tensor. Shapes and dtypes of all
- * files are checked before the first row is read. Of one id the last row counts. The table is there
+ * files are checked before the first row is read. The last row of an id counts. The table is there
  * when it is whole and safe from a crash; after a failure there is none (but see Errors, above, if
  * it came after the last row).
  * @options may be NULL, @ret_imported too. EXISTS: the name is taken; NOT_FOUND, INVALID, MISMATCH,

@@ -73,8 +73,7 @@ MUST_CHECK enum embtier_err catalog_set_live(struct catalog *catalog,
 MUST_CHECK enum embtier_err catalog_copy(const struct catalog *catalog, const char *directory,
                                          const struct catalog_made *made, struct err_msg *msg);
 /* The table at @index is at @step: in memory only, until catalog_fold() or catalog_copy() writes
- * it.
- */
+ * it. */
 void catalog_set_step(struct catalog *catalog, uint32_t index, uint64_t step);
 /* Writes all of it to catalog.json, if there is a journal or a new step: so there is none until the
  * next change. */

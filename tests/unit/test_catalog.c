@@ -392,7 +392,7 @@ static void test_checkpoint_s_catalog_has_live_only_what_was_live_all_the_time(v
 
 #define CATALOG_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
-/* Of a table of each durability. */
+/* There is a table of each durability. */
 static const char *const kinds[] = { "replayed", "logged", "synced" };
 
 static struct catalog *catalog_of_steps(const struct store_fixture *f)

@@ -311,7 +311,7 @@ static void test_an_older_caller_s_tables_have_the_defaults(void **state)
     embtier_table_close(table);
 }
 
-/* Of before there was momentum: nothing that was there has another place now. */
+/* A program compiled before there was momentum finds all that it knew in its place. */
 static void test_an_older_caller_s_words_mean_what_they_meant(void **state)
 {
     struct fixture *fixture = *state;

@@ -192,7 +192,7 @@ static void add_updates(struct bits *bits, const struct table_spec *spec)
     free_table(&table);
 }
 
-/* Of those with numbers from @first to @last. */
+/* The optimizers have numbers from @first to @last. */
 static struct bits bits_of_optimizers(int first, int last)
 {
     struct bits bits = bits_begin();
