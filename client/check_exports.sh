@@ -1,15 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_exports.sh LIBRARY HEADER: does the library export the functions of its header, and nothing else?
+# check_exports.sh READELF LIBRARY HEADER: does the library export the functions of its header, and nothing else?
 set -eu
 
-library=$1
-header=$2
+readelf=$1
+library=$2
+header=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Not nm, which knows the libraries of its own processor only. The seventh column is the section of a symbol that is defined.
-readelf --dyn-syms --wide "$library" | awk '$5 != "LOCAL" && $7 ~ /^[0-9]+$/ { sub(/@.*/, "", $8); print $8 }' | sort >"$work/exported"
+"$readelf" --dyn-syms --wide "$library" | awk '$5 != "LOCAL" && $7 ~ /^[0-9]+$/ { sub(/@.*/, "", $8); print $8 }' | sort >"$work/exported"
 # A declaration starts with EMBTIER_PUBLIC and ends at its semicolon; the first name before a "(" that follows a
 # type is the function's.
 tr '\n' ' ' <"$header" | sed 's/;/;\n/g' | grep -o 'EMBTIER_PUBLIC [^;]*' |
