@@ -109,7 +109,8 @@ def main() -> None:
     torch.set_num_threads(1)
     tables, rows = max(2, round(TABLES * given.scale)), max(1000, round(ROWS * given.scale))
     random = torch.Generator().manual_seed(1)
-    with server(Setting("module", tables, rows, "uniform", BAGS), 8 * tables * rows * DIM * 4 + (64 << 20)) as connection:
+    room = 8 * tables * rows * DIM * 4 + (64 << 20)
+    with server(Setting("module", tables, rows, "uniform", BAGS), room, {"lanes": {"count": 1}}) as connection:
         every = sides(connection, tables, rows)
         seconds: dict[str, list[float]] = {name: [] for name in every}
         for turn in range(-2, given.turns):

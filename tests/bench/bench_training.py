@@ -85,7 +85,7 @@ def server(
         os.mkdir(f"{directory}/rows")
         cache = cache_bytes or int(setting.tables * setting.rows * DIM * 4 * 1.35) + (64 << 20)
         config = {
-            "data": {"directories": [f"{directory}/rows"]},
+            "data": {"directories": [f"{directory}/rows"], "shards_per_directory": max(4, THREADS)},
             "lanes": {"count": THREADS, "ticket_bytes": "768MiB"},
             "cache": {"tiers": [{"bytes": f"{cache >> 20}MiB"}]},
             "socket": {
