@@ -39,6 +39,8 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
         return f"a number of {value.bit_length()} bits"
     try:
+        if isinstance(value, np.generic):
+            value = value.item()  # as every NumPy shows it: 2.0 has its own name with it
         if type(value) in (str, bytes, bytearray, list, tuple) and len(value) > _SHOWN:
             value = value[:_SHOWN]  # the rest of it would be cut off
         elif isinstance(value, np.ndarray) and value.size > 1000:

@@ -6,7 +6,8 @@ unmaps when it disconnects. So a closed connection disconnects once the last of 
 never dangles. What Python's garbage collector finds, it may find on any thread and in the middle of
 another call; so handles to free are queued here and freed by the next call.
 
-Threads. One thread at a time; a second one gets an error at once instead of waiting.
+Threads. One thread at a time; a second one gets an error at once instead of waiting. A backward pass of torch has a thread
+for each device that outputs lie on: these take turns.
 Interrupts. Ctrl-C, and the handler of any other signal, may raise an exception between any two
 bytecodes, such as right after a call into the library has returned. So the library owns the state of
 requests, and Python asks it: is a batch in flight, has it a ticket, which step has it pushed. What Python must
@@ -47,6 +48,7 @@ class Connection:
         self._pid = os.getpid()
         self._getpid = os.getpid  # module globals may be gone at exit
         self._disconnect_handle = lib.embtier_disconnect
+        self.turn = threading.RLock()  # of the threads of a backward pass
         self.closed = False
         self.writes: Counter[str] = Counter()  # SETs and pushes submitted, by table
         self.tables: weakref.WeakSet = weakref.WeakSet()

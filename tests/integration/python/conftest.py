@@ -193,7 +193,7 @@ def pytest_xdist_newgateway(gateway: Any) -> Iterator[None]:
     """Has tests run on their worker's main thread, the only one that hears of signals. With -v, pytest-xdist asks a
     worker for its versions before anything else, and execnet before 2.1 may have the main thread still busy with the
     answer when the tests come: they then run on a second thread."""
-    gateway._rinfo = lambda: types.SimpleNamespace(platform=sys.platform, version_info=sys.version_info, cwd=TREE)
+    gateway._rinfo = lambda: types.SimpleNamespace(executable=sys.executable, platform=sys.platform, version_info=sys.version_info, cwd=TREE)
     yield
 
 

@@ -63,6 +63,7 @@ class Bytecodes:
         return self._step
 
     def __enter__(self) -> Bytecodes:
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for a frame with it when it is told to trace
         sys.settrace(self._call)
         return self
 

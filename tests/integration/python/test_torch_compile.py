@@ -102,7 +102,7 @@ def test_compiled_model_trains_as_it_does_by_itself(server, name, tables, update
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
     for table, rows in zip(tables, after):
         np.testing.assert_allclose(all_rows(table), rows, rtol=1e-5, atol=1e-5)
-    assert model.bag.steps == len(shapes)
+    assert by_itself.bag.steps == len(shapes) and model.bag.steps == 2 * len(shapes)  # of the tables
 
 
 @compiles

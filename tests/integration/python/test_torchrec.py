@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """TorchRec's collections and their stand-ins give and train the same. Without the package its tensors are doubles, and the
-collections torch.nn's modules."""
+collections torch.nn's modules; with EMBTIER_TEST_TORCHREC=real it is an error."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ try:
 
     IS_REAL = True
 except Exception:  # it is missing, or a library that it loads does not fit
+    if os.environ.get("EMBTIER_TEST_TORCHREC") == "real":
+        raise
     for name in [one for one in sys.modules if one.split(".")[0] == "torchrec"]:
         del sys.modules[name]
     sys.path.insert(0, str(Path(__file__).parent / "torchrec_double"))

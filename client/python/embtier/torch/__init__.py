@@ -113,8 +113,9 @@ Ids
     Unbounded tables have ids up to 2**64 - 1, which torch has no dtype for (signed ones reach
     2**63 - 1): ``unsigned_ids=True`` takes ids as the bits of unsigned numbers, -1 as 2**64 - 1.
 
-Threads: of the tables' connection, one at a time; a backward pass may run on a thread of torch's while
-its caller waits. Graphs may be freed on any thread.
+Threads: of the tables' connection, one at a time; a backward pass may run on threads of torch's, one for each device, while
+its caller waits: these take turns. With groups and outputs on several devices use ``update="step"``: the order of the turns is
+another on each member, which may then wait for each other. Graphs may be freed on any thread.
 """
 
 from ._bags import MODES, Bag, Input

@@ -77,7 +77,7 @@ class Given:
         assert self.caller_weights is not None
         if self.kept is None:
             return values.view(self.caller_weights.shape).to(self.caller_weights)
-        gradient = torch.zeros(len(self.kept), dtype=torch.float32)
+        gradient = torch.zeros(len(self.kept), dtype=torch.float32, device="cpu")
         gradient[self.kept] = values
         return gradient.view(self.caller_weights.shape).to(self.caller_weights)
 
@@ -107,12 +107,12 @@ def given_of(feature: str, bag: Bag, one: Input) -> Given:
     if bag.padding_idx is not None:
         kept = ids != (bag.padding_idx + 2**63) % 2**64 - 2**63
     if end < ids.shape[0]:  # as in torch, which does not look at what is behind the last bag
-        kept = torch.ones(len(ids), dtype=torch.bool) if kept is None else kept
+        kept = torch.ones(len(ids), dtype=torch.bool, device="cpu") if kept is None else kept
         kept[end:] = False
     if kept is not None:
         ids = ids[kept]
         weights = None if weights is None else weights[kept]
-        offsets = torch.cat([torch.zeros(1, dtype=torch.int64), kept.cumsum(0)])[offsets]
+        offsets = torch.cat([torch.zeros(1, dtype=torch.int64, device="cpu"), kept.cumsum(0)])[offsets]
     return Given(feature, bag, ids, offsets, weights, kept, caller_ids.device, caller_weights)
 
 
@@ -143,7 +143,7 @@ def _signed_ids(bag: Bag, ids: torch.Tensor) -> torch.Tensor:
 @lru_cache(maxsize=64)
 def _equal_offsets(count: int, length: int) -> torch.Tensor:
     """Nobody writes to it."""
-    return torch.arange(count + 1) * length
+    return torch.arange(count + 1, dtype=torch.int64, device="cpu") * length
 
 
 def _offsets(bag: Bag, ids: torch.Tensor, offsets: torch.Tensor | None) -> tuple[torch.Tensor, int]:
@@ -169,7 +169,8 @@ def _offsets(bag: Bag, ids: torch.Tensor, offsets: torch.Tensor | None) -> tuple
             "torch differ in what they make of the ids behind it"
         )
     if not bag.include_last_offset:
-        offsets = torch.cat([offsets, torch.tensor([len(ids) if len(offsets) else 0])])
+        end = len(ids) if len(offsets) else 0
+        offsets = torch.cat([offsets, torch.tensor([end], dtype=torch.int64, device="cpu")])
     if offsets[0] != 0:
         raise RuntimeError(f"offsets[0] has to be 0, not {offsets[0]}")
     end = int(offsets[-1])

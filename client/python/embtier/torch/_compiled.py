@@ -61,6 +61,8 @@ def is_compiling() -> bool:
 
 def refuse_transforms() -> None:
     """RuntimeError where a pass would be recorded, or made by something else than a call."""
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("a CUDA graph records no requests, and rows are in embtierd: record the rest of the model without this module")
     if torch.jit.is_tracing():
         raise RuntimeError("torch.jit.trace records rows as constants, and rows are in embtierd: trace the model without this module")
     peek = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
@@ -69,8 +71,8 @@ def refuse_transforms() -> None:
 
 
 def refuse_export() -> None:
-    """torch 2.7 and newer tell."""
-    if hasattr(torch.compiler, "is_exporting") and torch.compiler.is_exporting():
+    """torch 2.7 and newer tell. Not by is_exporting(), which says so of torch.compile too in 2.11."""
+    if getattr(torch.compiler, "_is_exporting_flag", False):
         raise RuntimeError("torch.export has no rows that are in embtierd: export the model without this module")
 
 
@@ -110,6 +112,9 @@ def _inputs(
 
 
 if HAS_OPERATORS:
+    # A CUDA graph, which mode="reduce-overhead" records, has no requests in it. Before torch had the tag, operators with a tensor in
+    # memory, as both have, were left out of such graphs anyway.
+    _UNRECORDED = {"tags": [torch.Tag.cudagraph_unsafe]} if hasattr(torch.Tag, "cudagraph_unsafe") else {}
 
     @torch.compiler.assume_constant_result
     def _call_number() -> int:
@@ -119,6 +124,7 @@ if HAS_OPERATORS:
     @torch.library.custom_op(
         "embtier::lookup",
         mutates_args=(),
+        **_UNRECORDED,
         schema="(Tensor anchor, int module, int call, bool trains, int[] places, int[] weighted, Tensor[] ids, Tensor[] offsets, "
         "Tensor[] weights) -> Tensor[]",
     )
@@ -134,7 +140,7 @@ if HAS_OPERATORS:
     @lookup.register_fake
     def _(anchor, module, call, trains, places, weighted, ids, offsets, weights):  # type: ignore[no-untyped-def]
         one = _modules[module]
-        found = [torch.empty(1, dtype=torch.int64)]
+        found = [torch.empty(1, dtype=torch.int64, device="cpu")]
         names = list(one.bags)
         left = iter(offsets)
         for i, place in enumerate(places):
@@ -146,6 +152,7 @@ if HAS_OPERATORS:
     @torch.library.custom_op(
         "embtier::push",
         mutates_args=(),
+        **_UNRECORDED,
         schema="(Tensor token, int[] places, Tensor[] gradients, int[] weighted, Tensor[] weights) -> Tensor[]",
     )
     def push(token, places, gradients, weighted, weights):  # type: ignore[no-untyped-def]
@@ -156,13 +163,14 @@ if HAS_OPERATORS:
         for place, gradient in zip(places, gradients):
             of_outputs[place] = gradient
         wanted = [i in weighted and of_outputs[i] is not None for i in range(len(one.given))]
-        found = one.module._backward(one.given, one.ticket, of_outputs, wanted, one.module._is_trained())
+        with one.module._rooms.server._connection.turn:
+            found = one.module._backward(one.given, one.ticket, of_outputs, wanted, one.module._is_trained())
         of_weights = [found[i] for i in weighted]
-        return [torch.zeros(1), *[torch.zeros_like(w) if g is None else g for g, w in zip(of_weights, weights)]]
+        return [torch.zeros(1, dtype=torch.float32, device="cpu"), *[torch.zeros_like(w) if g is None else g for g, w in zip(of_weights, weights)]]
 
     @push.register_fake
     def _(token, places, gradients, weighted, weights):  # type: ignore[no-untyped-def]
-        return [torch.empty(1), *map(torch.empty_like, weights)]
+        return [torch.empty(1, dtype=torch.float32, device="cpu"), *map(torch.empty_like, weights)]
 
     def _setup(ctx, inputs, output):  # type: ignore[no-untyped-def]
         _, _, _, _, _, weighted, ids, offsets, weights = inputs

@@ -67,7 +67,7 @@ class _OneTable(EmbeddingBagCollection):
             raise TypeError(f"table {self.table.name!r} is unbounded: its rows are drawn by its init, not all at once")
         many = max(1, _PIECE_BYTES // (4 * self.table.dim))
         for begin in range(0, rows, many):
-            drawn = torch.randn(min(many, rows - begin), self.table.dim, dtype=torch.float32)
+            drawn = torch.randn(min(many, rows - begin), self.table.dim, dtype=torch.float32, device="cpu")
             self.table.set(range(begin, begin + len(drawn)), drawn)
         if self.padding_idx is not None:
             self.table.set([self.padding_idx], 0)

@@ -66,7 +66,8 @@ class _PooledLookup(torch.autograd.Function):
             for needed, (function, _) in zip(ctx.needs_input_grad[3 : 3 + count], ctx.next_functions)
         )
         trains = trains and ctx.module._is_trained()
-        found = ctx.module._backward(ctx.given, ctx.ticket, gradients, wanted, trains)
+        with ctx.module._rooms.server._connection.turn:
+            found = ctx.module._backward(ctx.given, ctx.ticket, gradients, wanted, trains)
         return None, None, None, *[None] * count, *found
 
     _backward_once = staticmethod(torch.autograd.function.once_differentiable(_backward.__func__))
@@ -174,7 +175,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         self._number = _compiled.number_of(self)
         self._features = {feature: i for i, feature in enumerate(self.bags)}
         # Ties a pass into a compiled graph; in a list, it is no parameter of the module.
-        self._anchor = [torch.nn.Parameter(torch.zeros(1, dtype=torch.float32))]
+        self._anchor = [torch.nn.Parameter(torch.zeros(1, dtype=torch.float32, device="cpu"))]
         self._ahead: Ahead | None = None  # for the next forward pass that takes a ticket
 
     def _check_trainable(self) -> None:

@@ -233,8 +233,8 @@ class Optimizer(torch.optim.Optimizer):
         for rows in self._rows.values():
             rows.clear()
             if not rows.table.spec.allow_nonfinite:
-                nan = torch.full((1, rows.table.dim), float("nan"), dtype=torch.float32)
-                rows.add_gradients(torch.zeros(1, dtype=torch.int64), nan)
+                nan = torch.full((1, rows.table.dim), float("nan"), dtype=torch.float32, device="cpu")
+                rows.add_gradients(torch.zeros(1, dtype=torch.int64, device="cpu"), nan)
         self.step()
 
     def _push_rows(self, given: list[tuple[Table, torch.Tensor, torch.Tensor]]) -> None:

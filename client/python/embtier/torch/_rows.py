@@ -48,7 +48,10 @@ class Rows(torch.nn.Parameter):
 
     def __new__(cls, table: Table, requires_grad: bool) -> Rows:
         table_of("table", table)
-        return super().__new__(cls, torch.empty(0, dtype=torch.float32), flag("requires_grad", requires_grad))
+        data = torch.empty(0, dtype=torch.float32)
+        if data.is_meta:  # by default; to_empty() would not get it from there
+            data = torch.empty(0, dtype=torch.float32, device="cpu")
+        return super().__new__(cls, data, flag("requires_grad", requires_grad))
 
     def __init__(self, table: Table, requires_grad: bool) -> None:
         self.table = table
@@ -168,9 +171,11 @@ class RowsList(torch.nn.ParameterList):
     """The rows of a module. Its state_dict() has no entries: there are no weights here."""
 
     def _apply(self, function: Any, *_: Any, **__: Any) -> RowsList:
-        """Conversions leave the parameters what they are, and move their empty data."""
+        """Conversions leave the parameters what they are, and move their empty data, but not to the device meta."""
         for rows in self:
-            rows.data = function(rows.data)
+            moved = function(rows.data)
+            if not moved.is_meta:
+                rows.data = moved
         return self
 
     def _save_to_state_dict(self, *_: Any) -> None:
