@@ -116,9 +116,15 @@ def given_of(feature: str, bag: Bag, one: Input) -> Given:
     return Given(feature, bag, ids, offsets, weights, kept, caller_ids.device, caller_weights)
 
 
+def refuse_nested(what: str, tensor: torch.Tensor) -> None:
+    if tensor.is_nested:
+        raise TypeError(f"{what} must have the layout torch.jagged, which nested_tensor() makes by layout=torch.jagged")
+
+
 def _check_tensor(what: str, tensor: Any) -> None:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{what} must be a torch.Tensor, not {kind_of(tensor)} {shown(tensor)}")
+    refuse_nested(what, tensor)
     if tensor.layout != torch.strided or tensor.is_meta:
         raise TypeError(f"{what} must be a dense tensor with numbers, not one of {tensor.layout} on {tensor.device}")
 

@@ -18,6 +18,7 @@ from .._server import Server, Table
 from .._types import one_of
 from ._bags import Bag, Input
 from ._modules import TIMEOUT_S, EmbeddingBagCollection
+from ._nested import flat_ids, is_jagged, like
 
 _DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 _TORCH_DTYPES = {word: dtype for dtype, word in _DTYPES.items()}
@@ -300,14 +301,16 @@ class Embedding(_OneTable):
         return cls(**_pretrained(embeddings, freeze, options))
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-        """As torch.nn.Embedding.forward: float32 [*, dim] for ids of any shape."""
+        """As torch.nn.Embedding.forward: float32 [*, dim] for ids of any shape, nested tensors of the layout torch.jagged too."""
         if not isinstance(input, torch.Tensor):
             raise TypeError(f"the ids must be a torch.Tensor, not {kind_of(input)} {shown(input)}")
-        rows = super().forward({"rows": input.reshape(-1, 1)})["rows"]
+        ids = flat_ids(input)
+        rows = super().forward({"rows": ids.reshape(-1, 1)})["rows"]
         if self._padding_idx is not None:
             padding = (self._padding_idx + 2**63) % 2**64 - 2**63  # as ids have it: the bits of an unsigned one
-            rows = torch.where(input.reshape(-1, 1) == padding, rows.detach(), rows)
-        return rows.view(*input.shape, self.embedding_dim)
+            rows = torch.where(ids.reshape(-1, 1) == padding, rows.detach(), rows)
+        rows = rows.view(*ids.shape, self.embedding_dim)
+        return like(input, rows) if is_jagged(input) else rows
 
     def _ids_of(self, inputs: torch.Tensor) -> tuple[list[str], list[Table], list[torch.Tensor]]:  # type: ignore[override]
-        return super()._ids_of({"rows": inputs.reshape(-1, 1)})
+        return super()._ids_of({"rows": flat_ids(inputs).reshape(-1, 1)})

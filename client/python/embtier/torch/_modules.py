@@ -18,6 +18,7 @@ from .._server import Table
 from .._types import one_of
 from . import _compiled
 from ._bags import Bag, Given, Input, given_of
+from ._nested import bags_of
 from ._optimizer import Optimizer
 from ._prefetcher import Ahead
 from ._rooms import Room, Rooms, Ticket
@@ -202,7 +203,10 @@ class EmbeddingBagCollection(torch.nn.Module):
         per_sample_weights), as torch.nn.EmbeddingBag takes them: ids [bags, length] with no offsets
         (or None), or [total] with offsets [bags] ([bags + 1] if include_last_offset). Returns
         float32 [bags, dim] for each, on the device of its ids. One pooled lookup; none if there are no
-        ids at all. TicketsFullError if the server has no memory for one more ticket."""
+        ids at all. TicketsFullError if the server has no memory for one more ticket.
+
+        Ids may be a nested tensor [bags, lengths] of the layout torch.jagged, with no offsets; per_sample_weights are then one, too."""
+        inputs = self._flat(inputs)
         if _compiled.is_compiling():
             _compiled.refuse_export()
             return _compiled.forward(self, inputs)
@@ -250,9 +254,15 @@ class EmbeddingBagCollection(torch.nn.Module):
             raise KeyError(f"no such feature: {short(', '.join(sorted(map(str, unknown))))}")
         return [given_of(k, self.bags[k], one) for k, one in inputs.items()]
 
+    def _flat(self, inputs: Mapping[str, Input]) -> Mapping[str, Input]:
+        """@inputs with values and offsets in place of nested tensors."""
+        if not isinstance(inputs, Mapping):
+            return inputs
+        return {k: bags_of(self.bags[k], one) if k in self.bags else one for k, one in inputs.items()}
+
     def _ids_of(self, inputs: Mapping[str, Input]) -> tuple[list[str], list[Table], list[torch.Tensor]]:
         """The features that forward() would look rows up for, their tables, and ids: int64 [count] each."""
-        given = [one for one in self._given(inputs) if one.sizes[0]]
+        given = [one for one in self._given(self._flat(inputs)) if one.sizes[0]]
         return [one.feature for one in given], [one.bag.table for one in given], [one.ids for one in given]
 
     def _backward(
