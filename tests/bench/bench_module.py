@@ -4,8 +4,8 @@
 
 26 tables of 20,000 rows of 32 numbers, mean of three ids, SGD, 256 samples, and dense layers over the bags: `module` has a module a
 table, `collection` one for all; both push in the backward pass. `-step` has gradients gathered for CombinedOptimizer
-(update="step"). torch has sparse gradients. The sides take turns of some steps. A figure is one JSON object on a line, as
-tests/bench/bench.h has it."""
+(update="step"). torch has sparse gradients; `torch-dense` has the dense ones that are its default. The sides take turns of some
+steps. A figure is one JSON object on a line, as tests/bench/bench.h has it."""
 
 from __future__ import annotations
 
@@ -65,13 +65,17 @@ class Side:
 
 def sides(connection: embtier.Server, tables: int, rows: int) -> dict[str, Side]:
     def make(prefix: str) -> list[embtier.Table]:
-        return [
+        made = [
             connection.create_table(f"{prefix}{i}", DIM, rows, optimizer="sgd", init=("normal", 0, 0.1), eager=True)
             for i in range(tables)
         ]
+        for table in made:
+            table.get(np.arange(rows))  # from SSD to DRAM, where they stay
+        return made
 
     width = tables * DIM
     found = {"torch": Side(Model([torch.nn.EmbeddingBag(rows, DIM, sparse=True) for _ in range(tables)], None, width), True)}
+    found["torch-dense"] = Side(Model([torch.nn.EmbeddingBag(rows, DIM) for _ in range(tables)], None, width), True)
     for update, suffix in (("backward", ""), ("step", "-step")):
         choice = {"lr": LEARNING_RATE, "update": update}
         apart = [embtier.torch.EmbeddingBag(table, **choice) for table in make(f"m{suffix}")]
@@ -105,7 +109,7 @@ def report(name: str, seconds: list[float], reference: list[float], tables: int,
 
 
 def main() -> None:
-    given = options(__doc__, ["module", "collection", "module-step", "collection-step"], 15)
+    given = options(__doc__, ["module", "collection", "module-step", "collection-step", "torch-dense"], 15)
     torch.set_num_threads(1)
     tables, rows = max(2, round(TABLES * given.scale)), max(1000, round(ROWS * given.scale))
     random = torch.Generator().manual_seed(1)
