@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of bytes as people write them: declared in config.h. */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/config.h"
+#include "base/bytes.h"
 
 static const struct unit {
     const char *name;

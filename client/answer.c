@@ -4,11 +4,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/config_memory.h"
 #include "client/batch.h"
 #include "client/connection.h"
 #include "client/group.h"
 #include "client/table.h"
+#include "config/config_memory.h"
 #include "proto/shm_fields.h"
 
 /* What tickets are called that are about @batch's last request. */

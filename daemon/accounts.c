@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/config.h"
+#include "base/bytes.h"
+#include "config/config.h"
 
 struct account {
     struct accounts *accounts;

@@ -10,7 +10,7 @@
  * user, but one is had whole: of 5 there are 3, 1 and 1.
  *
  * Descriptors have no row: each session has at most SESSION_DESCRIPTORS
- * (base/config_descriptors.h), so that the row of sessions limits them too.
+ * (config/config_descriptors.h), so that the row of sessions limits them too.
  *
  * Thread: accounts are opened and closed by any. The amounts of one row are changed by one thread
  * at a time, under the lock that the row names; any thread may read them. No lock is taken for them

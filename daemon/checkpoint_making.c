@@ -5,8 +5,8 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/config.h"
 #include "base/log.h"
+#include "config/config.h"
 #include "daemon/checkpoint_gate.h"
 #include "daemon/checkpoints.h"
 #include "daemon/lane.h"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/config_memory.h"
 #include "base/log.h"
+#include "config/config_memory.h"
 #include "daemon/row_writer.h"
 #include "daemon/transfer_memory.h"
 #include "kernels/init_rows.h"

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/config.h"
-#include "base/config_memory.h"
 #include "base/log.h"
+#include "config/config.h"
+#include "config/config_memory.h"
 #include "daemon/checkpoint_making.h"
 #include "daemon/checkpoint_owners.h"
 #include "daemon/checkpoint_pace.h"

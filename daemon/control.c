@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/config_memory.h"
 #include "base/log.h"
 #include "base/text_escape.h"
+#include "config/config_memory.h"
 #include "daemon/accounts.h"
 #include "daemon/checkpoints.h"
 #include "daemon/connection.h"

@@ -10,8 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/config_descriptors.h"
 #include "base/err.h"
+#include "config/config_descriptors.h"
 #include "daemon/inbox.h"
 #include "daemon/server.h"
 #include "daemon/worker.h"

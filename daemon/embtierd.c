@@ -8,11 +8,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/config.h"
 #include "base/log.h"
 #include "base/option_mistake.h"
 #include "base/standard_fds.h"
 #include "base/text_escape.h"
+#include "config/config.h"
 #include "daemon/server.h"
 #include "daemon/server_check.h"
 #include "daemon/signals.h"

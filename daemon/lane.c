@@ -19,11 +19,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/config.h"
-#include "base/config_memory.h"
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/thread_class.h"
+#include "config/config.h"
+#include "config/config_memory.h"
 #include "daemon/lane_impl.h"
 #include "daemon/reserved.h"
 #include "daemon/tables.h"

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "base/config_memory.h"
+#include "config/config_memory.h"
 #include "daemon/reserved.h"
 
 struct flow {

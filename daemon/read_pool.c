@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/config_memory.h"
 #include "base/thread_class.h"
+#include "config/config_memory.h"
 #include "daemon/lane.h"
 #include "daemon/reserved.h"
 #include "daemon/table.h"

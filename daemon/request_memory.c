@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/config_memory.h"
+#include "config/config_memory.h"
 #include "daemon/block_pool.h"
 #include "daemon/reserved.h"
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/config_memory.h"
 #include "base/row_hash.h"
+#include "config/config_memory.h"
 #include "daemon/table.h"
 #include "daemon/tables.h"
 #include "store/store.h"

@@ -8,8 +8,8 @@
 
 #include <stdint.h>
 
-#include "base/config.h"
 #include "base/err.h"
+#include "config/config.h"
 
 struct accounts;
 struct arena;

@@ -6,9 +6,10 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "base/config_memory.h"
+#include "base/bytes.h"
 #include "base/thread_room.h"
-#include "base/yaml_doc.h"
+#include "config/config_memory.h"
+#include "config/yaml_doc.h"
 #include "daemon/session_maker.h"
 #include "daemon/socket_path.h"
 #include "daemon/worker.h"

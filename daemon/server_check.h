@@ -8,8 +8,8 @@
 
 #include <stdint.h>
 
-#include "base/config.h"
 #include "base/err.h"
+#include "config/config.h"
 
 /* @config is one that config_check_machine() has found good. Changes nothing. The error is the
  * start's. */

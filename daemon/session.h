@@ -14,8 +14,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/config.h"
 #include "base/err.h"
+#include "config/config.h"
 #include "daemon/cast_queue.h"
 #include "daemon/group.h"
 #include "daemon/inbox.h"

@@ -6,7 +6,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/config.h"
+#include "base/bytes.h"
+#include "config/config.h"
 #include "daemon/accounts.h"
 
 struct transfer_memory {

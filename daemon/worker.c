@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/config_memory.h"
 #include "base/table_spec.h"
 #include "base/thread_class.h"
+#include "config/config_memory.h"
 
 #define PROGRESS_INTERVAL_NS (UINT64_C(100) * 1000 * 1000)
 

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/config_memory.h"
 #include "base/log.h"
 #include "base/row_hash.h"
 #include "base/thread_class.h"
+#include "config/config_memory.h"
 #include "daemon/lane.h"
 #include "daemon/reserved.h"
 #include "daemon/table.h"

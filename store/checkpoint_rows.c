@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/config_memory.h"
+#include "config/config_memory.h"
 #include "store/database.h"
 #include "store/rocksdb_err.h"
 #include "store/rocksdb_ext.h"

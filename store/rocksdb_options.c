@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/text_escape.h"
-#include "base/yaml_doc.h"
+#include "config/yaml_doc.h"
 #include "store/rocksdb_ext.h"
 
 #define TRY_NAME        "/try"

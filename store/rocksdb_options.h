@@ -13,8 +13,8 @@
 
 #include <rocksdb/c.h>
 
-#include "base/config.h"
 #include "base/err.h"
+#include "config/config.h"
 
 /* What an option is for when it may be set; @least and @most of a number, both 0 of a word. */
 struct rocksdb_option {

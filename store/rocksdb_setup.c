@@ -8,9 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/config_memory.h"
+#include "base/bytes.h"
 #include "base/log.h"
-#include "base/yaml_doc.h"
+#include "config/config_memory.h"
+#include "config/yaml_doc.h"
 #include "store/durable_file.h"
 #include "store/rocksdb_ext.h"
 #include "store/rocksdb_options.h"

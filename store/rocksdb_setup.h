@@ -16,8 +16,8 @@
 
 #include <rocksdb/c.h>
 
-#include "base/config.h"
 #include "base/err.h"
+#include "config/config.h"
 
 /* Of each database: one that fills, one that is written. When more are to be written it takes no
  * more writes. */

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/config_memory.h"
 #include "base/log.h"
+#include "config/config_memory.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"
 #include "store/checkpoint_advice.h"

@@ -32,9 +32,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/config.h"
 #include "base/err.h"
 #include "base/row_hash.h"
+#include "config/config.h"
 #include "store/checkpoint_record.h"
 
 struct checkpoint_draft;

@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/config.h"
 #include "base/err.h"
 #include "base/row_hash.h"
+#include "config/config.h"
 
 /* 2 since each shard has two databases; 3 since embtier.json has a checksum: 2 is read yet. */
 #define STORE_FORMAT_VERSION          3

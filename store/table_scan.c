@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/config_memory.h"
+#include "config/config_memory.h"
 #include "store/checkpoint_rows.h"
 
 #define AHEAD_BYTES    ((size_t)(16 * 1024))

@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/machine.h"
+#include "config/machine.h"
 #include "tiers/arena_memory.h"
 
 #ifndef MADV_POPULATE_WRITE

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/machine.h"
 #include "base/macros.h"
+#include "config/machine.h"
 #include "tiers/arena.h"
 
 struct nodes {

@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/config.h"
 #include "base/text_escape.h"
+#include "config/config.h"
 #include "tools/embtier_cli.h"
 
 /* Beside this program, as installed, and in a build folder. */

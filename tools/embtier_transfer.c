@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/config.h"
+#include "base/bytes.h"
 #include "base/macros.h"
 #include "base/text_escape.h"
 #include "tools/embtier_cli.h"

@@ -13,12 +13,12 @@
 #include <string.h>
 #include <wchar.h>
 
-#include "base/config.h"
 #include "base/embtier_err.h"
 #include "base/embtier_types.h"
 #include "base/macros.h"
 #include "base/table_spec.h"
 #include "base/tier_spec.h"
+#include "config/config.h"
 #include "daemon/metrics.h"
 
 /* Text as roff takes it literally: backslashes and, by number, all that is not ASCII. */

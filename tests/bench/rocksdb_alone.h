@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "base/config.h"
 #include "base/row_hash.h"
+#include "config/config.h"
 #include "store/rocksdb_setup.h"
 #include "store/store_identity.h"
 #include "tests/integration/harness.h"

@@ -20,15 +20,16 @@ ALL = object()
 # Folder: the folders it may include besides itself. The table of docs/ARCHITECTURE.md.
 LAYERS = {
     "base": set(),
+    "config": {"base"},
     "kernels": {"base"},
     "proto": {"base"},
-    "tiers": {"base", "kernels"},
-    "store": {"base", "tiers", "kernels"},
+    "tiers": {"base", "config", "kernels"},
+    "store": {"base", "config", "tiers", "kernels"},
     "placement": {"base"},
-    "daemon": {"base", "kernels", "proto", "tiers", "store", "placement"},
-    "client": {"base", "kernels", "proto"},
-    "tools": {"base", "proto", "placement", "client"},
-    "docs": {"base", "daemon"},  # the generator of man pages reads their tables
+    "daemon": {"base", "config", "kernels", "proto", "tiers", "store", "placement"},
+    "client": {"base", "config", "kernels", "proto"},
+    "tools": {"base", "config", "proto", "placement", "client"},
+    "docs": {"base", "config", "daemon"},  # the generator of man pages reads their tables
     "examples": {"client"},
     "tests": ALL,
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/config.h"
+#include "config/config.h"
 #include "daemon/accounts.h"
 #include "daemon/ticket_memory.h"
 

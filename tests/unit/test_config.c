@@ -14,9 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/config.h"
-#include "base/config_keys.h"
-#include "base/yaml_doc.h"
+#include "base/bytes.h"
+#include "config/config.h"
+#include "config/config_keys.h"
+#include "config/yaml_doc.h"
 
 static const struct machine big_machine = { .memory_bytes = 64 * GIB, .core_count = 16 };
 

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/config_descriptors.h"
 #include "base/macros.h"
+#include "config/config_descriptors.h"
 
 static enum embtier_err plan(uint64_t limit, const char *text, struct config **ret_config,
                              struct err_msg *msg)

@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "base/config_memory.h"
+#include "config/config_memory.h"
 #include "daemon/accounts.h"
 #include "daemon/row_writer.h"
 #include "daemon/transfer_memory.h"

@@ -3,17 +3,18 @@
  * each string is parsed, or its default is, by one table (config_keys.c); what was not said and
  * depends on the machine is computed; and what belongs together is checked. What lies outside the
  * text is looked at by config_machine.c. */
-#include "base/config.h"
+#include "config/config.h"
+#include "base/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/config_descriptors.h"
-#include "base/config_keys.h"
-#include "base/config_memory.h"
 #include "base/paths.h"
 #include "base/text_escape.h"
-#include "base/yaml_doc.h"
+#include "config/config_descriptors.h"
+#include "config/config_keys.h"
+#include "config/config_memory.h"
+#include "config/yaml_doc.h"
 
 /* The row cache works in slabs; the first tier of each lane holds its index too. */
 #define SLAB_BYTES       (2 * MIB)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* machine.h: the resources of this process, as a value that tests can invent. */
-#ifndef EMBTIER_BASE_MACHINE_H
-#define EMBTIER_BASE_MACHINE_H
+#ifndef EMBTIER_CONFIG_MACHINE_H
+#define EMBTIER_CONFIG_MACHINE_H
 
 #include <stdint.h>
 

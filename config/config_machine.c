@@ -12,11 +12,12 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "base/config.h"
-#include "base/config_memory.h"
+#include "base/bytes.h"
 #include "base/paths.h"
 #include "base/text_escape.h"
-#include "base/yaml_doc.h"
+#include "config/config.h"
+#include "config/config_memory.h"
+#include "config/yaml_doc.h"
 
 #define DATA_DIRECTORY_MODE   0700
 #define SOCKET_DIRECTORY_MODE 0755

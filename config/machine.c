@@ -2,7 +2,7 @@
 /* A container or a systemd unit with MemoryMax= has less memory than /proc/meminfo says, and the
  * kernel kills who believes the latter. So the limit of our control group, and of each above it, is
  * asked too. Nothing here fails: what cannot be read limits nothing. */
-#include "base/machine.h"
+#include "config/machine.h"
 
 #include <limits.h>
 #include <sched.h>

@@ -8,8 +8,8 @@
  * is made from it.
  *
  * Thread: any; a loaded config never changes. */
-#ifndef EMBTIER_BASE_CONFIG_H
-#define EMBTIER_BASE_CONFIG_H
+#ifndef EMBTIER_CONFIG_CONFIG_H
+#define EMBTIER_CONFIG_CONFIG_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,8 +17,8 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "base/machine.h"
 #include "base/tier_spec.h"
+#include "config/machine.h"
 
 struct yaml_doc;
 
@@ -139,16 +139,5 @@ DEFINE_CLEANUP(struct config, config_free)
 /* One line per key: "key <TAB> type <TAB> default <TAB> description", for --help-config and the man
  * page. */
 void config_print_keys(FILE *out);
-
-/* "192GiB", "4096", "1.5MiB" and such; units B KiB MiB GiB TiB (powers of 1024) and kB MB GB TB
- * (powers of 1000). */
-MUST_CHECK enum embtier_err parse_bytes(const char *text, uint64_t *ret_bytes);
-
-/* The other way: "192GiB" where that is exact, else rounded: "23.41GiB". Returns @buffer's text. */
-struct bytes_text {
-    char text[32];
-};
-const char *format_bytes(struct bytes_text *buffer, uint64_t bytes);
-#define BYTES_TEXT(bytes) format_bytes(&(struct bytes_text){ { 0 } }, (bytes))
 
 #endif

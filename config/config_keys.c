@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/config_keys.h"
+#include "config/config_keys.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <inttypes.h>

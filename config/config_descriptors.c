@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/config_descriptors.h"
+#include "config/config_descriptors.h"
 
 #include <inttypes.h>
 
-#include "base/config_memory.h"
-#include "base/yaml_doc.h"
+#include "config/config_memory.h"
+#include "config/yaml_doc.h"
 
 /* Standard streams, control thread, signals, libraries, rings of threads that are no lane's, files
  * that jobs copy or write. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config_keys.h: the one table of configuration keys, and its products: the structs libcyaml
  * fills, its schema, defaults, ranges and help. Inside base/ and its tests only. */
-#ifndef EMBTIER_BASE_CONFIG_KEYS_H
-#define EMBTIER_BASE_CONFIG_KEYS_H
+#ifndef EMBTIER_CONFIG_CONFIG_KEYS_H
+#define EMBTIER_CONFIG_CONFIG_KEYS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/config.h"
+#include "config/config.h"
 
 struct cyaml_schema_value;
 

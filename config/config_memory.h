@@ -2,12 +2,12 @@
 /* config_memory.h: checks that all memory that the server will take fits the machine: the budgets
  * of a configuration, and the memory beside them. The code that takes it asserts that the numbers
  * here are not too small. The functions are for inside base/ only. */
-#ifndef EMBTIER_BASE_CONFIG_MEMORY_H
-#define EMBTIER_BASE_CONFIG_MEMORY_H
+#ifndef EMBTIER_CONFIG_CONFIG_MEMORY_H
+#define EMBTIER_CONFIG_CONFIG_MEMORY_H
 
 #include <stdbool.h>
 
-#include "base/config.h"
+#include "config/config.h"
 
 /* Memory that each lane reserves beside the budgets (daemon/lane.c and the parts it makes). */
 #define LANE_FIXED_BYTES (UINT64_C(6272) * KIB) /* table of misses, scratch memory */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/config_memory.h"
+#include "config/config_memory.h"
+#include "base/bytes.h"
 
 #include <string.h>
 
 #include "base/embtier_types.h"
-#include "base/yaml_doc.h"
+#include "config/yaml_doc.h"
 
 struct part {
     char key[40];

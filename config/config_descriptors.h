@@ -7,10 +7,10 @@
  * default sessions get half of the rest, up to 1024; exports and table files have the
  * remainder. When a database has more table files than it may have open, RocksDB closes those that
  * were not used for longest. */
-#ifndef EMBTIER_BASE_CONFIG_DESCRIPTORS_H
-#define EMBTIER_BASE_CONFIG_DESCRIPTORS_H
+#ifndef EMBTIER_CONFIG_CONFIG_DESCRIPTORS_H
+#define EMBTIER_CONFIG_CONFIG_DESCRIPTORS_H
 
-#include "base/config.h"
+#include "config/config.h"
 
 /* Each session's: its socket, three memfds and event descriptors, and its process. */
 #define SESSION_DESCRIPTORS 5
