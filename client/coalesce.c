@@ -12,8 +12,8 @@
 #include "client/batch.h"
 #include "client/connection.h"
 #include "client/table.h"
-#include "kernels/cast.h"
-#include "kernels/reduce.h"
+#include "kernels/cpu/cast.h"
+#include "kernels/cpu/reduce.h"
 
 struct ordered_part {
     const char *table; /* its name: it may have been opened twice */

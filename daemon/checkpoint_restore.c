@@ -11,7 +11,7 @@
 #include "config/config_memory.h"
 #include "daemon/row_writer.h"
 #include "daemon/transfer_memory.h"
-#include "kernels/init_rows.h"
+#include "kernels/cpu/init_rows.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"
 #include "store/checkpoint_advice.h"

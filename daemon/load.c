@@ -12,7 +12,7 @@
 #include "daemon/row_writer.h"
 #include "daemon/transfer_memory.h"
 #include "daemon/transfer_piece.h"
-#include "kernels/init_rows.h"
+#include "kernels/cpu/init_rows.h"
 
 struct load {
     struct tables *tables;

@@ -11,7 +11,7 @@
 #include "daemon/table.h"
 #include "daemon/tables.h"
 #include "daemon/ticket.h"
-#include "kernels/pool.h"
+#include "kernels/cpu/pool.h"
 
 /* ---- Waves ---- */
 

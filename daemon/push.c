@@ -10,7 +10,7 @@
 #include "daemon/request_memory.h"
 #include "daemon/table.h"
 #include "daemon/tables.h"
-#include "kernels/reduce.h"
+#include "kernels/cpu/reduce.h"
 
 /* Of bags whose segment has no gradients, beside others of the same table that have. */
 static const float zeros[EMBTIER_DIM_MAX];

@@ -4,7 +4,7 @@
 #include "daemon/lane_cost.h"
 #include "daemon/request_impl.h"
 #include "daemon/table.h"
-#include "kernels/finite.h"
+#include "kernels/cpu/finite.h"
 
 /* ---- Bounds ---- */
 

@@ -10,8 +10,8 @@
 #include "daemon/request_impl.h"
 #include "daemon/table.h"
 #include "daemon/tables.h"
-#include "kernels/finite.h"
-#include "kernels/reduce.h"
+#include "kernels/cpu/finite.h"
+#include "kernels/cpu/reduce.h"
 
 /* Of bags whose segment has no gradients, beside others of the same table that have. */
 static const float zeros[EMBTIER_DIM_MAX];

@@ -12,7 +12,7 @@
 #include "daemon/lane.h"
 #include "daemon/reserved.h"
 #include "daemon/table.h"
-#include "kernels/init_rows.h"
+#include "kernels/cpu/init_rows.h"
 
 _Static_assert((sizeof(struct read_job) + READ_JOB_BYTES) * READ_JOBS_PER_THREAD <=
                    LANE_READER_BYTES,

@@ -9,7 +9,7 @@
 #include "daemon/checkpoints.h"
 #include "daemon/transfer_memory.h"
 #include "daemon/transfer_piece.h"
-#include "kernels/init_rows.h"
+#include "kernels/cpu/init_rows.h"
 #include "proto/shm_layout.h"
 #include "store/catalog.h"
 #include "store/checkpoint.h"

@@ -24,7 +24,7 @@
 #include "daemon/lane.h"
 #include "daemon/row_writer.h"
 #include "daemon/table.h"
-#include "kernels/init_rows.h"
+#include "kernels/cpu/init_rows.h"
 #include "store/catalog.h"
 #include "store/checkpoint_advice.h"
 #include "store/store.h"

@@ -7,7 +7,7 @@
 #include "daemon/request_impl.h"
 #include "daemon/table.h"
 #include "daemon/ticket_memory.h"
-#include "kernels/reduce.h"
+#include "kernels/cpu/reduce.h"
 
 /* ---- Making ---- */
 

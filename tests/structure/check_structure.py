@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the source tree itself: who may include whom, licence lines, links, sizes.
+"""Checks of the source tree itself: include directions and cycles, licence lines, links, sizes.
 
     check_structure.py CHECK [ROOT]     one of the checks below; exit status 1 if it finds something
     check_structure.py list-c [ROOT]    the tree's C and C++ files, for clang-format and clang-tidy
@@ -17,11 +17,13 @@ import sys
 
 ALL = object()
 
-# Folder: the folders it may include besides itself. The table of docs/ARCHITECTURE.md.
+# Folder: the folders it may include besides itself, each with those inside it. The table of docs/ARCHITECTURE.md. A file belongs to
+# the innermost folder that is named here.
 LAYERS = {
     "base": set(),
     "config": {"base"},
-    "kernels": {"base"},
+    "kernels/cpu": {"base"},
+    "kernels/gpu": {"base", "kernels/cpu"},
     "proto": {"base"},
     "tiers": {"base", "config", "kernels"},
     "store": {"base", "config", "tiers", "kernels"},
@@ -32,6 +34,45 @@ LAYERS = {
     "docs": {"base", "config", "daemon"},  # the generator of man pages reads their tables
     "examples": {"client"},
     "tests": ALL,
+}
+# Files that still include each other; to be ended, never added to.
+CYCLES_LEFT = {
+    frozenset({
+        "client/batch", "client/connection", "client/group", "client/reply_pages", "client/table",
+    }),
+    frozenset({
+        "config/config", "config/config_descriptors", "config/config_keys", "config/config_memory",
+    }),
+    frozenset({
+        "daemon/cast_queue", "daemon/caster", "daemon/group", "daemon/lane", "daemon/lane_impl",
+        "daemon/pooled", "daemon/push", "daemon/read_pool", "daemon/request", "daemon/request_impl",
+        "daemon/row_writer", "daemon/session", "daemon/tables", "daemon/ticket", "daemon/write_queue",
+    }),
+    frozenset({
+        "daemon/checkpoint_making", "daemon/checkpoints", "daemon/scan",
+    }),
+    frozenset({
+        "daemon/control", "daemon/control_impl", "daemon/server",
+    }),
+    frozenset({
+        "kernels/cpu/optimizer", "kernels/cpu/optimizer_loops", "kernels/cpu/optimizer_values",
+    }),
+    frozenset({
+        "kernels/cpu/pool", "kernels/cpu/pool_loops",
+    }),
+    frozenset({
+        "kernels/cpu/reduce", "kernels/cpu/reduce_loops",
+    }),
+    frozenset({
+        "proto/control_check", "proto/frame",
+    }),
+    frozenset({
+        "store/checkpoint", "store/checkpoint_advice", "store/checkpoint_shelf",
+        "store/compaction_scheduler", "store/database", "store/store",
+    }),
+    frozenset({
+        "tiers/row_cache", "tiers/row_cache_impl",
+    }),
 }
 # What RocksDB's C API lacks; everything else is C.
 CXX_PLACES = ("store/rocksdb/", "store/rocksdb_ext.cc")
@@ -101,46 +142,100 @@ class Tree:
                 if p.endswith(".sh") or re.match(r"#!.*\b(bash|sh)\b", (self.text(p) or "")[:64])]
 
 
-def included_folder(path, name, quoted, tree_paths, folders_of_name):
-    """The folder of ours that an #include in @path reaches, or None if it is none of ours."""
+TOP_FOLDERS = {layer.split("/")[0] for layer in LAYERS}
+
+
+def layer_of(path):
+    """The innermost of LAYERS that @path lies in, or None."""
+    parts = path.split("/")[:-1]
+    folders = ("/".join(parts[:depth]) for depth in range(len(parts), 0, -1))
+    return next((folder for folder in folders if folder in LAYERS), None)
+
+
+def included_file(path, name, quoted, tree_paths, paths_of_name):
+    """The path of ours that an #include in @path reaches, or None if it is none of ours."""
     if ".." in name.split("/"):
         name = os.path.normpath(os.path.join(os.path.dirname(path), name))
+    beside = os.path.join(os.path.dirname(path), name)
     if "/" in name:
-        first = name.split("/")[0]
-        if os.path.join(os.path.dirname(path), name) in tree_paths and first not in LAYERS:
-            return path.split("/")[0]
-        return first if first in LAYERS else None
-    if os.path.join(os.path.dirname(path), name) in tree_paths:
-        return path.split("/")[0]
+        if beside in tree_paths and name.split("/")[0] not in TOP_FOLDERS:
+            return beside
+        return name if name.split("/")[0] in TOP_FOLDERS else None
+    if beside in tree_paths:
+        return beside
     if quoted or name in PUBLIC_HEADERS:
-        return folders_of_name.get(name)
+        return paths_of_name.get(name)
     return None
+
+
+def includes_of(tree):
+    """(file, line, the name it includes, the path of ours that this is) of each #include of ours."""
+    tree_paths = set(tree.paths)
+    paths_of_name = {os.path.basename(p): p for p in tree.c_files()}
+    directive = re.compile(r'\s*#\s*include(?:_next)?\s*(["<])([^">]+)[">]')
+    for path in tree.c_files():
+        for number, line in tree.lines(path):
+            found = directive.match(line)
+            target = found and included_file(path, found[2], found[1] == '"', tree_paths, paths_of_name)
+            if target:
+                yield path, number, found[2], target
 
 
 def check_includes(tree):
     """A folder includes only the folders below it."""
-    tree_paths = set(tree.paths)
-    folders_of_name = {os.path.basename(p): p.split("/")[0] for p in tree.c_files()}
-    directive = re.compile(r'\s*#\s*include(?:_next)?\s*(["<])([^">]+)[">]')
     for path in tree.c_files():
-        folder = path.split("/")[0]
-        if "/" not in path or folder not in LAYERS:
+        if layer_of(path) is None:
             yield f"{path}:1: this folder has no place in the layers; one of: {', '.join(LAYERS)}"
+    for path, number, name, target_path in includes_of(tree):
+        layer, target = layer_of(path), layer_of(target_path) or os.path.dirname(target_path)
+        allowed = LAYERS.get(layer, ALL)
+        # The public headers name two of base's without a folder, as they lie when installed.
+        if allowed is ALL or (layer == "examples" and name in PUBLIC_HEADERS):
             continue
-        allowed = LAYERS[folder]
-        if allowed is ALL:
-            continue
-        for number, line in tree.lines(path):
-            found = directive.match(line)
-            if not found:
-                continue
-            target = included_folder(path, found[2], found[1] == '"', tree_paths, folders_of_name)
-            # The public headers name two of base's without a folder, as they lie when installed.
-            if folder == "examples" and found[2] in PUBLIC_HEADERS:
-                continue
-            if target is not None and target != folder and target not in allowed:
-                below = ", ".join(sorted(allowed)) or "nothing of ours"
-                yield f"{path}:{number}: {folder}/ includes {target}/ ({found[2]}); it may include {below}"
+        if target != layer and not any(f"{target}/".startswith(f"{one}/") for one in allowed):
+            below = ", ".join(sorted(allowed)) or "nothing of ours"
+            yield f"{path}:{number}: {layer}/ includes {target}/ ({name}); it may include {below}"
+
+
+def cycles(graph):
+    """The sets of more than one node of @graph, {node: nodes}, that reach each other (Tarjan)."""
+    order, lowest, stack, found = {}, {}, [], []
+
+    def visit(node):
+        order[node] = lowest[node] = len(order)
+        stack.append(node)
+        for other in graph.get(node, ()):
+            if other not in order:
+                visit(other)
+                lowest[node] = min(lowest[node], lowest[other])
+            elif other in stack:
+                lowest[node] = min(lowest[node], order[other])
+        if lowest[node] == order[node]:
+            together = stack[stack.index(node):]
+            del stack[stack.index(node):]
+            if len(together) > 1:
+                found.append(frozenset(together))
+
+    for node in sorted(graph):
+        if node not in order:
+            visit(node)
+    return found
+
+
+def check_cycles(tree):
+    """No file includes itself by way of others; a header and its implementation count as one file."""
+    graph = {}
+    for path, _, _, target in includes_of(tree):
+        one, other = (os.path.splitext(p)[0] for p in (path, target))
+        if not path.startswith("tests/"):
+            graph.setdefault(one, set()).add(other)
+            graph[one].discard(one)
+    found = set(cycles(graph))
+    for cycle in found - CYCLES_LEFT:
+        yield f"{min(cycle)}.h:1: these include each other: {', '.join(sorted(cycle))}"
+    for cycle in CYCLES_LEFT - found:
+        if all(any(p.startswith(f"{one}.") for p in tree.paths) for one in cycle):
+            yield f"{min(cycle)}.h:1: this cycle is gone, or another: {', '.join(sorted(cycle))}"
 
 
 def check_cxx(tree):
@@ -236,6 +331,7 @@ def check_sizes(tree):
 
 CHECKS = {
     "includes": check_includes,
+    "cycles": check_cycles,
     "cxx": check_cxx,
     "licence": check_licence,
     "links": check_links,

@@ -6,7 +6,7 @@
 
 #include "kernels_fixture.h"
 
-#include "kernels/gpu.h"
+#include "kernels/gpu/gpu.h"
 
 /* ---- Memory of a test, in both places ---- */
 

@@ -20,8 +20,8 @@
 
 #include "base/macros.h"
 #include "base/table_spec.h"
-#include "kernels/dtype.h"
-#include "kernels/isa.h"
+#include "kernels/cpu/dtype.h"
+#include "kernels/cpu/isa.h"
 
 /* All instruction sets of this processor. */
 #define FOR_EACH_ISA(isa)                                                                          \

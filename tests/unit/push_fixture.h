@@ -9,9 +9,9 @@
 #include <math.h>
 
 #include "daemon/push.h"
-#include "kernels/dtype.h"
-#include "kernels/optimizer.h"
-#include "kernels/reduce.h"
+#include "kernels/cpu/dtype.h"
+#include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/reduce.h"
 
 #define TABLES     2
 #define TABLE_ROWS 12000 /* with their state more than the cache holds */

@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/dtype.h"
-#include "kernels/init_rows.h"
-#include "kernels/init_rows_loops.h"
-#include "kernels/init_values.h"
-#include "kernels/philox.h"
+#include "kernels/cpu/dtype.h"
+#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/init_rows_loops.h"
+#include "kernels/cpu/init_values.h"
+#include "kernels/cpu/philox.h"
 
 #define GUARD_BYTES 64
 #define GUARD       0xa5

@@ -5,9 +5,9 @@
  * each kernel makes of the same random numbers are hashed, and the hash is written down. */
 #include <xxhash.h>
 
-#include "kernels/init_rows.h"
-#include "kernels/pool.h"
-#include "kernels/reduce.h"
+#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/reduce.h"
 #include "optimizer_fixture.h"
 
 #define ROWS 40
