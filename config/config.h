@@ -41,7 +41,7 @@ struct config {
                             named, without --init */
         uint32_t
             shards_per_directory; /* RocksDB databases in each; fixed once the directory is made */
-        uint64_t reserve_bytes;   /* of each directory; 0: computed (store/space.h) */
+        uint64_t reserve_bytes;   /* of each directory; 0: computed (store/files/space.h) */
     } data;
 
     struct {

@@ -35,10 +35,10 @@
 #define CONFIG_DATABASES_PER_SHARD 2  /* of RocksDB */
 #define CONFIG_OPENING_THREADS     16 /* that RocksDB makes to open the files of a database */
 
-/* Memory of one scan of a checkpoint (store/table_scan.c) on the heap, beside that which follows
- * from the length of rows. Four scans at once added 6 to 93 MiB each to RssAnon, measured with 1 to
- * 512 shards, up to 36 files in each, rows of 4 to 65,536 bytes and logs of 0 to 50 MiB. This is a
- * fifth to a half more wherever files are read, and up to twice that of long logs. */
+/* Memory of one scan of a checkpoint (store/checkpoint/table_scan.c) on the heap, beside that which
+ * follows from the length of rows. Four scans at once added 6 to 93 MiB each to RssAnon, measured
+ * with 1 to 512 shards, up to 36 files in each, rows of 4 to 65,536 bytes and logs of 0 to 50 MiB.
+ * This is a fifth to a half more wherever files are read, and up to twice that of long logs. */
 #define SCAN_BYTES               (32 * MIB)  /* 16 MiB read ahead, metadata of files, the record */
 #define SCAN_SHARD_BYTES         (256 * KIB) /* a database, opened for reading */
 #define SCAN_LEAST_BYTES(shards) (SCAN_BYTES + (uint64_t)(shards)*SCAN_SHARD_BYTES)

@@ -11,7 +11,7 @@
 #include "daemon/checkpoints.h"
 #include "daemon/lane.h"
 #include "store/catalog.h"
-#include "store/checkpoint.h"
+#include "store/checkpoint/checkpoint.h"
 #include "store/store.h"
 
 #define SPACE_PATIENCE_NS (UINT64_C(3) * 1000 * 1000 * 1000)

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "daemon/checkpoint_pace.h"
-#include "store/checkpoint_record.h"
+#include "store/checkpoint/checkpoint_record.h"
 
 struct catalog;
 struct catalog_made;

@@ -13,9 +13,9 @@
 #include "daemon/transfer_memory.h"
 #include "kernels/cpu/init_rows.h"
 #include "store/catalog.h"
-#include "store/checkpoint.h"
-#include "store/checkpoint_advice.h"
-#include "store/checkpoint_rows.h"
+#include "store/checkpoint/checkpoint.h"
+#include "store/checkpoint/checkpoint_advice.h"
+#include "store/checkpoint/checkpoint_rows.h"
 #include "store/store.h"
 #include "store/store_identity.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "daemon/tables.h"
-#include "store/checkpoint_shelf.h"
+#include "store/checkpoint/checkpoint_shelf.h"
 
 struct catalog;
 struct checkpoint_record;

@@ -21,7 +21,7 @@
 #include "daemon/scan.h"
 #include "daemon/transfer_memory.h"
 #include "store/catalog.h"
-#include "store/checkpoint.h"
+#include "store/checkpoint/checkpoint.h"
 #include "store/store.h"
 
 #define NS_PER_SECOND UINT64_C(1000000000)

@@ -4,7 +4,8 @@
  * In an instant between two updates (lane_epoch.c) logged databases are captured and every lane
  * begins an epoch. Then updates go on, and the rows that were dirty in that instant are written.
  * When the last of them is flushed the other databases are captured too, and the epoch is over;
- * names, copies and the record are made after that, while nobody waits (store/checkpoint.h).
+ * names, copies and the record are made after that, while nobody waits
+ * (store/checkpoint/checkpoint.h).
  *
  * Tables may be made and dropped meanwhile: those are in it that were live in that instant and are
  * still when all is captured.
@@ -21,7 +22,7 @@
 #include "base/err.h"
 #include "daemon/checkpoint_restore.h"
 #include "daemon/tables.h"
-#include "store/checkpoint_record.h"
+#include "store/checkpoint/checkpoint_record.h"
 
 struct accounts;
 struct catalog_made;

@@ -12,9 +12,9 @@
 #include "kernels/cpu/init_rows.h"
 #include "proto/shm_layout.h"
 #include "store/catalog.h"
-#include "store/checkpoint.h"
+#include "store/checkpoint/checkpoint.h"
+#include "store/checkpoint/table_scan.h"
 #include "store/store.h"
-#include "store/table_scan.h"
 
 /* Rows with initial values that are made at a time; and before the next look at what is stored. */
 #define MADE_ROWS 256

@@ -26,7 +26,7 @@
 #include "daemon/table.h"
 #include "kernels/cpu/init_rows.h"
 #include "store/catalog.h"
-#include "store/checkpoint_advice.h"
+#include "store/checkpoint/checkpoint_advice.h"
 #include "store/store.h"
 
 #define CHUNK_TABLES 256

@@ -16,7 +16,7 @@
 #include "daemon/lane.h"
 #include "daemon/reserved.h"
 #include "daemon/table.h"
-#include "store/row_format.h"
+#include "store/database/row_format.h"
 #include "store/store.h"
 
 #define ENTRY_ALIGN      16

@@ -11,9 +11,9 @@
 
 #include "base/table_spec_json.h"
 #include "store/catalog_journal.h"
-#include "store/durable_file.h"
+#include "store/files/durable_file.h"
+#include "store/files/summed_json.h"
 #include "store/store_identity.h"
-#include "store/summed_json.h"
 
 /* Up to 3 that of the tables' specs (table_spec_json.h), 4 since it has a checksum, 5 if it names a
  * journal: what knows none would take it for all there is. */

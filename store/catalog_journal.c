@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/table_spec_json.h"
-#include "store/durable_file.h"
-#include "store/file_tree.h"
-#include "store/summed_json.h"
+#include "store/files/durable_file.h"
+#include "store/files/file_tree.h"
+#include "store/files/summed_json.h"
 
 #define NAME_START   "catalog-"
 #define NAME_END     ".jsonl"

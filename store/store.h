@@ -35,7 +35,7 @@
 #include "base/err.h"
 #include "base/row_hash.h"
 #include "config/config.h"
-#include "store/checkpoint_record.h"
+#include "store/checkpoint/checkpoint_record.h"
 
 struct checkpoint_draft;
 struct checkpoint_record;

@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/durable_file.h"
-#include "store/file_tree.h"
-#include "store/space.h"
-#include "store/summed_json.h"
+#include "store/files/durable_file.h"
+#include "store/files/file_tree.h"
+#include "store/files/space.h"
+#include "store/files/summed_json.h"
 
 #define IDENTITY_FILE "embtier.json"
 #define LOCK_FILE     "LOCK"

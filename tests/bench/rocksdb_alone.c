@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/row_format.h"
+#include "store/database/row_format.h"
 #include "tests/bench/bench.h"
 
 static void must(enum embtier_err err, const struct err_msg *msg)

@@ -9,7 +9,7 @@ row read is right for its table's durability, or the read of it fails.
 What cannot be found, since a file that is shorter looks the same after a crash that cut it short:
 
 * The end of the newest log of a shard, cut off or zeroed, or a sector of it that is zero behind the last
-  mark of how far it was synced (store/log_marks.h): the last updates of logged tables that were in it are
+  mark of how far it was synced (store/database/log_marks.h): the last updates of logged tables that were in it are
   gone, and rows have what was acknowledged before. Damage of any one byte is found there too, also in the
   last record.
 * The end of the MANIFEST of a database with a log, cut off or zeroed after a crash (a clean stop seals

@@ -25,7 +25,7 @@
 #include "base/clock.h"
 #include "base/macros.h"
 #include "store/catalog.h"
-#include "store/checkpoint.h"
+#include "store/checkpoint/checkpoint.h"
 #include "store/store.h"
 
 #define FIXTURE_WAIT_NS (UINT64_C(120) * 1000 * 1000 * 1000) /* no test takes so long */

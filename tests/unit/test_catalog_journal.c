@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 
 #include "store/catalog_journal.h"
-#include "store/durable_file.h"
+#include "store/files/durable_file.h"
 
 #define MANY 70 /* with that many there is a journal */
 

@@ -5,7 +5,7 @@
  * Each call that changes the file system is a site; they are counted in the place of the real ones,
  * by the linker. One of them fails, or the process dies before it. The plain run takes some sites,
  * with EMBTIER_TEST_LONG=1 all of them. */
-#include "store/checkpoint.h"
+#include "store/checkpoint/checkpoint.h"
 
 #include "store_fixture.h"
 
@@ -13,9 +13,9 @@
 #include <glob.h>
 #include <sys/wait.h>
 
-#include "store/durable_file.h"
-#include "store/file_tree.h"
-#include "store/rocksdb_ext.h"
+#include "store/files/durable_file.h"
+#include "store/files/file_tree.h"
+#include "store/rocksdb/rocksdb_ext.h"
 
 #define ROWS        400
 #define EXIT_KILLED 77

@@ -7,7 +7,7 @@
 #include "daemon/checkpoint_gate.h"
 #include "daemon/checkpoint_making.h"
 #include "daemon/checkpoints.h"
-#include "store/rocksdb_setup.h"
+#include "store/rocksdb/rocksdb_setup.h"
 
 #define DIM        4
 #define IDS        100

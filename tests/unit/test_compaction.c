@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <sys/syscall.h>
 
-#include "store/compaction_scheduler.h"
+#include "store/database/compaction_scheduler.h"
 #include "store_fixture.h"
 
 #define ROWS   20000

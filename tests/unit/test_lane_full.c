@@ -6,7 +6,7 @@
 #include "sync_counter.h"
 
 #include "store/catalog.h"
-#include "store/durable_file.h"
+#include "store/files/durable_file.h"
 
 #define DIM        1024
 #define ROW_COUNT  15000 /* 60 MB: cache, write queue and write buffers have 28 */

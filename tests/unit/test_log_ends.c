@@ -5,8 +5,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "store/log_marks.h"
-#include "store/summed_json.h"
+#include "store/database/log_marks.h"
+#include "store/files/summed_json.h"
 #include "store_fixture.h"
 
 #define ROWS   400

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "store/rocksdb_err.h"
+#include "store/rocksdb/rocksdb_err.h"
 
 #define LIMIT_BYTES (1 << 20) /* more than its LOG has, after an error of which it aborts */
 

@@ -16,7 +16,7 @@
 
 #include <rocksdb/c.h>
 
-#include "store/rocksdb_ext.h"
+#include "store/rocksdb/rocksdb_ext.h"
 #include "store_fixture.h"
 
 /* ---- calls that fail ---- */

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/rocksdb_ext.h"
-#include "store/rocksdb_options.h"
+#include "store/rocksdb/rocksdb_ext.h"
+#include "store/rocksdb/rocksdb_options.h"
 
 static enum embtier_err apply(const char *text, bool also_try, struct err_msg *msg)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "store/rocksdb_ext.h"
+#include "store/rocksdb/rocksdb_ext.h"
 #include "store_fixture.h"
 
 /* The linker puts these in place of the store's. */

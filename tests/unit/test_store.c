@@ -2,7 +2,7 @@
 /* Does a store give back what was written, and does it say clearly what it refuses? */
 #include <sys/wait.h>
 
-#include "store/row_format.h"
+#include "store/database/row_format.h"
 #include "store_fixture.h"
 #include "sync_counter.h"
 

@@ -3,9 +3,9 @@
  * nearly full is played, and so is the compaction. */
 #include "store_fixture.h"
 
-#include "store/compaction_scheduler.h"
-#include "store/database.h"
-#include "store/space.h"
+#include "store/database/compaction_scheduler.h"
+#include "store/database/database.h"
+#include "store/files/space.h"
 
 #define POLLS_RUNNING 5
 /* The store waits no longer than 30 s: a test that was late by that has seen nothing. */

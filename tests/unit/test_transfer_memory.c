@@ -15,8 +15,8 @@
 #include "daemon/accounts.h"
 #include "daemon/row_writer.h"
 #include "daemon/transfer_memory.h"
-#include "store/row_format.h"
-#include "store/table_scan.h"
+#include "store/checkpoint/table_scan.h"
+#include "store/database/row_format.h"
 
 #define THREADS 4
 #define TURNS   20000

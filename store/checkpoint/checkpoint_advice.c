@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/checkpoint/checkpoint_advice.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/checkpoint/checkpoint_shelf.h"
+#include "store/store_identity.h"
+
+#define NAMED_MOST 10
+
+static void add_name(const struct checkpoint_shelf *shelf, uint64_t id, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+
+    err_append(msg, "%" PRIu64, id);
+    if (checkpoint_read(shelf, id, &record, NULL) != EMBTIER_OK)
+        err_append(msg, " (cannot be read)");
+    else if (record->info.has_step)
+        err_append(msg, " (step %" PRIu64 ")", record->info.step);
+}
+
+static void add_names(const struct checkpoint_shelf *shelf, struct err_msg *msg)
+{
+    _cleanup_(freep) uint64_t *ids = NULL;
+    uint32_t count = 0;
+
+    if (checkpoint_list(shelf, &ids, &count, NULL) != EMBTIER_OK)
+        return;
+    err_append(msg, count > NAMED_MOST ? ": the newest are "
+                    : count > 1        ? ": there are "
+                    : count == 1       ? ": there is only "
+                                       : ": there is none");
+    for (uint32_t i = 0; i < MIN(count, (uint32_t)NAMED_MOST); i++) {
+        err_append(msg, i > 0 ? ", " : "");
+        add_name(shelf, ids[count - 1 - i], msg);
+    }
+}
+
+enum embtier_err checkpoint_read_named(const struct checkpoint_shelf *shelf, uint64_t id,
+                                       struct checkpoint_record **ret_record, struct err_msg *msg)
+{
+    const enum embtier_err err = checkpoint_read(shelf, id, ret_record, msg);
+
+    if (err != EMBTIER_NOT_FOUND)
+        return err;
+    err_write(msg, "there is no checkpoint %" PRIu64 " of the store in %s", id,
+              store_identity_directory(shelf->identity, 0));
+    if (msg)
+        add_names(shelf, msg);
+    return err;
+}
+
+/* The newest whose record can be read; whether the rest is whole, --restore finds out before it
+ * changes anything. */
+static enum embtier_err find_whole(const struct checkpoint_shelf *shelf,
+                                   struct checkpoint_record **ret_record)
+{
+    _cleanup_(freep) uint64_t *ids = NULL;
+    uint32_t count = 0;
+
+    TRY(checkpoint_list(shelf, &ids, &count, NULL));
+    while (count-- > 0)
+        if (checkpoint_read(shelf, ids[count], ret_record, NULL) == EMBTIER_OK)
+            return EMBTIER_OK;
+    return EMBTIER_NOT_FOUND;
+}
+
+/* RocksDB names the same file several times: if there is no room, it is the end of that which goes.
+ */
+static void add_whole(struct err_msg *msg, const struct err_msg *advice)
+{
+    static const char cut[] = "...";
+    const size_t room = sizeof(msg->text) - 1 - strlen(advice->text);
+
+    if (strlen(msg->text) > room)
+        memcpy(msg->text + room - strlen(cut), cut, sizeof(cut));
+    err_append(msg, "%s", advice->text);
+}
+
+void checkpoint_advise(const struct checkpoint_shelf *shelf, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+    struct err_msg advice;
+
+    if (!msg || find_whole(shelf, &record) != EMBTIER_OK)
+        return;
+    err_write(&advice,
+              " (`embtierd --restore %" PRIu64 "` puts all tables back to the newest checkpoint",
+              record->info.id);
+    if (record->info.has_step)
+        err_append(&advice, ", of step %" PRIu64, record->info.step);
+    err_append(&advice, ", without what was updated since)");
+    add_whole(msg, &advice);
+}
+
+void checkpoint_advise_after_crash(struct err_msg *msg)
+{
+    err_append(msg,
+               " (a crash has to be got over with the newest checkpoint; `embtierd --restore ID` "
+               "takes another one, for all tables; with the newest one's folder in checkpoints/ "
+               "moved away, `replay` tables go back to the one before, and others lose nothing)");
+}

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every PERIOD_MS the thread looks at all databases. A database goes through three states:
+ *
+ *   OFF --(a slot is free, it needs one most)--> ON --(done, or others need it more)--> DRAINING
+ *    ^---------------------------(no compaction is running any more)---------------------'
+ *
+ * DRAINING holds its slot, since compactions that were begun go on. In it no new one can begin:
+ * RocksDB looks at `disable_auto_compactions` when it picks a compaction, under the same lock that
+ * setting the option takes. What could go wrong: a database that RocksDB calls due but finds
+ * nothing to compact in would keep its slot for ever; after STUCK_NS it loses it and waits its
+ * turn.
+ *
+ * And a database may refuse to be turned off: that writes to its disk, which may be full. Its slot
+ * must not stay with it, since the others, on disks that are well, need it. So it goes on to
+ * DRAINING and OFF like any other, and "off" is owed: it is tried again and again, and the database
+ * gets no new slot before. Should it compact while off is owed, it takes a slot though none may be
+ * free, and is DRAINING again. So two databases compact at once only if a database on a disk that
+ * fails begins to compact while another has the slot, and then until the first of the two is done.
+ */
+#include "store/database/compaction_scheduler.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define PERIOD_MS           100
+#define STUCK_NS            (UINT64_C(2) * 1000000000)
+#define SIT_OUT_NS          (UINT64_C(10) * 1000000000)
+#define RETRY_NS_MIN        (UINT64_C(200) * 1000000)
+#define RETRY_NS_MAX        (UINT64_C(2) * 1000000000)
+#define STOP_PATIENCE_S     60
+#define LOG_NS              (UINT64_C(60) * 1000000000)
+#define URGENT_LEVEL0_FILES (DATABASE_LEVEL0_FILES_MAX * 2 / 3)
+#define URGENT_BYTES        (DATABASE_PENDING_BYTES_MAX / 2)
+
+enum slot_state { SLOT_OFF, SLOT_ON, SLOT_DRAINING };
+
+/* Something to try until it works. The time between tries doubles, since each one writes to a disk
+ * that is probably still full. */
+struct retry {
+    uint64_t at_ns; /* next try; 0: nothing to try */
+    uint64_t wait_ns;
+};
+
+/* The scheduler thread's view of a database. */
+struct entry {
+    struct database *database;
+    enum slot_state state;
+    struct database_debt debt;
+    uint64_t idle_since_ns; /* ON and due with nothing running, since; 0: not so */
+    uint64_t sits_out_until_ns;
+    struct retry resume; /* while it is failed */
+    struct retry off;    /* while off is owed */
+    bool has_failed;     /* and RocksDB has not counted since */
+    bool trouble_logged; /* that it cannot be turned on or off */
+    uint64_t next_log_ns;
+};
+
+struct compaction_scheduler {
+    struct entry *entries; /* scheduler thread */
+    uint32_t count;
+    uint32_t parallel;
+    uint64_t hold_patience_ns;
+    _Atomic bool busy;
+    _Atomic bool paused;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    /* Under the mutex. */
+    bool stop;
+    uint32_t slots_used; /* by databases ON or DRAINING and by holders; may exceed @parallel */
+    uint32_t waiting;    /* callers of compaction_scheduler_hold() without a slot */
+};
+
+static void retry_later(struct retry *retry, uint64_t now_ns)
+{
+    retry->wait_ns =
+        retry->at_ns == 0 ? RETRY_NS_MIN : MIN(retry->wait_ns * 2, (uint64_t)RETRY_NS_MAX);
+    retry->at_ns = now_ns + retry->wait_ns;
+}
+
+static bool is_urgent(const struct entry *entry)
+{
+    return entry->debt.level0_files >= URGENT_LEVEL0_FILES ||
+           entry->debt.pending_bytes >= URGENT_BYTES;
+}
+
+/* How near its limits a database is: 1 at the limit. */
+static double debt_weight(const struct entry *entry)
+{
+    const double files = (double)entry->debt.level0_files / DATABASE_LEVEL0_FILES_MAX;
+    const double bytes = (double)entry->debt.pending_bytes / (double)DATABASE_PENDING_BYTES_MAX;
+
+    return MAX(files, bytes);
+}
+
+static bool slot_take(struct compaction_scheduler *scheduler)
+{
+    bool taken;
+
+    pthread_mutex_lock(&scheduler->mutex);
+    /* Holders go first: they wake up by themselves when a slot is free. */
+    taken = scheduler->waiting == 0 && scheduler->slots_used < scheduler->parallel;
+    scheduler->slots_used += taken;
+    pthread_mutex_unlock(&scheduler->mutex);
+    return taken;
+}
+
+/* For a database that compacts without having been let. */
+static void slot_seize(struct compaction_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->mutex);
+    scheduler->slots_used++;
+    pthread_mutex_unlock(&scheduler->mutex);
+}
+
+static void slot_give(struct compaction_scheduler *scheduler)
+{
+    pthread_mutex_lock(&scheduler->mutex);
+    scheduler->slots_used--;
+    pthread_cond_broadcast(&scheduler->changed);
+    pthread_mutex_unlock(&scheduler->mutex);
+}
+
+/* Whether somebody waits for a slot and none is free. */
+static bool slots_are_wanted(struct compaction_scheduler *scheduler, bool urgent_database_waits)
+{
+    bool wanted;
+
+    pthread_mutex_lock(&scheduler->mutex);
+    wanted = scheduler->slots_used >= scheduler->parallel &&
+             (scheduler->waiting > 0 || urgent_database_waits);
+    pthread_mutex_unlock(&scheduler->mutex);
+    return wanted;
+}
+
+/* Nobody can be told but by the log: once when trouble begins and once when it ends, and no more
+ * than once a LOG_NS when it comes and goes. */
+static bool entry_set_compacting(struct entry *entry, bool on, uint64_t now_ns)
+{
+    struct err_msg msg = { { 0 } };
+
+    if (database_set_compacting(entry->database, on, &msg) == EMBTIER_OK) {
+        if (entry->trouble_logged)
+            log_info("compaction of a shard can be turned on and off again", "shard=%s",
+                     LOG_QUOTED(database_path(entry->database)));
+        entry->trouble_logged = false;
+        return true;
+    }
+    if (!entry->trouble_logged && now_ns >= entry->next_log_ns) {
+        log_warn("compaction of a shard cannot be turned on or off, it is tried again until it can",
+                 "why=%s", LOG_QUOTED(msg.text));
+        entry->trouble_logged = true;
+        entry->next_log_ns = now_ns + LOG_NS;
+    }
+    return false;
+}
+
+static void entry_turn_off(struct entry *entry, uint64_t now_ns)
+{
+    if (entry_set_compacting(entry, false, now_ns))
+        entry->off.at_ns = 0;
+    else
+        retry_later(&entry->off, now_ns);
+    if (entry->state == SLOT_ON)
+        entry->state = SLOT_DRAINING;
+}
+
+static bool entry_is_stuck(struct entry *entry, uint64_t now_ns)
+{
+    if (entry->debt.running > 0) {
+        entry->idle_since_ns = 0;
+        return false;
+    }
+    if (entry->idle_since_ns == 0)
+        entry->idle_since_ns = now_ns;
+    return now_ns - entry->idle_since_ns >= STUCK_NS;
+}
+
+/* Tries again to turn off the databases that could not be, and counts those that compact meanwhile.
+ */
+static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        struct entry *entry = &scheduler->entries[i];
+
+        if (entry->off.at_ns == 0)
+            continue;
+        if (now_ns >= entry->off.at_ns)
+            entry_turn_off(entry, now_ns);
+        database_poll_debt(entry->database, &entry->debt);
+        if (entry->state == SLOT_OFF && entry->debt.running > 0) {
+            slot_seize(scheduler);
+            entry->state = SLOT_DRAINING;
+        }
+    }
+}
+
+/* Takes slots back: from databases that are done, from stuck and failed ones, and from one that is
+ * not urgent when somebody else's need is. */
+static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now_ns)
+{
+    const bool busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed);
+    const bool paused = atomic_load(&scheduler->paused);
+    bool urgent_waits = false;
+
+    for (uint32_t i = 0; i < scheduler->count; i++)
+        urgent_waits = urgent_waits || (scheduler->entries[i].state == SLOT_OFF &&
+                                        is_urgent(&scheduler->entries[i]));
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        struct entry *entry = &scheduler->entries[i];
+
+        if (entry->state == SLOT_ON) {
+            const bool done = !entry->debt.due && entry->debt.running == 0;
+            const bool failed = entry->resume.at_ns != 0;
+            const bool stuck = !done && (failed || entry_is_stuck(entry, now_ns));
+
+            if (stuck)
+                entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
+            if (done || stuck || paused ||
+                (!is_urgent(entry) && (busy || slots_are_wanted(scheduler, urgent_waits)))) {
+                entry_turn_off(entry, now_ns);
+                database_poll_debt(entry->database, &entry->debt);
+            }
+        }
+        if (entry->state == SLOT_DRAINING && entry->debt.running == 0) {
+            entry->state = SLOT_OFF;
+            slot_give(scheduler);
+        }
+    }
+}
+
+static struct entry *round_pick(struct compaction_scheduler *scheduler, uint64_t now_ns)
+{
+    const bool busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed);
+    struct entry *best = NULL;
+
+    if (atomic_load(&scheduler->paused))
+        return NULL;
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        struct entry *entry = &scheduler->entries[i];
+
+        if (entry->state != SLOT_OFF || !entry->debt.due || (busy && !is_urgent(entry)) ||
+            entry->resume.at_ns != 0 || entry->off.at_ns != 0 || now_ns < entry->sits_out_until_ns)
+            continue;
+        if (!best || debt_weight(entry) > debt_weight(best))
+            best = entry;
+    }
+    return best;
+}
+
+static void round_give_out(struct compaction_scheduler *scheduler, uint64_t now_ns)
+{
+    struct entry *entry;
+
+    while ((entry = round_pick(scheduler, now_ns)) && slot_take(scheduler)) {
+        entry->idle_since_ns = 0;
+        entry->state = SLOT_ON;
+        if (!entry_set_compacting(entry, true, now_ns)) {
+            /* It may be on all the same: the way back to OFF goes through DRAINING. */
+            entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
+            entry_turn_off(entry, now_ns);
+        }
+    }
+}
+
+static void entry_try_resume(struct entry *entry, uint64_t now_ns)
+{
+    if (!database_is_failed(entry->database)) {
+        entry->resume.at_ns = 0;
+        return;
+    }
+    entry->has_failed = true;
+    if (entry->resume.at_ns == 0)
+        retry_later(&entry->resume, now_ns);
+    else if (now_ns >= entry->resume.at_ns && database_resume(entry->database, NULL) == EMBTIER_OK)
+        entry->resume.at_ns = 0;
+    else if (now_ns >= entry->resume.at_ns)
+        retry_later(&entry->resume, now_ns);
+}
+
+/* RocksDB counts what there is to compact when there is a new file, and leaves out what is being
+ * compacted then. When that compaction has failed it does not count again: what was left out would
+ * wait for the next new file, and of a database that takes no more writes there is none, ever. A
+ * change of options makes it count. */
+static void entry_count_again(struct entry *entry, uint64_t now_ns)
+{
+    if (!entry->has_failed || entry->state != SLOT_OFF || entry->debt.running > 0 ||
+        entry->resume.at_ns != 0)
+        return;
+    entry->has_failed = false;
+    entry_turn_off(entry, now_ns);
+    database_poll_debt(entry->database, &entry->debt);
+}
+
+static void scheduler_round(struct compaction_scheduler *scheduler)
+{
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        entry_try_resume(&scheduler->entries[i], now_ns);
+        database_poll_debt(scheduler->entries[i].database, &scheduler->entries[i].debt);
+        entry_count_again(&scheduler->entries[i], now_ns);
+    }
+    round_turn_off_owed(scheduler, now_ns);
+    round_take_back(scheduler, now_ns);
+    round_give_out(scheduler, now_ns);
+}
+
+static struct timespec period_end(void)
+{
+    struct timespec end;
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_nsec += PERIOD_MS * 1000000;
+    end.tv_sec += end.tv_nsec / 1000000000;
+    end.tv_nsec %= 1000000000;
+    return end;
+}
+
+/* Until the next round; false: until the end. */
+static bool scheduler_wait(struct compaction_scheduler *scheduler)
+{
+    const struct timespec until = period_end();
+    bool stop;
+
+    pthread_mutex_lock(&scheduler->mutex);
+    while (!scheduler->stop &&
+           pthread_cond_timedwait(&scheduler->changed, &scheduler->mutex, &until) == 0)
+        ;
+    stop = scheduler->stop;
+    pthread_mutex_unlock(&scheduler->mutex);
+    return !stop;
+}
+
+static void *scheduler_main(void *argument)
+{
+    struct compaction_scheduler *scheduler = argument;
+
+    do
+        scheduler_round(scheduler);
+    while (scheduler_wait(scheduler));
+    for (uint32_t i = 0; i < scheduler->count; i++)
+        if (scheduler->entries[i].state == SLOT_ON)
+            entry_turn_off(&scheduler->entries[i], clock_now_ns(&clock_monotonic));
+    return NULL;
+}
+
+enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts *opts,
+                                          struct compaction_scheduler **ret_scheduler,
+                                          struct err_msg *msg)
+{
+    struct compaction_scheduler *scheduler = calloc(1, sizeof(*scheduler));
+    pthread_condattr_t attributes;
+    int errnum;
+
+    if (!scheduler)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    scheduler->count = opts->database_count;
+    scheduler->parallel = MAX(opts->parallel, 1u);
+    scheduler->hold_patience_ns = opts->hold_patience_ms * UINT64_C(1000000);
+    pthread_mutex_init(&scheduler->mutex, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&scheduler->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    scheduler->entries = calloc(MAX(opts->database_count, 1u), sizeof(*scheduler->entries));
+    if (!scheduler->entries) {
+        compaction_scheduler_free(scheduler);
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    }
+    for (uint32_t i = 0; i < opts->database_count; i++)
+        scheduler->entries[i].database = opts->databases[i];
+    errnum = pthread_create(&scheduler->thread, NULL, scheduler_main, scheduler);
+    if (errnum != 0) {
+        compaction_scheduler_free(scheduler);
+        return err_set_errno(msg, errnum, "starting the compaction scheduler");
+    }
+    pthread_setname_np(scheduler->thread, "compaction");
+    scheduler->started = true;
+    *ret_scheduler = scheduler;
+    return EMBTIER_OK;
+}
+
+/* In time, whatever the system's clock does; the thread sanitizer knows only joins by that. */
+static bool is_joined(pthread_t thread)
+{
+    struct timespec until;
+
+#ifdef __SANITIZE_THREAD__
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += STOP_PATIENCE_S;
+    return pthread_timedjoin_np(thread, NULL, &until) == 0;
+#else
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += STOP_PATIENCE_S;
+    return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) == 0;
+#endif
+}
+
+/* RocksDB's recovery from an error may wait for ever; then the database is closed without what is
+ * in its write buffers, which database_close() reports. */
+static void join_thread(struct compaction_scheduler *scheduler)
+{
+    if (is_joined(scheduler->thread))
+        return;
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        if (!database_is_failed(scheduler->entries[i].database))
+            continue;
+        log_error("recovery of a shard from an error does not end, it is given up", "shard=%s",
+                  LOG_QUOTED(database_path(scheduler->entries[i].database)));
+        database_give_up(scheduler->entries[i].database);
+    }
+    pthread_join(scheduler->thread, NULL);
+}
+
+void compaction_scheduler_free(struct compaction_scheduler *scheduler)
+{
+    if (!scheduler)
+        return;
+    if (scheduler->started) {
+        pthread_mutex_lock(&scheduler->mutex);
+        scheduler->stop = true;
+        pthread_cond_broadcast(&scheduler->changed);
+        pthread_mutex_unlock(&scheduler->mutex);
+        join_thread(scheduler);
+    }
+    pthread_cond_destroy(&scheduler->changed);
+    pthread_mutex_destroy(&scheduler->mutex);
+    free(scheduler->entries);
+    free(scheduler);
+}
+
+void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool busy)
+{
+    atomic_store_explicit(&scheduler->busy, busy, memory_order_relaxed);
+}
+
+void compaction_scheduler_pause(struct compaction_scheduler *scheduler, bool paused)
+{
+    atomic_store(&scheduler->paused, paused);
+}
+
+enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *scheduler,
+                                           const _Atomic bool *give_up, struct err_msg *msg)
+{
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+    enum embtier_err err = EMBTIER_OK;
+
+    pthread_mutex_lock(&scheduler->mutex);
+    scheduler->waiting++;
+    for (;;) {
+        struct timespec until;
+
+        if (give_up && atomic_load(give_up)) {
+            err = err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+            break;
+        }
+        if (scheduler->slots_used < scheduler->parallel) {
+            scheduler->slots_used++;
+            break;
+        }
+        if (clock_now_ns(&clock_monotonic) - began_ns >= scheduler->hold_patience_ns) {
+            err = err_set(msg, EMBTIER_TIMEOUT,
+                          "other shards have not let this one compact for %" PRIu64 " s",
+                          scheduler->hold_patience_ns / 1000000000);
+            break;
+        }
+        until = period_end();
+        pthread_cond_timedwait(&scheduler->changed, &scheduler->mutex, &until);
+    }
+    scheduler->waiting--;
+    pthread_mutex_unlock(&scheduler->mutex);
+    return err;
+}
+
+void compaction_scheduler_release(struct compaction_scheduler *scheduler)
+{
+    slot_give(scheduler);
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/files/space.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/paths.h"
+
+#define LOOK_NS 50000000L
+/* Beside the flush of all write buffers: catalogs, copies of logs, compaction. */
+#define RESERVE_MORE (32 * MIB)
+#define RESERVE_PART 16 /* of a file system at most */
+/* Opening a database takes: a MANIFEST, with what RocksDB takes for it beforehand, options,
+ * an info log, marks. */
+#define OPEN_BYTES ((uint64_t)(192 * KIB))
+#define OPEN_PART  4 /* of a file system at most, for all of them */
+/* The first piece of the log that each second one has. */
+#define LOG_BYTES ((uint64_t)(512 * KIB))
+/* So much stays free beside what rows need: manifests, logs of RocksDB. */
+#define FLOOR_BYTES (16 * MIB)
+#define FLOOR_PART  32
+#define PROBE_BYTES ((uint64_t)MIB)
+/* A compaction may have so much on disk twice. */
+#define COMPACTION_BYTES (2 * GIB)
+#define COMPACTION_PART  4 /* of a file system at most */
+#define REFILL_LEAST     ((uint64_t)(64 * KIB))
+#define LOG_NS           (UINT64_C(60) * 1000000000)
+
+struct directory {
+    char *path;
+    int fd; /* of the reserve */
+    dev_t device;
+    uint32_t sharers; /* directories on the same file system, itself included */
+    uint64_t reserve_bytes;
+    uint64_t
+        start_bytes; /* of these, for a start alone: what else uses the reserve may end early */
+    uint64_t held_bytes;
+    uint64_t floor_bytes;
+    bool cannot_hold; /* its file system has no such files: as much is kept free instead */
+};
+
+struct space {
+    struct directory *directories;
+    uint32_t directory_count;
+    uint64_t plenty_bytes;
+    uint64_t (*buffer_bytes)(const void *context);
+    const void *context;
+
+    pthread_mutex_t lock; /* all above that changes, and: */
+    uint32_t users;
+    bool is_used; /* by work that is under way: what becomes short gives its reserve up, too */
+    uint64_t unwritten_bytes;
+    uint64_t marks[2]; /* what was admitted at the last reports, oldest first: what came after is
+                          counted twice rather than not at all */
+    int64_t spare_bytes;
+    uint64_t told_ns;
+
+    sem_t wake;
+    pthread_t thread;
+    bool has_thread;
+    _Atomic bool stopping;
+    _Atomic bool woken;
+
+    /* Read by lanes, seldom written. */
+    _Alignas(64) _Atomic bool plenty;
+    _Atomic uint64_t limit; /* of @admitted */
+    _Alignas(64) _Atomic uint64_t admitted;
+    _Atomic uint64_t refusals;
+};
+
+/* ---- The reserve of a directory ---- */
+
+static bool is_full(int errnum)
+{
+    return errnum == ENOSPC || errnum == EDQUOT;
+}
+
+static bool free_of(const struct directory *directory, uint64_t *ret_bytes, uint64_t *ret_capacity)
+{
+    struct statvfs info;
+
+    if (statvfs(directory->path, &info) != 0)
+        return false;
+    *ret_bytes = (uint64_t)info.f_bavail * info.f_frsize;
+    *ret_capacity = (uint64_t)info.f_blocks * info.f_frsize;
+    return true;
+}
+
+/* Takes blocks for @bytes more, or says why not, as an errno. */
+static int hold_more(struct directory *directory, uint64_t bytes)
+{
+    int errnum = 0;
+
+    if (fallocate(directory->fd, 0, (off_t)directory->held_bytes, (off_t)bytes) != 0)
+        errnum = errno;
+    if (errnum == 0)
+        directory->held_bytes += bytes;
+    else if (ftruncate(directory->fd, (off_t)directory->held_bytes) != 0)
+        errnum = errno;
+    if (errnum == EOPNOTSUPP || errnum == ENOSYS || errnum == EINVAL || errnum == EFBIG)
+        directory->cannot_hold = true;
+    return errnum;
+}
+
+static void hold_less(struct directory *directory, uint64_t bytes)
+{
+    if (ftruncate(directory->fd, (off_t)bytes) == 0)
+        directory->held_bytes = bytes;
+}
+
+static bool has_little(const struct directory *directory)
+{
+    uint64_t bytes, capacity;
+
+    return free_of(directory, &bytes, &capacity) && bytes < directory->reserve_bytes;
+}
+
+/* Compactions that run could take what is free but for the reserve, or have done so and give it
+ * back when they fail. */
+static bool may_have_little(const struct directory *directory)
+{
+    uint64_t bytes, capacity;
+
+    return free_of(directory, &bytes, &capacity) &&
+           bytes < directory->reserve_bytes +
+                       MIN(COMPACTION_BYTES, capacity / COMPACTION_PART / directory->sharers);
+}
+
+/* Also by a quota, of which the file system says nothing beforehand. */
+static bool is_short(struct directory *directory)
+{
+    const uint64_t before = directory->held_bytes;
+    int errnum;
+
+    if (has_little(directory))
+        return true;
+    errnum = hold_more(directory, PROBE_BYTES);
+    if (errnum == 0)
+        hold_less(directory, before);
+    return is_full(errnum);
+}
+
+static uint64_t missing_of(const struct directory *directory)
+{
+    return directory->reserve_bytes - MIN(directory->held_bytes, directory->reserve_bytes);
+}
+
+static void release(struct directory *directory, bool for_start)
+{
+    const uint64_t kept = for_start ? 0 : directory->start_bytes;
+    const uint64_t before = directory->held_bytes;
+
+    if (before <= kept || !is_short(directory))
+        return;
+    hold_less(directory, kept);
+    log_info("the disk is nearly full: the reserve is given up for the work that needs it",
+             "directory=%s given_bytes=%" PRIu64 " kept_bytes=%" PRIu64,
+             LOG_QUOTED(directory->path), before - directory->held_bytes, directory->held_bytes);
+}
+
+static enum embtier_err directory_open(struct directory *directory, const char *path,
+                                       struct err_msg *msg)
+{
+    _cleanup_(freep) char *file = path_join(path, SPACE_RESERVE_FILE);
+    struct stat info;
+
+    directory->path = strdup(path);
+    if (!file || !directory->path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+    directory->fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (directory->fd < 0 || fstat(directory->fd, &info) != 0)
+        return err_set_errno(msg, errno, "%s", file);
+    directory->device = info.st_dev;
+    /* One that was made by others, or copied, may have no blocks. */
+    directory->held_bytes = MIN((uint64_t)info.st_size, (uint64_t)info.st_blocks * 512);
+    return EMBTIER_OK;
+}
+
+/* The devices of all are known. */
+static enum embtier_err directory_measure(struct space *space, uint32_t index,
+                                          const struct space_opts *opts, struct err_msg *msg)
+{
+    struct directory *const directory = &space->directories[index];
+    const uint64_t databases = opts->database_count / space->directory_count;
+    const uint64_t wanted = opts->memtable_bytes / 4 * 5 / space->directory_count +
+                            (uint64_t)RESERVE_MORE + databases * LOG_BYTES;
+    uint64_t bytes, capacity, opening;
+
+    if (!free_of(directory, &bytes, &capacity))
+        return err_set_errno(msg, errno, "%s", directory->path);
+    for (uint32_t i = 0; i < space->directory_count; i++)
+        directory->sharers += space->directories[i].device == directory->device;
+    opening = MIN(databases * OPEN_BYTES, capacity / OPEN_PART / directory->sharers);
+    directory->reserve_bytes =
+        opts->reserve_bytes ? opts->reserve_bytes
+                            : MIN(wanted, capacity / RESERVE_PART / directory->sharers) + opening;
+    directory->start_bytes = MIN(opening, directory->reserve_bytes / 2);
+    directory->floor_bytes = MIN((uint64_t)FLOOR_BYTES, capacity / FLOOR_PART);
+    if (directory->held_bytes > directory->reserve_bytes)
+        hold_less(directory, directory->reserve_bytes);
+    return EMBTIER_OK;
+}
+
+/* ---- Looking ---- */
+
+/* Locked. The bytes of one directory's share of all that is in memory. */
+static uint64_t share_of(const struct space *space)
+{
+    const uint64_t buffers = space->buffer_bytes ? space->buffer_bytes(space->context) : 0;
+    const uint64_t all = space->unwritten_bytes + buffers + buffers / 4;
+
+    return (all + all / 16) / space->directory_count; /* rows are spread, but not quite evenly */
+}
+
+/* Locked. What is left for rows on the file system of a directory, without the reserve; negative:
+ * so much is lacking. */
+static bool spare_of(const struct directory *directory, uint64_t share, int64_t *ret_bytes)
+{
+    uint64_t bytes, capacity;
+
+    if (!free_of(directory, &bytes, &capacity))
+        return false;
+    *ret_bytes = (int64_t)bytes - (int64_t)(share * directory->sharers + directory->floor_bytes);
+    return true;
+}
+
+/* Locked. */
+static void refill(struct space *space, uint64_t share)
+{
+    for (uint32_t i = 0; i < space->directory_count; i++) {
+        struct directory *const directory = &space->directories[i];
+        const uint64_t missing = missing_of(directory);
+        int64_t spare;
+
+        if (missing == 0 || directory->cannot_hold || !spare_of(directory, share, &spare) ||
+            spare < (int64_t)MIN(missing, REFILL_LEAST))
+            continue;
+        (void)hold_more(directory, MIN(missing, (uint64_t)spare)); /* or later */
+    }
+}
+
+/* Locked. For rows of all directories together, which fill them evenly. */
+static void look(struct space *space)
+{
+    const uint64_t share = share_of(space);
+    int64_t least = INT64_MAX;
+
+    if (space->users == 0)
+        refill(space, share);
+    for (uint32_t i = 0; space->is_used && i < space->directory_count; i++)
+        if (has_little(&space->directories[i]))
+            release(&space->directories[i], false);
+    for (uint32_t i = 0; i < space->directory_count; i++) {
+        const struct directory *const directory = &space->directories[i];
+        int64_t spare;
+
+        if (!spare_of(directory, share, &spare))
+            continue;
+        for (uint32_t j = 0; j < space->directory_count; j++)
+            if (space->directories[j].device == directory->device)
+                spare -= (int64_t)missing_of(&space->directories[j]);
+        least = MIN(least, spare / (int64_t)directory->sharers);
+    }
+    if (least == INT64_MAX) /* of none is anything known: what cannot be written will say so */
+        least = INT64_MAX / 2 / space->directory_count;
+    space->spare_bytes = least * (int64_t)space->directory_count;
+    atomic_store(&space->limit, space->marks[0] + (uint64_t)MAX(space->spare_bytes, (int64_t)0));
+    atomic_store(&space->plenty, space->spare_bytes > (int64_t)space->plenty_bytes);
+}
+
+static void tell(struct space *space, uint64_t *refusals)
+{
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+    const uint64_t now = atomic_load(&space->refusals);
+
+    if (now == *refusals || (space->told_ns > 0 && now_ns - space->told_ns < LOG_NS))
+        return;
+    *refusals = now;
+    space->told_ns = now_ns;
+    log_warn("the disk is full but for the reserve: updates are refused; a drop of a table, the "
+             "deletion of a checkpoint, or space that others give back ends that",
+             "free_bytes_for_rows=%" PRId64, space->spare_bytes);
+}
+
+static void *space_main(void *argument)
+{
+    struct space *const space = argument;
+    uint64_t refusals = 0;
+
+    while (!atomic_load(&space->stopping)) {
+        struct timespec until;
+
+        atomic_store(&space->woken, false);
+        pthread_mutex_lock(&space->lock);
+        look(space);
+        tell(space, &refusals);
+        pthread_mutex_unlock(&space->lock);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_NS;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        while (sem_clockwait(&space->wake, CLOCK_MONOTONIC, &until) != 0 && errno == EINTR)
+            continue;
+    }
+    return NULL;
+}
+
+static void wake(struct space *space)
+{
+    if (!atomic_exchange(&space->woken, true))
+        sem_post(&space->wake);
+}
+
+/* ---- From outside ---- */
+
+enum embtier_err space_new(const struct space_opts *opts, struct space **ret_space,
+                           struct err_msg *msg)
+{
+    _cleanup_(space_freep) struct space *space = aligned_alloc(64, align_up(sizeof(*space), 64));
+
+    if (!space)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    memset(space, 0, sizeof(*space));
+    pthread_mutex_init(&space->lock, NULL);
+    sem_init(&space->wake, 0, 0);
+    space->plenty_bytes = opts->plenty_bytes;
+    space->users = 1;
+    atomic_store(&space->plenty, true); /* before the first look */
+    space->directories = calloc(opts->directory_count, sizeof(*space->directories));
+    if (!space->directories)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (; space->directory_count < opts->directory_count; space->directory_count++)
+        space->directories[space->directory_count].fd = -1;
+    for (uint32_t i = 0; i < opts->directory_count; i++)
+        TRY(directory_open(&space->directories[i], opts->directories[i], msg));
+    for (uint32_t i = 0; i < opts->directory_count; i++) {
+        TRY(directory_measure(space, i, opts, msg));
+        release(&space->directories[i], true);
+    }
+    *ret_space = TAKE(space);
+    return EMBTIER_OK;
+}
+
+enum embtier_err space_start(struct space *space, uint64_t (*buffer_bytes)(const void *context),
+                             const void *context, struct err_msg *msg)
+{
+    int errnum;
+
+    pthread_mutex_lock(&space->lock);
+    space->buffer_bytes = buffer_bytes;
+    space->context = context;
+    look(space);
+    pthread_mutex_unlock(&space->lock);
+    errnum = pthread_create(&space->thread, NULL, space_main, space);
+    if (errnum != 0)
+        return err_set_errno(msg, errnum, "starting the thread that looks at the space on disk");
+    pthread_setname_np(space->thread, "space");
+    space->has_thread = true;
+    return EMBTIER_OK;
+}
+
+void space_free(struct space *space)
+{
+    if (!space)
+        return;
+    if (space->has_thread) {
+        atomic_store(&space->stopping, true);
+        sem_post(&space->wake);
+        pthread_join(space->thread, NULL);
+    }
+    for (uint32_t i = 0; i < space->directory_count; i++) {
+        closep(&space->directories[i].fd);
+        free(space->directories[i].path);
+    }
+    free(space->directories);
+    sem_destroy(&space->wake);
+    pthread_mutex_destroy(&space->lock);
+    free(space);
+}
+
+bool space_begin_use(struct space *space)
+{
+    bool any = false;
+
+    pthread_mutex_lock(&space->lock);
+    space->users++;
+    for (uint32_t i = 0; i < space->directory_count; i++)
+        any = any || may_have_little(&space->directories[i]) || is_short(&space->directories[i]);
+    pthread_mutex_unlock(&space->lock);
+    return any;
+}
+
+bool space_use(struct space *space)
+{
+    bool is_given_up = false;
+
+    pthread_mutex_lock(&space->lock);
+    space->is_used = true;
+    for (uint32_t i = 0; i < space->directory_count; i++) {
+        release(&space->directories[i], false);
+        is_given_up = is_given_up || (missing_of(&space->directories[i]) > 0 &&
+                                      !space->directories[i].cannot_hold);
+    }
+    look(space);
+    pthread_mutex_unlock(&space->lock);
+    return is_given_up;
+}
+
+bool space_end_use(struct space *space)
+{
+    bool is_last;
+
+    pthread_mutex_lock(&space->lock);
+    space->users -= space->users > 0;
+    is_last = space->users == 0;
+    space->is_used = space->is_used && !is_last;
+    look(space);
+    pthread_mutex_unlock(&space->lock);
+    return is_last;
+}
+
+void space_report(struct space *space, uint64_t unwritten_bytes)
+{
+    pthread_mutex_lock(&space->lock);
+    space->unwritten_bytes = unwritten_bytes;
+    space->marks[0] = space->marks[1];
+    space->marks[1] = atomic_load(&space->admitted);
+    pthread_mutex_unlock(&space->lock);
+}
+
+enum embtier_err space_admit(struct space *space, uint64_t bytes)
+{
+    if (LIKELY(atomic_load_explicit(&space->plenty, memory_order_relaxed)))
+        return EMBTIER_OK;
+    if (atomic_fetch_add(&space->admitted, bytes) + bytes <= atomic_load(&space->limit))
+        return EMBTIER_OK;
+    atomic_fetch_sub(&space->admitted, bytes);
+    atomic_fetch_add(&space->refusals, 1);
+    wake(space);
+    return EMBTIER_NO_SPACE;
+}
+
+enum embtier_err space_check(struct space *space, uint64_t bytes, const char *what,
+                             struct err_msg *msg)
+{
+    int64_t spare;
+
+    pthread_mutex_lock(&space->lock);
+    look(space);
+    spare = space->spare_bytes;
+    pthread_mutex_unlock(&space->lock);
+    if (spare >= 0 && (uint64_t)spare >= bytes)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_NO_SPACE,
+                   "%s: %" PRIu64 " MiB are needed, and %" PRIu64
+                   " MiB are free in the data directories beside the reserve and what is yet to be "
+                   "written: drop tables, delete checkpoints, or make room",
+                   what, div_round_up(bytes, MIB), (uint64_t)MAX(spare, (int64_t)0) / MIB);
+}
+
+void space_stats(struct space *space, struct space_stats *ret_stats)
+{
+    struct space_stats stats = { .refusals = atomic_load(&space->refusals) };
+
+    pthread_mutex_lock(&space->lock);
+    for (uint32_t i = 0; i < space->directory_count; i++) {
+        stats.reserve_bytes += space->directories[i].reserve_bytes;
+        stats.held_bytes += space->directories[i].held_bytes;
+    }
+    stats.free_bytes = (uint64_t)MAX(space->spare_bytes, (int64_t)0);
+    pthread_mutex_unlock(&space->lock);
+    *ret_stats = stats;
+}
