@@ -52,6 +52,8 @@ class Connection:
         self.closed = False
         self.writes: Counter[str] = Counter()  # SETs and pushes submitted, by table
         self.tables: weakref.WeakSet = weakref.WeakSet()
+        self.session = 0  # how many times it was connected to anew
+        self.pushers: dict[str, weakref.ref] = {}  # by table: the optimizer of embtier.torch that pushed last
 
     def __enter__(self) -> c_void_p:
         if self._pid != os.getpid():

@@ -87,9 +87,12 @@ class Server:
     def reconnect(self) -> None:
         """Makes a new session after DisconnectedError. Tables are opened again by name; batches keep
         their ids and rows and can be submitted again; requests that were in flight have failed, and
-        tickets and memberships of groups are gone. MismatchError when a table has come back with another dim or dtype."""
+        tickets and memberships of groups are gone. MismatchError when a table has come back with another dim or dtype.
+        A server that was killed has gone back to a checkpoint, if a table's durability is "replay": Table.step tells, and modules of
+        embtier.torch warn."""
         connection = self._connection
         with connection as handle:
+            connection.session += 1
             connection.check(lib.embtier_reconnect(handle))
             for table in connection.tables:
                 table._read_spec()

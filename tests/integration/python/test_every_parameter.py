@@ -278,7 +278,7 @@ def test_a_module_is_made_of_tables_and_finite_rates(server, name):
     for wrong in ("users", None, 5, server, embtier.Bags(table, 1, 1)):
         with pytest.raises(TypeError, match="table must be an embtier.Table"):
             et.Bag(wrong)
-        with pytest.raises((TypeError, ValueError), match="num_embeddings must be a count of rows, or|to make a table"):
+        with pytest.raises((TypeError, ValueError), match="num_embeddings must be a count of rows, or|a new table needs"):
             et.EmbeddingBag(wrong, lr=0.01)
         with pytest.raises(TypeError, match="bags"):
             et.EmbeddingBagCollection(wrong, lr=0.01)

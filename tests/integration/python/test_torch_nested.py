@@ -174,6 +174,9 @@ def test_other_nested_tensors_are_refused(make_table):
     others = torch.nested.nested_tensor_from_jagged(weights, offsets=torch.tensor([0, 2, 3, 8, 9]))
     with pytest.raises(ValueError, match="the lengths of the ids"):
         bag(ids, per_sample_weights=others)
+    behind = torch.nested.nested_tensor_from_jagged(torch.arange(10), offsets=torch.tensor([0, 3, 5]))
+    with pytest.raises(ValueError, match="the number of its values, 10, not 5"):
+        bag(behind)
     with pytest.raises(ValueError, match="two dimensions"):
         bag(torch.nested.nested_tensor([torch.ones(3, 2, dtype=torch.int64)], layout=torch.jagged))
     strided = torch.nested.nested_tensor([torch.tensor([1]), torch.tensor([2, 3])])

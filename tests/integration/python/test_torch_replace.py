@@ -320,8 +320,8 @@ def test_arguments_that_fit_no_table_are_refused_and_leave_none(server, name):
         for arguments, error, said in (
             (((ROWS, DIM), {**here, "max_norm": 1.0}), ValueError, "max_norm is not offered"),
             (((ROWS, DIM), {**here, "scale_grad_by_freq": True}), ValueError, "scale_grad_by_freq is not offered"),
-            (((ROWS,), here), ValueError, "to make a table embedding_dim is missing"),
-            (((ROWS, DIM), {"lr": LR}), ValueError, "to make a table server, name is missing"),
+            (((ROWS,), here), ValueError, "a new table needs embedding_dim;"),
+            (((ROWS, DIM), {"lr": LR}), ValueError, "a new table needs server and name;"),
             (((table, DIM), {"lr": LR}), ValueError, "embedding_dim: for a table that is made, and table .* is there"),
             (((True, DIM), here), TypeError, "num_embeddings must be a count of rows, or an embtier.Table"),
             (((0, DIM), here), ValueError, "num_embeddings"),

@@ -170,3 +170,18 @@ def test_configurations_that_fit_no_table_are_refused_and_leave_none(server, nam
         with pytest.raises(TypeError, match="features must be a KeyedJaggedTensor with t, not"):
             ours(wrong)
     np.testing.assert_array_equal(list(ours(features_of(["t"], 2)).keys()), ["t"])
+
+
+def test_weights_have_the_dtype_and_the_shape_of_the_table(server, name):
+    config = Bag(name="t", embedding_dim=4, num_embeddings=ROWS, feature_names=["f"])
+    config.data_type = type(config.data_type).BF16
+    configs = [config]
+    ours = ours_of.EmbeddingBagCollection(configs, server=server, prefix=f"{name}.", lr=LR)
+    key = "embedding_bags.t.weight"
+    given = torch.randn(ROWS, 4)
+    ours.load_weights({key: given})
+    torch.testing.assert_close(ours.weights()[key], given.bfloat16(), rtol=0, atol=0)
+    for wrong in (given[:, :1], given[:5], given[0], 3):
+        with pytest.raises(ValueError, match=rf"{key} must be of shape \({ROWS}, 4\)"):
+            ours.load_weights({key: wrong})
+    torch.testing.assert_close(ours.weights()[key], given.bfloat16(), rtol=0, atol=0)

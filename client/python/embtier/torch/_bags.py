@@ -147,8 +147,8 @@ def _signed_ids(bag: Bag, ids: torch.Tensor) -> torch.Tensor:
 
 
 @lru_cache(maxsize=64)
-def _equal_offsets(count: int, length: int) -> torch.Tensor:
-    """Nobody writes to it."""
+def _equal_offsets(count: int, length: int, is_inference: bool) -> torch.Tensor:
+    """Nobody writes to it. Tensors of inference_mode() do not come outside of it."""
     return torch.arange(count + 1, dtype=torch.int64, device="cpu") * length
 
 
@@ -157,7 +157,7 @@ def _offsets(bag: Bag, ids: torch.Tensor, offsets: torch.Tensor | None) -> tuple
     if ids.dim() == 2:
         if offsets is not None:
             raise ValueError("ids of two dimensions are bags of one length: they take no offsets")
-        return _equal_offsets(*ids.shape), ids.numel()
+        return _equal_offsets(*ids.shape, torch.is_inference_mode_enabled()), ids.numel()
     if ids.dim() != 1:
         raise ValueError(f"ids have 1 or 2 dimensions, not {ids.dim()}")
     if offsets is not None:

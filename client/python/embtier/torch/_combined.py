@@ -12,7 +12,7 @@ import torch
 from .._arguments import flag, kind_of, learning_rate, short, shown
 from ._modules import EmbeddingBagCollection
 from ._optimizer import Optimizer, loss_of, unscale
-from ._rows import Rows
+from ._rows import Rows, warn_user
 
 _KINDS = {
     "SGD": "sgd", "Adagrad": "adagrad", "Adam": "adam", "AdamW": "adamw", "SparseAdam": "sparse_adam", "RMSprop": "rmsprop",
@@ -54,23 +54,41 @@ class CombinedOptimizer(torch.optim.Optimizer):
         self.optimizer = optimizer
         self._of_rows = [module.optimizer for module in modules]
         self._first = 0  # of the optimizer's groups: those from the beginning, which come before the rows'
+        _tell_of_old_weights(optimizer, model, modules)
         differences = [text for module in modules for text in _differences(optimizer, module)]
         if differences:
             warnings.warn(
                 f"rows are not trained as {kind_of(optimizer)} would: {short('; '.join(differences), 500)}. See docs/torch.md", stacklevel=2
             )
         for group in optimizer.param_groups:
+            for one in group["params"]:
+                if isinstance(one, Rows):
+                    optimizer.state.pop(one, None)  # torch's Adagrad makes it early
             group["params"] = [one for one in group["params"] if not isinstance(one, Rows)]
-        optimizer.param_groups[:] = [group for group in optimizer.param_groups if group["params"]] or optimizer.param_groups[:1]
-        self._first = len(optimizer.param_groups)
+        # Groups of rows alone stay in @optimizer, as schedulers over it count its groups, and are not among param_groups.
+        empty = {i for i, group in enumerate(optimizer.param_groups) if not group["params"]}
+        self._left_out = empty if len(empty) < len(optimizer.param_groups) else empty - {0}
+        self._first = len(optimizer.param_groups) - len(self._left_out)
+        self._told_of_scheduler = False
+        self._look_for_scheduler()
         super().__init__([torch.nn.Parameter(torch.empty(0))], dict(optimizer.defaults))
         for one in self._of_rows:  # which schedulers cycle with the learning rate; rows have none
             one.param_groups[0].update({key: optimizer.defaults[key] for key in ("momentum", "betas") if key in optimizer.defaults})
         self._is_made = True
 
+    def _look_for_scheduler(self) -> None:
+        """A scheduler counts the steps of its optimizer, whose step() it puts a mark on."""
+        step = self.optimizer.step
+        if not self._told_of_scheduler and (getattr(step, "_with_counter", False) or getattr(step, "_wrapped_by_lr_sched", False)):
+            self._told_of_scheduler = True
+            warn_user(
+                f"a scheduler was made over the {kind_of(self.optimizer)} that the CombinedOptimizer has: it does not reach the learning rates "
+                "of rows. Make it over the CombinedOptimizer"
+            )
+
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        own = self.optimizer.param_groups
+        own = [group for i, group in enumerate(self.optimizer.param_groups) if i not in self._left_out]
         of_rows = [group for one in self._of_rows for group in one.param_groups]
         return [*own[: self._first], *of_rows, *own[self._first :]]  # the places of groups stay, which schedulers rely on
 
@@ -111,6 +129,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
     def step(self, closure: Callable[[], Any] | None = None, **scaling: Any) -> Any:
         """One step of all. With a group of trainers a GradScaler has it called for gradients that are not finite, too: nothing is
         stepped then, by any member. If a group refuses the rows' step for one member's gradients, the other parameters stay too."""
+        self._look_for_scheduler()
         loss = loss_of(closure)
         is_finite = unscale(self, scaling.get("grad_scaler"))
         refused = False
@@ -148,6 +167,18 @@ class CombinedOptimizer(torch.optim.Optimizer):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a CombinedOptimizer belongs to modules whose rows are in embtierd: save its state_dict()")
+
+
+def _tell_of_old_weights(optimizer: torch.optim.Optimizer, model: torch.nn.Module, modules: list[EmbeddingBagCollection]) -> None:
+    """Warns if @optimizer has weights that replace() has taken out of @model."""
+    own = {id(one) for one in model.parameters()}
+    shapes = {(rows.table.rows, rows.table.dim): rows.table.name for module in modules for rows in module.rows}
+    for one in (one for group in optimizer.param_groups for one in group["params"]):
+        if id(one) not in own and tuple(one.shape) in shapes:
+            warn_user(
+                f"the {kind_of(optimizer)} has a parameter {tuple(one.shape)} that is not the model's, as if it was made before replace() put "
+                f"table {shapes[tuple(one.shape)]!r} in its place: make the optimizer after replace()"
+            )
 
 
 def _hyperparameters(group: dict[str, Any]) -> dict[str, float]:

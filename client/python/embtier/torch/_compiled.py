@@ -63,6 +63,8 @@ def refuse_transforms() -> None:
     """RuntimeError where a pass would be recorded, or made by something else than a call."""
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         raise RuntimeError("a CUDA graph records no requests, and rows are in embtierd: record the rest of the model without this module")
+    if getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0:
+        raise RuntimeError("forward-mode derivatives (torch.autograd.forward_ad) do not go through rows that are in embtierd")
     if torch.jit.is_tracing():
         raise RuntimeError("torch.jit.trace records rows as constants, and rows are in embtierd: trace the model without this module")
     peek = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
@@ -78,11 +80,14 @@ def refuse_export() -> None:
 
 def forward(module: EmbeddingBagCollection, inputs: Mapping[str, Input]) -> dict[str, torch.Tensor]:
     """As the module's, in a graph."""
-    places, ids, offsets, weights = [], [], [], []
+    places, dims, ends, ids, offsets, weights = [], [], [], [], [], []
     weighted = [-1]  # never empty: torch takes an empty list for one of tensors
     for feature, one in inputs.items():
         given = (one, None, None) if isinstance(one, torch.Tensor) else (*one, None, None)
-        places.append(module._features[feature])
+        place = module._features[feature]
+        places.append(place)
+        dims.append(module._dims[place])
+        ends.append(module._ends[place])
         ids.append(given[0])
         if given[1] is not None:
             offsets.append(given[1])
@@ -91,7 +96,7 @@ def forward(module: EmbeddingBagCollection, inputs: Mapping[str, Input]) -> dict
             weights.append(given[2])
     anchor = module._anchor[0]
     found = torch.ops.embtier.lookup(
-        anchor, module._number, _call_number(), torch.is_grad_enabled(), places, weighted, ids, offsets, weights
+        anchor, module._number, _call_number(), torch.is_grad_enabled(), places, dims, ends, weighted, ids, offsets, weights
     )
     return dict(zip(inputs, found[1:]))
 
@@ -125,10 +130,12 @@ if HAS_OPERATORS:
         "embtier::lookup",
         mutates_args=(),
         **_UNRECORDED,
-        schema="(Tensor anchor, int module, int call, bool trains, int[] places, int[] weighted, Tensor[] ids, Tensor[] offsets, "
-        "Tensor[] weights) -> Tensor[]",
+        schema="(Tensor anchor, int module, int call, bool trains, int[] places, int[] dims, int[] ends, int[] weighted, Tensor[] ids, "
+        "Tensor[] offsets, Tensor[] weights) -> Tensor[]",
     )
-    def lookup(anchor, module, call, trains, places, weighted, ids, offsets, weights):  # type: ignore[no-untyped-def]
+    def lookup(anchor, module, call, trains, places, dims, ends, weighted, ids, offsets, weights):  # type: ignore[no-untyped-def]
+        """@dims: of the outputs; @ends: how many of the offsets begin no bag. Both are for the fake alone, and say what a graph depends
+        on: torch keeps graphs on disk by their operators' arguments."""
         one = _modules[module]
         given = one._given(_inputs(one, places, weighted, ids, offsets, weights))
         trains = trains and one._is_trained()
@@ -138,15 +145,12 @@ if HAS_OPERATORS:
         return [_Token(_Pass(one, given, ticket)).tensor(), *outputs]
 
     @lookup.register_fake
-    def _(anchor, module, call, trains, places, weighted, ids, offsets, weights):  # type: ignore[no-untyped-def]
-        one = _modules[module]
+    def _(anchor, module, call, trains, places, dims, ends, weighted, ids, offsets, weights):  # type: ignore[no-untyped-def]
         found = [torch.empty(1, dtype=torch.int64, device="cpu")]
-        names = list(one.bags)
         left = iter(offsets)
-        for i, place in enumerate(places):
-            bag = one.bags[names[place]]
-            count = ids[i].shape[0] if ids[i].dim() == 2 else next(left).shape[0] - int(bag.include_last_offset)
-            found.append(ids[i].new_empty((count, bag.table.dim), dtype=torch.float32))
+        for i, dim in enumerate(dims):
+            count = ids[i].shape[0] if ids[i].dim() == 2 else next(left).shape[0] - ends[i]
+            found.append(ids[i].new_empty((count, dim), dtype=torch.float32))
         return found
 
     @torch.library.custom_op(
@@ -173,13 +177,13 @@ if HAS_OPERATORS:
         return [torch.empty(1, dtype=torch.float32, device="cpu"), *map(torch.empty_like, weights)]
 
     def _setup(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        _, _, _, _, _, weighted, ids, offsets, weights = inputs
+        *_, weighted, ids, offsets, weights = inputs
         ctx.save_for_backward(output[0], *weights)
         ctx.weighted, ctx.counts = list(weighted[1:]), (len(ids), len(offsets), len(weights))
 
     def _backward(ctx, gradients):  # type: ignore[no-untyped-def]
         token, *weights = ctx.saved_tensors
-        needed = ctx.needs_input_grad[8]
+        needed = ctx.needs_input_grad[10]
         wanted = [j for j in range(len(weights)) if needed[j]]
         places = [i for i, gradient in enumerate(gradients[1:]) if gradient is not None]
         found = torch.ops.embtier.push(
@@ -189,6 +193,6 @@ if HAS_OPERATORS:
         for j, gradient in zip(wanted, found[1:]):
             of_weights[j] = gradient
         ids, offsets, _ = ctx.counts
-        return found[0], None, None, None, None, None, [None] * ids, [None] * offsets, of_weights
+        return found[0], None, None, None, None, None, None, None, [None] * ids, [None] * offsets, of_weights
 
     lookup.register_autograd(_backward, setup_context=_setup)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import json
 import tempfile
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from ._modules import TIMEOUT_S, EmbeddingBagCollection
 from ._nested import flat_ids, is_jagged, like
 
 _DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
-_TORCH_DTYPES = {word: dtype for dtype, word in _DTYPES.items()}
+TORCH_DTYPES = {word: dtype for dtype, word in _DTYPES.items()}
 _PIECE_BYTES = 16 << 20  # of weights that are made here and set
 
 
@@ -69,9 +70,13 @@ class _OneTable(EmbeddingBagCollection):
         many = max(1, _PIECE_BYTES // (4 * self.table.dim))
         for begin in range(0, rows, many):
             drawn = torch.randn(min(many, rows - begin), self.table.dim, dtype=torch.float32, device="cpu")
-            self.table.set(range(begin, begin + len(drawn)), drawn)
+            self.table.set(range(begin, begin + len(drawn)), drawn.to(TORCH_DTYPES[self.table.dtype]))
         if self.padding_idx is not None:
-            self.table.set([self.padding_idx], 0)
+            set_to_zero(self.table, self.padding_idx)
+
+
+def set_to_zero(table: Table, row: int) -> None:
+    table.set([row], torch.zeros(1, table.dim, dtype=TORCH_DTYPES[table.dtype], device="cpu"))
 
 
 def _refuse(max_norm: Any, norm_type: Any, scale_grad_by_freq: Any, sparse: Any, device: Any) -> None:
@@ -107,35 +112,48 @@ def new_table(
     rows = integer("num_embeddings", num_embeddings, 1)
     missing = [one for one in ("embedding_dim", "server", "name") if one not in given]
     if missing:
-        raise ValueError(f"to make a table {', '.join(missing)} is missing; one that is there is given in place of num_embeddings")
+        raise ValueError(f"a new table needs {' and '.join(missing)}; one that is there is given in place of num_embeddings")
     server, name, dim = given.pop("server"), given.pop("name"), given.pop("embedding_dim")
     if not isinstance(server, Server):
         raise TypeError(f"server must be an embtier.Server, not {kind_of(server)} {shown(server)}")
     dtype = given.get("dtype", "f32")
     if isinstance(dtype, torch.dtype) and dtype not in _DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(map(str, _DTYPES))}, not {dtype}")
-    given["dtype"] = _DTYPES[dtype] if isinstance(dtype, torch.dtype) else one_of("dtype", _TORCH_DTYPES, dtype)
+    given["dtype"] = _DTYPES[dtype] if isinstance(dtype, torch.dtype) else one_of("dtype", TORCH_DTYPES, dtype)
     unknown = given.keys() - inspect.signature(server.create_table).parameters.keys()
     if unknown:
-        raise TypeError(f"unexpected arguments: {short(', '.join(sorted(unknown)))}")
+        instead = "; betas are given as beta1= and beta2=" if "betas" in unknown else ""
+        raise TypeError(f"unexpected arguments: {short(', '.join(sorted(unknown)))}{instead}")
     given = {"optimizer": "none" if flag("frozen", frozen) else "sgd", **given}
     may_be_there = flag("if_not_exists", given.pop("if_not_exists", False))
     try:
         if weight is not None:
             return _table_of_weight(server, name, rows, dim, weight, dict(given)), True
         table = server.create_table(name, dim, rows, **{"init": ("normal", 0.0, 1.0), **given})
-    except errors.ExistsError:  # type: ignore[attr-defined]
+    except (errors.ExistsError, errors.BusyError):  # type: ignore[attr-defined]
         if not may_be_there:
             raise
         given.setdefault("init", ("normal", 0.0, 1.0) if weight is None else "zeros")
-        return server.create_table(name, dim, rows, if_not_exists=True, **given), False  # with its rows
+        return _opened(server, name, dim, rows, given), False  # with its rows
     if padding_idx is not None and -rows <= integer("padding_idx", padding_idx) < rows:
         try:
-            table.set([padding_idx % rows], 0)
+            set_to_zero(table, padding_idx % rows)
         except BaseException:
             server.drop_table(name)
             raise
     return table, True
+
+
+def _opened(server: Server, name: str, dim: int, rows: int, given: dict[str, Any]) -> Table:
+    """A table that is there, or that another trainer is making just now, as several processes of one training do."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return server.create_table(name, dim, rows, if_not_exists=True, **given)
+        except errors.BusyError:  # type: ignore[attr-defined]
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
 
 
 def _table_of_weight(
@@ -149,7 +167,7 @@ def _table_of_weight(
     dtype = options.pop("dtype")
     options.pop("eager", None)  # all rows are written
     told = weight.detach().to("cpu")
-    stored = told.to(_TORCH_DTYPES[dtype]).contiguous()
+    stored = told.to(TORCH_DTYPES[dtype]).contiguous()
     if not torch.equal(stored.isfinite(), told.isfinite()):
         raise ValueError(f"_weight has numbers that do not fit in {dtype}")
     header = json.dumps({"weight": {
@@ -308,7 +326,7 @@ class Embedding(_OneTable):
         rows = super().forward({"rows": ids.reshape(-1, 1)})["rows"]
         if self._padding_idx is not None:
             padding = (self._padding_idx + 2**63) % 2**64 - 2**63  # as ids have it: the bits of an unsigned one
-            rows = torch.where(ids.reshape(-1, 1) == padding, rows.detach(), rows)
+            rows = torch.where(ids.reshape(-1, 1).to(torch.int64) == padding, rows.detach(), rows)
         rows = rows.view(*ids.shape, self.embedding_dim)
         return like(input, rows) if is_jagged(input) else rows
 

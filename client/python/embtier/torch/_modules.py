@@ -13,6 +13,7 @@ import torch
 from .. import errors
 from .._arguments import flag, integer, kind_of, learning_rate, number, seconds, short, shown
 from .._batch import Batch
+from .._connection import table_of
 from .._group import STEP_MAX, Group
 from .._server import Table
 from .._types import one_of
@@ -34,9 +35,15 @@ def rows(batch: Batch, part: int) -> torch.Tensor:
     arena: no copy, and good as long as the NumPy view is."""
     if not isinstance(batch, Batch):
         raise TypeError(f"batch must be an embtier.Batch, not {kind_of(batch)} {shown(batch)}")
-    if batch.table(part).dtype == "bf16":
-        return torch.from_numpy(batch.rows(part).view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(batch.rows(part))
+    return as_tensor(batch.table(part), batch.rows(part))
+
+
+def as_tensor(table: Table, rows: np.ndarray) -> torch.Tensor:
+    """@rows of @table, as :meth:`Table.get` gives them, as a tensor of the table's dtype, without a copy: NumPy has bfloat16 as bits."""
+    table_of("table", table)
+    if table.dtype == "bf16":
+        return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(rows)
 
 
 class _PooledLookup(torch.autograd.Function):
@@ -175,6 +182,9 @@ class EmbeddingBagCollection(torch.nn.Module):
         self.timeout = timeout
         self._number = _compiled.number_of(self)
         self._features = {feature: i for i, feature in enumerate(self.bags)}
+        self._dims = [bag.table.dim for bag in self.bags.values()]
+        self._ends = [int(bag.include_last_offset) for bag in self.bags.values()]
+        self._pass = -1  # the backward pass that pushed last, by torch's number
         # Ties a pass into a compiled graph; in a list, it is no parameter of the module.
         self._anchor = [torch.nn.Parameter(torch.zeros(1, dtype=torch.float32, device="cpu"))]
         self._ahead: Ahead | None = None  # for the next forward pass that takes a ticket
@@ -229,6 +239,7 @@ class EmbeddingBagCollection(torch.nn.Module):
             empty = [torch.zeros(one.sizes[1], one.bag.table.dim, dtype=torch.float32, device=one.device) for one in given]
             return empty, None
         self.optimizer.wait_for_push()
+        self.optimizer.look_at_session()
         room = self._rooms.take(given)
         try:
             room.fill(given)
@@ -274,6 +285,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         trains: bool,
     ) -> list[torch.Tensor | None]:
         """Updates rows if it @trains; returns the gradients of weights, where @wanted."""
+        if trains and self.update == "backward":
+            self._tell_of_second_push()
         if trains and ticket is not None:
             room = ticket.take()
             try:
@@ -288,6 +301,19 @@ class EmbeddingBagCollection(torch.nn.Module):
         if trains and self.update == "step":
             self._gather(given, gradients)
         return found
+
+    def _tell_of_second_push(self) -> None:
+        """Warns, once, if this backward pass has pushed before: torch makes one step of all calls of a module."""
+        number_of = getattr(torch._C, "_current_graph_task_id", None)  # torch 2
+        before, self._pass = self._pass, number_of() if number_of is not None else -1
+        if self._pass >= 0 and before == self._pass and not self._told_of_second_push:
+            self._told_of_second_push = True
+            warn_user(
+                f"the module of table {next(iter(self._rows))!r} was called several times before this backward pass, and each call is a "
+                "step of its own, where torch's optimizers make one of all: update=\"step\" does so, too"
+            )
+
+    _told_of_second_push = False
 
     def _push(
         self,
@@ -410,7 +436,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @timeout.setter
     def timeout(self, timeout: float | None) -> None:
-        self.optimizer.timeout = seconds("timeout", timeout)
+        self.optimizer.timeout = self._rooms.timeout = seconds("timeout", timeout)
 
     @property
     def skipped_pushes(self) -> int:

@@ -43,6 +43,8 @@ def bags_of(bag: Bag, one: Input) -> Input:
     if ids.dim() != 2:
         raise ValueError(f"a nested tensor of ids has two dimensions, [bags, lengths], not {ids.dim()}")
     ends = ids.offsets()
+    if not is_compiling() and int(ends[-1]) != len(ids.values()) and ids.is_contiguous():
+        raise ValueError(f"the last offset of a nested tensor of ids is the number of its values, {len(ids.values())}, not {int(ends[-1])}")
     if weights is not None:
         if not is_compiling() and not torch.equal(weights.offsets(), ends):
             raise ValueError("per_sample_weights must have the lengths of the ids")

@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,10 +18,8 @@ from .._batch import BagBatch, PushBatch
 from .._group import STEP_MAX, Group
 from .._server import Table
 from ._prefetcher import Ahead, push_with
+from ._rooms import Rooms
 from ._rows import Rows, not_here, warn_user
-
-if TYPE_CHECKING:
-    from ._rooms import Rooms
 
 _PASSED_BY = (
     "the rows of table {0!r} are updated in the backward pass, with the lr of their module: this {1} passes them by, and so "
@@ -106,6 +104,8 @@ class Optimizer(torch.optim.Optimizer):
         self, rows: Sequence[Rows], rooms: Rooms, lr: float, gathers: bool, averages: bool = True, steps: int = 0
     ) -> None:
         rows = several("rows", rows)
+        if not isinstance(rooms, Rooms):
+            raise TypeError(f"rooms must be the Rooms of a module, not {kind_of(rooms)} {shown(rooms)}")
         for one in rows:
             if not isinstance(one, Rows):
                 raise TypeError(f"one of the rows must be a Rows, not {kind_of(one)} {shown(one)}")
@@ -116,6 +116,8 @@ class Optimizer(torch.optim.Optimizer):
         self._averages = flag("averages", averages)  # gradients of the members of a group
         self._steps = self._steps_found = integer("steps", steps, 0, STEP_MAX)  # found: that the tables were at
         self._pushing: BagBatch | PushBatch | None = None  # of the push that was not noted yet
+        self._session = rooms.server._connection.session  # whose tables' steps are known
+        self._has_pushed = self._told_of_others = False
         self.timeout: float | None = None  # seconds for a push without a group, whose end others may delay
         self.scale: float | Callable[[], float] = 1.0  # of the loss; a GradScaler assigns a grad_scale of its own
         self._group: Group | None = None
@@ -259,7 +261,8 @@ class Optimizer(torch.optim.Optimizer):
         if ahead is not None and not isinstance(ahead, Ahead):
             raise TypeError(f"ahead must be what a Prefetcher has, not {kind_of(ahead)} {shown(ahead)}")
         self.wait_for_push()
-        step = self.steps + 1
+        self.look_at_session()
+        step = max(self.steps, *self._steps_of_others(), 0) + 1
         self._pushing = batch
         try:
             if self._group is None:
@@ -274,6 +277,40 @@ class Optimizer(torch.optim.Optimizer):
             return False
         self._note_push()
         return True
+
+    def look_at_session(self) -> None:
+        """After Server.reconnect(): have the rows gone back, as they do when a server crashes? Warns, and goes on from their step."""
+        session = self._rooms.server._connection.session
+        if session == self._session or self._group is not None:
+            return
+        step = max(rows.table.step for rows in self._rows.values())
+        self._session = session
+        if step < self._steps:
+            warn_user(
+                f"the rows of table {next(iter(self._rows))!r} are of step {step} since the server was connected to anew, and this module "
+                f"is at step {self._steps}: the server has gone back to a checkpoint. Rows and the rest of the model belong together "
+                "again when the state that was saved with that checkpoint is loaded (docs/torch.md)"
+            )
+            self._steps = step
+
+    def _steps_of_others(self) -> list[int]:
+        """Of other modules of this process that train the same tables: Adam corrects by the steps of a table. Warns, once, if they and
+        this one take turns."""
+        if self._group is not None:
+            return []
+        pushers = self._rooms.server._connection.pushers
+        found = [pushers[name]() for name in self._rows if name in pushers]
+        others = [one for one in found if one is not None and one is not self and one._group is None]
+        if others and self._has_pushed and not self._told_of_others:
+            self._told_of_others = True
+            warn_user(
+                f"several modules train table {next(iter(others[0]._rows))!r}, and each of them makes steps of its own: an "
+                "EmbeddingBagCollection of their bags makes one"
+            )
+        self._has_pushed = True
+        for name in self._rows:
+            pushers[name] = weakref.ref(self)
+        return [one.steps for one in others]
 
     def _note_push(self) -> None:
         """Counts the step of the last push, if that has been applied. Any number of times."""

@@ -71,8 +71,10 @@ class Ahead:
         batch = self._room.batch
         try:
             if not self._is_known and waits:
-                batch.wait()
+                batch.wait(self.module.timeout)
             self._is_known = self._is_known or batch.poll()
+        except errors.TimeoutError:  # type: ignore[attr-defined]
+            raise  # nothing has come of it
         except errors.Error as error:
             self._is_known = True
             self.error = error
@@ -86,7 +88,10 @@ class Ahead:
             return
         rooms = self.module._rooms
         try:
-            room.batch.release()
+            room.batch.release(self.module.timeout)
+        except errors.TimeoutError:  # type: ignore[attr-defined]
+            rooms.abandon(room)
+            return
         except errors.Error:
             return  # disconnected, or expired
         except RuntimeError:  # the connection is closed, or another call is under way

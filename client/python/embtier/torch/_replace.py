@@ -21,6 +21,10 @@ _ARGUMENTS = {
 }
 
 
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_HOOKS_OF_WEIGHTS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
 @dataclass
 class Replaced:
     """What :func:`replace` did with one module of torch's."""
@@ -56,7 +60,8 @@ def replace(
 
     The model trains as before with ``CombinedOptimizer(torch.optim.SGD(model.parameters(), lr), model)``, made afterwards; the
     optimizer of the tables, ``optimizer=`` of @options, is to be the same ("sgd" unless told). @lr, @update: of the new
-    modules. @options: further ones of them, and of :meth:`Server.create_table`.
+    modules. @options: further ones of them, and of :meth:`Server.create_table`. ``group=`` is a function of a path, as each module has
+    a group of its own: ``lambda path: server.join(path, size=world, member=rank)``.
 
     Modules stay that have a weight which is another's too, max_norm, scale_grad_by_freq, or a dtype no table has; so do those
     of classes derived from torch's, and the model itself. If one cannot be replaced for another reason, the model stays as
@@ -86,7 +91,10 @@ def replace(
             if not reason and id(module) in made:  # at another path, too
                 stand_ins[path] = made[id(module)]
             elif not reason:
-                stand_ins[path] = made[id(module)] = _stand_in(module, server, prefix + path, {"lr": lr, "update": update, **options})
+                own = {"lr": lr, "update": update, **options}
+                if callable(options.get("group")):
+                    own["group"] = options["group"](path)
+                stand_ins[path] = made[id(module)] = _stand_in(module, server, prefix + path, own)
             if not reason:
                 table, copied = stand_ins[path].table, stand_ins[path].has_new_table
             found.append(Replaced(path, module.num_embeddings, module.embedding_dim, table, reason, copied))
@@ -123,7 +131,8 @@ def _reason_to_stay(path: str, module: Any, min_rows: int, uses: dict[int, int])
     reasons = {
         "it is the model itself": not path,
         "its weight is no parameter": "weight" not in module._parameters,
-        "it has hooks": bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks),
+        "it has hooks": any(getattr(module, one, None) for one in _HOOKS),
+        "its weight has hooks": any(getattr(weight, one, None) for one in _HOOKS_OF_WEIGHTS),
         f"its class is {type(module).__name__}": type(module) not in _ARGUMENTS,
         f"fewer than {min_rows:,} rows": module.num_embeddings < min_rows,
         "its weight is another module's too": uses.get(id(weight), 0) > 1,

@@ -25,17 +25,23 @@ class Room:
         self.most = [(part.count, part.bag_count) for part in parts]
         self.sizes: list[tuple[int, int]] | None = self.most
         self.batch: BagBatch = server.bag_batch(parts)
-        batch = self.batch
-        places = range(len(parts))
+        self._weighted = [part.weighted for part in parts]
+        self.map()
+
+    def map(self) -> None:
+        """Makes the tensors. Those made under inference_mode() cannot be written outside of it."""
+        batch, places = self.batch, range(len(self._weighted))
         self.ids = [torch.from_numpy(batch.ids(i).view(np.ndarray).view(np.int64)) for i in places]
         self.offsets = [torch.from_numpy(batch.offsets(i).view(np.int32)) for i in places]
         self.bags = [torch.from_numpy(batch.bags(i)) for i in places]
         self.weights = [
-            torch.from_numpy(batch.weights(i)) if part.weighted else None for i, part in enumerate(parts)
+            torch.from_numpy(batch.weights(i)) if weighted else None for i, weighted in enumerate(self._weighted)
         ]
 
     def fill(self, given: Sequence[Given]) -> None:
         sizes, self.sizes = self.sizes, None  # not known before the end, should this be interrupted
+        if self.bags[-1].is_inference() and not torch.is_inference_mode_enabled():
+            self.map()
         for i, one in enumerate(given):
             if sizes is None or sizes[i] != one.sizes:
                 self.batch.set_bags(i, *one.sizes)
@@ -53,6 +59,7 @@ class Rooms:
 
     def __init__(self, server: Server) -> None:
         self.server = server
+        self.timeout: float | None = None  # seconds for what is given back
         self._free: dict[tuple, list[Any]] = {}  # of Room, and of IdRoom
         self._abandoned: deque[Room | IdRoom] = deque()
 
@@ -102,9 +109,12 @@ class Rooms:
             except IndexError:  # another thread is here, too
                 return
             try:
-                room.batch.release()
+                room.batch.release(self.timeout)
             except errors.BusyError:  # type: ignore[attr-defined]
                 self._abandoned.append(room)  # in flight: the next time
+            except errors.TimeoutError:  # type: ignore[attr-defined]
+                self._abandoned.append(room)
+                raise
             except errors.Error:
                 pass  # disconnected: it is freed, and its ticket expires
             else:
@@ -140,9 +150,12 @@ class Ticket:
     def __init__(self, rooms: Rooms, room: Room, ahead: Ahead | None) -> None:
         self.ahead = ahead
         self._rooms = rooms
+        self._session = rooms.server._connection.session
         self._room: Room | None = room
 
     def take(self) -> Room:
+        if self._room is not None and self._session != self._rooms.server._connection.session:
+            raise RuntimeError("the server was connected to anew since the forward pass, whose ticket is gone: make the forward pass again")
         room, self._room = self._room, None
         if room is None and not self.was_pushed:
             raise RuntimeError(

@@ -57,6 +57,7 @@ class Rows(torch.nn.Parameter):
         self.table = table
         self.ids = None
         self._gradient: torch.Tensor | None = None
+        self._version_then = 0  # that it had when it came
         self._optimizer: weakref.ref[Optimizer] | None = None  # that it belongs to
         self._discards = 0  # of gradients, one after the other without a step
         self._adds = 0  # of backward passes, since the last step
@@ -82,7 +83,7 @@ class Rows(torch.nn.Parameter):
             raise TypeError(f"grad must be a torch.Tensor or None, not {kind_of(gradient)} {shown(gradient)}")
         if ids is None or gradient.shape != (len(ids), self.table.dim):
             raise RuntimeError(f"the gradient of table {self.table.name!r} is of rows that nothing was gathered for")
-        self.ids, self._gradient = ids, gradient
+        self.ids, self._gradient, self._version_then = ids, gradient, gradient._version
 
     @grad.deleter
     def grad(self) -> None:
@@ -93,8 +94,10 @@ class Rows(torch.nn.Parameter):
         for what, tensor in (("ids", ids), ("gradient", gradient)):
             if not isinstance(tensor, torch.Tensor):
                 raise TypeError(f"{what} must be a torch.Tensor, not {kind_of(tensor)} {shown(tensor)}")
-        if self.gathered() is not None:
-            assert self.ids is not None and self._gradient is not None
+        if self._gradient is not None and self.gathered() is None:
+            self._forget()
+        if self._gradient is not None:
+            assert self.ids is not None
             ids = torch.cat([self.ids, ids])
             gradient = torch.cat([self._gradient.to(gradient.device), gradient])
         distinct, places = torch.unique(ids, return_inverse=True)
@@ -104,11 +107,11 @@ class Rows(torch.nn.Parameter):
         self._adds += 1
         if self._adds == _ADDS_TOLD:
             self._say_not_stepped(f"were added up in {_ADDS_TOLD} backward passes")
-        self.ids, self._gradient = distinct, added
+        self.ids, self._gradient, self._version_then = distinct, added, added._version
 
     def gathered(self) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Ids and gradients, for a step."""
-        if self._gradient is None or self.ids is None or not self._gradient.any():  # zero_grad(set_to_none=False)
+        """Ids and gradients, for a step. Not those that zero_grad(set_to_none=False) has made zero."""
+        if self._gradient is None or self.ids is None or (self._gradient._version != self._version_then and not self._gradient.any()):
             return None
         return self.ids, self._gradient
 
@@ -119,9 +122,15 @@ class Rows(torch.nn.Parameter):
 
     def _discard(self) -> None:
         """Without a step; a scaler does so with gradients that are not finite."""
-        gradient, self.ids, self._gradient = self._gradient, None, None
+        gradient = self._gradient
         if gradient is None or not gradient.isfinite().all():
+            self.ids = self._gradient = None
             return
+        self._forget()
+
+    def _forget(self) -> None:
+        self.ids = self._gradient = None
+        self._adds = 0
         self._discards += 1
         if self._discards == _DISCARDS_TOLD:
             self._say_not_stepped(f"were forgotten {_DISCARDS_TOLD} times")
@@ -134,6 +143,9 @@ class Rows(torch.nn.Parameter):
 
     def register_hook(self, hook: Any) -> Any:
         raise TypeError("a hook of rows would not be called: change rows.grad before step(), with update=\"step\"")
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
+        self.register_hook(hook)
 
     def __deepcopy__(self, memo: Any) -> Any:
         raise TypeError("rows are in embtierd: a copy would stand for the same ones")

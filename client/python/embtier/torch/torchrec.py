@@ -19,8 +19,9 @@ import torch
 from .._arguments import flag, kind_of, several, shown, text
 from .._server import Server, Table
 from ._bags import Bag, Input
-from ._embeddings import new_table
+from ._embeddings import TORCH_DTYPES, new_table
 from ._modules import EmbeddingBagCollection as _Collection
+from ._modules import as_tensor
 
 _DTYPES = {"FP32": "f32", "FP16": "f16", "BF16": "bf16"}
 _MODES = {"SUM": "sum", "MEAN": "mean"}
@@ -98,12 +99,15 @@ class _Keyed(_Collection):
         for key in tables:
             if key not in state_dict:
                 raise KeyError(f"state_dict has no {key}")
+            shape = tuple(getattr(state_dict[key], "shape", ()))
+            if shape != (tables[key].rows, tables[key].dim):
+                raise ValueError(f"{key} must be of shape {(tables[key].rows, tables[key].dim)}, not {shape}")
         for key, table in tables.items():
-            table.set(range(len(state_dict[key])), state_dict[key])
+            table.set(range(table.rows), state_dict[key].detach().to("cpu", TORCH_DTYPES[table.dtype]))
 
     def weights(self, prefix: str = "") -> dict[str, torch.Tensor]:
         """The rows of all tables, [rows, dim] each, with the keys that TorchRec's collection has in its state_dict()."""
-        return {key: torch.from_numpy(table.get(range(table.rows))) for key, table in self._tables_by_key(prefix).items()}
+        return {key: as_tensor(table, table.get(range(table.rows))) for key, table in self._tables_by_key(prefix).items()}
 
     def _tables_by_key(self, prefix: str) -> dict[str, Table]:
         """In the order of the configurations, which is that of the rows."""
