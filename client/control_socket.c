@@ -82,7 +82,9 @@ static enum embtier_err wait_for(struct control_socket *sock, short events, uint
 static enum embtier_err unreachable(const char *path, int errnum, struct err_msg *msg)
 {
     if (errnum == ENOENT || errnum == ENOTDIR || errnum == ECONNREFUSED)
-        return err_set(msg, EMBTIER_UNREACHABLE, "no embtierd listens on %s (%s); is it running?",
+        return err_set(msg, EMBTIER_UNREACHABLE,
+                       "no embtierd listens on %s (%s): is it running? EMBTIER_SOCKET, or an "
+                       "argument, names another socket",
                        path, strerror(errnum)); // NOLINT(concurrency-mt-unsafe)
     return err_set_errno(msg, errnum, "cannot connect to embtierd on %s", path);
 }

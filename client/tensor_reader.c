@@ -15,7 +15,8 @@
 
 #define BUFFER_BYTES (1 * MIB)
 /* Begins with it: what np.savez and torch.save make. */
-#define ZIP_MAGIC "PK\x03\x04"
+#define ZIP_MAGIC     "PK\x03\x04"
+#define PARQUET_MAGIC "PAR1"
 
 struct tensor_reader {
     int fd;
@@ -125,6 +126,11 @@ static enum embtier_err open_format(struct tensor_reader *r, struct err_msg *msg
         return err_set(msg, EMBTIER_UNSUPPORTED,
                        "%s: is a zip archive, as np.savez and torch.save make them; allowed: a "
                        "safetensors file or one that np.save made",
+                       r->path);
+    if (memcmp(start, PARQUET_MAGIC, strlen(PARQUET_MAGIC)) == 0)
+        return err_set(msg, EMBTIER_UNSUPPORTED,
+                       "%s: is a Parquet file, which the Python client reads where pyarrow is "
+                       "installed: Server.import_table()",
                        r->path);
     for (uint32_t i = SAFETENSORS_START_BYTES; i-- > 0;)
         length = length << 8 | start[i];

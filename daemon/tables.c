@@ -612,36 +612,53 @@ static const char *rows_text(struct rows_text *buffer, const struct table_spec *
 }
 #define ROWS_TEXT(spec) rows_text(&(struct rows_text){ { 0 } }, (spec))
 
-/* Whether both are updated alike. */
-static bool same_update(const struct table_spec *a, const struct table_spec *b)
-{
-    bool same =
-        a->rounds_to_nearest == b->rounds_to_nearest && a->allows_nonfinite == b->allows_nonfinite;
+struct differences_text {
+    char text[320];
+};
 
-#define X(name, field, lowest, highest, standard, text) same = same && a->field == b->field;
+static void add_difference(struct differences_text *buffer, const char *name, bool differs)
+{
+    const size_t length = strlen(buffer->text);
+
+    if (differs)
+        snprintf(buffer->text + length, sizeof(buffer->text) - length, "%s%s",
+                 length > 0 ? ", " : "", name);
+}
+
+/* The names of the properties in which @a and @b differ, but for their names; "" if in none. */
+static const char *differences(struct differences_text *buffer, const struct table_spec *a,
+                               const struct table_spec *b)
+{
+    add_difference(buffer, "rows", a->rows != b->rows);
+    add_difference(buffer, "dim", a->dim != b->dim);
+    add_difference(buffer, "dtype", a->dtype != b->dtype);
+    add_difference(buffer, "optimizer", a->optimizer != b->optimizer);
+#define X(name, field, lowest, highest, standard, text)                                            \
+    add_difference(buffer, #field, a->field != b->field);
     EMBTIER_HYPERPARAMETER_TABLE(X)
 #undef X
-    return same;
+    add_difference(buffer, "rounding", a->rounds_to_nearest != b->rounds_to_nearest);
+    add_difference(buffer, "nonfinite gradients", a->allows_nonfinite != b->allows_nonfinite);
+    add_difference(buffer, "init",
+                   a->init != b->init || a->init_params[0] != b->init_params[0] ||
+                       a->init_params[1] != b->init_params[1]);
+    add_difference(buffer, "seed", a->seed != b->seed);
+    add_difference(buffer, "eager", a->eager != b->eager);
+    add_difference(buffer, "durability", a->durability != b->durability);
+    return buffer->text;
 }
 
-static bool same_spec(const struct table_spec *a, const struct table_spec *b)
-{
-    return a->rows == b->rows && a->dim == b->dim && a->dtype == b->dtype &&
-           a->optimizer == b->optimizer && a->init == b->init &&
-           a->init_params[0] == b->init_params[0] && a->init_params[1] == b->init_params[1] &&
-           a->seed == b->seed && a->eager == b->eager && a->durability == b->durability &&
-           same_update(a, b);
-}
-
-static enum embtier_err is_another(const struct table_spec *spec, struct err_msg *msg)
+static enum embtier_err is_another(const struct table_spec *spec, const char *differing,
+                                   struct err_msg *msg)
 {
     struct hyperparameters_text hyperparameters;
 
     table_spec_hyperparameters(spec, &hyperparameters);
     return err_set(msg, EMBTIER_MISMATCH,
-                   "table '%s' exists and is another: dim %u, %s, rows %s, optimizer %s%s%s%s, "
-                   "rounding %s, %snonfinite gradients, init %s, seed %" PRIu64 ", durability %s",
-                   spec->name, spec->dim, dtype_word(spec->dtype), ROWS_TEXT(spec),
+                   "table '%s' exists and is another (%s: not as asked for): dim %u, %s, rows %s, "
+                   "optimizer %s%s%s%s, rounding %s, %snonfinite gradients, init %s, seed %" PRIu64
+                   ", durability %s",
+                   spec->name, differing, spec->dim, dtype_word(spec->dtype), ROWS_TEXT(spec),
                    optimizer_word(spec->optimizer), hyperparameters.text[0] ? " (" : "",
                    hyperparameters.text, hyperparameters.text[0] ? ")" : "",
                    rounding_word(spec->rounds_to_nearest), spec->allows_nonfinite ? "" : "no ",
@@ -745,17 +762,20 @@ static enum embtier_err create_begin(struct tables *tables, const struct table_s
                                      bool *ret_found, struct table **ret_table, struct err_msg *msg)
 {
     const struct catalog_table *entry = catalog_find(tables->catalog, spec->name);
+    struct differences_text differing = { { 0 } };
 
     if (entry && is_left_over(tables, entry)) {
         TRY(catalog_set_state(tables->catalog, entry->table_id, CATALOG_DROPPING, msg));
         entry = NULL;
     }
     if (entry && if_not_exists) {
-        if (!same_spec(&entry->spec, spec))
-            return is_another(&entry->spec, msg);
+        if (differences(&differing, &entry->spec, spec)[0])
+            return is_another(&entry->spec, differing.text, msg);
         *ret_table = find_struct(tables, entry->table_id);
         if (!*ret_table || atomic_load(&(*ret_table)->state) != TABLE_LIVE)
-            return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created", spec->name);
+            return err_set(msg, EMBTIER_BUSY,
+                           "table '%s' is still being created: try again when it is there",
+                           spec->name);
         *ret_found = true;
         return EMBTIER_OK;
     }

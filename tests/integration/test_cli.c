@@ -103,7 +103,7 @@ static void test_hyperparameters_are_given_shown_and_compared(void **state)
     assert_int_equal(embtier(state, "table create h2 --rows 10 --dim 2 --optimizer sgd"
                                     " --clip-norm 3 --if-not-exists"),
                      1);
-    assert_says("exists and is another");
+    assert_says("exists and is another (clip_norm: not as asked for)");
     assert_says("optimizer sgd (weight_decay 0, clip_norm 2), rounding stochastic");
     assert_int_equal(embtier(state, "table create h2 --rows 10 --dim 2 --optimizer sgd"
                                     " --clip-norm 2 --if-not-exists --rounding nearest"),

@@ -55,7 +55,8 @@ static void test_nobody_listening_is_said_with_the_path(void **state)
     assert_int_equal(embtier_connect(&options, &server), EMBTIER_UNREACHABLE);
     assert_string_equal(embtier_message(NULL),
                         "no embtierd listens on /tmp/embtier-test-nobody.sock "
-                        "(No such file or directory); is it running?");
+                        "(No such file or directory): is it running? EMBTIER_SOCKET, or an "
+                        "argument, names another socket");
     assert_null(server);
 }
 

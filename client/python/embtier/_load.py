@@ -7,13 +7,14 @@ import contextlib
 import ctypes
 import os
 import stat
+import warnings
 from collections.abc import Iterable, Iterator
 from ctypes import byref, c_void_p
 from typing import Any
 
 import numpy as np
 
-from ._arguments import kind_of, shown
+from ._arguments import kind_of, short, shown
 from ._connection import Connection
 from ._ids import as_dtype, as_ids, as_rows
 from ._library import TableOptions, lib
@@ -21,6 +22,7 @@ from ._progress import Progress, Reports
 from ._types import DTYPE_NUMBERS, NUMPY_DTYPES, word_of
 
 _STATE_DTYPE = np.dtype("<f4")
+_CAST = "; other numbers are cast before, as by table.cast() of pyarrow, or array.astype('float32')"
 
 
 class _Room:
@@ -124,6 +126,7 @@ class Parquet:
         self.ids_column = ids_column
         if ids_column is not None or "id" in self._fields:
             self.ids_column = self._choose("ids_column", ids_column or "id", self._types.is_integer, "an integer")
+        self._tell_of_other_ids()
         kind = self._fields[self.column].value_type
         self.dtype = "f16" if self._types.is_float16(kind) else "f32"
         self.rows: int = self._file.metadata.num_rows
@@ -138,13 +141,27 @@ class Parquet:
         fitting = [one for one, kind in self._fields.items() if fits(kind)]
         if name is None and len(fitting) == 1:
             return fitting[0]
+        if name is None and not fitting:
+            raise ValueError(f"{self._path}: no column is {says}; it has {self._shown_fields()}{_CAST}")
         if name is None:
-            raise ValueError(f"{self._path}: {len(fitting)} columns are {says}: say by {what}= which one it is")
+            raise ValueError(f"{self._path}: columns {shown(fitting)} are each {says}: say by {what}= which one it is")
         if name not in self._fields:
             raise LookupError(f"{self._path}: has no column {shown(name)}; it has {shown(list(self._fields))}")
         if name not in fitting:
-            raise ValueError(f"{self._path}: column {shown(name)} is {self._fields[name]}, not {says}")
+            raise ValueError(f"{self._path}: column {shown(name)} is {self._fields[name]}, not {says}{_CAST}")
         return name
+
+    def _shown_fields(self) -> str:
+        return short(", ".join(f"{name} ({kind})" for name, kind in self._fields.items()), 300)
+
+    def _tell_of_other_ids(self) -> None:
+        """Warns of columns that may have been meant: without ids rows are numbered in their order."""
+        integers = [one for one, kind in self._fields.items() if self._types.is_integer(kind)]
+        if self.ids_column is None and integers:
+            warnings.warn(
+                f"{self._path}: rows are numbered in their order, and columns {shown(integers)} are not used: ids_column= names the one "
+                "that has their ids", stacklevel=4,
+            )  # fmt: skip
 
     def _find_dim(self) -> int:
         kind = self._fields[self.column]

@@ -169,12 +169,14 @@ def test_its_columns_are_chosen_by_name(server, name, write):
     a, b = numbers(10), numbers(11)[:10]
     vectors = arrow.list_(arrow.float32())
     path = write(a=(list(a), vectors), b=(list(b), vectors), number=(range(90, 100), arrow.uint64()))
-    server.import_table(path, name, tensor="b")  # no column is called id: rows 0, 1, ...
+    with pytest.warns(UserWarning, match=r"rows are numbered .* columns \['number'\] are not used: ids_column=") as told:
+        server.import_table(path, name, tensor="b")  # no column is called id: rows 0, 1, ...
+    assert told[0].filename == __file__
     assert server.open_table(name).rows == 10 and (server.open_table(name).get(range(10)) == b).all()
     server.import_table(path, f"{name}_a", tensor="a", ids_column="number", rows=100)
     assert server.open_table(f"{name}_a").rows == 100 and (server.open_table(f"{name}_a").get(range(90, 100)) == a).all()
     for wrong, error, says in (
-        ({}, ValueError, "2 columns are a list of float32 or float16 numbers: say by tensor= which one it is"),
+        ({}, ValueError, r"columns \['a', 'b'\] are each a list of float32 or float16 numbers: say by tensor= which one"),
         ({"tensor": "c"}, LookupError, "has no column 'c'; it has"),
         ({"tensor": "number"}, ValueError, "column 'number' is uint64, not a list"),
         ({"tensor": "a", "ids_column": "b"}, ValueError, "column 'b' is .*, not an integer"),
@@ -203,6 +205,14 @@ def test_a_missing_or_negative_id_is_refused(server, name, write):
         path = write(v=([[1.0], [2.0]], arrow.list_(arrow.float32())), id=(ids, arrow.int64()))
         with refused(server, ValueError, says, name):
             server.import_table(path, name)
+
+
+def test_vectors_of_doubles_say_what_to_do(server, name, write):
+    arrow = write.arrow
+    path = write(v=([[1.0], [2.0]], arrow.list_(arrow.float64())))
+    for options in ({}, {"tensor": "v"}):
+        with refused(server, ValueError, r"double>.*cast before, as by table\.cast\(\)", name):
+            server.import_table(path, name, **options)
 
 
 def test_other_files_have_no_columns(server, name, tmp_path):
