@@ -59,7 +59,7 @@ class Connection:
         if self._pid != os.getpid():
             raise RuntimeError("a connection does not survive fork(): connect again in the child")
         if self.closed:
-            raise RuntimeError("the connection is closed")
+            raise RuntimeError("the connection is closed, by close() or the end of its with block: embtier.connect() makes another")
         mine = (threading.get_ident(),)
         holder = self._taken.setdefault("by", mine)  # in one bytecode
         if holder is not mine and (holder != mine or _is_within_a_call()):
