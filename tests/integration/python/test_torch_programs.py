@@ -301,6 +301,24 @@ def test_optimizer_that_has_the_weights_of_before_is_told(server, name):
     et.CombinedOptimizer(torch.optim.SGD(model.dense.parameters(), lr=LR), model)
 
 
+@pytest.mark.parametrize("update", et.UPDATES)
+def test_method_of_an_optimizer_that_only_reads_gradients_is_no_step(server, name, update):
+    class Logging(torch.optim.SGD):
+        def norms(self) -> list[float]:
+            return [float(p.grad.norm()) for group in self.param_groups for p in group["params"] if p.grad is not None]
+
+    model = replaced(server, name, update=update)
+    optimizer = Logging(model.parameters(), lr=LR)
+    model().backward()
+    if update == "step":
+        assert len(optimizer.norms()) == 3
+        with pytest.raises(RuntimeError, match="no other optimizer steps them"):
+            optimizer.step()
+    else:
+        warnings.simplefilter("ignore")
+        assert len(optimizer.norms()) == 2
+
+
 # ---- replace() ----
 
 

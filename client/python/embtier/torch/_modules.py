@@ -129,7 +129,8 @@ def _compare(feature: str, saved: dict[str, Any], ours: dict[str, Any]) -> None:
     if None not in (step, ours["table_step"]) and step != ours["table_step"]:
         warn_user(
             f"{shown(feature)} was saved when table {table!r} was at step {shown(step)}, and its rows are those of step "
-            f"{ours['table_step']} now: they do not belong to the rest of the state. restore_checkpoint() brings rows back"
+            f"{ours['table_step']} now: they do not belong to the rest of the state. To bring rows back, drop the table and "
+            "restore_checkpoint() before the module is made (docs/torch.md)"
         )
 
 

@@ -68,6 +68,15 @@ def _user_of(frame: FrameType) -> tuple[FrameType, str]:
     return _without_comprehensions(frame), function
 
 
+def _is_in_step(frame: FrameType | None, optimizer: torch.optim.Optimizer) -> bool:
+    """Is @frame, of a method of @optimizer, below its step()? Other methods, such as one that logs norms, only read."""
+    while frame is not None:
+        if frame.f_code.co_name == "step" and _self_of(frame) is optimizer:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def loss_of(closure: Callable[[], Any] | None) -> Any:
     """The result of a step's @closure, which makes the passes, or None."""
     if closure is None:
@@ -195,7 +204,7 @@ class Optimizer(torch.optim.Optimizer):
         method_of = _self_of(frame)
         if frame.f_code.co_name in ("zero_grad", "_apply") or method_of is self or not rows.requires_grad:
             return
-        steps = isinstance(method_of, torch.optim.Optimizer)
+        steps = isinstance(method_of, torch.optim.Optimizer) and _is_in_step(frame, method_of)
         if self.gathers and (steps or self._group is None or rows.gathered() is None or "unscale" in frame.f_code.co_name):
             if steps and rows.gathered() is not None:
                 raise RuntimeError(not_here(rows))
