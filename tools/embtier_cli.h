@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "client/embtier.h"
+#include "client/include/embtier.h"
 
 struct json_t;
 

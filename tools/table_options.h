@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/table_spec.h"
-#include "client/embtier.h"
+#include "client/include/embtier.h"
 #include "tools/embtier_cli.h"
 
 enum {

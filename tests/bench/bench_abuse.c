@@ -38,7 +38,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/table.h"
+#include "client/lib/table.h"
 #include "tests/bench/abusers.h"
 #include "tests/bench/bench_server.h"
 

@@ -3,7 +3,7 @@
 #ifndef EMBTIER_TESTS_BENCH_SERVER_H
 #define EMBTIER_TESTS_BENCH_SERVER_H
 
-#include "client/embtier.h"
+#include "client/include/embtier.h"
 #include "tests/bench/bench.h"
 #include "tests/integration/harness.h"
 

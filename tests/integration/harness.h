@@ -9,7 +9,7 @@
 
 #include <sys/types.h>
 
-#include "client/embtier.h"
+#include "client/include/embtier.h"
 
 struct harness {
     char directory[64]; /* the daemon's log, configuration and rows */

@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
-#include "client/connection.h"
+#include "client/lib/connection.h"
 #include "tests/integration/harness.h"
 
 #define DIM   5

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "client/embtier.h"
+#include "client/include/embtier.h"
 #include "tests/unit/fake_server.h"
 
 struct fixture {

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
-#include "client/tensor_file.h"
+#include "client/files/tensor_file.h"
 
 struct tensor_fixture {
     char folder[128];

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
-#include "client/connection.h"
+#include "client/lib/connection.h"
 
 #define MS     UINT64_C(1000000)
 #define SECOND (1000 * MS)

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "client/connection.h"
-#include "client/group.h"
+#include "client/lib/connection.h"
+#include "client/lib/group.h"
 
 #define STEP_MAX ((UINT64_C(1) << 53) - 1)
 

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "client/load.h"
-#include "client/table.h"
-#include "client/tensor_file.h"
+#include "client/files/tensor_file.h"
+#include "client/lib/load.h"
+#include "client/lib/table.h"
 
 #define ROWS 100
 #define DIM  4

@@ -3,7 +3,7 @@
  * be so as a tree? */
 #include "tensor_fixture.h"
 
-#include "client/export_manifest.h"
+#include "client/files/export_manifest.h"
 
 /* With the longest names there are. */
 static void make_manifest(uint32_t parts, struct export_manifest *ret_manifest)

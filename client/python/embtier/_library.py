@@ -352,7 +352,7 @@ def _candidates() -> list[str]:
     package = pathlib.Path(__file__).resolve().parent
     folders = [package, package.parent / ".embtier.mesonpy.libs"]
     tree = package.parents[2]  # TREE/client/python/embtier
-    if (tree / "client" / "embtier.h").exists():
+    if (tree / "client" / "include" / "embtier.h").exists():
         folders += sorted(folder / "client" for folder in tree.glob("build*"))
     found = [str(folder / name) for folder in folders for name in NAMES if (folder / name).exists()]
     return found + list(NAMES)

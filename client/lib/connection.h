@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* connection.h: a session with the daemon, as the files of this library share it.
+ *
+ * A connection is `over` from the moment its end is noticed: the socket is closed, requests that
+ * had been answered until then keep their answers, the others fail with DISCONNECTED, and so does
+ * everything asked of it until embtier_reconnect(). Memory, tables and batches stay.
+ *
+ * Thread: one at a time, the caller's. */
+#ifndef EMBTIER_CLIENT_LIB_CONNECTION_H
+#define EMBTIER_CLIENT_LIB_CONNECTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "client/include/embtier.h"
+#include "client/lib/arena_alloc.h"
+#include "client/transport/control_socket.h"
+#include "client/transport/shm/shared_memory.h"
+
+struct embtier {
+    /* As asked for; strings are ours. */
+    char *socket_path;
+    bool socket_is_users; /* the default, in a directory that must be the user's own */
+    char *client_name;
+    uint64_t arena_bytes;
+    uint32_t max_in_flight;
+    uint32_t timeout_ms;
+
+    struct control_socket socket;
+    struct shared_memory memory;
+    uint64_t session_number; /* of this connection's, from 1: what was opened in one ends with it */
+    bool over;
+    struct err_msg over_reason;
+    struct err_msg message; /* of the last failed call */
+
+    /* Requests: see request.c. */
+    struct arena_alloc *alloc;    /* NULL without an arena */
+    struct embtier_batch **slots; /* whose request is under way, or NULL */
+    uint32_t tail;                /* requests submitted in this session */
+    uint64_t checked_ns;          /* when the server was last seen alive */
+    uint32_t spin_ns;             /* how long waiting spins before it sleeps, now … */
+    uint32_t spin_ns_max;         /* … and at most */
+
+    struct embtier_table *tables; /* lists, newest first */
+    struct embtier_batch *batches;
+    struct embtier_group *groups;
+};
+
+/* A control call. On failure the message is set, and the connection is over if it broke. */
+MUST_CHECK enum embtier_err connection_call(struct embtier *server, Embtier__Request *request,
+                                            control_progress_fn *progress, void *progress_context,
+                                            Embtier__Reply **ret_reply);
+
+/* Looks whether the server is still there; if not, the connection is over. Never waits. */
+void connection_check(struct embtier *server);
+void connection_end(struct embtier *server, const char *reason);
+
+DEFINE_CLEANUP(struct embtier, embtier_disconnect)
+
+/* DISCONNECTED, with the message. */
+enum embtier_err connection_is_over(struct embtier *server);
+
+/* "@key in FILE": one of the server's configuration, and its file, or without it where that is not
+ * known. In a buffer of the caller's statement: SERVER_KEY(). */
+struct server_key_text {
+    char text[64 + sizeof(((struct shared_memory *)NULL)->config_file)];
+};
+const char *server_key_text(struct server_key_text *buffer, const struct embtier *server,
+                            const char *key);
+#define SERVER_KEY(server, key) server_key_text(&(struct server_key_text){ { 0 } }, (server), (key))
+
+/* Whether @given is the size of a version of options, between @least and @most bytes. All versions
+ * are multiples of 8 bytes, so that none ends within a pointer or number. */
+static inline bool options_are_known(size_t given, size_t least, size_t most)
+{
+    return given >= least && given <= most && given % sizeof(uint64_t) == 0;
+}
+
+#endif

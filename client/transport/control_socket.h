@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* control_socket.h: the Unix socket to the daemon, and calls over it.
+ *
+ * Requests are answered in order, so a call sends and then reads replies until the last one to it;
+ * replies to calls that were given up earlier are skipped by their id. The socket never blocks and
+ * never raises SIGPIPE; every wait is a poll with a deadline.
+ *
+ * Thread: the connection's. */
+#ifndef EMBTIER_CLIENT_TRANSPORT_CONTROL_SOCKET_H
+#define EMBTIER_CLIENT_TRANSPORT_CONTROL_SOCKET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "proto/control.pb-c.h"
+#include "proto/frame.h"
+
+#define CONTROL_FDS_MAX 3
+
+struct control_socket {
+    int fd;
+    bool over;           /* nothing more can be said or heard */
+    uint32_t timeout_ms; /* 0: wait for ever */
+    uint32_t last_call_id;
+    struct frame_reader reader;
+    int fds[CONTROL_FDS_MAX]; /* that came along; -1: none */
+    uint32_t fd_count;
+};
+
+typedef void control_progress_fn(void *context, uint64_t done, uint64_t total, const char *unit);
+
+/* A socket that is not connected; control_socket_close() is safe on it. */
+void control_socket_init(struct control_socket *sock, uint32_t timeout_ms);
+void control_socket_close(struct control_socket *sock);
+
+/* UNREACHABLE when nobody listens, INVALID when the path is too long, PERMISSION, TIMEOUT. */
+MUST_CHECK enum embtier_err control_socket_connect(struct control_socket *sock, const char *path,
+                                                   struct err_msg *msg);
+
+/* PERMISSION: who listens is neither this user nor root. */
+MUST_CHECK enum embtier_err control_socket_check_peer(const struct control_socket *sock,
+                                                      const char *path, struct err_msg *msg);
+
+/* Sends @request (its id is set here) and returns the last reply, freed with
+ * embtier__reply__free_unpacked(). A reply that is an Error becomes the error and the message. The
+ * timeout counts from the last sign of life; after TIMEOUT other calls can be made. Whether the
+ * session has ended with the error is in @sock->over. */
+MUST_CHECK enum embtier_err control_socket_call(struct control_socket *sock,
+                                                Embtier__Request *request,
+                                                control_progress_fn *progress,
+                                                void *progress_context, Embtier__Reply **ret_reply,
+                                                struct err_msg *msg);
+
+/* Whether the other side is still there. OK, or DISCONNECTED with what it said last, if anything.
+ * Never waits. */
+MUST_CHECK enum embtier_err control_socket_check(struct control_socket *sock, struct err_msg *msg);
+
+void reply_free(Embtier__Reply *reply);
+DEFINE_CLEANUP(Embtier__Reply, reply_free)
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shared_memory.h: a session's mappings (proto/shm_layout.h) as the client holds them.
+ *
+ * Nothing that came from the server is touched before its size and seals were checked: memory that
+ * could shrink under us would be a SIGBUS in the trainer. */
+#ifndef EMBTIER_CLIENT_TRANSPORT_SHM_SHARED_MEMORY_H
+#define EMBTIER_CLIENT_TRANSPORT_SHM_SHARED_MEMORY_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "proto/control.pb-c.h"
+#include "proto/frame.h"
+#include "proto/shm_layout.h"
+
+struct shared_memory {
+    const struct shm_control *control; /* NULL: the session has control messages only */
+    struct shm_arena_head *arena;
+    uint64_t control_bytes; /* as mapped */
+    uint64_t arena_bytes;   /* as mapped */
+    uint32_t slot_count;
+    char config_file[CONFIG_FILE_BYTES_MAX + 1]; /* of the server; "": not known */
+    uint32_t max_batch_rows;
+    int doorbell;
+};
+
+void shared_memory_init(struct shared_memory *memory);
+void shared_memory_close(struct shared_memory *memory);
+
+/* Maps what @hello announced from @fds (control, arena, doorbell), which are taken over when it
+ * succeeds. At most @arena_bytes_max of the arena are mapped. PROTOCOL, NO_MEMORY. */
+MUST_CHECK enum embtier_err shared_memory_open(const Embtier__HelloReply *hello, int fds[3],
+                                               uint64_t arena_bytes_max,
+                                               struct shared_memory *ret_memory,
+                                               struct err_msg *msg);
+
+/* Puts @fresh in the place of @memory, its arena at the same address, so that pointers into it stay
+ * good; both are of the same shape. The bytes of @fresh are what is seen there afterwards. On
+ * failure both are as before. */
+MUST_CHECK enum embtier_err shared_memory_replace(struct shared_memory *memory,
+                                                  struct shared_memory *fresh, struct err_msg *msg);
+
+void shared_memory_ring(const struct shared_memory *memory); /* the doorbell */
+
+/* Sleeps on a completion while its sequence is @seen, at most @timeout_ns. May return early. */
+void shared_memory_sleep(const struct shm_completion *completion, uint32_t seen,
+                         uint64_t timeout_ns);
+
+#endif
