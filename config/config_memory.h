@@ -9,7 +9,8 @@
 
 #include "config/config.h"
 
-/* Memory that each lane reserves beside the budgets (daemon/lane.c and the parts it makes). */
+/* Memory that each lane reserves beside the budgets (daemon/engine/lane/lane.c and the parts it
+ * makes). */
 #define LANE_FIXED_BYTES (UINT64_C(6272) * KIB) /* table of misses, scratch memory */
 #define LANE_SHARD_BYTES 1024                   /* of each shard: the order of reads */
 #define LANE_QUEUE_BYTES (UINT64_C(128) * KIB)  /* a batch of the writer, … */
@@ -48,7 +49,8 @@
 #define CHECKPOINT_LOG_BYTES      (16 * MIB)
 #define CHECKPOINT_LOG_BYTES_EACH MIB
 
-/* Rows that wait to be written: of an import, a restore, an eager table (daemon/row_writer.c). */
+/* Rows that wait to be written: of an import, a restore, an eager table (daemon/jobs/row_writer.c).
+ */
 #define ROW_WRITER_BYTES     (16 * MIB)
 #define ROW_WRITER_ROWS      8192
 #define ROW_WRITER_ROW_BYTES 64         /* of each row, beside its own */
@@ -61,7 +63,7 @@
 #define REQUEST_BYTES_LEAST (16 * MIB)
 /* Each session's memory besides its arena: tickets' numbers, completions, descriptors. */
 #define SESSION_BYTES (36 * KIB)
-/* Answers that clients have not read yet, all together (daemon/connection.h). */
+/* Answers that clients have not read yet, all together (daemon/control/connection.h). */
 #define ANSWER_BYTES (16 * MIB)
 /* The program and its libraries, catalog and metrics, the system's own of threads and files. */
 #define PROGRAM_BYTES (16 * MIB)

@@ -13,9 +13,9 @@
 #include "base/standard_fds.h"
 #include "base/text_escape.h"
 #include "config/config.h"
+#include "daemon/control/signals.h"
 #include "daemon/server.h"
 #include "daemon/server_check.h"
-#include "daemon/signals.h"
 #include "daemon/version.h"
 
 enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };

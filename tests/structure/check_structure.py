@@ -44,15 +44,15 @@ CYCLES_LEFT = {
         "config/config", "config/config_descriptors", "config/config_keys", "config/config_memory",
     }),
     frozenset({
-        "daemon/cast_queue", "daemon/caster", "daemon/group", "daemon/lane", "daemon/lane_impl",
-        "daemon/pooled", "daemon/push", "daemon/read_pool", "daemon/request", "daemon/request_impl",
-        "daemon/row_writer", "daemon/session", "daemon/tables", "daemon/ticket", "daemon/write_queue",
+        "daemon/engine/ops/cast_queue", "daemon/engine/ops/caster", "daemon/engine/ops/group", "daemon/engine/lane/lane", "daemon/engine/lane/lane_impl",
+        "daemon/engine/ops/pooled", "daemon/engine/ops/push", "daemon/engine/rows/read_pool", "daemon/engine/ops/request", "daemon/engine/ops/request_impl",
+        "daemon/jobs/row_writer", "daemon/engine/sessions/session", "daemon/engine/tables/tables", "daemon/engine/ops/ticket", "daemon/engine/rows/write_queue",
     }),
     frozenset({
-        "daemon/checkpoint_making", "daemon/checkpoints", "daemon/scan",
+        "daemon/jobs/checkpoint_making", "daemon/jobs/checkpoints", "daemon/jobs/scan",
     }),
     frozenset({
-        "daemon/control", "daemon/control_impl", "daemon/server",
+        "daemon/control/control", "daemon/control/control_impl", "daemon/server",
     }),
     frozenset({
         "kernels/cpu/optimizer", "kernels/cpu/optimizer_loops", "kernels/cpu/optimizer_values",

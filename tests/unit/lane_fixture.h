@@ -13,15 +13,15 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "daemon/accounts.h"
-#include "daemon/group.h"
-#include "daemon/inbox.h"
-#include "daemon/lane.h"
-#include "daemon/request_memory.h"
-#include "daemon/session.h"
-#include "daemon/table.h"
-#include "daemon/tables.h"
-#include "daemon/ticket_memory.h"
+#include "daemon/engine/lane/lane.h"
+#include "daemon/engine/mail/inbox.h"
+#include "daemon/engine/memory/request_memory.h"
+#include "daemon/engine/memory/ticket_memory.h"
+#include "daemon/engine/ops/group.h"
+#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/sessions/session.h"
+#include "daemon/engine/tables/table.h"
+#include "daemon/engine/tables/tables.h"
 #include "tiers/arena.h"
 
 #define LANES_MOST     4

@@ -6,7 +6,7 @@
 
 #include "lane_fixture.h"
 
-#include "daemon/pooled.h"
+#include "daemon/engine/ops/pooled.h"
 
 #define DIM        64
 #define ROWS       40000 /* more than the cache holds */

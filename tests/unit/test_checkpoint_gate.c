@@ -5,7 +5,7 @@
  */
 #include "lane_fixture.h"
 
-#include "daemon/checkpoint_gate.h"
+#include "daemon/engine/lane/checkpoint_gate.h"
 
 #define DIM        4
 #define SLOT_BYTES (256 * KIB)

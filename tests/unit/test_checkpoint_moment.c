@@ -4,9 +4,9 @@
  * (checkpoint_capture() is wrapped by the linker). */
 #include "lane_fixture.h"
 
-#include "daemon/checkpoint_gate.h"
-#include "daemon/checkpoint_making.h"
-#include "daemon/checkpoints.h"
+#include "daemon/engine/lane/checkpoint_gate.h"
+#include "daemon/jobs/checkpoint_making.h"
+#include "daemon/jobs/checkpoints.h"
 #include "store/rocksdb/rocksdb_setup.h"
 
 #define DIM        4

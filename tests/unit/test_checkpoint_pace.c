@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 /* clang-format on */
-#include "daemon/checkpoint_pace.h"
-#include "daemon/lane.h"
+#include "daemon/engine/lane/lane.h"
+#include "daemon/jobs/checkpoint_pace.h"
 
 #define MS UINT64_C(1000000)
 

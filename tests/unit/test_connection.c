@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "base/macros.h"
-#include "daemon/accounts.h"
-#include "daemon/connection.h"
+#include "daemon/control/connection.h"
+#include "daemon/engine/sessions/accounts.h"
 #include "proto/control.pb-c.h"
 
 #define ALL_BYTES   (4 * MIB)

@@ -4,7 +4,7 @@
  * one row changed, and does nobody wait for a member that is gone? */
 #include "push_fixture.h"
 
-#include "daemon/group.h"
+#include "daemon/engine/ops/group.h"
 
 /* The linker puts this in the place of the readers' call. */
 enum embtier_err __real_store_read(struct store *store, uint32_t shard, struct store_row *rows,

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "base/macros.h"
-#include "daemon/inbox.h"
+#include "daemon/engine/mail/inbox.h"
 
 #define PRODUCERS 4
 #define MESSAGES  100000

@@ -4,7 +4,7 @@
  * linker) to refuse. */
 #include "lane_fixture.h"
 
-#include "daemon/lane_impl.h"
+#include "daemon/engine/lane/lane_impl.h"
 
 #define DIM        256
 #define SLOT_BYTES (64 * KIB)

@@ -4,8 +4,8 @@
  * and the test goes round in its place: nothing here depends on time. */
 #include "lane_fixture.h"
 
-#include "daemon/lane_impl.h"
-#include "daemon/push_trial.h"
+#include "daemon/engine/lane/lane_impl.h"
+#include "daemon/engine/ops/push_trial.h"
 
 #define DIM         16
 #define WIDE_DIM    2048

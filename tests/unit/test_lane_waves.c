@@ -4,7 +4,7 @@
  * test goes round in their place: nothing here depends on time. */
 #include "lane_fixture.h"
 
-#include "daemon/lane_impl.h"
+#include "daemon/engine/lane/lane_impl.h"
 
 #define DIM        16
 #define ROWS       5000

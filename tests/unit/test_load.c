@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/accounts.h"
-#include "daemon/load.h"
-#include "daemon/row_writer.h"
-#include "daemon/transfer_memory.h"
-#include "daemon/transfer_piece.h"
+#include "daemon/engine/sessions/accounts.h"
+#include "daemon/jobs/load.h"
+#include "daemon/jobs/row_writer.h"
+#include "daemon/jobs/transfer_memory.h"
+#include "daemon/jobs/transfer_piece.h"
 
 struct row_writer {
     uint64_t rows;

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "daemon/miss_table.h"
-#include "daemon/table.h"
+#include "daemon/engine/rows/miss_table.h"
+#include "daemon/engine/tables/table.h"
 
 #define CAPACITY 1000
 

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 /* clang-format on */
 #include "base/macros.h"
-#include "daemon/read_order.h"
-#include "daemon/table.h"
+#include "daemon/engine/rows/read_order.h"
+#include "daemon/engine/tables/table.h"
 
 #define CAPACITY 1000
 #define SHARDS   5

@@ -11,8 +11,8 @@
 #include <semaphore.h>
 #include <stdlib.h>
 
-#include "daemon/lane.h"
-#include "daemon/read_pool.h"
+#include "daemon/engine/lane/lane.h"
+#include "daemon/engine/rows/read_pool.h"
 
 #define JOBS (2 * READ_JOBS_PER_THREAD)
 

@@ -3,7 +3,7 @@
  * does nobody else notice? */
 #include "lane_fixture.h"
 
-#include "daemon/request.h"
+#include "daemon/engine/ops/request.h"
 
 #define DIM        8
 #define SLOT_BYTES (64 * KIB)

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "daemon/request_memory.h"
+#include "daemon/engine/memory/request_memory.h"
 
 #define REGION_BYTES (16 * MIB)
 #define SLOTS        200

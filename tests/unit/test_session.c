@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
-#include "daemon/session.h"
+#include "daemon/engine/sessions/session.h"
 
 static struct session *make(uint64_t arena_bytes, uint32_t slots, uint32_t lanes)
 {

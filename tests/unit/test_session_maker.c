@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/macros.h"
-#include "daemon/session.h"
-#include "daemon/session_maker.h"
+#include "daemon/engine/sessions/session.h"
+#include "daemon/transport/shm/session_maker.h"
 
 #define ONE     1000
 #define TWO     1001

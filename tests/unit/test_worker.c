@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "daemon/worker.h"
+#include "daemon/jobs/worker.h"
 
 #define ONE 1000
 #define TWO 1001

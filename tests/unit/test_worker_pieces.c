@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/worker.h"
+#include "daemon/jobs/worker.h"
 
 #define LIMIT_S 60
 #define ALICE   1000 /* users */

@@ -3,8 +3,8 @@
  * run on a lane that has nothing else to do, and use its queue. */
 #include "lane_fixture.h"
 
-#include "daemon/lane_impl.h"
-#include "daemon/write_queue.h"
+#include "daemon/engine/lane/lane_impl.h"
+#include "daemon/engine/rows/write_queue.h"
 
 #define TABLE_ID 9
 

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/control/connection.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "daemon/engine/sessions/accounts.h"
+
+#define FDS_MAX 4
+
+#ifndef SO_PEERPIDFD /* Linux 6.5 */
+#define SO_PEERPIDFD 77
+#endif
+
+DEFINE_CLEANUP(struct connection, connection_free)
+
+/* -1, with errno, where it cannot be had: an old kernel, or the process is in a namespace that we
+ * do not see. Where the kernel gives no descriptor of the peer its number may be another process's
+ * by now, if it has ended since: then the socket alone tells. */
+static int open_process(int fd, pid_t pid)
+{
+    int process_fd = -1;
+    socklen_t bytes = sizeof(process_fd);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &process_fd, &bytes) == 0)
+        return process_fd;
+    if (pid <= 0) {
+        errno = ESRCH;
+        return -1;
+    }
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+enum embtier_err connection_new(int fd, struct accounts *accounts,
+                                struct connection **ret_connection, uid_t *ret_uid)
+{
+    _cleanup_(connection_freep) struct connection *connection = calloc(1, sizeof(*connection));
+    struct ucred peer = { .pid = 0, .uid = (uid_t)-1 };
+    socklen_t bytes = sizeof(peer);
+
+    if (!connection)
+        return EMBTIER_NO_MEMORY;
+    connection->fd = connection->lent_fd = connection->unread_fd = connection->process_fd = -1;
+    /* Whose process it is, for the log and what one user may have; whether it may connect is the
+     * socket file's mode. */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        peer.uid = (uid_t)-1;
+    *ret_uid = peer.uid;
+    connection->peer_pid = peer.pid;
+    connection->peer_uid = peer.uid;
+    frame_reader_init(&connection->reader, FRAME_REQUEST_BYTES_MAX);
+    connection->account = account_open(accounts, peer.uid);
+    if (!connection->account)
+        return EMBTIER_NO_MEMORY;
+    if (account_take(connection->account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN)
+        return EMBTIER_BUSY;
+    connection->counts_session = true;
+    /* What the system keeps counts for nobody. */
+    (void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ CONNECTION_SOCKET_BYTES }, sizeof(int));
+    connection->process_fd = open_process(fd, peer.pid);
+    connection->fd = fd;
+    *ret_connection = TAKE(connection);
+    return EMBTIER_OK;
+}
+
+/* What cannot be counted is there already: the connection ends then. */
+static enum embtier_err count_reader(struct connection *connection, struct err_msg *msg)
+{
+    const size_t room =
+        connection->reader.capacity - MIN(connection->reader.capacity, (size_t)FRAME_READER_BYTES);
+    const size_t more = room - connection->reader_room; /* it only grows */
+    const enum account_answer answer = account_ask(connection->account, ACCOUNT_ANSWER_BYTES, more);
+
+    if (answer != ACCOUNT_TAKEN)
+        return account_refuse(connection->account, ACCOUNT_ANSWER_BYTES, more, answer,
+                              "requests are to be short", msg);
+    account_add(connection->account, ACCOUNT_ANSWER_BYTES, more);
+    connection->reader_room = room;
+    return EMBTIER_OK;
+}
+
+static void forget_received(struct connection *connection)
+{
+    if (connection->reader_room > 0)
+        account_give(connection->account, ACCOUNT_ANSWER_BYTES, connection->reader_room);
+    connection->reader_room = 0;
+    frame_reader_done(&connection->reader);
+}
+
+void connection_received(struct connection *connection)
+{
+    if (connection->reader.used == 0)
+        forget_received(connection);
+}
+
+static void forget_unsent(struct connection *connection)
+{
+    if (connection->unsent_room > 0)
+        account_give(connection->account, ACCOUNT_ANSWER_BYTES, connection->unsent_room);
+    free(connection->unsent);
+    connection->unsent = NULL;
+    connection->unsent_room = connection->unsent_at = connection->unsent_bytes = 0;
+}
+
+void connection_free(struct connection *connection)
+{
+    if (!connection)
+        return;
+    closep(&connection->fd);
+    closep(&connection->lent_fd);
+    closep(&connection->unread_fd);
+    closep(&connection->process_fd);
+    connection_forget(connection);
+    if (connection->counts_session)
+        account_give(connection->account, ACCOUNT_SESSIONS, 1);
+    account_close(connection->account);
+    free(connection->scan_last); /* there is nothing in them yet */
+    free(connection->load_last);
+    free(connection);
+}
+
+enum embtier_err connection_receive(struct connection *connection, struct err_msg *msg)
+{
+    uint8_t *space;
+    size_t bytes;
+    ssize_t got;
+
+    TRY(frame_reader_space(&connection->reader, &space, &bytes));
+    if (connection->reader_room + FRAME_READER_BYTES < connection->reader.capacity)
+        TRY(count_reader(connection, msg));
+    got = recv(connection->fd, space, bytes, MSG_DONTWAIT);
+    if (got > 0) {
+        frame_reader_added(&connection->reader, (size_t)got);
+        return EMBTIER_OK;
+    }
+    if (got == 0)
+        return err_set(msg, EMBTIER_DISCONNECTED, "closed by the client");
+    if (errno == EAGAIN || errno == EINTR)
+        return EMBTIER_OK;
+    return err_set_errno(msg, errno, "receive");
+}
+
+static enum embtier_err keep(struct connection *connection, const uint8_t *bytes, size_t count,
+                             struct err_msg *msg)
+{
+    const size_t needed = connection->unsent_bytes + count;
+    enum account_answer answer;
+    uint8_t *larger;
+
+    if (needed > CONNECTION_UNSENT_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE, "it does not read its replies");
+    if (connection->unsent_at > 0) {
+        memmove(connection->unsent, connection->unsent + connection->unsent_at,
+                connection->unsent_bytes);
+        connection->unsent_at = 0;
+    }
+    answer = account_ask(connection->account, ACCOUNT_ANSWER_BYTES,
+                         needed - MIN(needed, connection->unsent_room));
+    if (answer != ACCOUNT_TAKEN)
+        return account_refuse(connection->account, ACCOUNT_ANSWER_BYTES, needed, answer,
+                              "they are to be read", msg);
+    larger = realloc(connection->unsent, needed);
+    if (!larger)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    account_add(connection->account, ACCOUNT_ANSWER_BYTES, needed - connection->unsent_room);
+    connection->unsent_room = needed;
+    connection->unsent = larger;
+    if (connection->unsent_bytes == 0)
+        connection->sent_ns = clock_now_ns(&clock_monotonic);
+    memcpy(connection->unsent + connection->unsent_bytes, bytes, count);
+    connection->unsent_bytes += count;
+    return EMBTIER_OK;
+}
+
+/* Returns the number of bytes sent, 0 if none could be now, or -1 with errno. */
+static ssize_t send_some(struct connection *connection, const uint8_t *bytes, size_t count,
+                         const int *fds, uint32_t fd_count)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+    } control = { { 0 } };
+    struct iovec part = { .iov_base = (void *)(uintptr_t)bytes, .iov_len = count };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    ssize_t sent;
+
+    if (fd_count > 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+        control.head.cmsg_level = SOL_SOCKET;
+        control.head.cmsg_type = SCM_RIGHTS;
+        control.head.cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+        memcpy(CMSG_DATA(&control.head), fds, fd_count * sizeof(int));
+    }
+    sent = sendmsg(connection->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    return sent;
+}
+
+enum embtier_err connection_reply(struct connection *connection, const struct Embtier__Reply *reply,
+                                  const int *fds, uint32_t fd_count, struct err_msg *msg)
+{
+    _cleanup_(freep) uint8_t *bytes = NULL;
+    size_t count;
+    ssize_t sent = 0;
+
+    if (connection->fd < 0)
+        return EMBTIER_OK;
+    TRY(frame_encode_reply(reply, &bytes, &count));
+    if (!connection_has_unsent(connection)) {
+        sent = send_some(connection, bytes, count, fds, fd_count);
+        if (sent < 0)
+            return err_set_errno(msg, errno, "send");
+    }
+    if (fd_count > 0 && sent == 0)
+        return err_set(msg, EMBTIER_PROTOCOL, "it does not read its replies");
+    connection->sent_fds = connection->sent_fds || fd_count > 0;
+    if ((size_t)sent == count)
+        return EMBTIER_OK;
+    return keep(connection, bytes + sent, count - (size_t)sent, msg);
+}
+
+bool connection_may_have_fds(const struct connection *connection, int fd)
+{
+    int bytes = 0; /* of what was sent and not received, with what the system keeps beside it */
+
+    return connection->sent_fds && ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
+/* A descriptor of the client's own socket may be in what it has sent, and would be open as long as
+ * this one: that is received, without the descriptors, and nothing more comes. */
+void connection_shut_down(int fd)
+{
+    char bytes[4096];
+
+    (void)shutdown(fd, SHUT_RDWR);
+    while (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+        continue;
+}
+
+void connection_forget(struct connection *connection)
+{
+    forget_received(connection);
+    forget_unsent(connection);
+}
+
+enum embtier_err connection_flush(struct connection *connection, struct err_msg *msg)
+{
+    while (connection->unsent_bytes > 0) {
+        const ssize_t sent = send_some(connection, connection->unsent + connection->unsent_at,
+                                       connection->unsent_bytes, NULL, 0);
+
+        if (sent < 0)
+            return err_set_errno(msg, errno, "send");
+        if (sent == 0)
+            return EMBTIER_OK;
+        connection->unsent_at += (size_t)sent;
+        connection->unsent_bytes -= (size_t)sent;
+        connection->sent_ns = clock_now_ns(&clock_monotonic);
+    }
+    forget_unsent(connection);
+    return EMBTIER_OK;
+}

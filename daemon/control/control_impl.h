@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* control_impl.h: the inside of the control thread, shared by control.c (loop, connections),
+ * control_requests.c (what each request does), control_sessions.c (hello), control_jobs.c and
+ * control_transfers.c (scans and loads). */
+#ifndef EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
+#define EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "config/config_descriptors.h"
+#include "daemon/engine/mail/inbox.h"
+#include "daemon/jobs/worker.h"
+#include "daemon/server.h"
+#include "proto/control.pb-c.h"
+
+/* So many tables can be imported at a time, by one thread, if there is memory for that
+ * (transfer_memory.h). Of one user no more than half of them. */
+#define CONTROL_LOADS_MAX 8
+/* The same of tables that are read: as many as there are descriptors for. */
+static inline uint32_t control_scans_most(const struct config *config)
+{
+    return config->descriptors.scans > 0 ? config->descriptors.scans : CONFIG_SCANS_MAX;
+}
+
+struct connection;
+struct job;
+struct session;
+struct session_maker;
+struct session_order;
+struct table_info;
+struct worker;
+
+struct control {
+    const struct server_parts *parts;
+    struct worker *worker;
+    struct session_maker *maker;
+    void (*send)(void *control, struct message *message); /* any thread */
+    struct inbox inbox;
+    char *config_file; /* absolute, for messages of clients; "": none */
+    int epoll_fd;
+    int listen_fd;
+    bool has_socket_file; /* made by us, … */
+    dev_t socket_device;  /* … this one: the path may be another server's by now */
+    ino_t socket_inode;
+    int mail_fd;
+    char signal_mark; /* its address marks the signal's event */
+    bool listen_paused;
+    bool stop_wanted;
+    bool stopping;
+    bool has_ended;      /* the process of some connection */
+    bool told_unwatched; /* that processes cannot be watched, logged once */
+    bool sweep;          /* some connection is closed and may be freed */
+    struct connection *connections;
+    struct connection *ready; /* those with a request received and not yet looked at */
+    uint32_t connection_count;
+    uint32_t
+        releasing_count; /* sessions whose memory is being freed: they have descriptors still */
+    uint64_t last_number;
+    uint32_t warnings;      /* about clients, since the last tick */
+    uint32_t warnings_kept; /* of them, not logged */
+};
+
+/* ---- control.c ---- */
+
+/* Each answers, or drops the client if it cannot: false then. */
+bool control_reply(struct control *control, struct connection *connection,
+                   const Embtier__Reply *message);
+bool control_reply_fds(struct control *control, struct connection *connection,
+                       const Embtier__Reply *message, const int *fds, uint32_t fd_count);
+bool control_reply_error(struct control *control, struct connection *connection, uint32_t id,
+                         enum embtier_err err, const struct err_msg *msg);
+/* After a change of what the connection has to send or may receive. */
+void control_watch(struct control *control, struct connection *connection);
+/* Whether a line about a client may be logged: clients are not to fill the log. */
+bool control_may_warn(struct control *control);
+
+/* ---- control_requests.c ---- */
+
+void control_handle(struct control *control, struct connection *connection,
+                    const Embtier__Request *request);
+/* How far the connection's job is, whether there is news or not. */
+void control_tell_progress(struct control *control, struct connection *connection);
+void control_job_progress(struct control *control, struct job *job);
+/* Has the server make a checkpoint of its own. */
+void control_checkpoint(struct control *control);
+/* Answers and frees the job; its connection has none afterwards. */
+void control_job_done(struct control *control, struct job *job);
+
+/* Frees one of the server's own, and gives back what was to be by its end. */
+void control_forget_job(struct job *job);
+
+/* Not even memory for a job: answered with that, and NULL. */
+struct job *control_new_job(struct control *control, struct connection *connection, uint32_t id,
+                            enum job_kind kind);
+void control_submit_job(struct control *control, struct connection *connection, uint32_t id,
+                        struct job *job);
+void control_reply_table(struct control *control, struct connection *connection, uint32_t id,
+                         const struct table_info *info);
+/* @ret_table borrows both. */
+void control_fill_table(const struct table_info *info, Embtier__TableSpec *spec,
+                        Embtier__TableInfo *ret_table);
+
+/* ---- control_sessions.c ---- */
+
+void control_handle_hello(struct control *control, struct connection *connection, uint32_t id,
+                          const Embtier__Hello *hello);
+/* That the connection's session is still being made. */
+void control_tell_making(struct control *control, struct connection *connection);
+/* Answers the hello, and frees the order. */
+void control_session_made(struct control *control, struct session_order *order);
+/* Has its memory freed, when no job uses it. */
+void control_session_gone(struct control *control, struct session *session);
+void control_session_freed(struct control *control, struct session *session);
+
+/* ---- control_lists.c ---- */
+
+/* Items of a page, of at most some 350 bytes each on the wire. */
+#define CONTROL_PAGE_MOST 128
+/* As many as a page has of which a client wants @most; 0: it does not say. */
+uint32_t control_page(uint32_t most);
+/* What an answer that is a list is made of. */
+struct page {
+    void *items; /* @count of @item_bytes */
+    size_t item_bytes;
+    size_t wire_bytes;
+    void (*fill)(void *item, void *wire); /* the wire borrows from the item */
+    uint32_t count;
+    bool more; /* there are */
+};
+/* Its wires, filled, and pointers to them, to be freed with free(). NULL: an error was answered,
+ * that the client does not know that lists have several pages, or there is no memory. */
+void **control_new_page(struct control *control, struct connection *connection, uint32_t id,
+                        const struct page *page);
+void control_handle_table_list(struct control *control, struct connection *connection, uint32_t id,
+                               const Embtier__TableList *wire);
+void control_reply_restored(struct control *control, struct connection *connection,
+                            const struct job *job);
+void control_handle_accounts(struct control *control, struct connection *connection, uint32_t id,
+                             const Embtier__AccountList *wire);
+/* To jobs about checkpoints. */
+void control_reply_checkpoints(struct control *control, struct connection *connection,
+                               struct job *job);
+
+/* ---- control_jobs.c ---- */
+
+/* JobList, JobCancel. */
+void control_handle_jobs(struct control *control, struct connection *connection,
+                         const Embtier__Request *request);
+
+/* ---- control_transfers.c ---- */
+
+void control_handle_transfer(struct control *control, struct connection *connection,
+                             const Embtier__Request *request);
+void control_reply_transfer(struct control *control, struct connection *connection,
+                            const struct job *job);
+/* Frees it, or keeps it for what was to be ended by it and was not. */
+void control_job_over(struct connection *connection, struct job *job);
+/* The connection has its scan and its load back, if there are any. */
+void control_transfer_done(struct connection *connection, struct job *job);
+/* Ends those whose client has said nothing for too long. */
+void control_expire_transfers(struct control *control, struct connection *connection,
+                              uint64_t now_ns);
+/* Has them freed; what was not published is gone. */
+void control_close_transfers(struct control *control, struct connection *connection);
+/* The same of those that were cancelled, unless a job has them. */
+void control_close_cancelled(struct control *control, struct connection *connection);
+
+#endif

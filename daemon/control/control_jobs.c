@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs as clients see them: the list of those that wait or run, and cancelling one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "daemon/control/connection.h"
+#include "daemon/control/control_impl.h"
+#include "daemon/jobs/load.h"
+#include "daemon/jobs/scan.h"
+#include "daemon/jobs/worker.h"
+#include "proto/frame.h"
+
+/* Borrows the item. */
+static void fill_job(void *item, void *wire)
+{
+    struct job_info *const info = item;
+    Embtier__Job *const job = wire;
+
+    embtier__job__init(job);
+    job->id = info->id;
+    job->kind = (char *)(uintptr_t)info->kind;
+    job->what = info->what;
+    job->uid = (uint32_t)info->uid;
+    job->pid = (uint64_t)info->pid;
+    job->is_own = info->is_own;
+    job->runs = info->runs;
+    job->age_ms = info->age_ms;
+    job->done = info->progress.done;
+    job->total = info->progress.total;
+    if (info->progress.unit)
+        job->unit = (char *)(uintptr_t)info->progress.unit;
+}
+
+static void reply_jobs(struct control *control, struct connection *connection, uint32_t id,
+                       struct job_info *infos, uint32_t count, bool more)
+{
+    const struct page page = { .items = infos,
+                               .item_bytes = sizeof(*infos),
+                               .wire_bytes = sizeof(Embtier__Job),
+                               .fill = fill_job,
+                               .count = count,
+                               .more = more };
+    Embtier__JobListReply body = EMBTIER__JOB_LIST_REPLY__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    _cleanup_(freep) void **pointers = control_new_page(control, connection, id, &page);
+
+    if (!pointers)
+        return;
+    body.n_jobs = count;
+    body.jobs = (Embtier__Job **)pointers;
+    body.more = more;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_JOB_LIST;
+    message.job_list = &body;
+    control_reply(control, connection, &message);
+}
+
+/* Between two of its jobs, or when one has ended and that is not known here yet. */
+static struct job_info describe_transfer(const struct connection *connection,
+                                         const struct transfer *transfer)
+{
+    const struct job *const job = connection->job;
+    const bool loads = transfer == &connection->loading;
+    const char *name = job ? job->spec.name : "";
+    struct job_info info = {
+        .id = transfer->job_id,
+        .kind = job_kind_word(loads ? JOB_LOAD_ROWS : JOB_SCAN_NEXT),
+        .uid = connection->peer_uid,
+        .pid = connection->peer_pid,
+        .runs = true,
+        .age_ms = clock_since(clock_now_ns(&clock_monotonic), transfer->since_ns) / 1000000,
+    };
+
+    if (loads && connection->load) {
+        name = load_table(connection->load)->spec.name;
+        info.progress =
+            (struct job_progress){ load_rows(connection->load), transfer->rows, "rows" };
+    } else if (!loads && connection->scan) {
+        name = scan_spec(connection->scan)->name;
+    } else if (job && job->is_step) {
+        info.progress = job->moved;
+    }
+    if (table_name_is_valid(name))
+        snprintf(info.what, sizeof(info.what), "%s", name);
+    return info;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const uint64_t left = ((const struct job_info *)a)->id;
+    const uint64_t right = ((const struct job_info *)b)->id;
+
+    return (left > right) - (left < right);
+}
+
+struct list {
+    struct job_info *infos;
+    uint32_t count;
+    uint32_t jobs; /* of them, the worker's, which are in order */
+    uint64_t after;
+};
+
+static bool has_id(const struct list *list, uint64_t id)
+{
+    const struct job_info wanted = { .id = id };
+
+    return list->jobs > 0 && bsearch(&wanted, list->infos, list->jobs, sizeof(wanted), compare_ids);
+}
+
+static bool add_one(struct list *list, const struct connection *connection,
+                    const struct transfer *transfer, bool is_open)
+{
+    struct job_info *larger;
+
+    if (!is_open || transfer->job_id <= list->after || has_id(list, transfer->job_id))
+        return true;
+    larger = realloc(list->infos, ((size_t)list->count + 1) * sizeof(*larger));
+    if (!larger)
+        return false;
+    list->infos = larger;
+    larger[list->count++] = describe_transfer(connection, transfer);
+    return true;
+}
+
+/* Those of which the worker has no job just now. */
+static enum embtier_err add_transfers(const struct control *control, struct list *list)
+{
+    for (const struct connection *c = control->connections; c; c = c->next)
+        if (c->fd >= 0 && (!add_one(list, c, &c->scanning, c->counts_scan) ||
+                           !add_one(list, c, &c->loading, c->counts_load)))
+            return EMBTIER_NO_MEMORY;
+    if (list->count > list->jobs)
+        qsort(list->infos, list->count, sizeof(*list->infos), compare_ids);
+    return EMBTIER_OK;
+}
+
+static void handle_list(struct control *control, struct connection *connection, uint32_t id,
+                        const Embtier__JobList *wire)
+{
+    const uint32_t most = control_page(wire ? wire->most : 0);
+    struct list list = { .after = wire ? wire->after : 0 };
+    bool more = false;
+    enum embtier_err err =
+        worker_list(control->worker, list.after, most, &list.infos, &list.jobs, &more);
+
+    list.count = list.jobs;
+    if (err == EMBTIER_OK)
+        err = add_transfers(control, &list);
+    if (err != EMBTIER_OK)
+        control_reply_error(control, connection, id, err, &(struct err_msg){ { 0 } });
+    else
+        reply_jobs(control, connection, id, list.infos, MIN(list.count, most),
+                   more || list.count > most);
+    free(list.infos);
+}
+
+/* ---- Transfers ---- */
+
+/* The connection whose transfer has that number, and which it is. */
+static struct connection *find_transfer(const struct control *control, uint64_t job_id,
+                                        struct transfer **ret_transfer)
+{
+    for (struct connection *c = control->connections; c; c = c->next) {
+        const bool loads = c->counts_load && c->loading.job_id == job_id;
+
+        if (c->fd < 0 || (!loads && !(c->counts_scan && c->scanning.job_id == job_id)))
+            continue;
+        *ret_transfer = loads ? &c->loading : &c->scanning;
+        return c;
+    }
+    return NULL;
+}
+
+static bool is_first(const struct job *job)
+{
+    return job->kind == JOB_LOAD_OPEN || job->kind == JOB_SCAN_OPEN;
+}
+
+/* A step that has begun may not stop: the transfer ends with it. But what publishes a table does
+ * not end before that. */
+static enum embtier_err cancel_transfer(struct control *control, struct connection *connection,
+                                        struct transfer *transfer, const struct connection *asker,
+                                        bool *ret_waited, struct err_msg *msg)
+{
+    const struct job *const job = connection->job;
+    const bool steps = job && job->id == transfer->job_id;
+    struct err_msg why = { { 0 } };
+    bool waited = false;
+    enum embtier_err err;
+
+    *ret_waited = false;
+    transfer->ended = EMBTIER_CANCELLED;
+    if (!steps) {
+        control_close_cancelled(control, connection);
+        return EMBTIER_OK;
+    }
+    err = worker_cancel(control->worker, transfer->job_id, asker->peer_uid, true, &waited, &why);
+    *ret_waited = waited && is_first(job);
+    if (err == EMBTIER_OK || job->kind != JOB_LOAD_END)
+        return EMBTIER_OK;
+    *msg = why;
+    return err;
+}
+
+static void handle_cancel(struct control *control, struct connection *connection, uint32_t id,
+                          uint64_t job_id)
+{
+    const bool may_all = connection->peer_uid == 0 || connection->peer_uid == geteuid();
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    Embtier__Job job = EMBTIER__JOB__INIT;
+    struct err_msg msg = { { 0 } };
+    struct transfer *transfer = NULL;
+    struct connection *const owner = find_transfer(control, job_id, &transfer);
+    bool waited = false;
+    enum embtier_err err;
+
+    if (!owner)
+        err = worker_cancel(control->worker, job_id, connection->peer_uid, may_all, &waited, &msg);
+    else if (!may_all && owner->peer_uid != connection->peer_uid)
+        err = job_refuse_cancel(job_id, &msg);
+    else
+        err = cancel_transfer(control, owner, transfer, connection, &waited, &msg);
+    if (err != EMBTIER_OK) {
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    job.id = job_id;
+    job.runs = !waited;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_JOB;
+    message.job = &job;
+    control_reply(control, connection, &message);
+}
+
+void control_handle_jobs(struct control *control, struct connection *connection,
+                         const Embtier__Request *request)
+{
+    if (request->body_case == EMBTIER__REQUEST__BODY_JOB_LIST)
+        handle_list(control, connection, request->id, request->job_list);
+    else
+        handle_cancel(control, connection, request->id, request->job_cancel->id);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions of connections, from the hello to the memory's return: session_maker.h makes and frees
+ * what is shared. Until a session is made its connection waits: nothing of it is handled, as it is
+ * with a job. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "daemon/control/connection.h"
+#include "daemon/control/control_impl.h"
+#include "daemon/engine/lane/lane.h"
+#include "daemon/engine/ops/group.h"
+#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/sessions/session.h"
+#include "daemon/transport/shm/session_maker.h"
+#include "daemon/version.h"
+#include "proto/frame.h"
+
+/* ---- Hello ---- */
+
+static uint32_t slot_count_of(const Embtier__Hello *hello)
+{
+    return hello->slot_count ? hello->slot_count : SHM_SLOTS_DEFAULT;
+}
+
+static enum embtier_err check_hello(const struct control *control,
+                                    const struct connection *connection,
+                                    const Embtier__Hello *hello, struct err_msg *msg)
+{
+    const struct config *const config = control->parts->config;
+    uint64_t users_bytes;
+    uint64_t bytes;
+    enum account_answer answer;
+
+    if (connection->said_hello)
+        return err_set(msg, EMBTIER_PROTOCOL, "hello was said already");
+    if (hello->protocol_min > PROTOCOL_VERSION || hello->protocol_max < PROTOCOL_VERSION)
+        return err_set(msg, EMBTIER_VERSION,
+                       "this server speaks protocol %d, the client %" PRIu32 " to %" PRIu32,
+                       PROTOCOL_VERSION, hello->protocol_min, hello->protocol_max);
+    if (hello->arena_bytes == 0)
+        return EMBTIER_OK;
+    if (hello->slot_count > SHM_SLOTS_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE, "%" PRIu32 " requests in flight, allowed: 1 to %d",
+                       hello->slot_count, SHM_SLOTS_MAX);
+    if (hello->arena_bytes > config->socket.max_arena_bytes)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "an arena of %" PRIu64 " bytes is over socket.max_arena_bytes %" PRIu64,
+                       hello->arena_bytes, config->socket.max_arena_bytes);
+    bytes = session_counted_bytes(hello->arena_bytes, slot_count_of(hello));
+    users_bytes = account_has(connection->account, ACCOUNT_ARENA_BYTES);
+    answer = account_ask(connection->account, ACCOUNT_ARENA_BYTES, bytes);
+    if (answer == ACCOUNT_USER_HAS)
+        return err_set(msg, EMBTIER_BUSY,
+                       "the arenas of your user's clients have %" PRIu64 " bytes and %" PRIu64
+                       " more would be over the %" PRIu64
+                       " that one user may have%s (socket.max_user_arena_bytes): ask for less "
+                       "(arena_bytes)",
+                       users_bytes, bytes, account_part(connection->account, ACCOUNT_ARENA_BYTES),
+                       account_rule(connection->account, ACCOUNT_ARENA_BYTES));
+    if (answer != ACCOUNT_TAKEN)
+        return err_set(msg, EMBTIER_BUSY,
+                       "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
+                       " more would be over socket.max_total_arena_bytes %" PRIu64,
+                       accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES), bytes,
+                       config->socket.max_total_arena_bytes);
+    return EMBTIER_OK;
+}
+
+/* ---- Making ---- */
+
+static void reply_hello(struct control *control, struct connection *connection, uint32_t id)
+{
+    const struct session *const session = connection->session;
+    Embtier__HelloReply body = EMBTIER__HELLO_REPLY__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    connection->said_hello = true;
+    body.protocol = PROTOCOL_VERSION;
+    body.server_version = (char *)(uintptr_t)EMBTIERD_VERSION;
+    body.session = connection->number;
+    body.max_batch_rows = control->parts->config->socket.max_batch_rows;
+    body.config_file = control->config_file;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_HELLO;
+    message.hello = &body;
+    if (!session) {
+        control_reply(control, connection, &message);
+        return;
+    }
+    body.arena_bytes = session->arena_bytes;
+    body.slot_count = session->slot_count;
+    control_reply_fds(control, connection, &message,
+                      (const int[]){ session->control_fd, session->arena_fd, session->doorbell_fd },
+                      3);
+}
+
+static void refuse_hello(struct control *control, struct connection *connection, uint32_t id,
+                         enum embtier_err err, const struct err_msg *msg)
+{
+    if (control_may_warn(control))
+        log_warn("hello refused", "session=%" PRIu64 " pid=%d err=%s why=%s", connection->number,
+                 (int)connection->peer_pid, err_name(err), LOG_QUOTED(msg->text));
+    control_reply_error(control, connection, id, err, msg);
+}
+
+/* Counts its bytes, and has it made. */
+static enum embtier_err order_session(struct control *control, struct connection *connection,
+                                      uint32_t id, const Embtier__Hello *hello)
+{
+    struct session_order *const order = calloc(1, sizeof(*order));
+
+    if (!order)
+        return EMBTIER_NO_MEMORY;
+    order->owner = connection;
+    order->request_id = id;
+    order->uid = connection->peer_uid;
+    order->id = connection->number;
+    order->arena_bytes = hello->arena_bytes;
+    order->slot_count = slot_count_of(hello);
+    order->max_batch_rows = control->parts->config->socket.max_batch_rows;
+    order->lane_count = control->parts->lane_count;
+    account_add(connection->account, ACCOUNT_ARENA_BYTES,
+                session_counted_bytes(order->arena_bytes, order->slot_count));
+    connection->making = order;
+    control_watch(control, connection);
+    session_maker_make(control->maker, order);
+    return EMBTIER_OK;
+}
+
+void control_handle_hello(struct control *control, struct connection *connection, uint32_t id,
+                          const Embtier__Hello *hello)
+{
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err = check_hello(control, connection, hello, &msg);
+
+    if (err == EMBTIER_OK && hello->arena_bytes > 0)
+        err = order_session(control, connection, id, hello);
+    if (err != EMBTIER_OK) {
+        refuse_hello(control, connection, id, err, &msg);
+        return;
+    }
+    connection->knows_pages = hello->pages;
+    log_debug("client connected", "session=%" PRIu64 " pid=%d uid=%u client=%s", connection->number,
+              (int)connection->peer_pid, (unsigned)connection->peer_uid, LOG_QUOTED(hello->client));
+    if (!connection->making)
+        reply_hello(control, connection, id);
+}
+
+/* The account is not the connection's any more: that may go before the memory does. */
+static void release(struct control *control, struct connection *connection, struct session *session,
+                    bool is_nobodys)
+{
+    session->account = account_open(control->parts->accounts, connection->peer_uid);
+    assert(session->account == connection->account); /* it is open: no memory is needed */
+    control->releasing_count++;
+    session_maker_release(control->maker, session, is_nobodys);
+}
+
+static void attach(struct control *control, struct connection *connection, struct session *session)
+{
+    session->send = control->send;
+    session->owner = control;
+    session->pid = connection->peer_pid;
+    session->uid = connection->peer_uid;
+    session->account = session->ticket_share.account = connection->account;
+    connection->session = session;
+    lane_send(control->parts->lanes[session->home], &session->attach_message);
+}
+
+void control_session_made(struct control *control, struct session_order *order)
+{
+    struct connection *const connection = order->owner;
+    struct session *const session = TAKE(order->session);
+
+    connection->making = NULL;
+    if (order->err == EMBTIER_OK && connection->fd >= 0) {
+        attach(control, connection, session);
+        reply_hello(control, connection, order->request_id);
+    } else {
+        if (session)
+            release(control, connection, session, true); /* nobody has seen it */
+        else
+            account_give(connection->account, ACCOUNT_ARENA_BYTES,
+                         session_counted_bytes(order->arena_bytes, order->slot_count));
+        if (connection->fd >= 0)
+            refuse_hello(control, connection, order->request_id, order->err, &order->msg);
+    }
+    free(order);
+}
+
+void control_tell_making(struct control *control, struct connection *connection)
+{
+    Embtier__Progress progress = EMBTIER__PROGRESS__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    if (connection->fd < 0 || connection_has_unsent(connection))
+        return;
+    message.id = connection->making->request_id;
+    message.body_case = EMBTIER__REPLY__BODY_PROGRESS;
+    message.progress = &progress;
+    control_reply(control, connection, &message);
+}
+
+/* ---- Freeing ---- */
+
+/* Whoever kept the arena's descriptor, or has it mapped, keeps no pages of it: these are counted no
+ * more. But a client that the server's stop ends has its answers there, and no other server counts
+ * them. */
+static bool is_nobodys(const struct connection *connection)
+{
+    return connection->process_ended || connection->closed_why != EMBTIER_SHUTDOWN;
+}
+
+void control_session_gone(struct control *control, struct session *session)
+{
+    struct connection *c = control->connections;
+
+    while (c && c->session != session)
+        c = c->next;
+    if (!c)
+        return;
+    groups_forget(session);
+    c->session_is_gone = c->lent_fd >= 0 || (c->job && job_uses_arena(c->job));
+    if (c->session_is_gone)
+        return;
+    c->session = NULL;
+    release(control, c, session, is_nobodys(c));
+    control->sweep = true;
+}
+
+void control_session_freed(struct control *control, struct session *session)
+{
+    control->releasing_count--;
+    account_give(session->account, ACCOUNT_ARENA_BYTES,
+                 session_counted_bytes(session->arena_bytes, session->slot_count));
+    account_close(session->account);
+    session_free(session);
+}

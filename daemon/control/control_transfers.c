@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scans and loads of a connection (scan.h, load.h): many rows, through its arena, some at a time.
+ * While a job has the scan or the load, the connection has none; it comes back with the answer. A
+ * connection that has gone in the meantime lets go of it then, and of its arena after that. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/control/connection.h"
+#include "daemon/control/control_impl.h"
+#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/sessions/session.h"
+#include "daemon/engine/tables/table.h"
+#include "daemon/engine/tables/tables.h"
+#include "daemon/jobs/worker.h"
+#include "proto/frame.h"
+#include "proto/shm_layout.h"
+
+/* ---- Of a connection ---- */
+
+/* Counts one more of @row in the user's account, *@counts. */
+static enum embtier_err count_one(const struct control *control, struct account *account,
+                                  enum account_row row, bool *counts, struct err_msg *msg)
+{
+    const bool loads = row == ACCOUNT_LOADS;
+    const uint32_t most = loads ? CONTROL_LOADS_MAX : control_scans_most(control->parts->config);
+
+    if (account_take(account, row, 1) != ACCOUNT_TAKEN)
+        return err_set(msg, EMBTIER_BUSY,
+                       "%" PRIu64 " tables are being %s, %" PRIu64 " of them by this "
+                       "user; no more than %" PRIu32 " can be, and %" PRIu64 " for this user%s",
+                       accounts_used(control->parts->accounts, row),
+                       loads ? "imported" : "exported", account_has(account, row), most,
+                       account_part(account, row), account_rule(account, row));
+    *counts = true;
+    return EMBTIER_OK;
+}
+
+/* Gives back what is neither there any more nor with a job. */
+static void count_again(struct connection *connection)
+{
+    if (connection->counts_scan && !connection->scan) {
+        account_give(connection->account, ACCOUNT_SCANS, 1);
+        connection->counts_scan = false;
+    }
+    if (connection->counts_load && !connection->load) {
+        account_give(connection->account, ACCOUNT_LOADS, 1);
+        connection->counts_load = false;
+    }
+}
+
+/* Makes the job that will end what is about to be opened; one that was not needed is still there.
+ */
+static bool make_last(struct job **last)
+{
+    if (!*last)
+        *last = calloc(1, sizeof(**last));
+    return *last != NULL;
+}
+
+static struct job *last_of_scan(struct connection *connection)
+{
+    struct job *const job = TAKE(connection->scan_last);
+
+    job->kind = JOB_SCAN_CLOSE;
+    job->spec = *scan_spec(connection->scan);
+    job->scan = TAKE(connection->scan);
+    return job;
+}
+
+static struct job *last_of_load(struct connection *connection, enum job_kind kind)
+{
+    struct job *const job = TAKE(connection->load_last);
+
+    job->kind = kind;
+    job->spec = load_table(connection->load)->spec;
+    job->load = TAKE(connection->load);
+    return job;
+}
+
+/* It counts until it is closed: that may take long, and the connection may go before. */
+static void close_transfer(struct control *control, const struct connection *connection,
+                           struct job *last, enum account_row row, bool *counts)
+{
+    last->uid = connection->peer_uid;
+    last->pid = connection->peer_pid;
+    last->account = account_open(control->parts->accounts, connection->peer_uid);
+    last->row = row;
+    assert(*counts && last->account == connection->account); /* it is open: no memory is needed */
+    *counts = false;
+    control_submit_job(control, NULL, 0, last);
+}
+
+static void close_scan(struct control *control, struct connection *connection)
+{
+    if (connection->scan && connection->scan_last)
+        close_transfer(control, connection, last_of_scan(connection), ACCOUNT_SCANS,
+                       &connection->counts_scan);
+}
+
+static void close_load(struct control *control, struct connection *connection)
+{
+    if (connection->load && connection->load_last)
+        close_transfer(control, connection, last_of_load(connection, JOB_LOAD_CLOSE), ACCOUNT_LOADS,
+                       &connection->counts_load);
+}
+
+/* One that has come back from a job that was withdrawn is closed when that job is over. */
+void control_close_transfers(struct control *control, struct connection *connection)
+{
+    close_scan(control, connection);
+    close_load(control, connection);
+    if (!connection->job)
+        count_again(connection);
+}
+
+void control_close_cancelled(struct control *control, struct connection *connection)
+{
+    if (connection->scanning.ended == EMBTIER_CANCELLED)
+        close_scan(control, connection);
+    if (connection->loading.ended == EMBTIER_CANCELLED)
+        close_load(control, connection);
+    if (!connection->job)
+        count_again(connection);
+}
+
+/* The first job of a transfer, whose number is the transfer's. */
+static void submit_first(struct control *control, struct connection *connection, uint32_t id,
+                         struct job *job, struct transfer *transfer)
+{
+    transfer->since_ns = clock_now_ns(&clock_monotonic);
+    control_submit_job(control, connection, id, job);
+    transfer->job_id = job->id; /* of one that waits or runs, as nobody else changes it */
+}
+
+static void submit_step(struct control *control, struct connection *connection, uint32_t id,
+                        struct job *job, const struct transfer *transfer)
+{
+    job->is_step = true;
+    job->id = transfer->job_id;
+    job->since_ns = transfer->since_ns;
+    control_submit_job(control, connection, id, job);
+}
+
+void control_expire_transfers(struct control *control, struct connection *connection,
+                              uint64_t now_ns)
+{
+    const uint32_t seconds = control->parts->config->checkpoints.transfer_idle_seconds;
+
+    if (connection->fd < 0 || connection->job || (!connection->scan && !connection->load) ||
+        seconds == 0 || clock_since(now_ns, connection->heard_ns) < seconds * UINT64_C(1000000000))
+        return;
+    if (connection->scan)
+        connection->scanning.ended = EMBTIER_TIMEOUT;
+    if (connection->load)
+        connection->loading.ended = EMBTIER_TIMEOUT;
+    if (control_may_warn(control))
+        log_warn("an import or export is ended: its client says nothing",
+                 "table=%s session=%" PRIu64 " pid=%d uid=%u seconds=%u",
+                 connection->load ? load_table(connection->load)->spec.name
+                                  : scan_spec(connection->scan)->name,
+                 connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
+                 seconds);
+    control_close_transfers(control, connection);
+}
+
+/* Why the connection, which is asked for more of it, has none. */
+static enum embtier_err has_none(const struct control *control, enum embtier_err ended,
+                                 const char *what, struct err_msg *msg)
+{
+    if (ended == EMBTIER_OK)
+        return err_set(msg, EMBTIER_INVALID, "this connection has no %s open", what);
+    if (ended == EMBTIER_CANCELLED)
+        return err_set(msg, ended, "the %s was cancelled, with `embtier jobs cancel`", what);
+    return err_set(msg, EMBTIER_TIMEOUT,
+                   "the %s has been ended, since its client sent nothing for %u seconds "
+                   "(checkpoints.transfer_idle_seconds): begin it anew",
+                   what, control->parts->config->checkpoints.transfer_idle_seconds);
+}
+
+void control_job_over(struct connection *connection, struct job *job)
+{
+    struct job **const last = connection->load && !connection->load_last   ? &connection->load_last
+                              : connection->scan && !connection->scan_last ? &connection->scan_last
+                                                                           : NULL;
+
+    if (!last) {
+        job_free(job);
+        return;
+    }
+    restore_order_clear(&job->restore); /* it was withdrawn, and ends the same another time */
+    memset(job, 0, sizeof(*job));
+    *last = job;
+}
+
+void control_transfer_done(struct connection *connection, struct job *job)
+{
+    if (job->scan)
+        connection->scan = TAKE(job->scan);
+    if (job->load)
+        connection->load = TAKE(job->load);
+    count_again(connection);
+}
+
+/* Whether it lies in what is the client's. */
+static enum embtier_err check_room(const struct connection *connection, uint64_t offset,
+                                   uint64_t bytes, struct err_msg *msg)
+{
+    const struct session *const session = connection->session;
+    uint64_t begin, end;
+
+    if (!session)
+        return err_set(msg, EMBTIER_INVALID,
+                       "a connection without shared memory gets and gives no rows");
+    begin = shm_arena_payload_offset(session->slot_count);
+    end = session->arena_bytes;
+    if (offset < begin || offset > end || bytes > end - offset)
+        return err_set(msg, EMBTIER_OFFSET_RANGE,
+                       "%" PRIu64 " bytes at %" PRIu64 " of an arena of %" PRIu64 " to %" PRIu64,
+                       bytes, offset, begin, end);
+    return EMBTIER_OK;
+}
+
+/* ---- Scans ---- */
+
+static void reply_scan(struct control *control, struct connection *connection, uint32_t id)
+{
+    Embtier__ScanInfo body = EMBTIER__SCAN_INFO__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    const struct table_info info = { .spec = *scan_spec(connection->scan), .state = TABLE_LIVE };
+    Embtier__TableSpec spec;
+    Embtier__TableInfo table;
+
+    control_fill_table(&info, &spec, &table);
+    body.checkpoint = scan_checkpoint(connection->scan);
+    body.table = &table;
+    body.rows = scan_row_count(connection->scan);
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_SCAN;
+    message.scan = &body;
+    control_reply(control, connection, &message);
+}
+
+static void reply_scan_rows(struct control *control, struct connection *connection, uint32_t id,
+                            const struct scan_filled *filled)
+{
+    Embtier__ScanRows body = EMBTIER__SCAN_ROWS__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    body.rows = filled->rows;
+    body.first_id = filled->first_id;
+    body.ids_at = filled->ids_at;
+    body.rows_at = filled->rows_at;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_SCAN_ROWS;
+    message.scan_rows = &body;
+    control_reply(control, connection, &message);
+}
+
+static void handle_scan_open(struct control *control, struct connection *connection, uint32_t id,
+                             const Embtier__ScanOpen *wire)
+{
+    struct err_msg msg = { "this connection has a scan open" };
+    enum embtier_err err = EMBTIER_BUSY;
+    struct job *job;
+
+    if (!connection->scan)
+        err = make_last(&connection->scan_last)
+                  ? count_one(control, connection->account, ACCOUNT_SCANS, &connection->counts_scan,
+                              &msg)
+                  : err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (err != EMBTIER_OK) {
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    job = control_new_job(control, connection, id, JOB_SCAN_OPEN);
+    if (!job) {
+        count_again(connection);
+        return;
+    }
+    connection->scanning = (struct transfer){ .job_id = 0 };
+    job->scan_order.checkpoint_id = wire->checkpoint;
+    job->scan_order.with_state = wire->with_state;
+    job->scan_order.uid = connection->peer_uid;
+    job->scan_order.all_rows = wire->all_rows;
+    strncpy(job->scan_order.name, wire->table, sizeof(job->scan_order.name) - 1);
+    submit_first(control, connection, id, job, &connection->scanning);
+}
+
+static void handle_scan_next(struct control *control, struct connection *connection, uint32_t id,
+                             const Embtier__ScanNext *next)
+{
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err = check_room(connection, next->offset, next->bytes, &msg);
+    struct job *job;
+
+    if (err == EMBTIER_OK && !connection->scan)
+        err = has_none(control, connection->scanning.ended, "scan", &msg);
+    if (err != EMBTIER_OK) {
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    job = control_new_job(control, connection, id, JOB_SCAN_NEXT);
+    if (!job)
+        return;
+    job->spec = *scan_spec(connection->scan);
+    job->scan = TAKE(connection->scan);
+    job->dest = (uint8_t *)connection->session->arena + next->offset;
+    job->bytes = next->bytes;
+    submit_step(control, connection, id, job, &connection->scanning);
+}
+
+static void handle_scan_close(struct control *control, struct connection *connection, uint32_t id)
+{
+    if (connection->scan)
+        submit_step(control, connection, id, last_of_scan(connection), &connection->scanning);
+    else /* which is what is wanted */
+        reply_scan_rows(control, connection, id, &(struct scan_filled){ 0 });
+}
+
+/* ---- Loads ---- */
+
+static void reply_loaded(struct control *control, struct connection *connection, uint32_t id,
+                         uint64_t rows)
+{
+    Embtier__LoadedRows body = EMBTIER__LOADED_ROWS__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    body.rows = rows;
+    message.id = id;
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_LOADED_ROWS;
+    message.loaded_rows = &body;
+    control_reply(control, connection, &message);
+}
+
+static void handle_load_open(struct control *control, struct connection *connection, uint32_t id,
+                             const Embtier__LoadOpen *wire)
+{
+    struct err_msg msg = { { 0 } };
+    struct load_order order = { .with_state = wire->with_state,
+                                .row_count = wire->row_count,
+                                .uid = connection->peer_uid };
+    enum embtier_err err = table_spec_from_wire(wire->spec, &order.spec, &msg);
+    struct job *job;
+
+    if (err == EMBTIER_OK && connection->load)
+        err = err_set(&msg, EMBTIER_BUSY, "this connection has a load open");
+    if (err == EMBTIER_OK && !make_last(&connection->load_last))
+        err = err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (err == EMBTIER_OK)
+        err =
+            count_one(control, connection->account, ACCOUNT_LOADS, &connection->counts_load, &msg);
+    if (err != EMBTIER_OK) {
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    job = control_new_job(control, connection, id, JOB_LOAD_OPEN);
+    if (!job) {
+        count_again(connection);
+        return;
+    }
+    connection->loading = (struct transfer){ .rows = order.row_count };
+    job->load_order = order;
+    submit_first(control, connection, id, job, &connection->loading);
+}
+
+static enum embtier_err check_rows(const struct control *control,
+                                   const struct connection *connection,
+                                   const Embtier__LoadRows *wire, struct err_msg *msg)
+{
+    const uint64_t id_bytes = (uint64_t)wire->rows * sizeof(uint64_t);
+
+    TRY(check_room(connection, wire->offset, wire->bytes, msg));
+    if (!connection->load)
+        return has_none(control, connection->loading.ended, "load", msg);
+    if (id_bytes > wire->bytes || wire->rows_at > wire->bytes ||
+        wire->rows > (wire->bytes - wire->rows_at) / load_row_bytes(connection->load))
+        return err_set(msg, EMBTIER_OFFSET_RANGE,
+                       "%" PRIu32 " rows and their ids do not lie in %" PRIu64 " bytes", wire->rows,
+                       wire->bytes);
+    return EMBTIER_OK;
+}
+
+static void handle_load_rows(struct control *control, struct connection *connection, uint32_t id,
+                             const Embtier__LoadRows *wire)
+{
+    struct err_msg msg = { { 0 } };
+    const enum embtier_err err = check_rows(control, connection, wire, &msg);
+    const uint8_t *bytes;
+    struct job *job;
+
+    if (err != EMBTIER_OK) {
+        control_reply_error(control, connection, id, err, &msg);
+        return;
+    }
+    job = control_new_job(control, connection, id, JOB_LOAD_ROWS);
+    if (!job)
+        return;
+    bytes = (const uint8_t *)connection->session->arena + wire->offset;
+    job->load_batch = (struct load_batch){
+        .ids = bytes,
+        .rows = bytes + wire->rows_at,
+        .row_bytes = load_row_bytes(connection->load),
+        .count = wire->rows,
+    };
+    job->spec = load_table(connection->load)->spec;
+    job->moved = (struct job_progress){ .done = load_rows(connection->load),
+                                        .total = connection->loading.rows,
+                                        .unit = "rows" };
+    job->load = TAKE(connection->load);
+    submit_step(control, connection, id, job, &connection->loading);
+}
+
+/* The load is at its end, well or not. */
+static void handle_load_last(struct control *control, struct connection *connection, uint32_t id,
+                             enum job_kind kind)
+{
+    struct err_msg msg = { { 0 } };
+
+    if (connection->load)
+        submit_step(control, connection, id, last_of_load(connection, kind), &connection->loading);
+    else if (kind == JOB_LOAD_CLOSE) /* which is what is wanted */
+        reply_loaded(control, connection, id, 0);
+    else
+        control_reply_error(control, connection, id,
+                            has_none(control, connection->loading.ended, "load", &msg), &msg);
+}
+
+/* ---- Both ---- */
+
+void control_reply_transfer(struct control *control, struct connection *connection,
+                            const struct job *job)
+{
+    switch (job->kind) {
+    case JOB_SCAN_OPEN:
+        reply_scan(control, connection, job->request_id);
+        break;
+    case JOB_SCAN_NEXT:
+    case JOB_SCAN_CLOSE:
+        reply_scan_rows(control, connection, job->request_id, &job->filled);
+        break;
+    case JOB_LOAD_OPEN:
+        control_reply_table(control, connection, job->request_id, load_table(connection->load));
+        break;
+    case JOB_LOAD_END:
+        control_reply_table(control, connection, job->request_id, &job->info);
+        break;
+    default:
+        reply_loaded(control, connection, job->request_id,
+                     connection->load ? load_rows(connection->load) : 0);
+        break;
+    }
+}
+
+void control_handle_transfer(struct control *control, struct connection *connection,
+                             const Embtier__Request *request)
+{
+    switch (request->body_case) {
+    case EMBTIER__REQUEST__BODY_SCAN_OPEN:
+        handle_scan_open(control, connection, request->id, request->scan_open);
+        break;
+    case EMBTIER__REQUEST__BODY_SCAN_NEXT:
+        handle_scan_next(control, connection, request->id, request->scan_next);
+        break;
+    case EMBTIER__REQUEST__BODY_SCAN_CLOSE:
+        handle_scan_close(control, connection, request->id);
+        break;
+    case EMBTIER__REQUEST__BODY_LOAD_OPEN:
+        handle_load_open(control, connection, request->id, request->load_open);
+        break;
+    case EMBTIER__REQUEST__BODY_LOAD_ROWS:
+        handle_load_rows(control, connection, request->id, request->load_rows);
+        break;
+    case EMBTIER__REQUEST__BODY_LOAD_END:
+        handle_load_last(control, connection, request->id, JOB_LOAD_END);
+        break;
+    default:
+        handle_load_last(control, connection, request->id, JOB_LOAD_CLOSE);
+        break;
+    }
+}

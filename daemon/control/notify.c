@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One datagram for each thing that is said, as sd_notify(3) has it. That function of libsystemd's
+ * waits for ever when the manager does not read, and so a stop would that says each second how far
+ * it is. */
+#include "daemon/control/notify.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+
+#define IMPORTANT_WAIT_MS 1000
+
+/* Paths, and with @ names of Linux's own; false: there is no manager, or one of another kind. */
+static bool manager_address(struct sockaddr_un *ret_address, socklen_t *ret_bytes)
+{
+    const char *const path = getenv("NOTIFY_SOCKET"); // NOLINT(concurrency-mt-unsafe)
+    const size_t length = path ? strlen(path) : 0;
+
+    *ret_address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    if (length < 2 || length >= sizeof(ret_address->sun_path) || (path[0] != '/' && path[0] != '@'))
+        return false;
+    memcpy(ret_address->sun_path, path, length);
+    if (path[0] == '@')
+        ret_address->sun_path[0] = '\0';
+    *ret_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
+    return true;
+}
+
+/* A failure here concerns nobody but the service manager, which has its own time limit. */
+static void tell(const char *text, int wait_ms)
+{
+    _cleanup_(closep) int fd = -1;
+    struct sockaddr_un address;
+    socklen_t bytes;
+
+    if (!manager_address(&address, &bytes))
+        return;
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&address, bytes) != 0)
+        return;
+    if (send(fd, text, strlen(text), MSG_NOSIGNAL) >= 0 || errno != EAGAIN)
+        return;
+    if (poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, wait_ms) > 0)
+        (void)send(fd, text, strlen(text), MSG_NOSIGNAL);
+}
+
+void notify_ready(void)
+{
+    tell("READY=1\nSTATUS=serving", IMPORTANT_WAIT_MS);
+}
+
+void notify_stopping(void)
+{
+    tell("STOPPING=1", IMPORTANT_WAIT_MS);
+}
+
+void notify_status(const char *line)
+{
+    char text[256];
+
+    /* Work that goes on is more time wanted. */
+    snprintf(text, sizeof(text), "STATUS=%s\nEXTEND_TIMEOUT_USEC=30000000", line);
+    tell(text, 0);
+}

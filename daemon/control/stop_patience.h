@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stop_patience.h: whether a further signal may end a stop that writes rows back.
+ *
+ * Shells and service managers send two signals where one is meant: to a process and to its group,
+ * or SIGINT and SIGTERM. So a stop on a disk that takes rows is never given up. It may be when the
+ * disk refuses them, or has taken none for long; and only once the log has said so, since before
+ * that nobody can have meant it. Thread: the one that stops. */
+#ifndef EMBTIER_DAEMON_CONTROL_STOP_PATIENCE_H
+#define EMBTIER_DAEMON_CONTROL_STOP_PATIENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define STOP_TELL_NS  (UINT64_C(1000) * 1000 * 1000)      /* between two lines of the log */
+#define STOP_STUCK_NS (UINT64_C(10) * 1000 * 1000 * 1000) /* without progress */
+
+enum stop_state {
+    STOP_GOES_ON,
+    STOP_FAILS, /* the disk refuses what is written */
+    STOP_STUCK, /* it refuses nothing, and nothing is written */
+};
+
+struct stop_patience {
+    uint64_t left; /* the least there was */
+    uint64_t since_ns;
+    uint64_t looked_ns;
+    enum stop_state told;
+};
+
+/* @left: what is not written yet, in any unit. */
+void stop_patience_begin(struct stop_patience *patience, uint64_t left, uint64_t now_ns);
+/* Whether the log is to be told how far the stop is; then stop_patience_tell() is next. */
+bool stop_patience_is_due(const struct stop_patience *patience, uint64_t now_ns);
+/* The state that the caller then tells. */
+enum stop_state stop_patience_tell(struct stop_patience *patience, uint64_t left, bool fails,
+                                   uint64_t now_ns);
+/* Whether a signal that came just now ends the stop, by what was told last and by how it is now. */
+bool stop_patience_ends(struct stop_patience *patience, uint64_t left, bool fails, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/engine/lane/turns.h"
+
+#include "base/macros.h"
+
+/* Makes one tree of two, either of which may be NULL; of equal ones @a is the first. */
+static struct turn_flow *meld(struct turn_flow *a, struct turn_flow *b)
+{
+    if (!a || !b)
+        return a ? a : b;
+    if (b->key < a->key) {
+        struct turn_flow *const earlier = b;
+
+        b = a;
+        a = earlier;
+    }
+    b->next = a->child;
+    if (b->next)
+        b->next->previous = b;
+    b->previous = a;
+    a->child = b;
+    return a;
+}
+
+/* One of all trees in a list, the newest first: two by two, then all of these from the back. Of
+ * equal ones the oldest comes first, nearly always. */
+static struct turn_flow *meld_all(struct turn_flow *list)
+{
+    struct turn_flow *pairs = NULL;
+    struct turn_flow *root = NULL;
+
+    while (list) {
+        struct turn_flow *const a = list;
+        struct turn_flow *const b = a->next;
+        struct turn_flow *pair;
+
+        list = b ? b->next : NULL;
+        a->next = NULL;
+        if (b)
+            b->next = NULL;
+        pair = b ? meld(b, a) : a;
+        pair->next = pairs;
+        pairs = pair;
+    }
+    while (pairs) {
+        struct turn_flow *const rest = pairs->next;
+
+        pairs->next = NULL;
+        root = meld(root, pairs);
+        pairs = rest;
+    }
+    return root;
+}
+
+static void set_root(struct turns *turns, struct turn_flow *root)
+{
+    turns->root = root;
+    if (root)
+        root->previous = root;
+}
+
+/* Its place is known. Nobody's child or sibling: all that want none have NULL there. */
+void turns_add_beside(struct turns *turns, struct turn_flow *flow)
+{
+    set_root(turns, meld(turns->root, flow));
+}
+
+void turns_remove_beside(struct turns *turns, struct turn_flow *flow)
+{
+    struct turn_flow *const below = meld_all(flow->child);
+
+    if (flow == turns->root) {
+        set_root(turns, below);
+    } else {
+        if (flow->previous->child == flow)
+            flow->previous->child = flow->next;
+        else
+            flow->previous->next = flow->next;
+        if (flow->next)
+            flow->next->previous = flow->previous;
+        set_root(turns, meld(turns->root, below));
+    }
+    flow->child = flow->next = flow->previous = NULL;
+}
+
+struct turn_flow *turns_first_of_several(struct turns *turns)
+{
+    while (turns->root->due > turns->root->key) { /* it was charged meanwhile */
+        struct turn_flow *const first = turns->root;
+
+        turns_remove(turns, first);
+        turns_add(turns, first, 0);
+    }
+    return turns->root;
+}

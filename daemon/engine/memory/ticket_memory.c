@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/engine/memory/ticket_memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/macros.h"
+#include "daemon/engine/memory/block_pool.h"
+#include "daemon/engine/memory/reserved.h"
+#include "daemon/engine/sessions/accounts.h"
+
+struct ticket_memory {
+    uint8_t *base;
+    uint64_t bytes;
+    pthread_mutex_t lock; /* for some tens of nanoseconds, twice per ticket */
+    struct block_pool pool;
+};
+
+enum embtier_err ticket_memory_new(uint64_t bytes, uint64_t pinned_bytes, struct accounts *accounts,
+                                   struct ticket_memory **ret_memory, struct err_msg *msg)
+{
+    _cleanup_(ticket_memory_freep) struct ticket_memory *memory = calloc(1, sizeof(*memory));
+
+    if (!memory)
+        return err_set(msg, EMBTIER_NO_MEMORY, "memory of tickets: out of memory");
+    pthread_mutex_init(&memory->lock, NULL);
+    bytes = align_up(bytes, CACHE_LINE);
+    memory->base = reserved_new(bytes);
+    if (!memory->base)
+        return err_set_errno(msg, errno, "memory of tickets: cannot reserve %" PRIu64 " bytes",
+                             bytes);
+    memory->bytes = bytes;
+    block_pool_init(&memory->pool, memory->base, bytes);
+    accounts_limit(accounts, ACCOUNT_TICKET_BYTES, bytes, 0);
+    accounts_limit(accounts, ACCOUNT_PINNED_BYTES, pinned_bytes, 0);
+    *ret_memory = TAKE(memory);
+    return EMBTIER_OK;
+}
+
+void ticket_memory_free(struct ticket_memory *memory)
+{
+    if (!memory)
+        return;
+    reserved_free(memory->base, memory->bytes);
+    pthread_mutex_destroy(&memory->lock);
+    free(memory);
+}
+
+/* Whether it may have @bytes more, beside the user's other sessions. */
+static bool has_room(const struct ticket_share *share, uint64_t bytes)
+{
+    const uint64_t users = account_has(share->account, ACCOUNT_TICKET_BYTES);
+    const uint64_t part = account_part(share->account, ACCOUNT_TICKET_BYTES);
+    const uint64_t others = users - share->bytes;
+
+    if (account_ask(share->account, ACCOUNT_TICKET_BYTES, bytes) != ACCOUNT_TAKEN)
+        return false;
+    return users == 0 || share->bytes + bytes <= (part - MIN(part, others)) / 4 * 3;
+}
+
+void *ticket_memory_take(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes)
+{
+    void *place = NULL;
+
+    pthread_mutex_lock(&memory->lock);
+    if (has_room(share, block_pool_cost(bytes)))
+        place = block_pool_take(&memory->pool, bytes, share);
+    if (place) {
+        const uint64_t taken = block_pool_block_bytes(place); /* a little more, perhaps */
+
+        share->bytes += taken;
+        account_add(share->account, ACCOUNT_TICKET_BYTES, taken);
+    }
+    pthread_mutex_unlock(&memory->lock);
+    return place;
+}
+
+void ticket_memory_give(struct ticket_memory *memory, void *place)
+{
+    struct ticket_share *share;
+    uint64_t bytes;
+
+    pthread_mutex_lock(&memory->lock);
+    share = block_pool_owner(place);
+    bytes = block_pool_block_bytes(place);
+    share->bytes -= bytes;
+    account_give(share->account, ACCOUNT_TICKET_BYTES, bytes);
+    block_pool_give(&memory->pool, place);
+    pthread_mutex_unlock(&memory->lock);
+}
+
+bool ticket_memory_pin(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes,
+                       uint64_t *ret_part)
+{
+    bool is_taken;
+
+    pthread_mutex_lock(&memory->lock);
+    is_taken = account_take(share->account, ACCOUNT_PINNED_BYTES, bytes) == ACCOUNT_TAKEN;
+    *ret_part = account_part(share->account, ACCOUNT_PINNED_BYTES);
+    pthread_mutex_unlock(&memory->lock);
+    return is_taken;
+}
+
+void ticket_memory_unpin(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes)
+{
+    pthread_mutex_lock(&memory->lock);
+    account_give(share->account, ACCOUNT_PINNED_BYTES, bytes);
+    pthread_mutex_unlock(&memory->lock);
+}
+
+uint64_t ticket_memory_largest(const struct ticket_memory *memory)
+{
+    return (memory->bytes / 4 * 3 - BLOCK_POOL_HEAD_BYTES) / CACHE_LINE * CACHE_LINE;
+}

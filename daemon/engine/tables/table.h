@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* table.h: a table as the running server knows it.
+ *
+ * Table structs are never freed and never move: a request may hold a stale handle, look at the
+ * struct it leads to, and find another table, or none, in it. That is told apart by the table id,
+ * which is never used twice, after the request has counted itself in `users`. So a drop sets the
+ * state first, then waits until `users` is 0, and from then on no lane touches the table. */
+#ifndef EMBTIER_DAEMON_ENGINE_TABLES_TABLE_H
+#define EMBTIER_DAEMON_ENGINE_TABLES_TABLE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/table_spec.h"
+
+struct account;
+
+enum table_state {
+    TABLE_FREE,     /* the struct holds no table */
+    TABLE_CREATING, /* no requests yet */
+    TABLE_LIVE,
+    TABLE_DROPPING, /* no new requests; those under way end */
+};
+
+struct table {
+    _Atomic uint32_t state;    /* enum table_state */
+    _Atomic uint32_t table_id; /* as on disk */
+    _Atomic uint64_t users;    /* requests under way that name it */
+
+    /* Constant while the state is CREATING, LIVE or DROPPING. */
+    uint16_t index; /* the lanes' number for it */
+    uint32_t weight_bytes;
+    uint32_t state_bytes;
+    uint32_t row_bytes;      /* both */
+    bool logged;             /* updates are in the log before they are answered */
+    struct table_spec spec;  /* whose step is that of when the struct was filled */
+    struct account *account; /* in which it counts (ACCOUNT_TABLES), open as long */
+
+    _Atomic uint64_t step; /* the greatest of the pushes that have changed rows */
+
+    /* Counters, for the metrics; relaxed. */
+    _Atomic uint64_t updated_rows;     /* by SET, a row as often as it was set */
+    _Atomic uint64_t rows_initialised; /* first touches: made by the generator instead of read */
+};
+
+/* A handle names a table of this run of the server: the id tells whether the index still holds the
+ * same table. */
+static inline uint64_t table_handle(const struct table *table)
+{
+    return (uint64_t)atomic_load_explicit(&table->table_id, memory_order_relaxed) << 32 |
+           table->index;
+}
+
+/* Counts a request in. False if the table is not @table_id any more, or is not live: *@ret_state
+ * then says what it is. */
+static inline bool table_enter(struct table *table, uint32_t table_id, uint32_t *ret_state)
+{
+    uint32_t state;
+
+    /* seq_cst, as where drop_rows() looks at users: either the request sees the state, or the drop
+     * sees the request. */
+    atomic_fetch_add(&table->users, 1);
+    state = atomic_load(&table->state);
+    if (state == TABLE_LIVE && atomic_load(&table->table_id) == table_id)
+        return true;
+    *ret_state = atomic_load(&table->table_id) == table_id ? state : TABLE_FREE;
+    atomic_fetch_sub(&table->users, 1);
+    return false;
+}
+
+/* Before the push of @step changes the first row. */
+static inline void table_note_step(struct table *table, uint64_t step)
+{
+    uint64_t before = atomic_load_explicit(&table->step, memory_order_relaxed);
+
+    while (before < step && !atomic_compare_exchange_weak(&table->step, &before, step))
+        ;
+}
+
+static inline void table_leave(struct table *table)
+{
+    atomic_fetch_sub_explicit(&table->users, 1, memory_order_release);
+}
+
+#endif

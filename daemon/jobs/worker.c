@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/jobs/worker.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/table_spec.h"
+#include "base/thread_class.h"
+#include "config/config_memory.h"
+
+#define PROGRESS_INTERVAL_NS (UINT64_C(100) * 1000 * 1000)
+
+enum line {
+    LINE_TABLES,      /* what is done in no time */
+    LINE_CHECKPOINTS, /* what changes them; one at a time is anyway */
+    LINE_FILLS,       /* what writes all rows of tables: for hours, if these are large */
+    LINE_DROPS,       /* what waits for requests and compactions */
+    LINE_LOADS,       /* some rows of an import */
+    LINE_ENDS,        /* of imports: may make a checkpoint */
+    LINE_SCANS,       /* some rows of an export */
+    LINE_VERIFIES,    /* for hours too */
+    LINE_LOOKS,       /* what reads some small files */
+    LINE_COUNT
+};
+
+#define LINE_THREADS_MAX ROW_WRITER_FILLS
+
+static const struct {
+    uint32_t threads;
+    bool in_background; /* thread_class.h */
+    bool is_bounded;    /* JOBS_WAITING_MOST */
+} lines[LINE_COUNT] = {
+    [LINE_TABLES] = { 1, false, false },
+    [LINE_CHECKPOINTS] = { 1, false, true },
+    [LINE_FILLS] = { ROW_WRITER_FILLS, false, true }, /* as many as there is memory for */
+    [LINE_DROPS] = { 2, false, true },
+    [LINE_LOADS] = { 2, false, false },
+    [LINE_ENDS] = { 1, false, false },
+    [LINE_SCANS] = { 1, true, false },
+    [LINE_VERIFIES] = { 2, true, true },
+    [LINE_LOOKS] = { 2, false, false },
+};
+
+/* What there is to know of a kind, beside what it does (job_run()). */
+static const struct {
+    const char *word;
+    enum line line;
+    bool stays; /* is never withdrawn: it gives back what somebody had */
+    bool stops; /* between two steps, if nobody wants it any more */
+} kinds[] = {
+    [JOB_TABLE_CREATE] = { "table create", LINE_TABLES, false, false },
+    [JOB_TABLE_FILL] = { "table create", LINE_FILLS, false, true },
+    [JOB_TABLE_DROP] = { "table drop", LINE_DROPS, false, false },
+    [JOB_CHECKPOINT_CREATE] = { "checkpoint create", LINE_CHECKPOINTS, false, false },
+    [JOB_CHECKPOINT_VERIFY] = { "checkpoint verify", LINE_VERIFIES, false, true },
+    [JOB_CHECKPOINT_DELETE] = { "checkpoint delete", LINE_CHECKPOINTS, false, false },
+    [JOB_CHECKPOINT_RESTORE] = { "checkpoint restore", LINE_FILLS, false, true },
+    [JOB_CHECKPOINT_LIST] = { "checkpoint list", LINE_LOOKS, false, false },
+    [JOB_CHECKPOINT_SHOW] = { "checkpoint show", LINE_LOOKS, false, false },
+    [JOB_SCAN_OPEN] = { "export", LINE_SCANS, false, false },
+    [JOB_SCAN_NEXT] = { "export", LINE_SCANS, false, false },
+    [JOB_SCAN_CLOSE] = { "export", LINE_SCANS, true, false },
+    [JOB_LOAD_OPEN] = { "import", LINE_TABLES, false, false },
+    [JOB_LOAD_ROWS] = { "import", LINE_LOADS, false, true },
+    [JOB_LOAD_END] = { "import", LINE_ENDS, false, true },
+    [JOB_LOAD_CLOSE] = { "import", LINE_DROPS, true, false },
+};
+
+struct line_thread {
+    struct worker *worker;
+    enum line line;
+    bool is_there;
+    pthread_t thread;
+};
+
+struct worker {
+    struct tables *tables;
+    struct checkpoints *checkpoints;
+    void (*send)(void *owner, struct message *message);
+    void *owner;
+    pthread_mutex_t lock; /* all below, and the state and progress of jobs */
+    pthread_cond_t wake[LINE_COUNT];
+    struct job *waiting; /* in the order they came */
+    struct job **waiting_end;
+    struct job *running;         /* in none */
+    uint64_t rounds[LINE_COUNT]; /* of what was begun last */
+    uint64_t last_id;
+    bool stopping;
+    struct line_thread threads[LINE_COUNT][LINE_THREADS_MAX];
+};
+
+/* ---- Which is next. Locked ---- */
+
+static void unlink_job(struct worker *worker, struct job *job)
+{
+    *job->link = job->next;
+    if (job->next)
+        job->next->link = job->link;
+    else if (worker->waiting_end == &job->next)
+        worker->waiting_end = job->link;
+    job->next = NULL;
+}
+
+static void link_waiting(struct worker *worker, struct job *job)
+{
+    job->next = NULL;
+    job->link = worker->waiting_end;
+    *job->link = job;
+    worker->waiting_end = &job->next;
+}
+
+static void link_running(struct worker *worker, struct job *job)
+{
+    job->next = worker->running;
+    if (job->next)
+        job->next->link = &job->next;
+    job->link = &worker->running;
+    worker->running = job;
+}
+
+/* Of the tables that it makes or drops, the one numbered @i; NULL: there are no more. Of a restore
+ * of all it is not known which these are. */
+static const char *name_of(const struct job *job, uint32_t i)
+{
+    switch (job->kind) {
+    case JOB_TABLE_CREATE:
+    case JOB_TABLE_FILL:
+    case JOB_TABLE_DROP:
+        return i == 0 ? job->spec.name : NULL;
+    case JOB_LOAD_OPEN:
+        return i == 0 ? job->load_order.spec.name : NULL;
+    case JOB_CHECKPOINT_RESTORE:
+        if (job->restore.new_name)
+            return i == 0 ? job->restore.new_name : NULL;
+        return i < job->restore.name_count ? job->restore.names[i] : NULL;
+    default:
+        return NULL;
+    }
+}
+
+static bool share_a_name(const struct job *a, const struct job *b)
+{
+    const char *one, *other;
+
+    for (uint32_t i = 0; (one = name_of(a, i)); i++)
+        for (uint32_t j = 0; (other = name_of(b, j)); j++)
+            if (strcmp(one, other) == 0)
+                return true;
+    return false;
+}
+
+/* Whether another one has to end first. */
+static bool must_wait(const struct worker *worker, const struct job *job)
+{
+    const enum line line = kinds[job->kind].line;
+    uint32_t users = 0;
+
+    for (const struct job *other = worker->running; other; other = other->next) {
+        users += kinds[other->kind].line == line && other->uid == job->uid;
+        if (share_a_name(job, other))
+            return true;
+    }
+    if (lines[line].threads > 1 && users >= lines[line].threads - 1)
+        return true;
+    /* In order among those of one user: what others wait for is no reason to wait. */
+    for (const struct job *other = worker->waiting; other != job; other = other->next)
+        if (other->uid == job->uid && share_a_name(job, other))
+            return true;
+    return false;
+}
+
+/* That of the earliest round that can run: among those of one user, the oldest. */
+static struct job *next_of(const struct worker *worker, enum line line)
+{
+    struct job *best = NULL;
+
+    for (struct job *job = worker->waiting; job; job = job->next)
+        if (kinds[job->kind].line == line && (!best || job->round < best->round) &&
+            !must_wait(worker, job))
+            best = job;
+    return best;
+}
+
+/* One job of each user that has some is in a round, so that they take turns. The server's own are
+ * first: not what gives back what a user had, whose turn that is. */
+static uint64_t round_of(const struct worker *worker, const struct job *job)
+{
+    const enum line line = kinds[job->kind].line;
+    uint64_t round = worker->rounds[line];
+
+    if (!job->owner && !kinds[job->kind].stays)
+        return 0;
+    for (const struct job *other = worker->waiting; other; other = other->next)
+        if (kinds[other->kind].line == line && other->uid == job->uid && other->round > round)
+            round = other->round;
+    return round + 1;
+}
+
+/* Whether the next turn of its user is to go on with it. */
+static bool has_more(const struct job *job)
+{
+    return job->kind == JOB_LOAD_ROWS && job->err == EMBTIER_OK && job->load_batch.count > 0;
+}
+
+static void wake_all(struct worker *worker)
+{
+    for (uint32_t l = 0; l < LINE_COUNT; l++)
+        pthread_cond_broadcast(&worker->wake[l]);
+}
+
+static void report(void *context, uint64_t done, uint64_t total, const char *unit)
+{
+    struct job *const job = context;
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+
+    if (now_ns - job->reported_ns < PROGRESS_INTERVAL_NS)
+        return;
+    job->reported_ns = now_ns;
+    pthread_mutex_lock(&job->worker->lock);
+    job->progress = (struct job_progress){ .done = done, .total = total, .unit = unit };
+    pthread_mutex_unlock(&job->worker->lock);
+    if (!atomic_exchange(&job->told, true))
+        job->worker->send(job->worker->owner, &job->progress_message);
+}
+
+/* The names of the tables are wanted too, if anybody is told. */
+static void make_checkpoint(struct worker *worker, struct job *job,
+                            const struct progress_sink *progress)
+{
+    job->err =
+        checkpoints_make(worker->checkpoints, &job->order, progress, &job->checkpoint, &job->msg);
+    if (job->err == EMBTIER_OK && job->owner)
+        job->err = checkpoints_show(worker->checkpoints, job->checkpoint.id, 0, &job->checkpoint,
+                                    &job->tables, &job->msg);
+}
+
+static void job_run(struct worker *worker, struct job *job)
+{
+    const struct progress_sink progress = { .report = report, .context = job, .stop = &job->stop };
+
+    switch (job->kind) {
+    case JOB_TABLE_CREATE:
+    case JOB_TABLE_FILL:
+        job->err = tables_create(worker->tables, &job->spec, job->uid, job->if_not_exists,
+                                 &progress, &job->info, &job->msg);
+        break;
+    case JOB_TABLE_DROP:
+        job->err = tables_drop(worker->tables, job->spec.name, &progress, &job->info, &job->msg);
+        break;
+    case JOB_CHECKPOINT_CREATE:
+        make_checkpoint(worker, job, &progress);
+        break;
+    case JOB_CHECKPOINT_LIST:
+        job->err = checkpoints_list(worker->checkpoints, job->checkpoint_id, job->page,
+                                    &job->listed, &job->msg);
+        break;
+    case JOB_CHECKPOINT_SHOW:
+        job->err = checkpoints_show(worker->checkpoints, job->checkpoint_id, job->page,
+                                    &job->checkpoint, &job->tables, &job->msg);
+        break;
+    case JOB_CHECKPOINT_VERIFY:
+        job->err = checkpoints_verify(worker->checkpoints, job->checkpoint_id, &progress,
+                                      &job->checkpoint, &job->msg);
+        break;
+    case JOB_SCAN_OPEN:
+        job->err = checkpoints_scan(worker->checkpoints, &job->scan_order, &job->scan, &job->msg);
+        break;
+    case JOB_SCAN_NEXT:
+        job->err = scan_fill(job->scan, job->dest, job->bytes,
+                             checkpoints_stopping(worker->checkpoints), &job->filled, &job->msg);
+        break;
+    case JOB_SCAN_CLOSE:
+        scan_free(TAKE(job->scan));
+        break;
+    case JOB_LOAD_OPEN:
+        job->err = load_open(worker->tables, checkpoints_memory(worker->checkpoints),
+                             &job->load_order, &job->load, &job->msg);
+        break;
+    case JOB_LOAD_ROWS:
+        job->err = load_add(job->load, &job->load_batch, &progress, &job->msg);
+        break;
+    case JOB_LOAD_END:
+        job->err = load_publish(job->load, worker->checkpoints, &progress, &job->info, &job->msg);
+        load_free(TAKE(job->load));
+        break;
+    case JOB_LOAD_CLOSE:
+        load_free(TAKE(job->load));
+        break;
+    case JOB_CHECKPOINT_RESTORE:
+        job->err = checkpoints_restore(worker->checkpoints, &job->restore, &progress,
+                                       &job->restored, &job->msg);
+        break;
+    case JOB_CHECKPOINT_DELETE:
+        job->err = checkpoints_delete(worker->checkpoints, job->checkpoint_id, job->uid, &progress,
+                                      &job->checkpoint, &job->msg);
+        break;
+    }
+}
+
+void job_free(struct job *job)
+{
+    restore_order_clear(&job->restore);
+    checkpoint_tables_clear(&job->tables);
+    free(job->listed.infos);
+    free(job->restored.infos);
+    free(job);
+}
+
+/* Locked. Behind what else waits of its user, and behind the others' next. */
+static void wait_again(struct worker *worker, struct job *job)
+{
+    job->round = round_of(worker, job);
+    job->state = JOB_WAITING;
+    link_waiting(worker, job);
+    pthread_cond_broadcast(&worker->wake[kinds[job->kind].line]);
+}
+
+static void *line_main(void *context)
+{
+    struct line_thread *const thread = context;
+    struct worker *const worker = thread->worker;
+
+    if (lines[thread->line].in_background)
+        thread_class_background();
+    else
+        thread_class_answering();
+    pthread_mutex_lock(&worker->lock);
+    for (;;) {
+        struct job *const job = next_of(worker, thread->line);
+
+        if (!job) {
+            if (worker->stopping)
+                break;
+            pthread_cond_wait(&worker->wake[thread->line], &worker->lock);
+            continue;
+        }
+        unlink_job(worker, job);
+        link_running(worker, job);
+        job->state = JOB_RUNNING;
+        if (!job->has_begun && !job->is_step)
+            job->since_ns = clock_now_ns(&clock_monotonic);
+        job->has_begun = true;
+        worker->rounds[thread->line] = MAX(worker->rounds[thread->line], job->round);
+        pthread_mutex_unlock(&worker->lock);
+        job_run(worker, job);
+        pthread_mutex_lock(&worker->lock);
+        unlink_job(worker, job);
+        if (has_more(job)) {
+            wait_again(worker, job);
+            continue;
+        }
+        job->state = JOB_ENDED;
+        wake_all(worker); /* some may have waited for it */
+        worker->send(worker->owner, &job->done_message);
+    }
+    pthread_mutex_unlock(&worker->lock);
+    return NULL;
+}
+
+static enum embtier_err start_threads(struct worker *worker, struct err_msg *msg)
+{
+    uint32_t count = 0;
+
+    for (uint32_t l = 0; l < LINE_COUNT; l++)
+        for (uint32_t i = 0; i < lines[l].threads; i++, count++) {
+            struct line_thread *const thread = &worker->threads[l][i];
+            int rc;
+
+            thread->worker = worker;
+            thread->line = (enum line)l;
+            rc = pthread_create(&thread->thread, NULL, line_main, thread);
+            if (rc != 0)
+                return err_set_errno(msg, rc, "worker: thread");
+            pthread_setname_np(thread->thread, "worker");
+            thread->is_there = true;
+        }
+    assert(count == WORKER_THREADS);
+    return EMBTIER_OK;
+}
+
+enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoints,
+                            void (*send)(void *owner, struct message *message), void *owner,
+                            struct worker **ret_worker, struct err_msg *msg)
+{
+    _cleanup_(worker_freep) struct worker *worker = calloc(1, sizeof(*worker));
+
+    if (!worker)
+        return err_set(msg, EMBTIER_NO_MEMORY, "worker: out of memory");
+    worker->tables = tables;
+    worker->checkpoints = checkpoints;
+    worker->send = send;
+    worker->owner = owner;
+    worker->waiting_end = &worker->waiting;
+    pthread_mutex_init(&worker->lock, NULL);
+    for (uint32_t l = 0; l < LINE_COUNT; l++)
+        pthread_cond_init(&worker->wake[l], NULL);
+    TRY(start_threads(worker, msg));
+    *ret_worker = TAKE(worker);
+    return EMBTIER_OK;
+}
+
+void worker_free(struct worker *worker)
+{
+    if (!worker)
+        return;
+    pthread_mutex_lock(&worker->lock);
+    worker->stopping = true;
+    wake_all(worker);
+    pthread_mutex_unlock(&worker->lock);
+    for (uint32_t l = 0; l < LINE_COUNT; l++)
+        for (uint32_t i = 0; i < lines[l].threads; i++)
+            if (worker->threads[l][i].is_there)
+                pthread_join(worker->threads[l][i].thread, NULL);
+    for (uint32_t l = 0; l < LINE_COUNT; l++)
+        pthread_cond_destroy(&worker->wake[l]);
+    pthread_mutex_destroy(&worker->lock);
+    free(worker);
+}
+
+/* ---- Jobs from outside ---- */
+
+/* Locked. */
+static enum embtier_err check_waiting(const struct worker *worker, const struct job *job,
+                                      struct err_msg *msg)
+{
+    uint32_t users = 0;
+
+    if (!job->owner || !lines[kinds[job->kind].line].is_bounded)
+        return EMBTIER_OK;
+    for (const struct job *other = worker->waiting; other; other = other->next)
+        users += other->uid == job->uid && lines[kinds[other->kind].line].is_bounded;
+    if (users < JOBS_WAITING_MOST)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_BUSY,
+                   "%d jobs of this user wait, more cannot: try again when some have ended, or "
+                   "cancel some (`embtier jobs`)",
+                   JOBS_WAITING_MOST);
+}
+
+enum embtier_err worker_submit(struct worker *worker, struct job *job, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    job->worker = worker;
+    pthread_mutex_lock(&worker->lock);
+    err = check_waiting(worker, job, msg);
+    if (err == EMBTIER_OK) {
+        if (!job->is_step)
+            job->id = ++worker->last_id;
+        job->round = round_of(worker, job);
+        job->state = JOB_WAITING;
+        if (!job->is_step)
+            job->since_ns = clock_now_ns(&clock_monotonic);
+        link_waiting(worker, job);
+        pthread_cond_broadcast(&worker->wake[kinds[job->kind].line]);
+    }
+    pthread_mutex_unlock(&worker->lock);
+    return err;
+}
+
+/* Locked. Whether it had not begun. */
+static bool give_up(struct worker *worker, struct job *job, enum embtier_err why)
+{
+    const bool waits = job->state == JOB_WAITING && !job->has_begun;
+
+    if (waits && kinds[job->kind].stays)
+        return false;
+    if (!waits) {
+        if (job->has_begun && job->state != JOB_ENDED && kinds[job->kind].stops)
+            atomic_store(&job->stop, (uint32_t)why);
+        return false;
+    }
+    unlink_job(worker, job);
+    job->state = JOB_ENDED;
+    job->err =
+        err_set(&job->msg, why, "%s before it had begun",
+                why == EMBTIER_CANCELLED ? "cancelled (`embtier jobs cancel`)" : err_text(why));
+    wake_all(worker); /* of the same name, one may have waited for it */
+    worker->send(worker->owner, &job->done_message);
+    return true;
+}
+
+void worker_give_up(struct worker *worker, struct job *job, enum embtier_err why)
+{
+    pthread_mutex_lock(&worker->lock);
+    (void)give_up(worker, job, why);
+    pthread_mutex_unlock(&worker->lock);
+}
+
+/* Locked. */
+static struct job *find_job(const struct worker *worker, uint64_t id)
+{
+    struct job *job = worker->waiting;
+
+    while (job && job->id != id)
+        job = job->next;
+    if (job)
+        return job;
+    for (job = worker->running; job && job->id != id;)
+        job = job->next;
+    return job;
+}
+
+/* Locked. */
+static enum embtier_err cancel(struct worker *worker, struct job *job, bool *ret_waited,
+                               struct err_msg *msg)
+{
+    const bool runs = job->has_begun;
+
+    if (kinds[job->kind].stays || (runs && !kinds[job->kind].stops))
+        return err_set(msg, EMBTIER_INVALID,
+                       "job %" PRIu64 " (%s) %s, and is not cancelled then: it ends by itself",
+                       job->id, kinds[job->kind].word, runs ? "has begun" : "cleans up");
+    *ret_waited = give_up(worker, job, EMBTIER_CANCELLED);
+    return EMBTIER_OK;
+}
+
+enum embtier_err job_refuse_cancel(uint64_t id, struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_PERMISSION,
+                   "job %" PRIu64 " is another user's: only that one, root and the server's user "
+                   "may cancel it",
+                   id);
+}
+
+const char *job_kind_word(enum job_kind kind)
+{
+    return kinds[kind].word;
+}
+
+enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uid_t uid, bool may_all,
+                               bool *ret_waited, struct err_msg *msg)
+{
+    enum embtier_err err;
+    struct job *job;
+
+    pthread_mutex_lock(&worker->lock);
+    job = find_job(worker, id);
+    if (!job)
+        err = err_set(msg, EMBTIER_NOT_FOUND,
+                      "there is no job %" PRIu64 ", or it has ended: see `embtier jobs`", id);
+    else if (!may_all && (!job->owner || job->uid != uid))
+        err = job_refuse_cancel(id, msg);
+    else
+        err = cancel(worker, job, ret_waited, msg);
+    pthread_mutex_unlock(&worker->lock);
+    return err;
+}
+
+static void describe_what(const struct job *job, struct job_info *info)
+{
+    const char *name = name_of(job, 0);
+
+    if (job->kind == JOB_SCAN_OPEN)
+        name = job->scan_order.name;
+    else if (!name && job->spec.name[0] != '\0')
+        name = job->spec.name;
+    if (name && table_name_is_valid(name)) /* else it is a scan's, that no table has */
+        snprintf(info->what, sizeof(info->what), "%s", name);
+    else if (job->kind == JOB_CHECKPOINT_RESTORE)
+        snprintf(info->what, sizeof(info->what), "%" PRIu64, job->restore.id);
+    else if (job->checkpoint_id)
+        snprintf(info->what, sizeof(info->what), "%" PRIu64, job->checkpoint_id);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const uint64_t left = ((const struct job_info *)a)->id;
+    const uint64_t right = ((const struct job_info *)b)->id;
+
+    return (left > right) - (left < right);
+}
+
+/* Locked. Nothing is looked at that running changes. */
+static struct job_info describe(const struct job *job, uint64_t now_ns)
+{
+    struct job_info info = {
+        .id = job->id,
+        .kind = kinds[job->kind].word,
+        .uid = job->uid,
+        .pid = job->pid,
+        .is_own = job->owner == NULL,
+        .runs = job->has_begun || job->is_step,
+        .age_ms = clock_since(now_ns, job->since_ns) / 1000000,
+        .progress = job->is_step ? job->moved : job->progress,
+    };
+
+    describe_what(job, &info);
+    return info;
+}
+
+enum embtier_err worker_list(struct worker *worker, uint64_t after, uint32_t most,
+                             struct job_info **ret_infos, uint32_t *ret_count, bool *ret_more)
+{
+    struct worker_stats stats;
+    struct job_info *infos;
+    uint32_t count = 0;
+    uint64_t now_ns;
+
+    worker_stats(worker, &stats);
+    infos = calloc((size_t)stats.waiting + stats.running + 1, sizeof(*infos));
+    if (!infos)
+        return EMBTIER_NO_MEMORY;
+    pthread_mutex_lock(&worker->lock); /* only this thread submits: there are no more than before */
+    now_ns = clock_now_ns(&clock_monotonic);
+    for (const struct job *job = worker->running; job; job = job->next)
+        if (job->id > after)
+            infos[count++] = describe(job, now_ns);
+    for (const struct job *job = worker->waiting; job; job = job->next)
+        if (job->id > after)
+            infos[count++] = describe(job, now_ns);
+    pthread_mutex_unlock(&worker->lock);
+    qsort(infos, count, sizeof(*infos), compare_ids);
+    *ret_infos = infos;
+    *ret_count = MIN(count, most);
+    *ret_more = count > most;
+    return EMBTIER_OK;
+}
+
+void worker_stats(struct worker *worker, struct worker_stats *ret_stats)
+{
+    struct worker_stats stats = { 0 };
+
+    pthread_mutex_lock(&worker->lock);
+    for (const struct job *job = worker->waiting; job; job = job->next)
+        job->has_begun ? stats.running++ : stats.waiting++;
+    for (const struct job *job = worker->running; job; job = job->next)
+        stats.running++;
+    pthread_mutex_unlock(&worker->lock);
+    *ret_stats = stats;
+}
+
+struct job_progress job_progress(struct job *job)
+{
+    struct job_progress progress;
+
+    pthread_mutex_lock(&job->worker->lock);
+    progress = job->progress;
+    pthread_mutex_unlock(&job->worker->lock);
+    return progress;
+}

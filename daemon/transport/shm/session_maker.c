@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/transport/shm/session_maker.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/thread_class.h"
+#include "daemon/engine/sessions/session.h"
+
+struct session_maker {
+    void (*send)(void *owner, struct message *message);
+    void *owner;
+    pthread_mutex_t lock; /* all below, and the orders' rounds */
+    pthread_cond_t wake_maker, wake_freer;
+    struct session_order *orders; /* that wait for their next step */
+    uint64_t round;               /* of the step that was begun last */
+    struct session *freed_first;  /* that wait, oldest first */
+    struct session **freed_end;
+    bool stopping;
+    pthread_t threads[SESSION_MAKER_THREADS];
+    uint32_t thread_count;
+};
+
+/* ---- Making ---- */
+
+/* Locked. A user's sessions have a round each, so that users take turns. */
+static void link_order(struct session_maker *maker, struct session_order *order)
+{
+    uint64_t round = maker->round;
+
+    for (const struct session_order *other = maker->orders; other; other = other->next)
+        if (other->uid == order->uid && other->round > round)
+            round = other->round;
+    order->round = round + 1;
+    order->next = maker->orders;
+    maker->orders = order;
+}
+
+/* Locked. The one of the earliest round, which is taken out; or NULL. */
+static struct session_order *take_order(struct session_maker *maker)
+{
+    struct session_order **best = &maker->orders;
+    struct session_order *order;
+
+    for (struct session_order **at = best; *at; at = &(*at)->next)
+        if ((*at)->round < (*best)->round)
+            best = at;
+    order = *best;
+    if (order) {
+        *best = order->next;
+        maker->round = order->round;
+    }
+    return order;
+}
+
+/* Whether the order is done with. */
+static bool make_some(struct session_order *order, bool stopping)
+{
+    if (stopping || atomic_load(&order->given_up)) {
+        order->err = stopping ? EMBTIER_SHUTDOWN : EMBTIER_DISCONNECTED;
+        return true;
+    }
+    order->err = EMBTIER_OK;
+    if (!order->session)
+        order->err =
+            session_prepare(order->id, order->arena_bytes, order->slot_count, order->max_batch_rows,
+                            order->lane_count, &order->session, &order->msg);
+    if (order->err == EMBTIER_OK)
+        order->err = session_reserve(order->session, SESSION_STEP_BYTES, &order->msg);
+    return order->err != EMBTIER_AGAIN;
+}
+
+static void *maker_main(void *context)
+{
+    struct session_maker *const maker = context;
+
+    thread_class_answering();
+    pthread_mutex_lock(&maker->lock);
+    for (;;) {
+        struct session_order *const order = take_order(maker);
+        const bool stopping = maker->stopping;
+        bool done;
+
+        if (!order && stopping)
+            break;
+        if (!order) {
+            pthread_cond_wait(&maker->wake_maker, &maker->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&maker->lock);
+        done = make_some(order, stopping);
+        if (done)
+            maker->send(maker->owner, &order->made_message);
+        pthread_mutex_lock(&maker->lock);
+        if (!done)
+            link_order(maker, order);
+    }
+    pthread_mutex_unlock(&maker->lock);
+    return NULL;
+}
+
+void session_maker_make(struct session_maker *maker, struct session_order *order)
+{
+    order->made_message.kind = MESSAGE_SESSION_MADE;
+    pthread_mutex_lock(&maker->lock);
+    link_order(maker, order);
+    pthread_cond_signal(&maker->wake_maker);
+    pthread_mutex_unlock(&maker->lock);
+}
+
+void session_maker_give_up(struct session_order *order)
+{
+    atomic_store(&order->given_up, true);
+}
+
+/* ---- Freeing ---- */
+
+static void *freer_main(void *context)
+{
+    struct session_maker *const maker = context;
+
+    thread_class_answering();
+    pthread_mutex_lock(&maker->lock);
+    for (;;) {
+        struct session *const session = maker->freed_first;
+
+        if (!session && maker->stopping)
+            break;
+        if (!session) {
+            pthread_cond_wait(&maker->wake_freer, &maker->lock);
+            continue;
+        }
+        maker->freed_first = session->next_freed;
+        if (!maker->freed_first)
+            maker->freed_end = &maker->freed_first;
+        pthread_mutex_unlock(&maker->lock);
+        session_release(session, session->is_nobodys);
+        maker->send(maker->owner, &session->freed_message);
+        pthread_mutex_lock(&maker->lock);
+    }
+    pthread_mutex_unlock(&maker->lock);
+    return NULL;
+}
+
+void session_maker_release(struct session_maker *maker, struct session *session, bool is_nobodys)
+{
+    session->is_nobodys = is_nobodys;
+    session->next_freed = NULL;
+    pthread_mutex_lock(&maker->lock);
+    *maker->freed_end = session;
+    maker->freed_end = &session->next_freed;
+    pthread_cond_signal(&maker->wake_freer);
+    pthread_mutex_unlock(&maker->lock);
+}
+
+/* ---- Both ---- */
+
+enum embtier_err session_maker_new(void (*send)(void *owner, struct message *message), void *owner,
+                                   struct session_maker **ret_maker, struct err_msg *msg)
+{
+    static void *(*const mains[SESSION_MAKER_THREADS])(void *) = { maker_main, freer_main };
+    _cleanup_(session_maker_freep) struct session_maker *maker = calloc(1, sizeof(*maker));
+
+    if (!maker)
+        return err_set(msg, EMBTIER_NO_MEMORY, "sessions: out of memory");
+    maker->send = send;
+    maker->owner = owner;
+    maker->freed_end = &maker->freed_first;
+    pthread_mutex_init(&maker->lock, NULL);
+    pthread_cond_init(&maker->wake_maker, NULL);
+    pthread_cond_init(&maker->wake_freer, NULL);
+    for (uint32_t i = 0; i < SESSION_MAKER_THREADS; i++) {
+        const int rc = pthread_create(&maker->threads[i], NULL, mains[i], maker);
+
+        if (rc != 0)
+            return err_set_errno(msg, rc, "sessions: thread");
+        pthread_setname_np(maker->threads[i], "sessions");
+        maker->thread_count++;
+    }
+    *ret_maker = TAKE(maker);
+    return EMBTIER_OK;
+}
+
+void session_maker_free(struct session_maker *maker)
+{
+    if (!maker)
+        return;
+    pthread_mutex_lock(&maker->lock);
+    maker->stopping = true;
+    pthread_cond_signal(&maker->wake_maker);
+    pthread_cond_signal(&maker->wake_freer);
+    pthread_mutex_unlock(&maker->lock);
+    for (uint32_t i = 0; i < maker->thread_count; i++)
+        pthread_join(maker->threads[i], NULL);
+    pthread_cond_destroy(&maker->wake_freer);
+    pthread_cond_destroy(&maker->wake_maker);
+    pthread_mutex_destroy(&maker->lock);
+    free(maker);
+}
