@@ -89,6 +89,7 @@ NO_LICENCE_LINE = re.compile(
 LICENCE_LINE = "SPDX-License-Identifier: Apache-2.0"
 
 FILE_LINES = 800
+README_WORDS = 400
 FUNCTION_LINES = 100
 
 # Put together here so that this file does not contain what it looks for.
@@ -299,6 +300,18 @@ def check_links(tree):
                     yield f"{path}:{number}: link to {target}: no such heading"
 
 
+def check_readmes(tree):
+    """Every folder of the first level, and of the second in daemon/, says in a short README what it is for."""
+    folders = {path.split("/")[0] for path in tree.paths if "/" in path and not path.startswith(".")}
+    folders |= {"/".join(path.split("/")[:2]) for path in tree.paths if path.startswith("daemon/") and path.count("/") > 1}
+    for folder in sorted(folders):
+        text = tree.text(f"{folder}/README.md") if f"{folder}/README.md" in tree.paths else None
+        if text is None:
+            yield f"{folder}/README.md:1: missing"
+        elif len(text.split()) > README_WORDS:
+            yield f"{folder}/README.md:1: {len(text.split())} words; at most {README_WORDS}"
+
+
 def check_machine_paths(tree):
     """No file names a place that exists on one machine only."""
     for path in tree.paths:
@@ -335,6 +348,7 @@ CHECKS = {
     "cxx": check_cxx,
     "licence": check_licence,
     "links": check_links,
+    "readmes": check_readmes,
     "machine-paths": check_machine_paths,
     "sizes": check_sizes,
 }

@@ -91,6 +91,14 @@ class Cycles(unittest.TestCase):
         self.assertEqual(len(found), 1 if cycle else 0)
 
 
+class Readmes(unittest.TestCase):
+    def test_each_folder_has_a_short_one(self):
+        files = {"store/a.c": "", "store/README.md": "# store/", "daemon/README.md": "x", "daemon/jobs/a.c": "", "README.md": "x " * 500}
+        self.assertEqual(findings("readmes", files), ["daemon/jobs/README.md:1: missing"])
+        self.assertEqual(len(findings("readmes", {"store/README.md": "word " * 401})), 1)
+        self.assertEqual(findings("readmes", {"store/README.md": "word " * 400, ".ci/run": "", "client/README.md": ""}), [])
+
+
 class Others(unittest.TestCase):
     def test_cxx_is_allowed_only_where_rocksdb_is_called(self):
         self.assertEqual(findings("cxx", {"store/rocksdb/x.cc": "", "store/store.c": ""}), [])
