@@ -208,4 +208,8 @@ struct config_allowed {
 };
 const char *config_allowed(struct config_allowed *buffer, const struct config_key *key);
 
+/* One line per key: "key <TAB> type <TAB> default <TAB> description", for --help-config and the man
+ * page. */
+void config_print_keys(FILE *out);
+
 #endif

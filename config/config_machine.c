@@ -15,7 +15,7 @@
 #include "base/bytes.h"
 #include "base/paths.h"
 #include "base/text_escape.h"
-#include "config/config.h"
+#include "config/config_load.h"
 #include "config/config_memory.h"
 #include "config/yaml_doc.h"
 

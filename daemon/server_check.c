@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/server_check.h"
+#include "config/config_load.h"
 
 #include <errno.h>
 #include <stdlib.h>

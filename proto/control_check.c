@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/embtier_types.h"
+#include "base/table_spec.h"
 #include "base/text_escape.h"
-#include "proto/frame.h"
+#include "proto/control_limits.h"
 #include "proto/shm_layout.h"
+#include "proto/table_spec_wire.h"
 
 #define WIRE_DEPTH_MAX 8 /* the deepest of our messages has 4 levels */
 

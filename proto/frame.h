@@ -12,18 +12,16 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/table_spec.h"
+#include "proto/control_limits.h"
 
 #define PROTOCOL_VERSION        1
 #define FRAME_HEADER_BYTES      4
 #define FRAME_BYTES_MAX         (UINT32_C(4) << 20)  /* server to client */
 #define FRAME_REQUEST_BYTES_MAX (UINT32_C(64) << 10) /* client to server */
 #define FRAME_READER_BYTES      UINT32_C(4096)       /* that a reader begins with */
-#define CONFIG_FILE_BYTES_MAX   255                  /* of HelloReply.config_file */
 
 struct Embtier__Request;
 struct Embtier__Reply;
-struct Embtier__TableSpec;
 
 struct frame_reader {
     uint8_t *bytes;
@@ -67,12 +65,5 @@ MUST_CHECK enum embtier_err frame_decode_request(const uint8_t *payload, uint32_
 MUST_CHECK enum embtier_err frame_decode_reply(const uint8_t *payload, uint32_t bytes,
                                                struct Embtier__Reply **ret_reply,
                                                struct err_msg *msg);
-
-/* Between the wire's spec and ours; from the wire it is checked by table_spec_check(),
- * hyperparameters that are not there get their defaults, and parameters that its distribution does
- * not have become 0. To the wire it borrows the name from @spec. */
-MUST_CHECK enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
-                                                 struct table_spec *ret_spec, struct err_msg *msg);
-void table_spec_to_wire(const struct table_spec *spec, struct Embtier__TableSpec *ret_wire);
 
 #endif

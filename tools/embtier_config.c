@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 #include "base/text_escape.h"
-#include "config/config.h"
+#include "config/config_keys.h"
+#include "config/config_load.h"
 #include "tools/embtier_cli.h"
 
 /* Beside this program, as installed, and in a build folder. */

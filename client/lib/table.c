@@ -7,6 +7,7 @@
 
 #include "client/lib/connection.h"
 #include "client/lib/reply_pages.h"
+#include "proto/table_spec_wire.h"
 
 void table_describe(const Embtier__TableInfo *wire, struct table_description *ret_description)
 {

@@ -22,6 +22,7 @@
 #include "daemon/jobs/worker.h"
 #include "daemon/version.h"
 #include "proto/frame.h"
+#include "proto/table_spec_wire.h"
 #include "store/store.h"
 #include "tiers/arena.h"
 

@@ -18,6 +18,7 @@
 #include "daemon/jobs/worker.h"
 #include "proto/frame.h"
 #include "proto/shm_layout.h"
+#include "proto/table_spec_wire.h"
 
 /* ---- Of a connection ---- */
 

@@ -19,6 +19,7 @@
 #include "base/table_spec.h"
 #include "base/tier_spec.h"
 #include "config/config.h"
+#include "config/config_keys.h"
 #include "daemon/control/metrics.h"
 
 /* Text as roff takes it literally: backslashes and, by number, all that is not ASCII. */

@@ -11,7 +11,7 @@
 #define EMBTIER_KERNELS_CPU_OPTIMIZER_VALUES_H
 
 #include "kernels/cpu/dtype.h"
-#include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/optimizer_numbers.h"
 #include "kernels/cpu/philox.h"
 
 /* What a row's gradient is multiplied by when it is clipped; @squares is the sum of its squares. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/rocksdb_alone.h"
+#include "config/config_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>

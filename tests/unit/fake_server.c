@@ -22,6 +22,7 @@
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
 #include "proto/shm_layout.h"
+#include "proto/table_spec_wire.h"
 
 #define MAX_BATCH_ROWS 1000
 #define USERS_HANDLE   11

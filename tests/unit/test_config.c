@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "config/config.h"
 #include "config/config_keys.h"
+#include "config/config_load.h"
 #include "config/yaml_doc.h"
 
 static const struct machine big_machine = { .memory_bytes = 64 * GIB, .core_count = 16 };

@@ -10,6 +10,7 @@
 
 #include "base/macros.h"
 #include "config/config_descriptors.h"
+#include "config/config_load.h"
 
 static enum embtier_err plan(uint64_t limit, const char *text, struct config **ret_config,
                              struct err_msg *msg)

@@ -16,7 +16,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "config/config.h"
+#include "config/config_load.h"
 
 /* A directory of its own for each test, removed after it. */
 static int make_directory(void **state)

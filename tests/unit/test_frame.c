@@ -13,6 +13,7 @@
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
 #include "proto/shm_layout.h"
+#include "proto/table_spec_wire.h"
 
 struct bytes {
     uint8_t *data;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
+#include "config/config_load.h"
 #include "daemon/server_check.h"
 
 static enum embtier_err check_with(uint64_t available_bytes, struct err_msg *msg)

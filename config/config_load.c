@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A configuration is made in four steps: the text becomes strings along the schema (yaml_doc.c);
+ * each string is parsed, or its default is, by one table (config_keys.c); what was not said and
+ * depends on the machine is computed; and what belongs together is checked. What lies outside the
+ * text is looked at by config_machine.c. */
+#include "config/config_load.h"
+#include "base/bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/paths.h"
+#include "base/text_escape.h"
+#include "config/config_descriptors.h"
+#include "config/config_keys.h"
+#include "config/config_memory.h"
+#include "config/yaml_doc.h"
+
+/* The row cache works in slabs; the first tier of each lane holds its index too. */
+#define SLAB_BYTES       (2 * MIB)
+#define FIRST_TIER_SLABS 2
+
+struct key_text {
+    char text[96];
+};
+
+static const char *tier_key(struct key_text *buffer, uint32_t tier, const char *name)
+{
+    snprintf(buffer->text, sizeof(buffer->text), "cache.tiers[%u]%s%s", tier,
+             name[0] != '\0' ? "." : "", name);
+    return buffer->text;
+}
+#define TIER_KEY(tier, name) tier_key(&(struct key_text){ { 0 } }, (tier), (name))
+
+static enum embtier_err no_memory(struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+}
+
+/* @raw is the section as it was written, or NULL. */
+static enum embtier_err take_value(const struct yaml_doc *doc, const struct config_key *key,
+                                   const char *name, const void *raw, void *into,
+                                   struct err_msg *msg)
+{
+    const char *text = raw ? *(char *const *)((const char *)raw + key->raw_offset) : NULL;
+    struct config_allowed allowed;
+    enum embtier_err err;
+
+    if (!text && config_default_is_computed(key))
+        return EMBTIER_OK;
+    err = config_value_parse(key, text ? text : key->default_text, (char *)into + key->offset);
+    if (err == EMBTIER_NO_MEMORY)
+        return no_memory(msg);
+    if (err != EMBTIER_OK)
+        return yaml_doc_mistake(doc, name, msg, "`%s` is not possible; allowed: %s",
+                                TEXT_SHOWN(text ? text : key->default_text),
+                                config_allowed(&allowed, key));
+    return EMBTIER_OK;
+}
+
+static enum embtier_err take_directories(struct config *config, const struct raw_data *raw,
+                                         struct err_msg *msg)
+{
+    const uint32_t count = raw && raw->directories ? raw->directories_count : 0;
+
+    config->data.directories = calloc(MAX(count, 1u), sizeof(char *));
+    if (!config->data.directories)
+        return no_memory(msg);
+    config->data.directory_count = MAX(count, 1u);
+    config->data.is_default = count == 0;
+    config->data.must_exist = count > 0;
+    if (count == 0)
+        TRY(default_data_directory(&config->data.directories[0], msg));
+    for (uint32_t i = 0; i < count; i++)
+        config->data.directories[i] = strdup(raw->directories[i]);
+    for (uint32_t i = 0; i < config->data.directory_count; i++)
+        if (!config->data.directories[i])
+            return no_memory(msg);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err take_tiers(struct config *config, const struct raw_cache *raw,
+                                   struct err_msg *msg)
+{
+    const uint32_t count = raw && raw->tiers ? raw->tiers_count : 0;
+
+    config->cache.tier_count = count;
+    for (uint32_t t = 0; t < count; t++) {
+        struct tier_spec *tier = &config->cache.tiers[t];
+
+        tier->numa_node = -1;
+        for (uint32_t i = 0; i < config_tier_key_count; i++)
+            TRY(take_value(config->doc, &config_tier_keys[i], TIER_KEY(t, config_tier_keys[i].name),
+                           &raw->tiers[t], tier, msg));
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err take_values(struct config *config, const struct raw_config *raw,
+                                    struct err_msg *msg)
+{
+    static const struct raw_config nothing = { 0 };
+
+    if (!raw)
+        raw = &nothing;
+    for (uint32_t i = 0; i < config_key_count; i++) {
+        const struct config_key *key = &config_keys[i];
+        const void *section = *(void *const *)((const char *)raw + key->section_offset);
+        struct key_text name;
+
+        if (key->type == CONFIG_PATHS || key->type == CONFIG_TIERS)
+            continue;
+        snprintf(name.text, sizeof(name.text), "%s.%s", key->section, key->name);
+        TRY(take_value(config->doc, key, name.text, section, config, msg));
+    }
+    TRY(take_directories(config, raw->data, msg));
+    return take_tiers(config, raw->cache, msg);
+}
+
+static const char *kind_word(enum tier_kind kind)
+{
+    switch (kind) {
+#define X(name, word, text)                                                                        \
+    case TIER_KIND_##name:                                                                         \
+        return word;
+        TIER_KIND_TABLE(X)
+#undef X
+    case TIER_KIND_COUNT:
+        break;
+    }
+    return "?";
+}
+
+static uint32_t shard_count(const struct config *config)
+{
+    return config->data.directory_count * config->data.shards_per_directory;
+}
+
+/* Slabs that one lane needs of tier @t. */
+static uint64_t lane_slab_bytes(uint32_t t)
+{
+    return (t == 0 ? FIRST_TIER_SLABS : 1) * SLAB_BYTES;
+}
+
+/* No more lanes than the cache has room for: a small cache on a large machine is no mistake. */
+static uint32_t default_lanes(const struct config *config)
+{
+    uint64_t lanes = MIN(config->machine.core_count, 8u);
+
+    lanes = MIN(lanes, shard_count(config));
+    for (uint32_t t = 0; t < config->cache.tier_count; t++)
+        if (config->cache.tiers[t].bytes > 0)
+            lanes = MIN(lanes, config->cache.tiers[t].bytes / lane_slab_bytes(t));
+    return (uint32_t)MAX(lanes, 1u);
+}
+
+/* A quarter of the machine's memory, or half of what all else leaves, for the first tier and for
+ * shared arenas each. */
+static uint64_t default_memory(const struct config *config)
+{
+    const uint32_t lanes = config->lanes.count > 0 ? config->lanes.count : default_lanes(config);
+    const uint64_t all = config->machine.memory_bytes;
+    const uint64_t left = all - MIN(all, config_memory_beside(config, lanes));
+
+    return MAX(MIN(all / 4, left / 2), MIB);
+}
+
+/* Limits of one user that nobody has set are 0: accounts share these out
+ * (daemon/engine/sessions/accounts.h). A client that is alone gets an arena of the default size. */
+static void compute_arena_defaults(struct config *config)
+{
+    const uint64_t total = config->socket.max_total_arena_bytes;
+    const bool is_shared = config->socket.max_user_arena_bytes == 0;
+    const uint64_t alone =
+        is_shared ? total / 4 * 3 : MIN(config->socket.max_user_arena_bytes, total);
+
+    if (config->socket.max_arena_bytes == 0)
+        config->socket.max_arena_bytes = MIN(GIB, alone);
+    else if (is_shared && config->socket.max_arena_bytes > alone)
+        config->socket.max_user_arena_bytes = config->socket.max_arena_bytes;
+}
+
+static enum embtier_err compute_defaults(struct config *config, struct err_msg *msg)
+{
+    uint64_t share, dram_slabs;
+
+    config_descriptors_plan(config,
+                            config->lanes.count > 0 ? config->lanes.count : default_lanes(config));
+    if (config->checkpoints.transfer_bytes == 0)
+        config->checkpoints.transfer_bytes = config_transfer_default(config);
+    share = default_memory(config);
+    dram_slabs = MIN(GIB, share) / SLAB_BYTES;
+    if (config->cache.tier_count == 0) {
+        config->cache.tiers[0] = (struct tier_spec){
+            .kind = TIER_KIND_DRAM,
+            .bytes = MAX(dram_slabs, FIRST_TIER_SLABS) * SLAB_BYTES,
+            .numa_node = -1,
+        };
+        config->cache.tier_count = 1;
+    }
+    for (uint32_t t = 0; t < config->cache.tier_count; t++) {
+        struct tier_spec *tier = &config->cache.tiers[t];
+
+        if (tier->name[0] == '\0')
+            snprintf(tier->name, sizeof(tier->name), "%s", kind_word(tier->kind));
+    }
+    if (config->lanes.count == 0)
+        config->lanes.count = default_lanes(config);
+    if (config->socket.max_total_arena_bytes == 0)
+        config->socket.max_total_arena_bytes = MIN(4 * GIB, share);
+    compute_arena_defaults(config);
+    config->socket.is_default = !config->socket.path;
+    if (config->socket.is_default) {
+        config->socket.is_users = default_socket_is_users();
+        config->socket.path = default_socket_path();
+        if (!config->socket.path)
+            return no_memory(msg);
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_tier(const struct config *config, uint32_t t, struct err_msg *msg)
+{
+    const struct tier_spec *tier = &config->cache.tiers[t];
+    const uint64_t least = config->lanes.count * lane_slab_bytes(t);
+    const char *word = kind_word(tier->kind);
+
+    if (t == 0 && tier->kind != TIER_KIND_DRAM && tier->kind != TIER_KIND_DRAM_HUGE)
+        return yaml_doc_mistake(config->doc, TIER_KEY(t, "kind"), msg,
+                                "the first tier is `%s`; allowed: dram, dram_huge", word);
+    if (tier->bytes == 0)
+        return yaml_doc_mistake(config->doc, TIER_KEY(t, "bytes"), msg,
+                                "is missing; allowed: at least %s", BYTES_TEXT(least));
+    if (tier->bytes < least)
+        return yaml_doc_mistake(config->doc, TIER_KEY(t, "bytes"), msg,
+                                "%s is too little for %u lanes; allowed: at least %s",
+                                BYTES_TEXT(tier->bytes), config->lanes.count, BYTES_TEXT(least));
+    if (tier->kind == TIER_KIND_FILE && tier->path[0] == '\0')
+        return yaml_doc_mistake(config->doc, TIER_KEY(t, "path"), msg,
+                                "is missing; allowed: a directory, for kind file");
+    if (tier->kind != TIER_KIND_FILE && tier->path[0] != '\0')
+        return yaml_doc_mistake(config->doc, TIER_KEY(t, "path"), msg,
+                                "kind %s has no path; allowed: only with kind file", word);
+    if (tier->kind == TIER_KIND_NUMA && tier->numa_node < 0)
+        return yaml_doc_mistake(config->doc, TIER_KEY(t, "numa_node"), msg,
+                                "is missing; allowed: the number of a NUMA node, for kind numa");
+    if (tier->kind != TIER_KIND_NUMA && tier->numa_node >= 0)
+        return yaml_doc_mistake(config->doc, TIER_KEY(t, "numa_node"), msg,
+                                "kind %s has no NUMA node; allowed: only with kind numa", word);
+    for (uint32_t other = 0; other < t; other++)
+        if (strcmp(config->cache.tiers[other].name, tier->name) == 0)
+            return yaml_doc_mistake(config->doc, TIER_KEY(t, "name"), msg,
+                                    "tier %u is named `%s` too; allowed: a name of its own", other,
+                                    tier->name);
+    return EMBTIER_OK;
+}
+
+/* Slashes at the end of a path do not make another directory. */
+static size_t path_length(const char *path)
+{
+    size_t length = strlen(path);
+
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    return length;
+}
+
+static enum embtier_err check_directories(const struct config *config, struct err_msg *msg)
+{
+    char **directories = config->data.directories;
+
+    for (uint32_t i = 0; i < config->data.directory_count; i++) {
+        const size_t length = path_length(directories[i]);
+
+        for (uint32_t j = 0; j < i; j++) {
+            struct key_text key;
+
+            if (length != path_length(directories[j]) ||
+                strncmp(directories[i], directories[j], length) != 0)
+                continue;
+            snprintf(key.text, sizeof(key.text), "data.directories[%u]", i);
+            return yaml_doc_mistake(config->doc, key.text, msg,
+                                    "`%s` stands twice; allowed: each directory once",
+                                    TEXT_SHOWN(directories[i]));
+        }
+    }
+    if (shard_count(config) > CONFIG_SHARDS_MAX)
+        return yaml_doc_mistake(config->doc, "data.shards_per_directory", msg,
+                                "%u in each of %u directories are %u shards; allowed: %u in all",
+                                config->data.shards_per_directory, config->data.directory_count,
+                                shard_count(config), CONFIG_SHARDS_MAX);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_together(const struct config *config, struct err_msg *msg)
+{
+    TRY(check_directories(config, msg));
+    TRY(config_transfer_check(config, msg));
+    if (config->lanes.count > shard_count(config))
+        return yaml_doc_mistake(config->doc, "lanes.count", msg,
+                                "%u lanes, but %u shards; allowed: at most one lane per shard",
+                                config->lanes.count, shard_count(config));
+    for (uint32_t t = 0; t < config->cache.tier_count; t++)
+        TRY(check_tier(config, t, msg));
+    if (config->socket.max_arena_bytes > config->socket.max_total_arena_bytes)
+        return yaml_doc_mistake(config->doc, "socket.max_arena_bytes", msg,
+                                "%s is more than socket.max_total_arena_bytes; allowed: at most %s",
+                                BYTES_TEXT(config->socket.max_arena_bytes),
+                                BYTES_TEXT(config->socket.max_total_arena_bytes));
+    /* One may come from the environment, past the table. */
+    if (strlen(config->socket.path) > 107)
+        return yaml_doc_mistake(config->doc, "socket.path", msg,
+                                "`%s` is too long; allowed: at most 107 bytes",
+                                TEXT_SHOWN(config->socket.path));
+    if (config->machine.descriptor_limit > 0)
+        TRY(config_descriptors_check(config, config->machine.descriptor_limit, msg));
+    return config_memory_check(config, config_tier_kind_is_memory, msg);
+}
+
+/* Takes over @doc. */
+static enum embtier_err config_from(struct yaml_doc *doc, const char *source,
+                                    const struct machine *machine, struct config **ret_config,
+                                    struct err_msg *msg)
+{
+    _cleanup_(config_freep) struct config *config = calloc(1, sizeof(*config));
+
+    if (!config) {
+        yaml_doc_free(doc);
+        return no_memory(msg);
+    }
+    config->doc = doc;
+    config->machine = *machine;
+    if (source) {
+        config->source = strdup(source);
+        if (!config->source)
+            return no_memory(msg);
+    }
+    TRY(take_values(config, doc ? yaml_doc_data(doc) : NULL, msg));
+    TRY(compute_defaults(config, msg));
+    TRY(check_together(config, msg));
+    *ret_config = TAKE(config);
+    return EMBTIER_OK;
+}
+
+enum embtier_err config_parse(const char *source, const char *text, size_t text_bytes,
+                              const struct machine *machine, struct config **ret_config,
+                              struct err_msg *msg)
+{
+    struct yaml_doc *doc = NULL;
+
+    TRY(yaml_doc_parse(source, text, text_bytes, &config_schema, &doc, msg));
+    return config_from(doc, source, machine, ret_config, msg);
+}
+
+enum embtier_err config_load_on(const char *path, const struct machine *machine,
+                                struct config **ret_config, struct err_msg *msg)
+{
+    struct yaml_doc *doc = NULL;
+
+    if (path)
+        TRY(yaml_doc_load(path, &config_schema, &doc, msg));
+    return config_from(doc, path, machine, ret_config, msg);
+}
+
+enum embtier_err config_load(const char *path, struct config **ret_config, struct err_msg *msg)
+{
+    struct machine machine;
+
+    machine_read(&machine);
+    return config_load_on(path, &machine, ret_config, msg);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proto/table_spec_wire.h"
+
+#include <string.h>
+
+#include "proto/control.pb-c.h"
+
+enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
+                                      struct table_spec *ret_spec, struct err_msg *msg)
+{
+    struct table_spec spec = {
+        .rows = wire->rows,
+        .dim = wire->dim,
+        .dtype = (enum embtier_dtype)wire->dtype,
+        .optimizer = (enum embtier_optimizer)wire->optimizer,
+        .init = (enum embtier_init)wire->init,
+        .init_params = { wire->init_first, wire->init_second },
+        .seed = wire->seed,
+        .eager = wire->eager,
+        .init_version = wire->init_version,
+        .rounds_to_nearest = wire->rounds_to_nearest,
+        .allows_nonfinite = wire->allows_nonfinite,
+        .durability = (enum embtier_durability)wire->durability,
+        .step = wire->step,
+    };
+    const size_t name_bytes = strnlen(wire->name, sizeof(spec.name));
+    const size_t uuid_bytes = strnlen(wire->uuid, sizeof(spec.uuid));
+
+#define X(name, field, lowest, highest, standard, text)                                            \
+    spec.field = wire->field##_given_case ? wire->field : EMBTIER_DEFAULT;
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    table_spec_fill_defaults(&spec);
+    if (name_bytes < sizeof(spec.name)) /* else the empty name is refused below */
+        memcpy(spec.name, wire->name, name_bytes);
+    memcpy(spec.uuid, wire->uuid, MIN(uuid_bytes, (size_t)TABLE_UUID_CHARS));
+    if (uuid_bytes > TABLE_UUID_CHARS)
+        spec.uuid[0] = '?'; /* which is refused below */
+    TRY(table_spec_check(&spec, msg));
+    /* So that two specs that mean the same are the same. */
+    for (unsigned i = 0; i < ARRAY_LEN(spec.init_params); i++)
+        if (init_param_name(spec.init, i)[0] == '\0')
+            spec.init_params[i] = 0;
+    *ret_spec = spec;
+    return EMBTIER_OK;
+}
+
+void table_spec_to_wire(const struct table_spec *spec, struct Embtier__TableSpec *ret_wire)
+{
+    Embtier__TableSpec wire = EMBTIER__TABLE_SPEC__INIT;
+
+    wire.name = (char *)spec->name;
+    wire.rows = spec->rows;
+    wire.dim = spec->dim;
+    wire.dtype = spec->dtype;
+    wire.optimizer = spec->optimizer;
+    wire.init = spec->init;
+    wire.init_first = spec->init_params[0];
+    wire.init_second = spec->init_params[1];
+    wire.seed = spec->seed;
+    wire.eager = spec->eager;
+    wire.init_version = spec->init_version;
+#define X(name, field, lowest, highest, standard, text)                                            \
+    if (optimizer_has(spec->optimizer, EMBTIER_##name)) {                                          \
+        wire.field##_given_case = EMBTIER__TABLE_SPEC__##name##_GIVEN_##name;                      \
+        wire.field = spec->field;                                                                  \
+    }
+    EMBTIER_HYPERPARAMETER_TABLE(X)
+#undef X
+    wire.rounds_to_nearest = spec->rounds_to_nearest;
+    wire.allows_nonfinite = spec->allows_nonfinite;
+    wire.durability = spec->durability;
+    wire.uuid = (char *)spec->uuid;
+    wire.step = spec->step;
+    *ret_wire = wire;
+}
