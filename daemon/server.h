@@ -9,36 +9,9 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "config/config.h"
+#include "daemon/server_parts.h"
 
-struct accounts;
-struct arena;
-struct checkpoints;
-struct groups;
-struct lane;
-struct request_memory;
-struct ticket_memory;
 struct server;
-struct store;
-struct tables;
-struct transfer_memory;
-
-/* What the control thread and the metrics see of the server; borrowed for its life. */
-struct server_parts {
-    const struct config *config;
-    struct store *store;
-    struct tables *tables;
-    struct accounts *accounts;
-    struct request_memory *memory;
-    struct ticket_memory *ticket_memory;
-    struct groups *groups;
-    struct transfer_memory *transfer_memory;
-    struct checkpoints *checkpoints;
-    struct arena *arenas[TIERS_MAX];
-    struct lane **lanes;
-    uint32_t lane_count;
-    uint64_t started_ns;
-};
 
 /* What is done before anybody is served. */
 struct server_restore {

@@ -14,7 +14,7 @@
 #include "config/config_descriptors.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/jobs/worker.h"
-#include "daemon/server.h"
+#include "daemon/server_parts.h"
 #include "proto/control.pb-c.h"
 
 /* So many tables can be imported at a time, by one thread, if there is memory for that

@@ -10,7 +10,7 @@
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoints.h"
 #include "daemon/jobs/transfer_memory.h"
-#include "daemon/server.h"
+#include "daemon/server_parts.h"
 #include "store/store.h"
 
 #define COUNTER true

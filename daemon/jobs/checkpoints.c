@@ -18,7 +18,6 @@
 #include "daemon/jobs/checkpoint_making.h"
 #include "daemon/jobs/checkpoint_owners.h"
 #include "daemon/jobs/checkpoint_pace.h"
-#include "daemon/jobs/scan.h"
 #include "daemon/jobs/transfer_memory.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"
@@ -587,10 +586,9 @@ static void verified_bytes(void *context, uint64_t done, uint64_t total)
         atomic_store(&verifying->give_up, true);
 }
 
-enum embtier_err checkpoints_scan(struct checkpoints *c, const struct scan_order *order,
-                                  struct scan **ret_scan, struct err_msg *msg)
+struct store *checkpoints_store(const struct checkpoints *c)
 {
-    return scan_open(c->opts.store, c, c->opts.memory, order, ret_scan, msg);
+    return c->opts.store;
 }
 
 struct transfer_memory *checkpoints_memory(const struct checkpoints *c)

@@ -22,6 +22,7 @@
 #include "base/err.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint_restore.h"
+#include "daemon/jobs/checkpoints_opts.h"
 #include "store/checkpoint/checkpoint_record.h"
 
 struct accounts;
@@ -30,18 +31,6 @@ struct checkpoints;
 struct lane;
 struct store;
 struct transfer_memory;
-
-struct checkpoints_opts {
-    struct store *store;
-    struct tables *tables;
-    struct transfer_memory *memory; /* of scans and restores */
-    struct accounts *accounts;      /* in which those of users count */
-    struct lane *const *lanes;
-    uint32_t lane_count;
-    uint32_t core_count;  /* that the server may run on */
-    uint64_t interval_ns; /* between those the server makes itself; 0: it makes none */
-    uint32_t keep;        /* as many of its own it keeps */
-};
 
 MUST_CHECK enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
                                             struct checkpoints **ret_checkpoints,
@@ -107,12 +96,8 @@ MUST_CHECK enum embtier_err checkpoints_verify(struct checkpoints *checkpoints, 
                                                const struct progress_sink *progress,
                                                struct checkpoint_info *ret_info,
                                                struct err_msg *msg);
-/* scan_open() on their store and memory. Thread: one that may wait for SSD. */
-struct scan;
-struct scan_order;
-MUST_CHECK enum embtier_err checkpoints_scan(struct checkpoints *checkpoints,
-                                             const struct scan_order *order, struct scan **ret_scan,
-                                             struct err_msg *msg);
+/* What scan_open() takes besides. */
+struct store *checkpoints_store(const struct checkpoints *checkpoints);
 struct transfer_memory *checkpoints_memory(const struct checkpoints *checkpoints);
 /* Becomes true with checkpoints_stop(). */
 const _Atomic bool *checkpoints_stopping(const struct checkpoints *checkpoints);

@@ -268,7 +268,9 @@ static void job_run(struct worker *worker, struct job *job)
                                       &job->checkpoint, &job->msg);
         break;
     case JOB_SCAN_OPEN:
-        job->err = checkpoints_scan(worker->checkpoints, &job->scan_order, &job->scan, &job->msg);
+        job->err = scan_open(checkpoints_store(worker->checkpoints), worker->checkpoints,
+                             checkpoints_memory(worker->checkpoints), &job->scan_order, &job->scan,
+                             &job->msg);
         break;
     case JOB_SCAN_NEXT:
         job->err = scan_fill(job->scan, job->dest, job->bytes,

@@ -42,17 +42,11 @@ CYCLES_LEFT = {
         "client/lib/table",
     }),
     frozenset({
-        "daemon/control/control", "daemon/server",
-    }),
-    frozenset({
         "daemon/engine/lane/lane", "daemon/engine/ops/cast_queue", "daemon/engine/ops/caster",
         "daemon/engine/ops/group", "daemon/engine/ops/pooled", "daemon/engine/ops/push",
         "daemon/engine/ops/request", "daemon/engine/ops/ticket", "daemon/engine/rows/read_pool",
         "daemon/engine/rows/write_queue", "daemon/engine/sessions/session", "daemon/engine/tables/tables",
         "daemon/jobs/row_writer",
-    }),
-    frozenset({
-        "daemon/jobs/checkpoint_making", "daemon/jobs/checkpoints", "daemon/jobs/scan",
     }),
     frozenset({
         "store/checkpoint/checkpoint", "store/checkpoint/checkpoint_advice",
