@@ -236,7 +236,8 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
     case EMBTIER_INVALID:
         if (batch->op == EMBTIER_PUSH)
             return err_set(msg, result->err,
-                           "the server does not take the push; steps are 1 to %" PRIu64, STEP_MAX);
+                           "the server does not take the push; steps are 1 to %" PRIu64,
+                           EMBTIER_STEP_MAX);
         break;
     default:
         break;

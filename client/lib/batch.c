@@ -346,9 +346,9 @@ enum embtier_err embtier_batch_set_group(struct embtier_batch *batch, struct emb
 
     if (group)
         TRY(group_check(batch->server, group, msg));
-    if (group && step > STEP_MAX)
+    if (group && step > EMBTIER_STEP_MAX)
         return err_set(msg, EMBTIER_INVALID, "step is %" PRIu64 ", allowed: 0 to %" PRIu64, step,
-                       STEP_MAX);
+                       EMBTIER_STEP_MAX);
     TRY(batch_refuse_in_flight(batch));
     group_hold(group);
     group_release(batch->group);

@@ -9,8 +9,6 @@
 #include "client/include/embtier.h"
 #include "client/lib/arena_alloc.h"
 
-#define STEP_MAX ((UINT64_C(1) << 53) - 1) /* of optimizers */
-
 enum batch_state {
     BATCH_IDLE,      /* never submitted */
     BATCH_SUBMITTED, /* the server has it */

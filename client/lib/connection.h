@@ -33,7 +33,9 @@ struct embtier {
     uint64_t session_number; /* of this connection's, from 1: what was opened in one ends with it */
     bool over;
     struct err_msg over_reason;
-    struct err_msg message; /* of the last failed call */
+    void (*fail_requests)(
+        struct embtier *server); /* those under way, when it is over: request.c's */
+    struct err_msg message;      /* of the last failed call */
 
     /* Requests: see request.c. */
     struct arena_alloc *alloc;    /* NULL without an arena */

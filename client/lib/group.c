@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/table_spec.h"
-#include "client/lib/batch.h"
 #include "client/lib/connection.h"
 
 void group_hold(struct embtier_group *group)
@@ -85,9 +84,9 @@ static enum embtier_err check_options(struct embtier *server,
     if (options->member >= options->size)
         return err_set(msg, EMBTIER_INVALID, "member %u of a group of %u, numbered from 0",
                        options->member, options->size);
-    if (options->step > STEP_MAX)
+    if (options->step > EMBTIER_STEP_MAX)
         return err_set(msg, EMBTIER_INVALID, "step is %" PRIu64 ", allowed: 0 to %" PRIu64,
-                       options->step, STEP_MAX);
+                       options->step, EMBTIER_STEP_MAX);
     return EMBTIER_OK;
 }
 

@@ -481,9 +481,9 @@ static enum embtier_err read_push_options(struct embtier_batch *batch,
                        "push options: struct_bytes is not of a version known here; use "
                        "EMBTIER_PUSH_OPTIONS_INIT");
     memcpy(&options, given, given->struct_bytes);
-    if (options.step < 1 || options.step > STEP_MAX)
+    if (options.step < 1 || options.step > EMBTIER_STEP_MAX)
         return err_set(msg, EMBTIER_INVALID, "step is %" PRIu64 ", allowed: 1 to %" PRIu64,
-                       options.step, STEP_MAX);
+                       options.step, EMBTIER_STEP_MAX);
     for (uint32_t i = 0; i < batch->part_count; i++)
         if (!(fabs(learning_rate_of(&options, i)) <= (double)FLT_MAX))
             return err_set(

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connecting, connecting anew and disconnecting: what the public header says of them. */
+#include "client/lib/connection.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/paths.h"
+#include "base/text_escape.h"
+#include "client/lib/batch.h"
+#include "client/lib/group.h"
+#include "client/lib/table.h"
+
+/* Longer than most requests that hit the cache take, shorter than a sleep and a wake-up are worth.
+ */
+#define SPIN_NS_MAX 20000
+
+#define CLIENT_NAME_MAX 128 /* as proto/control_check.c has it */
+
+/* A caller without a connection has nowhere else to read why. */
+static _Thread_local struct err_msg connect_message;
+
+const char *embtier_err_name(enum embtier_err err)
+{
+    return err_name(err);
+}
+
+const char *embtier_err_text(enum embtier_err err)
+{
+    return err_text(err);
+}
+
+const char *embtier_message(const struct embtier *server)
+{
+    return server ? server->message.text : connect_message.text;
+}
+
+const char *embtier_version(void)
+{
+    return EMBTIER_LIBRARY_VERSION;
+}
+
+static enum embtier_err check_hello(const struct embtier *server, const Embtier__Reply *reply,
+                                    uint32_t fd_count, struct err_msg *msg)
+{
+    if (reply->body_case != EMBTIER__REPLY__BODY_HELLO)
+        return err_set(msg, EMBTIER_PROTOCOL, "the server did not answer the hello");
+    if (reply->hello->protocol != PROTOCOL_VERSION)
+        return err_set(msg, EMBTIER_VERSION, "the server speaks protocol %u, this library %d",
+                       reply->hello->protocol, PROTOCOL_VERSION);
+    if (server->arena_bytes == 0)
+        return EMBTIER_OK;
+    if (fd_count != CONTROL_FDS_MAX)
+        return err_set(msg, EMBTIER_PROTOCOL, "%u descriptors came with the hello, expected %d",
+                       fd_count, CONTROL_FDS_MAX);
+    if (reply->hello->arena_bytes == 0)
+        return err_set(msg, EMBTIER_PROTOCOL, "the server gave no arena, %" PRIu64 " bytes wanted",
+                       server->arena_bytes);
+    return EMBTIER_OK;
+}
+
+/* One that is not there, connecting tells. */
+static enum embtier_err check_directory(const char *socket_path, struct err_msg *msg)
+{
+    _cleanup_(freep) char *directory = NULL;
+    enum embtier_err err;
+
+    TRY(path_directory(socket_path, &directory, msg));
+    err = users_directory_check(directory, msg);
+    return err == EMBTIER_NOT_FOUND ? EMBTIER_OK : err;
+}
+
+/* Connects and says hello. On failure both are closed. */
+static enum embtier_err open_session(const struct embtier *server, uint64_t arena_bytes_max,
+                                     struct control_socket *ret_socket,
+                                     struct shared_memory *ret_memory, struct err_msg *msg)
+{
+    _cleanup_(control_socket_close) struct control_socket sock;
+    _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
+    Embtier__Request request = EMBTIER__REQUEST__INIT;
+    Embtier__Hello hello = EMBTIER__HELLO__INIT;
+    struct shared_memory memory;
+
+    control_socket_init(&sock, server->timeout_ms);
+    shared_memory_init(&memory);
+    hello.protocol_min = PROTOCOL_VERSION;
+    hello.protocol_max = PROTOCOL_VERSION;
+    hello.arena_bytes = server->arena_bytes;
+    hello.slot_count = server->max_in_flight;
+    hello.client = server->client_name;
+    hello.pages = true;
+    request.body_case = EMBTIER__REQUEST__BODY_HELLO;
+    request.hello = &hello;
+    if (server->socket_is_users)
+        TRY(check_directory(server->socket_path, msg));
+    TRY(control_socket_connect(&sock, server->socket_path, msg));
+    if (server->socket_is_users)
+        TRY(control_socket_check_peer(&sock, server->socket_path, msg));
+    TRY(control_socket_call(&sock, &request, NULL, NULL, &reply, msg));
+    TRY(check_hello(server, reply, sock.fd_count, msg));
+    if (server->arena_bytes > 0) {
+        TRY(shared_memory_open(reply->hello, sock.fds, arena_bytes_max, &memory, msg));
+        sock.fd_count = 0;
+    }
+    *ret_socket = sock;
+    *ret_memory = memory;
+    control_socket_init(&sock, 0);
+    return EMBTIER_OK;
+}
+
+/* Spinning on the only processor keeps the server from answering. */
+static uint32_t spin_ns_max(void)
+{
+    cpu_set_t cpus;
+
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) < 2)
+        return 0;
+    return SPIN_NS_MAX;
+}
+
+static enum embtier_err read_options(const struct embtier_connect_options *given,
+                                     struct embtier_connect_options *ret_options,
+                                     struct err_msg *msg)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+
+    if (given &&
+        !options_are_known(given->struct_bytes,
+                           offsetof(struct embtier_connect_options, client_name), sizeof(options)))
+        return err_set(msg, EMBTIER_INVALID,
+                       "connect options: struct_bytes is not of a version known here; use "
+                       "EMBTIER_CONNECT_OPTIONS_INIT");
+    if (given)
+        memcpy(&options, given, given->struct_bytes);
+    if (options.max_in_flight < 1 || options.max_in_flight > SHM_SLOTS_MAX)
+        return err_set(msg, EMBTIER_INVALID, "max_in_flight is %u, allowed: 1 to %d",
+                       options.max_in_flight, SHM_SLOTS_MAX);
+    if (options.arena_bytes > 0 &&
+        options.arena_bytes <= shm_arena_payload_offset(options.max_in_flight))
+        return err_set(msg, EMBTIER_INVALID,
+                       "arena_bytes is %" PRIu64 ", allowed: 0, or more than %" PRIu64
+                       " with max_in_flight %u",
+                       options.arena_bytes, shm_arena_payload_offset(options.max_in_flight),
+                       options.max_in_flight);
+    if (options.client_name && strlen(options.client_name) > CLIENT_NAME_MAX)
+        return err_set(msg, EMBTIER_INVALID, "client_name is %zu bytes long, allowed: at most %d",
+                       strlen(options.client_name), CLIENT_NAME_MAX);
+    *ret_options = options;
+    return EMBTIER_OK;
+}
+
+/* The name goes into the server's log. */
+static char *clean_name(const char *name)
+{
+    char *const copy = malloc(CLIENT_NAME_MAX + 1);
+    size_t written = 0;
+
+    if (!name)
+        name = "libembtier";
+    if (copy)
+        (void)text_escape(TEXT_MIXED, name, strlen(name), copy, CLIENT_NAME_MAX + 1, &written);
+    return copy;
+}
+
+static enum embtier_err connect_server(const struct embtier_connect_options *given,
+                                       struct embtier **ret_server, struct err_msg *msg)
+{
+    _cleanup_(embtier_disconnectp) struct embtier *server = calloc(1, sizeof(*server));
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+
+    if (!server)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    server->fail_requests = requests_fail;
+    control_socket_init(&server->socket, 0);
+    shared_memory_init(&server->memory);
+    TRY(read_options(given, &options, msg));
+    server->socket_path = options.socket_path ? strdup(options.socket_path) : default_socket_path();
+    server->socket_is_users = !options.socket_path && default_socket_is_users();
+    server->client_name = clean_name(options.client_name);
+    if (!server->socket_path || !server->client_name)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    server->arena_bytes = options.arena_bytes;
+    server->max_in_flight = options.max_in_flight;
+    server->timeout_ms = options.timeout_ms;
+    server->spin_ns_max = spin_ns_max();
+    server->spin_ns = server->spin_ns_max;
+    TRY(open_session(server, UINT64_MAX, &server->socket, &server->memory, msg));
+    if (server->memory.arena) {
+        server->slots = calloc(server->memory.slot_count, sizeof(struct embtier_batch *));
+        if (!server->slots ||
+            arena_alloc_new(shm_arena_payload_offset(server->memory.slot_count),
+                            server->memory.arena_bytes, &server->alloc) != EMBTIER_OK)
+            return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    }
+    *ret_server = TAKE(server);
+    return EMBTIER_OK;
+}
+
+enum embtier_err embtier_connect(const struct embtier_connect_options *options,
+                                 struct embtier **ret_server)
+{
+    connect_message.text[0] = '\0';
+    return connect_server(options, ret_server, &connect_message);
+}
+
+void embtier_disconnect(struct embtier *server)
+{
+    if (!server)
+        return;
+    batches_free(server);
+    groups_free(server);
+    tables_free(server);
+    arena_alloc_free(server->alloc);
+    control_socket_close(&server->socket);
+    shared_memory_close(&server->memory);
+    free(server->slots);
+    free(server->socket_path);
+    free(server->client_name);
+    free(server);
+}
+
+/* Batches have their places in the old arena: the new one must have the same. */
+static enum embtier_err check_same_shape(const struct embtier *server,
+                                         const struct shared_memory *fresh, struct err_msg *msg)
+{
+    if (fresh->slot_count != server->memory.slot_count ||
+        fresh->arena_bytes < server->memory.arena_bytes)
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "the server now gives %u slots and %" PRIu64 " bytes, before %u and %" PRIu64
+                       "; connect anew",
+                       fresh->slot_count, fresh->arena_bytes, server->memory.slot_count,
+                       server->memory.arena_bytes);
+    return EMBTIER_OK;
+}
+
+/* A new session takes the old one's place only when all of it stands; until then, and if it does
+ * not, nothing of the old one changes. The new arena comes to lie at the old one's address, with
+ * the ids and rows of all batches copied into it before: pointers the user holds stay good. */
+static enum embtier_err adopt_session(struct embtier *server, struct control_socket *sock,
+                                      struct shared_memory *fresh, struct err_msg *msg)
+{
+    if (server->memory.arena) {
+        TRY(check_same_shape(server, fresh, msg));
+        for (const struct embtier_batch *batch = server->batches; batch; batch = batch->next)
+            memcpy((char *)fresh->arena + batch->block->offset,
+                   (const char *)server->memory.arena + batch->block->offset, batch->block->bytes);
+        TRY(shared_memory_replace(&server->memory, fresh, msg));
+    }
+    for (struct embtier_batch *batch = server->batches; batch; batch = batch->next)
+        batch->ticket = 0; /* tickets were the old session's, as memberships */
+    groups_end(server);
+    control_socket_close(&server->socket);
+    server->socket = *sock;
+    control_socket_init(sock, 0);
+    server->tail = 0; /* the slots are empty since the old session ended */
+    server->over = false;
+    server->session_number++;
+    return EMBTIER_OK;
+}
+
+enum embtier_err embtier_reconnect(struct embtier *server)
+{
+    _cleanup_(control_socket_close) struct control_socket sock;
+    _cleanup_(shared_memory_close) struct shared_memory fresh;
+    enum embtier_err err;
+
+    control_socket_init(&sock, 0);
+    shared_memory_init(&fresh);
+    connection_check(server);
+    if (!server->over)
+        return EMBTIER_OK;
+    TRY(open_session(server, server->memory.arena ? server->memory.arena_bytes : UINT64_MAX, &sock,
+                     &fresh, &server->message));
+    err = tables_reopen(server, &sock, &server->message);
+    if (!err)
+        err = adopt_session(server, &sock, &fresh, &server->message);
+    tables_reopened(server, err == EMBTIER_OK);
+    return err;
+}
