@@ -36,6 +36,7 @@
 #include "base/row_hash.h"
 #include "config/config.h"
 #include "store/checkpoint/checkpoint_record.h"
+#include "store/store_types.h"
 
 struct checkpoint_draft;
 struct checkpoint_record;
@@ -137,19 +138,6 @@ uint32_t store_shard_count(const struct store *store);
 const struct row_hasher *store_hasher(const struct store *store);
 const char *store_first_directory(const struct store *store);
 
-/* One row on its way to or from SSD. */
-struct store_row {
-    uint32_t table_id;
-    uint32_t weight_bytes; /* as the table says; a stored row of other lengths is CORRUPT */
-    uint32_t state_bytes;
-    bool logged;         /* its table's durability is not `replay` */
-    uint64_t table_step; /* store_write(), of logged rows: the step that their table is at */
-    uint64_t id;
-    void *bytes;          /* weights, then state; of the caller */
-    bool found;           /* set by store_read() */
-    enum embtier_err err; /* set by store_read(): a row's own failure */
-};
-
 /* A thread that will read says so first, and then has what it needs for it. */
 void store_reader_begin(struct store *store);
 /* Reads @count rows of one shard, sorted by (table_id, id), distinct. Rows that were never written
@@ -209,46 +197,10 @@ MUST_CHECK enum embtier_err store_drop_table(struct store *store, uint32_t table
  * RocksDB's own limits come near. Any thread, cheap. */
 void store_set_busy(struct store *store, bool busy);
 
-/* Bytes written to SSD by this process, by cause. Those of rows are counted when their file is
- * complete, or has failed. */
-struct store_written {
-    uint64_t flush_bytes;
-    uint64_t compaction_bytes;
-    uint64_t log_bytes;    /* RocksDB's write-ahead logs: none in durability `replay` */
-    uint64_t import_bytes; /* table files made elsewhere and taken in */
-    uint64_t other_bytes;  /* catalog, manifests and the like; of no table */
-};
 /* Of one table, dropped ones included, or of all and everything. */
 #define STORE_ALL_TABLES UINT32_MAX
 void store_written(struct store *store, uint32_t table_id, struct store_written *ret_written);
 
-struct store_stats {
-    struct store_written written;
-    uint64_t read_bytes; /* by reads of rows, from SST files */
-    uint64_t rows_read;
-    uint64_t rows_absent; /* asked for, never written */
-    uint64_t rows_written;
-    uint64_t row_bytes_written;  /* handed to RocksDB, keys and heads included */
-    uint64_t stored_bytes;       /* live SST files */
-    uint64_t capacity_bytes;     /* of the file systems of the data directories */
-    uint64_t reserve_bytes;      /* kept for what gives space back, as it should be, … */
-    uint64_t reserve_held_bytes; /* … and is */
-    uint64_t room_bytes;         /* free for rows, until updates are refused */
-    uint64_t space_refusals;
-    uint64_t memtable_bytes;
-    uint64_t metadata_cache_bytes;
-    uint64_t metadata_hits;   /* index and filter blocks found in the cache */
-    uint64_t metadata_misses; /* … read from SSD */
-    uint64_t pending_compaction_bytes;
-    uint64_t compactions_run;
-    uint32_t shards_compacting;
-    uint32_t shards_compacting_peak;
-    uint32_t shards_unclean; /* whose last close was none: a crash, power loss, a failed stop */
-    uint64_t recovered_log_bytes; /* of logs, when the store was opened after that … */
-    uint64_t log_recovery_ns;     /* … and the time it took */
-    bool io_uring;
-    bool direct_io; /* in all directories; false when one cannot, or the config says so */
-};
 void store_stats(struct store *store, struct store_stats *ret_stats);
 
 #endif

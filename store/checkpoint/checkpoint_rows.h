@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "store/checkpoint/checkpoint.h"
-#include "store/store.h"
+#include "store/store_types.h"
 
 struct checkpoint_rows;
 

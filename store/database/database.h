@@ -11,7 +11,7 @@
 #include "store/database/log_marks.h"
 #include "store/rocksdb/rocksdb_ext.h"
 #include "store/rocksdb/rocksdb_setup.h"
-#include "store/store.h"
+#include "store/store_types.h"
 
 struct database;
 

@@ -44,11 +44,6 @@ CYCLES_LEFT = {
         "daemon/engine/rows/write_queue", "daemon/engine/sessions/session", "daemon/engine/tables/tables",
         "daemon/jobs/row_writer",
     }),
-    frozenset({
-        "store/checkpoint/checkpoint", "store/checkpoint/checkpoint_advice",
-        "store/checkpoint/checkpoint_shelf", "store/database/compaction_scheduler",
-        "store/database/database", "store/store",
-    }),
 }
 # What RocksDB's C API lacks; everything else is C.
 CXX_PLACES = ("store/rocksdb/", "store/rocksdb/rocksdb_ext.cc")
