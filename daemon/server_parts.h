@@ -18,7 +18,7 @@ struct store;
 struct tables;
 struct transfer_memory;
 
-/* What the control thread and the metrics see of the server; borrowed for its life. */
+/* The control thread and the metrics see this of the server; borrowed for its life. */
 struct server_parts {
     const struct config *config;
     struct store *store;

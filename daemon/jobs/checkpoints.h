@@ -96,7 +96,7 @@ MUST_CHECK enum embtier_err checkpoints_verify(struct checkpoints *checkpoints, 
                                                const struct progress_sink *progress,
                                                struct checkpoint_info *ret_info,
                                                struct err_msg *msg);
-/* What scan_open() takes besides. */
+/* The store that scan_open() reads. */
 struct store *checkpoints_store(const struct checkpoints *checkpoints);
 struct transfer_memory *checkpoints_memory(const struct checkpoints *checkpoints);
 /* Becomes true with checkpoints_stop(). */

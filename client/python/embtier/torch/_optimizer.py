@@ -303,8 +303,8 @@ class Optimizer(torch.optim.Optimizer):
             self._steps = step
 
     def _steps_of_others(self) -> list[int]:
-        """Of other modules of this process that train the same tables: Adam corrects by the steps of a table. Warns, once, if they and
-        this one take turns."""
+        """The steps of other modules of this process that train the same tables: Adam corrects by the steps of a table. Warns, once, if
+        they and this one take turns."""
         if self._group is not None:
             return []
         pushers = self._rooms.server._connection.pushers
