@@ -126,15 +126,23 @@ def new_table(
         raise TypeError(f"unexpected arguments: {short(', '.join(sorted(unknown)))}{instead}")
     given = {"optimizer": "none" if flag("frozen", frozen) else "sgd", **given}
     may_be_there = flag("if_not_exists", given.pop("if_not_exists", False))
-    try:
-        if weight is not None:
-            return _table_of_weight(server, name, rows, dim, weight, dict(given)), True
-        table = server.create_table(name, dim, rows, **{"init": ("normal", 0.0, 1.0), **given})
-    except (errors.ExistsError, errors.BusyError):  # type: ignore[attr-defined]
-        if not may_be_there:
-            raise
-        given.setdefault("init", ("normal", 0.0, 1.0) if weight is None else "zeros")
-        return _opened(server, name, dim, rows, given), False  # with its rows
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:  # another trainer may make the table just now, and may fail
+        try:
+            if weight is not None:
+                return _table_of_weight(server, name, rows, dim, weight, dict(given)), True
+            table = server.create_table(name, dim, rows, **{"init": ("normal", 0.0, 1.0), **given})
+            break
+        except errors.ExistsError:  # type: ignore[attr-defined]
+            if not may_be_there:
+                raise
+            found = _opened(server, name, dim, rows, {"init": ("normal", 0.0, 1.0) if weight is None else "zeros", **given})
+            if found is not None:
+                return found, False  # with its rows
+        except errors.BusyError:  # type: ignore[attr-defined]
+            if not may_be_there or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
     if padding_idx is not None and -rows <= integer("padding_idx", padding_idx) < rows:
         try:
             set_to_zero(table, padding_idx % rows)
@@ -144,16 +152,13 @@ def new_table(
     return table, True
 
 
-def _opened(server: Server, name: str, dim: int, rows: int, given: dict[str, Any]) -> Table:
-    """A table that is there, or that another trainer is making just now, as several processes of one training do."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            return server.create_table(name, dim, rows, if_not_exists=True, **given)
-        except errors.BusyError:  # type: ignore[attr-defined]
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(0.02)
+def _opened(server: Server, name: str, dim: int, rows: int, given: dict[str, Any]) -> Table | None:
+    """A table that is there, if it is as @given; None: it is still being made, or gone again."""
+    try:
+        server.open_table(name)
+        return server.create_table(name, dim, rows, if_not_exists=True, **given)
+    except (errors.BusyError, errors.NoTableError):  # type: ignore[attr-defined]
+        return None
 
 
 def _table_of_weight(

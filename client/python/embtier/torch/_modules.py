@@ -286,7 +286,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         trains: bool,
     ) -> list[torch.Tensor | None]:
         """Updates rows if it @trains; returns the gradients of weights, where @wanted."""
-        if trains and self.update == "backward":
+        if trains and self.update == "backward" and ticket is not None:
             self._tell_of_second_push()
         if trains and ticket is not None:
             room = ticket.take()

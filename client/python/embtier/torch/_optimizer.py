@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -271,7 +272,8 @@ class Optimizer(torch.optim.Optimizer):
             raise TypeError(f"ahead must be what a Prefetcher has, not {kind_of(ahead)} {shown(ahead)}")
         self.wait_for_push()
         self.look_at_session()
-        step = max(self.steps, *self._steps_of_others(), 0) + 1
+        self._tell_of_others()
+        step = self.steps + 1
         self._pushing = batch
         try:
             if self._group is None:
@@ -292,8 +294,12 @@ class Optimizer(torch.optim.Optimizer):
         session = self._rooms.server._connection.session
         if session == self._session or self._group is not None:
             return
-        step = max(rows.table.step for rows in self._rows.values())
+        steps = []
+        for rows in self._rows.values():
+            with contextlib.suppress(errors.NoTableError):  # type: ignore[attr-defined]  # which a pass over it tells
+                steps.append(rows.table.step)
         self._session = session
+        step = max(steps, default=self._steps)
         if step < self._steps:
             warn_user(
                 f"the rows of table {next(iter(self._rows))!r} are of step {step} since the server was connected to anew, and this module "
@@ -302,24 +308,22 @@ class Optimizer(torch.optim.Optimizer):
             )
             self._steps = step
 
-    def _steps_of_others(self) -> list[int]:
-        """The steps of other modules of this process that train the same tables: Adam corrects by the steps of a table. Warns, once, if
-        they and this one take turns."""
+    def _tell_of_others(self) -> None:
+        """Warns, once, if other modules of this process and this one take turns to train a table."""
         if self._group is not None:
-            return []
+            return
         pushers = self._rooms.server._connection.pushers
         found = [pushers[name]() for name in self._rows if name in pushers]
         others = [one for one in found if one is not None and one is not self and one._group is None]
         if others and self._has_pushed and not self._told_of_others:
             self._told_of_others = True
             warn_user(
-                f"several modules train table {next(iter(others[0]._rows))!r}, and each of them makes steps of its own: an "
+                f"several modules train table {next(iter(others[0]._rows))!r}, and each of them counts and makes steps of its own: an "
                 "EmbeddingBagCollection of their bags makes one"
             )
         self._has_pushed = True
         for name in self._rows:
             pushers[name] = weakref.ref(self)
-        return [one.steps for one in others]
 
     def _note_push(self) -> None:
         """Counts the step of the last push, if that has been applied. Any number of times."""

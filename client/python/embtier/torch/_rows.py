@@ -83,7 +83,7 @@ class Rows(torch.nn.Parameter):
             raise TypeError(f"grad must be a torch.Tensor or None, not {kind_of(gradient)} {shown(gradient)}")
         if ids is None or gradient.shape != (len(ids), self.table.dim):
             raise RuntimeError(f"the gradient of table {self.table.name!r} is of rows that nothing was gathered for")
-        self.ids, self._gradient, self._version_then = ids, gradient, gradient._version
+        self.ids, self._gradient, self._version_then = ids, gradient, _version_of(gradient)
 
     @grad.deleter
     def grad(self) -> None:
@@ -111,7 +111,7 @@ class Rows(torch.nn.Parameter):
 
     def gathered(self) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Ids and gradients, for a step. Not those that zero_grad(set_to_none=False) has made zero."""
-        if self._gradient is None or self.ids is None or (self._gradient._version != self._version_then and not self._gradient.any()):
+        if self._gradient is None or self.ids is None or (_version_of(self._gradient) != self._version_then and not self._gradient.any()):
             return None
         return self.ids, self._gradient
 
@@ -125,6 +125,7 @@ class Rows(torch.nn.Parameter):
         gradient = self._gradient
         if gradient is None or not gradient.isfinite().all():
             self.ids = self._gradient = None
+            self._adds = 0
             return
         self._forget()
 
@@ -165,6 +166,11 @@ class Rows(torch.nn.Parameter):
             )
         # Not by a with statement: an interrupt between its parts would leave it in force.
         return torch._C._disabled_torch_function_impl(function, types, args, kwargs or {})
+
+
+def _version_of(gradient: torch.Tensor) -> int:
+    """Counts the changes of a tensor; those of inference_mode() have no such count."""
+    return -1 if gradient.is_inference() else gradient._version
 
 
 def _changes(function: Any) -> bool:
