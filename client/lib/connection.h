@@ -33,9 +33,9 @@ struct embtier {
     uint64_t session_number; /* of this connection's, from 1: what was opened in one ends with it */
     bool over;
     struct err_msg over_reason;
-    void (*fail_requests)(
-        struct embtier *server); /* those under way, when it is over: request.c's */
-    struct err_msg message;      /* of the last failed call */
+    /* Fails the requests under way when the connection is over: requests_fail(), which uses it. */
+    void (*fail_requests)(struct embtier *server);
+    struct err_msg message; /* of the last failed call */
 
     /* Requests: see request.c. */
     struct arena_alloc *alloc;    /* NULL without an arena */

@@ -110,7 +110,8 @@ to(device), half(), double()
     tables of every dtype. A CUDA graph cannot have a pass of a module in it (RuntimeError); torch.compile, with
     mode="reduce-overhead" too, leaves it out of its graphs.
 Ids
-    int32 or int64 tensors; nested ones of the layout torch.jagged, [bags, lengths], have no offsets (torch 2.4 and newer). A negative id is a ValueError, one past the table's rows IdRangeError.
+    int32 or int64 tensors; nested ones of the layout torch.jagged, [bags, lengths], have no offsets (torch 2.4 and newer). A
+    negative id is a ValueError, one past the table's rows IdRangeError.
     Unbounded tables have ids up to 2**64 - 1, which torch has no dtype for (signed ones reach
     2**63 - 1): ``unsigned_ids=True`` takes ids as the bits of unsigned numbers, -1 as 2**64 - 1.
 
