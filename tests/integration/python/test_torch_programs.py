@@ -308,7 +308,7 @@ def test_optimizer_that_has_the_weights_of_before_is_told(server, name):
     model = Model()
     inner = torch.optim.SGD(model.parameters(), lr=LR)
     et.replace(model, server, lr=LR, prefix=f"{name}.")
-    with pytest.warns(UserWarning, match=r"a parameter \(40, 6\) that is not the model's.* make the optimizer after replace\(\)"):
+    with pytest.warns(UserWarning, match=r"a parameter \(40, 6\) that replace\(\) has put table .* make the optimizer after replace\(\)"):
         et.CombinedOptimizer(inner, model)
     et.CombinedOptimizer(torch.optim.SGD(model.dense.parameters(), lr=LR), model)
 
@@ -349,7 +349,7 @@ def test_trainers_that_replace_at_once_get_one_table_and_groups_of_their_own(dae
         try:
             with daemon.connect() as server:
                 begin.wait(60)
-                join = lambda path: server.join(f"{name}.{path}", size=2, member=member)  # noqa: E731
+                join = lambda path, step: server.join(f"{name}.{path}", size=2, member=member, step=step)  # noqa: E731
                 et.replace(models[member], server, lr=LR, prefix=f"{name}.", if_not_exists=True, group=join)
                 models[member]["b"](torch.tensor([member])).sum().backward()
                 models[member]["b"].step()
@@ -410,3 +410,111 @@ def _stored(state) -> io.BytesIO:
     torch.save(state, file)
     file.seek(0)
     return file
+
+
+# ---- What is no fault is not told ----
+
+
+def test_optimizer_of_two_models_has_no_weights_of_before(server, name):
+    model, other = replaced(server, name), nn.Linear(DIM, ROWS)  # a weight of the table's shape
+    et.CombinedOptimizer(torch.optim.SGD([*model.parameters(), *other.parameters()], lr=LR), model)
+
+
+def test_scheduler_where_no_row_is_trained_is_not_told(server, name):
+    model = replaced(server, name)
+    model.bag.requires_grad_(False)
+    inner = torch.optim.SGD(model.dense.parameters(), lr=LR)
+    torch.optim.lr_scheduler.StepLR(inner, 1)
+    et.CombinedOptimizer(inner, model)
+
+
+def test_steps_that_are_skipped_for_the_dense_part_are_not_told(server, name):
+    model = replaced(server, name)
+    optimizer = et.CombinedOptimizer(torch.optim.SGD(model.parameters(), lr=LR), model)
+    for _ in range(4):
+        model().backward()
+        model.dense.weight.grad.fill_(float("inf"))  # as where a scaler's loss is too large
+        optimizer.zero_grad()
+    train(model, optimizer)
+    assert model.bag.steps == 1
+
+
+def test_modules_that_train_a_table_in_phases_are_not_told(make_table):
+    table = make_table()
+    first, second = (et.EmbeddingBag(table, mode="sum", lr=LR) for _ in range(2))
+    for module in (first, first, second, second, first):
+        module(IDS, OFFSETS).sum().backward()
+
+
+def test_second_call_without_ids_is_no_second_step(make_table):
+    bag = et.EmbeddingBag(make_table(), mode="sum", lr=LR)
+    nothing = torch.empty(0, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)
+    (bag(IDS, OFFSETS).sum() + bag(*nothing).sum()).backward()
+    assert bag.steps == 1
+
+
+def test_gradients_that_are_zeroed_in_any_way_are_forgotten(make_table):
+    table = make_table()
+    bag = et.EmbeddingBag(table, mode="sum", lr=LR, update="step")
+    bag(IDS, OFFSETS).sum().backward()
+    bag.rows[0].grad.data.zero_()
+    before = all_rows(table)
+    bag.step()
+    assert bag.steps == 0
+    with torch.inference_mode():
+        bag.rows[0].grad = None
+    bag(IDS, OFFSETS).sum().backward()
+    with torch.inference_mode():
+        bag.rows[0].grad = bag.rows[0].grad.clamp(-1, 1)
+    bag.step()
+    assert bag.steps == 1 and (all_rows(table) != before).any()
+
+
+def test_count_that_was_assigned_outlives_a_clean_stop(own_daemon):
+    with own_daemon.connect() as server:
+        bag = et.EmbeddingBag(server.create_table("t", DIM, ROWS, optimizer="sgd"), mode="sum", lr=LR)
+        bag(IDS, OFFSETS).sum().backward()
+        bag.steps = 100
+        own_daemon.stop()
+        own_daemon.start()
+        with pytest.raises(embtier.DisconnectedError):
+            bag(IDS, OFFSETS)
+        server.reconnect()
+        bag(IDS, OFFSETS).sum().backward()
+        assert bag.steps == 101
+
+
+# ---- replace() once more ----
+
+
+def test_groups_go_on_from_the_step_of_their_tables(server, name):
+    for steps in (0, 1):
+        model = Model()
+        join = lambda path, step: server.join(f"{name}.{path}", size=1, member=0, step=step)  # noqa: E731
+        et.replace(model, server, lr=LR, prefix=f"{name}.", optimizer="adam", if_not_exists=True, group=join)
+        assert model.bag.steps == model.bag.group.step == steps
+        model().backward()
+        model.bag.step()
+        model.bag.group.leave()
+
+
+def test_groups_are_left_where_one_cannot_be_joined(server, name):
+    model = nn.ModuleDict({"a": nn.Embedding(ROWS, DIM), "b": nn.Embedding(ROWS, DIM)})
+
+    def join(path, step):
+        if path == "b":
+            raise LookupError(path)
+        return server.join(f"{name}.{path}", size=1, member=0, step=step)
+
+    for _ in range(2):
+        with pytest.raises(LookupError):
+            et.replace(model, server, lr=LR, prefix=f"{name}.", group=join)
+    assert isinstance(model["a"], nn.Embedding) and not [one for one in server.tables() if one.name.startswith(f"{name}.")]
+
+
+def test_rows_that_are_there_are_not_written_to_a_file_again(server, name, monkeypatch):
+    model = Model()
+    replaced(server, name)
+    monkeypatch.setattr(embtier.Server, "import_table", None)
+    (found,) = et.replace(model, server, lr=LR, prefix=f"{name}.", if_not_exists=True)
+    assert not found.copied

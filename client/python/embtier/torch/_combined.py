@@ -12,7 +12,7 @@ import torch
 from .._arguments import flag, kind_of, learning_rate, short, shown
 from ._modules import EmbeddingBagCollection
 from ._optimizer import Optimizer, loss_of, unscale
-from ._rows import Rows, warn_user
+from ._rows import Rows, replaced_by, warn_user
 
 _KINDS = {
     "SGD": "sgd", "Adagrad": "adagrad", "Adam": "adam", "AdamW": "adamw", "SparseAdam": "sparse_adam", "RMSprop": "rmsprop",
@@ -54,7 +54,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
         self.optimizer = optimizer
         self._of_rows = [module.optimizer for module in modules]
         self._first = 0  # of the optimizer's groups: those from the beginning, which come before the rows'
-        _tell_of_old_weights(optimizer, model, modules)
+        _tell_of_old_weights(optimizer)
         differences = [text for module in modules for text in _differences(optimizer, module)]
         if differences:
             warnings.warn(
@@ -79,6 +79,8 @@ class CombinedOptimizer(torch.optim.Optimizer):
     def _look_for_scheduler(self) -> None:
         """A scheduler counts the steps of its optimizer, whose step() it puts a mark on."""
         step = self.optimizer.step
+        if not any(rows.requires_grad for one in self._of_rows for rows in one.rows):
+            return
         if not self._told_of_scheduler and (getattr(step, "_with_counter", False) or getattr(step, "_wrapped_by_lr_sched", False)):
             self._told_of_scheduler = True
             warn_user(
@@ -146,9 +148,16 @@ class CombinedOptimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         flag("set_to_none", set_to_none)
+        if any(one.has_gathered() for one in self._of_rows) and not self._is_finite():
+            for one in self._of_rows:  # a scaler has skipped the step for them: nothing was forgotten
+                one.clear()
         self.optimizer.zero_grad(set_to_none=set_to_none)
         for one in self._of_rows:
             one.zero_grad()
+
+    def _is_finite(self) -> bool:
+        gradients = (one.grad for group in self.optimizer.param_groups for one in group["params"])
+        return all(bool(one.isfinite().all()) for one in gradients if one is not None and not one.is_sparse)
 
     def state_dict(self) -> dict[str, Any]:
         groups = [{key: value for key, value in one.param_groups[0].items() if key != "params"} for one in self._of_rows]
@@ -169,15 +178,14 @@ class CombinedOptimizer(torch.optim.Optimizer):
         raise TypeError("a CombinedOptimizer belongs to modules whose rows are in embtierd: save its state_dict()")
 
 
-def _tell_of_old_weights(optimizer: torch.optim.Optimizer, model: torch.nn.Module, modules: list[EmbeddingBagCollection]) -> None:
-    """Warns if @optimizer has weights that replace() has taken out of @model."""
-    own = {id(one) for one in model.parameters()}
-    shapes = {(rows.table.rows, rows.table.dim): rows.table.name for module in modules for rows in module.rows}
+def _tell_of_old_weights(optimizer: torch.optim.Optimizer) -> None:
+    """Warns if @optimizer has weights that replace() has put tables in the place of."""
     for one in (one for group in optimizer.param_groups for one in group["params"]):
-        if id(one) not in own and tuple(one.shape) in shapes:
+        table = replaced_by(one)
+        if table is not None:
             warn_user(
-                f"the {kind_of(optimizer)} has a parameter {tuple(one.shape)} that is not the model's, as if it was made before replace() put "
-                f"table {shapes[tuple(one.shape)]!r} in its place: make the optimizer after replace()"
+                f"the {kind_of(optimizer)} has a parameter {tuple(one.shape)} that replace() has put table {table!r} in the place of: make the "
+                "optimizer after replace()"
             )
 
 

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
+import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -126,23 +128,24 @@ def new_table(
         raise TypeError(f"unexpected arguments: {short(', '.join(sorted(unknown)))}{instead}")
     given = {"optimizer": "none" if flag("frozen", frozen) else "sgd", **given}
     may_be_there = flag("if_not_exists", given.pop("if_not_exists", False))
+    init = {"init": ("normal", 0.0, 1.0) if weight is None else "zeros"}
     deadline = time.monotonic() + TIMEOUT_S
-    while True:  # another trainer may make the table just now, and may fail
-        try:
-            if weight is not None:
-                return _table_of_weight(server, name, rows, dim, weight, dict(given)), True
-            table = server.create_table(name, dim, rows, **{"init": ("normal", 0.0, 1.0), **given})
-            break
-        except errors.ExistsError:  # type: ignore[attr-defined]
-            if not may_be_there:
-                raise
-            found = _opened(server, name, dim, rows, {"init": ("normal", 0.0, 1.0) if weight is None else "zeros", **given})
-            if found is not None:
-                return found, False  # with its rows
-        except errors.BusyError:  # type: ignore[attr-defined]
-            if not may_be_there or time.monotonic() > deadline:
-                raise
-        time.sleep(0.02)
+    with contextlib.ExitStack() as stack:
+        import_it = None if weight is None else stack.enter_context(_import_of(server, name, rows, dim, weight, dict(given)))
+        while True:  # another trainer may make the table just now, and may fail
+            try:
+                if may_be_there:
+                    found = _opened(server, name, dim, rows, {**init, **given})
+                    if found is not None:
+                        return found, False  # with its rows
+                if import_it is not None:
+                    return import_it(), True
+                table = server.create_table(name, dim, rows, **{**init, **given})
+                break
+            except (errors.ExistsError, errors.BusyError):  # type: ignore[attr-defined]
+                if not may_be_there or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
     if padding_idx is not None and -rows <= integer("padding_idx", padding_idx) < rows:
         try:
             set_to_zero(table, padding_idx % rows)
@@ -153,18 +156,19 @@ def new_table(
 
 
 def _opened(server: Server, name: str, dim: int, rows: int, given: dict[str, Any]) -> Table | None:
-    """A table that is there, if it is as @given; None: it is still being made, or gone again."""
+    """A table that is there, if it is as @given; None: there is none. BusyError: it is still being made."""
     try:
         server.open_table(name)
-        return server.create_table(name, dim, rows, if_not_exists=True, **given)
-    except (errors.BusyError, errors.NoTableError):  # type: ignore[attr-defined]
+    except errors.NoTableError:  # type: ignore[attr-defined]
         return None
+    return server.create_table(name, dim, rows, if_not_exists=True, **given)
 
 
-def _table_of_weight(
+@contextlib.contextmanager
+def _import_of(
     server: Server, name: str, rows: int, dim: int, weight: torch.Tensor, options: dict[str, Any]
-) -> Table:  # fmt: skip
-    """Imports @weight from a file, so that there is a table with all of it or none, whatever happens."""
+) -> Iterator[Callable[[], Table]]:  # fmt: skip
+    """A function that imports @weight from a file, written once, so that there is a table with all of it or none, whatever happens."""
     if not isinstance(weight, torch.Tensor):
         raise TypeError(f"_weight must be a torch.Tensor, not {kind_of(weight)} {shown(weight)}")
     if tuple(weight.shape) != (rows, dim):
@@ -180,11 +184,16 @@ def _table_of_weight(
     }}).encode()  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="embtier-weight.") as folder:
         path = f"{folder}/weight.safetensors"
-        with open(path, "wb") as file:
-            file.write(len(header).to_bytes(8, "little") + header)
-            (stored.view(torch.int16) if dtype == "bf16" else stored).numpy().tofile(file)
-        server.import_table(path, name, **options)
-    return server.open_table(name)
+
+        def import_it() -> Table:
+            if not os.path.exists(path):
+                with open(path, "wb") as file:
+                    file.write(len(header).to_bytes(8, "little") + header)
+                    (stored.view(torch.int16) if dtype == "bf16" else stored).numpy().tofile(file)
+            server.import_table(path, name, **options)
+            return server.open_table(name)
+
+        yield import_it
 
 
 def _pretrained(embeddings: Any, freeze: Any, options: dict[str, Any]) -> dict[str, Any]:

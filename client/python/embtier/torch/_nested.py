@@ -42,14 +42,14 @@ def bags_of(bag: Bag, one: Input) -> Input:
         raise TypeError("a nested tensor of ids takes no offsets, and per_sample_weights that are nested as it is")
     if ids.dim() != 2:
         raise ValueError(f"a nested tensor of ids has two dimensions, [bags, lengths], not {ids.dim()}")
-    ends = ids.offsets()
-    if not is_compiling() and int(ends[-1]) != len(ids.values()) and ids.is_contiguous():
-        raise ValueError(f"the last offset of a nested tensor of ids is the number of its values, {len(ids.values())}, not {int(ends[-1])}")
+    values, ends = values_of("the ids", ids), ids.offsets()
+    if not is_compiling() and int(ends[-1]) != len(values):
+        raise ValueError(f"the last offset of a nested tensor of ids is the number of its values, {len(values)}, not {int(ends[-1])}")
     if weights is not None:
         if not is_compiling() and not torch.equal(weights.offsets(), ends):
             raise ValueError("per_sample_weights must have the lengths of the ids")
         weights = values_of("per_sample_weights", weights)
-    return values_of("the ids", ids), ends if bag.include_last_offset else ends[:-1], weights
+    return values, ends if bag.include_last_offset else ends[:-1], weights
 
 
 def like(tensor: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:

@@ -69,6 +69,9 @@ def _user_of(frame: FrameType) -> tuple[FrameType, str]:
     return _without_comprehensions(frame), function
 
 
+_ALTERNATIONS_TOLD = 2
+
+
 def _is_in_step(frame: FrameType | None, optimizer: torch.optim.Optimizer) -> bool:
     """Is @frame, of a method of @optimizer, below its step()? Other methods, such as one that logs norms, only read."""
     while frame is not None:
@@ -126,8 +129,10 @@ class Optimizer(torch.optim.Optimizer):
         self._averages = flag("averages", averages)  # gradients of the members of a group
         self._steps = self._steps_found = integer("steps", steps, 0, STEP_MAX)  # found: that the tables were at
         self._pushing: BagBatch | PushBatch | None = None  # of the push that was not noted yet
-        self._session = rooms.server._connection.session  # whose tables' steps are known
-        self._has_pushed = self._told_of_others = False
+        self._session = rooms.server._connection.session
+        self._table_step = self._steps  # of the tables, as far as it is known: of that session
+        self._has_pushed = False
+        self._alternations = 0  # with other modules
         self.timeout: float | None = None  # seconds for a push without a group, whose end others may delay
         self.scale: float | Callable[[], float] = 1.0  # of the loss; a GradScaler assigns a grad_scale of its own
         self._group: Group | None = None
@@ -299,14 +304,17 @@ class Optimizer(torch.optim.Optimizer):
             with contextlib.suppress(errors.NoTableError):  # type: ignore[attr-defined]  # which a pass over it tells
                 steps.append(rows.table.step)
         self._session = session
-        step = max(steps, default=self._steps)
-        if step < self._steps:
+        step, known = max(steps, default=self._table_step), self._table_step
+        self._table_step = step
+        if step < known:
             warn_user(
                 f"the rows of table {next(iter(self._rows))!r} are of step {step} since the server was connected to anew, and this module "
                 f"is at step {self._steps}: the server has gone back to a checkpoint. Rows and the rest of the model belong together "
                 "again when the state that was saved with that checkpoint is loaded (docs/torch.md)"
             )
             self._steps = step
+        elif step > known:  # others' pushes, or one of this module's whose answer was lost
+            self._steps = max(self._steps, step)
 
     def _tell_of_others(self) -> None:
         """Warns, once, if other modules of this process and this one take turns to train a table."""
@@ -315,8 +323,8 @@ class Optimizer(torch.optim.Optimizer):
         pushers = self._rooms.server._connection.pushers
         found = [pushers[name]() for name in self._rows if name in pushers]
         others = [one for one in found if one is not None and one is not self and one._group is None]
-        if others and self._has_pushed and not self._told_of_others:
-            self._told_of_others = True
+        self._alternations += bool(others and self._has_pushed)
+        if others and self._alternations == _ALTERNATIONS_TOLD:
             warn_user(
                 f"several modules train table {next(iter(others[0]._rows))!r}, and each of them counts and makes steps of its own: an "
                 "EmbeddingBagCollection of their bags makes one"
@@ -329,6 +337,7 @@ class Optimizer(torch.optim.Optimizer):
         """Counts the step of the last push, if that has been applied. Any number of times."""
         if self._pushing is not None and not self._pushing._in_flight:
             self._steps = max(self._steps, self._pushing._pushed_step)
+            self._table_step = max(self._table_step, self._pushing._pushed_step)
             self._pushing = None
 
     def wait_for_push(self) -> None:
@@ -354,6 +363,18 @@ class Optimizer(torch.optim.Optimizer):
         except (errors.Error, RuntimeError):
             return False
         return True
+
+    @property
+    def rows(self) -> list[Rows]:
+        return list(self._rows.values())
+
+    def has_gathered(self) -> bool:
+        return any(rows.gathered() is not None for rows in self._rows.values())
+
+    def clear(self) -> None:
+        """Gives gathered gradients up, as no fault of the program."""
+        for rows in self._rows.values():
+            rows.clear()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets what was gathered."""

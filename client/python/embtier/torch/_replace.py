@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from .._server import Server, Table
 from .._types import one_of
 from ._embeddings import Embedding, EmbeddingBag
 from ._modules import UPDATES
+from ._rows import note_replaced
 
 _ARGUMENTS = {
     torch.nn.EmbeddingBag: (EmbeddingBag, ("mode", "include_last_offset", "padding_idx")),
@@ -60,8 +62,9 @@ def replace(
 
     The model trains as before with ``CombinedOptimizer(torch.optim.SGD(model.parameters(), lr), model)``, made afterwards; the
     optimizer of the tables, ``optimizer=`` of @options, is to be the same ("sgd" unless told). @lr, @update: of the new
-    modules. @options: further ones of them, and of :meth:`Server.create_table`. ``group=`` is a function of a path, as each module has
-    a group of its own: ``lambda path: server.join(path, size=world, member=rank)``.
+    modules. @options: further ones of them, and of :meth:`Server.create_table`. ``group=`` is a function of a path and the step that the
+    table is at, as each module has a group of its own: ``lambda path, step: server.join(path, size=world, member=rank, step=step)``.
+    If one cannot be joined, those that were are left.
 
     Modules stay that have a weight which is another's too, max_norm, scale_grad_by_freq, or a dtype no table has; so do those
     of classes derived from torch's, and the model itself. If one cannot be replaced for another reason, the model stays as
@@ -79,7 +82,8 @@ def replace(
     learning_rate("lr", lr)
     one_of("update", UPDATES, update)
     uses = _uses_of_parameters(model)
-    found, stand_ins, made = [], {}, {}
+    join = options.pop("group") if callable(options.get("group")) else None
+    found, stand_ins, made, names = [], {}, {}, {}
     try:
         for path, module in model.named_modules(remove_duplicate=False):
             if not isinstance(module, tuple(_ARGUMENTS)):
@@ -91,10 +95,8 @@ def replace(
             if not reason and id(module) in made:  # at another path, too
                 stand_ins[path] = made[id(module)]
             elif not reason:
-                own = {"lr": lr, "update": update, **options}
-                if callable(options.get("group")):
-                    own["group"] = options["group"](path)
-                stand_ins[path] = made[id(module)] = _stand_in(module, server, prefix + path, own)
+                stand_ins[path] = made[id(module)] = _stand_in(module, server, prefix + path, {"lr": lr, "update": update, **options})
+                names[id(module)] = path
             if not reason:
                 table, copied = stand_ins[path].table, stand_ins[path].has_new_table
             found.append(Replaced(path, module.num_embeddings, module.embedding_dim, table, reason, copied))
@@ -105,10 +107,29 @@ def replace(
     except BaseException:
         _drop(server, made)
         raise
+    if join is not None:
+        _join(join, names, made, server)
+    for path, one in stand_ins.items():
+        note_replaced(model.get_submodule(path).weight, one.table.name)
     for path, one in stand_ins.items():
         parent, _, name = path.rpartition(".")
         setattr(model.get_submodule(parent), name, one)
     return found
+
+
+def _join(join: Any, names: dict[int, str], made: dict[int, Any], server: Server) -> None:
+    """Gives each module its group, at the step of its table; all or none."""
+    joined = []
+    try:
+        for number, one in made.items():
+            joined.append(join(names[number], one.steps))
+            one.group = joined[-1]
+    except BaseException:
+        for group in joined:
+            with contextlib.suppress(errors.Error, AttributeError):
+                group.leave()
+        _drop(server, made)
+        raise
 
 
 def _drop(server: Server, made: dict[int, Any]) -> None:

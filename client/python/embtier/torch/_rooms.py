@@ -26,10 +26,10 @@ class Room:
         self.sizes: list[tuple[int, int]] | None = self.most
         self.batch: BagBatch = server.bag_batch(parts)
         self._weighted = [part.weighted for part in parts]
-        self.map()
+        self.make_tensors()
 
-    def map(self) -> None:
-        """Makes the tensors. Those made under inference_mode() cannot be written outside of it."""
+    def make_tensors(self) -> None:
+        """Of the batch's memory. Those made under inference_mode() cannot be written outside of it."""
         batch, places = self.batch, range(len(self._weighted))
         self.ids = [torch.from_numpy(batch.ids(i).view(np.ndarray).view(np.int64)) for i in places]
         self.offsets = [torch.from_numpy(batch.offsets(i).view(np.int32)) for i in places]
@@ -41,7 +41,7 @@ class Room:
     def fill(self, given: Sequence[Given]) -> None:
         sizes, self.sizes = self.sizes, None  # not known before the end, should this be interrupted
         if self.bags[-1].is_inference() and not torch.is_inference_mode_enabled():
-            self.map()
+            self.make_tensors()
         for i, one in enumerate(given):
             if sizes is None or sizes[i] != one.sizes:
                 self.batch.set_bags(i, *one.sizes)

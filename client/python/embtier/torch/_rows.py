@@ -57,7 +57,7 @@ class Rows(torch.nn.Parameter):
         self.table = table
         self.ids = None
         self._gradient: torch.Tensor | None = None
-        self._version_then = 0  # that it had when it came
+        self._was_zero = False  # when it came
         self._optimizer: weakref.ref[Optimizer] | None = None  # that it belongs to
         self._discards = 0  # of gradients, one after the other without a step
         self._adds = 0  # of backward passes, since the last step
@@ -83,7 +83,7 @@ class Rows(torch.nn.Parameter):
             raise TypeError(f"grad must be a torch.Tensor or None, not {kind_of(gradient)} {shown(gradient)}")
         if ids is None or gradient.shape != (len(ids), self.table.dim):
             raise RuntimeError(f"the gradient of table {self.table.name!r} is of rows that nothing was gathered for")
-        self.ids, self._gradient, self._version_then = ids, gradient, _version_of(gradient)
+        self.ids, self._gradient, self._was_zero = ids, gradient, not gradient.any()
 
     @grad.deleter
     def grad(self) -> None:
@@ -107,11 +107,11 @@ class Rows(torch.nn.Parameter):
         self._adds += 1
         if self._adds == _ADDS_TOLD:
             self._say_not_stepped(f"were added up in {_ADDS_TOLD} backward passes")
-        self.ids, self._gradient, self._version_then = distinct, added, added._version
+        self.ids, self._gradient, self._was_zero = distinct, added, not added.any()
 
     def gathered(self) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Ids and gradients, for a step. Not those that zero_grad(set_to_none=False) has made zero."""
-        if self._gradient is None or self.ids is None or (_version_of(self._gradient) != self._version_then and not self._gradient.any()):
+        if self._gradient is None or self.ids is None or (not self._was_zero and not self._gradient.any()):
             return None
         return self.ids, self._gradient
 
@@ -168,14 +168,24 @@ class Rows(torch.nn.Parameter):
         return torch._C._disabled_torch_function_impl(function, types, args, kwargs or {})
 
 
-def _version_of(gradient: torch.Tensor) -> int:
-    """Counts the changes of a tensor; those of inference_mode() have no such count."""
-    return -1 if gradient.is_inference() else gradient._version
-
-
 def _changes(function: Any) -> bool:
     name = getattr(function, "__name__", "")
     return name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_", "share_memory_")
+
+
+_replaced: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}  # by id(): weights that tables took the place of, and their names
+
+
+def note_replaced(weight: torch.Tensor, table: str) -> None:
+    """replace() has put @table in the place of @weight."""
+    number = id(weight)
+    _replaced[number] = (weakref.ref(weight, lambda _: _replaced.pop(number, None)), table)
+
+
+def replaced_by(weight: torch.Tensor) -> str | None:
+    """The table that is in the place of @weight."""
+    of, table = _replaced.get(id(weight), (lambda: None, ""))
+    return table if of() is weight else None
 
 
 def not_here(rows: Rows) -> str:

@@ -103,7 +103,7 @@ class _Keyed(_Collection):
             if shape != (tables[key].rows, tables[key].dim):
                 raise ValueError(f"{key} must be of shape {(tables[key].rows, tables[key].dim)}, not {shape}")
         for key, table in tables.items():
-            table.set(range(table.rows), state_dict[key].detach().to("cpu", TORCH_DTYPES[table.dtype]))
+            table.set(range(table.rows), torch.as_tensor(state_dict[key]).detach().to("cpu", TORCH_DTYPES[table.dtype]))
 
     def weights(self, prefix: str = "") -> dict[str, torch.Tensor]:
         """The rows of all tables, [rows, dim] each, with the keys that TorchRec's collection has in its state_dict()."""
