@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench_server.h: the real daemon under a benchmark, its tables, and what its counters say. */
-#ifndef EMBTIER_TESTS_BENCH_SERVER_H
-#define EMBTIER_TESTS_BENCH_SERVER_H
+#ifndef EMBTIER_TESTS_BENCH_BENCH_SERVER_H
+#define EMBTIER_TESTS_BENCH_BENCH_SERVER_H
 
 #include "client/include/embtier.h"
 #include "tests/bench/bench.h"

@@ -4,8 +4,8 @@
  * Environment: EMBTIERD and EMBTIER_CLI, the programs (set by meson); EMBTIER_TEST_LANES, the
  * daemon's lanes (default 1). What cannot be set up ends the test program, with the daemon's log.
  */
-#ifndef EMBTIER_TESTS_HARNESS_H
-#define EMBTIER_TESTS_HARNESS_H
+#ifndef EMBTIER_TESTS_INTEGRATION_HARNESS_H
+#define EMBTIER_TESTS_INTEGRATION_HARNESS_H
 
 #include <sys/types.h>
 

@@ -5,8 +5,8 @@
  * All sessions are driven by one thread that seldom waits, so the server works on requests of all
  * of them at once while the walk's decisions depend on its seed only. Whatever is not as it must be
  * ends the test, with the seed and the command that walks the same way again. */
-#ifndef EMBTIER_TESTS_WALK_H
-#define EMBTIER_TESTS_WALK_H
+#ifndef EMBTIER_TESTS_INTEGRATION_WALK_H
+#define EMBTIER_TESTS_INTEGRATION_WALK_H
 
 #include "tests/integration/harness.h"
 #include "tests/integration/walk_model.h"

@@ -14,8 +14,8 @@
  * version, unless the row is loose: a SET of it was refused, or nobody heard what became of it. All
  * others must see a whole row of a version from settled to newest; what they have seen is settled.
  * Thread: one. */
-#ifndef EMBTIER_TESTS_WALK_MODEL_H
-#define EMBTIER_TESTS_WALK_MODEL_H
+#ifndef EMBTIER_TESTS_INTEGRATION_WALK_MODEL_H
+#define EMBTIER_TESTS_INTEGRATION_WALK_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """However much a client asks for at a time, does an export give a bounded piece, and does an import take all of it in
-pieces? tests/unit/test_worker_pieces.c has the turns of users."""
+pieces? tests/unit/daemon/jobs/test_worker_pieces.c has the turns of users."""
 
 from __future__ import annotations
 

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lane_fixture.h: real lanes on a real store in this process, and clients that drive their
+ * sessions' shared memory as libembtier does from another one. Included once per test program. */
+#ifndef EMBTIER_TESTS_UNIT_ENGINE_LANE_LANE_FIXTURE_H
+#define EMBTIER_TESTS_UNIT_ENGINE_LANE_LANE_FIXTURE_H
+
+#include "tests/unit/store/store_fixture.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "daemon/engine/lane/lane.h"
+#include "daemon/engine/mail/inbox.h"
+#include "daemon/engine/memory/request_memory.h"
+#include "daemon/engine/memory/ticket_memory.h"
+#include "daemon/engine/ops/group.h"
+#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/sessions/session.h"
+#include "daemon/engine/tables/table.h"
+#include "daemon/engine/tables/tables.h"
+#include "tiers/arena.h"
+
+#define LANES_MOST     4
+#define HOUR_NS        (UINT64_C(3600) * 1000 * 1000 * 1000)
+#define FIXTURE_SLOTS  16
+#define FIXTURE_YIELDS 200
+
+#define FIXTURE_UID 7
+
+struct lanes_fixture {
+    struct store_fixture *f;
+    struct request_memory *memory;
+    struct accounts *accounts;
+    struct account *account; /* of all clients */
+    struct ticket_memory *ticket_memory;
+    struct arena *arenas[TIERS_MAX];
+    uint32_t tier_count;
+    struct lane *lanes[LANES_MOST];
+    uint32_t lane_count;
+    uint32_t slabs_per_lane;
+    uint32_t map_slabs;
+    uint16_t shard_lanes[8];
+    struct tables *tables;
+    struct inbox mail; /* what the control thread would get */
+    uint64_t last_session;
+};
+
+struct lanes_shape {
+    uint32_t lane_count;
+    uint32_t slabs_per_lane; /* of tier 0; tier 1 has as many */
+    uint32_t map_slabs;      /* of tier 0's */
+    uint32_t readers;
+    uint64_t write_queue_bytes;
+    uint64_t spin_ns;
+    uint32_t max_batch_rows; /* 0: 1 << 20 */
+    uint64_t take_ids;       /* 0: as the daemon */
+    uint64_t ticket_ns;      /* 0: an hour */
+};
+
+static inline void fixture_mail(void *owner, struct message *message)
+{
+    struct lanes_fixture *x = owner;
+
+    inbox_push(&x->mail, message);
+}
+
+static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
+                               const struct lanes_shape *shape)
+{
+    struct err_msg msg = { { 0 } };
+
+    memset(x, 0, sizeof(*x));
+    x->f = f;
+    fixture_open(f);
+    must(request_memory_new(16 * MIB, &x->memory, &msg), &msg);
+    must(accounts_new(&x->accounts, &msg), &msg);
+    x->account = account_open(x->accounts, FIXTURE_UID);
+    assert_non_null(x->account);
+    must(ticket_memory_new(16 * MIB,
+                           shape->lane_count * shape->slabs_per_lane * ARENA_SLAB_BYTES /
+                               ROW_CACHE_PINNED_PART,
+                           x->accounts, &x->ticket_memory, &msg),
+         &msg);
+    x->lane_count = shape->lane_count;
+    x->slabs_per_lane = shape->slabs_per_lane;
+    x->map_slabs = shape->map_slabs;
+    x->tier_count = 2;
+    for (uint32_t t = 0; t < x->tier_count; t++) {
+        const struct tier_spec spec = { .name = "test", .kind = TIER_KIND_DRAM };
+
+        must(arena_new(&spec, shape->slabs_per_lane * shape->lane_count * ARENA_SLAB_BYTES,
+                       &x->arenas[t], &msg),
+             &msg);
+    }
+    for (uint32_t s = 0; s < store_shard_count(f->store); s++)
+        x->shard_lanes[s] = (uint16_t)(s % x->lane_count);
+    must(tables_new(f->store, x->accounts, &x->tables, &msg), &msg);
+    for (uint32_t i = 0; i < x->lane_count; i++) {
+        struct lane_opts opts = { .index = i,
+                                  .lane_count = x->lane_count,
+                                  .lanes = x->lanes,
+                                  .store = f->store,
+                                  .tables = x->tables,
+                                  .memory = x->memory,
+                                  .ticket_memory = x->ticket_memory,
+                                  .ticket_ns = shape->ticket_ns ? shape->ticket_ns : HOUR_NS,
+                                  .shard_lanes = x->shard_lanes,
+                                  .arenas = x->arenas,
+                                  .arena_count = x->tier_count,
+                                  .reader_count = shape->readers,
+                                  .write_queue_bytes = shape->write_queue_bytes,
+                                  .max_batch_rows =
+                                      shape->max_batch_rows ? shape->max_batch_rows : 1 << 20,
+                                  .take_ids = shape->take_ids ? shape->take_ids : LANE_TAKE_IDS,
+                                  .spin_ns = shape->spin_ns,
+                                  .clock = &clock_monotonic };
+
+        for (uint32_t t = 0; t < x->tier_count; t++) {
+            opts.arena_slab_count[t] = shape->slabs_per_lane;
+            opts.arena_first_slab[t] = shape->slabs_per_lane * i;
+        }
+        opts.map_slabs = shape->map_slabs;
+        must(lane_new(&opts, &x->lanes[i], &msg), &msg);
+    }
+    for (uint32_t i = 0; i < x->lane_count; i++)
+        must(lane_start(x->lanes[i], &msg), &msg);
+    must(tables_load(x->tables, x->lanes, x->lane_count, &msg), &msg);
+}
+
+static inline void lanes_write_back(struct lanes_fixture *x)
+{
+    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+
+    for (uint32_t i = 0; i < x->lane_count; i++) {
+        uint64_t cursor = 0;
+
+        while (!lane_write_back_step(x->lanes[i], &cursor)) {
+            assert_true(now_ns() < until);
+            usleep(200);
+        }
+    }
+}
+
+/* Without writing back: what a caller that wants that has done before. */
+static inline void lanes_stop(struct lanes_fixture *x)
+{
+    for (uint32_t i = 0; i < x->lane_count; i++)
+        lane_stop(x->lanes[i]);
+    for (uint32_t i = 0; i < x->lane_count; i++)
+        lane_free(x->lanes[i]);
+    tables_free(x->tables);
+    for (uint32_t t = 0; t < x->tier_count; t++)
+        arena_free(x->arenas[t]);
+    request_memory_free(x->memory);
+    ticket_memory_free(x->ticket_memory);
+    account_close(x->account);
+    accounts_free(x->accounts);
+    fixture_close(x->f);
+}
+
+static inline uint64_t fixture_durable_table(struct lanes_fixture *x, const char *name,
+                                             uint64_t rows, uint32_t dim,
+                                             enum embtier_optimizer optimizer,
+                                             enum embtier_durability durability)
+{
+    struct table_spec spec = { .rows = rows,
+                               .dim = dim,
+                               .dtype = EMBTIER_DTYPE_F32,
+                               .optimizer = optimizer,
+                               .durability = durability,
+                               .init = EMBTIER_INIT_CONSTANT,
+                               .init_params = { 0.5, 0 },
+                               .eps = EMBTIER_DEFAULT,
+                               .alpha = EMBTIER_DEFAULT,
+                               .beta1 = EMBTIER_DEFAULT,
+                               .beta2 = EMBTIER_DEFAULT };
+    struct table_info info;
+    struct err_msg msg = { { 0 } };
+
+    snprintf(spec.name, sizeof(spec.name), "%s", name);
+    table_spec_fill_defaults(&spec);
+    must(tables_create(x->tables, &spec, FIXTURE_UID, true, NULL, &info, &msg), &msg);
+    return info.handle;
+}
+
+static inline uint64_t fixture_table(struct lanes_fixture *x, const char *name, uint64_t rows,
+                                     uint32_t dim, enum embtier_optimizer optimizer)
+{
+    return fixture_durable_table(x, name, rows, dim, optimizer, EMBTIER_DURABILITY_REPLAY);
+}
+
+static inline struct lane_stats fixture_stats(struct lanes_fixture *x)
+{
+    struct lane_stats sum = { 0 };
+
+    for (uint32_t i = 0; i < x->lane_count; i++) {
+        struct lane_stats stats;
+
+        lane_stats(x->lanes[i], &stats);
+        sum.requests += stats.requests;
+        sum.get_rows += stats.get_rows;
+        sum.set_rows += stats.set_rows;
+        sum.queued_get_rows += stats.queued_get_rows;
+        sum.stored_get_rows += stats.stored_get_rows;
+        sum.initial_get_rows += stats.initial_get_rows;
+        sum.failed_rows += stats.failed_rows;
+        sum.expired_tickets += stats.expired_tickets;
+        sum.shared_reads += stats.shared_reads;
+        sum.cache.misses += stats.cache.misses;
+        for (uint32_t t = 0; t < TIERS_MAX; t++)
+            sum.cache.tiers[t].get_hits += stats.cache.tiers[t].get_hits;
+        sum.write_queue.rows += stats.write_queue.rows;
+        sum.write_queue.rows_written += stats.write_queue.rows_written;
+    }
+    return sum;
+}
+
+/* ---- Clients ---- */
+
+struct client {
+    struct lanes_fixture *x;
+    struct session *session;
+    uint32_t submitted;
+    uint64_t slot_bytes; /* of each slot's part of the arena: one segment, ids, rows */
+};
+
+static inline struct client client_attach(struct lanes_fixture *x, uint64_t slot_bytes)
+{
+    struct client client = { .x = x, .slot_bytes = slot_bytes };
+    struct err_msg msg = { { 0 } };
+
+    must(session_new(++x->last_session,
+                     shm_arena_payload_offset(FIXTURE_SLOTS) + FIXTURE_SLOTS * slot_bytes,
+                     FIXTURE_SLOTS, 1 << 20, x->lane_count, &client.session, &msg),
+         &msg);
+    client.session->send = fixture_mail;
+    client.session->owner = x;
+    client.session->account = client.session->ticket_share.account = x->account;
+    lane_send(x->lanes[client.session->home], &client.session->attach_message);
+    return client;
+}
+
+/* Pauses between two looks at another thread's work. @looks is 0 before the first. Long waits leave
+ * the core to others: several tests run at once. */
+static inline void fixture_pause(unsigned *looks)
+{
+    if ((*looks)++ < FIXTURE_YIELDS)
+        sched_yield();
+    else
+        usleep(50);
+}
+
+/* Waits for mail of @kind about @message. */
+static inline void fixture_await_mail(struct lanes_fixture *x, const struct message *wanted)
+{
+    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+    unsigned looks = 0;
+
+    for (;;) {
+        bool found = false;
+
+        for (struct message *m = inbox_take_all(&x->mail); m; m = m->next)
+            found |= m == wanted;
+        if (found)
+            return;
+        if (now_ns() > until)
+            fail_msg("no mail");
+        fixture_pause(&looks);
+    }
+}
+
+static inline void client_detach(struct client *client)
+{
+    struct session *const session = client->session;
+
+    lane_send(client->x->lanes[session->home], &session->detach_message);
+    fixture_await_mail(client->x, &session->gone_message);
+    groups_forget(session);
+    session_free(session);
+}
+
+static inline struct shm_segment *client_segment(const struct client *client, uint32_t number)
+{
+    return (struct shm_segment *)((uint8_t *)client->session->arena +
+                                  shm_arena_payload_offset(FIXTURE_SLOTS) +
+                                  number % FIXTURE_SLOTS * client->slot_bytes);
+}
+
+static inline uint64_t *client_ids(const struct client *client, uint32_t number)
+{
+    return (uint64_t *)(client_segment(client, number) + 1);
+}
+
+static inline uint8_t *client_rows(const struct client *client, uint32_t number, uint32_t count)
+{
+    return (uint8_t *)(client_ids(client, number) + count);
+}
+
+static inline uint64_t client_offset(const struct client *client, const void *place)
+{
+    return (uint64_t)((const uint8_t *)place - (const uint8_t *)client->session->arena);
+}
+
+static inline void client_publish(struct client *client)
+{
+    const uint64_t one = 1;
+
+    client->submitted++;
+    shm_publish_tail(client->session->arena, client->submitted);
+    if (shm_lane_is_asleep(client->session->control))
+        assert_int_equal(write(client->session->doorbell_fd, &one, sizeof(one)), sizeof(one));
+}
+
+/* Ids, and rows of a SET, lie at client_ids() and client_rows() of request `submitted` already. */
+static inline void client_fill(struct client *client, uint32_t number, enum shm_op op,
+                               uint32_t flags, uint64_t table, uint32_t count)
+{
+    struct shm_segment *const segment = client_segment(client, number);
+
+    *segment =
+        (struct shm_segment){ .table = table,
+                              .ids_offset = client_offset(client, client_ids(client, number)),
+                              .rows_offset =
+                                  client_offset(client, client_rows(client, number, count)),
+                              .id_count = count };
+    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] =
+        (struct shm_submission){ .op = op,
+                                 .flags = flags,
+                                 .segment_count = 1,
+                                 .segments_offset = client_offset(client, segment) };
+}
+
+static inline uint32_t client_submit_flags(struct client *client, enum shm_op op, uint32_t flags,
+                                           uint64_t table, uint32_t count)
+{
+    const uint32_t number = client->submitted;
+
+    client_fill(client, number, op, flags, table, count);
+    client_publish(client);
+    return number;
+}
+
+static inline uint32_t client_submit(struct client *client, enum shm_op op, uint64_t table,
+                                     uint32_t count)
+{
+    return client_submit_flags(client, op, 0, table, count);
+}
+
+static inline bool client_is_done(const struct client *client, uint32_t number)
+{
+    return shm_read_sequence(&client->session->completions[number % FIXTURE_SLOTS]) == number + 1;
+}
+
+static inline const struct shm_completion *client_wait(const struct client *client, uint32_t number)
+{
+    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+    unsigned looks = 0;
+
+    while (!client_is_done(client, number)) {
+        if (now_ns() > until)
+            fail_msg("request %u of session %llu is not answered", number,
+                     (unsigned long long)client->session->id);
+        fixture_pause(&looks);
+    }
+    return &client->session->completions[number % FIXTURE_SLOTS];
+}
+
+/* One row, now: every weight is @value. */
+static inline enum embtier_err client_set_one(struct client *client, uint64_t table, uint64_t id,
+                                              uint32_t dim, float value)
+{
+    float *const row = (float *)client_rows(client, client->submitted, 1);
+
+    *client_ids(client, client->submitted) = id;
+    for (uint32_t i = 0; i < dim; i++)
+        row[i] = value;
+    return (enum embtier_err)client_wait(client, client_submit(client, SHM_OP_SET, table, 1))->err;
+}
+
+static inline enum embtier_err client_get_one(struct client *client, uint64_t table, uint64_t id,
+                                              float *ret_value)
+{
+    const uint32_t number = client->submitted;
+    const struct shm_completion *done;
+
+    *client_ids(client, number) = id;
+    done = client_wait(client, client_submit(client, SHM_OP_GET, table, 1));
+    *ret_value = *(float *)client_rows(client, number, 1);
+    return (enum embtier_err)done->err;
+}
+
+/* ---- Another process, as a client is one ---- */
+
+/* Calls @run, which does not return; ends with this process, also when that crashes. */
+static inline pid_t other_process(void (*run)(void *), void *context)
+{
+    const pid_t child =
+        _Fork(); /* fork() would take all of memkind's locks, more than TSan counts */
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        run(context);
+        _exit(1);
+    }
+    return child;
+}
+
+static inline void other_process_end(pid_t child)
+{
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forms_fixture.h: a request in order of every form there is (proto/shm_fields.h), for tests that
+ * spoil it. A form that this file does not know fails them. Included once per test program. */
+#ifndef EMBTIER_TESTS_UNIT_ENGINE_OPS_FORMS_FIXTURE_H
+#define EMBTIER_TESTS_UNIT_ENGINE_OPS_FORMS_FIXTURE_H
+
+#include "tests/unit/engine/lane/lane_fixture.h"
+
+#include "proto/shm_fields.h"
+
+/* What requests ask for: of each segment, so many ids of a table in so many bags. */
+struct form_shape {
+    uint64_t table; /* with an optimizer and f32 weights; all of it is ones */
+    uint32_t dim;
+    uint32_t rows;
+    uint32_t segments; /* 1 or 2, of the same table */
+    uint32_t ids;
+    uint32_t bags;
+};
+
+/* Where the parts of a segment lie in the client's arena. */
+struct form_place {
+    uint64_t *ids;
+    uint32_t *offsets;
+    float *numbers; /* rows, bags or gradients, all ones */
+    float *weights; /* the samples', all ones */
+};
+
+#define FORM_IS(form, name) (((form) & (uint32_t)SHM_FORM_##name) != 0)
+
+static inline uint32_t form_bag_end(const struct form_shape *shape, uint32_t bag)
+{
+    return bag * shape->ids / shape->bags;
+}
+
+/* Lays the parts of @shape's segment @s out at @at, and returns what is behind them. */
+static inline void *form_lay_parts_out(const struct form_shape *shape, uint32_t s, void *at,
+                                       struct form_place *ret_place)
+{
+    const uint32_t numbers = shape->ids * 3 * shape->dim; /* whole rows, at most */
+
+    ret_place->ids = at;
+    ret_place->numbers = (float *)(ret_place->ids + shape->ids);
+    ret_place->weights = ret_place->numbers + numbers;
+    ret_place->offsets = (uint32_t *)(ret_place->weights + shape->ids);
+    for (uint32_t i = 0; i < shape->ids; i++) {
+        ret_place->ids[i] = (s * shape->ids + i * 7) % shape->rows;
+        ret_place->weights[i] = 1;
+    }
+    for (uint32_t i = 0; i < numbers; i++)
+        ret_place->numbers[i] = 1;
+    for (uint32_t b = 0; b <= shape->bags; b++)
+        ret_place->offsets[b] = form_bag_end(shape, b);
+    return (void *)align_up((uintptr_t)(ret_place->offsets + shape->bags + 1), 8);
+}
+
+static inline void form_write_segment(const struct client *client, uint32_t form,
+                                      const struct form_shape *shape,
+                                      const struct form_place *place, void *segment)
+{
+    const uint64_t ids = client_offset(client, place->ids);
+    const uint64_t numbers = client_offset(client, place->numbers);
+    const uint64_t weights = client_offset(client, place->weights);
+
+    if (FORM_IS(form, GET) || FORM_IS(form, SET))
+        *(struct shm_segment *)segment = (struct shm_segment){
+            .table = shape->table, .ids_offset = ids, .rows_offset = numbers, .id_count = shape->ids
+        };
+    else if (FORM_IS(form, POOL))
+        *(struct shm_pool_segment *)segment =
+            (struct shm_pool_segment){ .table = shape->table,
+                                       .ids_offset = ids,
+                                       .bags_offset = numbers,
+                                       .offsets_offset = client_offset(client, place->offsets),
+                                       .weights_offset = weights,
+                                       .id_count = shape->ids,
+                                       .bag_count = shape->bags,
+                                       .mode = EMBTIER_POOL_SUM };
+    else if (FORM_IS(form, PUSH_BAGS))
+        *(struct shm_push_segment *)segment =
+            (struct shm_push_segment){ .table = shape->table,
+                                       .gradients_offset = numbers,
+                                       .weights_offset = weights,
+                                       .count = shape->bags,
+                                       .dim = shape->dim };
+    else if (FORM_IS(form, PUSH_ROWS))
+        *(struct shm_push_segment *)segment =
+            (struct shm_push_segment){ .table = shape->table,
+                                       .ids_offset = ids,
+                                       .gradients_offset = numbers,
+                                       .count = shape->ids,
+                                       .dim = shape->dim };
+    else if (FORM_IS(form, PREFETCH))
+        *(struct shm_push_segment *)segment = (struct shm_push_segment){ .table = shape->table,
+                                                                         .ids_offset = ids,
+                                                                         .count = shape->ids };
+    else
+        fail_msg("form %#x: forms_fixture.h has no segment of it", form);
+}
+
+/* Lays a request of @form out at @at, with its segments' parts in @ret_places. Returns its
+ * submission. @ticket: for forms that take one. Pushes change nothing: their rate is 0. */
+static inline struct shm_submission form_lay_out(const struct client *client, uint32_t form,
+                                                 const struct form_shape *shape, uint64_t ticket,
+                                                 void *at, struct form_place *ret_places)
+{
+    const uint32_t bytes = shm_segment_bytes(form);
+    struct shm_submission submission = { .ticket = ticket };
+    uint8_t *behind = (uint8_t *)at + (size_t)shape->segments * bytes;
+    bool known = false;
+
+#define FORM(name, bit, op_name, kind, words)                                                      \
+    if (FORM_IS(form, name)) {                                                                     \
+        submission.op = SHM_OP_##op_name;                                                          \
+        known = true;                                                                              \
+    }
+    SHM_FORMS(FORM)
+#undef FORM
+    if (!known)
+        fail_msg("form %#x is none", form);
+    if (FORM_IS(form, PUSH_BAGS) || FORM_IS(form, PUSH_ROWS))
+        submission.step = 1;
+    if (bytes == 0)
+        return submission;
+    submission.segment_count = shape->segments;
+    submission.segments_offset = client_offset(client, at);
+    for (uint32_t s = 0; s < shape->segments; s++) {
+        behind = form_lay_parts_out(shape, s, behind, &ret_places[s]);
+        form_write_segment(client, form, shape, &ret_places[s], (uint8_t *)at + (size_t)s * bytes);
+    }
+    assert_true(behind <= (uint8_t *)at + client->slot_bytes);
+    return submission;
+}
+
+/* Submits @submission and waits for its answer. */
+static inline const struct shm_completion *form_submit(struct client *client,
+                                                       const struct shm_submission *submission)
+{
+    const uint32_t number = client->submitted;
+
+    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] = *submission;
+    client_publish(client);
+    return client_wait(client, number);
+}
+
+/* Whether a request of the form takes a ticket of a lookup along. */
+static inline bool form_takes_ticket(uint32_t form)
+{
+    return FORM_IS(form, PUSH_BAGS) || FORM_IS(form, RELEASE);
+}
+
+/* A lookup for a push of @shape, laid out at @at. Returns its ticket. */
+static inline uint64_t form_look_up(struct client *client, const struct form_shape *shape, void *at)
+{
+    struct form_place places[2];
+    struct shm_submission lookup = form_lay_out(client, SHM_FORM_POOL, shape, 0, at, places);
+    const struct shm_completion *done;
+
+    lookup.flags = SHM_FLAG_TICKET;
+    done = form_submit(client, &lookup);
+    assert_int_equal(done->err, EMBTIER_OK);
+    assert_int_not_equal(done->ticket, 0);
+    return done->ticket;
+}
+
+static inline void form_release(struct client *client, uint64_t ticket)
+{
+    const struct shm_submission release = { .op = SHM_OP_RELEASE, .ticket = ticket };
+
+    assert_int_equal(form_submit(client, &release)->err, EMBTIER_OK);
+}
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pooled_fixture.h: lanes with a table, and a client that makes pooled lookups of it. Included once
+ * per test program. */
+#ifndef EMBTIER_TESTS_UNIT_ENGINE_OPS_POOLED_FIXTURE_H
+#define EMBTIER_TESTS_UNIT_ENGINE_OPS_POOLED_FIXTURE_H
+
+#include "tests/unit/engine/lane/lane_fixture.h"
+
+#include "daemon/engine/ops/pooled.h"
+
+#define DIM        64
+#define ROWS       40000 /* more than the cache holds */
+#define BAGS_MOST  3000
+#define IDS_MOST   20000
+#define SLOT_BYTES (8 * MIB)
+
+/* What a client's slot holds for one segment, in this order. */
+struct bags {
+    uint64_t table;
+    enum embtier_pool mode;
+    bool weighted;
+    uint32_t id_count;
+    uint32_t bag_count;
+    uint64_t ids[IDS_MOST];
+    uint32_t offsets[BAGS_MOST + 1];
+    float weights[IDS_MOST];
+    float sums[BAGS_MOST * DIM];
+};
+
+struct pooling {
+    struct lanes_fixture x;
+    struct client client;
+    uint64_t table;
+    uint64_t seed;
+    struct bags *bags;
+};
+
+/* Without maps of rows and with; the last two have more memory because that is what maps take. */
+static const struct lanes_shape shapes[] = {
+    { .lane_count = 1, .slabs_per_lane = 2, .readers = 2, .write_queue_bytes = 1 * MIB },
+    { .lane_count = 3, .slabs_per_lane = 2, .readers = 1, .write_queue_bytes = 1 * MIB },
+    { .lane_count = 1,
+      .slabs_per_lane = 4,
+      .map_slabs = 1,
+      .readers = 2,
+      .write_queue_bytes = 1 * MIB },
+    { .lane_count = 3,
+      .slabs_per_lane = 4,
+      .map_slabs = 1,
+      .readers = 1,
+      .write_queue_bytes = 1 * MIB },
+};
+
+/* How often what is random is done. Under the thread sanitizer each round takes some ten times as
+ * long. */
+static inline uint32_t rounds_of(uint32_t usual)
+{
+#ifdef __SANITIZE_THREAD__
+    return (usual + 3) / 4;
+#else
+    return usual;
+#endif
+}
+
+static inline void pooling_start(struct pooling *p, struct store_fixture *f,
+                                 const struct lanes_shape *shape)
+{
+    memset(p, 0, sizeof(*p));
+    lanes_start(&p->x, f, shape);
+    p->table = fixture_table(&p->x, "t", ROWS, DIM, EMBTIER_OPTIMIZER_NONE);
+    p->client = client_attach(&p->x, SLOT_BYTES);
+    p->seed = now_ns();
+    p->bags = calloc(2, sizeof(*p->bags));
+    assert_non_null(p->bags);
+    print_message("seed %llu, %u lanes%s\n", (unsigned long long)p->seed, shape->lane_count,
+                  shape->map_slabs > 0 ? ", maps" : "");
+}
+
+static inline void pooling_stop(struct pooling *p)
+{
+    client_detach(&p->client);
+    free(p->bags);
+    lanes_stop(&p->x);
+}
+
+/* Copies @count of @bags into the slot of the next request, as the segments of one lookup. */
+static inline struct shm_pool_segment *lay_bags_out(struct pooling *p, const struct bags *bags,
+                                                    uint32_t count)
+{
+    const uint32_t number = p->client.submitted;
+    struct shm_pool_segment *const segments =
+        (struct shm_pool_segment *)client_segment(&p->client, number);
+    uint8_t *at = (uint8_t *)(segments + count);
+
+    for (uint32_t s = 0; s < count; s++) {
+        const struct bags *const b = &bags[s];
+
+        segments[s] = (struct shm_pool_segment){ .table = b->table ? b->table : p->table,
+                                                 .id_count = b->id_count,
+                                                 .bag_count = b->bag_count,
+                                                 .mode = b->mode };
+        segments[s].ids_offset = client_offset(&p->client, at);
+        memcpy(at, b->ids, b->id_count * sizeof(b->ids[0]));
+        at += b->id_count * sizeof(b->ids[0]);
+        segments[s].offsets_offset = client_offset(&p->client, at);
+        memcpy(at, b->offsets, (b->bag_count + 1) * sizeof(b->offsets[0]));
+        at += (b->bag_count + 1) * sizeof(b->offsets[0]);
+        if (b->weighted) {
+            segments[s].weights_offset = client_offset(&p->client, at);
+            memcpy(at, b->weights, b->id_count * sizeof(b->weights[0]));
+            at += b->id_count * sizeof(b->weights[0]);
+        }
+        segments[s].bags_offset = client_offset(&p->client, at);
+        memset(at, 0xff, (size_t)b->bag_count * DIM * sizeof(float));
+        at += (size_t)b->bag_count * DIM * sizeof(float);
+        at = (uint8_t *)align_up((uintptr_t)at, 8);
+    }
+    assert_true(at <= (uint8_t *)segments + SLOT_BYTES);
+    shm_submissions(p->client.session->arena)[number % FIXTURE_SLOTS] = (struct shm_submission){
+        .op = SHM_OP_POOL,
+        .segment_count = count,
+        .segments_offset = client_offset(&p->client, segments),
+    };
+    return segments;
+}
+
+static inline const float *bags_at(const struct pooling *p, const struct shm_pool_segment *segment)
+{
+    return (const float *)((const uint8_t *)p->client.session->arena + segment->bags_offset);
+}
+
+static inline uint32_t submit(struct pooling *p)
+{
+    const uint32_t number = p->client.submitted;
+
+    client_publish(&p->client);
+    return number;
+}
+
+#endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does a row that was prefetched stay in the cache until its batch has trained (MTrainS, section
+ * 5.7), whatever is asked for meanwhile, and do all pins come back? */
+#include "tests/unit/engine/ops/push_fixture.h"
+
+#define AHEAD 600 /* ids of a prefetch: a user may have two, and three lanes room for far more */
+
+static uint64_t pinned_rows(struct pushing *t)
+{
+    uint64_t rows = 0;
+
+    for (uint32_t i = 0; i < t->p.x.lane_count; i++) {
+        struct lane_stats stats;
+
+        lane_stats(t->p.x.lanes[i], &stats);
+        rows += stats.cache.pinned_rows;
+    }
+    return rows;
+}
+
+/* Pins come back some time after the request that ends them is answered. */
+static void await_pinned(struct pushing *t, uint64_t rows)
+{
+    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+    unsigned looks = 0;
+
+    while (pinned_rows(t) != rows) {
+        if (now_ns() > until)
+            fail_msg("%llu rows are pinned", (unsigned long long)pinned_rows(t));
+        fixture_pause(&looks);
+    }
+}
+
+/* @count ids of each table from @first on, each twice. */
+static const struct shm_completion *prefetch(struct pushing *t, uint64_t first, uint32_t count)
+{
+    struct client *const client = &t->p.client;
+    struct shm_push_segment *const segments = (void *)client_segment(client, client->submitted);
+    uint64_t *ids = (uint64_t *)(segments + TABLES);
+
+    for (uint32_t n = 0; n < TABLES; n++) {
+        segments[n] = (struct shm_push_segment){ .table = t->tables[n].handle,
+                                                 .ids_offset = client_offset(client, ids),
+                                                 .count = 2 * count };
+        for (uint32_t i = 0; i < 2 * count; i++)
+            *ids++ = first + i % count;
+    }
+    *next_submission(t) =
+        (struct shm_submission){ .op = SHM_OP_PREFETCH,
+                                 .segment_count = TABLES,
+                                 .segments_offset = client_offset(client, segments) };
+    return submit_and_wait(t);
+}
+
+static void release(struct pushing *t, uint64_t ticket)
+{
+    *next_submission(t) = (struct shm_submission){ .op = SHM_OP_RELEASE, .ticket = ticket };
+    assert_int_equal(submit_and_wait(t)->err, EMBTIER_OK);
+}
+
+/* Looks up all rows from @first on, in the server's cache or not. Returns how many were. */
+static uint64_t look_at(struct pushing *t, uint64_t table, uint64_t first, uint32_t count)
+{
+    const uint32_t number = t->p.client.submitted;
+    const struct shm_completion *done;
+
+    for (uint32_t i = 0; i < count; i++)
+        client_ids(&t->p.client, number)[i] = first + i;
+    client_submit(&t->p.client, SHM_OP_GET, table, count);
+    done = client_wait(&t->p.client, number);
+    assert_int_equal(done->err, EMBTIER_OK);
+    return done->hit_rows;
+}
+
+/* As many times the rows that both tiers of all lanes hold, as long as those of the tables, none of
+ * them seen before. */
+static void press(struct pushing *t, uint32_t times)
+{
+    enum { BATCH = 2000 };
+    static uint64_t next;
+    const uint64_t tables[] = {
+        fixture_table(&t->p.x, "long", EMBTIER_UNBOUNDED, DIM, EMBTIER_OPTIMIZER_ADAM),
+        fixture_table(&t->p.x, "short", EMBTIER_UNBOUNDED, DIM, EMBTIER_OPTIMIZER_ADAGRAD),
+    };
+    const uint64_t slabs = (uint64_t)t->p.x.lane_count * t->p.x.tier_count * t->p.x.slabs_per_lane;
+    const uint64_t row_bytes = (3 + 2) * DIM * sizeof(float); /* both */
+
+    for (uint64_t rows = 0; rows * row_bytes < times * slabs * ARENA_SLAB_BYTES;
+         rows += BATCH, next += BATCH)
+        for (uint32_t n = 0; n < 2; n++)
+            look_at(t, tables[n], next, BATCH);
+}
+
+static void test_prefetched_rows_stay_until_they_are_released(void **state)
+{
+    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+        struct pushing t;
+        uint64_t first, second;
+
+        pushing_start(&t, *state, &shapes[s]);
+        press(&t, 2);
+        first = prefetch(&t, 0, AHEAD)->ticket;
+        second = prefetch(&t, AHEAD / 2, AHEAD)->ticket; /* half of them again */
+        assert_true(first != 0 && second != 0 && first != second);
+        assert_int_equal(pinned_rows(&t), TABLES * (AHEAD + AHEAD / 2));
+        press(&t, 10);
+        for (uint32_t n = 0; n < TABLES; n++)
+            assert_int_equal(look_at(&t, t.tables[n].handle, 0, AHEAD + AHEAD / 2),
+                             AHEAD + AHEAD / 2);
+        release(&t, first);
+        await_pinned(&t, TABLES * AHEAD);
+        press(&t, 2);
+        for (uint32_t n = 0; n < TABLES; n++)
+            assert_int_equal(look_at(&t, t.tables[n].handle, AHEAD / 2, AHEAD), AHEAD);
+        release(&t, second);
+        await_pinned(&t, 0);
+        press(&t, 2);
+        assert_true(look_at(&t, t.tables[0].handle, 0, AHEAD) < AHEAD / 2);
+        pushing_stop(&t);
+    }
+}
+
+static void test_a_push_releases_the_prefetch_it_names(void **state)
+{
+    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+        struct pushing t;
+
+        pushing_start(&t, *state, &shapes[s]);
+        for (uint32_t round = 0; round < rounds_of(20); round++) {
+            struct shm_pool_segment looked_up[SEGMENTS], *segments;
+            const uint64_t ahead = prefetch(&t, 0, 500)->ticket;
+            uint64_t ticket;
+
+            make_bags(&t, &t.p.bags[0], 0, false, 500, 200);
+            make_bags(&t, &t.p.bags[1], 1, false, 500, 200);
+            press(&t, 2);
+            ticket = look_up(&t, t.p.bags, &segments);
+            memcpy(looked_up, segments, sizeof(looked_up));
+            lay_push_out(&t, t.p.bags, looked_up, ticket);
+            next_submission(&t)->prefetch = ahead;
+            assert_push_ends_with(&t, EMBTIER_OK, UINT32_MAX);
+            push_to_shadows(&t, t.p.bags, looked_up, 0.01);
+            await_pinned(&t, 0);
+            *next_submission(&t) = (struct shm_submission){ .op = SHM_OP_RELEASE, .ticket = ahead };
+            assert_push_ends_with(&t, EMBTIER_TICKET_USED, UINT32_MAX);
+        }
+        assert_rows(&t);
+        pushing_stop(&t);
+    }
+}
+
+static void test_pins_of_the_dead_the_late_and_the_greedy_come_back(void **state)
+{
+    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+        struct lanes_shape shape = shapes[s];
+        const struct shm_completion *done;
+        struct pushing t;
+        uint64_t until;
+
+        shape.ticket_ns = UINT64_C(300) * 1000 * 1000;
+        pushing_start(&t, *state, &shape);
+        assert_int_equal(prefetch(&t, 0, AHEAD)->err, EMBTIER_OK);
+        client_detach(&t.p.client);
+        assert_int_equal(pinned_rows(&t), 0);
+        t.p.client = client_attach(&t.p.x, SLOT_BYTES);
+        until = now_ns() + FIXTURE_WAIT_NS;
+        do { /* they may be late before they are looked at */
+            assert_true(now_ns() < until);
+            assert_int_equal(prefetch(&t, 0, AHEAD)->err, EMBTIER_OK);
+        } while (pinned_rows(&t) != TABLES * AHEAD);
+        await_pinned(&t, 0); /* it was not released in time */
+        done = prefetch(&t, 0, TABLE_ROWS);
+        assert_int_equal(done->err, EMBTIER_PINS_FULL);
+        assert_int_equal(done->ticket, 0);
+        assert_int_equal(pinned_rows(&t), 0);
+        press(&t, 2); /* and all goes on */
+        assert_int_equal(prefetch(&t, 100, AHEAD)->err, EMBTIER_OK);
+        assert_rows(&t);
+        pushing_stop(&t);
+    }
+}
+
+/* Prefetches different rows until it is refused. Returns how many rows of each table it got. */
+static uint32_t prefetch_all(struct pushing *t, uint32_t chunk, uint64_t *tickets, uint32_t *ret_n)
+{
+    const struct shm_completion *done;
+
+    for (*ret_n = 0;; ++*ret_n) {
+        assert_in_range(*ret_n, 0, TABLE_ROWS / chunk - 1); /* it is refused before */
+        done = prefetch(t, *ret_n * chunk, chunk);
+        if (done->err != EMBTIER_OK)
+            break;
+        tickets[*ret_n] = done->ticket;
+    }
+    assert_int_equal(done->err, EMBTIER_PINS_FULL);
+    assert_int_equal(done->segment, UINT32_MAX); /* it is about no row */
+    return *ret_n * chunk;
+}
+
+static void test_a_user_s_prefetches_leave_room_to_others(void **state)
+{
+    /* Less than the cache can pin, however the rows lie in it. */
+    enum { CHUNK = 100, OTHERS_UID = FIXTURE_UID + 1, ALL_BYTES = 1 << 20 };
+
+    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+        static uint64_t tickets[TABLE_ROWS / CHUNK];
+        const struct shm_completion *done;
+        struct pushing t;
+        struct client one, other;
+        struct account *account;
+        uint64_t part, row_bytes = 0;
+        uint32_t count, rows;
+
+        pushing_start(&t, *state, &shapes[s]);
+        accounts_limit(t.p.x.accounts, ACCOUNT_PINNED_BYTES, ALL_BYTES, 0);
+        for (uint32_t n = 0; n < TABLES; n++)
+            row_bytes += t.tables[n].numbers * sizeof(float);
+        rows = prefetch_all(&t, CHUNK, tickets, &count);
+        part = account_has(t.p.x.account, ACCOUNT_PINNED_BYTES);
+        assert_int_equal(part, rows * row_bytes); /* equal ids are one row */
+        assert_in_range(part, ALL_BYTES / 4 * 3 - CHUNK * row_bytes, ALL_BYTES / 4 * 3);
+        one = t.p.client;
+        other = client_attach(&t.p.x, SLOT_BYTES);
+        account = account_open(t.p.x.accounts, OTHERS_UID);
+        other.session->account = other.session->ticket_share.account = account;
+        t.p.client = other;
+        assert_int_equal(prefetch(&t, 0, 1)->err, EMBTIER_OK);
+        assert_int_equal(prefetch(&t, 0, CHUNK)->err, EMBTIER_OK);
+        client_detach(&t.p.client);
+        assert_int_equal(account_has(account, ACCOUNT_PINNED_BYTES), 0);
+        account_close(account);
+        t.p.client = one;
+        for (uint32_t i = 0; i < count; i++)
+            release(&t, tickets[i]);
+        /* What comes back is waited for. */
+        assert_int_equal(prefetch_all(&t, CHUNK, tickets, &count), rows);
+        for (uint32_t i = 0; i < count; i++)
+            release(&t, tickets[i]);
+        /* Also where the release has not been answered. */
+        for (uint32_t round = 0; round < 50; round++) {
+            const uint64_t ticket = prefetch(&t, 0, rows)->ticket;
+
+            assert_true(ticket != 0);
+            *next_submission(&t) =
+                (struct shm_submission){ .op = SHM_OP_RELEASE, .ticket = ticket };
+            client_publish(&t.p.client);
+            done = prefetch(&t, rows, CHUNK);
+            assert_int_equal(done->err, EMBTIER_OK);
+            release(&t, done->ticket);
+        }
+        await_pinned(&t, 0);
+        pushing_stop(&t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
+        T(test_prefetched_rows_stay_until_they_are_released),
+        T(test_a_push_releases_the_prefetch_it_names),
+        T(test_pins_of_the_dead_the_late_and_the_greedy_come_back),
+        T(test_a_user_s_prefetches_leave_room_to_others),
+#undef T
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
