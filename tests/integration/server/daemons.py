@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
+HELPERS = str(_HERE)  # for programs that a test starts, and that speak as raw_client does
 _spec = importlib.util.spec_from_file_location(
     "python_client_conftest", _HERE.parent / "python/conftest.py"
 )

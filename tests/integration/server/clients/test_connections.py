@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 from control_requests import KINDS, MESSAGES, REQUESTS, request
-from daemons import LONG
+from daemons import HELPERS, LONG
 from raw_client import GET, RawClient, field, fields, frame
 
 import embtier
@@ -243,7 +243,7 @@ def test_clients_that_die_with_requests_in_flight_leave_nothing_behind(daemon):
         server.create_table("big", 64)
     program = f"""
 import struct, sys
-sys.path.insert(0, {os.path.dirname(__file__)!r})
+sys.path.insert(0, {HELPERS!r})
 from raw_client import GET, SET, RawClient
 client = RawClient({daemon.socket!r}, arena_bytes=16 << 20, slots=8)
 table, seed = client.handle("big"), int(sys.argv[1])

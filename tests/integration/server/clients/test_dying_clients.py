@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from daemons import SANITIZED, TREE
+from daemons import HELPERS, SANITIZED, TREE
 
 import embtier
 
@@ -96,8 +96,7 @@ def test_what_the_dead_held_is_free_within_a_second(watched_daemon, point):
     daemon = watched_daemon
 
     def die(times: int) -> None:
-        here = os.path.dirname(__file__)
-        subprocess.run([sys.executable, "-c", _DIER, here, daemon.socket, point, str(times)], check=True)
+        subprocess.run([sys.executable, "-c", _DIER, HELPERS, daemon.socket, point, str(times)], check=True)
 
     with daemon.connect(arena_bytes=0) as server:
         server.create_table("mortal", 16)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import EMBTIERD, SANITIZED, Daemon
+from daemons import EMBTIERD, HELPERS, SANITIZED, Daemon
 from stores import DIM, TABLES, all_rows, check_rows, directories, fill, paths, what_is_there
 
 
@@ -123,8 +123,7 @@ def test_tables_stay_their_makers_in_another_store(make_daemon):
     first, second = make_daemon({"socket": {"mode": "0666"}}), make_daemon()
     Path(first.socket).parent.chmod(0o755)
     first.start()
-    here = os.path.dirname(__file__)
-    subprocess.run([sys.executable, "-c", _AS_NOBODY, here, first.socket], check=True)
+    subprocess.run([sys.executable, "-c", _AS_NOBODY, HELPERS, first.socket], check=True)
     with first.connect() as server:
         server.create_table("ours", 4)
         server.checkpoint()

@@ -119,9 +119,12 @@ def test_copies_train_to_the_bytes_of_a_reference(server, members, name, update)
     np.testing.assert_array_equal(all_rows(table).view(np.uint32), all_rows(expected).view(np.uint32))
 
 
+# For processes that import this file.
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": os.pathsep.join(str(TREE / folder) for folder in ("client/python", "tests/integration/python", "tests/integration/python/modules"))
+}
 _TRAINS = """\
 import sys
-sys.path.insert(0, sys.argv[3])
 import torch, embtier, embtier.torch, test_torch_groups as t
 torch.set_num_threads(1)
 with embtier.connect(sys.argv[1]) as server:
@@ -135,10 +138,8 @@ with embtier.connect(sys.argv[1]) as server:
 
 def test_copies_in_processes_of_their_own_train_the_same(server, daemon, name):
     table, expected = make_table(server, name), make_table(server, f"{name}_reference")
-    folder = str(TREE / "tests/integration/python")
-    environment = os.environ | {"PYTHONPATH": str(TREE / "client/python")}
-    command = [sys.executable, "-c", _TRAINS, daemon.socket, name, folder]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as other:
+    command = [sys.executable, "-c", _TRAINS, daemon.socket, name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as other:
         bag = et.EmbeddingBag(table, mode="sum", lr=LR, group=server.join(name, 2, 0), reduce="sum")
         for step in range(5):
             loss_of(bag(some_ids(step, 0))).backward()
@@ -545,11 +546,10 @@ dist.destroy_process_group()
 @pytest.mark.parametrize("update", et.UPDATES)
 def test_training_is_that_of_torch_in_distributed_data_parallel(daemon, server, name, update, tmp_path):
     make_table(server, name)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TREE / "client/python"), os.path.dirname(__file__)])}
     some = [
         subprocess.Popen(
             [sys.executable, "-c", PROCESS, str(rank), f"{tmp_path}/store", daemon.socket, name, update, f"{tmp_path}/out"],
-            env=environment,
+            env=ENVIRONMENT,
         )
         for rank in BOTH
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do requests in flight take effect in order? ../test_random_walk.c asks for more, at random.
+"""Do requests in flight take effect in order? tests/integration/test_random_walk.c asks for more, at random.
 
 The cache is far smaller than the rows, and pipelines are deep, so that rows are in DRAM, in PMEM, on
 their way to SSD, being read, and waited for, at the same time."""

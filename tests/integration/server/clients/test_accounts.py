@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import CLI, SANITIZED, Daemon
+from daemons import CLI, HELPERS, SANITIZED, Daemon
 from raw_client import RawClient, field, fields
 
 import embtier
@@ -69,9 +69,8 @@ class SlowSystem:
 
     def begin(self) -> subprocess.Popen:
         """A client that asks for much."""
-        here = os.path.dirname(__file__)
         self.clients.append(
-            subprocess.Popen([sys.executable, "-c", _CONNECTS, here, self.daemon.socket, str(LARGE)])
+            subprocess.Popen([sys.executable, "-c", _CONNECTS, HELPERS, self.daemon.socket, str(LARGE)])
         )
         return self.clients[-1]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import LONG
+from daemons import HELPERS, LONG
 
 import embtier
 
@@ -100,9 +100,8 @@ def test_an_unprivileged_client_cannot_take_memory_from_under_the_server(open_da
         table = server.create_table("own", 8)
         table.set(np.arange(1000), np.repeat(np.arange(1000)[:, None], 8, axis=1))
         server.create_table("shared", 8, rows=100)
-        here = os.path.dirname(__file__)
         with subprocess.Popen(
-            [sys.executable, "-c", _AS_NOBODY, here, open_daemon.socket, str(ROUNDS)],
+            [sys.executable, "-c", _AS_NOBODY, HELPERS, open_daemon.socket, str(ROUNDS)],
             stdout=subprocess.PIPE,
             text=True,
         ) as client:
@@ -174,8 +173,7 @@ sys.stdin.read()
 
 def takes_all(daemon, uid: int, arena_bytes: int) -> subprocess.Popen:
     """Connects as that user as long as it may, says how often, and keeps all until its input ends."""
-    here = os.path.dirname(__file__)
-    command = [sys.executable, "-c", _TAKES_ALL, here, daemon.socket, str(uid), str(arena_bytes)]
+    command = [sys.executable, "-c", _TAKES_ALL, HELPERS, daemon.socket, str(uid), str(arena_bytes)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

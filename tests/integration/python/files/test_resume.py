@@ -165,7 +165,7 @@ def test_a_file_that_a_newer_checkpoint_has_too_stays(own_daemon, tmp_path):
 # ---- The program of the examples, as users run it ----
 
 EXAMPLE = TREE / "examples/train_online_retail.py"
-PACED = TREE / "tests/integration/python/paced_training.py"
+PACED = TREE / "tests/integration/python/files/paced_training.py"
 EXAMPLE_STEPS = 100
 EXAMPLE_EVERY = 20  # steps, a checkpoint
 STEPS_AFTER = 5  # a checkpoint, when more may be made or something is killed

@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 import pytest
-from daemons import SANITIZED
+from daemons import HELPERS, SANITIZED
 from raw_client import RawClient, field, frame
 
 WITHIN_S = 60 if SANITIZED else 1  # once at least: on a busy machine any process may be away for that long
@@ -224,9 +224,8 @@ ABUSERS = {
 @contextlib.contextmanager
 def abuser(daemon, what: str):
     """At work while the block runs, then dead."""
-    here = os.path.dirname(__file__)
     process = subprocess.Popen(
-        [sys.executable, "-c", _ABUSER, here, daemon.socket, what, str(ABUSERS[what])],
+        [sys.executable, "-c", _ABUSER, HELPERS, daemon.socket, what, str(ABUSERS[what])],
         stdout=subprocess.PIPE,
     )
     try:
