@@ -39,8 +39,8 @@
 #include <time.h>
 
 #include "client/lib/table.h"
-#include "tests/bench/abusers.h"
-#include "tests/bench/bench_server.h"
+#include "tests/bench/lib/abusers.h"
+#include "tests/bench/lib/bench_server.h"
 
 #define DIM          64
 #define BATCH_ROWS   4096

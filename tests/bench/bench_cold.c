@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/bench/bench_server.h"
-#include "tests/bench/rocksdb_alone.h"
+#include "tests/bench/lib/bench_server.h"
+#include "tests/bench/lib/rocksdb_alone.h"
 
 #define DIM         128
 #define ROW_BYTES   (DIM * sizeof(float))

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/bench/bench_server.h"
+#include "tests/bench/lib/bench_server.h"
 
 #define DIM           128
 #define ROW_BYTES     (DIM * sizeof(float))

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/bench/bench_server.h"
-#include "tests/bench/mixed_load.h"
-#include "tests/bench/rocksdb_alone.h"
+#include "tests/bench/lib/bench_server.h"
+#include "tests/bench/lib/mixed_load.h"
+#include "tests/bench/lib/rocksdb_alone.h"
 
 #define DIM        64
 #define ROW_BYTES  (DIM * sizeof(float))

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/bench/mixed_load.h"
+#include "tests/bench/lib/mixed_load.h"
 
 #define DRAWS_OF_TURN       (UINT64_C(16) << 20) /* of write-back */
 #define TURNS               4

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/bench/bench_server.h"
+#include "tests/bench/lib/bench_server.h"
 
 #define DIM             64
 #define ROW_COUNT       1000000

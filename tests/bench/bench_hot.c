@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/bench/bench_server.h"
+#include "tests/bench/lib/bench_server.h"
 
 #define TABLES     26
 #define BATCH_ROWS 8192

@@ -18,8 +18,8 @@
 
 #include "kernels/cpu/cast.h"
 #include "kernels/cpu/reduce.h"
-#include "tests/bench/bench.h"
-#include "tests/bench/trace.h"
+#include "tests/bench/lib/bench.h"
+#include "tests/bench/lib/trace.h"
 
 #define DIM     64
 #define GATHERS 80

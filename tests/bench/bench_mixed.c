@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/bench/mixed_load.h"
-#include "tests/bench/rocksdb_alone.h"
+#include "tests/bench/lib/mixed_load.h"
+#include "tests/bench/lib/rocksdb_alone.h"
 
 #define SHARD_STEPS             5 /* 1, 2, 4, … */
 #define REFERENCE_WARM_UP_TURNS 6

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/bench/bench_server.h"
-#include "tests/bench/peers.h"
+#include "tests/bench/lib/bench_server.h"
+#include "tests/bench/lib/peers.h"
 
 #define DIM         128
 #define ROW_BYTES   (DIM * sizeof(float))

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/bench/bench.h"
-#include "tests/bench/trace.h"
+#include "tests/bench/lib/bench.h"
+#include "tests/bench/lib/trace.h"
 
 #define ROW_BYTES 512
 

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "base/macros.h"
-#include "tests/bench/trace.h"
+#include "tests/bench/lib/trace.h"
 #include "tiers/arena.h"
 
 #define IDS       (1u << 19)

@@ -6,7 +6,7 @@ The embedding parts of the papers' RM1 (10 tables) and RM2 (40): 80 gathers a ba
 2,048 bags a table, ids uniform and Zipf (1.05), all rows in DRAM, SGD. Lanes of the server are as many
 as threads of PyTorch, and half of the cores, so that neither side waits for the other's. Where FBGEMM can
 be imported (PyPI's fbgemm-gpu-cpu, with the PyTorch it was made for) its fused table-batched embedding
-bags are a second reference. A figure is one JSON object on a line, as tests/bench/bench.h has it."""
+bags are a second reference. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("EMBTIER_BUILD_ROOT", ROOT)) / "build"
 os.environ.setdefault("EMBTIER_LIBRARY", str(BUILD / "client/libembtier.so.0"))
 sys.path.insert(0, str(ROOT / "client/python"))

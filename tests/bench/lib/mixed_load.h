@@ -6,13 +6,13 @@
  * shape does not say otherwise. Rows a second are rows read plus rows written.
  *
  * Thread: one, but for mixed_load_ids(). What cannot be set up ends the program. */
-#ifndef EMBTIER_TESTS_BENCH_MIXED_LOAD_H
-#define EMBTIER_TESTS_BENCH_MIXED_LOAD_H
+#ifndef EMBTIER_TESTS_BENCH_LIB_MIXED_LOAD_H
+#define EMBTIER_TESTS_BENCH_LIB_MIXED_LOAD_H
 
 #include <stdatomic.h>
 
-#include "tests/bench/bench_server.h"
-#include "tests/bench/trace.h"
+#include "tests/bench/lib/bench_server.h"
+#include "tests/bench/lib/trace.h"
 
 #define MIXED_DIM            128
 #define MIXED_ROW_BYTES      (MIXED_DIM * sizeof(float))

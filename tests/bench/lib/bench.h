@@ -9,8 +9,8 @@
  * to standard error.
  *
  * Thread: one. What cannot be set up ends the program. */
-#ifndef EMBTIER_TESTS_BENCH_BENCH_H
-#define EMBTIER_TESTS_BENCH_BENCH_H
+#ifndef EMBTIER_TESTS_BENCH_LIB_BENCH_H
+#define EMBTIER_TESTS_BENCH_LIB_BENCH_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/bench/bench.h"
+#include "tests/bench/lib/bench.h"
 
 #include <math.h>
 #include <pthread.h>

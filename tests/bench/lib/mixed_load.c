@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/bench/mixed_load.h"
+#include "tests/bench/lib/mixed_load.h"
 
 #include <string.h>
 

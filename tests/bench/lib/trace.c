@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/bench/trace.h"
+#include "tests/bench/lib/trace.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/row_hash.h"
-#include "tests/bench/bench.h"
+#include "tests/bench/lib/bench.h"
 #include "tiers/arena.h"
 #include "tiers/row_cache.h"
 

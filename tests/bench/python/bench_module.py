@@ -5,7 +5,7 @@
 26 tables of 20,000 rows of 32 numbers, mean of three ids, SGD, 256 samples, and dense layers over the bags: `module` has a module a
 table, `collection` one for all; both push in the backward pass. `-step` has gradients gathered for CombinedOptimizer
 (update="step"). torch has sparse gradients; `torch-dense` has the dense ones that are its default. The sides take turns of some
-steps. A figure is one JSON object on a line, as tests/bench/bench.h has it."""
+steps. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
 
 from __future__ import annotations
 

@@ -5,12 +5,12 @@
  * are answered, in the simulations too. The first third warms up and is not counted.
  *
  * Thread: one. What cannot be set up ends the program. */
-#ifndef EMBTIER_TESTS_BENCH_TRACE_H
-#define EMBTIER_TESTS_BENCH_TRACE_H
+#ifndef EMBTIER_TESTS_BENCH_LIB_TRACE_H
+#define EMBTIER_TESTS_BENCH_LIB_TRACE_H
 
 #include <stdint.h>
 
-#include "tests/bench/policies.h"
+#include "tests/bench/lib/policies.h"
 
 #define TRACE_BATCH 256
 

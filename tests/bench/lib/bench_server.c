@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/bench/bench_server.h"
+#include "tests/bench/lib/bench_server.h"
 
 #include <stdio.h>
 #include <string.h>

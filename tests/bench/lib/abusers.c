@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/bench/abusers.h"
+#include "tests/bench/lib/abusers.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
 #include "proto/shm_layout.h"
-#include "tests/bench/bench.h"
+#include "tests/bench/lib/bench.h"
 
 #define MUTE_COUNT      100
 #define PASSED_FDS      12

@@ -6,7 +6,7 @@ The steps of bench_steps.py, with prefetch. PyTorch does the same arithmetic on 
 sums bags, adds up the gradients of each row, and applies row-wise Adagrad; the kernel reads pages as they
 are touched, and writes them back as it needs memory. Each side, trainer and server together, is in a
 memory control group of its own with the same limit. Where none can be made there is no figure. The two
-take turns of some steps. A figure is one JSON object on a line, as tests/bench/bench.h has it."""
+take turns of some steps. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
 
 from __future__ import annotations
 

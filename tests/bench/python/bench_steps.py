@@ -6,7 +6,7 @@ Tables as in bench_training.py, ids Zipf (1.05), Adagrad per row, all rows on SS
 a batch up, waits for the trainer's pass over its dense layers and pushes; with prefetch the rows of the
 next batches are brought in meanwhile. The two take turns of some steps on one server. While steps are timed
 as many batches are asked for as are trained: steps before them fill the pipeline, and steps after them
-empty it. A figure is one JSON object on a line, as tests/bench/bench.h has it."""
+empty it. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/bench/policies.h"
+#include "tests/bench/lib/policies.h"
 
 #include <stdlib.h>
 
-#include "tests/bench/bench.h"
+#include "tests/bench/lib/bench.h"
 
 /* ---- LRU: a list by array index, youngest first; 0 is its head, id i is i + 1 ---- */
 

@@ -7,8 +7,8 @@
  * ask in a closed loop are no such: they sleep until they have their answers.
  *
  * Thread: one. What cannot be set up ends the program. */
-#ifndef EMBTIER_TESTS_BENCH_ABUSERS_H
-#define EMBTIER_TESTS_BENCH_ABUSERS_H
+#ifndef EMBTIER_TESTS_BENCH_LIB_ABUSERS_H
+#define EMBTIER_TESTS_BENCH_LIB_ABUSERS_H
 
 #include <stdint.h>
 #include <sys/types.h>

@@ -4,8 +4,8 @@
  * LRU; LFU (the fewest accesses since it came, of those the one longest ago); S3-FIFO (Yang et al.,
  * "FIFO queues are all you need for cache eviction", SOSP 2023, figure 5: a small queue of a tenth
  * for newcomers, a main one, and a memory of ids that left the small one). Thread: one. */
-#ifndef EMBTIER_TESTS_BENCH_POLICIES_H
-#define EMBTIER_TESTS_BENCH_POLICIES_H
+#ifndef EMBTIER_TESTS_BENCH_LIB_POLICIES_H
+#define EMBTIER_TESTS_BENCH_LIB_POLICIES_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  *
  * Options are the server's, but for what the caller says; reads are RocksDB's own pread(). Thread:
  * any, once open. What fails ends the program. */
-#ifndef EMBTIER_TESTS_BENCH_ROCKSDB_ALONE_H
-#define EMBTIER_TESTS_BENCH_ROCKSDB_ALONE_H
+#ifndef EMBTIER_TESTS_BENCH_LIB_ROCKSDB_ALONE_H
+#define EMBTIER_TESTS_BENCH_LIB_ROCKSDB_ALONE_H
 
 #include <rocksdb/c.h>
 #include <stdatomic.h>

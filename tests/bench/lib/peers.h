@@ -4,8 +4,8 @@
  *
  * A batch of ids is made into a command beforehand; several may be sent before the first reply is
  * received. Thread: one per peer. What fails ends the program; the process started ends with it. */
-#ifndef EMBTIER_TESTS_BENCH_PEERS_H
-#define EMBTIER_TESTS_BENCH_PEERS_H
+#ifndef EMBTIER_TESTS_BENCH_LIB_PEERS_H
+#define EMBTIER_TESTS_BENCH_LIB_PEERS_H
 
 #include <stdint.h>
 #include <sys/types.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench_server.h: the real daemon under a benchmark, its tables, and what its counters say. */
-#ifndef EMBTIER_TESTS_BENCH_BENCH_SERVER_H
-#define EMBTIER_TESTS_BENCH_BENCH_SERVER_H
+#ifndef EMBTIER_TESTS_BENCH_LIB_BENCH_SERVER_H
+#define EMBTIER_TESTS_BENCH_LIB_BENCH_SERVER_H
 
 #include "client/include/embtier.h"
-#include "tests/bench/bench.h"
+#include "tests/bench/lib/bench.h"
 #include "tests/integration/harness.h"
 
 #define BENCH_TABLES_MAX 64

@@ -20,7 +20,7 @@ memory for write buffers is so large that none is flushed before. A clean stop h
 checkpoint-new-bytes: bytes that a checkpoint adds to the one before when 1 % of the rows, spread evenly,
 were updated in between.
 
-A figure is one JSON object on a line, as tests/bench/bench.h has it."""
+A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
 
 from __future__ import annotations
 

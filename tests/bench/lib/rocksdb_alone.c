@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/bench/rocksdb_alone.h"
+#include "tests/bench/lib/rocksdb_alone.h"
 #include "config/config_load.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "store/database/row_format.h"
-#include "tests/bench/bench.h"
+#include "tests/bench/lib/bench.h"
 
 static void must(enum embtier_err err, const struct err_msg *msg)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/bench/peers.h"
+#include "tests/bench/lib/peers.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/bench/bench.h"
+#include "tests/bench/lib/bench.h"
 
 #define BUFFER_BYTES (4 * MIB)
 #define KEY_BYTES    24 /* at most, as text */
