@@ -1,85 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request_impl.h: what request.c and pooled.c share: how words are taken out of shared memory, and
- * the numbers of the checks they pass. */
+/* request_impl.h: what request.c and pooled.c share: how words are taken out of shared memory. */
 #ifndef EMBTIER_DAEMON_ENGINE_OPS_REQUEST_IMPL_H
 #define EMBTIER_DAEMON_ENGINE_OPS_REQUEST_IMPL_H
 
 #include <sched.h>
 
 #include "daemon/engine/ops/request.h"
+#include "daemon/engine/ops/request_checks.h"
 #include "daemon/engine/sessions/session.h"
 #include "kernels/cpu/cast.h"
 #include "proto/shm_fields.h"
-
-/* The checks of what a client wrote, by number. tests/unit builds these files once without each of
- * them (a copy: with what it copied read once more behind its checks), to see that it is missed. */
-enum {
-    CHECK_FIELDS = 200,
-    CHECK_OP = 1,
-    CHECK_FLAGS,
-    CHECK_SEGMENT_COUNT,
-    CHECK_SEGMENTS_IN_ARENA,
-    CHECK_SEGMENT_FIELDS,
-    CHECK_ID_COUNT,
-    CHECK_TABLE,
-    CHECK_IDS_IN_ARENA,
-    CHECK_ROWS_IN_ARENA,
-    CHECK_ID,
-    COPY_SUBMISSION,
-    COPY_SEGMENTS,
-    COPY_IDS,
-    CHECK_POOL_SEGMENT_COUNT,
-    CHECK_POOL_SEGMENTS_IN_ARENA,
-    CHECK_POOL_SEGMENT_FIELDS,
-    CHECK_POOL_MODE,
-    CHECK_POOL_WEIGHTS_OF_MAX,
-    CHECK_POOL_ID_COUNT,
-    CHECK_POOL_BAG_COUNT,
-    CHECK_POOL_TABLE,
-    CHECK_POOL_IDS_IN_ARENA,
-    CHECK_POOL_BAGS_IN_ARENA,
-    CHECK_POOL_OFFSETS_IN_ARENA,
-    CHECK_POOL_WEIGHTS_IN_ARENA,
-    CHECK_POOL_FIRST_OFFSET,
-    CHECK_POOL_OFFSETS_RISE,
-    CHECK_POOL_OFFSETS_END,
-    CHECK_POOL_LAST_OFFSET,
-    COPY_POOL_SEGMENTS,
-    CHECK_PUSH_FIELDS,
-    CHECK_PUSH_STEP,
-    CHECK_PUSH_SEGMENT_COUNT,
-    CHECK_PUSH_SEGMENTS_IN_ARENA,
-    CHECK_PUSH_TICKET_SEGMENTS,
-    CHECK_PUSH_COUNT,
-    CHECK_PUSH_SEGMENT_FIELDS,
-    CHECK_PUSH_LEARNING_RATE,
-    CHECK_PUSH_TICKET_TABLE,
-    CHECK_PUSH_TICKET_BAGS,
-    CHECK_PUSH_WEIGHTS_OF_MAX = 42, /* numbers of checks that are gone are not used again */
-    CHECK_PUSH_WEIGHTS_IN_ARENA,
-    CHECK_PUSH_IDS_IN_ARENA = 45,
-    CHECK_PUSH_TABLE,
-    CHECK_PUSH_OPTIMIZER,
-    CHECK_PUSH_DIM,
-    CHECK_PUSH_GRADIENTS_IN_ARENA,
-    CHECK_PUSH_SAME_RATE,
-    CHECK_PUSH_ID,
-    CHECK_PUSH_FINITE,
-    CHECK_PUSH_WEIGHTS_FINITE,
-    CHECK_PUSH_TICKET_KIND,
-    COPY_PUSH_SEGMENTS,
-    COPY_PUSH_IDS,
-    CHECK_GROUP,
-    CHECK_GROUP_STEP,
-    CHECK_STEP_SAME_RATE,
-    CHECK_POOL_SEARCHED_ID,
-    CHECK_PUSH_ROWS_FINITE,
-};
-#ifndef REQUEST_WITHOUT
-#define REQUEST_WITHOUT 0
-#endif
-#define IS_BAD(check, condition) ((condition) && REQUEST_WITHOUT != (check))
-#define IS_COPIED(copy)          (REQUEST_WITHOUT != (copy))
 
 /* What is read from shared memory is read once, into a copy, with volatile so that no compiler
  * reads it again behind a check. Whole words. */
