@@ -1,57 +1,33 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the source tree itself: include directions and cycles, licence lines, links, sizes.
+"""Checks of the source tree itself: include directions and cycles, licence lines, links, sizes, mutants, English.
 
     check_structure.py CHECK [ROOT]     one of the checks below; exit status 1 if it finds something
     check_structure.py list-c [ROOT]    the tree's C and C++ files, for clang-format and clang-tidy
     check_structure.py list-shell [ROOT]
+    check_structure.py list-english [ROOT]       each comment and sentence that the check `english` counts
+    check_structure.py relist [--grow] [ROOT]    writes the tables of left.json anew
 
 A finding is one line, FILE:LINE: what is wrong and what is allowed. test_check_structure.py proves
 on small made-up trees that each check fails when it should.
+
+Files and folders that broke a rule when the rule came stand in left.json, each with its count: lines, files, findings. A count may
+shrink, never grow, and an entry that is no longer needed is an error. After a merge, `relist` sets each to the present count. It
+refuses larger counts and new entries unless --grow is given, which is right where a file was renamed.
 """
 
+import ast
+import json
 import os
 import re
-import subprocess
 import sys
 
-ALL = object()
+from english import check_english, english_counts, english_findings
+from layers import arrows_found, check_cycles, check_includes, cycles_found, is_within
+from source_tree import CXX_SUFFIXES, LEFT, Tree, check_counts
 
-# Folder: the folders it may include besides itself, each with those inside it. The table of docs/ARCHITECTURE.md. A file belongs to
-# the innermost folder that is named here.
-LAYERS = {
-    "base": set(),
-    "config": {"base"},
-    "kernels/cpu": {"base"},
-    "kernels/gpu": {"base", "kernels/cpu"},
-    "proto": {"base"},
-    "tiers": {"base", "config", "kernels"},
-    "store": {"base", "config", "tiers", "kernels"},
-    "placement": {"base"},
-    "daemon": {"base", "config", "kernels", "proto", "tiers", "store", "placement"},
-    "client": {"base", "config", "kernels", "proto"},
-    "tools": {"base", "config", "proto", "placement", "client"},
-    "docs": {"base", "config", "daemon"},  # the generator of man pages reads their tables
-    "examples": {"client"},
-    "tests": ALL,
-}
-# Files that still include each other; to be ended, never added to.
-CYCLES_LEFT = {
-    frozenset({
-        "daemon/engine/lane/lane", "daemon/engine/ops/cast_queue", "daemon/engine/ops/caster",
-        "daemon/engine/ops/group", "daemon/engine/ops/pooled", "daemon/engine/ops/push",
-        "daemon/engine/ops/request", "daemon/engine/ops/ticket", "daemon/engine/rows/read_pool",
-        "daemon/engine/rows/write_queue", "daemon/engine/sessions/session", "daemon/engine/tables/tables",
-        "daemon/jobs/row_writer",
-    }),
-}
-# What RocksDB's C API lacks; everything else is C.
+# The only C++: calls that RocksDB's C API lacks.
 CXX_PLACES = ("store/rocksdb/", "store/rocksdb/rocksdb_ext.cc")
-
-C_SUFFIXES = (".c", ".h", ".cu", ".cuh")
-CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++", ".C", ".hh", ".hpp", ".hxx")
-# Names of our own that the installed headers use without a folder.
-PUBLIC_HEADERS = ("embtier.h", "embtier_err.h", "embtier_types.h")
 
 NO_LICENCE_LINE = re.compile(
     r"(^|/)(LICENSE|NOTICE|py\.typed|\.[^/]+)$"
@@ -60,154 +36,18 @@ NO_LICENCE_LINE = re.compile(
 LICENCE_LINE = "SPDX-License-Identifier: Apache-2.0"
 
 FILE_LINES = 800
+FOLDER_FILES = 25
 README_WORDS = 400
 FUNCTION_LINES = 100
+
+# The checks of what clients write, and the table of the builds that lack one.
+REQUEST_CHECKS = "daemon/engine/ops/request_checks.h"
+MUTANTS = "tests/unit/engine/ops/meson.build"
 
 # Put together here so that this file does not contain what it looks for.
 MACHINE_PATHS = re.compile(
     r"(?:\.\./)+shared" + r"/|(?<![\w/-])shared" + r"/(?=design|style|data|hooks|issues)"
     r"|(?<![\w.$}-])/(?:work|root|home/\w+|Users)" + r"/(?=[\w.])")
-
-
-class Tree:
-    """Files of a source tree, as git knows them (tracked, or new and not ignored), read once."""
-
-    def __init__(self, root):
-        self.root = os.path.abspath(root)
-        self.paths = sorted(p for p in self._list() if os.path.isfile(os.path.join(self.root, p)))
-        self._texts = {}
-
-    def _list(self):
-        command = ["git", "-c", "safe.directory=*", "-C", self.root, "ls-files", "-z", "--cached",
-                   "--others", "--exclude-standard"]
-        if os.path.exists(os.path.join(self.root, ".git")):
-            done = subprocess.run(command, capture_output=True, check=False)
-            if done.returncode == 0:
-                return {p.decode() for p in done.stdout.split(b"\0") if p}
-        found = set()
-        for folder, folders, names in os.walk(self.root):
-            folders[:] = [d for d in folders
-                          if not d.startswith(("build", ".")) and d != "__pycache__" or d == ".ci"]
-            found |= {os.path.relpath(os.path.join(folder, n), self.root) for n in names}
-        return found
-
-    def text(self, path):
-        """The file's text, or None if it is not text."""
-        if path not in self._texts:
-            with open(os.path.join(self.root, path), "rb") as file:
-                data = file.read()
-            try:
-                self._texts[path] = None if b"\0" in data else data.decode()
-            except UnicodeDecodeError:
-                self._texts[path] = None
-        return self._texts[path]
-
-    def lines(self, path):
-        text = self.text(path)
-        return enumerate((text or "").splitlines(), 1)
-
-    def c_files(self):
-        return [p for p in self.paths if p.endswith(C_SUFFIXES + CXX_SUFFIXES)]
-
-    def shell_files(self):
-        return [p for p in self.paths
-                if p.endswith(".sh") or re.match(r"#!.*\b(bash|sh)\b", (self.text(p) or "")[:64])]
-
-
-TOP_FOLDERS = {layer.split("/")[0] for layer in LAYERS}
-
-
-def layer_of(path):
-    """The innermost of LAYERS that @path lies in, or None."""
-    parts = path.split("/")[:-1]
-    folders = ("/".join(parts[:depth]) for depth in range(len(parts), 0, -1))
-    return next((folder for folder in folders if folder in LAYERS), None)
-
-
-def included_file(path, name, quoted, tree_paths, paths_of_name):
-    """The path of ours that an #include in @path reaches, or None if it is none of ours."""
-    if ".." in name.split("/"):
-        name = os.path.normpath(os.path.join(os.path.dirname(path), name))
-    beside = os.path.join(os.path.dirname(path), name)
-    if "/" in name:
-        if beside in tree_paths and name.split("/")[0] not in TOP_FOLDERS:
-            return beside
-        return name if name.split("/")[0] in TOP_FOLDERS else None
-    if beside in tree_paths:
-        return beside
-    if quoted or name in PUBLIC_HEADERS:
-        return paths_of_name.get(name)
-    return None
-
-
-def includes_of(tree):
-    """(file, line, the name it includes, the path of ours that this is) of each #include of ours."""
-    tree_paths = set(tree.paths)
-    paths_of_name = {os.path.basename(p): p for p in tree.c_files()}
-    directive = re.compile(r'\s*#\s*include(?:_next)?\s*(["<])([^">]+)[">]')
-    for path in tree.c_files():
-        for number, line in tree.lines(path):
-            found = directive.match(line)
-            target = found and included_file(path, found[2], found[1] == '"', tree_paths, paths_of_name)
-            if target:
-                yield path, number, found[2], target
-
-
-def check_includes(tree):
-    """A folder includes only the folders below it."""
-    for path in tree.c_files():
-        if layer_of(path) is None:
-            yield f"{path}:1: this folder has no place in the layers; one of: {', '.join(LAYERS)}"
-    for path, number, name, target_path in includes_of(tree):
-        layer, target = layer_of(path), layer_of(target_path) or os.path.dirname(target_path)
-        allowed = LAYERS.get(layer, ALL)
-        # The public headers name two of base's without a folder, as they lie when installed.
-        if allowed is ALL or (layer == "examples" and name in PUBLIC_HEADERS):
-            continue
-        if target != layer and not any(f"{target}/".startswith(f"{one}/") for one in allowed):
-            below = ", ".join(sorted(allowed)) or "nothing of ours"
-            yield f"{path}:{number}: {layer}/ includes {target}/ ({name}); it may include {below}"
-
-
-def cycles(graph):
-    """The sets of more than one node of @graph, {node: nodes}, that reach each other (Tarjan)."""
-    order, lowest, stack, found = {}, {}, [], []
-
-    def visit(node):
-        order[node] = lowest[node] = len(order)
-        stack.append(node)
-        for other in graph.get(node, ()):
-            if other not in order:
-                visit(other)
-                lowest[node] = min(lowest[node], lowest[other])
-            elif other in stack:
-                lowest[node] = min(lowest[node], order[other])
-        if lowest[node] == order[node]:
-            together = stack[stack.index(node):]
-            del stack[stack.index(node):]
-            if len(together) > 1:
-                found.append(frozenset(together))
-
-    for node in sorted(graph):
-        if node not in order:
-            visit(node)
-    return found
-
-
-def check_cycles(tree):
-    """No file includes itself by way of others; a header and its implementation count as one file, and so do x_impl and x_loops."""
-    graph = {}
-    for path, _, _, target in includes_of(tree):
-        one, other = (re.sub("_(impl|loops)$", "", os.path.splitext(p)[0]) for p in (path, target))
-        if not path.startswith("tests/"):
-            graph.setdefault(one, set()).add(other)
-            graph[one].discard(one)
-    found = set(cycles(graph))
-    for cycle in found - CYCLES_LEFT:
-        yield f"{min(cycle)}.h:1: these include each other: {', '.join(sorted(cycle))}"
-    for cycle in CYCLES_LEFT - found:
-        if all(any(p.startswith(f"{one}.") for p in tree.paths) for one in cycle):
-            yield f"{min(cycle)}.h:1: this cycle is gone, or another: {', '.join(sorted(cycle))}"
 
 
 def check_cxx(tree):
@@ -292,25 +132,87 @@ def check_machine_paths(tree):
                 yield f"{path}:{number}: names a path of one machine: {line.strip()[:100]}"
 
 
-def check_sizes(tree):
-    """Warns of long files and functions: a sign, not a crime, so this never fails."""
+def lines_found(tree):
+    """{file of code: its lines} of those that are too long."""
+    counts = {path: len((tree.text(path) or "").splitlines()) for path in tree.code_files()}
+    return {path: count for path, count in counts.items() if count > FILE_LINES}
+
+
+def files_of_folders(tree):
+    """{folder: files that lie in it, and not deeper}."""
+    counts = {}
     for path in tree.paths:
-        if not path.endswith(C_SUFFIXES + CXX_SUFFIXES + (".py",)):
-            continue
+        folder = os.path.dirname(path) or "."
+        counts[folder] = counts.get(folder, 0) + 1
+    return counts
+
+
+def folders_found(tree):
+    return {folder: count for folder, count in files_of_folders(tree).items() if count > FOLDER_FILES}
+
+
+def functions(tree):
+    """(file, line, lines) of each function in C. clang-format puts the braces of a function, and of hardly anything else, in column 0."""
+    for path in tree.c_files():
         begin = None
-        last = 0
-        for last, line in tree.lines(path):
-            # clang-format puts the braces of a function, and of hardly anything else, in column 0.
+        for number, line in tree.lines(path):
             if line == "{":
-                begin = last
+                begin = number
             elif line == "}" and begin is not None:
-                if last - begin > FUNCTION_LINES:
-                    print(f"warning: {path}:{begin}: a function of {last - begin} lines "
-                          f"(about {FUNCTION_LINES} is long)")
+                yield path, begin, number - begin
                 begin = None
-        if last > FILE_LINES:
-            print(f"warning: {path}:1: {last} lines (about {FILE_LINES} is long)")
-    return ()
+
+
+def largest(counts):
+    """The (count, name) of @counts, {name: count}, that is largest."""
+    return max(((count, name) for name, count in counts.items()), default=(0, "none"))
+
+
+def check_sizes(tree):
+    """Folders, files and functions are small, and nothing leads uphill or in a circle. Prints one line of figures."""
+    folders = files_of_folders(tree)
+    lines = {path: len((tree.text(path) or "").splitlines()) for path in tree.code_files()}
+    most, longest = largest(folders), largest(lines)
+    long_function = largest({f"{path}:{begin}": count for path, begin, count in functions(tree)})
+    uphill = sum(len(targets) for targets in arrows_found(tree).values())
+    print(f"{len(folders)} folders, the largest {most[1]} with {most[0]} files; {len(lines)} files of code, the longest {longest[1]} with "
+          f"{longest[0]} lines; the longest function {long_function[1]} with {long_function[0]} lines; {uphill} arrows uphill; "
+          f"{len(cycles_found(tree))} include cycles")
+    yield from check_counts(tree, "folders", folders_found(tree), lambda path, count, left:
+                            f"{path}:1: {count} files lie in this folder; at most {max(left, FOLDER_FILES)}")
+    yield from check_counts(tree, "sizes", lines_found(tree), lambda path, count, left:
+                            f"{path}:1: {count} lines; at most {max(left, FILE_LINES)}")
+    for path, begin, count in functions(tree):
+        if count > FUNCTION_LINES:
+            yield f"{path}:{begin}: a function of {count} lines; at most {FUNCTION_LINES}"
+    yield from check_includes(tree)
+    yield from check_cycles(tree)
+
+
+def check_mutants(tree):
+    """Each check of what clients write has a build without it, whose test must fail, and each such build is of a source file that makes
+    the check."""
+    for path in (REQUEST_CHECKS, MUTANTS):
+        if path not in tree.paths:
+            yield f"{path}:1: missing; the checks and their mutants are compared"
+            return
+    checks = set(re.findall(r"\bX\((\w+)\)", tree.text(REQUEST_CHECKS)))
+    table = re.search(r"^mutants = (\{.*?^\})", tree.text(MUTANTS), re.MULTILINE | re.DOTALL)
+    if not checks or not table:
+        yield f"{MUTANTS}:1: no table 'mutants', or no checks in {REQUEST_CHECKS}"
+        return
+    built = set()
+    for source, tests in ast.literal_eval(table[1]).items():
+        path = f"{os.path.dirname(REQUEST_CHECKS)}/{source}.c"
+        made = set(re.findall(r"\bIS_(?:BAD|COPIED)\(\s*(\w+)", (tree.text(path) if path in tree.paths else None) or ""))
+        for name in sorted({name for names in tests.values() for name in names}):
+            built.add(name)
+            if name not in checks:
+                yield f"{MUTANTS}:1: {name} is no check of {REQUEST_CHECKS}"
+            elif name not in made:
+                yield f"{MUTANTS}:1: {path} makes no check {name}"
+    for name in sorted(checks - built):
+        yield f"{REQUEST_CHECKS}:1: {name} has no mutant in {MUTANTS}"
 
 
 CHECKS = {
@@ -322,17 +224,56 @@ CHECKS = {
     "readmes": check_readmes,
     "machine-paths": check_machine_paths,
     "sizes": check_sizes,
+    "mutants": check_mutants,
+    "english": check_english,
 }
-LISTS = {"list-c": Tree.c_files, "list-shell": Tree.shell_files}
+LISTS = {"list-c": Tree.c_files, "list-shell": Tree.shell_files, "list-english": english_findings}
+LEFT_TABLES = {
+    "arrows": arrows_found,
+    "cycles": cycles_found,
+    "english": english_counts,
+    "folders": folders_found,
+    "sizes": lines_found,
+}
+
+
+def growth(table, now, before):
+    """Lines for each entry of @now that @before lacks, or has with a smaller count."""
+    for key, value in sorted(now.items()):
+        if table == "cycles":
+            if not is_within(value, before):
+                yield f"{table}: {', '.join(value)}"
+        elif table == "arrows":
+            yield from (f"{table}: {key} -> {target}" for target in value if target not in before.get(key, ()))
+        elif value > before.get(key, 0):
+            yield f"{table}: {key}: {value}, was {before.get(key, 0)}"
+
+
+def relist(tree, may_grow):
+    """Writes left.json anew. Returns the exit status: 1 where it would grow and may not."""
+    now = {table: dict(sorted(found(tree).items())) for table, found in LEFT_TABLES.items()}
+    grown = [line for table, found in now.items() for line in growth(table, found, tree.left(table))]
+    if grown and not may_grow:
+        print("\n".join([*grown, f"{LEFT}: not written: these would grow (relist --grow lets them)"]))
+        return 1
+    with open(os.path.join(tree.root, LEFT), "w", encoding="utf-8") as file:
+        json.dump(now, file, indent=1)
+        file.write("\n")
+    print(f"{LEFT}: " + ", ".join(f"{len(found)} {table}" for table, found in now.items()))
+    return 0
 
 
 def main(arguments):
-    names = list(CHECKS) + list(LISTS)
+    names = [*CHECKS, *LISTS, "relist"]
+    may_grow = arguments[:1] == ["relist"] and "--grow" in arguments
+    arguments = [one for one in arguments if not (may_grow and one == "--grow")]
     if not 1 <= len(arguments) <= 2 or arguments[0] not in names:
-        print(f"usage: check_structure.py {'|'.join(names)} [ROOT]", file=sys.stderr)
+        print(f"usage: check_structure.py {'|'.join(names)} [--grow] [ROOT]", file=sys.stderr)
         return 2
     default_root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     tree = Tree(arguments[1] if len(arguments) == 2 else default_root)
+    if arguments[0] == "relist":
+        return relist(tree, may_grow)
     if arguments[0] in LISTS:
         print("\n".join(LISTS[arguments[0]](tree)))
         return 0

@@ -4,24 +4,38 @@
 
 import contextlib
 import io
+import json
 import os
 import tempfile
 import unittest
 
 import check_structure
+import layers
 
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 
 
-def findings(check, files):
-    """What @check says about a tree of @files (path to text)."""
+@contextlib.contextmanager
+def tree_of(files):
+    """A folder with @files (path to text)."""
     with tempfile.TemporaryDirectory() as root:
         for path, text in files.items():
             full = os.path.join(root, path)
             os.makedirs(os.path.dirname(full), exist_ok=True)
             with open(full, "w", encoding="utf-8") as file:
                 file.write(text)
+        yield root
+
+
+def findings(check, files):
+    """The findings of @check in a tree of @files (path to text)."""
+    with tree_of(files) as root, contextlib.redirect_stdout(io.StringIO()):
         return list(check_structure.CHECKS[check](check_structure.Tree(root)))
+
+
+def left_file(left):
+    """The file that lets a tree break rules still, of @left: {table: entries}."""
+    return {check_structure.LEFT: json.dumps(left)} if left else {}
 
 
 class Includes(unittest.TestCase):
@@ -31,10 +45,10 @@ class Includes(unittest.TestCase):
         return findings("includes", files | others)
 
     def test_every_layer_may_include_what_its_row_says_and_nothing_else(self):
-        for folder, allowed in check_structure.LAYERS.items():
-            for target in check_structure.LAYERS:
+        for folder, allowed in layers.LAYERS.items():
+            for target in layers.LAYERS:
                 found = self.included(f"{folder}/x.c", f'#include "{target}/y.h"')
-                fine = allowed is check_structure.ALL or target == folder or any(
+                fine = allowed is layers.ALL or target == folder or any(
                     target == one or target.startswith(f"{one}/") for one in allowed)
                 self.assertEqual(len(found), 0 if fine else 1, f"{folder} includes {target}: {found}")
 
@@ -66,13 +80,30 @@ class Includes(unittest.TestCase):
         self.assertEqual(len(self.included("x.c", "")), 1)
 
 
+    def test_inside_the_daemon_control_is_above_jobs_and_the_engine_below(self):
+        for folder, target in (("control", "jobs"), ("jobs", "engine/ops"), ("transport/shm", "engine/sessions"), ("engine/lane", "engine/ops"),
+                               ("engine/ops", "engine/rows"), ("engine/rows", "engine/sessions"), ("engine/sessions", "engine/tables")):
+            self.assertEqual(self.included(f"daemon/{folder}/x.c", f'#include "daemon/{target}/y.h"'), [], f"{folder} includes {target}")
+            self.assertEqual(len(self.included(f"daemon/{target}/x.c", f'#include "daemon/{folder}/y.h"')), 1, f"{target} includes {folder}")
+        for folder, target in (("jobs", "transport"), ("engine/memory", "engine/tables"), ("engine", "jobs"), ("control", "")):
+            self.assertEqual(len(self.included(f"daemon/{folder}/x.c", f'#include "daemon/{target}/y.h"')), 1, f"{folder} includes {target}")
+        self.assertEqual(self.included("daemon/server.c", '#include "daemon/control/y.h"'), [])
+
+    def test_arrow_uphill_that_is_left_may_go_and_no_other_come(self):
+        left = left_file({"arrows": {"tiers/x.c": ["store/store.h"]}})
+        self.assertEqual(self.included("tiers/x.c", '#include "store/store.h"', **left), [])
+        self.assertEqual(len(self.included("tiers/x.c", '#include "store/store.h"\n#include "store/y.h"', **left)), 1)
+        self.assertEqual(self.included("tiers/x.c", "", **left), [
+            "tests/structure/left.json:1: arrows: tiers/x.c no longer includes store/store.h; run check_structure.py relist"])
+
+
 class Cycles(unittest.TestCase):
-    def found(self, *edges):
+    def found(self, *edges, left=None):
         files = {}
         for path, target in edges:
             files[path] = files.get(path, SPDX) + f'#include "{target}"\n'
             files.setdefault(target, SPDX)
-        return findings("cycles", files)
+        return findings("cycles", files | left_file(left))
 
     def test_header_and_its_implementation_are_one_file(self):
         self.assertEqual(self.found(("store/one.c", "store/one.h"), ("store/two.c", "store/one.h")), [])
@@ -85,10 +116,15 @@ class Cycles(unittest.TestCase):
     def test_tests_may(self):
         self.assertEqual(self.found(("tests/unit/a.h", "tests/unit/b.h"), ("tests/unit/b.h", "tests/unit/a.h")), [])
 
-    def test_cycle_that_has_ended_is_not_left_in_the_list(self):
-        cycle = sorted(next(iter(check_structure.CYCLES_LEFT), ()))
-        found = self.found(*((f"{one}.c", f"{one}.h") for one in cycle))
-        self.assertEqual(len(found), 1 if cycle else 0)
+    def test_cycle_that_is_left_may_shrink_and_end_and_not_grow(self):
+        edges = ("store/one.c", "store/two.h"), ("store/two.c", "store/one.h")
+        grown = ("store/two.c", "store/three.h"), ("store/three.c", "store/one.h")
+        left = {"cycles": {"store/one": ["store/one", "store/two"]}}
+        self.assertEqual(self.found(*edges, left=left), [])
+        self.assertEqual(len(self.found(*edges, *grown, left=left)), 1)
+        self.assertEqual(self.found(*edges, left={"cycles": {"store/one": ["store/one", "store/three", "store/two"]}}), [])
+        self.assertEqual(self.found(edges[0], left=left), [
+            "tests/structure/left.json:1: cycles: store/one, store/two no longer include each other; run check_structure.py relist"])
 
 
 class Readmes(unittest.TestCase):
@@ -139,14 +175,125 @@ class Others(unittest.TestCase):
         for text in ("shared/exclusive lock", "/dev/shm/shared/x", "$HOME/work/x", "the work/rest balance"):
             self.assertEqual(findings("machine-paths", {"a.md": text}), [], text)
 
-    def test_sizes_warn_and_never_fail(self):
-        long_function = "int f(void)\n{\n" + "    x();\n" * 200 + "}\n"
+
+class Sizes(unittest.TestCase):
+    def test_long_files_and_functions_are_found(self):
+        self.assertEqual(findings("sizes", {"base/x.c": "\n" * 800, "base/y.md": "\n" * 900}), [])
+        self.assertEqual(findings("sizes", {"base/x.py": "\n" * 801}), ["base/x.py:1: 801 lines; at most 800"])
+        function = "int f(void)\n{\n" + "    x();\n" * 200 + "}\n"
+        self.assertEqual(findings("sizes", {"base/x.c": function}), ["base/x.c:2: a function of 201 lines; at most 100"])
+
+    def test_full_folders_are_found(self):
+        files = {f"base/{number}.c": "" for number in range(25)}
+        self.assertEqual(findings("sizes", files | {"base/deeper/x.c": ""}), [])
+        self.assertEqual(findings("sizes", files | {"base/README.md": ""}), ["base:1: 26 files lie in this folder; at most 25"])
+
+    def test_arrow_uphill_and_cycle_are_found(self):
+        files = {"tiers/x.h": '#include "store/y.h"\n', "store/y.h": '#include "tiers/x.h"\n'}
+        self.assertEqual(len(findings("sizes", files)), 2)
+
+    def test_entry_that_is_left_may_shrink_and_not_grow(self):
+        def found(lines, left):
+            return findings("sizes", {"base/x.c": "\n" * lines} | left_file({"sizes": {"base/x.c": left}}))
+
+        self.assertEqual(found(900, 900), [])
+        self.assertEqual(found(899, 900), [])
+        self.assertEqual(found(901, 900), ["base/x.c:1: 901 lines; at most 900"])
+        self.assertEqual(found(800, 900), ["tests/structure/left.json:1: sizes: base/x.c needs no entry any more; run check_structure.py relist"])
+
+    def test_figures_are_printed_in_one_line(self):
         said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            self.assertEqual(findings("sizes", {"base/x.c": long_function, "base/y.c": "\n" * 900}), [])
-        self.assertIn("base/x.c:2: a function of 201 lines", said.getvalue())
-        self.assertIn("base/y.c:1: 900 lines", said.getvalue())
-        self.assertEqual(len(said.getvalue().splitlines()), 2)
+        with tree_of({"base/x.c": "\n" * 3}) as root, contextlib.redirect_stdout(said):
+            list(check_structure.check_sizes(check_structure.Tree(root)))
+        self.assertEqual(said.getvalue(), "1 folders, the largest base with 1 files; 1 files of code, the longest base/x.c with 3 lines; "
+                         "the longest function none with 0 lines; 0 arrows uphill; 0 include cycles\n")
+
+
+class Mutants(unittest.TestCase):
+    def found(self, checks, table, source):
+        rows = " ".join(f"X({check})" for check in checks)
+        return findings("mutants", {check_structure.REQUEST_CHECKS: f"#define REQUEST_CHECKS(X) {rows}\n", "daemon/engine/ops/request.c": source,
+                                    check_structure.MUTANTS: f"mutants = {{\n  'request': {{'test_request': {table}}},\n}}\n"})
+
+    def test_each_check_has_one(self):
+        source = "IS_BAD(CHECK_OP, x) IS_COPIED(COPY_IDS) IS_BAD(\n    CHECK_ID, y)"
+        self.assertEqual(self.found(["CHECK_OP", "COPY_IDS", "CHECK_ID"], ["CHECK_OP", "COPY_IDS", "CHECK_ID"], source), [])
+        self.assertEqual(self.found(["CHECK_OP", "CHECK_ID"], ["CHECK_OP"], source), [
+            "daemon/engine/ops/request_checks.h:1: CHECK_ID has no mutant in tests/unit/engine/ops/meson.build"])
+
+    def test_none_is_of_a_check_that_is_not_made(self):
+        self.assertEqual(len(self.found(["CHECK_OP"], ["CHECK_OP"], "IS_BAD(CHECK_ID, x)")), 1)
+        self.assertEqual(len(self.found(["CHECK_OP"], ["CHECK_OP", "CHECK_ID"], "IS_BAD(CHECK_OP, x)")), 1)
+
+    def test_missing_tables_are_found(self):
+        self.assertEqual(len(findings("mutants", {"base/x.c": ""})), 1)
+        self.assertEqual(len(self.found([], [], "")), 1)
+
+
+class English(unittest.TestCase):
+    def test_comment_starts_with_its_subject(self):
+        for path, text in (("x.c", "/* {} is read */\n"), ("x.c", "int x; // {} is read\n"), ("x.c", "/*\n * {} is read */"),
+                           ("x.cc", "// {} is read\n"), ("x.py", "# {} is read\n"), ("x.py", "x = 1  # {} is read\n"),
+                           ("x.py", 'def f():\n    """{} is read"""\n'), ("x.sh", "# {} is read\n"), ("x.sh", "cd x # {} is read\n")):
+            for start in ("Of", "What", "Who", "Whether"):
+                found = findings("english", {f"base/{path}": text.format(start)})
+                self.assertEqual(len(found), 1, f"{path} {text} {start}")
+                self.assertIn(f"a comment starts with '{start}'", found[0])
+            for start in ("This", "Offsets", "Whose", "of"):
+                self.assertEqual(findings("english", {f"base/{path}": text.format(start)}), [], f"{path} {text} {start}")
+
+    def test_what_is_no_start_of_a_comment_is_not_looked_at(self):
+        for path, text in (("x.c", 'char *x = "// What";\n'), ("x.c", "// This says\n// What follows\n"), ("x.py", "# This says\n# What follows\n"),
+                           ("x.py", 'x = """What"""\n'), ("x.py", 'x = "# What"\n'), ("x.sh", "# This says\n# What follows\n"), ("x.md", "# What\n")):
+            self.assertEqual(findings("english", {f"base/{path}": text}), [], text)
+
+    def test_long_sentences_of_docs_and_readmes_are_found(self):
+        long = "word " * 35 + "word."
+        for path in ("docs/x.md", "docs/internals/x.md", "base/README.md", "README.md"):
+            self.assertEqual(len(findings("english", {path: f"Short one. {long} Short."})), 1, path)
+            self.assertEqual(findings("english", {path: "word " * 34 + "`a b c d`. Another one."}), [], path)
+        for path, text in (("CHANGELOG.md", long), ("CONTRIBUTING.md", long), ("docs/x.md", f"| {long} | x |"), ("docs/x.md", f"```\n{long}\n```"),
+                           ("docs/x.md", f"# {long}"), ("docs/x.md", "* " + "word " * 20 + "\n* " + "word " * 20),
+                           ("docs/x.md", "word " * 20 + "\n\n" + "word " * 20), ("docs/x.md", "word " * 20 + "end. `code` " + "word " * 20)):
+            self.assertEqual(findings("english", {path: text}), [], text)
+
+    def test_finding_names_the_line_where_the_sentence_starts(self):
+        text = "# Head\n\nShort one.\nAnother\none. Long " + "word\n" * 40
+        self.assertTrue(findings("english", {"docs/x.md": text})[0].startswith("docs/x.md:5: a sentence of 41 words; at most 35: Long word"))
+
+    def test_count_that_is_left_may_shrink_and_not_grow(self):
+        def found(count, left):
+            return findings("english", {"base/x.c": "/* What */ int x;\n" * count} | left_file({"english": {"base/x.c": left}}))
+
+        self.assertEqual(found(2, 2), [])
+        self.assertEqual(found(1, 2), [])
+        self.assertEqual(len(found(3, 2)), 1)
+        self.assertEqual(len(found(0, 2)), 1)
+
+
+class Relist(unittest.TestCase):
+    def relisted(self, files, left, *options):
+        """The exit status of relist, and the tables afterwards."""
+        with tree_of(files | left_file(left)) as root, contextlib.redirect_stdout(io.StringIO()):
+            status = check_structure.main(["relist", *options, root])
+            tree = check_structure.Tree(root)
+            return status, {table: tree.left(table) for table in check_structure.LEFT_TABLES if tree.left(table)}
+
+    def test_tables_shrink(self):
+        files = {"base/x.c": "\n" * 850, "tiers/a.c": '#include "store/store.h"\n'}
+        left = {"sizes": {"base/x.c": 900, "base/gone.c": 900}, "arrows": {"tiers/a.c": ["store/other.h", "store/store.h"]},
+                "english": {"base/x.c": 3}, "folders": {"base": 30}, "cycles": {"base/a": ["base/a", "base/b"]}}
+        self.assertEqual(self.relisted(files, left), (0, {"sizes": {"base/x.c": 850}, "arrows": {"tiers/a.c": ["store/store.h"]}}))
+
+    def test_nothing_is_written_that_grows_unless_it_may(self):
+        cycle = {"base/a.c": '#include "base/b.h"\n', "base/b.c": '#include "base/a.h"\n'}
+        full = {f"base/{number}.md": "" for number in range(26)}
+        for files, now in (({"base/x.c": "\n" * 850}, {"sizes": {"base/x.c": 850}}), (full, {"folders": {"base": 26}}),
+                           ({"base/x.c": "/* What */"}, {"english": {"base/x.c": 1}}), (cycle, {"cycles": {"base/a": ["base/a", "base/b"]}}),
+                           ({"tiers/a.c": '#include "store/store.h"\n'}, {"arrows": {"tiers/a.c": ["store/store.h"]}})):
+            left = {"sizes": {"base/gone.c": 900}}
+            self.assertEqual(self.relisted(files | left_file(left), left), (1, left))
+            self.assertEqual(self.relisted(files | left_file(left), left, "--grow"), (0, now))
 
 
 if __name__ == "__main__":

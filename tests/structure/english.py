@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two habits that make English hard to read: a comment that starts with a clause in place of its subject, and a long sentence.
+
+Both are counted for each file. The counts of left.json may only shrink (check_structure.py says how)."""
+
+import io
+import re
+import tokenize
+
+from source_tree import check_counts
+
+SENTENCE_WORDS = 35
+BAD_START = re.compile(r"(Of|What|Who|Whether)\s")
+
+# Strings stand here so that a comment in one is none.
+_C_TOKENS = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.DOTALL)
+_LIST_ITEM = re.compile(r"\s*(?:[*+-]|\d+[.)])\s+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"”)*_]*\s+(?=[\"“(*_]*[A-Z0-9])")
+
+
+def c_comments(text):
+    """(line, text) of each comment; lines of // that follow each other are one."""
+    last_line = -1
+    for token in _C_TOKENS.finditer(text):
+        if token[0][0] != "/":
+            continue
+        line = text.count("\n", 0, token.start()) + 1
+        if token[0].startswith("//"):
+            is_more, last_line = line == last_line + 1, line
+            if is_more:
+                continue
+        yield line, token[0].lstrip("/*! \t\n")
+
+
+def hash_comments(text):
+    """(line, text) of each comment of a shell script; whole lines of # that follow each other are one."""
+    last_line = -1
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.match(r"(.*?)(?:^|(?<=\s))#\s+(.*)", line)
+        if found:
+            is_whole = not found[1].strip()
+            if not (is_whole and last_line == number - 1):
+                yield number, found[2]
+            last_line = number if is_whole else -1
+
+
+def python_comments(text):
+    """(line, text) of each comment and docstring."""
+    last_line, before = -1, tokenize.NEWLINE
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                is_whole = not token.line[:token.start[1]].strip()
+                if not (is_whole and last_line == token.start[0] - 1):
+                    yield token.start[0], token.string.lstrip("# ")
+                last_line = token.start[0] if is_whole else -1
+            elif token.type == tokenize.STRING and before in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
+                yield token.start[0], token.string.lstrip("rbuRBU\"' \n\\")
+            if token.type not in (tokenize.COMMENT, tokenize.NL):
+                before = token.type
+    except (tokenize.TokenError, IndentationError):
+        pass  # what is not Python, other checks find
+
+
+def paragraphs(text):
+    """(line, text) of each paragraph and item of a list in Markdown, without headings, tables and code."""
+    begin, lines, is_fenced = 0, [], False
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        is_fence = line.lstrip().startswith("```")
+        item = _LIST_ITEM.match(line)
+        is_prose = not (is_fenced or is_fence or not line.strip() or re.match(r"\s*(\||#{1,6}\s|<|\[[^\]]+\]:)", line))
+        is_fenced ^= is_fence
+        if lines and (item or not is_prose):
+            yield begin, "\n".join(lines)
+            lines = []
+        if is_prose:
+            begin = begin if lines else number
+            lines.append(line[item.end():] if item else line.strip().lstrip("> "))
+
+
+def sentences(text):
+    """(line, text) of each sentence of prose in Markdown. Code within a line is one word."""
+    for begin, paragraph in paragraphs(text):
+        paragraph = re.sub(r"`[^`]*`", lambda code: "Code" + "\n" * code[0].count("\n"), paragraph)
+        paragraph = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", paragraph)
+        paragraph = re.sub(r"\b(e\.g|i\.e|etc|cf|vs)\.", r"\1", paragraph)
+        place = 0
+        for end in [*_SENTENCE_END.finditer(paragraph), None]:
+            sentence = paragraph[place:end.start() if end else len(paragraph)]
+            yield begin + paragraph.count("\n", 0, place), " ".join(sentence.split())
+            place = end.end() if end else place
+
+
+def comments_of(tree, path):
+    text = tree.text(path) or ""
+    if path.endswith(".py") or re.match(r"#!.*python", text):
+        return python_comments(text)
+    return c_comments(text) if path in tree.c_files() else hash_comments(text)
+
+
+def english_by_file(tree):
+    """{path: findings}, of files that have any."""
+    found = {}
+    python = [p for p in tree.paths if p.endswith(".py") or re.match(r"#!.*python", (tree.text(p) or "")[:64])]
+    for path in [*tree.c_files(), *tree.shell_files(), *python]:
+        for line, text in comments_of(tree, path):
+            if BAD_START.match(text):
+                found.setdefault(path, []).append(
+                    f"{path}:{line}: a comment starts with '{text.split()[0]}'; start with its subject: {text.splitlines()[0][:80]}")
+    for path in tree.paths:
+        if path.endswith(".md") and (path.startswith("docs/") or path.split("/")[-1] == "README.md"):
+            for line, text in sentences(tree.text(path) or ""):
+                words = len(re.findall(r"\S*\w\S*", text))
+                if words > SENTENCE_WORDS:
+                    found.setdefault(path, []).append(
+                        f"{path}:{line}: a sentence of {words} words; at most {SENTENCE_WORDS}: {text[:80]}")
+    return found
+
+
+def english_findings(tree):
+    return [finding for _, findings in sorted(english_by_file(tree).items()) for finding in findings]
+
+
+def english_counts(tree):
+    return {path: len(findings) for path, findings in english_by_file(tree).items()}
+
+
+def check_english(tree):
+    """Comments start with their subject, and sentences are short."""
+    found = english_by_file(tree)
+    counts = {path: len(findings) for path, findings in found.items()}
+    yield from check_counts(tree, "english", counts, lambda path, count, left:
+                            "\n".join([*found[path], f"{path}:1: {count} of these; at most {left}"]))

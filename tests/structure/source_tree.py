@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a source tree, and the tables of those that may still break a rule (left.json)."""
+
+import json
+import os
+import re
+import subprocess
+
+C_SUFFIXES = (".c", ".h", ".cu", ".cuh")
+CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++", ".C", ".hh", ".hpp", ".hxx")
+
+# Tables of files and folders that broke a rule when it came. An entry may shrink or go. `check_structure.py relist` writes them.
+LEFT = "tests/structure/left.json"
+
+
+class Tree:
+    """Files of a source tree, as git knows them (tracked, or new and not ignored), read once."""
+
+    def __init__(self, root):
+        self.root = os.path.abspath(root)
+        self.paths = sorted(p for p in self._list() if os.path.isfile(os.path.join(self.root, p)))
+        self._texts = {}
+
+    def _list(self):
+        command = ["git", "-c", "safe.directory=*", "-C", self.root, "ls-files", "-z", "--cached",
+                   "--others", "--exclude-standard"]
+        if os.path.exists(os.path.join(self.root, ".git")):
+            done = subprocess.run(command, capture_output=True, check=False)
+            if done.returncode == 0:
+                return {p.decode() for p in done.stdout.split(b"\0") if p}
+        found = set()
+        for folder, folders, names in os.walk(self.root):
+            folders[:] = [d for d in folders
+                          if not d.startswith(("build", ".")) and d != "__pycache__" or d == ".ci"]
+            found |= {os.path.relpath(os.path.join(folder, n), self.root) for n in names}
+        return found
+
+    def text(self, path):
+        """The file's text, or None if it is not text."""
+        if path not in self._texts:
+            with open(os.path.join(self.root, path), "rb") as file:
+                data = file.read()
+            try:
+                self._texts[path] = None if b"\0" in data else data.decode()
+            except UnicodeDecodeError:
+                self._texts[path] = None
+        return self._texts[path]
+
+    def lines(self, path):
+        text = self.text(path)
+        return enumerate((text or "").splitlines(), 1)
+
+    def c_files(self):
+        return [p for p in self.paths if p.endswith(C_SUFFIXES + CXX_SUFFIXES)]
+
+    def shell_files(self):
+        return [p for p in self.paths
+                if p.endswith(".sh") or re.match(r"#!.*\b(bash|sh)\b", (self.text(p) or "")[:64])]
+
+    def code_files(self):
+        return [p for p in self.paths if p.endswith(C_SUFFIXES + CXX_SUFFIXES + (".py",))]
+
+    def left(self, table):
+        """The entries of @table in left.json, {} where there are none."""
+        return json.loads(self.text(LEFT) or "{}").get(table, {}) if LEFT in self.paths else {}
+
+
+def check_counts(tree, table, found, what):
+    """No count of @found, {path: count}, is larger than that of @table; no entry of @table is without one. @what makes a finding's text of
+    path, count and the count in @table."""
+    left = tree.left(table)
+    for path, count in sorted(found.items()):
+        if count > left.get(path, 0):
+            yield what(path, count, left.get(path, 0))
+    for path in sorted(set(left) - set(found)):
+        yield f"{LEFT}:1: {table}: {path} needs no entry any more; run check_structure.py relist"
