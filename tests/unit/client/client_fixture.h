@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "client/include/embtier.h"
 #include "tests/unit/client/fake_server.h"
 
@@ -20,6 +21,11 @@ struct fixture {
     struct embtier_table *users;
     struct embtier_table *words;
 };
+
+static inline uint64_t now_ns(void)
+{
+    return clock_now_ns(&clock_monotonic);
+}
 
 static inline struct embtier_connect_options options_for(const struct fixture *fixture)
 {
