@@ -272,6 +272,11 @@ def main(arguments):
         return 2
     default_root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     tree = Tree(arguments[1] if len(arguments) == 2 else default_root)
+    try:
+        tree.left("sizes")
+    except json.JSONDecodeError as error:
+        print(f"{LEFT}:{error.lineno}: no JSON; after a merge with conflicts, take one side of the file whole, then relist")
+        return 1
     if arguments[0] == "relist":
         return relist(tree, may_grow)
     if arguments[0] in LISTS:

@@ -285,6 +285,12 @@ class Relist(unittest.TestCase):
                 "english": {"base/x.c": 3}, "folders": {"base": 30}, "cycles": {"base/a": ["base/a", "base/b"]}}
         self.assertEqual(self.relisted(files, left), (0, {"sizes": {"base/x.c": 850}, "arrows": {"tiers/a.c": ["store/store.h"]}}))
 
+    def test_conflict_of_a_merge_is_told(self):
+        said = io.StringIO()
+        with tree_of({check_structure.LEFT: '{\n<<<<<<< HEAD\n "sizes": {}\n'}) as root, contextlib.redirect_stdout(said):
+            self.assertEqual(check_structure.main(["relist", "--grow", root]), 1)
+        self.assertIn("tests/structure/left.json:2: no JSON", said.getvalue())
+
     def test_nothing_is_written_that_grows_unless_it_may(self):
         cycle = {"base/a.c": '#include "base/b.h"\n', "base/b.c": '#include "base/a.h"\n'}
         full = {f"base/{number}.md": "" for number in range(26)}
