@@ -95,7 +95,7 @@ struct config {
         uint64_t max_total_arena_bytes; /* shared memory of all clients together */
         uint64_t max_user_arena_bytes;  /* of the clients of one user; 0: shared out */
         uint32_t max_sessions;      /* where descriptors are few, and no one says, less than 1024 */
-        uint32_t max_user_sessions; /* 0: shared out (daemon/engine/sessions/accounts.h) */
+        uint32_t max_user_sessions; /* 0: shared out (daemon/engine/memory/accounts.h) */
         uint32_t max_batch_rows;    /* ids in one request; request_bytes may have room for fewer */
     } socket;
 

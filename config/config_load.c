@@ -166,7 +166,7 @@ static uint64_t default_memory(const struct config *config)
 }
 
 /* Limits of one user that nobody has set are 0: accounts share these out
- * (daemon/engine/sessions/accounts.h). A client that is alone gets an arena of the default size. */
+ * (daemon/engine/memory/accounts.h). A client that is alone gets an arena of the default size. */
 static void compute_arena_defaults(struct config *config)
 {
     const uint64_t total = config->socket.max_total_arena_bytes;

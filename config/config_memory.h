@@ -49,7 +49,8 @@
 #define CHECKPOINT_LOG_BYTES      (16 * MIB)
 #define CHECKPOINT_LOG_BYTES_EACH MIB
 
-/* Rows that wait to be written: of an import, a restore, an eager table (daemon/jobs/row_writer.c).
+/* Rows that wait to be written: of an import, a restore, an eager table
+ * (daemon/engine/tables/row_writer.c).
  */
 #define ROW_WRITER_BYTES     (16 * MIB)
 #define ROW_WRITER_ROWS      8192

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/server.h"
+#include "daemon/engine/tables/progress.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,10 +15,10 @@
 #include "daemon/control/signals.h"
 #include "daemon/control/stop_patience.h"
 #include "daemon/engine/lane/lane.h"
+#include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/ops/group.h"
-#include "daemon/engine/sessions/accounts.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint_restore.h"
 #include "daemon/jobs/checkpoints.h"
@@ -296,7 +297,8 @@ enum embtier_err server_new(const struct config *config, const struct server_res
                    &server->parts.groups, msg));
     TRY(make_arenas(server, msg));
     TRY(make_lanes(server, msg));
-    TRY(tables_load(server->parts.tables, server->parts.lanes, server->parts.lane_count, msg));
+    TRY(tables_load(server->parts.tables, &lane_tables_rows, server->parts.lanes,
+                    server->parts.lane_count, msg));
     TRY(make_checkpoints(server, &other, msg));
     store_end_reserve(server->parts.store);
     TRY(control_new(&server->parts, &server->control, msg));

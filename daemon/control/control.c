@@ -24,13 +24,14 @@
 #include "daemon/control/signals.h"
 #include "daemon/control/socket_path.h"
 #include "daemon/engine/lane/lane.h"
+#include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/group.h"
-#include "daemon/engine/sessions/accounts.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/jobs/checkpoints.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/transport/shm/session_maker.h"
+#include "daemon/transport/shm/shm_channel.h"
 #include "proto/frame.h"
 #include "store/store.h"
 
@@ -121,7 +122,8 @@ static void let_go(struct control *control, struct connection *connection)
         /* Else it is there, and may still be answered: what it asked for is finished. */
         if (err == EMBTIER_OK || err == EMBTIER_DISCONNECTED)
             atomic_store_explicit(&session->gone, true, memory_order_relaxed);
-        session_close_notice(session, err == EMBTIER_OK ? EMBTIER_DISCONNECTED : err);
+        session->channel.ops->hang_up(&session->channel,
+                                      err == EMBTIER_OK ? EMBTIER_DISCONNECTED : err);
         lane_send(control->parts->lanes[session->home], &session->detach_message);
     }
 }
@@ -558,8 +560,8 @@ static void on_message(struct control *control, struct message *message)
     case MESSAGE_SESSION_GONE:
         control_session_gone(control, CONTAINER_OF(message, struct session, gone_message));
         break;
-    case MESSAGE_SESSION_FREED:
-        control_session_freed(control, CONTAINER_OF(message, struct session, freed_message));
+    case MESSAGE_CHANNEL_FREED:
+        control_channel_freed(control, CONTAINER_OF(message, struct shm_channel, freed_message));
         break;
     case MESSAGE_SESSION_BROKEN:
         on_session_broken(control, CONTAINER_OF(message, struct session, broken_message));
@@ -845,8 +847,9 @@ static void free_rest(struct control *control)
 
         if (message->kind == MESSAGE_JOB_DONE)
             control_forget_job(CONTAINER_OF(message, struct job, done_message));
-        else if (message->kind == MESSAGE_SESSION_FREED)
-            control_session_freed(control, CONTAINER_OF(message, struct session, freed_message));
+        else if (message->kind == MESSAGE_CHANNEL_FREED)
+            control_channel_freed(control,
+                                  CONTAINER_OF(message, struct shm_channel, freed_message));
         message = next;
     }
 }

@@ -31,6 +31,7 @@ struct job;
 struct session;
 struct session_maker;
 struct session_order;
+struct shm_channel;
 struct table_info;
 struct worker;
 
@@ -114,7 +115,7 @@ void control_tell_making(struct control *control, struct connection *connection)
 void control_session_made(struct control *control, struct session_order *order);
 /* Has its memory freed, when no job uses it. */
 void control_session_gone(struct control *control, struct session *session);
-void control_session_freed(struct control *control, struct session *session);
+void control_channel_freed(struct control *control, struct shm_channel *channel);
 
 /* ---- control_lists.c ---- */
 

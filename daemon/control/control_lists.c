@@ -6,7 +6,7 @@
 
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
-#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoints.h"

@@ -12,8 +12,8 @@
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/control/metrics.h"
+#include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/ops/group.h"
-#include "daemon/engine/sessions/accounts.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/sessions/tsan.h"
 #include "daemon/engine/tables/table.h"
@@ -103,7 +103,7 @@ void control_submit_job(struct control *control, struct connection *connection, 
         job->pid = connection->peer_pid;
         connection->job = job;
         if (job_uses_arena(job))
-            TSAN_ACQUIRE(connection->session->control);
+            TSAN_ACQUIRE(connection->session->channel.tail);
         control_watch(control, connection);
     }
     err = worker_submit(control->worker, job, &msg); /* from here on it may be under way */
@@ -226,7 +226,7 @@ void control_job_done(struct control *control, struct job *job)
         return;
     }
     if (job_uses_arena(job))
-        TSAN_RELEASE(connection->session->control);
+        TSAN_RELEASE(connection->session->channel.tail);
     control_transfer_done(connection, job);
     if (connection->fd >= 0) {
         if (job->err != EMBTIER_OK)

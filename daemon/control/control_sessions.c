@@ -10,10 +10,11 @@
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/lane/lane.h"
+#include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/ops/group.h"
-#include "daemon/engine/sessions/accounts.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/transport/shm/session_maker.h"
+#include "daemon/transport/shm/shm_channel.h"
 #include "daemon/version.h"
 #include "proto/frame.h"
 
@@ -22,6 +23,12 @@
 static uint32_t slot_count_of(const Embtier__Hello *hello)
 {
     return hello->slot_count ? hello->slot_count : SHM_SLOTS_DEFAULT;
+}
+
+/* All sessions are on such channels today. */
+static struct shm_channel *channel_of(const struct session *session)
+{
+    return session->channel.transport;
 }
 
 static enum embtier_err check_hello(const struct control *control,
@@ -48,7 +55,7 @@ static enum embtier_err check_hello(const struct control *control,
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "an arena of %" PRIu64 " bytes is over socket.max_arena_bytes %" PRIu64,
                        hello->arena_bytes, config->socket.max_arena_bytes);
-    bytes = session_counted_bytes(hello->arena_bytes, slot_count_of(hello));
+    bytes = shm_channel_counted_bytes(hello->arena_bytes, slot_count_of(hello));
     users_bytes = account_has(connection->account, ACCOUNT_ARENA_BYTES);
     answer = account_ask(connection->account, ACCOUNT_ARENA_BYTES, bytes);
     if (answer == ACCOUNT_USER_HAS)
@@ -73,6 +80,7 @@ static enum embtier_err check_hello(const struct control *control,
 static void reply_hello(struct control *control, struct connection *connection, uint32_t id)
 {
     const struct session *const session = connection->session;
+    const struct shm_channel *shm;
     Embtier__HelloReply body = EMBTIER__HELLO_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
 
@@ -90,11 +98,11 @@ static void reply_hello(struct control *control, struct connection *connection, 
         control_reply(control, connection, &message);
         return;
     }
-    body.arena_bytes = session->arena_bytes;
-    body.slot_count = session->slot_count;
+    shm = channel_of(session);
+    body.arena_bytes = shm->arena_bytes;
+    body.slot_count = shm->slot_count;
     control_reply_fds(control, connection, &message,
-                      (const int[]){ session->control_fd, session->arena_fd, session->doorbell_fd },
-                      3);
+                      (const int[]){ shm->control_fd, shm->arena_fd, shm->doorbell_fd }, 3);
 }
 
 static void refuse_hello(struct control *control, struct connection *connection, uint32_t id,
@@ -123,7 +131,7 @@ static enum embtier_err order_session(struct control *control, struct connection
     order->max_batch_rows = control->parts->config->socket.max_batch_rows;
     order->lane_count = control->parts->lane_count;
     account_add(connection->account, ACCOUNT_ARENA_BYTES,
-                session_counted_bytes(order->arena_bytes, order->slot_count));
+                shm_channel_counted_bytes(order->arena_bytes, order->slot_count));
     connection->making = order;
     control_watch(control, connection);
     session_maker_make(control->maker, order);
@@ -150,13 +158,13 @@ void control_handle_hello(struct control *control, struct connection *connection
 }
 
 /* The account is not the connection's any more: that may go before the memory does. */
-static void release(struct control *control, struct connection *connection, struct session *session,
-                    bool is_nobodys)
+static void release(struct control *control, struct connection *connection,
+                    struct shm_channel *channel, bool is_nobodys)
 {
-    session->account = account_open(control->parts->accounts, connection->peer_uid);
-    assert(session->account == connection->account); /* it is open: no memory is needed */
+    channel->account = account_open(control->parts->accounts, connection->peer_uid);
+    assert(channel->account == connection->account); /* it is open: no memory is needed */
     control->releasing_count++;
-    session_maker_release(control->maker, session, is_nobodys);
+    session_maker_release(control->maker, channel, is_nobodys);
 }
 
 static void attach(struct control *control, struct connection *connection, struct session *session)
@@ -180,11 +188,12 @@ void control_session_made(struct control *control, struct session_order *order)
         attach(control, connection, session);
         reply_hello(control, connection, order->request_id);
     } else {
-        if (session)
-            release(control, connection, session, true); /* nobody has seen it */
+        session_free(session);
+        if (order->channel)
+            release(control, connection, order->channel, true); /* nobody has seen it */
         else
             account_give(connection->account, ACCOUNT_ARENA_BYTES,
-                         session_counted_bytes(order->arena_bytes, order->slot_count));
+                         shm_channel_counted_bytes(order->arena_bytes, order->slot_count));
         if (connection->fd >= 0)
             refuse_hello(control, connection, order->request_id, order->err, &order->msg);
     }
@@ -217,6 +226,7 @@ static bool is_nobodys(const struct connection *connection)
 void control_session_gone(struct control *control, struct session *session)
 {
     struct connection *c = control->connections;
+    struct shm_channel *channel;
 
     while (c && c->session != session)
         c = c->next;
@@ -227,15 +237,17 @@ void control_session_gone(struct control *control, struct session *session)
     if (c->session_is_gone)
         return;
     c->session = NULL;
-    release(control, c, session, is_nobodys(c));
+    channel = channel_of(session);
+    session_free(session);
+    release(control, c, channel, is_nobodys(c));
     control->sweep = true;
 }
 
-void control_session_freed(struct control *control, struct session *session)
+void control_channel_freed(struct control *control, struct shm_channel *channel)
 {
     control->releasing_count--;
-    account_give(session->account, ACCOUNT_ARENA_BYTES,
-                 session_counted_bytes(session->arena_bytes, session->slot_count));
-    account_close(session->account);
-    session_free(session);
+    account_give(channel->account, ACCOUNT_ARENA_BYTES,
+                 shm_channel_counted_bytes(channel->arena_bytes, channel->slot_count));
+    account_close(channel->account);
+    shm_channel_free(channel);
 }

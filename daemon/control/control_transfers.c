@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
-#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
@@ -216,8 +216,8 @@ static enum embtier_err check_room(const struct connection *connection, uint64_t
     if (!session)
         return err_set(msg, EMBTIER_INVALID,
                        "a connection without shared memory gets and gives no rows");
-    begin = shm_arena_payload_offset(session->slot_count);
-    end = session->arena_bytes;
+    begin = session->channel.payload;
+    end = session->channel.region_bytes;
     if (offset < begin || offset > end || bytes > end - offset)
         return err_set(msg, EMBTIER_OFFSET_RANGE,
                        "%" PRIu64 " bytes at %" PRIu64 " of an arena of %" PRIu64 " to %" PRIu64,
@@ -311,7 +311,7 @@ static void handle_scan_next(struct control *control, struct connection *connect
         return;
     job->spec = *scan_spec(connection->scan);
     job->scan = TAKE(connection->scan);
-    job->dest = (uint8_t *)connection->session->arena + next->offset;
+    job->dest = connection->session->channel.region + next->offset;
     job->bytes = next->bytes;
     submit_step(control, connection, id, job, &connection->scanning);
 }
@@ -403,7 +403,7 @@ static void handle_load_rows(struct control *control, struct connection *connect
     job = control_new_job(control, connection, id, JOB_LOAD_ROWS);
     if (!job)
         return;
-    bytes = (const uint8_t *)connection->session->arena + wire->offset;
+    bytes = connection->session->channel.region + wire->offset;
     job->load_batch = (struct load_batch){
         .ids = bytes,
         .rows = bytes + wire->rows_at,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/checkpoint_making.h"
+#include "daemon/engine/tables/progress.h"
 
 #include <stdlib.h>
 #include <time.h>

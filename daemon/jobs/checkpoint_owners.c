@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/memory/accounts.h"
 
 struct known {
     struct checkpoint_owner owner;

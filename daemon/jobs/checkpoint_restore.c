@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/checkpoint_restore.h"
+#include "daemon/engine/tables/progress.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -9,7 +10,7 @@
 
 #include "base/log.h"
 #include "config/config_memory.h"
-#include "daemon/jobs/row_writer.h"
+#include "daemon/engine/tables/row_writer.h"
 #include "daemon/jobs/transfer_memory.h"
 #include "kernels/cpu/init_rows.h"
 #include "store/catalog.h"

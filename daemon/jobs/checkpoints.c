@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/checkpoints.h"
+#include "daemon/engine/tables/progress.h"
 
 #include <inttypes.h>
 #include <jansson.h>

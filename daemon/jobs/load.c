@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/load.h"
+#include "daemon/engine/tables/progress.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -8,8 +9,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "daemon/engine/tables/row_writer.h"
 #include "daemon/jobs/checkpoints.h"
-#include "daemon/jobs/row_writer.h"
 #include "daemon/jobs/transfer_memory.h"
 #include "daemon/jobs/transfer_piece.h"
 #include "kernels/cpu/init_rows.h"

@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "config/config.h"
-#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/memory/accounts.h"
 
 struct transfer_memory {
     uint64_t bytes;

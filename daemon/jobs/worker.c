@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/worker.h"
+#include "daemon/engine/tables/progress.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -20,7 +20,7 @@
 
 #include "base/err.h"
 #include "daemon/engine/mail/inbox.h"
-#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoints.h"
 #include "daemon/jobs/load.h"

@@ -11,7 +11,7 @@ ALL = object()
 # Folder: the folders it may include besides itself, each with those inside it. The table of docs/ARCHITECTURE.md. A file belongs to
 # the innermost folder that is named here.
 _BELOW_DAEMON = {"base", "config", "kernels", "proto", "tiers", "store", "placement"}
-_ENGINE = {name: f"daemon/engine/{name}" for name in ("mail", "memory", "tables", "sessions", "rows", "ops", "lane")}
+_ENGINE = {name: f"daemon/engine/{name}" for name in ("turns", "mail", "memory", "tables", "sessions", "rows", "ops", "lane")}
 
 
 def _engine(*names):
@@ -32,13 +32,14 @@ LAYERS = {
     "daemon/jobs": _BELOW_DAEMON | {"daemon/engine"},
     "daemon/transport": _BELOW_DAEMON | {"daemon/engine"},
     "daemon/engine": _engine(),
-    _ENGINE["lane"]: _engine("mail", "memory", "tables", "sessions", "rows", "ops"),
-    _ENGINE["ops"]: _engine("mail", "memory", "tables", "sessions", "rows"),
-    _ENGINE["rows"]: _engine("mail", "memory", "tables", "sessions"),
-    _ENGINE["sessions"]: _engine("mail", "memory", "tables"),
-    _ENGINE["tables"]: _engine(),
-    _ENGINE["memory"]: _engine(),
+    _ENGINE["lane"]: _engine("turns", "mail", "memory", "tables", "sessions", "rows", "ops"),
+    _ENGINE["ops"]: _engine("turns", "mail", "memory", "tables", "sessions", "rows"),
+    _ENGINE["rows"]: _engine("turns", "mail", "memory", "tables", "sessions"),
+    _ENGINE["sessions"]: _engine("turns", "mail", "memory", "tables"),
+    _ENGINE["tables"]: _engine("mail", "memory"),
+    _ENGINE["memory"]: _engine("turns"),
     _ENGINE["mail"]: _engine(),
+    _ENGINE["turns"]: _engine(),
     "client": {"base", "config", "kernels", "proto"},
     "tools": {"base", "config", "proto", "placement", "client"},
     "docs": {"base", "config", "daemon"},  # the generator of man pages reads their tables

@@ -2,11 +2,10 @@
 /* The loop of a lane: messages, sessions, turns of row work, reads; then, when there was nothing, a
  * moment of polling, then sleep.
  *
- * Sleep without losing a wake-up. The lane says `asleep`, then looks at its inbox once more; a
- * sender pushes, then looks at `asleep`; both with full barriers between, so one of the two sees
- * the other. The same goes for each session's `lane_asleep` and `tail`. Event descriptors are
- * watched edge-triggered and never read: a client that holds the same descriptor can neither
- * swallow a wake-up of ours nor make a read of it block. */
+ * Sleep without losing a wake-up: mailbox.h says how it is with messages. It is the same with a
+ * session's `lane_asleep` and `tail`. Event descriptors are watched edge-triggered and never read:
+ * a client that holds the same descriptor can neither swallow a wake-up of ours nor make a read of
+ * it block. */
 #include "daemon/engine/lane/lane.h"
 
 #include <errno.h>
@@ -16,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/cpu.h"
@@ -27,6 +25,7 @@
 #include "daemon/engine/lane/lane_impl.h"
 #include "daemon/engine/memory/reserved.h"
 #include "daemon/engine/memory/ticket_memory.h"
+#include "daemon/engine/ops/group.h"
 #include "daemon/engine/sessions/tsan.h"
 #include "daemon/engine/tables/tables.h"
 #include "store/store.h"
@@ -77,7 +76,7 @@ static void session_poll(struct lane *lane, struct session *session)
     session->next_polled = lane->polled;
     lane->polled = session;
     lane->polled_count++;
-    shm_lane_sleeps(session->control, 0);
+    session->channel.ops->set_polled(&session->channel, true);
 }
 
 static void session_break(struct session *session, const char *why)
@@ -271,7 +270,7 @@ static void begin_to_take(struct lane *lane, struct session *session, const stru
 static bool session_begin(struct lane *lane, struct session *session, uint64_t *left)
 {
     const uint32_t number = session->consumed;
-    const uint32_t slot = number % session->slot_count;
+    const uint32_t slot = number % session->channel.slot_count;
     struct refusal refusal = { .segment = UINT32_MAX };
     struct taking taking = { .kind = TAKING_NOTHING };
     uint64_t cost;
@@ -315,13 +314,13 @@ static bool session_may_begin(const struct session *session, uint32_t tail)
 
 void lane_begin_turn(struct lane *lane, struct session *session)
 {
-    const uint32_t tail = shm_read_tail(session->arena);
+    const uint32_t tail = channel_read_tail(&session->channel);
     uint64_t left = lane_turn_cost(lane, &session->lanes[lane->opts.index]);
     uint32_t begun = 0;
 
-    if (tail - session->consumed > session->slot_count)
+    if (tail - session->consumed > session->channel.slot_count)
         session_break(session, "more requests submitted than there are slots");
-    TSAN_ACQUIRE(session->control);
+    TSAN_ACQUIRE(session->channel.tail);
     while (begun < REQUESTS_PER_TURN && left > 0 && session_may_begin(session, tail) &&
            session_begin(lane, session, &left))
         begun++;
@@ -338,13 +337,13 @@ static bool session_has_next(struct lane *lane, struct session *session)
 
     if (session->taking.kind != TAKING_NOTHING)
         return false;
-    if (is_over || shm_read_tail(session->arena) == session->consumed) {
+    if (is_over || channel_read_tail(&session->channel) == session->consumed) {
         request_memory_forget(&lane->rules, session); /* it took back what it wanted that for */
         session->memory_short = false;
         return false;
     }
     /* The client has just written it: it comes from there while the turn is found. */
-    __builtin_prefetch(&shm_submissions(session->arena)[session->consumed % session->slot_count]);
+    __builtin_prefetch(channel_submission(&session->channel, session->consumed));
     return !session->memory_short;
 }
 
@@ -352,10 +351,10 @@ static bool session_has_next(struct lane *lane, struct session *session)
  * between. */
 static bool session_unpoll(struct session *session)
 {
-    shm_lane_sleeps(session->control, 1);
+    session->channel.ops->set_polled(&session->channel, false);
     if (!session->broken && !session->detaching &&
-        shm_read_tail(session->arena) != session->consumed) {
-        shm_lane_sleeps(session->control, 0);
+        channel_read_tail(&session->channel) != session->consumed) {
+        session->channel.ops->set_polled(&session->channel, true);
         return false;
     }
     session->polled = false;
@@ -413,7 +412,7 @@ void lane_session_maybe_gone(struct lane *lane, struct session *session)
             break;
         }
     }
-    epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, session->doorbell_fd, NULL);
+    epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, session->channel.doorbell_fd, NULL);
     session->send(session->owner, &session->gone_message);
 }
 
@@ -449,7 +448,7 @@ static void wake_for_memory(struct request_memory_share *share)
 {
     struct session *const session = CONTAINER_OF(share, struct session, memory_share);
 
-    lane_send(session->lane, &session->memory_message);
+    mailbox_send(session->mailbox, &session->memory_message);
 }
 
 /* It has been granted the memory that its next request waits for, or a push's first wave. */
@@ -465,11 +464,11 @@ static void on_attach(struct lane *lane, struct session *session)
 {
     struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = session };
 
-    if (epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, session->doorbell_fd, &event) != 0) {
+    if (epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, session->channel.doorbell_fd, &event) != 0) {
         session_break(session, "its doorbell cannot be watched");
         return; /* it will be detached */
     }
-    session->lane = lane;
+    session->mailbox = &lane->mailbox;
     session->memory_share.wake = wake_for_memory;
     session_poll(lane, session);
 }
@@ -608,13 +607,13 @@ static void take_all(struct lane *lane, struct message *message)
 static bool take_messages(struct lane *lane)
 {
     struct message *const done = lane->done_here;
-    const bool has_mail = !inbox_is_empty(&lane->inbox);
+    const bool has_mail = !inbox_is_empty(&lane->mailbox.inbox);
 
     lane->done_here = NULL;
     lane->last_done_here = &lane->done_here;
     take_all(lane, done);
     if (has_mail) {
-        take_all(lane, inbox_take_all(&lane->inbox));
+        take_all(lane, inbox_take_all(&lane->mailbox.inbox));
         lane->rounds_to_clock = 0;
     }
     return done || has_mail;
@@ -622,15 +621,12 @@ static bool take_messages(struct lane *lane)
 
 void lane_send(struct lane *lane, struct message *message)
 {
-    const uint64_t one = 1;
+    mailbox_send(&lane->mailbox, message);
+}
 
-    inbox_push(&lane->inbox, message);
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&lane->asleep, memory_order_relaxed) &&
-        atomic_exchange(&lane->asleep, 0) && write(lane->wake_fd, &one, sizeof(one)) < 0 &&
-        errno != EAGAIN) /* full: an edge has been seen or is pending, which is enough */
-        log_error("lane cannot be woken", "lane=%u why=%s", lane->opts.index,
-                  LOG_QUOTED(strerror(errno)));
+struct mailbox *lane_mailbox(struct lane *lane)
+{
+    return &lane->mailbox;
 }
 
 void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument), void *argument)
@@ -671,11 +667,10 @@ static void hear_doorbells(struct lane *lane, int timeout_ms)
 
 static void lane_sleep(struct lane *lane, int timeout_ms)
 {
-    atomic_store_explicit(&lane->asleep, 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in lane_send() */
-    if (inbox_is_empty(&lane->inbox) && !lane->done_here)
+    mailbox_sleeps(&lane->mailbox);
+    if (inbox_is_empty(&lane->mailbox.inbox) && !lane->done_here)
         hear_doorbells(lane, timeout_ms);
-    atomic_store_explicit(&lane->asleep, 0, memory_order_relaxed);
+    mailbox_wakes(&lane->mailbox);
 }
 
 /* All but those whose next request is known and has no memory, or has its time after a pooled
@@ -800,10 +795,10 @@ static enum embtier_err events_new(struct lane *lane, struct err_msg *msg)
 {
     struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = NULL };
 
+    TRY(mailbox_init(&lane->mailbox, lane->opts.index, msg));
     lane->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    lane->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (lane->epoll_fd < 0 || lane->wake_fd < 0 ||
-        epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, lane->wake_fd, &event) != 0)
+    if (lane->epoll_fd < 0 ||
+        epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, lane->mailbox.wake_fd, &event) != 0)
         return err_set_errno(msg, errno, "lane %u: event descriptors", lane->opts.index);
     return EMBTIER_OK;
 }
@@ -831,13 +826,13 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
     if (!lane)
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
     memset(lane, 0, sizeof(*lane));
-    lane->epoll_fd = lane->wake_fd = -1;
+    lane->epoll_fd = lane->mailbox.wake_fd = -1;
     lane->last_done_here = &lane->done_here;
     lane->opts = *opts;
     lane->request_base = request_memory_base(opts->memory);
     lane->scratch_row = reserved_new(READ_JOB_BYTES);
     lane->rules = (struct request_rules){
-        .lane = lane,
+        .mailbox = &lane->mailbox,
         .hasher = store_hasher(opts->store),
         .store = opts->store,
         .tables = opts->tables,
@@ -859,8 +854,9 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
     if (miss_table_new(LANE_MISSES_MAX, &lane->misses) != EMBTIER_OK ||
         read_order_new(lane->misses, shards, &lane->read_order) != EMBTIER_OK)
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
-    TRY(write_queue_new(lane, opts->store, opts->write_queue_bytes, &lane->write_queue, msg));
-    TRY(read_pool_new(lane, opts->store, opts->reader_count, &lane->readers, msg));
+    TRY(write_queue_new(&lane->mailbox, opts->store, opts->write_queue_bytes, &lane->write_queue,
+                        msg));
+    TRY(read_pool_new(&lane->mailbox, opts->store, opts->reader_count, &lane->readers, msg));
     TRY(caster_new(opts->index, cast_pairs_max(opts), &lane->caster, msg));
     *ret_lane = TAKE(lane);
     return EMBTIER_OK;
@@ -907,7 +903,7 @@ void lane_free(struct lane *lane)
     read_order_free(lane->read_order);
     miss_table_free(lane->misses);
     closep(&lane->epoll_fd);
-    closep(&lane->wake_fd);
+    mailbox_destroy(&lane->mailbox);
     reserved_free(lane->rules.scratch, SHM_SEGMENTS_MAX * sizeof(struct shm_segment));
     reserved_free(lane->rules.table_marks, TABLE_MARKS_BYTES);
     reserved_free(lane->gradients, PUSH_SCRATCH_BYTES);
@@ -990,6 +986,8 @@ enum embtier_err lane_purge_table(struct lane *lane, const struct table *table,
     }
     return EMBTIER_OK;
 }
+
+const struct tables_rows lane_tables_rows = { .add = lane_add_table, .purge = lane_purge_table };
 
 struct write_back {
     uint64_t *cursor;

@@ -25,13 +25,15 @@
 
 struct arena;
 struct lane;
+struct mailbox;
 struct request_memory;
 struct ticket_memory;
 struct store;
 struct table;
 struct tables;
+struct tables_rows;
 
-/* Ids taken in of a session that is alone on its lane, in one turn (lane_cost.h). */
+/* Ids taken in of a session that is alone on its lane, in one turn (cost.h). */
 #define LANE_TAKE_IDS 16384
 
 struct lane_opts {
@@ -72,6 +74,7 @@ DEFINE_CLEANUP(struct lane, lane_free)
 
 /* Puts a message into the lane's inbox and wakes it. */
 void lane_send(struct lane *lane, struct message *message);
+struct mailbox *lane_mailbox(struct lane *lane);
 
 /* Runs @fn on the lane and waits until it has returned. Not from a lane. */
 void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument), void *argument);
@@ -82,6 +85,9 @@ MUST_CHECK enum embtier_err lane_add_table(struct lane *lane, const struct table
  * no writes for some seconds: the queued rows stay then, and so must the table's struct. */
 MUST_CHECK enum embtier_err lane_purge_table(struct lane *lane, const struct table *table,
                                              const _Atomic bool *give_up);
+
+/* Those two, as tables_load() needs them. */
+extern const struct tables_rows lane_tables_rows;
 
 /* Hands some dirty rows to the writer. Returns true when none is left, here or in the queue. */
 bool lane_write_back_step(struct lane *lane, uint64_t *cursor);

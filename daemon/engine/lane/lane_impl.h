@@ -10,8 +10,7 @@
 #include <stdatomic.h>
 
 #include "daemon/engine/lane/lane.h"
-#include "daemon/engine/lane/lane_cost.h"
-#include "daemon/engine/lane/turns.h"
+#include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/caster.h"
 #include "daemon/engine/ops/pooled.h"
@@ -22,6 +21,8 @@
 #include "daemon/engine/rows/read_pool.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/tables/table.h"
+#include "daemon/engine/turns/cost.h"
+#include "daemon/engine/turns/turns.h"
 
 #define LANE_CHUNK_ROWS 512   /* rows per call of the cache */
 #define LANE_MISSES_MAX 65536 /* distinct rows being read */
@@ -90,7 +91,6 @@ struct lane {
 
     /* Sleep and wake. */
     int epoll_fd;
-    int wake_fd;
     uint64_t idle_since_ns;
 
     pthread_t thread;
@@ -102,9 +102,7 @@ struct lane {
     uint64_t second_looks;         /* misses of the cache that were counted before */
     uint64_t read_error_logged_ns; /* one line a second is enough */
 
-    /* Written by others. On lines of their own. */
-    _Alignas(CACHE_LINE) struct inbox inbox;
-    _Alignas(CACHE_LINE) _Atomic uint32_t asleep;
+    struct mailbox mailbox;
 };
 
 /* ---- lane_turns.c ---- */

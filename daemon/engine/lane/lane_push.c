@@ -570,7 +570,7 @@ bool lane_unpin_turn(struct lane *lane)
     if (part->group == part->ticket->group_count) {
         lane->unpinning = part->next;
         part->message.kind = MESSAGE_UNPINNED;
-        lane_send(part->ticket->home, &part->message);
+        mailbox_send(part->ticket->home, &part->message);
     }
     return true;
 }

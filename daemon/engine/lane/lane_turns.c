@@ -3,7 +3,7 @@
  *
  * Each session has one place among those that want turns (turns.h), whatever there is to be done
  * for it here: rows of its parts, ids of a request that is half taken, its next requests, waves to
- * be added up. These follow each other from turn to turn. All it costs (lane_cost.h) is charged to
+ * be added up. These follow each other from turn to turn. All it costs (cost.h) is charged to
  * that place, and rows that have been read for it are too, which are served as they come. So
  * sessions that want all they can get share the lane by what they cost it, and one that asks for
  * little is served soon, whatever others ask for.

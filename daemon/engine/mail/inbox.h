@@ -36,8 +36,8 @@ enum message_kind {
     /* To the control thread. */
     MESSAGE_SESSION_MADE,   /* struct session_order */
     MESSAGE_SESSION_GONE,   /* struct session: its lane has let go */
-    MESSAGE_SESSION_FREED,  /* the same: so has the system of its memory */
     MESSAGE_SESSION_BROKEN, /* struct session: it broke the protocol */
+    MESSAGE_CHANNEL_FREED,  /* struct shm_channel: its memory is the system's again */
     MESSAGE_JOB_PROGRESS,   /* struct job */
     MESSAGE_JOB_DONE,       /* struct job */
 };

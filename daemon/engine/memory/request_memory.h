@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "daemon/engine/lane/turns.h"
+#include "daemon/engine/turns/turns.h"
 
 struct request_memory;
 

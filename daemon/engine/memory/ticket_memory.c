@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 #include "base/macros.h"
+#include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/memory/block_pool.h"
 #include "daemon/engine/memory/reserved.h"
-#include "daemon/engine/sessions/accounts.h"
 
 struct ticket_memory {
     uint8_t *base;

@@ -9,17 +9,10 @@
 
 #include <pthread.h>
 
-#include "daemon/engine/lane/turns.h"
-#include "daemon/engine/mail/inbox.h"
+#include "daemon/engine/sessions/cast_line.h"
+#include "daemon/engine/turns/turns.h"
 
 struct ticket_group;
-
-/* Groups of one session for one caster. Zeroed at first, and empty at last; the queue's. */
-struct cast_line {
-    struct turn_flow flow;
-    struct message *first;
-    struct message *last;
-};
 
 struct cast_queue {
     pthread_mutex_t lock;

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/thread_class.h"
-#include "daemon/engine/lane/lane.h"
+#include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/memory/reserved.h"
 #include "daemon/engine/ops/ticket.h"
 
@@ -43,7 +43,7 @@ static void *caster_main(void *context)
         ticket_cast(group, caster->scratch);
         atomic_fetch_add_explicit(&caster->busy_ns, clock_now_ns(&clock_monotonic) - begin_ns,
                                   memory_order_relaxed);
-        lane_send(group->ticket->home, &group->message);
+        mailbox_send(group->ticket->home, &group->message);
     }
 }
 

@@ -9,9 +9,9 @@
 
 #include "base/embtier_types.h"
 #include "base/table_spec.h"
-#include "daemon/engine/lane/lane.h"
+#include "daemon/engine/mail/mailbox.h"
+#include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/ops/push.h"
-#include "daemon/engine/sessions/accounts.h"
 #include "daemon/engine/sessions/session.h"
 
 /* Of a user's clients; and members of all, those of broken ones included. */
@@ -100,7 +100,7 @@ static void send_back(struct push *push, const struct refusal *refusal, bool is_
     push->hit_rows = hit_rows;
     push->is_applied = is_applied;
     push->message.kind = MESSAGE_STEP_DONE;
-    lane_send(push->ticket->home, &push->message);
+    mailbox_send(push->ticket->home, &push->message);
 }
 
 static void unlink_group(struct groups *groups, struct group *group)
@@ -187,7 +187,7 @@ static void count_arrival(struct groups *groups, struct group *group)
             assert(leader);
             group->applying = true;
             leader->message.kind = MESSAGE_LEAD;
-            lane_send(leader->ticket->home, &leader->message);
+            mailbox_send(leader->ticket->home, &leader->message);
             return;
         }
         refuse_round(groups, group, why);

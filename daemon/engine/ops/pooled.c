@@ -5,12 +5,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "daemon/engine/lane/lane_cost.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/request_impl.h"
 #include "daemon/engine/ops/ticket.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
+#include "daemon/engine/turns/cost.h"
 #include "kernels/cpu/pool.h"
 
 /* ---- Waves ---- */
@@ -144,12 +144,12 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
                       SHM_POOL_SEGMENTS_MAX);
     if (IS_BAD(CHECK_POOL_SEGMENTS_IN_ARENA,
-               !in_arena(session, submission->segments_offset,
-                         submission->segment_count * sizeof(struct shm_pool_segment),
-                         SHM_ID_ALIGN)))
+               !in_region(session, submission->segments_offset,
+                          submission->segment_count * sizeof(struct shm_pool_segment),
+                          SHM_ID_ALIGN)))
         return refuse(refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
-                      session->arena_bytes);
-    copy_once(rules->scratch, (const uint8_t *)session->arena + submission->segments_offset,
+                      session->channel.region_bytes);
+    copy_once(rules->scratch, session->channel.region + submission->segments_offset,
               submission->segment_count * sizeof(struct shm_pool_segment));
     for (uint32_t s = 0; s < submission->segment_count; s++) {
         const struct shm_pool_segment *const wire = &scratch[s];
@@ -195,21 +195,25 @@ static enum embtier_err enter_segment(const struct request_rules *rules,
                       wire->table >> 32, 0);
     bags_bytes = (uint64_t)wire->bag_count * table->spec.dim * sizeof(float);
     if (IS_BAD(CHECK_POOL_IDS_IN_ARENA,
-               !in_arena(session, wire->ids_offset, count * sizeof(uint64_t), SHM_ID_ALIGN)))
-        return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset, session->arena_bytes);
+               !in_region(session, wire->ids_offset, count * sizeof(uint64_t), SHM_ID_ALIGN)))
+        return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset,
+                      session->channel.region_bytes);
     if (IS_BAD(CHECK_POOL_BAGS_IN_ARENA,
-               !in_arena(session, wire->bags_offset, bags_bytes, SHM_NUMBER_ALIGN)))
-        return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->bags_offset, session->arena_bytes);
+               !in_region(session, wire->bags_offset, bags_bytes, SHM_NUMBER_ALIGN)))
+        return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->bags_offset,
+                      session->channel.region_bytes);
     if (IS_BAD(CHECK_POOL_OFFSETS_IN_ARENA,
-               !in_arena(session, wire->offsets_offset,
-                         ((uint64_t)wire->bag_count + 1) * sizeof(uint32_t), SHM_NUMBER_ALIGN)))
-        return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->offsets_offset, session->arena_bytes);
+               !in_region(session, wire->offsets_offset,
+                          ((uint64_t)wire->bag_count + 1) * sizeof(uint32_t), SHM_NUMBER_ALIGN)))
+        return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->offsets_offset,
+                      session->channel.region_bytes);
     if (IS_BAD(CHECK_POOL_WEIGHTS_IN_ARENA,
-               wire->weights_offset != 0 && !in_arena(session, wire->weights_offset,
-                                                      count * sizeof(float), SHM_NUMBER_ALIGN)))
-        return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->weights_offset, session->arena_bytes);
+               wire->weights_offset != 0 && !in_region(session, wire->weights_offset,
+                                                       count * sizeof(float), SHM_NUMBER_ALIGN)))
+        return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->weights_offset,
+                      session->channel.region_bytes);
     if (!IS_COPIED(COPY_POOL_SEGMENTS))
-        copy_again(wire, (const uint8_t *)session->arena + segments_offset + s * sizeof(*wire),
+        copy_again(wire, session->channel.region + segments_offset + s * sizeof(*wire),
                    offsetof(struct shm_pool_segment, unused));
     return EMBTIER_OK;
 }
@@ -300,7 +304,7 @@ static enum embtier_err pooled_new(const struct request_rules *rules, struct ses
             .ids_offset = scratch[s].ids_offset,
             .offsets_offset = scratch[s].offsets_offset,
             .weights_offset = scratch[s].weights_offset,
-            .bags = (float *)((uint8_t *)session->arena + scratch[s].bags_offset),
+            .bags = (float *)(session->channel.region + scratch[s].bags_offset),
         };
     *ret_pooled = pooled;
     return EMBTIER_OK;
@@ -473,8 +477,7 @@ static uint32_t read_offset(const struct pooled *pooled, const struct pooled_seg
                             uint32_t index)
 {
     const volatile uint32_t *const offsets =
-        (const volatile uint32_t *)((const uint8_t *)pooled->session->arena +
-                                    segment->offsets_offset);
+        (const volatile uint32_t *)(pooled->session->channel.region + segment->offsets_offset);
 
     return offsets[index];
 }
@@ -653,8 +656,7 @@ static void copy_weights(const struct pooled *pooled, const struct wave *wave,
 
     if (segment->weights_offset != 0)
         memcpy(wave->weights + slice->first,
-               (const uint8_t *)pooled->session->arena + segment->weights_offset +
-                   first_id * sizeof(float),
+               pooled->session->channel.region + segment->weights_offset + first_id * sizeof(float),
                slice->id_count * sizeof(float));
 }
 
@@ -741,7 +743,7 @@ static bool copy_slice_ids(const struct pooled *pooled, const struct wave *wave,
 {
     const uint64_t last = pooled->segments[slice->segment].table->spec.rows - 1;
     const uint64_t bytes = slice->id_count * sizeof(uint64_t);
-    const uint8_t *const from = (const uint8_t *)pooled->session->arena + slice->ids_offset;
+    const uint8_t *const from = pooled->session->channel.region + slice->ids_offset;
     uint64_t *const ids = wave->ids + slice->first;
     uint64_t wrong = 0; /* its top bit, as a table with a map has fewer rows than that */
 

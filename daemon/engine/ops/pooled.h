@@ -150,7 +150,7 @@ struct wave *pooled_free_wave(const struct request_rules *rules, struct pooled *
 /* The wave is done with: free, or given back if no more are to come. */
 void pooled_end_wave(const struct request_rules *rules, struct pooled *pooled, struct wave *wave);
 /* Takes the next bags into a free wave, but for their ids: as many as cost about @most
- * (lane_cost.h), to take, and of a lookup that is hot to add up as well. Any error: the lookup is
+ * (cost.h), to take, and of a lookup that is hot to add up as well. Any error: the lookup is
  * refused. Sets is_taken with the last ids; a wave without ids and bags is possible then. */
 MUST_CHECK enum embtier_err pooled_take(struct pooled *pooled, struct wave *wave, uint64_t most,
                                         struct refusal *ret_refusal);

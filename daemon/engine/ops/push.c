@@ -5,11 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "daemon/engine/lane/lane_cost.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/request_impl.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
+#include "daemon/engine/turns/cost.h"
 #include "kernels/cpu/reduce.h"
 
 /* Of bags whose segment has no gradients, beside others of the same table that have. */
@@ -70,11 +70,11 @@ static enum embtier_err check_submission(struct beginning *b)
         return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
                       SHM_POOL_SEGMENTS_MAX);
     if (IS_BAD(CHECK_PUSH_SEGMENTS_IN_ARENA,
-               !in_arena(b->session, submission->segments_offset,
-                         submission->segment_count * sizeof(struct shm_push_segment),
-                         SHM_ID_ALIGN)))
+               !in_region(b->session, submission->segments_offset,
+                          submission->segment_count * sizeof(struct shm_push_segment),
+                          SHM_ID_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
-                      b->session->arena_bytes);
+                      b->session->channel.region_bytes);
     if (!b->is_prefetch && submission->prefetch != 0)
         TRY(find_ticket(b, submission->prefetch, true, &b->prefetch));
     if (!b->has_ticket)
@@ -93,7 +93,7 @@ static enum embtier_err copy_segments(struct beginning *b)
     enum embtier_err err = EMBTIER_OK;
     uint64_t sum = 0;
 
-    copy_once(b->segments, (const uint8_t *)b->session->arena + b->submission->segments_offset,
+    copy_once(b->segments, b->session->channel.region + b->submission->segments_offset,
               count * sizeof(*b->segments));
     for (uint32_t s = 0; s < count; s++) {
         struct shm_push_segment *const wire = &b->segments[s];
@@ -131,10 +131,10 @@ static enum embtier_err check_against_ticket(const struct beginning *b, uint32_t
     if (IS_BAD(CHECK_PUSH_WEIGHTS_OF_MAX, segment->mode == EMBTIER_POOL_MAX))
         return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, segment->mode, 0);
     if (IS_BAD(CHECK_PUSH_WEIGHTS_IN_ARENA,
-               !in_arena(b->session, wire->weights_offset,
-                         (uint64_t)segment->id_count * sizeof(float), SHM_NUMBER_ALIGN)))
+               !in_region(b->session, wire->weights_offset,
+                          (uint64_t)segment->id_count * sizeof(float), SHM_NUMBER_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->weights_offset,
-                      b->session->arena_bytes);
+                      b->session->channel.region_bytes);
     return EMBTIER_OK;
 }
 
@@ -143,10 +143,10 @@ static enum embtier_err check_ids(const struct beginning *b, uint32_t s)
     const struct shm_push_segment *const wire = &b->segments[s];
 
     if (IS_BAD(CHECK_PUSH_IDS_IN_ARENA,
-               !in_arena(b->session, wire->ids_offset, (uint64_t)wire->count * sizeof(uint64_t),
-                         SHM_ID_ALIGN)))
+               !in_region(b->session, wire->ids_offset, (uint64_t)wire->count * sizeof(uint64_t),
+                          SHM_ID_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset,
-                      b->session->arena_bytes);
+                      b->session->channel.region_bytes);
     return EMBTIER_OK;
 }
 
@@ -173,15 +173,14 @@ static enum embtier_err enter_segment(const struct beginning *b, uint32_t s)
         return refuse(b->refusal, EMBTIER_SHAPE, s, wire->dim, table->spec.dim);
     if (IS_BAD(CHECK_PUSH_GRADIENTS_IN_ARENA,
                !(b->has_ticket && wire->gradients_offset == 0) &&
-                   !in_arena(b->session, wire->gradients_offset,
-                             (uint64_t)wire->count * wire->dim * sizeof(float), SHM_NUMBER_ALIGN)))
+                   !in_region(b->session, wire->gradients_offset,
+                              (uint64_t)wire->count * wire->dim * sizeof(float), SHM_NUMBER_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->gradients_offset,
-                      b->session->arena_bytes);
+                      b->session->channel.region_bytes);
     TRY(b->has_ticket ? check_against_ticket(b, s) : check_ids(b, s));
     if (!IS_COPIED(COPY_PUSH_SEGMENTS))
         copy_again(wire,
-                   (const uint8_t *)b->session->arena + b->submission->segments_offset +
-                       s * sizeof(*wire),
+                   b->session->channel.region + b->submission->segments_offset + s * sizeof(*wire),
                    offsetof(struct shm_push_segment, unused));
     return EMBTIER_OK;
 }
@@ -238,7 +237,7 @@ static enum embtier_err fill_in(const struct beginning *b, struct push *push)
         const struct shm_push_segment *const wire = &b->segments[s];
         struct table *const table = entered_table(wire);
         struct push_group *const group = &push->groups[push->ticket->segments[s].group];
-        uint8_t *const arena = (uint8_t *)b->session->arena;
+        uint8_t *const arena = b->session->channel.region;
 
         push->segments[s] = (struct push_segment){
             .table = table,
@@ -381,7 +380,7 @@ static enum embtier_err take_some_ids(struct push *push, uint32_t count, struct 
     const struct ticket_segment *const of = &push->ticket->segments[push->segment];
     struct ticket_group *const group = &push->ticket->groups[of->group];
     const volatile uint64_t *const ids =
-        (const volatile uint64_t *)((const uint8_t *)push->session->arena + segment->ids_offset);
+        (const volatile uint64_t *)(push->session->channel.region + segment->ids_offset);
     const uint64_t rows = segment->table->spec.rows;
     const uint64_t last = rows == EMBTIER_UNBOUNDED ? UINT64_MAX : rows - 1;
 

@@ -142,7 +142,7 @@ MUST_CHECK enum embtier_err push_begin(const struct request_rules *rules, struct
                                        uint32_t number, const struct shm_submission *submission,
                                        struct group_member *member, struct push **ret_push,
                                        struct refusal *ret_refusal);
-/* PUSH_IDS: takes ids for about *@cost (lane_cost.h), of which it leaves what it did not need.
+/* PUSH_IDS: takes ids for about *@cost (cost.h), of which it leaves what it did not need.
  * AGAIN: some are left. */
 MUST_CHECK enum embtier_err push_take_ids(struct push *push, uint64_t *cost,
                                           struct refusal *ret_refusal);

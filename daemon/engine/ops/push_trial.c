@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/ops/push_trial.h"
 
-#include "daemon/engine/lane/lane_cost.h"
 #include "daemon/engine/ops/request_impl.h"
 #include "daemon/engine/tables/table.h"
+#include "daemon/engine/turns/cost.h"
 #include "kernels/cpu/finite.h"
 
 /* ---- Bounds ---- */

@@ -3,16 +3,16 @@
 
 #include <string.h>
 
-#include "daemon/engine/lane/lane_cost.h"
 #include "daemon/engine/memory/request_memory.h"
+#include "daemon/engine/ops/group.h"
 #include "daemon/engine/ops/pooled.h"
 #include "daemon/engine/ops/push.h"
 #include "daemon/engine/ops/request_impl.h"
 #include "daemon/engine/ops/ticket.h"
 #include "daemon/engine/sessions/session.h"
-#include "daemon/engine/sessions/tsan.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
+#include "daemon/engine/turns/cost.h"
 
 enum embtier_err request_refuse_unused(uint32_t form, uint32_t segment, const void *place,
                                        struct refusal *refusal)
@@ -56,11 +56,11 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
                       SHM_SEGMENTS_MAX);
     if (IS_BAD(CHECK_SEGMENTS_IN_ARENA,
-               !in_arena(session, submission->segments_offset,
-                         submission->segment_count * sizeof(struct shm_segment), SHM_ID_ALIGN)))
+               !in_region(session, submission->segments_offset,
+                          submission->segment_count * sizeof(struct shm_segment), SHM_ID_ALIGN)))
         return refuse(refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
-                      session->arena_bytes);
-    copy_once(rules->scratch, (const uint8_t *)session->arena + submission->segments_offset,
+                      session->channel.region_bytes);
+    copy_once(rules->scratch, session->channel.region + submission->segments_offset,
               submission->segment_count * sizeof(struct shm_segment));
     for (uint32_t s = 0; s < submission->segment_count; s++) {
         if (IS_BAD(CHECK_SEGMENT_FIELDS,
@@ -71,8 +71,7 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
     if (IS_BAD(CHECK_ID_COUNT, ids > rules->max_batch_rows))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, ids, rules->max_batch_rows);
     if (!IS_COPIED(COPY_SUBMISSION))
-        copy_again(submission, &shm_submissions(session->arena)[number % session->slot_count],
-                   sizeof(*submission));
+        copy_again(submission, channel_submission(&session->channel, number), sizeof(*submission));
     *ret_ids = ids;
     return EMBTIER_OK;
 }
@@ -226,23 +225,24 @@ static enum embtier_err check_segments(const struct request_rules *rules, struct
         if (err != EMBTIER_OK)
             return refuse(refusal, err, s, 0, 0);
         if (IS_BAD(CHECK_IDS_IN_ARENA,
-                   !in_arena(session, wire->ids_offset, id_bytes, SHM_ID_ALIGN)))
-            return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset, session->arena_bytes);
+                   !in_region(session, wire->ids_offset, id_bytes, SHM_ID_ALIGN)))
+            return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset,
+                          session->channel.region_bytes);
         segment->row_bytes = with_state ? segment->table->row_bytes : segment->table->weight_bytes;
         if (IS_BAD(CHECK_ROWS_IN_ARENA,
-                   !in_arena(session, wire->rows_offset,
-                             (uint64_t)wire->id_count * segment->row_bytes, SHM_ROW_ALIGN)))
+                   !in_region(session, wire->rows_offset,
+                              (uint64_t)wire->id_count * segment->row_bytes, SHM_ROW_ALIGN)))
             return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->rows_offset,
-                          session->arena_bytes);
+                          session->channel.region_bytes);
         if (!IS_COPIED(COPY_SEGMENTS))
             copy_again(&rules->scratch[s],
-                       (const struct shm_segment *)((const uint8_t *)session->arena +
+                       (const struct shm_segment *)(session->channel.region +
                                                     submission->segments_offset) +
                            s,
                        sizeof(*wire));
         segment->ids_offset = wire->ids_offset;
         segment->id_count = wire->id_count;
-        segment->rows = (uint8_t *)session->arena + wire->rows_offset;
+        segment->rows = session->channel.region + wire->rows_offset;
     }
     return EMBTIER_OK;
 }
@@ -254,9 +254,7 @@ static enum embtier_err take_ids(const struct request_rules *rules, const struct
     const uint32_t s = request->taking_segment;
     const struct request_segment *const segment = &request->segments[s];
     const volatile uint64_t *const ids =
-        (const volatile uint64_t *)((const uint8_t *)request->session->arena +
-                                    segment->ids_offset) +
-        first;
+        (const volatile uint64_t *)(request->session->channel.region + segment->ids_offset) + first;
     const uint64_t rows = segment->table->spec.rows;
     const uint64_t last = rows == EMBTIER_UNBOUNDED ? UINT64_MAX : rows - 1;
     const uint32_t table_id = atomic_load_explicit(&segment->table->table_id, memory_order_relaxed);
@@ -496,8 +494,7 @@ static enum embtier_err begin(const struct request_rules *rules, struct session 
     uint64_t id_count = 0;
     enum embtier_err err;
 
-    copy_once(&submission, &shm_submissions(session->arena)[number % session->slot_count],
-              sizeof(submission));
+    copy_once(&submission, channel_submission(&session->channel, number), sizeof(submission));
     ret_taking->segment_count = MIN(submission.segment_count, (uint32_t)SHM_SEGMENTS_MAX);
     if (submission.op == SHM_OP_PUSH) {
         ret_taking->kind = TAKING_PUSH;
@@ -571,20 +568,8 @@ void request_fail(struct request *request, enum embtier_err err, uint32_t segmen
 void request_answer(struct session *session, uint32_t number, const struct refusal *refusal,
                     uint64_t hit_rows, uint64_t ticket)
 {
-    struct shm_completion *const completion = &session->completions[number % session->slot_count];
-
-    completion->err = (uint32_t)refusal->err;
-    completion->segment = refusal->segment;
-    completion->value = refusal->value;
-    completion->limit = refusal->limit;
-    completion->field = refusal->field;
-    completion->hit_rows = hit_rows;
-    completion->ticket = ticket;
-    atomic_store_explicit(&session->slot_busy[number % session->slot_count], 0,
-                          memory_order_relaxed);
-    TSAN_RELEASE(session->control);
-    shm_publish_completion(completion, number + 1);
-    session_wake_client(session, completion);
+    session_answer(session, number,
+                   &(struct answer){ .refusal = *refusal, .hit_rows = hit_rows, .ticket = ticket });
 }
 
 bool request_part_done(struct part *part)

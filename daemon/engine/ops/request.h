@@ -20,24 +20,19 @@
 #include "base/err.h"
 #include "base/row_hash.h"
 #include "daemon/engine/mail/inbox.h"
+#include "daemon/engine/sessions/session.h"
 #include "proto/shm_layout.h"
 #include "tiers/row_cache.h"
 
-struct lane;
+struct mailbox;
 struct pooled;
 struct push;
 struct request;
 struct request_memory;
-struct session;
 struct table;
 struct tables;
 struct ticket;
 struct ticket_memory;
-
-/* Requests that change rows, as a checkpoint takes them (lane_epoch.c). One of more rows is large;
- * a push, of more than one wave. */
-#define UPDATE_WHOLE_ROWS 4096
-enum update_kind { UPDATE_SMALL, UPDATE_LARGE, UPDATE_OF_GROUP, UPDATE_KINDS };
 
 struct request_segment {
     struct table *table;
@@ -92,18 +87,9 @@ struct request {
     struct part *parts; /* lane_count; those without refs are not sent */
 };
 
-/* Why a request was refused, for the completion. */
-struct refusal {
-    enum embtier_err err;
-    uint32_t segment; /* or UINT32_MAX */
-    uint64_t value;
-    uint64_t limit;
-    uint32_t field; /* as in struct shm_completion */
-};
-
 /* What splitting needs, and does not change. One per lane. */
 struct request_rules {
-    struct lane *lane; /* whose they are */
+    struct mailbox *mailbox; /* of the lane whose they are */
     const struct row_hasher *hasher;
     const struct store *store; /* may refuse changes */
     struct tables *tables;
@@ -116,24 +102,6 @@ struct request_rules {
     uint32_t max_batch_rows;
     struct shm_segment *scratch; /* SHM_SEGMENTS_MAX */
     uint32_t *table_marks;       /* by table index, all 0: for who needs some word for each */
-};
-
-/* A request that has been begun, by its kind. */
-struct taking {
-    enum taking_kind {
-        TAKING_NOTHING,
-        TAKING_REQUEST,
-        TAKING_POOLED, /* pooled.h */
-        TAKING_PUSH,   /* push.h */
-        TAKING_TICKET, /* which is to be released */
-    } kind;
-    union {
-        struct request *request;
-        struct pooled *pooled;
-        struct push *push;
-        struct ticket *ticket;
-    };
-    uint32_t segment_count; /* that have been looked at, also of one that was refused */
 };
 
 /* Begins to take request @number of @session. AGAIN: no memory now, or the session has its share of

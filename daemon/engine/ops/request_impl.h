@@ -29,11 +29,10 @@ static inline void copy_again(void *dest, const volatile void *src, uint64_t byt
     copy_once(dest, src, bytes);
 }
 
-static inline bool in_arena(const struct session *session, uint64_t offset, uint64_t bytes,
-                            uint64_t align)
+static inline bool in_region(const struct session *session, uint64_t offset, uint64_t bytes,
+                             uint64_t align)
 {
-    return offset % align == 0 && offset >= shm_arena_payload_offset(session->slot_count) &&
-           offset <= session->arena_bytes && bytes <= session->arena_bytes - offset;
+    return channel_holds(&session->channel, offset, bytes, align);
 }
 
 static inline enum embtier_err refuse(struct refusal *refusal, enum embtier_err err,

@@ -218,7 +218,7 @@ static enum embtier_err make(const struct plan *plan, struct session *session,
     memset(place, 0, head_bytes(plan));
     ticket = carve(&place, sizeof(*ticket));
     ticket->session = session;
-    ticket->home = plan->rules->lane;
+    ticket->home = plan->rules->mailbox;
     ticket->segment_count = plan->count;
     ticket->group_count = plan->group_count;
     ticket->segments = carve(&place, plan->count * sizeof(*ticket->segments));

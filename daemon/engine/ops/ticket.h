@@ -29,10 +29,7 @@
 #include "daemon/engine/ops/request.h"
 #include "kernels/cpu/cast.h"
 
-/* Of a session, at a time. */
-#define TICKETS_MAX 1024
-
-struct lane;
+struct mailbox;
 struct push;
 struct ticket;
 
@@ -94,7 +91,7 @@ struct ticket_lane {
 struct ticket {
     uint64_t number; /* session id << 32 | a number that rises; 0: of a push of rows */
     struct session *session;
-    struct lane *home;
+    struct mailbox *home; /* the home lane's */
     struct ticket *older; /* of the home lane's that wait for their push */
     struct ticket *newer;
     uint64_t issued_ns;
@@ -121,12 +118,6 @@ static inline bool ticket_is_prefetch(const struct ticket *ticket)
 {
     return ticket->lanes != NULL;
 }
-
-/* One of a session's numbers of tickets, of each TICKETS_MAX the youngest. */
-struct ticket_slot {
-    struct ticket *ticket;
-    uint32_t expired; /* the last that was not used in time; 0: none */
-};
 
 /* What a ticket is made of: one part of a lookup, or of a push of rows. */
 struct ticket_part {

@@ -9,7 +9,7 @@
 
 #include "base/thread_class.h"
 #include "config/config_memory.h"
-#include "daemon/engine/lane/lane.h"
+#include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/memory/reserved.h"
 #include "daemon/engine/tables/table.h"
 #include "kernels/cpu/init_rows.h"
@@ -19,7 +19,7 @@ _Static_assert((sizeof(struct read_job) + READ_JOB_BYTES) * READ_JOBS_PER_THREAD
                "the configuration counts it");
 
 struct read_pool {
-    struct lane *lane;
+    struct mailbox *lane;
     struct store *store;
     uint32_t thread_count;
     uint32_t started;
@@ -118,7 +118,7 @@ static void *reader_main(void *context)
             continue;
         job_run(pool, job);
         atomic_store_explicit(&job->state, READ_JOB_DONE, memory_order_release);
-        lane_send(pool->lane, &job->message);
+        mailbox_send(pool->lane, &job->message);
     }
 }
 
@@ -142,7 +142,7 @@ static enum embtier_err jobs_new(struct read_pool *pool, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-enum embtier_err read_pool_new(struct lane *lane, struct store *store, uint32_t thread_count,
+enum embtier_err read_pool_new(struct mailbox *lane, struct store *store, uint32_t thread_count,
                                struct read_pool **ret_pool, struct err_msg *msg)
 {
     _cleanup_(read_pool_freep) struct read_pool *pool = calloc(1, sizeof(*pool));

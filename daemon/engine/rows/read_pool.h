@@ -21,7 +21,7 @@
 #define READ_JOB_ROWS  256
 #define READ_JOB_BYTES (UINT32_C(256) << 10) /* of rows; at least two of the longest */
 
-struct lane;
+struct mailbox;
 struct read_pool;
 struct table;
 
@@ -44,7 +44,7 @@ struct read_job {
     uint8_t *bytes;
 };
 
-MUST_CHECK enum embtier_err read_pool_new(struct lane *lane, struct store *store,
+MUST_CHECK enum embtier_err read_pool_new(struct mailbox *lane, struct store *store,
                                           uint32_t thread_count, struct read_pool **ret_pool,
                                           struct err_msg *msg);
 void read_pool_free(struct read_pool *pool);

@@ -13,7 +13,7 @@
 #include "base/row_hash.h"
 #include "base/thread_class.h"
 #include "config/config_memory.h"
-#include "daemon/engine/lane/lane.h"
+#include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/memory/reserved.h"
 #include "daemon/engine/tables/table.h"
 #include "store/database/row_format.h"
@@ -70,7 +70,7 @@ struct unsynced {
 };
 
 struct write_queue {
-    struct lane *lane;
+    struct mailbox *lane;
     struct store *store;
     uint8_t *ring;
     uint64_t ring_bytes; /* power of two */
@@ -139,7 +139,7 @@ static void stage_wait(struct stage *stage)
 static void tell_lane(struct write_queue *queue)
 {
     if (!atomic_exchange(&queue->told, true))
-        lane_send(queue->lane, &queue->message);
+        mailbox_send(queue->lane, &queue->message);
 }
 
 /* All before @position is where it is to be. */
@@ -432,7 +432,7 @@ static void stage_end(struct stage *stage)
         sem_destroy(&stage->wake);
 }
 
-enum embtier_err write_queue_new(struct lane *lane, struct store *store, uint64_t ring_bytes,
+enum embtier_err write_queue_new(struct mailbox *lane, struct store *store, uint64_t ring_bytes,
                                  struct write_queue **ret_queue, struct err_msg *msg)
 {
     _cleanup_(write_queue_freep) struct write_queue *queue =

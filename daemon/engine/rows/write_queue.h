@@ -24,14 +24,14 @@
 
 #include "base/err.h"
 
-struct lane;
+struct mailbox;
 struct store;
 struct table;
 struct write_queue;
 
 /* @ring_bytes is rounded down to a power of two, but never to less than two of the longest rows;
  * the index takes a thirty-second of it on top. */
-MUST_CHECK enum embtier_err write_queue_new(struct lane *lane, struct store *store,
+MUST_CHECK enum embtier_err write_queue_new(struct mailbox *lane, struct store *store,
                                             uint64_t ring_bytes, struct write_queue **ret_queue,
                                             struct err_msg *msg);
 /* Ends the threads after what they are doing; rows still queued are lost, which the caller has

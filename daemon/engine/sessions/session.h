@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session.h: one connected client's shared memory and what the lanes know of it.
+/* session.h: one connected client, as the lanes know it.
  *
- * The control thread has a session made (session_maker.h) and gives it to its home lane
+ * A transport makes the channel through which the client is reached (channel.h), and the session on
+ * it. The control thread gives the session to its home lane
  * (MESSAGE_ATTACH), which polls it for requests; every lane keeps a queue of the session's parts so
  * that they run in order. When the client is gone the control thread asks the home lane to let go
  * (MESSAGE_DETACH); that answers (MESSAGE_SESSION_GONE) when no request is under way, and only then
- * are the mappings removed. */
+ * the transport may free what the channel points to. */
 #ifndef EMBTIER_DAEMON_ENGINE_SESSIONS_SESSION_H
 #define EMBTIER_DAEMON_ENGINE_SESSIONS_SESSION_H
 
@@ -16,15 +17,25 @@
 
 #include "base/err.h"
 #include "config/config.h"
-#include "daemon/engine/lane/turns.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/memory/ticket_memory.h"
-#include "daemon/engine/ops/cast_queue.h"
-#include "daemon/engine/ops/group.h"
-#include "daemon/engine/ops/request.h"
-#include "daemon/engine/ops/ticket.h"
+#include "daemon/engine/sessions/cast_line.h"
+#include "daemon/engine/sessions/channel.h"
+#include "daemon/engine/turns/turns.h"
 #include "proto/shm_layout.h"
+
+struct account;
+struct group_member;
+struct mailbox;
+struct part;
+struct pooled;
+struct push;
+struct request;
+struct ticket;
+
+/* Tickets of a session, at a time. */
+#define TICKETS_MAX 1024
 
 /* Kinds of work that a lane may have to do for a session: a bit each. */
 enum session_work {
@@ -51,25 +62,45 @@ struct session_lane {
     _Alignas(CACHE_LINE) struct cast_line casts; /* for the lane's caster, other than the rest */
 };
 
+/* Requests that change rows, as a checkpoint takes them (lane_epoch.c). One of more rows is large;
+ * a push, of more than one wave. */
+#define UPDATE_WHOLE_ROWS 4096
+enum update_kind { UPDATE_SMALL, UPDATE_LARGE, UPDATE_OF_GROUP, UPDATE_KINDS };
+
+/* A request that has been begun, by its kind. */
+struct taking {
+    enum taking_kind {
+        TAKING_NOTHING,
+        TAKING_REQUEST,
+        TAKING_POOLED, /* pooled.h */
+        TAKING_PUSH,   /* push.h */
+        TAKING_TICKET, /* which is to be released */
+    } kind;
+    union {
+        struct request *request;
+        struct pooled *pooled;
+        struct push *push;
+        struct ticket *ticket;
+    };
+    uint32_t segment_count; /* that have been looked at, also of one that was refused */
+};
+
+/* One of a session's numbers of tickets, of each TICKETS_MAX the youngest. */
+struct ticket_slot {
+    struct ticket *ticket;
+    uint32_t expired; /* the last that was not used in time; 0: none */
+};
+
 struct session {
     struct message attach_message;
     struct message detach_message;
 
     /* Constant. */
     uint64_t id;
-    struct shm_control *control;
-    struct shm_completion *completions;
-    struct shm_arena_head *arena;
-    uint64_t arena_bytes;
-    uint64_t reserved_bytes; /* of the arena: all, once it is made */
-    uint64_t control_bytes;
-    uint32_t slot_count;
+    struct channel channel;
     uint32_t home; /* lane */
-    int control_fd;
-    int arena_fd;
-    int doorbell_fd;
     uint32_t lane_count;
-    struct account *account; /* the user's: open until the memory is freed */
+    struct account *account; /* the user's, open until the session is freed */
 
     /* Any lane: set by the control thread. The client hung up: of what it asked for nothing more is
      * begun, and what was not is not answered. */
@@ -104,9 +135,9 @@ struct session {
     bool memory_short; /* the next request found no memory; another look when it has been granted
                           some (memory_message), or when one that is under way is done */
     struct message memory_message;
-    struct lane *lane;     /* home */
-    uint64_t last_seen_ns; /* a request */
-    bool polled;           /* in the lane's list; else the client rings the doorbell */
+    struct mailbox *mailbox; /* of the home lane */
+    uint64_t last_seen_ns;   /* a request */
+    bool polled;             /* in the lane's list; else the client rings the doorbell */
     bool detaching;
     bool broken; /* spoke nonsense: nothing more is taken from it */
 
@@ -119,47 +150,23 @@ struct session {
     struct message gone_message;
     struct message broken_message;
     const char *broken_why;
-    struct message freed_message; /* sent by session_maker.c, whose these are too */
-    struct session *next_freed;
-    bool is_nobodys;
     void (*send)(void *owner, struct message *message);
     void *owner;
 
     struct session_lane lanes[]; /* lane_count */
 };
 
-/* The arena a client gets that asks for @wanted_bytes: never so small that the submissions would
- * not lie in it, whole pages. */
-uint64_t session_arena_bytes(uint64_t wanted_bytes, uint32_t slot_count);
-
-/* As much of a session counts in its user's account: that arena, and what the control memory has
- * beyond SESSION_BYTES, which the configuration counts for each session. */
-uint64_t session_counted_bytes(uint64_t wanted_bytes, uint32_t slot_count);
-
-/* Makes the shared memory, but for the arena's bytes: control sealed against writing by others,
- * arena against resizing. NO_MEMORY, or the system's error. */
-MUST_CHECK enum embtier_err session_prepare(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,
-                                            uint32_t max_batch_rows, uint32_t lane_count,
-                                            struct session **ret_session, struct err_msg *msg);
-/* Reserves as much more of the arena at most, and maps it when that was the last. AGAIN: there is
- * more. Else as session_prepare(). */
-MUST_CHECK enum embtier_err session_reserve(struct session *session, uint64_t bytes,
-                                            struct err_msg *msg);
-/* Both, whole. */
-MUST_CHECK enum embtier_err session_new(uint64_t id, uint64_t arena_bytes, uint32_t slot_count,
-                                        uint32_t max_batch_rows, uint32_t lane_count,
-                                        struct session **ret_session, struct err_msg *msg);
-/* Unmaps and closes the shared memory. If it is nobody's, of what others have of it the arena's
- * bytes are freed too, and read as zeros from then on. */
-void session_release(struct session *session, bool is_nobodys);
-/* With its shared memory. */
+/* A session of client @id on a copy of @channel, for @lane_count lanes; its home is one of them.
+ * NO_MEMORY.
+ */
+MUST_CHECK enum embtier_err session_new(uint64_t id, const struct channel *channel,
+                                        uint32_t lane_count, struct session **ret_session,
+                                        struct err_msg *msg);
+/* No lane knows it any more. The channel is the transport's, and stays. */
 void session_free(struct session *session);
 DEFINE_CLEANUP(struct session, session_free)
 
-/* Tells the client why there will be no more answers, and wakes whoever waits. Any thread. */
-void session_close_notice(struct session *session, enum embtier_err why);
-
-/* Wakes a client that sleeps on @completion. */
-void session_wake_client(struct session *session, struct shm_completion *completion);
+/* Answers request @number, after which its slot may be used again. Any lane. */
+void session_answer(struct session *session, uint32_t number, const struct answer *answer);
 
 #endif

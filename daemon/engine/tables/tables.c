@@ -6,6 +6,7 @@
  * entry stays as it is for the start after that, and all other tables are served: it has no struct,
  * so no lane knows it; its name is free; its id is never used again. */
 #include "daemon/engine/tables/tables.h"
+#include "daemon/engine/tables/progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,14 +21,14 @@
 
 #include "base/log.h"
 #include "base/row_hash.h"
-#include "daemon/engine/lane/lane.h"
-#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/memory/accounts.h"
+#include "daemon/engine/tables/row_writer.h"
 #include "daemon/engine/tables/table.h"
-#include "daemon/jobs/row_writer.h"
 #include "kernels/cpu/init_rows.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint_advice.h"
 #include "store/store.h"
+#include "tiers/row_cache.h"
 
 #define CHUNK_TABLES 256
 #define CHUNKS_MAX   256
@@ -42,6 +43,7 @@
 struct tables {
     struct store *store;
     struct accounts *accounts;
+    const struct tables_rows *rows; /* the lanes' shares of every table */
     struct lane *const *lanes;
     uint32_t lane_count;
 
@@ -389,28 +391,6 @@ static void totals_add(struct tables_totals *totals, struct table *table)
 
 /* ---- Dropping ---- */
 
-enum embtier_err progress_look(const struct progress_sink *sink, struct err_msg *msg)
-{
-    const uint32_t why = sink && sink->stop ? atomic_load(sink->stop) : EMBTIER_OK;
-
-    if (why == EMBTIER_OK)
-        return EMBTIER_OK;
-    return err_set(msg, (enum embtier_err)why, "%s",
-                   why == EMBTIER_CANCELLED      ? "it was cancelled, with `embtier jobs cancel`"
-                   : why == EMBTIER_DISCONNECTED ? "whoever asked for it has gone"
-                                                 : err_text((enum embtier_err)why));
-}
-
-enum embtier_err progress_tell(const struct progress_sink *sink, uint64_t done, uint64_t total,
-                               const char *unit, struct err_msg *msg)
-{
-    if (!sink)
-        return EMBTIER_OK;
-    TRY(progress_look(sink, msg));
-    sink->report(sink->context, done, total, unit);
-    return EMBTIER_OK;
-}
-
 struct shard_progress {
     const struct progress_sink *sink;
 };
@@ -438,7 +418,8 @@ static enum embtier_err drop_cached_rows(struct tables *tables, struct table *ta
     while (atomic_load(&table->users) > 0 && !atomic_load(&tables->stopping))
         nanosleep(&(struct timespec){ .tv_nsec = 1000000L }, NULL);
     for (uint32_t i = 0; i < tables->lane_count; i++) {
-        const enum embtier_err err = lane_purge_table(tables->lanes[i], table, &tables->stopping);
+        const enum embtier_err err =
+            tables->rows->purge(tables->lanes[i], table, &tables->stopping);
 
         if (err != EMBTIER_OK)
             return rows_stay(table->spec.name, err, err_text(err), msg);
@@ -562,7 +543,7 @@ static enum embtier_err add_to_lanes(struct tables *tables, struct table *table,
                                      struct err_msg *msg)
 {
     for (uint32_t i = 0; i < tables->lane_count; i++) {
-        const enum embtier_err err = lane_add_table(tables->lanes[i], table);
+        const enum embtier_err err = tables->rows->add(tables->lanes[i], table);
 
         if (err != EMBTIER_OK)
             return err_set(msg, err, "table '%s': rows of %u bytes do not fit into the cache: %s",
@@ -1118,11 +1099,12 @@ static void load_steps(struct tables *tables)
                  LOG_QUOTED(why.text));
 }
 
-enum embtier_err tables_load(struct tables *tables, struct lane *const *lanes, uint32_t lane_count,
-                             struct err_msg *msg)
+enum embtier_err tables_load(struct tables *tables, const struct tables_rows *rows,
+                             struct lane *const *lanes, uint32_t lane_count, struct err_msg *msg)
 {
     uint32_t index = 0;
 
+    tables->rows = rows;
     tables->lanes = lanes;
     tables->lane_count = lane_count;
     while (index < catalog_count(tables->catalog)) {

@@ -21,6 +21,7 @@
 struct accounts;
 struct catalog;
 struct lane;
+struct progress_sink;
 struct row_writer;
 struct table;
 struct tables;
@@ -30,11 +31,20 @@ MUST_CHECK enum embtier_err tables_new(struct store *store, struct accounts *acc
 void tables_free(struct tables *tables);
 DEFINE_CLEANUP(struct tables, tables_free)
 
+/* What tables ask of a lane: to know a table, and to forget its rows (lane_add_table() and
+ * lane_purge_table() say more). */
+struct tables_rows {
+    enum embtier_err (*add)(struct lane *lane, const struct table *table);
+    enum embtier_err (*purge)(struct lane *lane, const struct table *table,
+                              const _Atomic bool *give_up);
+};
+
 /* After the lanes run: registers what the catalog holds; tables left half made or half dropped by a
  * crash are dropped, with a log line each. Those that cannot be, such as on a full disk, are left
  * to the next start. */
-MUST_CHECK enum embtier_err tables_load(struct tables *tables, struct lane *const *lanes,
-                                        uint32_t lane_count, struct err_msg *msg);
+MUST_CHECK enum embtier_err tables_load(struct tables *tables, const struct tables_rows *rows,
+                                        struct lane *const *lanes, uint32_t lane_count,
+                                        struct err_msg *msg);
 
 /* Any lane: the table of a handle, counted in; to be left with table_leave(). NULL: no such table,
  * or not live:
@@ -53,19 +63,6 @@ struct table_info {
     uint64_t updated_rows; /* since the start, as those written */
     struct store_written written;
 };
-
-/* Told of long work: @done of @total @unit. */
-struct progress_sink {
-    void (*report)(void *context, uint64_t done, uint64_t total, const char *unit);
-    void *context;
-    const _Atomic uint32_t *stop; /* may be NULL; enum embtier_err: why it is to be given up */
-};
-/* Whether to go on: OK, or DISCONNECTED (nobody wants it any more), CANCELLED, SHUTDOWN. @sink may
- * be NULL. */
-MUST_CHECK enum embtier_err progress_look(const struct progress_sink *sink, struct err_msg *msg);
-/* The same, after a report to @sink. */
-MUST_CHECK enum embtier_err progress_tell(const struct progress_sink *sink, uint64_t done,
-                                          uint64_t total, const char *unit, struct err_msg *msg);
 
 /* BUSY: @owner, a user, has as many tables as it may. */
 MUST_CHECK enum embtier_err tables_create(struct tables *tables, const struct table_spec *spec,

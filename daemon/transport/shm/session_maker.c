@@ -6,16 +6,17 @@
 
 #include "base/thread_class.h"
 #include "daemon/engine/sessions/session.h"
+#include "daemon/transport/shm/shm_channel.h"
 
 struct session_maker {
     void (*send)(void *owner, struct message *message);
     void *owner;
     pthread_mutex_t lock; /* all below, and the orders' rounds */
     pthread_cond_t wake_maker, wake_freer;
-    struct session_order *orders; /* that wait for their next step */
-    uint64_t round;               /* of the step that was begun last */
-    struct session *freed_first;  /* that wait, oldest first */
-    struct session **freed_end;
+    struct session_order *orders;    /* that wait for their next step */
+    uint64_t round;                  /* of the step that was begun last */
+    struct shm_channel *freed_first; /* that wait, oldest first */
+    struct shm_channel **freed_end;
     bool stopping;
     pthread_t threads[SESSION_MAKER_THREADS];
     uint32_t thread_count;
@@ -61,12 +62,14 @@ static bool make_some(struct session_order *order, bool stopping)
         return true;
     }
     order->err = EMBTIER_OK;
-    if (!order->session)
-        order->err =
-            session_prepare(order->id, order->arena_bytes, order->slot_count, order->max_batch_rows,
-                            order->lane_count, &order->session, &order->msg);
+    if (!order->channel)
+        order->err = shm_channel_prepare(order->arena_bytes, order->slot_count,
+                                         order->max_batch_rows, &order->channel, &order->msg);
     if (order->err == EMBTIER_OK)
-        order->err = session_reserve(order->session, SESSION_STEP_BYTES, &order->msg);
+        order->err = shm_channel_reserve(order->channel, SESSION_STEP_BYTES, &order->msg);
+    if (order->err == EMBTIER_OK)
+        order->err = session_new(order->id, &order->channel->channel, order->lane_count,
+                                 &order->session, &order->msg);
     return order->err != EMBTIER_AGAIN;
 }
 
@@ -122,33 +125,34 @@ static void *freer_main(void *context)
     thread_class_answering();
     pthread_mutex_lock(&maker->lock);
     for (;;) {
-        struct session *const session = maker->freed_first;
+        struct shm_channel *const channel = maker->freed_first;
 
-        if (!session && maker->stopping)
+        if (!channel && maker->stopping)
             break;
-        if (!session) {
+        if (!channel) {
             pthread_cond_wait(&maker->wake_freer, &maker->lock);
             continue;
         }
-        maker->freed_first = session->next_freed;
+        maker->freed_first = channel->next_freed;
         if (!maker->freed_first)
             maker->freed_end = &maker->freed_first;
         pthread_mutex_unlock(&maker->lock);
-        session_release(session, session->is_nobodys);
-        maker->send(maker->owner, &session->freed_message);
+        shm_channel_release(channel, channel->is_nobodys);
+        maker->send(maker->owner, &channel->freed_message);
         pthread_mutex_lock(&maker->lock);
     }
     pthread_mutex_unlock(&maker->lock);
     return NULL;
 }
 
-void session_maker_release(struct session_maker *maker, struct session *session, bool is_nobodys)
+void session_maker_release(struct session_maker *maker, struct shm_channel *channel,
+                           bool is_nobodys)
 {
-    session->is_nobodys = is_nobodys;
-    session->next_freed = NULL;
+    channel->is_nobodys = is_nobodys;
+    channel->next_freed = NULL;
     pthread_mutex_lock(&maker->lock);
-    *maker->freed_end = session;
-    maker->freed_end = &session->next_freed;
+    *maker->freed_end = channel;
+    maker->freed_end = &channel->next_freed;
     pthread_cond_signal(&maker->wake_freer);
     pthread_mutex_unlock(&maker->lock);
 }

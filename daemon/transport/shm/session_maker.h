@@ -20,6 +20,7 @@
 
 struct session;
 struct session_maker;
+struct shm_channel;
 
 #define SESSION_STEP_BYTES (UINT64_C(8) << 20)
 /* Of its threads. */
@@ -31,13 +32,14 @@ struct session_order {
     void *owner;                 /* whose, for whoever is told */
     uint32_t request_id;
     uid_t uid;
-    uint64_t id; /* of the session; these as session_prepare() has them */
-    uint64_t arena_bytes;
+    uint64_t id;          /* of the session */
+    uint64_t arena_bytes; /* these as shm_channel_prepare() has them */
     uint32_t slot_count;
     uint32_t max_batch_rows;
     uint32_t lane_count;
 
-    /* Result. After an error the session may be there, half made, and is freed as others are. */
+    /* Result: both, or after an error no session, and the channel half made, or NULL. */
+    struct shm_channel *channel;
     struct session *session;
     enum embtier_err err;
     struct err_msg msg;
@@ -59,10 +61,11 @@ DEFINE_CLEANUP(struct session_maker, session_maker_free)
 void session_maker_make(struct session_maker *maker, struct session_order *order);
 /* Nobody wants it any more: it is made no further, with the error DISCONNECTED. */
 void session_maker_give_up(struct session_order *order);
-/* Gives the memory of a session that no lane knows back to the system. Borrows it until
- * MESSAGE_SESSION_FREED, after which session_free() has nothing left to do that takes long.
+/* Gives the memory of a channel that no session has back to the system. Borrows it until
+ * MESSAGE_CHANNEL_FREED, after which shm_channel_free() has nothing left to do that takes long.
  * @is_nobodys: no client reads it any more, so that it is freed whoever has it mapped. Else it is
  * freed when the client lets go of it too, which may still read answers there. */
-void session_maker_release(struct session_maker *maker, struct session *session, bool is_nobodys);
+void session_maker_release(struct session_maker *maker, struct shm_channel *channel,
+                           bool is_nobodys);
 
 #endif

@@ -16,7 +16,7 @@
 
 #include "base/macros.h"
 #include "daemon/control/connection.h"
-#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/memory/accounts.h"
 #include "proto/control.pb-c.h"
 
 #define ALL_BYTES   (4 * MIB)

@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/memory/accounts.h"
+#include "daemon/engine/tables/progress.h"
+#include "daemon/engine/tables/row_writer.h"
 #include "daemon/jobs/load.h"
-#include "daemon/jobs/row_writer.h"
 #include "daemon/jobs/transfer_memory.h"
 #include "daemon/jobs/transfer_piece.h"
 

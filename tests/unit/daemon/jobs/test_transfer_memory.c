@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "config/config_memory.h"
-#include "daemon/engine/sessions/accounts.h"
-#include "daemon/jobs/row_writer.h"
+#include "daemon/engine/memory/accounts.h"
+#include "daemon/engine/tables/row_writer.h"
 #include "daemon/jobs/transfer_memory.h"
 #include "store/checkpoint/table_scan.h"
 #include "store/database/row_format.h"

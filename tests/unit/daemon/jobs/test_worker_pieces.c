@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/engine/tables/progress.h"
 #include "daemon/jobs/worker.h"
 
 #define LIMIT_S 60

@@ -18,6 +18,7 @@
 #include "base/macros.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/transport/shm/session_maker.h"
+#include "daemon/transport/shm/shm_channel.h"
 
 #define ONE     1000
 #define TWO     1001
@@ -89,6 +90,12 @@ static struct session_order order(uid_t uid, uint64_t bytes)
                                    .lane_count = 1 };
 }
 
+static void free_both(struct session_order *one)
+{
+    session_free(one->session);
+    shm_channel_free(one->channel);
+}
+
 static uint64_t blocks_of(int fd)
 {
     struct stat status;
@@ -125,11 +132,11 @@ static void test_users_take_turns_and_large_ones_wait_for_small_ones(void **stat
             CONTAINER_OF(told.messages[i], struct session_order, made_message);
 
         assert_int_equal(one->err, EMBTIER_OK);
-        assert_int_equal(one->session->reserved_bytes, one->session->arena_bytes);
-        assert_int_equal(blocks_of(one->session->arena_fd), one->session->arena_bytes);
-        session_free(one->session);
+        assert_int_equal(one->channel->reserved_bytes, one->channel->arena_bytes);
+        assert_int_equal(blocks_of(one->channel->arena_fd), one->channel->arena_bytes);
+        free_both(one);
     }
-    session_free(first.session);
+    free_both(&first);
     session_maker_free(maker);
 }
 
@@ -153,8 +160,8 @@ static void test_one_that_is_given_up_is_made_no_further(void **state)
     assert_int_equal(waits.err, EMBTIER_DISCONNECTED);
     assert_null(waits.session);
     assert_int_equal(other.err, EMBTIER_OK);
-    session_free(first.session);
-    session_free(other.session);
+    free_both(&first);
+    free_both(&other);
     session_maker_free(maker);
 }
 
@@ -164,20 +171,18 @@ static void test_what_waits_at_the_end_is_told_and_what_is_freed_is(void **state
     struct session_maker *const maker = make(&told);
     struct session_order first = order(ONE, MIB);
     struct session_order waits = order(ONE, 64 * MIB);
-    struct session *session;
 
     (void)state;
     session_maker_make(maker, &first);
     await(&told, 1);
-    session = first.session;
-    session_maker_release(maker, session, false);
+    session_maker_release(maker, first.channel, false);
     session_maker_make(maker, &waits);
     session_maker_free(maker);
     assert_int_equal(told.count, 3);
     assert_true(waits.err == EMBTIER_SHUTDOWN || waits.err == EMBTIER_OK);
-    assert_int_equal(session->arena_fd, -1);
-    session_free(session);
-    session_free(waits.session);
+    assert_int_equal(first.channel->arena_fd, -1);
+    free_both(&first);
+    free_both(&waits);
 }
 
 static void test_memory_of_a_client_that_has_ended_is_freed_whoever_maps_it(void **state)
@@ -194,18 +199,18 @@ static void test_memory_of_a_client_that_has_ended_is_freed_whoever_maps_it(void
 
         session_maker_make(maker, &one);
         await(&told, 1);
-        fd = dup(one.session->arena_fd);
+        fd = dup(one.channel->arena_fd);
         seen = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         assert_ptr_not_equal(seen, MAP_FAILED);
         seen[MIB / 2] = 7; /* an answer, say */
-        session_maker_release(maker, one.session, is_nobodys[i]);
+        session_maker_release(maker, one.channel, is_nobodys[i]);
         await(&told, 2);
         assert_int_equal(blocks_of(fd), is_nobodys[i] ? 0 : MIB);
         if (!is_nobodys[i])
             assert_int_equal(seen[MIB / 2], 7);
         munmap(seen, MIB);
         close(fd);
-        session_free(one.session);
+        free_both(&one);
         session_maker_free(maker);
     }
 }
@@ -221,7 +226,7 @@ static void test_memory_that_cannot_be_had_is_told(void **state)
     await(&told, 1);
     assert_int_not_equal(one.err, EMBTIER_OK);
     assert_true(one.msg.text[0] != '\0');
-    session_free(one.session);
+    free_both(&one);
     session_maker_free(maker);
 }
 

@@ -4,6 +4,7 @@
 #ifndef EMBTIER_TESTS_UNIT_ENGINE_LANE_LANE_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_ENGINE_LANE_LANE_FIXTURE_H
 
+#include "tests/unit/engine/sessions/buffer_channel.h"
 #include "tests/unit/store/store_fixture.h"
 
 #include <pthread.h>
@@ -15,13 +16,14 @@
 
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/mail/inbox.h"
+#include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/ops/group.h"
-#include "daemon/engine/sessions/accounts.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
+#include "daemon/transport/shm/shm_channel.h"
 #include "tiers/arena.h"
 
 #define LANES_MOST     4
@@ -128,7 +130,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     }
     for (uint32_t i = 0; i < x->lane_count; i++)
         must(lane_start(x->lanes[i], &msg), &msg);
-    must(tables_load(x->tables, x->lanes, x->lane_count, &msg), &msg);
+    must(tables_load(x->tables, &lane_tables_rows, x->lanes, x->lane_count, &msg), &msg);
 }
 
 static inline void lanes_write_back(struct lanes_fixture *x)
@@ -221,27 +223,92 @@ static inline struct lane_stats fixture_stats(struct lanes_fixture *x)
 
 /* ---- Clients ---- */
 
+/* On a channel of transport/shm, as a process of its own would be; or with
+ * EMBTIER_TEST_CHANNEL=buffer in the environment on one in this process. */
 struct client {
     struct lanes_fixture *x;
     struct session *session;
+    struct shm_channel *shm;       /* or NULL … */
+    struct buffer_channel *buffer; /* … and then this */
+    struct shm_submission *submissions;
+    struct shm_completion *completions;
     uint32_t submitted;
-    uint64_t slot_bytes; /* of each slot's part of the arena: one segment, ids, rows */
+    uint64_t slot_bytes; /* of each slot's part of the region: one segment, ids, rows */
 };
+
+static inline bool fixture_has_buffers(void)
+{
+    const char *const wanted = getenv("EMBTIER_TEST_CHANNEL");
+
+    return wanted && strcmp(wanted, "buffer") == 0;
+}
 
 static inline struct client client_attach(struct lanes_fixture *x, uint64_t slot_bytes)
 {
     struct client client = { .x = x, .slot_bytes = slot_bytes };
     struct err_msg msg = { { 0 } };
 
-    must(session_new(++x->last_session,
-                     shm_arena_payload_offset(FIXTURE_SLOTS) + FIXTURE_SLOTS * slot_bytes,
-                     FIXTURE_SLOTS, 1 << 20, x->lane_count, &client.session, &msg),
+    if (fixture_has_buffers()) {
+        client.buffer = buffer_channel_new(FIXTURE_SLOTS * slot_bytes, FIXTURE_SLOTS);
+        client.submissions = client.buffer->submissions;
+        client.completions = client.buffer->completions;
+    } else {
+        must(shm_channel_new(shm_arena_payload_offset(FIXTURE_SLOTS) + FIXTURE_SLOTS * slot_bytes,
+                             FIXTURE_SLOTS, 1 << 20, &client.shm, &msg),
+             &msg);
+        client.submissions = shm_submissions(client.shm->arena);
+        client.completions = client.shm->completions;
+    }
+    must(session_new(++x->last_session, client.shm ? &client.shm->channel : &client.buffer->channel,
+                     x->lane_count, &client.session, &msg),
          &msg);
     client.session->send = fixture_mail;
     client.session->owner = x;
     client.session->account = client.session->ticket_share.account = x->account;
     lane_send(x->lanes[client.session->home], &client.session->attach_message);
     return client;
+}
+
+/* The client has the session no more. */
+static inline void client_free(struct client *client)
+{
+    session_free(client->session);
+    if (client->shm)
+        shm_channel_free(client->shm);
+    else
+        buffer_channel_free(client->buffer);
+}
+
+static inline uint8_t *client_region(const struct client *client)
+{
+    return client->session->channel.region;
+}
+
+static inline struct shm_submission *client_submission(const struct client *client, uint32_t number)
+{
+    return &client->submissions[number % FIXTURE_SLOTS];
+}
+
+static inline void client_publish_tail(const struct client *client, uint32_t tail)
+{
+    if (client->shm)
+        shm_publish_tail(client->shm->arena, tail);
+    else
+        atomic_store(&client->buffer->tail, tail);
+}
+
+/* A flag that only shared memory has: threads of the client sleep, and are to be woken. */
+static inline void client_wait_flag(const struct client *client, uint32_t waiting)
+{
+    if (client->shm)
+        shm_client_waits(client->shm->arena, waiting);
+}
+
+/* True while no lane looks at the tail. */
+static inline bool client_must_ring(const struct client *client)
+{
+    return client->shm ? shm_lane_is_asleep(client->shm->control)
+                       : atomic_load(&client->buffer->must_ring);
 }
 
 /* Pauses between two looks at another thread's work. @looks is 0 before the first. Long waits leave
@@ -280,13 +347,12 @@ static inline void client_detach(struct client *client)
     lane_send(client->x->lanes[session->home], &session->detach_message);
     fixture_await_mail(client->x, &session->gone_message);
     groups_forget(session);
-    session_free(session);
+    client_free(client);
 }
 
 static inline struct shm_segment *client_segment(const struct client *client, uint32_t number)
 {
-    return (struct shm_segment *)((uint8_t *)client->session->arena +
-                                  shm_arena_payload_offset(FIXTURE_SLOTS) +
+    return (struct shm_segment *)(client_region(client) + client->session->channel.payload +
                                   number % FIXTURE_SLOTS * client->slot_bytes);
 }
 
@@ -302,7 +368,7 @@ static inline uint8_t *client_rows(const struct client *client, uint32_t number,
 
 static inline uint64_t client_offset(const struct client *client, const void *place)
 {
-    return (uint64_t)((const uint8_t *)place - (const uint8_t *)client->session->arena);
+    return (uint64_t)((const uint8_t *)place - client_region(client));
 }
 
 static inline void client_publish(struct client *client)
@@ -310,9 +376,10 @@ static inline void client_publish(struct client *client)
     const uint64_t one = 1;
 
     client->submitted++;
-    shm_publish_tail(client->session->arena, client->submitted);
-    if (shm_lane_is_asleep(client->session->control))
-        assert_int_equal(write(client->session->doorbell_fd, &one, sizeof(one)), sizeof(one));
+    client_publish_tail(client, client->submitted);
+    if (client_must_ring(client))
+        assert_int_equal(write(client->session->channel.doorbell_fd, &one, sizeof(one)),
+                         sizeof(one));
 }
 
 /* Ids, and rows of a SET, lie at client_ids() and client_rows() of request `submitted` already. */
@@ -327,7 +394,7 @@ static inline void client_fill(struct client *client, uint32_t number, enum shm_
                               .rows_offset =
                                   client_offset(client, client_rows(client, number, count)),
                               .id_count = count };
-    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] =
+    *client_submission(client, number) =
         (struct shm_submission){ .op = op,
                                  .flags = flags,
                                  .segment_count = 1,
@@ -352,7 +419,7 @@ static inline uint32_t client_submit(struct client *client, enum shm_op op, uint
 
 static inline bool client_is_done(const struct client *client, uint32_t number)
 {
-    return shm_read_sequence(&client->session->completions[number % FIXTURE_SLOTS]) == number + 1;
+    return shm_read_sequence(&client->completions[number % FIXTURE_SLOTS]) == number + 1;
 }
 
 static inline const struct shm_completion *client_wait(const struct client *client, uint32_t number)
@@ -366,7 +433,7 @@ static inline const struct shm_completion *client_wait(const struct client *clie
                      (unsigned long long)client->session->id);
         fixture_pause(&looks);
     }
-    return &client->session->completions[number % FIXTURE_SLOTS];
+    return &client->completions[number % FIXTURE_SLOTS];
 }
 
 /* One row, now: every weight is @value. */

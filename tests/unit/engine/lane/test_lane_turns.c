@@ -157,7 +157,7 @@ static void fill_segments(struct asker *asker, uint32_t number)
                                   .ids_offset = client_offset(client, ids),
                                   .rows_offset = client_offset(client, ids + asker->count),
                                   .id_count = asker->count };
-    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] =
+    *client_submission(client, number) =
         (struct shm_submission){ .op = SHM_OP_GET,
                                  .segment_count = asker->segments,
                                  .segments_offset = client_offset(client, segments) };
@@ -408,7 +408,7 @@ static uint32_t ask_for_one_row(struct rounds *r, struct client *client, enum sh
                                       .ids_offset = client_offset(client, id),
                                       .rows_offset = client_offset(client, id + 1),
                                       .id_count = 1 };
-    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] = (struct shm_submission){
+    *client_submission(client, number) = (struct shm_submission){
         .op = op, .segment_count = segments, .segments_offset = client_offset(client, at)
     };
     client_publish(client);
@@ -484,7 +484,7 @@ static void push_rows(struct client *client, uint64_t table, float gradient)
                                           .learning_rate = 1,
                                           .count = ROWS,
                                           .dim = DIM };
-    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] =
+    *client_submission(client, number) =
         (struct shm_submission){ .op = SHM_OP_PUSH,
                                  .segment_count = 1,
                                  .segments_offset = client_offset(client, segment),
@@ -594,7 +594,7 @@ static void test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then(vo
         else if (change == 2)
             segments[MANY - 1].id_count = 0; /* it needs less */
         else
-            shm_submissions(asker.client.session->arena)[0].segment_count = 1;
+            client_submission(&asker.client, 0)->segment_count = 1;
         request_memory_give(r.x.memory, all);
         for (uint32_t i = 0; i < 20000 && !client_is_done(&asker.client, 0); i++)
             go_round(&r, &asker, 1, 1);
@@ -634,7 +634,7 @@ static void test_memory_of_one_that_takes_its_request_back_or_goes_is_free(void 
         if (goes) {
             detach(&r, &asker.client);
         } else {
-            shm_publish_tail(asker.client.session->arena, 0);
+            client_publish_tail(&asker.client, 0);
             go_round(&r, &asker, 1, 3);
         }
         all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory),

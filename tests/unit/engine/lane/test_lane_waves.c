@@ -173,8 +173,7 @@ struct lookup {
 
 static const float *bags_of(const struct rounds *r, const struct lookup *lookup, uint32_t s)
 {
-    return (const float *)((const uint8_t *)r->large.session->arena +
-                           lookup->segments[s].bags_offset);
+    return (const float *)(client_region(&r->large) + lookup->segments[s].bags_offset);
 }
 
 /* Of the same ids, in bags of all sizes: their sums, weighted means and maxima. */
@@ -215,7 +214,7 @@ static struct lookup lookup_lay_out(struct rounds *r)
                     : s == 1 ? EMBTIER_POOL_MEAN
                              : EMBTIER_POOL_MAX,
         };
-    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] =
+    *client_submission(client, number) =
         (struct shm_submission){ .op = SHM_OP_POOL,
                                  .segment_count = SEGMENTS,
                                  .segments_offset = client_offset(client, segments) };
@@ -355,7 +354,7 @@ static void look_up_tables(struct rounds *r, const uint64_t *tables)
             .mode = EMBTIER_POOL_SUM,
         };
     }
-    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] =
+    *client_submission(client, number) =
         (struct shm_submission){ .op = SHM_OP_POOL,
                                  .flags = SHM_FLAG_TICKET,
                                  .segment_count = 2 * FEW_TABLES,
@@ -416,7 +415,7 @@ static void push_rows(struct rounds *r)
                                           .learning_rate = 1,
                                           .count = PUSHED_IDS,
                                           .dim = DIM };
-    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] =
+    *client_submission(client, number) =
         (struct shm_submission){ .op = SHM_OP_PUSH,
                                  .segment_count = 1,
                                  .step = 1,

@@ -138,7 +138,7 @@ static inline const struct shm_completion *form_submit(struct client *client,
 {
     const uint32_t number = client->submitted;
 
-    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] = *submission;
+    *client_submission(client, number) = *submission;
     client_publish(client);
     return client_wait(client, number);
 }

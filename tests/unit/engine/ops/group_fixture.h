@@ -97,7 +97,7 @@ static inline void leave(struct training *t, uint32_t m)
 
 static inline struct shm_submission *submission_of(const struct client *client, uint32_t number)
 {
-    return &shm_submissions(client->session->arena)[number % FIXTURE_SLOTS];
+    return client_submission(client, number);
 }
 
 /* Lays out member @m's next push of rows, of ids below @rows, and returns its segments. */

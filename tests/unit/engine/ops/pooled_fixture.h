@@ -116,7 +116,7 @@ static inline struct shm_pool_segment *lay_bags_out(struct pooling *p, const str
         at = (uint8_t *)align_up((uintptr_t)at, 8);
     }
     assert_true(at <= (uint8_t *)segments + SLOT_BYTES);
-    shm_submissions(p->client.session->arena)[number % FIXTURE_SLOTS] = (struct shm_submission){
+    *client_submission(&p->client, number) = (struct shm_submission){
         .op = SHM_OP_POOL,
         .segment_count = count,
         .segments_offset = client_offset(&p->client, segments),
@@ -126,7 +126,7 @@ static inline struct shm_pool_segment *lay_bags_out(struct pooling *p, const str
 
 static inline const float *bags_at(const struct pooling *p, const struct shm_pool_segment *segment)
 {
-    return (const float *)((const uint8_t *)p->client.session->arena + segment->bags_offset);
+    return (const float *)(client_region(&p->client) + segment->bags_offset);
 }
 
 static inline uint32_t submit(struct pooling *p)

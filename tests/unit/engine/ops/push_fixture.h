@@ -199,8 +199,7 @@ static inline void assert_weight_gradient(const struct pushing *t, const struct 
                                           const struct shm_pool_segment *segments)
 {
     const struct shm_pool_segment *const segment = &segments[pair->segment];
-    const float *const got =
-        (const float *)((const uint8_t *)t->p.client.session->arena + segment->weights_offset);
+    const float *const got = (const float *)(client_region(&t->p.client) + segment->weights_offset);
     const float *const gradient = t->gradients[pair->segment] + (size_t)pair->bag * DIM;
     const void *const rows[] = { row };
     const float divisor = b->mode == EMBTIER_POOL_MEAN
@@ -299,7 +298,7 @@ static inline struct shm_submission *next_submission(struct pushing *t)
 {
     struct client *const client = &t->p.client;
 
-    return &shm_submissions(client->session->arena)[client->submitted % FIXTURE_SLOTS];
+    return client_submission(client, client->submitted);
 }
 
 /* Looks @bags up; *@ret_segments is where they lie. Returns the ticket. */
@@ -329,7 +328,7 @@ static inline struct shm_push_segment *lay_push_out(struct pushing *t, const str
 
     for (uint32_t s = 0; s < SEGMENTS; s++) {
         const uint32_t count = bags[s].bag_count * DIM;
-        float *const at = (float *)((uint8_t *)client->session->arena + looked_up[s].bags_offset);
+        float *const at = (float *)(client_region(client) + looked_up[s].bags_offset);
 
         for (uint32_t i = 0; i < count; i++)
             at[i] = t->gradients[s][i] = some_float(t);
@@ -390,7 +389,7 @@ static inline struct shm_push_segment *good_push(struct pushing *t)
 
 static inline float *gradient_at(const struct pushing *t, const struct shm_push_segment *segment)
 {
-    return (float *)((uint8_t *)t->p.client.session->arena + segment->gradients_offset);
+    return (float *)(client_region(&t->p.client) + segment->gradients_offset);
 }
 
 /* The same without a ticket: the bags' ids, as many gradients. */

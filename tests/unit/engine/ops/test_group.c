@@ -51,7 +51,7 @@ static void test_a_push_that_is_refused_is_refused_to_all(void **state)
         if (at > 0)
             *submission_of(&t->p.p.client, t->p.p.client.submitted) = first;
         segments = lay_rows_out(t, 1, 50);
-        ((float *)((uint8_t *)t->others[1].session->arena + segments[1].gradients_offset))[5] = NAN;
+        ((float *)(client_region(&t->others[1]) + segments[1].gradients_offset))[5] = NAN;
         if (at == 0) {
             numbers[1] = send(t, 1);
             assert_int_equal(answer(t, 1, numbers[1])->err, EMBTIER_NONFINITE);
@@ -80,7 +80,7 @@ static void test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made(voi
         *submission_of(&t->p.p.client, t->p.p.client.submitted) = first;
         for (uint32_t m = 1; m < MEMBERS; m++) {
             const struct shm_push_segment *const segment = &lay_rows_out(t, m, 50)[1];
-            uint8_t *const arena = (uint8_t *)t->others[m].session->arena;
+            uint8_t *const arena = client_region(&t->others[m]);
 
             *(uint64_t *)(arena + segment->ids_offset) = 49;
             *(float *)(arena + segment->gradients_offset) = 3e38f;

@@ -48,7 +48,7 @@ static void test_a_leader_that_dies_while_rows_are_tried(void **state)
 
         for (uint32_t m = 1; m < MEMBERS; m++) {
             const struct shm_push_segment *const segment = &lay_rows_out(t, m, 50)[1];
-            uint8_t *const arena = (uint8_t *)t->others[m].session->arena;
+            uint8_t *const arena = client_region(&t->others[m]);
             const float gradient = fails ? 3e38f : 1e38f;
 
             t->ids[m][1][0] = *(uint64_t *)(arena + segment->ids_offset) = TABLE_ROWS - 1;

@@ -160,7 +160,7 @@ static void add_fields(struct mutator *m, const struct shm_field *fields, uint32
 /* The one request in slot 0, and all that can be wrong with it. */
 static void make_request(struct mutator *m)
 {
-    struct shm_submission *const submission = &shm_submissions(m->bad.session->arena)[0];
+    struct shm_submission *const submission = client_submission(&m->bad, 0);
     void *const segment = client_segment(&m->bad, 0);
     const struct shm_field *fields;
     uint32_t count;
@@ -287,7 +287,7 @@ static void fill_slot(struct mutator *m, uint32_t number)
     if (number % FIXTURE_SLOTS == 0)
         field_put(m->ticket_field, m->ticket);
     else
-        shm_submissions(m->bad.session->arena)[number % FIXTURE_SLOTS] = submission;
+        *client_submission(&m->bad, number) = submission;
 }
 
 /* Whether it was served. */

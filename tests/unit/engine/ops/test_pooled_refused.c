@@ -24,7 +24,7 @@ static struct shm_pool_segment *good_bags(struct pooling *p)
 
 static struct shm_submission *submission(const struct pooling *p)
 {
-    return &shm_submissions(p->client.session->arena)[p->client.submitted % FIXTURE_SLOTS];
+    return client_submission(&p->client, p->client.submitted);
 }
 
 static void test_what_is_out_of_place_is_refused(void **state)
@@ -33,7 +33,7 @@ static void test_what_is_out_of_place_is_refused(void **state)
     uint64_t end;
 
     pooling_start(&p, *state, &shapes[1]);
-    end = p.client.session->arena_bytes;
+    end = p.client.session->channel.region_bytes;
     good_bags(&p);
     submission(&p)->flags = 1;
     assert_refused(&p, EMBTIER_UNSUPPORTED, UINT32_MAX);

@@ -22,7 +22,7 @@ static void test_what_is_out_of_place_is_refused_and_changes_nothing(void **stat
     uint64_t end;
 
     pushing_start(&t, *state, &shapes[1]);
-    end = t.p.client.session->arena_bytes;
+    end = t.p.client.session->channel.region_bytes;
     good_push(&t);
     next_submission(&t)->flags = 1;
     assert_push_ends_with(&t, EMBTIER_UNSUPPORTED, UINT32_MAX);
@@ -53,7 +53,7 @@ static void test_what_is_out_of_place_is_refused_and_changes_nothing(void **stat
     assert_push_ends_with(&t, EMBTIER_SHAPE, 1);
     good_push(&t)[1].ids_offset = 4096;
     assert_push_ends_with(&t, EMBTIER_INVALID, 1);
-    good_push(&t)[1].weights_offset = shm_arena_payload_offset(FIXTURE_SLOTS);
+    good_push(&t)[1].weights_offset = t.p.client.session->channel.payload;
     assert_push_ends_with(&t, EMBTIER_UNSUPPORTED, 1);
     good_push(&t)[0].weights_offset = end - 3 * sizeof(float);
     assert_push_ends_with(&t, EMBTIER_OFFSET_RANGE, 0);

@@ -100,7 +100,7 @@ static const struct shm_completion *push_one(struct queued *t, uint64_t id, floa
                                           .learning_rate = 1,
                                           .count = 1,
                                           .dim = DIM };
-    shm_submissions(client->session->arena)[number % FIXTURE_SLOTS] =
+    *client_submission(client, number) =
         (struct shm_submission){ .op = SHM_OP_PUSH,
                                  .segment_count = 1,
                                  .segments_offset = client_offset(client, segment),

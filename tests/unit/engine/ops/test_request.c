@@ -60,11 +60,11 @@ static void hostile_stop(struct hostile *h)
 /* A SET of @count rows that is in order; the caller then spoils it. */
 static void make(struct hostile *h, uint32_t count)
 {
-    const uint64_t arena_bytes = h->bad.session->arena_bytes;
+    const uint64_t arena_bytes = h->bad.session->channel.region_bytes;
 
     h->number = h->bad.submitted;
     h->segment = client_segment(&h->bad, h->number);
-    h->submission = &shm_submissions(h->bad.session->arena)[h->number % FIXTURE_SLOTS];
+    h->submission = client_submission(&h->bad, h->number);
     assert_true(count * (8 + 4 * DIM) < arena_bytes);
     for (uint32_t i = 0; i < count; i++)
         client_ids(&h->bad, h->number)[i] = i;
@@ -128,14 +128,14 @@ static void test_offsets_outside_the_arena_are_refused(void **state)
     hostile_start(&h, *state);
     const uint64_t bad[] = {
         0,
-        sizeof(struct shm_arena_head), /* the submissions */
-        shm_arena_payload_offset(FIXTURE_SLOTS) - 8,
-        h.bad.session->arena_bytes - 8, /* only the first would lie in it */
-        h.bad.session->arena_bytes,
-        h.bad.session->arena_bytes + 8,
+        h.bad.session->channel.payload / 2, /* transport/shm: the submissions */
+        h.bad.session->channel.payload - 8,
+        h.bad.session->channel.region_bytes - 8, /* only the first would lie in it */
+        h.bad.session->channel.region_bytes,
+        h.bad.session->channel.region_bytes + 8,
         UINT64_MAX - 7,
         UINT64_MAX - 79, /* ends at 0 */
-        shm_arena_payload_offset(FIXTURE_SLOTS) + 1,
+        h.bad.session->channel.payload + 1,
     };
     for (uint32_t i = 0; i < ARRAY_LEN(bad); i++) {
         make(&h, 10);
@@ -163,7 +163,7 @@ static void test_whole_rows_that_end_outside_the_arena_are_refused(void **state)
         make(&h, 10);
         h.submission->op = over % 4 ? SHM_OP_GET : SHM_OP_SET;
         h.submission->flags = SHM_FLAG_STATE;
-        h.segment->rows_offset = h.bad.session->arena_bytes - 10 * row_bytes + over;
+        h.segment->rows_offset = h.bad.session->channel.region_bytes - 10 * row_bytes + over;
         if (over == 0)
             expect(&h, EMBTIER_OK, 0);
         else
@@ -279,8 +279,8 @@ static void test_more_submitted_than_there_are_slots_ends_the_session(void **sta
     struct hostile h;
 
     hostile_start(&h, *state);
-    shm_publish_tail(h.bad.session->arena, FIXTURE_SLOTS + 1);
-    assert_int_equal(write(h.bad.session->doorbell_fd, &one, sizeof(one)), sizeof(one));
+    client_publish_tail(&h.bad, FIXTURE_SLOTS + 1);
+    assert_int_equal(write(h.bad.session->channel.doorbell_fd, &one, sizeof(one)), sizeof(one));
     expect_broken(&h);
     hostile_stop(&h);
 }
@@ -293,8 +293,8 @@ static void test_tail_that_goes_back_ends_the_session(void **state)
     hostile_start(&h, *state);
     make(&h, 0);
     expect(&h, EMBTIER_OK, 0);
-    shm_publish_tail(h.bad.session->arena, 0);
-    assert_int_equal(write(h.bad.session->doorbell_fd, &one, sizeof(one)), sizeof(one));
+    client_publish_tail(&h.bad, 0);
+    assert_int_equal(write(h.bad.session->channel.doorbell_fd, &one, sizeof(one)), sizeof(one));
     expect_broken(&h);
     hostile_stop(&h);
 }
@@ -308,11 +308,12 @@ static void test_doorbell_can_be_abused_without_harm(void **state)
 
     hostile_start(&h, *state);
     for (uint32_t i = 0; i < 1000; i++)
-        assert_int_equal(write(h.bad.session->doorbell_fd, &one, sizeof(one)), sizeof(one));
-    assert_int_equal(read(h.bad.session->doorbell_fd, &drained, sizeof(drained)), sizeof(drained));
-    assert_int_equal(write(h.bad.session->doorbell_fd, &most, sizeof(most)), sizeof(most));
-    assert_int_equal(write(h.bad.session->doorbell_fd, &one, sizeof(one)), -1);
-    shm_client_waits(h.bad.session->arena, UINT32_MAX);
+        assert_int_equal(write(h.bad.session->channel.doorbell_fd, &one, sizeof(one)), sizeof(one));
+    assert_int_equal(read(h.bad.session->channel.doorbell_fd, &drained, sizeof(drained)),
+                     sizeof(drained));
+    assert_int_equal(write(h.bad.session->channel.doorbell_fd, &most, sizeof(most)), sizeof(most));
+    assert_int_equal(write(h.bad.session->channel.doorbell_fd, &one, sizeof(one)), -1);
+    client_wait_flag(&h.bad, UINT32_MAX);
     hostile_stop(&h);
 }
 

@@ -198,7 +198,7 @@ static void try_field(struct walk *w, const struct shm_field *field, uint32_t se
 static void try_fields(struct walk *w, const struct shm_field *fields, uint32_t count,
                        uint32_t segment)
 {
-    const uint64_t end = w->bad.session->arena_bytes;
+    const uint64_t end = w->bad.session->channel.region_bytes;
     const uint64_t values[] = {
         1,
         64,

@@ -11,7 +11,7 @@
 #include <semaphore.h>
 #include <stdlib.h>
 
-#include "daemon/engine/lane/lane.h"
+#include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/rows/read_pool.h"
 
 #define JOBS (2 * READ_JOBS_PER_THREAD)
@@ -19,7 +19,7 @@
 enum embtier_err __wrap_store_read(struct store *store, uint32_t shard, struct store_row *rows,
                                    uint32_t count, struct err_msg *msg);
 void __wrap_store_reader_begin(struct store *store);
-void __wrap_lane_send(struct lane *lane, struct message *message);
+void __wrap_mailbox_send(struct mailbox *lane, struct message *message);
 
 static sem_t begun, may_end, done;
 static _Atomic uint32_t begun_shard; /* which also tells jobs apart here */
@@ -43,7 +43,7 @@ void __wrap_store_reader_begin(struct store *store)
     (void)store;
 }
 
-void __wrap_lane_send(struct lane *lane, struct message *message)
+void __wrap_mailbox_send(struct mailbox *lane, struct message *message)
 {
     (void)lane;
     atomic_store(&done_message, message);

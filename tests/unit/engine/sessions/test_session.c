@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Can a client do no more with its shared memory than it was given it for? */
+/* Is a session on any channel, and at home on one of the lanes? */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,121 +7,79 @@
 #include <stdint.h>
 #include <cmocka.h>
 /* clang-format on */
-#include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "base/macros.h"
 #include "daemon/engine/sessions/session.h"
-
-static struct session *make(uint64_t arena_bytes, uint32_t slots, uint32_t lanes)
-{
-    struct session *session = NULL;
-    struct err_msg msg = { { 0 } };
-
-    if (session_new(7, arena_bytes, slots, 1000, lanes, &session, &msg) != EMBTIER_OK)
-        fail_msg("%s", msg.text);
-    return session;
-}
-
-static void test_control_memory_can_be_read_but_not_written_by_others(void **state)
-{
-    struct session *session = make(MIB, 64, 2);
-    const struct shm_control *seen;
-
-    (void)state;
-    assert_ptr_equal(mmap(NULL, session->control_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                          session->control_fd, 0),
-                     MAP_FAILED);
-    assert_int_equal(pwrite(session->control_fd, "x", 1, 0), -1);
-    assert_int_equal(ftruncate(session->control_fd, 0), -1);
-    seen = mmap(NULL, session->control_bytes, PROT_READ, MAP_SHARED, session->control_fd, 0);
-    assert_ptr_not_equal(seen, MAP_FAILED);
-    assert_int_equal(seen->magic, SHM_MAGIC);
-    assert_int_equal(seen->slot_count, 64);
-    assert_int_equal(seen->max_batch_rows, 1000);
-    assert_int_equal(shm_lane_is_asleep(seen), 1);
-    session_close_notice(session, EMBTIER_SHUTDOWN); /* we still can */
-    assert_int_equal(seen->closed, EMBTIER_SHUTDOWN);
-    munmap((void *)(uintptr_t)seen, session->control_bytes);
-    session_free(session);
-}
-
-/* Cut short, the daemon would die of SIGBUS. */
-static void test_arena_cannot_be_resized(void **state)
-{
-    struct session *session = make(MIB, 64, 2);
-
-    (void)state;
-    assert_int_equal(ftruncate(session->arena_fd, 4096), -1);
-    assert_int_equal(errno, EPERM);
-    assert_int_equal(ftruncate(session->arena_fd, 2 * MIB), -1);
-    session_free(session);
-}
-
-static void test_more_slots_than_usual_count(void **state)
-{
-    const uint64_t more =
-        (SHM_SLOTS_MAX - SHM_SLOTS_DEFAULT) * (uint64_t)sizeof(struct shm_completion);
-
-    (void)state;
-    assert_int_equal(session_counted_bytes(MIB, 1), MIB);
-    assert_int_equal(session_counted_bytes(MIB, SHM_SLOTS_DEFAULT), MIB);
-    assert_int_equal(session_counted_bytes(MIB, SHM_SLOTS_MAX), MIB + more);
-}
-
-static void test_submissions_lie_in_the_smallest_arena(void **state)
-{
-    (void)state;
-    for (uint32_t slots = 1; slots <= SHM_SLOTS_MAX; slots *= 4) {
-        struct session *session = make(1, slots, 1);
-        struct stat status;
-
-        assert_true(shm_arena_payload_offset(slots) < session->arena_bytes);
-        assert_int_equal(fstat(session->arena_fd, &status), 0);
-        assert_int_equal(status.st_size, session->arena_bytes);
-        assert_int_equal(session->control->arena_bytes, session->arena_bytes);
-        memset(&shm_submissions(session->arena)[slots - 1], 1, sizeof(struct shm_submission));
-        session_free(session);
-    }
-}
-
-static void test_arena_that_cannot_be_had_is_an_error(void **state)
-{
-    struct session *session = NULL;
-    struct err_msg msg = { { 0 } };
-
-    (void)state;
-    assert_int_not_equal(session_new(1, UINT64_C(1) << 63, 64, 1000, 1, &session, &msg),
-                         EMBTIER_OK);
-    assert_true(msg.text[0] != '\0');
-    assert_null(session);
-}
+#include "tests/unit/engine/sessions/buffer_channel.h"
 
 static void test_sessions_are_spread_over_the_lanes(void **state)
 {
+    struct buffer_channel *const buffer = buffer_channel_new(64, 1);
+
     (void)state;
     for (uint64_t id = 0; id < 8; id++) {
         struct session *session = NULL;
         struct err_msg msg = { { 0 } };
 
-        assert_int_equal(session_new(id, 1, 1, 1, 4, &session, &msg), EMBTIER_OK);
+        assert_int_equal(session_new(id, &buffer->channel, 4, &session, &msg), EMBTIER_OK);
         assert_int_equal(session->home, id % 4);
         session_free(session);
     }
+    buffer_channel_free(buffer);
+}
+
+static void test_an_answer_frees_its_slot_and_reaches_the_client(void **state)
+{
+    struct buffer_channel *const buffer = buffer_channel_new(64, 4);
+    const struct answer answer = {
+        .refusal = { .err = EMBTIER_NO_TABLE, .segment = 3, .value = 5, .limit = 7, .field = 9 },
+        .hit_rows = 11,
+        .ticket = 13,
+    };
+    struct session *session = NULL;
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    assert_int_equal(session_new(1, &buffer->channel, 1, &session, &msg), EMBTIER_OK);
+    session->slot_busy[2] = session->slot_busy[3] = 1;
+    session_answer(session, 6, &answer);
+    assert_int_equal(session->slot_busy[2], 0);
+    assert_int_equal(session->slot_busy[3], 1);
+    assert_int_equal(buffer->completions[2].sequence, 7);
+    assert_int_equal(buffer->completions[2].err, EMBTIER_NO_TABLE);
+    assert_int_equal(buffer->completions[2].segment, 3);
+    assert_int_equal(buffer->completions[2].value, 5);
+    assert_int_equal(buffer->completions[2].limit, 7);
+    assert_int_equal(buffer->completions[2].field, 9);
+    assert_int_equal(buffer->completions[2].hit_rows, 11);
+    assert_int_equal(buffer->completions[2].ticket, 13);
+    session_free(session);
+    buffer_channel_free(buffer);
+}
+
+/* Sums of offsets and lengths that wrap are no way out of the region. */
+static void test_a_channel_holds_what_lies_in_its_payload(void **state)
+{
+    struct buffer_channel *const buffer = buffer_channel_new(192, 1);
+    const struct channel *const channel = &buffer->channel;
+
+    (void)state;
+    assert_true(channel_holds(channel, channel->payload, 192, 8));
+    assert_true(channel_holds(channel, channel->region_bytes, 0, 8));
+    assert_false(channel_holds(channel, channel->payload, 193, 8));
+    assert_false(channel_holds(channel, channel->payload - 8, 8, 8));
+    assert_false(channel_holds(channel, channel->payload + 4, 8, 8));
+    assert_false(channel_holds(channel, channel->region_bytes + 8, 0, 8));
+    assert_false(channel_holds(channel, channel->payload, UINT64_MAX - 63, 8));
+    assert_false(channel_holds(channel, UINT64_MAX - 7, 16, 8));
+    buffer_channel_free(buffer);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_control_memory_can_be_read_but_not_written_by_others),
-        cmocka_unit_test(test_arena_cannot_be_resized),
-        cmocka_unit_test(test_more_slots_than_usual_count),
-        cmocka_unit_test(test_submissions_lie_in_the_smallest_arena),
-        cmocka_unit_test(test_arena_that_cannot_be_had_is_an_error),
         cmocka_unit_test(test_sessions_are_spread_over_the_lanes),
+        cmocka_unit_test(test_an_answer_frees_its_slot_and_reaches_the_client),
+        cmocka_unit_test(test_a_channel_holds_what_lies_in_its_payload),
     };
 
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);

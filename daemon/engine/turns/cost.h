@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane_cost.h: what a lane's work costs, to be shared out between sessions.
+/* cost.h: what a lane's work costs, to be shared out between sessions.
  *
  * Estimates, not measurements: a clock would charge a session for what else the machine did
  * meanwhile, and make the order of turns a matter of chance. The unit is about what it takes to
  * copy, check and hash an id: some 3 to 8 ns. */
-#ifndef EMBTIER_DAEMON_ENGINE_LANE_LANE_COST_H
-#define EMBTIER_DAEMON_ENGINE_LANE_LANE_COST_H
+#ifndef EMBTIER_DAEMON_ENGINE_TURNS_COST_H
+#define EMBTIER_DAEMON_ENGINE_TURNS_COST_H
 
 #include <stdbool.h>
 #include <stdint.h>

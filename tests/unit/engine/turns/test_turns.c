@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "daemon/engine/lane/turns.h"
+#include "daemon/engine/turns/turns.h"
 
 #define FLOWS 50
 

@@ -2,8 +2,8 @@
 /* row_writer.h: writes many rows of a table that nobody uses yet, straight to the store: first
  * values of an eager table, rows of a checkpoint. They are dealt out by shard, and a shard's are
  * written when there are enough of them. Thread: one that may wait for SSD. */
-#ifndef EMBTIER_DAEMON_JOBS_ROW_WRITER_H
-#define EMBTIER_DAEMON_JOBS_ROW_WRITER_H
+#ifndef EMBTIER_DAEMON_ENGINE_TABLES_ROW_WRITER_H
+#define EMBTIER_DAEMON_ENGINE_TABLES_ROW_WRITER_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/engine/sessions/accounts.h"
+#include "daemon/engine/memory/accounts.h"
 
 #include <assert.h>
 #include <inttypes.h>

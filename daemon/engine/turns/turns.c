@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/engine/lane/turns.h"
+#include "daemon/engine/turns/turns.h"
 
 #include "base/macros.h"
 

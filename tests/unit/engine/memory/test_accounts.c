@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/memory/ticket_memory.h"
-#include "daemon/engine/sessions/accounts.h"
 
 #define ONE   1000
 #define TWO   1001

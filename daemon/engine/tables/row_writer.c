@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/row_writer.h"
+#include "daemon/engine/tables/row_writer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 
 #include "base/row_hash.h"
 #include "config/config_memory.h"
+#include "daemon/engine/tables/progress.h"
 #include "daemon/engine/tables/table.h"
-#include "daemon/engine/tables/tables.h"
 #include "store/store.h"
 
 _Static_assert(sizeof(struct store_row) + sizeof(uint64_t) + sizeof(void *) <= ROW_WRITER_ROW_BYTES,

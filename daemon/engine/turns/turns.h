@@ -22,8 +22,8 @@
  *
  * A pairing heap of what is embedded in the flows: one that is alone costs a few instructions, and
  * nothing is allocated. Thread: the owner. */
-#ifndef EMBTIER_DAEMON_ENGINE_LANE_TURNS_H
-#define EMBTIER_DAEMON_ENGINE_LANE_TURNS_H
+#ifndef EMBTIER_DAEMON_ENGINE_TURNS_TURNS_H
+#define EMBTIER_DAEMON_ENGINE_TURNS_TURNS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -15,8 +15,8 @@
  * Thread: accounts are opened and closed by any. The amounts of one row are changed by one thread
  * at a time, under the lock that the row names; any thread may read them. No lock is taken for them
  * here, as tickets are taken and given back in each push. */
-#ifndef EMBTIER_DAEMON_ENGINE_SESSIONS_ACCOUNTS_H
-#define EMBTIER_DAEMON_ENGINE_SESSIONS_ACCOUNTS_H
+#ifndef EMBTIER_DAEMON_ENGINE_MEMORY_ACCOUNTS_H
+#define EMBTIER_DAEMON_ENGINE_MEMORY_ACCOUNTS_H
 
 #include <stdbool.h>
 #include <stdint.h>

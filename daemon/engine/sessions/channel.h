@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* channel.h: what a transport gives a session. It is all that the engine sees of a client.
+ *
+ * A channel is a region of bytes and a ring of submissions, both of which the client may write at
+ * any time, and functions that complete a request, listen for submissions, and hang up. A transport
+ * fills the struct and keeps what it points to until the session is gone. transport/shm has the
+ * region in memory that it shares with the client; a transport over a network has it in the
+ * daemon's own memory, with the same layout, so that operations and their checks are one code.
+ *
+ * Submissions, segments, ids, rows and gradients lie in the region, where the client likes. Their
+ * bytes are hostile: the engine copies a word once, then checks the copy. */
+#ifndef EMBTIER_DAEMON_ENGINE_SESSIONS_CHANNEL_H
+#define EMBTIER_DAEMON_ENGINE_SESSIONS_CHANNEL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "proto/shm_layout.h"
+
+struct channel;
+
+/* Why a request was refused. */
+struct refusal {
+    enum embtier_err err;
+    uint32_t segment; /* or UINT32_MAX */
+    uint64_t value;
+    uint64_t limit;
+    uint32_t field; /* as in struct shm_completion */
+};
+
+/* How a request ended. */
+struct answer {
+    struct refusal refusal; /* OK: it was not */
+    uint64_t hit_rows;
+    uint64_t ticket; /* or 0 */
+};
+
+struct channel_ops {
+    /* Request @number is over. All that was written to the region for it is visible to the client
+     * before this is. Any lane; those of one session may call it at the same time, each for another
+     * number. */
+    void (*complete)(const struct channel *channel, uint32_t number, const struct answer *answer);
+    /* The home lane: true: it looks at `tail` by itself from now on. False: after the next change
+     * of `tail` the transport writes to `doorbell_fd`; the lane then looks at `tail` once more. */
+    void (*set_polled)(const struct channel *channel, bool is_polled);
+    /* There will be no more answers, for this reason: whatever waits for one is woken. Any thread,
+     * and once. */
+    void (*hang_up)(const struct channel *channel, enum embtier_err why);
+};
+
+/* Constant while a session has it; a copy lies in the session. */
+struct channel {
+    uint8_t *region;
+    uint64_t region_bytes;
+    uint64_t payload;             /* offset from which on bytes are the client's; not 0 */
+    uint32_t slot_count;          /* SHM_SLOTS_MAX at most */
+    int doorbell_fd;              /* an event descriptor, watched edge-triggered and never read */
+    const _Atomic uint32_t *tail; /* requests submitted so far; written by the client */
+    const struct shm_submission *submissions; /* request n's is [n % slot_count] */
+    const struct channel_ops *ops;
+    void *transport; /* the functions' own */
+};
+
+/* Sees all that was written before the tail that it reads. */
+static inline uint32_t channel_read_tail(const struct channel *channel)
+{
+    return atomic_load_explicit(channel->tail, memory_order_acquire);
+}
+
+static inline const struct shm_submission *channel_submission(const struct channel *channel,
+                                                              uint32_t number)
+{
+    return &channel->submissions[number % channel->slot_count];
+}
+
+static inline void *channel_place(const struct channel *channel, uint64_t offset)
+{
+    return channel->region + offset;
+}
+
+/* True if @bytes at @offset, a multiple of @align, are the client's to name. */
+static inline bool channel_holds(const struct channel *channel, uint64_t offset, uint64_t bytes,
+                                 uint64_t align)
+{
+    return offset % align == 0 && offset >= channel->payload && offset <= channel->region_bytes &&
+           bytes <= channel->region_bytes - offset;
+}
+
+#endif

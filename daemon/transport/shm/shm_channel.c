@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/transport/shm/shm_channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "config/config_memory.h"
+#include "daemon/engine/sessions/session.h"
+#include "daemon/engine/sessions/tsan.h"
+
+/* For segments, ids and rows, however little a client asks for. */
+#define ARENA_PAYLOAD_MIN (UINT64_C(64) << 10)
+
+static enum embtier_err memfd_new(const char *name, uint64_t bytes, int *ret_fd,
+                                  struct err_msg *msg)
+{
+    _cleanup_(closep) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0)
+        return err_set_errno(msg, errno, "memfd_create");
+    if (ftruncate(fd, (off_t)bytes) != 0)
+        return err_set_errno(msg, errno, "cannot have %" PRIu64 " bytes of shared memory%s", bytes,
+                             errno == EFBIG ? " (the server's limit of a file's length, ulimit -f)"
+                                            : "");
+    *ret_fd = TAKE_FD(fd);
+    return EMBTIER_OK;
+}
+
+/* The pages are reserved before they are touched: a tmpfs that is full later must not kill us with
+ * SIGBUS when a client's arena is. */
+static enum embtier_err memfd_reserve(int fd, uint64_t offset, uint64_t bytes, struct err_msg *msg)
+{
+    if (fallocate(fd, 0, (off_t)offset, (off_t)bytes) != 0)
+        return err_set_errno(
+            msg, errno, "cannot reserve %" PRIu64 " bytes of shared memory%s", offset + bytes,
+            errno == EFBIG ? " (the server's limit of a file's length, ulimit -f)" : "");
+    return EMBTIER_OK;
+}
+
+/* Maps and seals it. */
+static enum embtier_err memfd_map(int fd, uint64_t bytes, int seals, void **ret_memory,
+                                  struct err_msg *msg)
+{
+    void *const memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (memory == MAP_FAILED)
+        return err_set_errno(msg, errno, "cannot map %" PRIu64 " bytes of shared memory", bytes);
+    if (fcntl(fd, F_ADD_SEALS, seals) != 0) {
+        const int errnum = errno;
+
+        munmap(memory, bytes);
+        return err_set_errno(msg, errnum, "cannot seal shared memory");
+    }
+    *ret_memory = memory;
+    return EMBTIER_OK;
+}
+
+uint64_t shm_channel_arena_bytes(uint64_t wanted_bytes, uint32_t slot_count)
+{
+    return align_up(MAX(wanted_bytes, shm_arena_payload_offset(slot_count) + ARENA_PAYLOAD_MIN),
+                    4096);
+}
+
+static uint64_t control_bytes_of(uint32_t slot_count)
+{
+    return align_up(shm_control_bytes(slot_count), 4096);
+}
+
+uint64_t shm_channel_counted_bytes(uint64_t wanted_bytes, uint32_t slot_count)
+{
+    const uint64_t control_bytes = control_bytes_of(slot_count);
+
+    return shm_channel_arena_bytes(wanted_bytes, slot_count) + control_bytes -
+           MIN(control_bytes, control_bytes_of(SHM_SLOTS_DEFAULT));
+}
+
+_Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session_lane) +
+                       sizeof(struct shm_channel) + sizeof(struct shm_control) +
+                       SHM_SLOTS_DEFAULT * sizeof(struct shm_completion) <=
+                   SESSION_BYTES,
+               "the configuration counts it");
+
+/* ---- The channel's functions ---- */
+
+/* Wakes a client that sleeps on @completion. */
+static void wake_client(const struct shm_channel *shm, struct shm_completion *completion)
+{
+    if (shm_client_is_waiting(shm->arena))
+        syscall(SYS_futex, &completion->sequence, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void complete(const struct channel *channel, uint32_t number, const struct answer *answer)
+{
+    const struct shm_channel *const shm = channel->transport;
+    struct shm_completion *const completion = &shm->completions[number % channel->slot_count];
+
+    completion->err = (uint32_t)answer->refusal.err;
+    completion->segment = answer->refusal.segment;
+    completion->value = answer->refusal.value;
+    completion->limit = answer->refusal.limit;
+    completion->field = answer->refusal.field;
+    completion->hit_rows = answer->hit_rows;
+    completion->ticket = answer->ticket;
+    TSAN_RELEASE(channel->tail);
+    shm_publish_completion(completion, number + 1);
+    wake_client(shm, completion);
+}
+
+static void set_polled(const struct channel *channel, bool is_polled)
+{
+    const struct shm_channel *const shm = channel->transport;
+
+    shm_lane_sleeps(shm->control, !is_polled);
+}
+
+static void hang_up(const struct channel *channel, enum embtier_err why)
+{
+    const struct shm_channel *const shm = channel->transport;
+
+    atomic_store(&shm->control->closed, (uint32_t)why);
+    atomic_thread_fence(memory_order_seq_cst);
+    /* A thousand system calls saved. One that goes to sleep just now looks again when its slice of
+     * sleep is over. */
+    if (!shm_client_is_waiting(shm->arena))
+        return;
+    for (uint32_t i = 0; i < channel->slot_count; i++)
+        syscall(SYS_futex, &shm->completions[i].sequence, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static const struct channel_ops shm_channel_ops = {
+    .complete = complete,
+    .set_polled = set_polled,
+    .hang_up = hang_up,
+};
+
+/* ---- Its memory ---- */
+
+static void init_control(struct shm_channel *shm, uint32_t max_batch_rows)
+{
+    shm->completions = shm_completions(shm->control);
+    shm->control->magic = SHM_MAGIC;
+    shm->control->layout_version = SHM_LAYOUT_VERSION;
+    shm->control->slot_count = shm->slot_count;
+    shm->control->arena_bytes = shm->arena_bytes;
+    shm->control->max_batch_rows = max_batch_rows;
+    shm_lane_sleeps(shm->control, 1);
+}
+
+/* The arena is mapped. */
+static void init_channel(struct shm_channel *shm)
+{
+    shm->channel = (struct channel){
+        .region = (uint8_t *)shm->arena,
+        .region_bytes = shm->arena_bytes,
+        .payload = shm_arena_payload_offset(shm->slot_count),
+        .slot_count = shm->slot_count,
+        .doorbell_fd = shm->doorbell_fd,
+        .tail = &shm->arena->tail,
+        .submissions = shm_submissions(shm->arena),
+        .ops = &shm_channel_ops,
+        .transport = shm,
+    };
+}
+
+enum embtier_err shm_channel_prepare(uint64_t arena_bytes, uint32_t slot_count,
+                                     uint32_t max_batch_rows, struct shm_channel **ret_channel,
+                                     struct err_msg *msg)
+{
+    _cleanup_(shm_channel_freep) struct shm_channel *shm = calloc(1, sizeof(*shm));
+    void *memory;
+
+    if (!shm)
+        return err_set(msg, EMBTIER_NO_MEMORY, "session: out of memory");
+    shm->control_fd = shm->arena_fd = shm->doorbell_fd = -1;
+    shm->freed_message.kind = MESSAGE_CHANNEL_FREED;
+    shm->slot_count = slot_count;
+    shm->control_bytes = control_bytes_of(slot_count);
+    TRY(memfd_new("embtier-control", shm->control_bytes, &shm->control_fd, msg));
+    TRY(memfd_reserve(shm->control_fd, 0, shm->control_bytes, msg));
+    TRY(memfd_map(shm->control_fd, shm->control_bytes,
+                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, &memory, msg));
+    shm->control = memory;
+    shm->arena_bytes = shm_channel_arena_bytes(arena_bytes, slot_count);
+    TRY(memfd_new("embtier-arena", shm->arena_bytes, &shm->arena_fd, msg));
+    shm->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (shm->doorbell_fd < 0)
+        return err_set_errno(msg, errno, "eventfd");
+    init_control(shm, max_batch_rows);
+    *ret_channel = TAKE(shm);
+    return EMBTIER_OK;
+}
+
+enum embtier_err shm_channel_reserve(struct shm_channel *shm, uint64_t bytes, struct err_msg *msg)
+{
+    const uint64_t more = MIN(bytes, shm->arena_bytes - shm->reserved_bytes);
+    void *memory;
+
+    TRY(memfd_reserve(shm->arena_fd, shm->reserved_bytes, more, msg));
+    shm->reserved_bytes += more;
+    if (shm->reserved_bytes < shm->arena_bytes)
+        return EMBTIER_AGAIN;
+    TRY(memfd_map(shm->arena_fd, shm->arena_bytes, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+                  &memory, msg));
+    shm->arena = memory;
+    init_channel(shm);
+    return EMBTIER_OK;
+}
+
+enum embtier_err shm_channel_new(uint64_t arena_bytes, uint32_t slot_count, uint32_t max_batch_rows,
+                                 struct shm_channel **ret_channel, struct err_msg *msg)
+{
+    _cleanup_(shm_channel_freep) struct shm_channel *shm = NULL;
+
+    TRY(shm_channel_prepare(arena_bytes, slot_count, max_batch_rows, &shm, msg));
+    TRY(shm_channel_reserve(shm, UINT64_MAX, msg));
+    *ret_channel = TAKE(shm);
+    return EMBTIER_OK;
+}
+
+void shm_channel_release(struct shm_channel *shm, bool is_nobodys)
+{
+    void *const control = TAKE(shm->control);
+    void *const arena = TAKE(shm->arena);
+
+    if (control)
+        munmap(control, shm->control_bytes);
+    if (arena)
+        munmap(arena, shm->arena_bytes);
+    /* The client may keep the descriptor, or a child of it have it mapped, and live on. Control is
+     * sealed against writing by others, which is a seal against this too: its few pages stay. */
+    if (is_nobodys && shm->arena_fd >= 0)
+        (void)!fallocate(shm->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                         (off_t)shm->arena_bytes);
+    closep(&shm->control_fd);
+    closep(&shm->arena_fd);
+    closep(&shm->doorbell_fd);
+    shm->control_fd = shm->arena_fd = shm->doorbell_fd = -1;
+}
+
+void shm_channel_free(struct shm_channel *shm)
+{
+    if (!shm)
+        return;
+    shm_channel_release(shm, false);
+    free(shm);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* buffer_channel.h: a channel (channel.h) in this process, over a plain buffer: a transport that
+ * knows no shared memory. Submissions and completions lie outside of its region, and its bytes
+ * begin at another offset than transport/shm's. A transport over a network does the same behind its
+ * sockets. Included once per test program. */
+#ifndef EMBTIER_TESTS_UNIT_ENGINE_SESSIONS_BUFFER_CHANNEL_H
+#define EMBTIER_TESTS_UNIT_ENGINE_SESSIONS_BUFFER_CHANNEL_H
+
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "daemon/engine/sessions/channel.h"
+
+#define BUFFER_CHANNEL_PAYLOAD 64 /* where the client's bytes begin */
+
+struct buffer_channel {
+    struct channel channel;
+    uint8_t *region;
+    struct shm_submission *submissions;
+    struct shm_completion *completions;
+    _Atomic uint32_t tail;
+    _Atomic uint32_t must_ring;
+    _Atomic uint32_t closed; /* enum embtier_err */
+};
+
+static inline void buffer_channel_complete(const struct channel *channel, uint32_t number,
+                                           const struct answer *answer)
+{
+    const struct buffer_channel *const buffer = channel->transport;
+    struct shm_completion *const completion = &buffer->completions[number % channel->slot_count];
+
+    completion->err = (uint32_t)answer->refusal.err;
+    completion->segment = answer->refusal.segment;
+    completion->value = answer->refusal.value;
+    completion->limit = answer->refusal.limit;
+    completion->field = answer->refusal.field;
+    completion->hit_rows = answer->hit_rows;
+    completion->ticket = answer->ticket;
+    atomic_store(&completion->sequence, number + 1);
+}
+
+static inline void buffer_channel_set_polled(const struct channel *channel, bool is_polled)
+{
+    struct buffer_channel *const buffer = channel->transport;
+
+    atomic_store(&buffer->must_ring, !is_polled);
+}
+
+static inline void buffer_channel_hang_up(const struct channel *channel, enum embtier_err why)
+{
+    struct buffer_channel *const buffer = channel->transport;
+
+    atomic_store(&buffer->closed, (uint32_t)why);
+}
+
+static const struct channel_ops buffer_channel_ops = {
+    .complete = buffer_channel_complete,
+    .set_polled = buffer_channel_set_polled,
+    .hang_up = buffer_channel_hang_up,
+};
+
+/* Zeros, which a process that is forked has too. */
+static inline void *buffer_channel_map(uint64_t bytes)
+{
+    void *const place =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (place == MAP_FAILED)
+        abort();
+    return place;
+}
+
+/* With room for @bytes of the client's. */
+static inline struct buffer_channel *buffer_channel_new(uint64_t bytes, uint32_t slot_count)
+{
+    struct buffer_channel *const buffer = buffer_channel_map(sizeof(*buffer));
+    const uint64_t region_bytes = align_up(BUFFER_CHANNEL_PAYLOAD + bytes, CACHE_LINE);
+
+    buffer->region = buffer_channel_map(region_bytes);
+    buffer->submissions = buffer_channel_map(slot_count * sizeof(*buffer->submissions));
+    buffer->completions = buffer_channel_map(slot_count * sizeof(*buffer->completions));
+    buffer->must_ring = 1;
+    buffer->channel = (struct channel){
+        .region = buffer->region,
+        .region_bytes = region_bytes,
+        .payload = BUFFER_CHANNEL_PAYLOAD,
+        .slot_count = slot_count,
+        .doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .tail = &buffer->tail,
+        .submissions = buffer->submissions,
+        .ops = &buffer_channel_ops,
+        .transport = buffer,
+    };
+    return buffer;
+}
+
+static inline void buffer_channel_free(struct buffer_channel *buffer)
+{
+    const struct channel channel = buffer->channel;
+
+    close(channel.doorbell_fd);
+    munmap(buffer->region, channel.region_bytes);
+    munmap(buffer->submissions, channel.slot_count * sizeof(*buffer->submissions));
+    munmap(buffer->completions, channel.slot_count * sizeof(*buffer->completions));
+    munmap(buffer, sizeof(*buffer));
+}
+
+#endif
