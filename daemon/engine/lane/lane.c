@@ -69,13 +69,13 @@ void lane_part_finished(struct lane *lane, struct part *part)
 
 static void session_poll(struct lane *lane, struct session *session)
 {
-    session->last_seen_ns = lane->now_ns;
+    session->last_seen_ns = lane->schedule.now_ns;
     if (session->polled)
         return;
     session->polled = true;
-    session->next_polled = lane->polled;
-    lane->polled = session;
-    lane->polled_count++;
+    session->next_polled = lane->schedule.polled;
+    lane->schedule.polled = session;
+    lane->schedule.polled_count++;
     session->channel.ops->set_polled(&session->channel, true);
 }
 
@@ -131,15 +131,15 @@ static enum take_turn take_request(struct lane *lane, struct request *request, u
     struct refusal refusal = { .segment = UINT32_MAX };
     enum embtier_err err;
 
-    if (request_changes(request) && !lane_update_may_begin(lane, session, kind_of(request)))
+    if (request_changes(request) && !update_may_begin(&lane->gate, session, kind_of(request)))
         return TAKE_TURN_HELD;
     err = request_take(&lane->rules, request, id_count, &refusal);
-    lane_charge(lane, side, taken_cost(request) - cost_before);
+    schedule_charge(&lane->schedule, side, taken_cost(request) - cost_before);
     if (err == EMBTIER_AGAIN)
         return TAKE_TURN_MORE;
     if (err == EMBTIER_OK) {
         if (request_changes(request))
-            lane_update_begin(lane, session, kind_of(request));
+            update_begin(&lane->gate, session, kind_of(request));
         lane_start_request(lane, request);
     } else {
         request_discard(&lane->rules, request);
@@ -151,12 +151,12 @@ static enum take_turn take_request(struct lane *lane, struct request *request, u
 
 static void add_work(struct lane *lane, struct session *session, enum session_work work)
 {
-    lane_add_work(lane, &session->lanes[lane->opts.index], work);
+    schedule_add_work(&lane->schedule, &session->lanes[lane->opts.index], work);
 }
 
 static void remove_work(struct lane *lane, struct session *session, enum session_work work)
 {
-    lane_remove_work(lane, &session->lanes[lane->opts.index], work);
+    schedule_remove_work(&lane->schedule, &session->lanes[lane->opts.index], work);
 }
 
 static void end_taken(struct lane *lane, const struct taking *taking)
@@ -165,27 +165,6 @@ static void end_taken(struct lane *lane, const struct taking *taking)
         lane_pool_end(lane, taking->pooled);
     else
         lane_push_end(lane, taking->push);
-}
-
-/* Its update waits for the gate, and takes no turns meanwhile. */
-static void hold(struct lane *lane, struct session *session)
-{
-    session->next_held = NULL;
-    if (lane->held)
-        lane->last_held->next_held = session;
-    else
-        lane->held = session;
-    lane->last_held = session;
-}
-
-void lane_release_held(struct lane *lane)
-{
-    struct session *session;
-
-    while ((session = lane->held)) {
-        lane->held = session->next_held;
-        add_work(lane, session, SESSION_TAKE);
-    }
 }
 
 /* Takes a wave of the session's pooled lookup or push. */
@@ -201,7 +180,7 @@ static void take_wave(struct lane *lane, struct session *session)
         session->stalled = true;
         break;
     case TAKE_TURN_HELD:
-        hold(lane, session);
+        update_hold(&lane->gate, session);
         break;
     case TAKE_TURN_TAKEN:
         session->taking.kind = TAKING_NOTHING;
@@ -212,13 +191,6 @@ static void take_wave(struct lane *lane, struct session *session)
         break;
     }
     remove_work(lane, session, SESSION_TAKE);
-}
-
-void lane_unstall(struct lane *lane, struct session *session)
-{
-    if (session->stalled)
-        add_work(lane, session, SESSION_TAKE);
-    session->stalled = false;
 }
 
 static void lend_tickets(struct lane *lane, const struct push *push)
@@ -239,7 +211,7 @@ static void go_on_taking(struct lane *lane, struct session *session, uint64_t id
         return;
     }
     if (turn == TAKE_TURN_HELD)
-        hold(lane, session);
+        update_hold(&lane->gate, session);
     else
         session->taking.kind = TAKING_NOTHING;
     remove_work(lane, session, SESSION_TAKE);
@@ -282,7 +254,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     }
     err = request_begin(&lane->rules, session, number, &taking, &refusal);
     cost = LANE_COST_REQUEST + (uint64_t)taking.segment_count * LANE_COST_SEGMENT;
-    lane_charge(lane, &session->lanes[lane->opts.index], cost);
+    schedule_charge(&lane->schedule, &session->lanes[lane->opts.index], cost);
     lane->stats.segments += taking.segment_count;
     session->begin_cost = MAX(cost, session->begin_cost / 2);
     *left -= MIN(*left, cost);
@@ -315,7 +287,7 @@ static bool session_may_begin(const struct session *session, uint32_t tail)
 void lane_begin_turn(struct lane *lane, struct session *session)
 {
     const uint32_t tail = channel_read_tail(&session->channel);
-    uint64_t left = lane_turn_cost(lane, &session->lanes[lane->opts.index]);
+    uint64_t left = schedule_turn_cost(&lane->schedule, &session->lanes[lane->opts.index]);
     uint32_t begun = 0;
 
     if (tail - session->consumed > session->channel.slot_count)
@@ -325,7 +297,7 @@ void lane_begin_turn(struct lane *lane, struct session *session)
            session_begin(lane, session, &left))
         begun++;
     if (session_may_begin(session, tail))
-        lane_add_begin(lane, session);
+        schedule_add_begin(&lane->schedule, session);
     else /* until it is looked at again */
         remove_work(lane, session, SESSION_BEGIN);
 }
@@ -370,21 +342,21 @@ static bool session_is_waved(const struct session *session)
 /* Sees what clients have submitted, which is begun in their turns. */
 static void look_at_sessions(struct lane *lane)
 {
-    struct session **at = &lane->polled;
+    struct session **at = &lane->schedule.polled;
 
     while (*at) {
         struct session *const session = *at;
 
         if (session_has_next(lane, session)) {
-            session->last_seen_ns = lane->now_ns;
+            session->last_seen_ns = lane->schedule.now_ns;
             if (!(session->lanes[lane->opts.index].work & SESSION_BEGIN))
-                lane_add_begin(lane, session);
+                schedule_add_begin(&lane->schedule, session);
         } else if ((session->broken || session->detaching ||
-                    lane->now_ns - session->last_seen_ns > SESSION_POLL_NS) &&
+                    lane->schedule.now_ns - session->last_seen_ns > SESSION_POLL_NS) &&
                    !session->memory_short && !session_is_waved(session) &&
                    session_unpoll(session)) {
             *at = session->next_polled;
-            lane->polled_count--;
+            lane->schedule.polled_count--;
             continue;
         }
         at = &session->next_polled;
@@ -405,10 +377,10 @@ void lane_session_maybe_gone(struct lane *lane, struct session *session)
     if (session->memory_share.is_told) /* memory_message is on its way */
         return;
     remove_work(lane, session, SESSION_BEGIN);
-    for (struct session **at = &lane->polled; *at; at = &(*at)->next_polled) {
+    for (struct session **at = &lane->schedule.polled; *at; at = &(*at)->next_polled) {
         if (*at == session) {
             *at = session->next_polled;
-            lane->polled_count--;
+            lane->schedule.polled_count--;
             break;
         }
     }
@@ -418,11 +390,11 @@ void lane_session_maybe_gone(struct lane *lane, struct session *session)
 
 void lane_take_turn(struct lane *lane, struct session *session)
 {
-    const uint64_t cost = lane_turn_cost(lane, &session->lanes[lane->opts.index]);
+    const uint64_t cost = schedule_turn_cost(&lane->schedule, &session->lanes[lane->opts.index]);
 
     if (session_is_waved(session)) {
         if (!session->broken && !session->detaching)
-            session->last_seen_ns = lane->now_ns;
+            session->last_seen_ns = lane->schedule.now_ns;
         else if (session->taking.kind == TAKING_POOLED)
             lane_pool_give_up(session->taking.pooled);
         else
@@ -431,7 +403,7 @@ void lane_take_turn(struct lane *lane, struct session *session)
         lane_session_maybe_gone(lane, session);
         return;
     }
-    session->last_seen_ns = lane->now_ns;
+    session->last_seen_ns = lane->schedule.now_ns;
     if (session->broken || session->detaching) {
         request_discard(&lane->rules, session->taking.request);
         session->taking.kind = TAKING_NOTHING;
@@ -456,7 +428,7 @@ static void on_memory(struct lane *lane, struct session *session)
 {
     request_memory_heard(lane->rules.memory, &session->memory_share);
     session->memory_short = false;
-    lane_unstall(lane, session);
+    schedule_unstall(&lane->schedule, session);
     lane_session_maybe_gone(lane, session);
 }
 
@@ -481,7 +453,7 @@ static void after_wave(struct lane *lane, struct session *session, const struct 
     if (session->taking.kind == taking->kind &&
         (is_push ? session->taking.push == taking->push
                  : session->taking.pooled == taking->pooled)) {
-        lane_unstall(lane, session);
+        schedule_unstall(&lane->schedule, session);
     } else if ((is_push ? taking->push->under_way : taking->pooled->under_way) == 0) {
         end_taken(lane, taking);
         session->memory_short = false;
@@ -506,7 +478,7 @@ static void on_request_done(struct lane *lane, struct request *request)
         return;
     }
     if (request_changes(request))
-        lane_update_end(lane, session, kind_of(request));
+        update_end(&lane->gate, session, kind_of(request));
     request_free(&lane->rules, request);
     session->memory_short = false;
     session->in_flight--;
@@ -580,7 +552,7 @@ static void on_message(struct lane *lane, struct message *message)
         struct session *const session = CONTAINER_OF(message, struct session, detach_message);
 
         session->detaching = true;
-        lane_release_held(lane);
+        update_release_held(&lane->gate);
         group_leave_all(session);
         lane_session_maybe_gone(lane, session);
         break;
@@ -648,7 +620,7 @@ void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument),
 
 static void read_clock(struct lane *lane)
 {
-    lane->now_ns = clock_now_ns(lane->opts.clock);
+    lane->schedule.now_ns = clock_now_ns(lane->opts.clock);
 }
 
 /* Polls the sessions whose clients rang, after waiting for that, or for a message, at most
@@ -659,7 +631,7 @@ static void hear_doorbells(struct lane *lane, int timeout_ms)
     const int count = epoll_wait(lane->epoll_fd, events, (int)ARRAY_LEN(events), timeout_ms);
 
     read_clock(lane);
-    lane->heard_ns = lane->now_ns;
+    lane->heard_ns = lane->schedule.now_ns;
     for (int i = 0; i < count; i++)
         if (events[i].data.ptr)
             session_poll(lane, events[i].data.ptr);
@@ -677,7 +649,7 @@ static void lane_sleep(struct lane *lane, int timeout_ms)
  * lookup. False: a request has come in between. */
 static bool unpoll_all(struct lane *lane)
 {
-    struct session **at = &lane->polled;
+    struct session **at = &lane->schedule.polled;
 
     while (*at) {
         if ((*at)->memory_short || session_is_waved(*at)) {
@@ -687,7 +659,7 @@ static bool unpoll_all(struct lane *lane)
         if (!session_unpoll(*at))
             return false;
         *at = (*at)->next_polled;
-        lane->polled_count--;
+        lane->schedule.polled_count--;
     }
     return true;
 }
@@ -699,7 +671,7 @@ static int sleep_ms(const struct lane *lane)
 
     if (lane->ticket_end_ns == 0)
         return -1;
-    left_ms = (lane->ticket_end_ns - MIN(lane->now_ns, lane->ticket_end_ns)) / 1000000 + 1;
+    left_ms = (lane->ticket_end_ns - MIN(lane->schedule.now_ns, lane->ticket_end_ns)) / 1000000 + 1;
     return (int)MIN(left_ms, (uint64_t)INT_MAX);
 }
 
@@ -707,9 +679,9 @@ static void lane_idle(struct lane *lane)
 {
     if (lane->idle_since_ns == 0) {
         read_clock(lane);
-        lane->idle_since_ns = lane->now_ns;
+        lane->idle_since_ns = lane->schedule.now_ns;
     }
-    if (lane->now_ns - lane->idle_since_ns < lane->opts.spin_ns) {
+    if (lane->schedule.now_ns - lane->idle_since_ns < lane->opts.spin_ns) {
         cpu_relax();
         return;
     }
@@ -728,7 +700,7 @@ bool lane_round(struct lane *lane)
         lane->rounds_to_clock == 0 ? ROUNDS_PER_CLOCK - 1 : lane->rounds_to_clock - 1;
     worked = take_messages(lane);
     /* Others may keep us from ever going to sleep, where doorbells are heard otherwise. */
-    if (lane->now_ns - lane->heard_ns > DOORBELL_NS)
+    if (lane->schedule.now_ns - lane->heard_ns > DOORBELL_NS)
         hear_doorbells(lane, 0);
     lane->ticket_end_ns = lane_tickets_expire(lane);
     look_at_sessions(lane);
@@ -736,7 +708,7 @@ bool lane_round(struct lane *lane)
     took_long |= lane_serve_read(lane);
     worked |= lane_turns(lane);
     took_long |= lane_dispatch_reads(lane);
-    if (took_long || lane->charged > LANE_ROUND_COST)
+    if (took_long || lane->schedule.charged > LANE_ROUND_COST)
         lane->rounds_to_clock = 0;
     return worked || took_long;
 }
@@ -829,6 +801,8 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
     lane->epoll_fd = lane->mailbox.wake_fd = -1;
     lane->last_done_here = &lane->done_here;
     lane->opts = *opts;
+    lane->schedule.lane = opts->index;
+    lane->gate.schedule = &lane->schedule;
     lane->request_base = request_memory_base(opts->memory);
     lane->scratch_row = reserved_new(READ_JOB_BYTES);
     lane->rules = (struct request_rules){

@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/rows/write_queue.h"
+#include "daemon/engine/sessions/update_gate.h"
 #include "tiers/row_cache.h"
 
 struct arena;
@@ -93,10 +94,6 @@ extern const struct tables_rows lane_tables_rows;
 bool lane_write_back_step(struct lane *lane, uint64_t *cursor);
 
 /* ---- Checkpoints; one thread at a time (lane_epoch.c) ---- */
-
-/* Which updates a gate does not wait for: they run through the moment, and are cut by it. A group's
- * step never is. */
-enum gate_mode { GATE_CUTS_NONE, GATE_THINS, GATE_CUTS_LARGE, GATE_CUTS_ALL };
 
 /* From now on no update is begun by sessions whose home this is; posts @drained once, when none is
  * under way but those that @mode cuts. */

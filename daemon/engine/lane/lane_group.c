@@ -25,7 +25,7 @@ static void begin_step(struct lane *lane, struct push *push)
         push->is_taken = true;
     else
         push->stage = push_trial_plan(push, &cost) ? PUSH_TRYING : PUSH_UPDATING;
-    lane_charge(lane, &push->session->lanes[lane->opts.index], cost);
+    schedule_charge(&lane->schedule, &push->session->lanes[lane->opts.index], cost);
 }
 
 void lane_step_turn(struct lane *lane, struct push *push)
@@ -40,7 +40,7 @@ void lane_step_settle(struct lane *lane, struct session *session)
 {
     if (session->taking.kind == TAKING_PUSH && session->taking.push->stage == PUSH_SETTLING &&
         session->in_flight == 1)
-        lane_unstall(lane, session);
+        schedule_unstall(&lane->schedule, session);
 }
 
 void lane_step_lead(struct lane *lane, struct push *push)
@@ -50,7 +50,7 @@ void lane_step_lead(struct lane *lane, struct push *push)
     if (push_join(&lane->rules, push, &refusal) == EMBTIER_OK) {
         lane_ticket_cast(lane, push->joint, push->joint->segment_count);
         if (push->joint->casts_left == 0)
-            lane_unstall(lane, push->session); /* nobody has any gradients */
+            schedule_unstall(&lane->schedule, push->session); /* nobody has any gradients */
         return;
     }
     group_end_step(push->member, &refusal, false, 0);
@@ -63,7 +63,7 @@ void lane_step_done(struct lane *lane, struct push *push)
     if (push->is_applied)
         push->stage = PUSH_UPDATING;
     push->is_taken = true;
-    lane_unstall(lane, push->session);
+    schedule_unstall(&lane->schedule, push->session);
 }
 
 void lane_step_end(struct lane *lane, struct push *push)

@@ -19,7 +19,9 @@
 #include "daemon/engine/rows/miss_table.h"
 #include "daemon/engine/rows/read_order.h"
 #include "daemon/engine/rows/read_pool.h"
+#include "daemon/engine/sessions/schedule.h"
 #include "daemon/engine/sessions/session.h"
+#include "daemon/engine/sessions/update_gate.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/turns/cost.h"
 #include "daemon/engine/turns/turns.h"
@@ -40,15 +42,8 @@ struct lane {
                                   oldest first */
     struct message **last_done_here;
 
-    /* Turns of sessions, see lane_turns.c. */
-    struct turns turns;
-    uint32_t turn_number;
-    const struct session_lane *last_turn; /* whose; it may be gone */
-    uint64_t shared_ns;                   /* when it was another one's */
-    uint64_t sparse_ns;                   /* when one ended that asked for little */
-    uint64_t cast_cost;                   /* of what was cast here in this turn */
-    uint64_t charged;         /* to sessions, since the last look at what there is beside turns */
-    uint64_t now_ns;          /* of this round of the loop, or a few before */
+    struct schedule schedule;
+    struct update_gate gate;
     uint32_t rounds_to_clock; /* until that is read again */
 
     /* Row work. */
@@ -66,9 +61,6 @@ struct lane {
     void *chunk_rows[LANE_CHUNK_ROWS];
     float *gradients; /* PUSH_SCRATCH_BYTES, of rows */
 
-    /* Sessions whose home this is, in the polled list while their client need not ring. */
-    struct session *polled;
-    uint32_t polled_count;
     struct ticket_lane *unpinning; /* prefetches that are over, any session's */
     struct ticket_lane *last_unpinning;
     struct ticket *oldest_ticket; /* of those that wait for their push */
@@ -76,18 +68,7 @@ struct lane {
     uint64_t ticket_end_ns; /* when the oldest expires, 0: there is none */
     uint64_t heard_ns;      /* doorbells were listened to */
 
-    /* Checkpoints; see lane_epoch.c. */
-    sem_t *gate; /* not NULL: closed, and posted when no update is under way */
-    bool gate_told;
-    enum gate_mode gate_mode; /* of the gate, and until it has closed for the last time */
-    bool in_epoch;
-    /* Requests of sessions whose home this is that change rows, under way. */
-    uint32_t updates[UPDATE_KINDS];
-    uint32_t most_thinned;    /* so many may be of those that the gate's mode thins */
-    struct session *updating; /* those with some, the first is that for longest */
-    struct session *last_updating;
-    struct session *held; /* have an update that may not begin, as they came */
-    struct session *last_held;
+    bool in_epoch; /* see lane_epoch.c */
 
     /* Sleep and wake. */
     int epoll_fd;
@@ -107,25 +88,8 @@ struct lane {
 
 /* ---- lane_turns.c ---- */
 
-/* There is work of a kind to be done for the session on this lane. */
-void lane_add_work(struct lane *lane, struct session_lane *session, enum session_work work);
-/* The same of SESSION_BEGIN, on its home lane. */
-void lane_add_begin(struct lane *lane, struct session *session);
-/* There is none of it left, for now. */
-void lane_remove_work(struct lane *lane, struct session_lane *session, enum session_work work);
-/* Something was done for the session, in its turn or not. */
-static inline void lane_charge(struct lane *lane, struct session_lane *session, uint64_t cost)
-{
-    turns_charge(&lane->turns, &session->flow, cost);
-    lane->charged += cost;
-}
-/* What a turn of the session may cost now; NULL: what is done outside of turns, at a time. */
-uint64_t lane_turn_cost(const struct lane *lane, const struct session_lane *session);
 /* Turns of sessions, until it is time to see what else there is. False: nobody wants one. */
 bool lane_turns(struct lane *lane);
-/* The session whose side on its home lane, or on any, this is. */
-struct session *lane_session_of(const struct lane *lane, struct session_lane *session);
-
 /* ---- lane_rows.c ---- */
 
 /* Adds a part behind the session's others on this lane. */
@@ -208,16 +172,6 @@ void lane_log_note(const struct lane *lane, struct part *part);
 bool lane_log_holds(struct lane *lane, struct part *part);
 /* Rows have been written, or cannot be. */
 void lane_log_on_written(struct lane *lane);
-
-/* ---- lane_epoch.c: on the home lane ---- */
-
-/* False: it is to be held, until lane_release_held(). */
-bool lane_update_may_begin(const struct lane *lane, const struct session *session,
-                           enum update_kind kind);
-/* Before a request changes its first row; it may begin. */
-void lane_update_begin(struct lane *lane, struct session *session, enum update_kind kind);
-/* It has changed its last one, and that is answered. */
-void lane_update_end(struct lane *lane, struct session *session, enum update_kind kind);
 
 /* ---- lane_pooled.c: on the home lane ---- */
 
@@ -311,10 +265,6 @@ bool lane_round(struct lane *lane);
 /* The session's turn at its half taken request, and at its next ones. */
 void lane_take_turn(struct lane *lane, struct session *session);
 void lane_begin_turn(struct lane *lane, struct session *session);
-/* Goes on with what the session's request stalled for. */
-void lane_unstall(struct lane *lane, struct session *session);
-/* Updates that might not begin may now, perhaps. */
-void lane_release_held(struct lane *lane);
 /* To be called whenever in_flight has become less: a push of a group may have waited for that; and
  * says goodbye when nothing of the session is under way any more. */
 void lane_session_maybe_gone(struct lane *lane, struct session *session);

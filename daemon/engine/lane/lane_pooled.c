@@ -162,7 +162,7 @@ static uint64_t take_wave(struct lane *lane, struct pooled *pooled, struct wave 
     pooled->is_cached = false;
     if (pooled->is_hot)
         cost += pooled_adding_cost(pooled, wave);
-    lane_charge(lane, side_of(lane, pooled), cost);
+    schedule_charge(&lane->schedule, side_of(lane, pooled), cost);
     if (pooled->is_hot)
         return cost;
     wave->state = WAVE_LOOKED_UP;
@@ -173,7 +173,7 @@ static uint64_t take_wave(struct lane *lane, struct pooled *pooled, struct wave 
 
 enum take_turn lane_pool_turn(struct lane *lane, struct pooled *pooled)
 {
-    const uint64_t most = lane_turn_cost(lane, side_of(lane, pooled));
+    const uint64_t most = schedule_turn_cost(&lane->schedule, side_of(lane, pooled));
     const bool is_alone = most >= LANE_TURN_COST_ALONE;
     uint64_t cost = 0;
 
@@ -246,24 +246,24 @@ void lane_pool_add_up(struct lane *lane, struct request *request)
     else
         session->add_up = message;
     session->last_add_up = message;
-    lane_add_work(lane, session, SESSION_ADD_UP);
+    schedule_add_work(&lane->schedule, session, SESSION_ADD_UP);
 }
 
 void lane_pool_add_up_turn(struct lane *lane, struct session_lane *session)
 {
     struct message *const message = session->add_up;
     struct request *const request = CONTAINER_OF(message, struct request, message);
-    const uint64_t most = lane_turn_cost(lane, session);
+    const uint64_t most = schedule_turn_cost(&lane->schedule, session);
     uint64_t cost;
     const bool is_done = wave_add_up_staged(wave_of(request),
                                             most < LANE_TURN_COST_ALONE ? most : UINT64_MAX, &cost);
 
-    lane_charge(lane, session, cost);
+    schedule_charge(&lane->schedule, session, cost);
     if (!is_done)
         return;
     session->add_up = message->next;
     if (!session->add_up)
-        lane_remove_work(lane, session, SESSION_ADD_UP);
+        schedule_remove_work(&lane->schedule, session, SESSION_ADD_UP);
     message->kind = MESSAGE_ADDED_UP;
     lane_send(lane->opts.lanes[request->session->home], message); /* it may be gone then */
 }

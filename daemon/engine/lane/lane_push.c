@@ -30,13 +30,14 @@ static void cast_group(struct lane *lane, struct ticket *ticket, struct ticket_g
     struct cast_pair scratch[CASTER_FEW_PAIRS];
 
     if (group->id_count > CASTER_FEW_PAIRS ||
-        (lane->cast_cost > 0 && lane->cast_cost + cost > lane_turn_cost(lane, side))) {
+        (lane->schedule.cast_cost > 0 &&
+         lane->schedule.cast_cost + cost > schedule_turn_cost(&lane->schedule, side))) {
         send_to_caster(lane, ticket, group);
         return;
     }
     ticket_cast(group, scratch);
-    lane->cast_cost += cost;
-    lane_charge(lane, side, cost);
+    lane->schedule.cast_cost += cost;
+    schedule_charge(&lane->schedule, side, cost);
 }
 
 void lane_ticket_cast(struct lane *lane, struct ticket *ticket, uint32_t segment)
@@ -60,7 +61,7 @@ void lane_ticket_on_cast(struct lane *lane, struct ticket_group *group)
         ticket_free(&lane->rules, ticket);
     else if (ticket->casts_left == 0 && session->taking.kind == TAKING_PUSH &&
              (session->taking.push->ticket == ticket || session->taking.push->joint == ticket))
-        lane_unstall(lane, session);
+        schedule_unstall(&lane->schedule, session);
     lane_session_maybe_gone(lane, session);
 }
 
@@ -149,7 +150,7 @@ void lane_ticket_on_unpinned(struct lane *lane, struct ticket_lane *part)
     session->in_flight--;
     session->unpinning--;
     if (session->taking.kind == TAKING_PUSH && session->taking.push->is_prefetch)
-        lane_unstall(lane, session); /* it may wait for these */
+        schedule_unstall(&lane->schedule, session); /* it may wait for these */
     lane_session_maybe_gone(lane, session);
 }
 
@@ -160,7 +161,7 @@ uint64_t lane_tickets_expire(struct lane *lane)
     while ((ticket = lane->oldest_ticket)) {
         const uint64_t end_ns = ticket->issued_ns + lane->rules.ticket_ns;
 
-        if (lane->now_ns < end_ns)
+        if (lane->schedule.now_ns < end_ns)
             return end_ns;
         ticket->session->tickets[(uint32_t)ticket->number % TICKETS_MAX].expired =
             (uint32_t)ticket->number;
@@ -244,7 +245,7 @@ void lane_push_end(struct lane *lane, struct push *push)
     if (!push->is_prefetch || push->refusal.err != EMBTIER_OK)
         end_or_give_back(lane, ticket, push);
     if (push->is_update)
-        lane_update_end(lane, session, push->kind);
+        update_end(&lane->gate, session, push->kind);
     push_free(&lane->rules, push);
     session->in_flight--;
 }
@@ -259,7 +260,7 @@ static enum take_turn look_again(struct lane *lane, const struct push *push)
 {
     struct session_lane *const side = side_of(lane, push);
 
-    lane_charge(lane, side, lane_turn_cost(lane, side));
+    schedule_charge(&lane->schedule, side, schedule_turn_cost(&lane->schedule, side));
     return TAKE_TURN_MORE;
 }
 
@@ -281,7 +282,7 @@ static bool may_pin(struct lane *lane, struct push *push)
 static bool prepare_turn(struct lane *lane, struct push *push)
 {
     struct session_lane *const side = side_of(lane, push);
-    const uint64_t most = MIN(lane->opts.take_ids, lane_turn_cost(lane, side));
+    const uint64_t most = MIN(lane->opts.take_ids, schedule_turn_cost(&lane->schedule, side));
     uint64_t left = most;
     enum embtier_err err = EMBTIER_OK;
 
@@ -296,7 +297,7 @@ static bool prepare_turn(struct lane *lane, struct push *push)
         if (err == EMBTIER_OK)
             push->stage = PUSH_CASTING;
     }
-    lane_charge(lane, side, most - left);
+    schedule_charge(&lane->schedule, side, most - left);
     if (err != EMBTIER_OK && err != EMBTIER_AGAIN)
         push->is_taken = true;
     if (push->stage == PUSH_CASTING && push->ticket->casts_left == 0 && may_pin(lane, push)) {
@@ -307,7 +308,7 @@ static bool prepare_turn(struct lane *lane, struct push *push)
             push->stage = push->member                   ? PUSH_SETTLING
                           : push_trial_plan(push, &cost) ? PUSH_TRYING
                                                          : PUSH_UPDATING;
-        lane_charge(lane, side, cost);
+        schedule_charge(&lane->schedule, side, cost);
     }
     if (push->stage >= PUSH_SETTLING)
         lane_step_turn(lane, push);
@@ -329,7 +330,7 @@ static bool trial_goes_on(struct push *push)
 /* How many rows its next wave may have: beside others those that a turn is enough to take. */
 static uint32_t wave_rows(const struct lane *lane, const struct push *push)
 {
-    const uint64_t most = lane_turn_cost(lane, side_of(lane, push));
+    const uint64_t most = schedule_turn_cost(&lane->schedule, side_of(lane, push));
 
     return most < LANE_TURN_COST_ALONE ? (uint32_t)most / COST_WAVE_ROW : UINT32_MAX;
 }
@@ -351,7 +352,7 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
         !push->is_taken && !push->is_prefetch && !push->is_update && push->stage == PUSH_UPDATING;
     if (begins)
         push->kind = push_kind(push);
-    if (begins && !lane_update_may_begin(lane, push->session, push->kind))
+    if (begins && !update_may_begin(&lane->gate, push->session, push->kind))
         return TAKE_TURN_HELD;
     if (!push->is_taken) {
         wave = push_free_wave(&lane->rules, push);
@@ -362,14 +363,14 @@ enum take_turn lane_push_turn(struct lane *lane, struct push *push)
                        ? TAKE_TURN_STALLED
                        : look_again(lane, push);
         if (begins) { /* not before it has what it needs: the gate waits for its end */
-            lane_update_begin(lane, push->session, push->kind);
+            update_begin(&lane->gate, push->session, push->kind);
             push->is_update = true;
             push_note_steps(push);
         }
         push_take_wave(&lane->rules, push, wave, wave_rows(lane, push));
-        lane_charge(lane, side_of(lane, push),
-                    wave->slice_count * (uint64_t)LANE_COST_SEGMENT +
-                        wave->request.id_count * COST_WAVE_ROW);
+        schedule_charge(&lane->schedule, side_of(lane, push),
+                        wave->slice_count * (uint64_t)LANE_COST_SEGMENT +
+                            wave->request.id_count * COST_WAVE_ROW);
         wave->is_under_way = true;
         push->under_way++;
         lane_start_request(lane, &wave->request);
@@ -549,7 +550,7 @@ static void unpin_runs(struct lane *lane, const struct ticket_group *group, uint
 bool lane_unpin_turn(struct lane *lane)
 {
     struct ticket_lane *const part = lane->unpinning;
-    const uint64_t most = lane_turn_cost(lane, NULL) / LANE_COST_ROW;
+    const uint64_t most = schedule_turn_cost(&lane->schedule, NULL) / LANE_COST_ROW;
     uint64_t rows = 0;
 
     if (!part)
@@ -566,7 +567,8 @@ bool lane_unpin_turn(struct lane *lane)
             part->run = 0;
         }
     }
-    lane_charge(lane, &part->ticket->session->lanes[lane->opts.index], rows * LANE_COST_ROW);
+    schedule_charge(&lane->schedule, &part->ticket->session->lanes[lane->opts.index],
+                    rows * LANE_COST_ROW);
     if (part->group == part->ticket->group_count) {
         lane->unpinning = part->next;
         part->message.kind = MESSAGE_UNPINNED;

@@ -117,7 +117,7 @@ static bool apply_waiters(struct lane *lane, struct read_job *job, const struct 
         else if (part->request->op == SHM_OP_PUSH)
             work += lane_push_row(lane, part, s, ref, row->bytes);
         job->is_changed |= request_changes(part->request);
-        lane_charge(lane, &part->request->session->lanes[lane->opts.index], work);
+        schedule_charge(&lane->schedule, &part->request->session->lanes[lane->opts.index], work);
         *cost += work;
     }
     job->waiter = link;
@@ -395,7 +395,7 @@ void lane_on_read_done(struct lane *lane, struct read_job *job)
  * still wait for then has a place, and is answered, when all have been served. */
 static void serve_rows(struct lane *lane, struct read_job *job)
 {
-    const uint64_t most = lane_turn_cost(lane, NULL);
+    const uint64_t most = schedule_turn_cost(&lane->schedule, NULL);
     struct insert_run run = { .count = 0 };
     uint64_t work = 0;
 

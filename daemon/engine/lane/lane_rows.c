@@ -373,7 +373,7 @@ static bool part_retry(struct lane *lane, struct part *part, struct session_lane
             if (!ref_missed(lane, part, segment, ref))
                 return false;
         }
-        lane_charge(lane, session, LANE_COST_MISS);
+        schedule_charge(&lane->schedule, session, LANE_COST_MISS);
         part->retry_first = next;
         if (!next)
             part->retry_last = 0;
@@ -465,7 +465,7 @@ static uint32_t rows_to_change(struct lane *lane, struct part *part, uint32_t co
 
 static void spend(struct lane *lane, struct session_lane *session, uint64_t cost, uint64_t *left)
 {
-    lane_charge(lane, session, cost);
+    schedule_charge(&lane->schedule, session, cost);
     *left -= MIN(*left, cost);
 }
 
@@ -527,7 +527,7 @@ void lane_add_part(struct lane *lane, struct part *part)
         session->first = part;
     session->last = part;
     if (!session->is_blocked)
-        lane_add_work(lane, session, SESSION_PARTS);
+        schedule_add_work(&lane->schedule, session, SESSION_PARTS);
 }
 
 static void block(struct lane *lane, struct session_lane *session)
@@ -539,12 +539,12 @@ static void block(struct lane *lane, struct session_lane *session)
     else
         lane->blocked = session;
     lane->last_blocked = session;
-    lane_remove_work(lane, session, SESSION_PARTS);
+    schedule_remove_work(&lane->schedule, session, SESSION_PARTS);
 }
 
 void lane_parts_turn(struct lane *lane, struct session_lane *session)
 {
-    uint64_t left = lane_turn_cost(lane, session);
+    uint64_t left = schedule_turn_cost(&lane->schedule, session);
     bool goes_on = true;
 
     while (goes_on) {
@@ -559,7 +559,7 @@ void lane_parts_turn(struct lane *lane, struct session_lane *session)
         goes_on = session->first && left > 0;
         if (!session->first) {
             session->last = NULL;
-            lane_remove_work(lane, session, SESSION_PARTS);
+            schedule_remove_work(&lane->schedule, session, SESSION_PARTS);
         }
         /* A SET's lookup may be over while rows still wait; the part ends with the last of them.
          * After this call the part, and with it the session if it was the last, may be gone: that
@@ -580,7 +580,7 @@ void lane_unblock_all(struct lane *lane)
         struct session_lane *const next = session->next_blocked;
 
         session->is_blocked = false;
-        lane_add_work(lane, session, SESSION_PARTS);
+        schedule_add_work(&lane->schedule, session, SESSION_PARTS);
         session = next;
     }
 }

@@ -293,8 +293,8 @@ static void test_a_small_request_is_answered_soon_whatever_others_ask(void **sta
 
         while (!client_is_done(&askers[0].client, answered)) {
             go_round(&r, askers, 3, 1);
-            charged += r.lane->charged;
-            assert_true(r.lane->charged < most); /* nor is a round long */
+            charged += r.lane->schedule.charged;
+            assert_true(r.lane->schedule.charged < most); /* nor is a round long */
             assert_true(charged < 2 * most);
         }
         go_on(&askers[0]);

@@ -100,7 +100,7 @@ static void go_round_beside(struct rounds *r, uint32_t times)
     ask_small(r);
     go_round(r);
     for (uint32_t i = 0; i < r->x.lane_count; i++)
-        assert_true(r->x.lanes[i]->charged < ROUND_COST * times);
+        assert_true(r->x.lanes[i]->schedule.charged < ROUND_COST * times);
 }
 
 /* All rows of the one table are cached then, none of the other. @time_ns: when
