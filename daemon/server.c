@@ -18,7 +18,7 @@
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/memory/ticket_memory.h"
-#include "daemon/engine/ops/group.h"
+#include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint_restore.h"
 #include "daemon/jobs/checkpoints.h"

@@ -26,7 +26,7 @@
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/memory/request_memory.h"
-#include "daemon/engine/ops/group.h"
+#include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/jobs/checkpoints.h"
 #include "daemon/jobs/worker.h"

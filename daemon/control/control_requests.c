@@ -13,7 +13,7 @@
 #include "daemon/control/control_impl.h"
 #include "daemon/control/metrics.h"
 #include "daemon/engine/memory/accounts.h"
-#include "daemon/engine/ops/group.h"
+#include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/sessions/tsan.h"
 #include "daemon/engine/tables/table.h"

@@ -11,7 +11,7 @@
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/memory/accounts.h"
-#include "daemon/engine/ops/group.h"
+#include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/transport/shm/session_maker.h"
 #include "daemon/transport/shm/shm_channel.h"

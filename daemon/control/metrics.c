@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "daemon/engine/lane/lane.h"
-#include "daemon/engine/ops/group.h"
+#include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoints.h"
 #include "daemon/jobs/transfer_memory.h"

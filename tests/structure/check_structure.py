@@ -41,7 +41,7 @@ README_WORDS = 400
 FUNCTION_LINES = 100
 
 # The checks of what clients write, and the table of the builds that lack one.
-REQUEST_CHECKS = "daemon/engine/ops/request_checks.h"
+REQUEST_CHECKS = "daemon/engine/sessions/request_checks.h"
 MUTANTS = "tests/unit/engine/ops/meson.build"
 
 # Put together here so that this file does not contain what it looks for.
@@ -203,7 +203,7 @@ def check_mutants(tree):
         return
     built = set()
     for source, tests in ast.literal_eval(table[1]).items():
-        path = f"{os.path.dirname(REQUEST_CHECKS)}/{source}.c"
+        path = f"daemon/engine/{source}.c"
         made = set(re.findall(r"\bIS_(?:BAD|COPIED)\(\s*(\w+)", (tree.text(path) if path in tree.paths else None) or ""))
         for name in sorted({name for names in tests.values() for name in names}):
             built.add(name)

@@ -212,14 +212,14 @@ class Sizes(unittest.TestCase):
 class Mutants(unittest.TestCase):
     def found(self, checks, table, source):
         rows = " ".join(f"X({check})" for check in checks)
-        return findings("mutants", {check_structure.REQUEST_CHECKS: f"#define REQUEST_CHECKS(X) {rows}\n", "daemon/engine/ops/request.c": source,
-                                    check_structure.MUTANTS: f"mutants = {{\n  'request': {{'test_request': {table}}},\n}}\n"})
+        return findings("mutants", {check_structure.REQUEST_CHECKS: f"#define REQUEST_CHECKS(X) {rows}\n", "daemon/engine/rows/request.c": source,
+                                    check_structure.MUTANTS: f"mutants = {{\n  'rows/request': {{'test_request': {table}}},\n}}\n"})
 
     def test_each_check_has_one(self):
         source = "IS_BAD(CHECK_OP, x) IS_COPIED(COPY_IDS) IS_BAD(\n    CHECK_ID, y)"
         self.assertEqual(self.found(["CHECK_OP", "COPY_IDS", "CHECK_ID"], ["CHECK_OP", "COPY_IDS", "CHECK_ID"], source), [])
         self.assertEqual(self.found(["CHECK_OP", "CHECK_ID"], ["CHECK_OP"], source), [
-            "daemon/engine/ops/request_checks.h:1: CHECK_ID has no mutant in tests/unit/engine/ops/meson.build"])
+            "daemon/engine/sessions/request_checks.h:1: CHECK_ID has no mutant in tests/unit/engine/ops/meson.build"])
 
     def test_none_is_of_a_check_that_is_not_made(self):
         self.assertEqual(len(self.found(["CHECK_OP"], ["CHECK_OP"], "IS_BAD(CHECK_ID, x)")), 1)

@@ -77,6 +77,13 @@ DEFINE_CLEANUP(struct lane, lane_free)
 void lane_send(struct lane *lane, struct message *message);
 struct mailbox *lane_mailbox(struct lane *lane);
 
+struct lane_call {
+    struct message message;
+    void (*fn)(struct lane *lane, void *argument);
+    void *argument;
+    sem_t done;
+};
+
 /* Runs @fn on the lane and waits until it has returned. Not from a lane. */
 void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument), void *argument);
 

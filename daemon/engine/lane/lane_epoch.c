@@ -77,8 +77,8 @@ uint32_t lane_count_updates(struct lane *lane)
 static void call_begin_epoch(struct lane *lane, void *argument)
 {
     (void)argument;
-    lane->in_epoch = true;
-    row_cache_begin_epoch(lane->cache);
+    lane->rows.in_epoch = true;
+    row_cache_begin_epoch(lane->rows.cache);
 }
 
 void lane_begin_epoch(struct lane *lane)
@@ -98,18 +98,18 @@ static void call_save(struct lane *lane, void *argument)
     struct lane_saving *const saving = step->saving;
     struct write_queue_stats queue;
 
-    write_queue_stats(lane->write_queue, &queue);
+    write_queue_stats(lane->rows.write_queue, &queue);
     step->saved.err = (enum embtier_err)queue.err;
     if (queue.bytes > queue.capacity_bytes / SAVE_QUEUE_PART)
         step->most = MIN(step->most, (uint32_t)SAVE_ROWS_FEW);
     if (!saving->all_handed_over && step->most > 0) {
-        step->saved.rows = row_cache_write_back(lane->cache, &saving->cursor, step->most,
+        step->saved.rows = row_cache_write_back(lane->rows.cache, &saving->cursor, step->most,
                                                 &saving->all_handed_over);
-        saving->mark = write_queue_mark(lane->write_queue);
+        saving->mark = write_queue_mark(lane->rows.write_queue);
     }
-    step->saved.held_rows = lane->stats.held_rows;
-    step->saved.requests = lane->stats.requests;
-    step->saved.idle = write_queue_passed(lane->write_queue, saving->mark);
+    step->saved.held_rows = lane->rows.counts.held_rows;
+    step->saved.requests = lane->requests;
+    step->saved.idle = write_queue_passed(lane->rows.write_queue, saving->mark);
     step->saved.done = saving->all_handed_over && step->saved.idle;
 }
 
@@ -123,9 +123,9 @@ struct lane_saved lane_save_step(struct lane *lane, struct lane_saving *saving, 
 
 static void call_end_epoch(struct lane *lane, void *argument)
 {
-    *(bool *)argument = row_cache_end_epoch(lane->cache);
-    lane->in_epoch = false;
-    lane_rows_try_again(lane); /* there is room in the queue */
+    *(bool *)argument = row_cache_end_epoch(lane->rows.cache);
+    lane->rows.in_epoch = false;
+    rows_try_again(&lane->rows); /* there is room in the queue */
 }
 
 bool lane_end_epoch(struct lane *lane)
@@ -145,7 +145,7 @@ static void call_forget(struct lane *lane, void *argument)
 {
     struct forget_step *const step = argument;
 
-    step->done = row_cache_forget_epoch(lane->cache, &step->cursor, FORGET_STEP_SETS);
+    step->done = row_cache_forget_epoch(lane->rows.cache, &step->cursor, FORGET_STEP_SETS);
 }
 
 void lane_forget_epoch(struct lane *lane)

@@ -28,10 +28,8 @@
 struct account;
 struct group_member;
 struct mailbox;
+struct op;
 struct part;
-struct pooled;
-struct push;
-struct request;
 struct ticket;
 
 /* Tickets of a session, at a time. */
@@ -67,21 +65,10 @@ struct session_lane {
 #define UPDATE_WHOLE_ROWS 4096
 enum update_kind { UPDATE_SMALL, UPDATE_LARGE, UPDATE_OF_GROUP, UPDATE_KINDS };
 
-/* A request that has been begun, by its kind. */
+/* A request that has been begun, and not taken to its end yet. */
 struct taking {
-    enum taking_kind {
-        TAKING_NOTHING,
-        TAKING_REQUEST,
-        TAKING_POOLED, /* pooled.h */
-        TAKING_PUSH,   /* push.h */
-        TAKING_TICKET, /* which is to be released */
-    } kind;
-    union {
-        struct request *request;
-        struct pooled *pooled;
-        struct push *push;
-        struct ticket *ticket;
-    };
+    const struct op *op;    /* NULL: there is none */
+    void *what;             /* the operation's own; NULL: it is over already */
     uint32_t segment_count; /* that have been looked at, also of one that was refused */
 };
 

@@ -5,7 +5,9 @@
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/lane/lane_impl.h"
-#include "daemon/engine/ops/push_trial.h"
+#include "daemon/engine/ops/push/push_trial.h"
+#include "daemon/engine/ops/tickets/caster.h"
+#include "daemon/engine/turns/cost.h"
 
 #define DIM         16
 #define WIDE_DIM    2048
@@ -344,7 +346,7 @@ static void test_a_small_request_waits_for_one_dear_refusal_at_most(void **state
         for (uint32_t a = 0; a < VAIN; a++)
             ask_in_vain(&vain[a]);
         (void)lane_round(r.lane);
-        segments = r.lane->stats.segments;
+        segments = r.lane->segments;
         go_on(&small);
         while (small.answered == answered) {
             for (uint32_t a = 0; a < VAIN; a++)
@@ -353,7 +355,7 @@ static void test_a_small_request_waits_for_one_dear_refusal_at_most(void **state
             go_on(&small);
         }
         if (i >= 100) /* what they cost is known by then */
-            assert_true(r.lane->stats.segments - segments <= 2 * MANY + 2);
+            assert_true(r.lane->segments - segments <= 2 * MANY + 2);
     }
     for (uint32_t a = 0; a < VAIN; a++) {
         assert_true(vain[a].answered > 10);
@@ -441,7 +443,7 @@ static void test_a_row_that_many_wait_for_holds_nobody_up(void **state)
     ask_for_one_row(&r, &client, SHM_OP_GET, MANY, 0);
     ask_for_one_row(&r, &client, SHM_OP_SET, MANY, 7);
     ask_for_one_row(&r, &client, SHM_OP_GET, MANY, 0);
-    GO_ROUND_UNTIL(&r, r.lane->stats.shared_reads == 2 * MANY - 1); /* those of the GETs */
+    GO_ROUND_UNTIL(&r, r.lane->rows.counts.shared_reads == 2 * MANY - 1); /* those of the GETs */
     charged = client.session->lanes[0].flow.due;
     atomic_store(&reads_wait, false);
     GO_ROUND_UNTIL(&r, client.session->lanes[0].flow.due != charged);
@@ -552,11 +554,11 @@ static void test_a_request_is_not_looked_at_again_while_it_waits_for_memory(void
                               REQUEST_MEMORY_ENDS);
     assert_non_null(all);
     go_round(&r, &asker, 1, 3);
-    assert_int_equal(r.lane->stats.segments, 2 * ROWS + MANY);
+    assert_int_equal(r.lane->segments, 2 * ROWS + MANY);
     go_round(&r, &small, 1, 1000); /* others are served meanwhile */
     assert_true(small.answered > 300);
     assert_int_equal(asker.answered, 0);
-    assert_int_equal(r.lane->stats.segments, 2 * ROWS + MANY + small.answered + 1);
+    assert_int_equal(r.lane->segments, 2 * ROWS + MANY + small.answered + 1);
     request_memory_give(r.x.memory, all);
     for (uint32_t i = 0; i < 20000 && asker.answered == 0; i++)
         go_round(&r, &asker, 1, 1);

@@ -5,6 +5,8 @@
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/lane/lane_impl.h"
+#include "daemon/engine/ops/tickets/caster.h"
+#include "daemon/engine/turns/cost.h"
 
 #define DIM        16
 #define ROWS       5000

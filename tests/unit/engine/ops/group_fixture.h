@@ -6,7 +6,7 @@
 
 #include "tests/unit/engine/ops/push_fixture.h"
 
-#include "daemon/engine/ops/group.h"
+#include "daemon/engine/ops/groups/group.h"
 
 #define MEMBERS 3
 #define ROW_IDS 600 /* of a push of rows, and table */
@@ -154,11 +154,11 @@ struct arrival {
 static inline void call_arrived(struct lane *lane, void *argument)
 {
     struct arrival *const a = argument;
-    const struct taking *const taking = &a->session->taking;
+    const struct push *const push = push_being_taken(a->session);
 
     (void)lane;
-    a->arrived = taking->kind == TAKING_PUSH && taking->push->stage == a->stage &&
-                 (a->stage != PUSH_TRYING || taking->push->under_way > 0);
+    a->arrived =
+        push && push->stage == a->stage && (a->stage != PUSH_TRYING || push->under_way > 0);
 }
 
 /* Until what member @m has sent is there. */

@@ -6,7 +6,7 @@
 
 #include "tests/unit/engine/lane/lane_fixture.h"
 
-#include "daemon/engine/ops/pooled.h"
+#include "daemon/engine/ops/pooled/pooled.h"
 
 #define DIM        64
 #define ROWS       40000 /* more than the cache holds */

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "daemon/engine/ops/push.h"
+#include "daemon/engine/ops/push/push.h"
 #include "kernels/cpu/dtype.h"
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/reduce.h"

@@ -9,8 +9,8 @@
 /* clang-format on */
 
 #include "base/macros.h"
-#include "daemon/engine/ops/cast_queue.h"
-#include "daemon/engine/ops/ticket.h"
+#include "daemon/engine/ops/tickets/cast_queue.h"
+#include "daemon/engine/ops/tickets/ticket.h"
 
 #define LARGE UINT32_C(1000000)
 

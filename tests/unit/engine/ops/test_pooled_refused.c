@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Is a pooled lookup that is not in order refused, with the error that says why, and does all go on
- * afterwards? meson.build builds this without each check of daemon/engine/ops/pooled.c, and it must
- * fail. */
+ * afterwards? meson.build builds this without each check of daemon/engine/ops/pooled/pooled.c, and
+ * it must fail. */
 #include "tests/unit/engine/ops/pooled_fixture.h"
 
 static void assert_refused(struct pooling *p, enum embtier_err err, uint32_t segment)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Is a push that is not in order refused, with the error that says why, and is not one row changed?
  * Do tickets do what they promise? meson.build builds this without each check of
- * daemon/engine/ops/push.c, and it must fail. */
+ * daemon/engine/ops/push/push.c, and it must fail. */
 #include "tests/unit/engine/ops/push_fixture.h"
 
 #include <math.h>

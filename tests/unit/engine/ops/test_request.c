@@ -3,7 +3,7 @@
  * does nobody else notice? */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
-#include "daemon/engine/ops/request.h"
+#include "daemon/engine/rows/request.h"
 
 #define DIM        8
 #define SLOT_BYTES (64 * KIB)

@@ -50,7 +50,7 @@ static uint64_t hash_of(const struct queue_fixture *q, uint64_t id)
 
 static const void *find(struct queue_fixture *q, struct lane *lane, uint64_t id)
 {
-    return write_queue_find(lane->write_queue, q->table.index, hash_of(q, id), id);
+    return write_queue_find(lane->rows.write_queue, q->table.index, hash_of(q, id), id);
 }
 
 /* An older row is either found, in its last version, or it was written. */
@@ -75,7 +75,7 @@ static void call_put(struct lane *lane, void *argument)
         const void *found;
 
         fixture_row_bytes(TABLE_ID, q->id, q->version, q->row);
-        if (!write_queue_put(lane->write_queue, q->into, hash_of(q, q->id), q->id, q->row))
+        if (!write_queue_put(lane->rows.write_queue, q->into, hash_of(q, q->id), q->id, q->row))
             return;
         found = find(q, lane, q->id);
         assert_non_null(found);
@@ -88,14 +88,14 @@ static void call_mark(struct lane *lane, void *argument)
 {
     struct queue_fixture *const q = argument;
 
-    q->mark = write_queue_mark(lane->write_queue);
+    q->mark = write_queue_mark(lane->rows.write_queue);
 }
 
 static void call_passed(struct lane *lane, void *argument)
 {
     struct queue_fixture *const q = argument;
 
-    q->passed = write_queue_passed(lane->write_queue, q->mark);
+    q->passed = write_queue_passed(lane->rows.write_queue, q->mark);
 }
 
 static void drain(struct queue_fixture *q)
@@ -164,8 +164,8 @@ static void call_put_long(struct lane *lane, void *argument)
 {
     struct queue_fixture *const q = argument;
 
-    assert_true(
-        write_queue_put(lane->write_queue, &q->table, hash_of(q, q->id), q->id, lane->scratch_row));
+    assert_true(write_queue_put(lane->rows.write_queue, &q->table, hash_of(q, q->id), q->id,
+                                lane->rows.scratch_row));
     assert_non_null(find(q, lane, q->id));
 }
 
@@ -209,9 +209,9 @@ static void call_fill(struct lane *lane, void *argument)
 {
     struct queue_fixture *const q = argument;
 
-    assert_int_equal(write_queue_refusal(lane->write_queue, &q->table), EMBTIER_OK);
+    assert_int_equal(write_queue_refusal(lane->rows.write_queue, &q->table), EMBTIER_OK);
     call_put(lane, argument); /* the lane, which would reap, is here */
-    assert_int_equal(write_queue_refusal(lane->write_queue, &q->table), EMBTIER_OK);
+    assert_int_equal(write_queue_refusal(lane->rows.write_queue, &q->table), EMBTIER_OK);
 }
 
 static void test_full_queue_of_a_slow_store_is_no_error(void **state)

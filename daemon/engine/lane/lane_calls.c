@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls from other threads, which a lane serves between its turns. */
+#include <errno.h>
+#include <time.h>
+
+#include "daemon/engine/lane/lane_impl.h"
+#include "daemon/engine/ops/tickets/caster.h"
+#include "daemon/engine/tables/tables.h"
+
+/* Rows handed to the writer per step of a write-back. */
+#define WRITE_BACK_STEP_ROWS 1024
+#define PURGE_STEP_SETS      4096
+
+void lane_send(struct lane *lane, struct message *message)
+{
+    mailbox_send(&lane->mailbox, message);
+}
+
+struct mailbox *lane_mailbox(struct lane *lane)
+{
+    return &lane->mailbox;
+}
+
+void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument), void *argument)
+{
+    struct lane_call call = { .message.kind = MESSAGE_CALL, .fn = fn, .argument = argument };
+
+    sem_init(&call.done, 0, 0);
+    lane_send(lane, &call.message);
+    while (sem_wait(&call.done) != 0 && errno == EINTR)
+        continue;
+    sem_destroy(&call.done);
+}
+
+struct add_table {
+    const struct table *table;
+    enum embtier_err err;
+};
+
+static void call_add_table(struct lane *lane, void *argument)
+{
+    struct add_table *const add = argument;
+
+    add->err = row_cache_add_table(lane->rows.cache, add->table->index, add->table->row_bytes,
+                                   add->table->spec.rows);
+}
+
+enum embtier_err lane_add_table(struct lane *lane, const struct table *table)
+{
+    struct add_table add = { .table = table };
+
+    lane_call(lane, call_add_table, &add);
+    return add.err;
+}
+
+/* How long a purge waits for a disk that takes no writes. */
+#define PURGE_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
+
+struct purge {
+    const struct table *table;
+    uint64_t mark; /* all of the table's rows in the write queue are before this */
+    bool cache_done;
+    bool done;
+    enum embtier_err write_err; /* what keeps the queue from draining */
+};
+
+static void call_purge(struct lane *lane, void *argument)
+{
+    struct purge *const purge = argument;
+    struct write_queue_stats stats;
+
+    if (!purge->cache_done) {
+        purge->cache_done =
+            row_cache_purge_table(lane->rows.cache, purge->table->index, PURGE_STEP_SETS);
+        purge->mark = write_queue_mark(lane->rows.write_queue);
+    }
+    purge->done = purge->cache_done && write_queue_passed(lane->rows.write_queue, purge->mark);
+    write_queue_stats(lane->rows.write_queue, &stats);
+    purge->write_err = (enum embtier_err)stats.err;
+}
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
+}
+
+enum embtier_err lane_purge_table(struct lane *lane, const struct table *table,
+                                  const _Atomic bool *give_up)
+{
+    struct purge purge = { .table = table };
+    uint64_t healthy_ns = clock_now_ns(lane->opts.clock);
+
+    while (!purge.done) {
+        const uint64_t now_ns = clock_now_ns(lane->opts.clock);
+
+        if (atomic_load(give_up))
+            return EMBTIER_SHUTDOWN;
+        if (purge.write_err == EMBTIER_OK)
+            healthy_ns = now_ns;
+        else if (purge.cache_done && now_ns - healthy_ns > PURGE_PATIENCE_NS)
+            return purge.write_err;
+        lane_call(lane, call_purge, &purge);
+        if (purge.cache_done && !purge.done)
+            pause_ms(1);
+    }
+    return EMBTIER_OK;
+}
+
+const struct tables_rows lane_tables_rows = { .add = lane_add_table, .purge = lane_purge_table };
+
+struct write_back {
+    uint64_t *cursor;
+    bool done;
+};
+
+static void call_write_back(struct lane *lane, void *argument)
+{
+    struct write_back *const step = argument;
+    bool cache_done = false;
+
+    row_cache_write_back(lane->rows.cache, step->cursor, WRITE_BACK_STEP_ROWS, &cache_done);
+    step->done = cache_done && write_queue_passed(lane->rows.write_queue,
+                                                  write_queue_mark(lane->rows.write_queue));
+}
+
+bool lane_write_back_step(struct lane *lane, uint64_t *cursor)
+{
+    struct write_back step = { .cursor = cursor };
+
+    lane_call(lane, call_write_back, &step);
+    return step.done;
+}
+
+static void call_stats(struct lane *lane, void *argument)
+{
+    struct lane_stats *const stats = argument;
+    const struct row_counts *const counts = &lane->rows.counts;
+
+    *stats = (struct lane_stats){
+        .requests = lane->requests,
+        .segments = lane->segments,
+        .expired_tickets = lane->ops.expired_tickets,
+        .get_rows = counts->get_rows,
+        .set_rows = counts->set_rows,
+        .pushed_rows = counts->pushed_rows,
+        .logged_rows = counts->logged_rows,
+        .held_rows = counts->held_rows,
+        .prefetched_rows = counts->prefetched_rows,
+        .queued_get_rows = counts->queued_get_rows,
+        .stored_get_rows = counts->stored_get_rows,
+        .initial_get_rows = counts->initial_get_rows,
+        .failed_rows = counts->failed_rows,
+        .abandoned_rows = counts->abandoned_rows,
+        .shared_reads = counts->shared_reads,
+    };
+    stats->casting_ns = caster_busy_ns(lane->caster);
+    stats->reading_rows = miss_table_count(lane->rows.misses);
+    row_cache_stats(lane->rows.cache, &stats->cache);
+    stats->cache.misses -= counts->second_looks;
+    write_queue_stats(lane->rows.write_queue, &stats->write_queue);
+}
+
+void lane_stats(struct lane *lane, struct lane_stats *ret_stats)
+{
+    lane_call(lane, call_stats, ret_stats);
+}
+
+static void call_pulse(struct lane *lane, void *argument)
+{
+    struct lane_pulse *const pulse = argument;
+    struct write_queue_stats queue;
+    struct row_cache_stats cache;
+
+    pulse->pressure = lane->rows.pressure;
+    lane->rows.pressure = false;
+    write_queue_stats(lane->rows.write_queue, &queue);
+    row_cache_stats(lane->rows.cache, &cache);
+    pulse->unwritten_rows = queue.rows;
+    pulse->unwritten_bytes = queue.bytes;
+    for (uint32_t t = 0; t < lane->opts.arena_count; t++) {
+        pulse->unwritten_rows += cache.tiers[t].dirty_rows;
+        pulse->unwritten_bytes += cache.tiers[t].dirty_bytes;
+    }
+}
+
+void lane_pulse(struct lane *lane, struct lane_pulse *ret_pulse)
+{
+    lane_call(lane, call_pulse, ret_pulse);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making and ending lanes. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "config/config_memory.h"
+#include "daemon/engine/lane/lane_impl.h"
+#include "daemon/engine/memory/request_memory.h"
+#include "daemon/engine/memory/reserved.h"
+#include "daemon/engine/memory/ticket_memory.h"
+#include "daemon/engine/ops/tickets/caster.h"
+#include "daemon/engine/tables/tables.h"
+#include "kernels/cpu/cast.h"
+#include "store/store.h"
+
+#define TABLE_MARKS_BYTES ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))
+
+_Static_assert((sizeof(struct miss) + sizeof(uint32_t)) * ROWS_MISSES_MAX +
+                       SHM_SEGMENTS_MAX * sizeof(struct shm_segment) + TABLE_MARKS_BYTES +
+                       READ_JOB_BYTES + ROWS_GRADIENT_BYTES + sizeof(struct lane) +
+                       CONFIG_LANES_MAX * (sizeof(struct mailbox *) + sizeof(struct caster *)) <=
+                   LANE_FIXED_BYTES,
+               "the configuration counts what a lane reserves");
+
+static uint64_t hash_for_cache(void *context, uint16_t table, uint64_t id)
+{
+    const struct lane *const lane = context;
+    const struct table *const t = tables_at(lane->opts.tables, table);
+
+    return row_hash(lane->ops.rules.hasher,
+                    atomic_load_explicit(&t->table_id, memory_order_relaxed), id);
+}
+
+static bool evict_from_cache(void *context, uint16_t table, uint64_t hash, uint64_t id,
+                             const void *row, uint32_t bytes)
+{
+    struct lane *const lane = context;
+
+    (void)bytes;
+    return write_queue_put(lane->rows.write_queue, tables_at(lane->opts.tables, table), hash, id,
+                           row);
+}
+
+static enum embtier_err cache_new(struct lane *lane, struct err_msg *msg)
+{
+    struct row_cache_opts opts = {
+        .arenas = lane->opts.arenas,
+        .arena_count = lane->opts.arena_count,
+        .hash = hash_for_cache,
+        .evict = evict_from_cache,
+        .context = lane,
+    };
+
+    memcpy(opts.arena_first_slab, lane->opts.arena_first_slab, sizeof(opts.arena_first_slab));
+    memcpy(opts.arena_slab_count, lane->opts.arena_slab_count, sizeof(opts.arena_slab_count));
+    opts.map_slabs = lane->opts.map_slabs;
+    return row_cache_new(&opts, &lane->rows.cache, msg);
+}
+
+static enum embtier_err events_new(struct lane *lane, struct err_msg *msg)
+{
+    struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = NULL };
+
+    TRY(mailbox_init(&lane->mailbox, lane->opts.index, msg));
+    lane->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (lane->epoll_fd < 0 ||
+        epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, lane->mailbox.wake_fd, &event) != 0)
+        return err_set_errno(msg, errno, "lane %u: event descriptors", lane->opts.index);
+    return EMBTIER_OK;
+}
+
+_Static_assert(sizeof(struct cast_pair) <= LANE_PAIR_BYTES &&
+                   sizeof(struct cast_pair) + sizeof(uint32_t) >= LANE_PAIR_TICKET,
+               "the configuration counts a caster's memory");
+
+/* The largest group that a ticket may have: of the ids of a request, if the memory of tickets holds
+ * as many. */
+static uint64_t cast_pairs_max(const struct lane_opts *opts)
+{
+    const uint64_t most =
+        ticket_memory_largest(opts->ticket_memory) / (sizeof(struct cast_pair) + sizeof(uint32_t));
+
+    return MAX(MIN(most, (uint64_t)opts->max_batch_rows), UINT64_C(1));
+}
+
+/* The parts know each other, not the lane. */
+static void parts_init(struct lane *lane)
+{
+    lane->schedule.lane = lane->opts.index;
+    lane->gate.schedule = &lane->schedule;
+    lane->rows.rules = &lane->ops.rules;
+    lane->rows.schedule = &lane->schedule;
+    lane->rows.lane = lane->opts.index;
+    lane->rows.clock = lane->opts.clock;
+    lane->rows.last_done_here = &lane->rows.done_here;
+    lane->ops.index = lane->opts.index;
+    lane->ops.lane_count = lane->opts.lane_count;
+    lane->ops.clock = lane->opts.clock;
+    lane->ops.take_ids = lane->opts.take_ids;
+    lane->ops.rows = &lane->rows;
+    lane->ops.schedule = &lane->schedule;
+    lane->ops.gate = &lane->gate;
+    lane->ops.settle = lane_settle;
+}
+
+enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, struct err_msg *msg)
+{
+    _cleanup_(lane_freep) struct lane *lane = NULL;
+    const uint32_t shards = store_shard_count(opts->store);
+
+    lane = aligned_alloc(CACHE_LINE, align_up(sizeof(*lane), CACHE_LINE));
+    if (!lane)
+        return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
+    memset(lane, 0, sizeof(*lane));
+    lane->epoll_fd = lane->mailbox.wake_fd = -1;
+    lane->opts = *opts;
+    parts_init(lane);
+    lane->rows.request_base = request_memory_base(opts->memory);
+    lane->rows.scratch_row = reserved_new(READ_JOB_BYTES);
+    lane->ops.rules = (struct request_rules){
+        .mailbox = &lane->mailbox,
+        .hasher = store_hasher(opts->store),
+        .store = opts->store,
+        .tables = opts->tables,
+        .memory = opts->memory,
+        .ticket_memory = opts->ticket_memory,
+        .ticket_ns = opts->ticket_ns,
+        .shard_lanes = opts->shard_lanes,
+        .shard_count = shards,
+        .lane_count = opts->lane_count,
+        .max_batch_rows = opts->max_batch_rows,
+        .scratch = reserved_new(SHM_SEGMENTS_MAX * sizeof(struct shm_segment)),
+        .table_marks = reserved_new(TABLE_MARKS_BYTES),
+    };
+    lane->rows.gradients = reserved_new(ROWS_GRADIENT_BYTES);
+    lane->mailboxes = calloc(opts->lane_count, sizeof(*lane->mailboxes));
+    lane->casters = calloc(opts->lane_count, sizeof(*lane->casters));
+    if (!lane->rows.scratch_row || !lane->ops.rules.scratch || !lane->ops.rules.table_marks ||
+        !lane->rows.gradients || !lane->mailboxes || !lane->casters)
+        return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
+    TRY(events_new(lane, msg));
+    TRY(cache_new(lane, msg));
+    if (miss_table_new(ROWS_MISSES_MAX, &lane->rows.misses) != EMBTIER_OK ||
+        read_order_new(lane->rows.misses, shards, &lane->rows.read_order) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
+    TRY(write_queue_new(&lane->mailbox, opts->store, opts->write_queue_bytes,
+                        &lane->rows.write_queue, msg));
+    TRY(read_pool_new(&lane->mailbox, opts->store, opts->reader_count, &lane->rows.readers, msg));
+    TRY(caster_new(opts->index, cast_pairs_max(opts), &lane->caster, msg));
+    *ret_lane = TAKE(lane);
+    return EMBTIER_OK;
+}
+
+enum embtier_err lane_start(struct lane *lane, struct err_msg *msg)
+{
+    char name[16];
+    int rc;
+
+    for (uint32_t i = 0; i < lane->opts.lane_count; i++) {
+        lane->mailboxes[i] = &lane->opts.lanes[i]->mailbox;
+        lane->casters[i] = lane->opts.lanes[i]->caster;
+    }
+    lane->rows.mailboxes = lane->ops.mailboxes = lane->mailboxes;
+    lane->ops.casters = lane->casters;
+    rc = pthread_create(&lane->thread, NULL, lane_main, lane);
+
+    if (rc != 0)
+        return err_set_errno(msg, rc, "lane %u: thread", lane->opts.index);
+    snprintf(name, sizeof(name), "lane-%u", lane->opts.index);
+    pthread_setname_np(lane->thread, name);
+    lane->has_thread = true;
+    return EMBTIER_OK;
+}
+
+static void call_stop(struct lane *lane, void *argument)
+{
+    (void)argument;
+    lane->stopping = true;
+}
+
+void lane_stop(struct lane *lane)
+{
+    if (!lane || !lane->has_thread)
+        return;
+    lane_call(lane, call_stop, NULL);
+    pthread_join(lane->thread, NULL);
+    lane->has_thread = false;
+    caster_free(TAKE(lane->caster)); /* it, too, may be about to wake another lane */
+}
+
+void lane_free(struct lane *lane)
+{
+    if (!lane)
+        return;
+    lane_stop(lane);
+    caster_free(lane->caster);
+    read_pool_free(lane->rows.readers);
+    write_queue_free(lane->rows.write_queue);
+    row_cache_free(lane->rows.cache);
+    read_order_free(lane->rows.read_order);
+    miss_table_free(lane->rows.misses);
+    closep(&lane->epoll_fd);
+    mailbox_destroy(&lane->mailbox);
+    reserved_free(lane->ops.rules.scratch, SHM_SEGMENTS_MAX * sizeof(struct shm_segment));
+    reserved_free(lane->ops.rules.table_marks, TABLE_MARKS_BYTES);
+    reserved_free(lane->rows.gradients, ROWS_GRADIENT_BYTES);
+    reserved_free(lane->rows.scratch_row, READ_JOB_BYTES);
+    free(lane->mailboxes);
+    free(lane->casters);
+    free(lane);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/engine/ops/begin.h"
+
+#include "daemon/engine/memory/request_memory.h"
+#include "daemon/engine/ops/op_table.h"
+#include "daemon/engine/sessions/client_bytes.h"
+
+/* For a request whose memory is there, as far as that is known. */
+static enum embtier_err begin(struct op_lane *lane, struct session *session, uint32_t number,
+                              struct taking *ret_taking, struct refusal *ret_refusal)
+{
+    struct shm_submission submission;
+    const struct op *op;
+
+    copy_once(&submission, channel_submission(&session->channel, number), sizeof(submission));
+    ret_taking->segment_count = MIN(submission.segment_count, (uint32_t)SHM_SEGMENTS_MAX);
+    op = op_of(submission.op);
+    if (IS_BAD(CHECK_OP, !op))
+        return refuse(ret_refusal, EMBTIER_INVALID, UINT32_MAX, submission.op, op_last());
+    ret_taking->op = op;
+    return op->begin(lane, session, number, &submission, ret_taking, ret_refusal);
+}
+
+enum embtier_err op_begin(struct op_lane *lane, struct session *session, uint32_t number,
+                          struct taking *ret_taking, struct refusal *ret_refusal)
+{
+    const struct request_rules *const rules = &lane->rules;
+    enum embtier_err err;
+
+    if (session->wanted_bytes != 0 &&
+        !request_memory_reserve(rules->memory, &session->memory_share, session->wanted_bytes,
+                                session->wanted_use))
+        return EMBTIER_AGAIN;
+    err = begin(lane, session, number, ret_taking, ret_refusal);
+    if (err != EMBTIER_AGAIN) /* it is refused, or needs none */
+        request_memory_forget(rules, session);
+    return err;
+}

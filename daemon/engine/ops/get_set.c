@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET and SET: rows as they are, to the client and from it. */
+#include <string.h>
+
+#include "daemon/engine/ops/get_set.h"
+#include "daemon/engine/ops/op_table.h"
+#include "daemon/engine/ops/segments.h"
+#include "proto/shm_fields.h"
+
+/* A ref the cache has not. */
+static enum outcome get_missed(struct rows *rows, struct part *part, uint32_t segment,
+                               struct row_ref *ref)
+{
+    const struct request_segment *const to = &part->request->segments[segment];
+    struct table *const table = to->table;
+    const void *queued;
+
+    if (rows_join_read(rows, part, table, ref)) {
+        rows->counts.shared_reads++;
+        return OUTCOME_DONE;
+    }
+    queued = write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
+    if (!queued)
+        return rows_read(rows, part, table, ref);
+    memcpy(to->rows + (uint64_t)ref->position * to->row_bytes, queued, to->row_bytes);
+    rows->counts.queued_get_rows++;
+    part->hit_rows++;
+    return OUTCOME_DONE;
+}
+
+/* The cache may have it by now. */
+static enum outcome get_retried(struct rows *rows, struct part *part, uint32_t segment,
+                                struct row_ref *ref)
+{
+    const struct request_segment *const to = &part->request->segments[segment];
+    uint32_t missed;
+
+    if (row_cache_get(rows->cache, to->table->index, ref, 1, to->rows, to->row_bytes, to->row_bytes,
+                      &missed) == 0) {
+        part->hit_rows++;
+        return OUTCOME_DONE;
+    }
+    rows->counts.second_looks++;
+    return get_missed(rows, part, segment, ref);
+}
+
+static uint32_t get_chunk(struct rows *rows, struct part *part, const struct row_ref *refs,
+                          uint32_t count)
+{
+    const struct request_segment *const to = &part->request->segments[part->segment];
+
+    rows->counts.get_rows += count;
+    return row_cache_get(rows->cache, to->table->index, refs, count, to->rows, to->row_bytes,
+                         to->row_bytes, rows->chunk_missed);
+}
+
+static uint8_t *row_at(const struct request_segment *segment, const struct row_ref *ref)
+{
+    return segment->rows + (uint64_t)ref->position * segment->row_bytes;
+}
+
+static uint64_t get_read(struct rows *rows, const struct part *part, uint32_t segment,
+                         const struct row_ref *ref, void *row)
+{
+    const struct request_segment *const to = &part->request->segments[segment];
+
+    (void)rows;
+    memcpy(row_at(to, ref), row, to->row_bytes);
+    return 0;
+}
+
+static void get_placed(struct rows *rows, struct part *part, uint32_t index,
+                       const struct row_ref *row, bool was_stored)
+{
+    (void)part;
+    (void)index;
+    (void)row;
+    rows->counts.stored_get_rows += was_stored;
+    rows->counts.initial_get_rows += !was_stored;
+}
+
+const struct row_op row_op_get = {
+    .chunk = get_chunk,
+    .missed = get_missed,
+    .retried = get_retried,
+    .read = get_read,
+    .placed = get_placed,
+};
+
+/* A row of a logged table that may have come into the cache meanwhile. Returns whether it has. */
+static bool set_cached_logged(struct rows *rows, struct part *part, uint32_t segment,
+                              const struct row_ref *ref)
+{
+    const struct request_segment *const from = &part->request->segments[segment];
+    void *row;
+
+    if (row_cache_change_through(rows->cache, from->table->index, ref, 1, &row) > 0)
+        return false;
+    memcpy(row, from->rows + (uint64_t)ref->position * from->row_bytes, from->row_bytes);
+    rows_log(rows, part, from->table, ref, &row, 1);
+    row_cache_changed(rows->cache, from->table->index, ref, 1, &row);
+    return true;
+}
+
+/* A ref the cache had not when its chunk was looked up. */
+static enum outcome set_missed(struct rows *rows, struct part *part, uint32_t segment,
+                               struct row_ref *ref)
+{
+    const struct request_segment *const from = &part->request->segments[segment];
+    struct table *const table = from->table;
+    const uint8_t *const row = from->rows + (uint64_t)ref->position * from->row_bytes;
+    const uint8_t *queued;
+    uint32_t missed;
+
+    /* An earlier ref of the chunk may have brought the row in. */
+    if (table->logged ? set_cached_logged(rows, part, segment, ref)
+                      : row_cache_set(rows->cache, table->index, ref, 1, from->rows,
+                                      from->row_bytes, from->row_bytes, &missed) == 0)
+        return OUTCOME_DONE;
+    rows->counts.second_looks++;
+    if (rows_join_read(rows, part, table, ref))
+        return OUTCOME_DONE;
+    /* The client may change its rows while they are copied; then it stores a mixture, which is its
+     * own affair: the row is copied once and whole, and no later decision looks at it. */
+    if (from->row_bytes == table->row_bytes) { /* nothing of the old row stays */
+        memcpy(rows->scratch_row, row, table->row_bytes);
+        return rows_place(rows, part, segment, ref);
+    }
+    queued = write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
+    if (queued) {
+        memcpy(rows->scratch_row + table->weight_bytes, queued + table->weight_bytes,
+               table->state_bytes);
+        memcpy(rows->scratch_row, row, table->weight_bytes);
+        return rows_place(rows, part, segment, ref);
+    }
+    /* The optimizer's state stays, so it has to be read first. */
+    return rows_read_to_change(rows, part, segment, ref);
+}
+
+/* As row_cache_set(), of a logged table: rows that are there are changed and written. */
+static uint32_t set_logged(struct rows *rows, struct part *part, const struct row_ref *refs,
+                           uint32_t count)
+{
+    const struct request_segment *const from = &part->request->segments[part->segment];
+    void **const found = rows->chunk_rows;
+    uint32_t missed = 0;
+
+    (void)rows_change(rows, from->table, refs, count, found);
+    for (uint32_t i = 0; i < count; i++) {
+        if (found[i])
+            memcpy(found[i], from->rows + (uint64_t)refs[i].position * from->row_bytes,
+                   from->row_bytes);
+        else
+            rows->chunk_missed[missed++] = i;
+    }
+    rows_log(rows, part, from->table, refs, found, count);
+    row_cache_changed(rows->cache, from->table->index, refs, count, found);
+    return missed;
+}
+
+static uint32_t set_chunk(struct rows *rows, struct part *part, const struct row_ref *refs,
+                          uint32_t count)
+{
+    const struct request_segment *const from = &part->request->segments[part->segment];
+
+    rows->counts.set_rows += count;
+    return from->table->logged
+               ? set_logged(rows, part, refs, count)
+               : row_cache_set(rows->cache, from->table->index, refs, count, from->rows,
+                               from->row_bytes, from->row_bytes, rows->chunk_missed);
+}
+
+static uint64_t set_read(struct rows *rows, const struct part *part, uint32_t segment,
+                         const struct row_ref *ref, void *row)
+{
+    const struct request_segment *const from = &part->request->segments[segment];
+
+    (void)rows;
+    memcpy(row, row_at(from, ref), from->row_bytes);
+    return 0;
+}
+
+static const struct row_op row_op_set = {
+    .changes = true,
+    .chunk = set_chunk,
+    .missed = set_missed,
+    .read = set_read,
+};
+
+const struct op op_get = {
+    .name = "GET",
+    .form = shm_form_of,
+    .row_op = &row_op_get,
+    .begin = segments_begin,
+    .turn = segments_turn,
+    .done = segments_done,
+};
+
+const struct op op_set = {
+    .name = "SET",
+    .form = shm_form_of,
+    .row_op = &row_op_set,
+    .begin = segments_begin,
+    .turn = segments_turn,
+    .done = segments_done,
+};

@@ -1,0 +1,621 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/engine/ops/groups/group.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/embtier_types.h"
+#include "base/table_spec.h"
+#include "daemon/engine/mail/mailbox.h"
+#include "daemon/engine/memory/accounts.h"
+#include "daemon/engine/ops/push/push.h"
+#include "daemon/engine/sessions/client_bytes.h"
+#include "daemon/engine/sessions/session.h"
+
+/* Of a user's clients; and members of all, those of broken ones included. */
+#define USER_GROUPS_MAX    256
+#define GROUPS_MEMBERS_MAX 16384
+
+struct group {
+    struct group *next;
+    struct group **link; /* where `next` of the one before, or the list's head, points here */
+    char name[EMBTIER_GROUP_NAME_MAX + 1];
+    uid_t uid;
+    struct account *account; /* the user's, which each member's connection has open */
+    uint32_t size;
+    uint32_t joined;       /* members */
+    uint32_t member_count; /* and those of before, whose session is not freed yet: it frees us */
+    uint32_t arrived;      /* in this round, refused ones too */
+    uint64_t since_ns;     /* the first of these did */
+    bool applying;
+    uint32_t broken_by;          /* a member's number … */
+    enum embtier_err broken_why; /* … and this */
+    _Atomic uint64_t step;
+    _Atomic bool broken;
+    struct group_member *members[]; /* size; NULL: not joined, or freed: then the group is broken */
+};
+
+struct groups {
+    pthread_mutex_t lock;
+    const struct clock *clock;
+    uint64_t wait_ns;
+    struct group *first; /* those that are not broken */
+    struct accounts *accounts;
+    struct group_stats stats;
+    struct group_news news;
+};
+
+enum embtier_err groups_new(uint64_t wait_ns, uint64_t waiting_bytes_max, struct accounts *accounts,
+                            const struct clock *clock, struct groups **ret_groups,
+                            struct err_msg *msg)
+{
+    struct groups *const groups = calloc(1, sizeof(*groups));
+
+    if (!groups)
+        return err_set(msg, EMBTIER_NO_MEMORY, "groups: out of memory");
+    pthread_mutex_init(&groups->lock, NULL);
+    groups->clock = clock;
+    groups->wait_ns = wait_ns;
+    groups->accounts = accounts;
+    accounts_limit(accounts, ACCOUNT_GROUPS, GROUPS_MEMBERS_MAX, USER_GROUPS_MAX);
+    accounts_limit(accounts, ACCOUNT_GROUP_MEMBERS, GROUPS_MEMBERS_MAX, 0);
+    accounts_limit(accounts, ACCOUNT_GROUP_BYTES, waiting_bytes_max, 0);
+    *ret_groups = groups;
+    return EMBTIER_OK;
+}
+
+void groups_free(struct groups *groups)
+{
+    if (!groups)
+        return;
+    pthread_mutex_destroy(&groups->lock);
+    free(groups);
+}
+
+void groups_stats(struct groups *groups, struct group_stats *ret_stats)
+{
+    pthread_mutex_lock(&groups->lock);
+    *ret_stats = groups->stats;
+    pthread_mutex_unlock(&groups->lock);
+}
+
+void groups_take_news(struct groups *groups, struct group_news *ret_news)
+{
+    pthread_mutex_lock(&groups->lock);
+    *ret_news = groups->news;
+    groups->news.count = 0;
+    pthread_mutex_unlock(&groups->lock);
+}
+
+/* ---- Rounds; all under the lock ---- */
+
+/* The push is its home lane's again, with its answer. */
+static void send_back(struct push *push, const struct refusal *refusal, bool is_applied,
+                      uint64_t hit_rows)
+{
+    account_give(push->ticket->session->account, ACCOUNT_GROUP_BYTES, push->block_bytes);
+    push->refusal = *refusal;
+    push->hit_rows = hit_rows;
+    push->is_applied = is_applied;
+    push->message.kind = MESSAGE_STEP_DONE;
+    mailbox_send(push->ticket->home, &push->message);
+}
+
+static void unlink_group(struct groups *groups, struct group *group)
+{
+    *group->link = group->next;
+    if (group->next)
+        group->next->link = group->link;
+    groups->stats.groups--;
+    account_give(group->account, ACCOUNT_GROUPS, 1);
+}
+
+/* Not logged here: a lane is not to wait for who reads the log, and clients are not to fill it. */
+static void note_broken(struct groups *groups, const struct group *group)
+{
+    groups->stats.broken_groups++;
+    groups->news.count++;
+    groups->news.member = group->broken_by;
+    groups->news.step = atomic_load_explicit(&group->step, memory_order_relaxed) + 1;
+    groups->news.why = group->broken_why;
+    memcpy(groups->news.name, group->name, sizeof(group->name));
+}
+
+/* What waits is sent back with @refusal, which names the member that is missing. */
+static void break_group(struct groups *groups, struct group *group, const struct refusal *refusal)
+{
+    if (atomic_load_explicit(&group->broken, memory_order_relaxed))
+        return;
+    group->broken_by = (uint32_t)refusal->value;
+    group->broken_why = refusal->err;
+    atomic_store_explicit(&group->broken, true, memory_order_release);
+    unlink_group(groups, group);
+    if (group->applying)
+        return; /* that is finished */
+    if (group->arrived > 0)
+        note_broken(groups, group);
+    for (uint32_t i = 0; i < group->size; i++)
+        if (group->members[i] && group->members[i]->push)
+            send_back(TAKE(group->members[i]->push), refusal, false, 0);
+}
+
+static const struct group_member *refused_member(const struct group *group)
+{
+    for (uint32_t i = 0; i < group->size; i++)
+        if (group->members[i]->refused > 0)
+            return group->members[i];
+    return NULL;
+}
+
+/* All have arrived, and some were refused: so are the others. What these have sent since is of the
+ * next round. */
+static void refuse_round(struct groups *groups, struct group *group, const struct group_member *why)
+{
+    const struct refusal refusal = { .err = EMBTIER_GROUP_REFUSED,
+                                     .segment = UINT32_MAX,
+                                     .value = why->number,
+                                     .limit = (uint64_t)why->last };
+
+    groups->stats.refused_steps++;
+    group->arrived = 0;
+    group->since_ns = clock_now_ns(groups->clock);
+    for (uint32_t i = 0; i < group->size; i++) {
+        struct group_member *const member = group->members[i];
+
+        if (member->refused > 0)
+            member->refused--;
+        else if (member->push)
+            send_back(TAKE(member->push), &refusal, false, 0);
+        group->arrived += member->refused > 0 || member->push;
+    }
+}
+
+/* A part of the round has come. */
+static void count_arrival(struct groups *groups, struct group *group)
+{
+    const struct group_member *why;
+
+    if (group->arrived++ == 0)
+        group->since_ns = clock_now_ns(groups->clock);
+    while (group->arrived == group->size) {
+        why = refused_member(group);
+        if (!why) {
+            struct push *const leader = group->members[0]->push;
+
+            assert(leader);
+            group->applying = true;
+            leader->message.kind = MESSAGE_LEAD;
+            mailbox_send(leader->ticket->home, &leader->message);
+            return;
+        }
+        refuse_round(groups, group, why);
+    }
+}
+
+static enum embtier_err refuse_broken(const struct group *group, struct refusal *refusal)
+{
+    *refusal = (struct refusal){ .err = EMBTIER_GROUP_BROKEN,
+                                 .segment = UINT32_MAX,
+                                 .value = group->broken_by,
+                                 .limit = (uint64_t)group->broken_why };
+    return refusal->err;
+}
+
+/* Whether a push of @bytes may wait. As each member has one that waits at most, those that are no
+ * longer than the member's share of a quarter of the user's part always find room; longer ones get
+ * the rest. */
+static bool may_wait(const struct account *account, uint64_t bytes, struct refusal *ret_refusal)
+{
+    const uint64_t has = account_has(account, ACCOUNT_GROUP_BYTES);
+    const uint64_t part = account_part(account, ACCOUNT_GROUP_BYTES);
+    const uint64_t members = account_has(account, ACCOUNT_GROUP_MEMBERS);
+    const uint64_t most = bytes <= part / 4 / MAX(members, UINT64_C(1)) ? part : part / 4 * 3;
+
+    if (account_ask(account, ACCOUNT_GROUP_BYTES, bytes) == ACCOUNT_TAKEN && has + bytes <= most)
+        return true;
+    *ret_refusal = (struct refusal){
+        .err = EMBTIER_BUSY, .segment = UINT32_MAX, .value = has + bytes, .limit = most
+    };
+    return false;
+}
+
+enum embtier_err group_check(const struct session *session, const struct shm_submission *submission,
+                             bool is_push, struct group_member **ret_member,
+                             struct refusal *refusal)
+{
+    struct group_member *member = NULL;
+    enum embtier_err err;
+    uint64_t next;
+
+    if (submission->group == 0)
+        return EMBTIER_OK;
+    err = group_find(session, submission->group, &member, refusal);
+    if (IS_BAD(CHECK_GROUP, err != EMBTIER_OK))
+        return err;
+    next = group_step(member) + 1;
+    *ret_member = member;
+    if (IS_BAD(CHECK_GROUP_STEP, is_push ? submission->step != next : submission->step > next))
+        return refuse(refusal, EMBTIER_GROUP_STEP, UINT32_MAX, submission->step, next);
+    return EMBTIER_OK;
+}
+
+enum embtier_err group_arrive(struct group_member *member, struct push *push,
+                              struct refusal *ret_refusal)
+{
+    struct groups *const groups = member->groups;
+    struct group *const group = member->group;
+    struct account *const account = push->ticket->session->account;
+    enum embtier_err err = EMBTIER_OK;
+
+    pthread_mutex_lock(&groups->lock);
+    if (atomic_load_explicit(&group->broken, memory_order_relaxed)) {
+        err = refuse_broken(group, ret_refusal);
+    } else if (!may_wait(account, push->block_bytes, ret_refusal)) {
+        err = EMBTIER_BUSY;
+    } else {
+        account_add(account, ACCOUNT_GROUP_BYTES, push->block_bytes);
+        member->push = push;
+        if (member->refused == 0)
+            count_arrival(groups, group);
+    }
+    pthread_mutex_unlock(&groups->lock);
+    return err;
+}
+
+void group_refuse(struct group_member *member, enum embtier_err err)
+{
+    struct group *const group = member->group;
+
+    pthread_mutex_lock(&member->groups->lock);
+    if (!atomic_load_explicit(&group->broken, memory_order_relaxed)) {
+        member->last = err;
+        if (member->refused++ == 0)
+            count_arrival(member->groups, group);
+        if (member->refused > SHM_SLOTS_MAX) /* nobody is so far ahead of the others */
+            break_group(member->groups, group,
+                        &(struct refusal){ .err = EMBTIER_GROUP_BROKEN,
+                                           .segment = UINT32_MAX,
+                                           .value = member->number,
+                                           .limit = (uint64_t)err });
+    }
+    pthread_mutex_unlock(&member->groups->lock);
+}
+
+void group_end_step(struct group_member *leader, const struct refusal *refusal, bool is_begun,
+                    uint64_t hit_rows)
+{
+    struct groups *const groups = leader->groups;
+    struct group *const group = leader->group;
+
+    pthread_mutex_lock(&groups->lock);
+    if (refusal->err == EMBTIER_OK) {
+        atomic_fetch_add_explicit(&group->step, 1, memory_order_release);
+        groups->stats.steps++;
+    } else if (!is_begun) {
+        groups->stats.refused_steps++;
+    }
+    account_give(leader->push->ticket->session->account, ACCOUNT_GROUP_BYTES,
+                 leader->push->block_bytes);
+    leader->push = NULL;
+    for (uint32_t i = 0; i < group->size; i++) {
+        struct push *const push = TAKE(group->members[i]->push);
+
+        if (push)
+            send_back(push, refusal, is_begun, hit_rows);
+    }
+    group->applying = false;
+    if (refusal->err != EMBTIER_OK && is_begun)
+        break_group(groups, group,
+                    &(struct refusal){ .err = refusal->err, .value = leader->number });
+    group->arrived = 0;
+    pthread_mutex_unlock(&groups->lock);
+}
+
+uint32_t group_size(const struct group_member *member)
+{
+    return member->group->size;
+}
+
+struct push *group_push(const struct group_member *member, uint32_t number)
+{
+    return member->group->members[number]->push;
+}
+
+uint64_t group_step(const struct group_member *member)
+{
+    return atomic_load_explicit(&member->group->step, memory_order_acquire);
+}
+
+/* ---- Time ---- */
+
+static uint32_t missing_member(const struct group *group)
+{
+    for (uint32_t i = 0; i < group->size; i++)
+        if (!group->members[i] || (group->members[i]->refused == 0 && !group->members[i]->push))
+            return i;
+    return 0;
+}
+
+void groups_expire(struct groups *groups)
+{
+    struct group *next;
+    uint64_t now_ns;
+
+    pthread_mutex_lock(&groups->lock);
+    now_ns = clock_now_ns(groups->clock); /* not before some group's first push arrives */
+    for (struct group *group = groups->first; group; group = next) {
+        next = group->next;
+        if (group->arrived > 0 && !group->applying && now_ns - group->since_ns > groups->wait_ns)
+            break_group(groups, group,
+                        &(struct refusal){ .err = EMBTIER_TIMEOUT,
+                                           .segment = UINT32_MAX,
+                                           .value = missing_member(group),
+                                           .limit = groups->wait_ns / 1000000 });
+    }
+    pthread_mutex_unlock(&groups->lock);
+}
+
+void groups_stop(struct groups *groups)
+{
+    pthread_mutex_lock(&groups->lock);
+    while (groups->first)
+        break_group(groups, groups->first,
+                    &(struct refusal){ .err = EMBTIER_SHUTDOWN, .segment = UINT32_MAX });
+    groups->news.count = 0;
+    pthread_mutex_unlock(&groups->lock);
+}
+
+/* ---- Members ---- */
+
+static enum embtier_err check_join(const struct group_join *join, struct err_msg *msg)
+{
+    if (!table_name_is_valid(join->name))
+        return err_set(msg, EMBTIER_INVALID,
+                       "group name '%s': allowed are letters, digits, '_', '.' and '-', not first "
+                       "'.' or '-', at most %d",
+                       join->name, EMBTIER_GROUP_NAME_MAX);
+    if (join->size == 0 || join->size > EMBTIER_GROUP_MEMBERS_MAX)
+        return err_set(msg, EMBTIER_INVALID, "a group of %u members, allowed: 1 to %d", join->size,
+                       EMBTIER_GROUP_MEMBERS_MAX);
+    if (join->step >= OPTIMIZER_STEP_MAX)
+        return err_set(msg, EMBTIER_INVALID, "step is %" PRIu64 ", allowed: 0 to %" PRIu64,
+                       join->step, OPTIMIZER_STEP_MAX - 1);
+    return EMBTIER_OK;
+}
+
+static struct group *find_group(const struct groups *groups, const struct group_join *join)
+{
+    struct group *group = groups->first;
+
+    while (group && (group->uid != join->uid || strcmp(group->name, join->name) != 0))
+        group = group->next;
+    return group;
+}
+
+static enum embtier_err new_group(struct groups *groups, struct account *account,
+                                  const struct group_join *join, struct group **ret_group,
+                                  struct err_msg *msg)
+{
+    struct group *const group =
+        calloc(1, sizeof(*group) + join->size * sizeof(struct group_member *));
+
+    if (!group)
+        return err_set(msg, EMBTIER_NO_MEMORY, "group: out of memory");
+    memcpy(group->name, join->name, strlen(join->name) + 1);
+    group->uid = join->uid;
+    group->account = account;
+    account_add(account, ACCOUNT_GROUPS, 1);
+    group->size = join->size;
+    atomic_store_explicit(&group->step, join->step, memory_order_relaxed);
+    group->next = groups->first;
+    if (group->next)
+        group->next->link = &group->next;
+    group->link = &groups->first;
+    groups->first = group;
+    groups->stats.groups++;
+    *ret_group = group;
+    return EMBTIER_OK;
+}
+
+/* Whether @group, which is there, is the one that is to be joined. */
+static enum embtier_err check_fits(const struct group *group, const struct session *session,
+                                   const struct group_join *join, struct err_msg *msg)
+{
+    const uint64_t step = atomic_load_explicit(&group->step, memory_order_relaxed);
+
+    for (const struct group_member *m = session->groups; m; m = m->next)
+        if (m->group == group)
+            return err_set(msg, EMBTIER_EXISTS, "this client is member %u of group '%s' already",
+                           m->number, group->name);
+    if (group->joined == group->size)
+        return err_set(msg, EMBTIER_GROUP_FULL, "group '%s' has all of its %u members", group->name,
+                       group->size);
+    if (join->size != group->size)
+        return err_set(msg, EMBTIER_MISMATCH, "group '%s' is one of %u members, not of %u",
+                       group->name, group->size, join->size);
+    if (join->step != step)
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "group '%s' has done step %" PRIu64 ", member %u comes from step %" PRIu64,
+                       group->name, step, join->member, join->step);
+    return EMBTIER_OK;
+}
+
+/* For one more member, and @groups more groups: so few that it takes no time to look at all. */
+static enum embtier_err check_room(const struct account *account, uint32_t groups,
+                                   struct err_msg *msg)
+{
+    const enum account_answer members = account_ask(account, ACCOUNT_GROUP_MEMBERS, 1);
+
+    if (groups > 0 && account_ask(account, ACCOUNT_GROUPS, groups) != ACCOUNT_TAKEN)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "your user's clients have %" PRIu64 " groups, allowed: %d",
+                       account_has(account, ACCOUNT_GROUPS), USER_GROUPS_MAX);
+    if (members == ACCOUNT_USER_HAS)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "groups of your user's clients have %" PRIu64 " members, allowed: %" PRIu64
+                       " while others have theirs",
+                       account_has(account, ACCOUNT_GROUP_MEMBERS),
+                       account_part(account, ACCOUNT_GROUP_MEMBERS));
+    if (members != ACCOUNT_TAKEN)
+        return err_set(msg, EMBTIER_TOO_LARGE, "all groups together have %d members, allowed: %d",
+                       GROUPS_MEMBERS_MAX, GROUPS_MEMBERS_MAX);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_member(const struct group *group, const struct group_join *join,
+                                     struct err_msg *msg)
+{
+    if (join->member >= join->size)
+        return err_set(msg, EMBTIER_INVALID, "member %u of a group of %u, allowed: 0 to %u",
+                       join->member, join->size, join->size - 1);
+    if (group && group->members[join->member])
+        return err_set(msg, EMBTIER_EXISTS, "group '%s' has a member %u already", group->name,
+                       join->member);
+    return EMBTIER_OK;
+}
+
+static uint32_t count_memberships(const struct session *session)
+{
+    uint32_t count = 0;
+
+    for (const struct group_member *m = session->groups; m; m = m->next)
+        count++;
+    return count;
+}
+
+static void add_member(struct session *session, struct group *group, struct group_member *member)
+{
+    struct group_member *before = session->groups;
+
+    group->members[member->number] = member;
+    group->joined++;
+    group->member_count++;
+    account_add(session->account, ACCOUNT_GROUP_MEMBERS, 1);
+    /* The home lane finds it from the moment the client knows the handle, not before. */
+    member->next = before;
+    atomic_store_explicit(&session->groups, member, memory_order_release);
+}
+
+enum embtier_err groups_join(struct groups *groups, struct session *session,
+                             const struct group_join *join, struct group_joined *ret_joined,
+                             struct err_msg *msg)
+{
+    const uint32_t number = count_memberships(session) + 1;
+    struct group_member *member;
+    struct group *group;
+    enum embtier_err err;
+
+    TRY(check_join(join, msg));
+    if (number > SESSION_GROUPS_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "a connection joins at most %d groups, ones that broke included: connect "
+                       "anew",
+                       SESSION_GROUPS_MAX);
+    member = calloc(1, sizeof(*member));
+    if (!member)
+        return err_set(msg, EMBTIER_NO_MEMORY, "group: out of memory");
+    member->groups = groups;
+    member->number = join->member;
+    member->handle = session->id << 32 | number;
+    pthread_mutex_lock(&groups->lock);
+    group = find_group(groups, join);
+    err = group ? check_fits(group, session, join, msg) : EMBTIER_OK;
+    if (err == EMBTIER_OK)
+        err = check_room(session->account, group ? 0 : 1, msg);
+    if (err == EMBTIER_OK)
+        err = check_member(group, join, msg);
+    if (err == EMBTIER_OK && !group)
+        err = new_group(groups, session->account, join, &group, msg);
+    if (err == EMBTIER_OK) {
+        member->group = group;
+        add_member(session, group, member);
+        *ret_joined = (struct group_joined){ .handle = member->handle,
+                                             .step = join->step,
+                                             .members = group->joined };
+    }
+    pthread_mutex_unlock(&groups->lock);
+    if (err != EMBTIER_OK)
+        free(member);
+    return err;
+}
+
+/* Under the lock. */
+static void leave(struct groups *groups, const struct group_member *member)
+{
+    break_group(groups, member->group,
+                &(struct refusal){ .err = EMBTIER_GROUP_BROKEN,
+                                   .segment = UINT32_MAX,
+                                   .value = member->number,
+                                   .limit = EMBTIER_GROUP_BROKEN });
+}
+
+enum embtier_err groups_leave(struct groups *groups, const struct session *session, uint64_t handle,
+                              struct group_joined *ret_left, struct err_msg *msg)
+{
+    const struct group_member *member = session->groups;
+
+    while (member && member->handle != handle)
+        member = member->next;
+    if (!member)
+        return err_set(msg, EMBTIER_NO_GROUP, "this session is not a member of that group");
+    pthread_mutex_lock(&groups->lock);
+    leave(groups, member);
+    *ret_left = (struct group_joined){ .handle = handle,
+                                       .step = group_step(member),
+                                       .members = member->group->joined };
+    pthread_mutex_unlock(&groups->lock);
+    return EMBTIER_OK;
+}
+
+void groups_forget(struct session *session)
+{
+    struct group_member *next;
+
+    for (struct group_member *member = session->groups; member; member = next) {
+        struct groups *const groups = member->groups;
+        struct group *const group = member->group;
+        bool is_last;
+
+        next = member->next;
+        pthread_mutex_lock(&groups->lock);
+        account_give(session->account, ACCOUNT_GROUP_MEMBERS, 1);
+        is_last = --group->member_count == 0;
+        group->members[member->number] = NULL;
+        pthread_mutex_unlock(&groups->lock);
+        if (is_last)
+            free(group); /* broken, by its leaving */
+        free(member);
+    }
+    session->groups = NULL;
+}
+
+void group_leave_all(struct session *session)
+{
+    for (struct group_member *member = atomic_load(&session->groups); member;
+         member = member->next) {
+        pthread_mutex_lock(&member->groups->lock);
+        leave(member->groups, member);
+        pthread_mutex_unlock(&member->groups->lock);
+    }
+}
+
+enum embtier_err group_find(const struct session *session, uint64_t handle,
+                            struct group_member **ret_member, struct refusal *ret_refusal)
+{
+    struct group_member *member = atomic_load_explicit(&session->groups, memory_order_acquire);
+
+    while (member && member->handle != handle)
+        member = member->next;
+    if (!member) {
+        *ret_refusal =
+            (struct refusal){ .err = EMBTIER_NO_GROUP, .segment = UINT32_MAX, .value = handle };
+        return ret_refusal->err;
+    }
+    if (atomic_load_explicit(&member->group->broken, memory_order_acquire))
+        return refuse_broken(member->group, ret_refusal);
+    *ret_member = member;
+    return EMBTIER_OK;
+}

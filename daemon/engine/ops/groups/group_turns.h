@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* group_turns.h: pushes that are parts of a group's step, on their home lanes. See group.h. */
+#ifndef EMBTIER_DAEMON_ENGINE_OPS_GROUPS_GROUP_TURNS_H
+#define EMBTIER_DAEMON_ENGINE_OPS_GROUPS_GROUP_TURNS_H
+
+#include "daemon/engine/ops/op.h"
+#include "daemon/engine/ops/push/push.h"
+
+/* Goes on with a push of a group's step that is ready. */
+void step_turn(struct op_lane *lane, struct push *push);
+/* Something else of the session is done: a push may have waited for that. */
+void step_settle(struct op_lane *lane, struct session *session);
+/* On MESSAGE_LEAD: all have arrived, and this one leads. */
+void step_lead(struct op_lane *lane, struct push *push);
+/* On MESSAGE_STEP_DONE: it is the session's again. */
+void step_done(struct op_lane *lane, struct push *push);
+/* The push is over, and so is the step if it leads. */
+void step_end(struct op_lane *lane, struct push *push);
+
+#endif

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pooled lookups on their lanes: waves are taken on the home lane, looked up like GETs on all, and
+ * added up on one after the other. See pooled.h. */
+#include "daemon/engine/ops/pooled/pooled_turns.h"
+#include "daemon/engine/ops/op.h"
+
+#include "daemon/engine/memory/request_memory.h"
+#include "daemon/engine/ops/groups/group.h"
+#include "daemon/engine/ops/op_table.h"
+#include "daemon/engine/ops/pooled/pooled.h"
+#include "daemon/engine/ops/tickets/tickets.h"
+#include "daemon/engine/sessions/client_bytes.h"
+#include "daemon/engine/turns/cost.h"
+#include "proto/shm_fields.h"
+
+static struct wave *wave_of(struct request *request)
+{
+    return CONTAINER_OF(request, struct wave, request);
+}
+
+/* What the wave says, of the slices it has, as what the lookup says, of the segments. */
+static void note_error(struct pooled *pooled, const struct wave *wave)
+{
+    const enum embtier_err err = (enum embtier_err)atomic_load(&wave->request.err);
+    const uint32_t slice = wave->request.err_segment;
+
+    if (err == EMBTIER_OK || pooled->refusal.err != EMBTIER_OK)
+        return;
+    pooled->refusal = (struct refusal){
+        .err = err,
+        .segment = slice < wave->slice_count ? wave->slices[slice].segment : UINT32_MAX,
+        .value = wave->request.err_value,
+    };
+    pooled->is_taken = true; /* no more of it */
+}
+
+/* With one lane, nothing can happen to rows between here and the end: if all are cached they are
+ * added up where they lie. Not when an earlier request of the session is still to be looked up, nor
+ * before an earlier wave that has rows of the same bag and waits for some to be read. */
+static bool may_add_up(const struct op_lane *lane, const struct pooled *pooled,
+                       const struct wave *wave)
+{
+    return lane->rules.lane_count == 1 && !pooled->session->lanes[0].first &&
+           !pooled_must_wait(pooled, wave);
+}
+
+static void count_hits(struct op_lane *lane, struct pooled *pooled, const struct slice *slice)
+{
+    lane->rows->counts.get_rows += slice->id_count;
+    pooled->hit_rows += slice->id_count;
+}
+
+static bool has_map(const struct op_lane *lane, const struct pooled *pooled, uint32_t segment,
+                    struct row_spots *ret_spots)
+{
+    return row_cache_spots(lane->rows->cache, pooled->segments[segment].table->index, ret_spots);
+}
+
+/* Adds up rows of small tables, which are found meanwhile (row_map.h). If some are not there, the
+ * next waves are not tried: as often as that fails, work is done twice. */
+static bool search(struct op_lane *lane, struct pooled *pooled, struct wave *wave)
+{
+    struct row_spots where;
+
+    for (uint32_t i = 0; i < wave->slice_count; i++)
+        if (!has_map(lane, pooled, wave->slices[i].segment, &where))
+            return false;
+    if (!pooled_copy_ids(pooled, wave))
+        return false;
+    for (uint32_t i = 0; i < wave->slice_count; i++)
+        if (!has_map(lane, pooled, wave->slices[i].segment, &where) ||
+            !pooled_search(pooled, wave, i, &where)) {
+            pooled->search_from = wave->number + WAVE_SEARCH_PAUSE;
+            return false;
+        }
+    pooled_searched(pooled, wave);
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        row_cache_used_spots(lane->rows->cache, wave->slices[i].id_count);
+        count_hits(lane, pooled, &wave->slices[i]);
+    }
+    return true;
+}
+
+/* Whether the next wave should be one that is searched. */
+static bool should_search(const struct op_lane *lane, const struct pooled *pooled)
+{
+    struct row_spots where;
+
+    return pooled->is_hot && pooled->next_number >= pooled->search_from &&
+           pooled->segment < pooled->segment_count &&
+           has_map(lane, pooled, pooled->segment, &where);
+}
+
+/* Adds up rows that all have been found first. */
+static bool add_up_in_place(struct op_lane *lane, struct pooled *pooled, struct wave *wave)
+{
+    const struct request *const request = &wave->request;
+    const struct part *const part = &request->parts[0];
+
+    for (uint32_t i = 0; i < wave->slice_count; i++)
+        if (row_cache_find(lane->rows->cache, request->segments[i].table->index,
+                           part->refs + part->starts[i], wave->slices[i].id_count,
+                           request->segments[i].row_bytes, wave->rows + wave->slices[i].first) > 0)
+            return false;
+    wave_add_up(wave);
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        const struct slice *const slice = &wave->slices[i];
+
+        row_cache_used(lane->rows->cache, request->segments[i].table->index,
+                       part->refs + part->starts[i], slice->id_count, wave->rows + slice->first);
+        count_hits(lane, pooled, slice);
+    }
+    return true;
+}
+
+static void give_up(struct pooled *pooled)
+{
+    pooled->refusal.err = EMBTIER_DISCONNECTED;
+    pooled->is_taken = true;
+}
+
+static void end(struct op_lane *lane, void *what)
+{
+    struct pooled *const pooled = what;
+    struct session *const session = pooled->session;
+    struct ticket *const ticket = pooled->ticket;
+
+    if (ticket && pooled->refusal.err == EMBTIER_OK) {
+        pooled->refusal.err = tickets_issue(lane, ticket);
+        pooled->refusal.value = TICKETS_MAX;
+    }
+    if (ticket && pooled->refusal.err != EMBTIER_OK) {
+        pooled->ticket = NULL;
+        tickets_end(lane, ticket);
+    }
+    pooled_free(&lane->rules, pooled);
+    session->in_flight--;
+}
+
+static struct session_lane *side_of(const struct op_lane *lane, const struct pooled *pooled)
+{
+    return op_side_of(lane, pooled->session);
+}
+
+/* @most: of one that is to be whole UINT64_MAX. Returns what it cost. */
+static uint64_t take_wave(struct op_lane *lane, struct pooled *pooled, struct wave *wave,
+                          uint64_t most)
+{
+    /* One that is not hot has as many ids as may be taken, which is more than may be added up. */
+    const bool may_find = pooled->is_hot || most == UINT64_MAX;
+    uint64_t cost = LANE_COST_SEGMENT;
+    enum embtier_err err;
+    bool may = false;
+    bool is_done = false;
+
+    pooled->searches = should_search(lane, pooled);
+    err = pooled_take(pooled, wave, most, &pooled->refusal);
+    if (err == EMBTIER_OK) {
+        may = may_add_up(lane, pooled, wave);
+        is_done = may && pooled->searches && search(lane, pooled, wave);
+        if (!is_done)
+            err = pooled_take_ids(&lane->rules, pooled, wave, &pooled->refusal);
+    }
+    if (err != EMBTIER_OK) {
+        pooled->is_taken = true;
+        return cost;
+    }
+    cost = pooled_taking_cost(pooled, wave);
+    if (pooled->ticket)
+        tickets_cast(lane, pooled->ticket, pooled->segment);
+    pooled->is_hot = is_done || (may && may_find && add_up_in_place(lane, pooled, wave));
+    pooled->is_cached = false;
+    if (pooled->is_hot)
+        cost += pooled_adding_cost(pooled, wave);
+    schedule_charge(lane->schedule, side_of(lane, pooled), cost);
+    if (pooled->is_hot)
+        return cost;
+    wave->state = WAVE_LOOKED_UP;
+    pooled->under_way++;
+    rows_start(lane->rows, &wave->request);
+    return cost;
+}
+
+static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left)
+{
+    struct pooled *const pooled = what;
+    const uint64_t most = *left;
+    const bool is_alone = most >= LANE_TURN_COST_ALONE;
+    uint64_t cost = 0;
+
+    if (op_is_over(pooled->session))
+        give_up(pooled);
+    if (!is_alone && pooled->is_cached && !pooled->is_taken) {
+        if (pooled->under_way > 0) /* nothing has to be read meanwhile, it seems */
+            return TAKE_TURN_STALLED;
+        pooled->is_hot = true;
+    }
+    do {
+        struct wave *wave;
+
+        if (pooled->is_taken)
+            break;
+        wave = pooled_free_wave(&lane->rules, pooled);
+        if (!wave)
+            return TAKE_TURN_STALLED;
+        cost += take_wave(lane, pooled, wave, is_alone ? UINT64_MAX : most);
+        /* What is left may be too little for a bag, which is not cut if it is searched. */
+    } while (pooled->is_hot && cost < (is_alone ? most : most / 2));
+    if (!pooled->is_taken)
+        return TAKE_TURN_MORE;
+    return pooled->under_way > 0 ? TAKE_TURN_TAKEN : TAKE_TURN_DONE;
+}
+
+/* Gives waves that are ready to lanes to be added up, those that may be. */
+static void give_out(struct op_lane *lane, struct pooled *pooled)
+{
+    const uint32_t lanes = lane->rules.lane_count;
+
+    for (uint32_t i = 0; i < pooled->wave_count; i++) {
+        struct wave *const wave = pooled->waves[i];
+        struct mailbox *to;
+
+        if (wave->state != WAVE_READY || pooled_must_wait(pooled, wave))
+            continue;
+        to = lane->mailboxes[(lane->index + wave->number) % lanes];
+        wave->state = WAVE_GIVEN_OUT;
+        wave->request.message.kind = MESSAGE_ADD_UP;
+        mailbox_send(to, &wave->request.message);
+    }
+}
+
+/* All rows of a wave are there, or it has failed. */
+static void looked_up(struct op_lane *lane, struct request *request)
+{
+    struct wave *const wave = wave_of(request);
+    struct pooled *const pooled = wave->pooled;
+
+    note_error(pooled, wave);
+    if (pooled->refusal.err != EMBTIER_OK) {
+        pooled_end_wave(&lane->rules, pooled, wave);
+    } else {
+        pooled->is_cached =
+            lane->rules.lane_count == 1 &&
+            atomic_load_explicit(&request->hit_rows, memory_order_relaxed) == request->id_count;
+        wave->state = WAVE_READY;
+    }
+    give_out(lane, pooled);
+    op_after_wave(lane, pooled->session, &op_pool, pooled, pooled->under_way);
+}
+
+void pooled_add_up(struct op_lane *lane, struct request *request)
+{
+    struct session_lane *const session = &request->session->lanes[lane->index];
+    struct message *const message = &request->message;
+
+    message->next = NULL;
+    if (session->add_up)
+        session->last_add_up->next = message;
+    else
+        session->add_up = message;
+    session->last_add_up = message;
+    schedule_add_work(lane->schedule, session, SESSION_ADD_UP);
+}
+
+void pooled_add_up_turn(struct op_lane *lane, struct session_lane *session)
+{
+    struct message *const message = session->add_up;
+    struct request *const request = CONTAINER_OF(message, struct request, message);
+    const uint64_t most = schedule_turn_cost(lane->schedule, session);
+    uint64_t cost;
+    const bool is_done = wave_add_up_staged(wave_of(request),
+                                            most < LANE_TURN_COST_ALONE ? most : UINT64_MAX, &cost);
+
+    schedule_charge(lane->schedule, session, cost);
+    if (!is_done)
+        return;
+    session->add_up = message->next;
+    if (!session->add_up)
+        schedule_remove_work(lane->schedule, session, SESSION_ADD_UP);
+    message->kind = MESSAGE_ADDED_UP;
+    mailbox_send(lane->mailboxes[request->session->home], message); /* it may be gone then */
+}
+
+void pooled_on_added_up(struct op_lane *lane, struct request *request)
+{
+    struct pooled *const pooled = wave_of(request)->pooled;
+
+    pooled_end_wave(&lane->rules, pooled, wave_of(request));
+    give_out(lane, pooled); /* one that goes on with its last bag */
+    op_after_wave(lane, pooled->session, &op_pool, pooled, pooled->under_way);
+}
+
+static enum embtier_err begin(struct op_lane *lane, struct session *session, uint32_t number,
+                              const struct shm_submission *submission, struct taking *ret_taking,
+                              struct refusal *refusal)
+{
+    struct group_member *member;
+    struct pooled *pooled;
+
+    TRY(check_fields(submission, shm_form_of(submission), refusal));
+    TRY(group_check(session, submission, false, &member, refusal));
+    TRY(pooled_begin(&lane->rules, session, number, submission, &pooled, refusal));
+    ret_taking->what = pooled;
+    return EMBTIER_OK;
+}
+
+const struct op op_pool = {
+    .name = "POOL",
+    .has_turns = true,
+    .form = shm_form_of,
+    .begin = begin,
+    .turn = take_turn,
+    .end = end,
+    .done = looked_up,
+};

@@ -1,0 +1,673 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/engine/ops/push/push.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "daemon/engine/memory/request_memory.h"
+#include "daemon/engine/sessions/client_bytes.h"
+#include "daemon/engine/tables/table.h"
+#include "daemon/engine/tables/tables.h"
+#include "daemon/engine/turns/cost.h"
+#include "kernels/cpu/reduce.h"
+#include "proto/shm_fields.h"
+
+/* Of bags whose segment has no gradients, beside others of the same table that have. */
+static const float zeros[EMBTIER_DIM_MAX];
+
+_Static_assert(SHM_POOL_SEGMENTS_MAX * sizeof(struct shm_push_segment) <=
+                   SHM_SEGMENTS_MAX * sizeof(struct shm_segment),
+               "the lane's scratch memory holds them");
+
+_Static_assert(offsetof(struct push_wave, request) == 0, "a wave begins with its request");
+
+/* ---- Beginning ---- */
+
+/* A push that is being begun. */
+struct beginning {
+    const struct request_rules *rules;
+    struct session *session;
+    const struct shm_submission *submission;
+    struct group_member *member;
+    struct ticket *ticket;
+    struct ticket *prefetch;
+    struct shm_push_segment *segments; /* copies */
+    bool has_ticket;                   /* else the push makes one */
+    bool is_prefetch;
+    struct refusal *refusal;
+};
+
+/* The word of a copied segment that was 0 on the wire holds its table, once entered. */
+static struct table *entered_table(const struct shm_push_segment *segment)
+{
+    return (struct table *)(uintptr_t)segment->unused;
+}
+
+static enum embtier_err find_ticket(const struct beginning *b, uint64_t number, bool is_prefetch,
+                                    struct ticket **ret_ticket)
+{
+    struct ticket *ticket = NULL;
+    enum embtier_err err = ticket_find(b->session, number, &ticket);
+
+    if (err == EMBTIER_OK &&
+        IS_BAD(CHECK_PUSH_TICKET_KIND, ticket_is_prefetch(ticket) != is_prefetch))
+        err = EMBTIER_NO_TICKET;
+    if (err != EMBTIER_OK)
+        return refuse(b->refusal, err, UINT32_MAX, number, b->rules->ticket_ns / 1000000);
+    *ret_ticket = ticket;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_submission(struct beginning *b)
+{
+    const struct shm_submission *const submission = b->submission;
+
+    if (IS_BAD(CHECK_PUSH_FIELDS, !shm_submission_is_clean(submission, shm_form_of(submission))))
+        return refuse_unused(shm_form_of(submission), UINT32_MAX, submission, b->refusal);
+    if (IS_BAD(CHECK_PUSH_STEP,
+               !b->is_prefetch && (submission->step == 0 || submission->step > OPTIMIZER_STEP_MAX)))
+        return refuse(b->refusal, EMBTIER_INVALID, UINT32_MAX, submission->step,
+                      OPTIMIZER_STEP_MAX);
+    if (IS_BAD(CHECK_PUSH_SEGMENT_COUNT, submission->segment_count > SHM_POOL_SEGMENTS_MAX))
+        return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
+                      SHM_POOL_SEGMENTS_MAX);
+    if (IS_BAD(CHECK_PUSH_SEGMENTS_IN_ARENA,
+               !in_region(b->session, submission->segments_offset,
+                          submission->segment_count * sizeof(struct shm_push_segment),
+                          SHM_ID_ALIGN)))
+        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
+                      b->session->channel.region_bytes);
+    if (!b->is_prefetch && submission->prefetch != 0)
+        TRY(find_ticket(b, submission->prefetch, true, &b->prefetch));
+    if (!b->has_ticket)
+        return EMBTIER_OK;
+    TRY(find_ticket(b, submission->ticket, false, &b->ticket));
+    if (IS_BAD(CHECK_PUSH_TICKET_SEGMENTS, submission->segment_count != b->ticket->segment_count))
+        return refuse(b->refusal, EMBTIER_SHAPE, UINT32_MAX, submission->segment_count,
+                      b->ticket->segment_count);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err copy_segments(struct beginning *b)
+{
+    const uint32_t form = shm_form_of(b->submission);
+    const uint32_t count = b->submission->segment_count;
+    enum embtier_err err = EMBTIER_OK;
+    uint64_t sum = 0;
+
+    copy_once(b->segments, b->session->channel.region + b->submission->segments_offset,
+              count * sizeof(*b->segments));
+    for (uint32_t s = 0; s < count; s++) {
+        struct shm_push_segment *const wire = &b->segments[s];
+
+        if (IS_BAD(CHECK_PUSH_SEGMENT_FIELDS,
+                   err == EMBTIER_OK && !shm_push_segment_is_clean(wire, form)))
+            err = refuse_unused(form, s, wire, b->refusal);
+        wire->unused = 0; /* of all, whatever comes: no table has been entered */
+        sum += wire->count;
+    }
+    TRY(err);
+    if (IS_BAD(CHECK_PUSH_COUNT, sum > b->rules->max_batch_rows))
+        return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sum, b->rules->max_batch_rows);
+    for (uint32_t s = 0; s < count; s++) {
+        if (IS_BAD(CHECK_PUSH_LEARNING_RATE,
+                   !(fabs(b->segments[s].learning_rate) <= (double)FLT_MAX)))
+            return refuse(b->refusal, EMBTIER_INVALID, s, 0, 0);
+    }
+    return EMBTIER_OK;
+}
+
+/* Whether the segment is what the ticket's was. */
+static enum embtier_err check_against_ticket(const struct beginning *b, uint32_t s)
+{
+    const struct shm_push_segment *const wire = &b->segments[s];
+    const struct ticket_segment *const segment = &b->ticket->segments[s];
+    const struct ticket_group *const group = &b->ticket->groups[segment->group];
+
+    if (IS_BAD(CHECK_PUSH_TICKET_TABLE, wire->table != group->table))
+        return refuse(b->refusal, EMBTIER_MISMATCH, s, wire->table >> 32, group->table >> 32);
+    if (IS_BAD(CHECK_PUSH_TICKET_BAGS, wire->count != segment->bag_count))
+        return refuse(b->refusal, EMBTIER_SHAPE, s, wire->count, segment->bag_count);
+    if (wire->weights_offset == 0)
+        return EMBTIER_OK;
+    if (IS_BAD(CHECK_PUSH_WEIGHTS_OF_MAX, segment->mode == EMBTIER_POOL_MAX))
+        return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, segment->mode, 0);
+    if (IS_BAD(CHECK_PUSH_WEIGHTS_IN_ARENA,
+               !in_region(b->session, wire->weights_offset,
+                          (uint64_t)segment->id_count * sizeof(float), SHM_NUMBER_ALIGN)))
+        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->weights_offset,
+                      b->session->channel.region_bytes);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_ids(const struct beginning *b, uint32_t s)
+{
+    const struct shm_push_segment *const wire = &b->segments[s];
+
+    if (IS_BAD(CHECK_PUSH_IDS_IN_ARENA,
+               !in_region(b->session, wire->ids_offset, (uint64_t)wire->count * sizeof(uint64_t),
+                          SHM_ID_ALIGN)))
+        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset,
+                      b->session->channel.region_bytes);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err enter_segment(const struct beginning *b, uint32_t s)
+{
+    struct shm_push_segment *const wire = &b->segments[s];
+    uint32_t state = TABLE_FREE;
+    struct table *const table = tables_enter(b->rules->tables, wire->table, &state);
+    enum embtier_err err;
+
+    wire->unused = (uintptr_t)table;
+    if (IS_BAD(CHECK_PUSH_TABLE, !table))
+        return refuse(b->refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE, s,
+                      wire->table >> 32, 0);
+    if (b->is_prefetch)
+        return check_ids(b, s);
+    err = request_change_refusal(b->rules, table,
+                                 b->has_ticket ? b->ticket->segments[s].id_count : wire->count);
+    if (err != EMBTIER_OK)
+        return refuse(b->refusal, err, s, 0, 0);
+    if (IS_BAD(CHECK_PUSH_OPTIMIZER, table->spec.optimizer == EMBTIER_OPTIMIZER_NONE))
+        return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, table->spec.optimizer, 0);
+    if (IS_BAD(CHECK_PUSH_DIM, wire->dim != table->spec.dim))
+        return refuse(b->refusal, EMBTIER_SHAPE, s, wire->dim, table->spec.dim);
+    if (IS_BAD(CHECK_PUSH_GRADIENTS_IN_ARENA,
+               !(b->has_ticket && wire->gradients_offset == 0) &&
+                   !in_region(b->session, wire->gradients_offset,
+                              (uint64_t)wire->count * wire->dim * sizeof(float), SHM_NUMBER_ALIGN)))
+        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->gradients_offset,
+                      b->session->channel.region_bytes);
+    TRY(b->has_ticket ? check_against_ticket(b, s) : check_ids(b, s));
+    if (!IS_COPIED(COPY_PUSH_SEGMENTS))
+        copy_again(wire,
+                   b->session->channel.region + b->submission->segments_offset + s * sizeof(*wire),
+                   offsetof(struct shm_push_segment, unused));
+    return EMBTIER_OK;
+}
+
+static void leave_tables(const struct beginning *b)
+{
+    for (uint32_t s = 0; s < b->submission->segment_count; s++)
+        if (entered_table(&b->segments[s]))
+            table_leave(entered_table(&b->segments[s]));
+}
+
+static struct ticket_part part_of(const void *context, uint32_t s)
+{
+    const struct shm_push_segment *const segments = context;
+
+    return (struct ticket_part){ .table = entered_table(&segments[s]),
+                                 .mode = EMBTIER_POOL_SUM,
+                                 .id_count = segments[s].count,
+                                 .bag_count = segments[s].count };
+}
+
+/* What is asked for, and of a push of rows a ticket. */
+static enum embtier_err enter_segments(struct beginning *b)
+{
+    for (uint32_t s = 0; s < b->submission->segment_count; s++)
+        TRY(enter_segment(b, s));
+    if (b->has_ticket)
+        return EMBTIER_OK;
+    return ticket_new(b->rules, b->session, b->is_prefetch ? TICKET_OF_PREFETCH : TICKET_OF_BAGS,
+                      b->submission->segment_count, part_of, b->segments, &b->ticket, b->refusal);
+}
+
+static uint64_t groups_place(uint32_t segment_count)
+{
+    return align_up(sizeof(struct push) + segment_count * sizeof(struct push_segment), CACHE_LINE);
+}
+
+static uint64_t first_wave_place(const struct ticket *ticket)
+{
+    return align_up(groups_place(ticket->segment_count) +
+                        ticket->group_count * sizeof(struct push_group),
+                    CACHE_LINE);
+}
+
+static uint64_t wave_bytes(const struct request_rules *rules, uint32_t slices, uint32_t rows)
+{
+    return request_block_bytes(rules, sizeof(struct push_wave), slices, rows);
+}
+
+/* Segments into the push, and into its groups what they say for all of a table. */
+static enum embtier_err fill_in(const struct beginning *b, struct push *push)
+{
+    for (uint32_t s = 0; s < push->segment_count; s++) {
+        const struct shm_push_segment *const wire = &b->segments[s];
+        struct table *const table = entered_table(wire);
+        struct push_group *const group = &push->groups[push->ticket->segments[s].group];
+        uint8_t *const arena = b->session->channel.region;
+
+        push->segments[s] = (struct push_segment){
+            .table = table,
+            .gradients = wire->gradients_offset ? (float *)(arena + wire->gradients_offset) : NULL,
+            .weight_gradients =
+                wire->weights_offset ? (float *)(arena + wire->weights_offset) : NULL,
+            .ids_offset = wire->ids_offset,
+            .count = wire->count,
+        };
+        if (!group->table) {
+            group->table = table;
+            group->learning_rate = wire->learning_rate;
+            if (!b->is_prefetch)
+                optimizer_prepare(&table->spec, wire->learning_rate, b->submission->step,
+                                  &group->optimizer);
+        } else if (IS_BAD(CHECK_PUSH_SAME_RATE, group->learning_rate < wire->learning_rate ||
+                                                    group->learning_rate > wire->learning_rate)) {
+            return refuse(b->refusal, EMBTIER_INVALID, s, 0, 0);
+        }
+        group->has_gradients |= b->is_prefetch || wire->gradients_offset != 0;
+        group->has_weight_gradients |= wire->weights_offset != 0;
+    }
+    return EMBTIER_OK;
+}
+
+/* Takes memory for the push and its first wave. */
+static enum embtier_err push_new(const struct beginning *b, struct push **ret_push)
+{
+    const struct request_rules *const rules = b->rules;
+    const struct ticket *const ticket = b->ticket;
+    const uint64_t wave_at = first_wave_place(ticket);
+    uint32_t slices = PUSH_WAVE_SLICES;
+    uint32_t rows = PUSH_WAVE_ROWS;
+    uint64_t ids = 0;
+    uint64_t bytes;
+    struct push *push;
+    enum embtier_err err;
+
+    for (uint32_t g = 0; g < ticket->group_count; g++)
+        ids += ticket->groups[g].id_count;
+    bytes = wave_at; /* in a group nobody has a wave while it waits, and who leads has large ones */
+    if (!b->member) {
+        slices = MIN(slices, ticket->group_count);
+        rows = (uint32_t)MIN((uint64_t)rows, ids);
+        bytes += wave_bytes(rules, slices, rows);
+    }
+    if (bytes > request_memory_largest(rules->memory))
+        return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, ids, 0);
+    push = request_memory_for(rules, b->session, bytes,
+                              b->member ? REQUEST_MEMORY_WAITS : REQUEST_MEMORY_ENDS);
+    if (!push)
+        return EMBTIER_AGAIN;
+    memset(push, 0, wave_at);
+    push->session = b->session;
+    push->segment_count = ticket->segment_count;
+    push->segments = (struct push_segment *)(push + 1);
+    push->groups = (struct push_group *)((uint8_t *)push + groups_place(ticket->segment_count));
+    push->ticket = b->ticket;
+    push->prefetch = b->prefetch;
+    push->is_prefetch = b->is_prefetch;
+    push->member = b->member;
+    push->stage = b->has_ticket ? PUSH_NUMBERS : PUSH_IDS;
+    push->wave_rows = rows;
+    push->wave_slices = slices;
+    push->refusal.segment = UINT32_MAX;
+    push->failed = PUSH_NONE_FAILED;
+    push->block_bytes = bytes;
+    push->has_tables = true;
+    if (!b->member) {
+        push->waves[0] = (struct push_wave *)((uint8_t *)push + wave_at);
+        push->waves[0]->is_under_way = false;
+        push->wave_count = push->own_waves = 1;
+    }
+    err = fill_in(b, push);
+    if (err != EMBTIER_OK)
+        request_memory_give(rules->memory, push);
+    else
+        *ret_push = push;
+    return err;
+}
+
+enum embtier_err push_begin(const struct request_rules *rules, struct session *session,
+                            uint32_t number, const struct shm_submission *submission,
+                            bool is_prefetch, struct group_member *member, struct push **ret_push,
+                            struct refusal *ret_refusal)
+{
+    struct beginning b = { .rules = rules,
+                           .session = session,
+                           .submission = submission,
+                           .member = member,
+                           .segments = (struct shm_push_segment *)rules->scratch,
+                           .has_ticket = !is_prefetch && submission->ticket != 0,
+                           .is_prefetch = is_prefetch,
+                           .refusal = ret_refusal };
+    enum embtier_err err;
+
+    TRY(check_submission(&b));
+    err = copy_segments(&b);
+    if (err == EMBTIER_OK)
+        err = enter_segments(&b);
+    if (err == EMBTIER_OK)
+        err = push_new(&b, ret_push);
+    if (err != EMBTIER_OK) {
+        if (!b.has_ticket && b.ticket)
+            ticket_free(rules, b.ticket);
+        leave_tables(&b);
+        return err;
+    }
+    (*ret_push)->number = number;
+    return EMBTIER_OK;
+}
+
+void push_leave_tables(struct push *push)
+{
+    for (uint32_t s = 0; s < push->segment_count; s++)
+        table_leave(push->segments[s].table);
+    push->has_tables = false;
+}
+
+void push_free(const struct request_rules *rules, struct push *push)
+{
+    if (push->has_tables)
+        push_leave_tables(push);
+    if (push->wave_count == 0) /* it may stand in line for one */
+        request_memory_forget(rules, push->session);
+    for (uint32_t i = push->own_waves; i < push->wave_count; i++)
+        request_memory_give(rules->memory, push->waves[i]);
+    if (push->refusal.err != EMBTIER_DISCONNECTED && !push->is_answered)
+        request_answer(push->session, push->number, &push->refusal, push->hit_rows,
+                       push->is_prefetch && push->refusal.err == EMBTIER_OK ? push->ticket->number
+                                                                            : 0);
+    request_memory_give(rules->memory, push);
+}
+
+/* ---- Ids of a push of rows ---- */
+
+static enum embtier_err take_some_ids(struct push *push, uint32_t count, struct refusal *refusal)
+{
+    const struct push_segment *const segment = &push->segments[push->segment];
+    const struct ticket_segment *const of = &push->ticket->segments[push->segment];
+    struct ticket_group *const group = &push->ticket->groups[of->group];
+    const volatile uint64_t *const ids =
+        (const volatile uint64_t *)(push->session->channel.region + segment->ids_offset);
+    const uint64_t rows = segment->table->spec.rows;
+    const uint64_t last = rows == EMBTIER_UNBOUNDED ? UINT64_MAX : rows - 1;
+
+    for (uint32_t i = push->id; i < push->id + count; i++) {
+        const uint32_t at = of->first_position + i;
+        const uint64_t id = ids[i];
+
+        if (UNLIKELY(IS_BAD(CHECK_PUSH_ID, id > last)))
+            return refuse(refusal, EMBTIER_ID_RANGE, push->segment, id, rows);
+        group->offsets[at] = at;
+        group->pairs[at] = (struct cast_pair){ id, at, at };
+        if (!IS_COPIED(COPY_PUSH_IDS))
+            copy_again(&group->pairs[at].row, &ids[i], sizeof(ids[i]));
+    }
+    push->id += count;
+    return EMBTIER_OK;
+}
+
+static void spend(uint64_t *left, uint64_t cost)
+{
+    *left -= MIN(*left, cost);
+}
+
+enum embtier_err push_take_ids(struct push *push, uint64_t *cost, struct refusal *ret_refusal)
+{
+    for (; push->segment < push->segment_count; push->segment++, push->id = 0) {
+        const uint32_t left = push->segments[push->segment].count - push->id;
+        const uint32_t count = (uint32_t)MIN((uint64_t)left, *cost / LANE_COST_ID);
+
+        if (*cost == 0)
+            return EMBTIER_AGAIN;
+        TRY(take_some_ids(push, count, ret_refusal));
+        spend(cost, (uint64_t)count * LANE_COST_ID);
+        if (count < left)
+            return EMBTIER_AGAIN;
+        spend(cost, LANE_COST_SEGMENT); /* it is work too, with no ids in it */
+    }
+    push->segment = 0;
+    return EMBTIER_OK;
+}
+
+/* ---- Numbers ---- */
+
+/* The place of the first that is not finite. */
+static uint64_t find_nonfinite(const float *numbers, uint64_t count)
+{
+    uint64_t i = 0;
+
+    while (i < count && isfinite(numbers[i]))
+        i++;
+    return i;
+}
+
+enum embtier_err push_check_numbers(struct push *push, uint64_t *cost, struct refusal *ret_refusal)
+{
+    for (; push->segment < push->segment_count; push->segment++, push->checked = 0) {
+        struct push_segment *const segment = &push->segments[push->segment];
+        const uint32_t dim = segment->table->spec.dim;
+        const float *const numbers = segment->gradients + push->checked;
+        const uint64_t left = (uint64_t)segment->count * dim - push->checked;
+        uint64_t count;
+        float greatest;
+
+        if (*cost == 0)
+            return EMBTIER_AGAIN;
+        count = MIN(left, *cost * LANE_COST_BYTES / sizeof(float));
+        if (push->checked == 0)
+            spend(cost, LANE_COST_SEGMENT);
+        if (segment->table->spec.allows_nonfinite)
+            continue;
+        /* Times a weight that is not finite, no gradient is: not even 0. No bag is told: the value
+         * is the limit. */
+        if (IS_BAD(CHECK_PUSH_WEIGHTS_FINITE, push->ticket->segments[push->segment].has_nonfinite))
+            return refuse(ret_refusal, EMBTIER_NONFINITE, push->segment, segment->count,
+                          segment->count);
+        if (!segment->gradients)
+            continue;
+        greatest = reduce_greatest(numbers, count);
+        if (IS_BAD(CHECK_PUSH_FINITE, !isfinite(greatest)))
+            return refuse(ret_refusal, EMBTIER_NONFINITE, push->segment,
+                          (push->checked + find_nonfinite(numbers, count)) / dim, segment->count);
+        segment->greatest = MAX(segment->greatest, greatest);
+        push->checked += count;
+        spend(cost, div_round_up(count * sizeof(float), LANE_COST_BYTES));
+        if (count < left)
+            return EMBTIER_AGAIN;
+    }
+    push->segment = 0;
+    return EMBTIER_OK;
+}
+
+/* ---- Waves ---- */
+
+enum embtier_err push_pin(const struct request_rules *rules, struct push *push,
+                          struct refusal *ret_refusal)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t g = 0; g < push->ticket->group_count; g++)
+        bytes += (uint64_t)push->ticket->groups[g].run_count * push->groups[g].table->row_bytes;
+    return ticket_pin(rules, push->ticket, bytes, ret_refusal);
+}
+
+uint64_t push_prepare(struct push *push)
+{
+    uint64_t cost = 0;
+
+    push->ticket->has_pins = push->is_prefetch;
+    for (uint32_t g = 0; g < push->ticket->group_count; g++) {
+        const struct ticket_group *const group = &push->ticket->groups[g];
+
+        for (uint32_t i = 0; group->bag_places && i < group->segment_count; i++) {
+            const struct ticket_segment *const of = &push->ticket->segments[group->order[i]];
+            const float *const gradients = push->segments[group->order[i]].gradients;
+
+            for (uint32_t b = 0; b < of->bag_count; b++)
+                group->bag_places[of->first_bag + b] =
+                    gradients ? gradients + (size_t)b * group->dim : zeros;
+            cost += of->bag_count / 4;
+        }
+    }
+    return cost;
+}
+
+/* Ids of @group, all rows together; in a step those of the members. */
+static uint64_t pairs_of(const struct push *push, const struct ticket_group *group)
+{
+    uint64_t pairs = 0;
+
+    if (!push->joint)
+        return group->id_count;
+    for (uint32_t i = 0; i < group->segment_count; i++)
+        pairs += push->joint->sources[group->order[i]].group->id_count;
+    return pairs;
+}
+
+static enum embtier_err refuse_run(const struct push *push, uint32_t g, uint32_t run,
+                                   struct refusal *refusal)
+{
+    const struct ticket_group *const group = &push_runs(push)->groups[g];
+
+    if (push->joint)
+        return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX,
+                      push_group_of(push, g)->table->table_id, SHM_LIMIT_OF_UPDATE);
+    return refuse(
+        refusal, EMBTIER_TOO_LARGE, ticket_segment_of(group, group->pairs[group->starts[run]].bag),
+        push_run_pairs(push_runs(push), group, run, 1), PUSH_ROW_NUMBERS_MAX / group->dim);
+}
+
+enum embtier_err push_check_runs(const struct push *push, uint64_t *cost,
+                                 struct refusal *ret_refusal)
+{
+    const struct ticket *const runs = push_runs(push);
+
+    for (uint32_t g = 0; !push->is_prefetch && g < runs->group_count; g++) {
+        const struct ticket_group *const group = &runs->groups[g];
+        const uint64_t most = PUSH_ROW_NUMBERS_MAX / group->dim;
+
+        if (pairs_of(push, group) <= most)
+            continue;
+        *cost += div_round_up(group->id_count * sizeof(*group->starts), LANE_COST_BYTES);
+        for (uint32_t run = 0; run < group->run_count; run++)
+            if (push_run_pairs(push_runs(push), group, run, 1) > most)
+                return refuse_run(push, g, run, ret_refusal);
+    }
+    return EMBTIER_OK;
+}
+
+enum update_kind push_kind(const struct push *push)
+{
+    uint64_t rows = 0;
+    uint32_t slices = 0;
+
+    if (push->member)
+        return UPDATE_OF_GROUP;
+    for (uint32_t g = 0; g < push->ticket->group_count; g++) {
+        if (push->ticket->groups[g].run_count == 0 || !push->groups[g].has_gradients)
+            continue;
+        rows += push->ticket->groups[g].run_count;
+        slices++;
+    }
+    return rows > push->wave_rows || slices > push->wave_slices ? UPDATE_LARGE : UPDATE_SMALL;
+}
+
+void push_note_steps(const struct push *push)
+{
+    for (uint32_t g = 0; g < push_runs(push)->group_count; g++) {
+        const struct push_group *const group = push_group_of(push, g);
+
+        if (group->has_gradients && push_runs(push)->groups[g].run_count > 0)
+            table_note_step(group->table, group->optimizer.step);
+    }
+}
+
+struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push)
+{
+    struct request_memory_share *const share = &push->session->memory_share;
+    const uint64_t bytes = wave_bytes(rules, push->wave_slices, push->wave_rows);
+    struct push_wave *wave;
+
+    for (uint32_t i = 0; i < push->wave_count; i++)
+        if (!push->waves[i]->is_under_way)
+            return push->waves[i];
+    if (push->wave_count == PUSH_WAVES_MAX)
+        return NULL;
+    /* Others need it more, but if it has none: then it leads a group, and all its members wait. */
+    wave = push->wave_count > 0
+               ? request_memory_take_spare(rules->memory, share, bytes)
+               : request_memory_for(rules, push->session, bytes, REQUEST_MEMORY_LEADS);
+    if (!wave)
+        return NULL;
+    wave->is_under_way = false;
+    return push->waves[push->wave_count++] = wave;
+}
+
+void push_end_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave)
+{
+    if (!wave->is_trial)
+        push->hit_rows += atomic_load_explicit(&wave->request.hit_rows, memory_order_relaxed);
+    push->under_way--;
+    wave->is_under_way = false;
+    for (uint32_t i = push->own_waves; push->is_taken && i < push->wave_count; i++) {
+        if (push->waves[i] != wave)
+            continue;
+        push->waves[i] = push->waves[--push->wave_count];
+        request_memory_give(rules->memory, wave);
+        break;
+    }
+}
+
+/* The runs of the next wave. Returns how many. */
+static uint32_t take_slices(struct push *push, struct push_wave *wave, uint32_t most)
+{
+    const uint32_t room = MIN(push->wave_rows, MAX(most, 1u));
+    const struct ticket *const ticket = push_runs(push);
+    const bool is_trial = push->stage == PUSH_TRYING;
+    uint32_t rows = 0;
+
+    wave->slice_count = 0;
+    for (; push->group < ticket->group_count; push->group++, push->run = 0) {
+        const struct ticket_group *const group = &ticket->groups[push->group];
+        const uint32_t left = group->run_count - push->run;
+        const uint32_t count = MIN(left, room - rows);
+        const struct push_group *const what = push_group_of(push, push->group);
+
+        if (left == 0 || !what->has_gradients || (is_trial && !what->is_tried))
+            continue;
+        if (count == 0 || wave->slice_count == push->wave_slices)
+            break;
+        wave->slices[wave->slice_count++] = (struct push_slice){ push->group, push->run, count };
+        push->run += count;
+        rows += count;
+        if (count < left)
+            break;
+    }
+    *(is_trial ? &push->is_tried : &push->is_taken) = push->group == ticket->group_count;
+    return rows;
+}
+
+void push_take_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave,
+                    uint32_t most)
+{
+    struct request *const request = &wave->request;
+    const uint32_t rows = take_slices(push, wave, most);
+
+    request_lay_out(rules, request, sizeof(*wave), wave->slice_count, rows);
+    request->session = push->session;
+    request->number = push->number;
+    wave->push = push;
+    wave->is_trial = push->stage == PUSH_TRYING;
+    request->op = push->is_prefetch ? &op_prefetch : &op_push;
+    request->row_op = push->is_prefetch ? &row_op_pin : wave->is_trial ? &row_op_try : &row_op_push;
+    request->is_wave = true;
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        const struct push_slice *const slice = &wave->slices[i];
+        const struct ticket_group *const group = &push_runs(push)->groups[slice->group];
+        struct table *const table = push_group_of(push, slice->group)->table;
+
+        request->segments[i] = (struct request_segment){
+            .table = table,
+            .id_count = slice->run_count,
+            .row_bytes = table->row_bytes,
+        };
+        request_put_runs(rules, request, group->pairs, group->starts + slice->first_run);
+    }
+    request_deal(rules, request);
+}

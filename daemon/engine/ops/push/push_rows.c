@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of pushes on their lanes: updated, or tried, where they lie in the cache, or on their way
+ * from SSD or to it. See push.h. */
+#include <string.h>
+
+#include "daemon/engine/ops/push/push.h"
+#include "daemon/engine/turns/cost.h"
+
+static uint32_t note_missed(struct rows *rows, uint32_t missed_count)
+{
+    uint32_t missed = 0;
+
+    for (uint32_t i = 0; missed < missed_count; i++)
+        if (!rows->chunk_rows[i])
+            rows->chunk_missed[missed++] = i;
+    return missed_count;
+}
+
+static uint32_t push_chunk(struct rows *rows, struct part *part, const struct row_ref *refs,
+                           uint32_t count)
+{
+    const struct request *const request = part->request;
+    struct table *const table = request->segments[part->segment].table;
+    const uint32_t missed_count = rows_change(rows, table, refs, count, rows->chunk_rows);
+
+    rows->counts.pushed_rows += count;
+    push_update(request, part->segment, refs, rows->chunk_rows, count, rows->gradients);
+    if (table->logged)
+        rows_log(rows, part, table, refs, rows->chunk_rows, count);
+    (void)note_missed(rows, missed_count);
+    row_cache_changed(rows->cache, table->index, refs, count, rows->chunk_rows);
+    return missed_count;
+}
+
+static uint32_t try_chunk(struct rows *rows, struct part *part, const struct row_ref *refs,
+                          uint32_t count)
+{
+    const struct request *const request = part->request;
+    const struct table *const table = request->segments[part->segment].table;
+    const uint32_t missed_count = rows_find(rows, table, refs, count, rows->chunk_rows);
+
+    push_update(request, part->segment, refs, rows->chunk_rows, count, rows->gradients);
+    return note_missed(rows, missed_count);
+}
+
+static uint64_t gradient_cost(const struct part *part, uint32_t segment)
+{
+    return LANE_COST_ID +
+           part->request->segments[segment].table->spec.dim * sizeof(float) / LANE_COST_BYTES;
+}
+
+/* Updates, or tries, a row that is not cached, where it is on its way. Returns what that cost. */
+static uint64_t push_row(struct rows *rows, const struct part *part, uint32_t segment,
+                         const struct row_ref *ref, void *row)
+{
+    push_update(part->request, segment, ref, &row, 1, rows->gradients);
+    return gradient_cost(part, segment) * push_pair_count(part->request, segment, ref->position, 1);
+}
+
+/* How many of @count rows have @most pairs together; at least one. */
+static uint32_t rows_that_fit(const struct part *part, const struct row_ref *refs, uint32_t count,
+                              uint64_t most, uint64_t *ret_pairs)
+{
+    uint64_t sum = push_pair_count(part->request, part->segment, refs[0].position, 1);
+    uint32_t rows = 1;
+
+    for (; rows < count; rows++) {
+        const uint64_t more = push_pair_count(part->request, part->segment, refs[rows].position, 1);
+
+        if (sum + more > most)
+            break;
+        sum += more;
+    }
+    *ret_pairs = sum;
+    return rows;
+}
+
+/* As many of the part's next @count refs as have no more gradients, all together, than cost @most.
+ */
+static uint32_t push_limit(const struct part *part, uint32_t count, uint64_t most, uint64_t *work)
+{
+    const struct row_ref *const refs = part->refs + part->next_ref;
+    const uint64_t cost = gradient_cost(part, part->segment);
+    /* Positions ascend; with one lane, whose rows are all, by 1. */
+    const bool are_neighbours = refs[count - 1].position - refs[0].position == count - 1;
+    uint64_t pairs = 0;
+
+    if (are_neighbours)
+        pairs = push_pair_count(part->request, part->segment, refs[0].position, count);
+    if (!are_neighbours || pairs * cost > most)
+        count = rows_that_fit(part, refs, count, most / cost, &pairs);
+    *work = MAX(*work, pairs * cost);
+    return count;
+}
+
+/* A ref the cache had not when its chunk was updated. What is
+ * computed now and finds no place is computed again then, from the row as it is by then. */
+static enum outcome push_missed(struct rows *rows, struct part *part, uint32_t segment,
+                                struct row_ref *ref)
+{
+    struct table *const table = part->request->segments[segment].table;
+    const void *queued;
+    void *row;
+
+    if (rows_change(rows, table, ref, 1, &row) == 0) { /* come meanwhile */
+        push_row(rows, part, segment, ref, row);
+        if (table->logged)
+            rows_log(rows, part, table, ref, &row, 1);
+        row_cache_changed(rows->cache, table->index, ref, 1, &row);
+        return OUTCOME_DONE;
+    }
+    rows->counts.second_looks++;
+    if (rows_join_read(rows, part, table, ref))
+        return OUTCOME_DONE;
+    queued = write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
+    if (queued) {
+        memcpy(rows->scratch_row, queued, table->row_bytes);
+        push_row(rows, part, segment, ref, rows->scratch_row);
+        return rows_place(rows, part, segment, ref);
+    }
+    return rows_read_to_change(rows, part, segment, ref);
+}
+
+/* A ref of a trial that the cache had not. The row is tried where it is on its way, or when it has
+ * been read. */
+static enum outcome try_missed(struct rows *rows, struct part *part, uint32_t segment,
+                               struct row_ref *ref)
+{
+    struct table *const table = part->request->segments[segment].table;
+    void *row;
+
+    if (rows_find(rows, table, ref, 1, &row) > 0) { /* else it has come meanwhile */
+        if (rows_join_read(rows, part, table, ref))
+            return OUTCOME_DONE;
+        row = (void *)write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
+        if (!row)
+            return rows_read(rows, part, table, ref);
+    }
+    push_row(rows, part, segment, ref, row);
+    return OUTCOME_DONE;
+}
+
+const struct row_op row_op_push = {
+    .changes = true,
+    .is_whole = true,
+    .chunk = push_chunk,
+    .limit = push_limit,
+    .missed = push_missed,
+    .read = push_row,
+};
+
+const struct row_op row_op_try = {
+    .is_whole = true,
+    .chunk = try_chunk,
+    .limit = push_limit,
+    .missed = try_missed,
+    .read = push_row,
+};

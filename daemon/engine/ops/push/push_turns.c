@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pushes and prefetches on their home lane: a push takes its rows in waves, and each lane updates
+ * its own. See push.h. */
+#include "daemon/engine/memory/request_memory.h"
+#include "daemon/engine/ops/groups/group.h"
+#include "daemon/engine/ops/groups/group_turns.h"
+#include "daemon/engine/ops/op.h"
+#include "daemon/engine/ops/op_table.h"
+#include "daemon/engine/ops/push/push.h"
+#include "daemon/engine/ops/push/push_trial.h"
+#include "daemon/engine/ops/tickets/tickets.h"
+#include "daemon/engine/turns/cost.h"
+#include "proto/shm_fields.h"
+
+/* A row of a wave is put down, and dealt out. */
+#define COST_WAVE_ROW (2 * LANE_COST_ID)
+
+static void give_up(struct push *push)
+{
+    if (push->stage == PUSH_ARRIVED || push->joint)
+        return; /* it is the group's, or what it leads is */
+    if (push->is_update || push->is_applied)
+        return; /* some rows have changed: then all do */
+    push->refusal.err = EMBTIER_DISCONNECTED;
+    push->is_taken = true;
+}
+
+/* A ticket that a push has used; not if the push was refused and has changed nothing. */
+static void end_or_give_back(struct op_lane *lane, struct ticket *ticket, const struct push *push)
+{
+    const enum embtier_err err = push->refusal.err;
+
+    if (ticket->is_issued && push->stage != PUSH_UPDATING && err != EMBTIER_OK &&
+        err != EMBTIER_DISCONNECTED) {
+        if (push->member) /* it may have waited for longer than it has */
+            ticket->issued_ns = clock_now_ns(lane->clock);
+        tickets_give_back(lane, ticket);
+        return;
+    }
+    if (ticket->is_issued)
+        ticket_take(ticket);
+    tickets_end(lane, ticket);
+}
+
+/* A prefetch that was refused has pinned nothing, as far as its client can see: that is told when
+ * the pins are back that it had, so that one of fewer rows finds room. */
+static void answer_unpinned(struct push *push)
+{
+    struct ticket *const ticket = push->ticket;
+
+    if (!ticket->has_pins || push->refusal.err == EMBTIER_DISCONNECTED)
+        return;
+    ticket->answers = push->is_answered = true;
+    ticket->request = push->number;
+    ticket->refusal = push->refusal;
+}
+
+static void end(struct op_lane *lane, void *what)
+{
+    struct push *const push = what;
+    struct session *const session = push->session;
+    struct ticket *const ticket = push->ticket;
+
+    if (push->is_prefetch && push->refusal.err == EMBTIER_OK) {
+        push->refusal.err = tickets_issue(lane, ticket);
+        push->refusal.value = TICKETS_MAX;
+    }
+    if (push->is_prefetch && push->refusal.err != EMBTIER_OK)
+        answer_unpinned(push);
+    if (push->member)
+        step_end(lane, push);
+    if (push->prefetch)
+        end_or_give_back(lane, push->prefetch, push);
+    if (!push->is_prefetch || push->refusal.err != EMBTIER_OK)
+        end_or_give_back(lane, ticket, push);
+    if (push->is_update)
+        update_end(lane->gate, session, push->kind);
+    push_free(&lane->rules, push);
+    session->in_flight--;
+}
+
+static struct session_lane *side_of(const struct op_lane *lane, const struct push *push)
+{
+    return op_side_of(lane, push->session);
+}
+
+/* It looks again until something else has changed, and others have a turn of theirs meanwhile. */
+static enum take_turn look_again(struct op_lane *lane, const struct push *push)
+{
+    struct session_lane *const side = side_of(lane, push);
+
+    schedule_charge(lane->schedule, side, schedule_turn_cost(lane->schedule, side));
+    return TAKE_TURN_MORE;
+}
+
+/* Counts what a prefetch is to pin. One that finds no room waits for the pins that its session
+ * gives back: a client that has released one prefetch may ask for the next. */
+static bool may_pin(struct op_lane *lane, struct push *push)
+{
+    struct refusal refusal;
+
+    if (!push->is_prefetch || push_pin(&lane->rules, push, &refusal) == EMBTIER_OK)
+        return true;
+    push->is_taken = push->session->unpinning == 0;
+    if (push->is_taken)
+        push->refusal = refusal;
+    return false;
+}
+
+/* Goes on with what comes before the first wave. Returns whether it is over. */
+static bool prepare_turn(struct op_lane *lane, struct push *push)
+{
+    struct session_lane *const side = side_of(lane, push);
+    const uint64_t most = MIN(lane->take_ids, schedule_turn_cost(lane->schedule, side));
+    uint64_t left = most;
+    enum embtier_err err = EMBTIER_OK;
+
+    if (push->stage == PUSH_IDS) {
+        err = push_take_ids(push, &left, &push->refusal);
+        tickets_cast(lane, push->ticket, err == EMBTIER_OK ? push->segment_count : push->segment);
+        if (err == EMBTIER_OK)
+            push->stage = PUSH_NUMBERS;
+    } else if (push->stage == PUSH_NUMBERS) {
+        err = push_check_numbers(push, &left, &push->refusal);
+        if (err == EMBTIER_OK)
+            push->stage = PUSH_CASTING;
+    }
+    schedule_charge(lane->schedule, side, most - left);
+    if (err != EMBTIER_OK && err != EMBTIER_AGAIN)
+        push->is_taken = true;
+    if (push->stage == PUSH_CASTING && push->ticket->casts_left == 0 && may_pin(lane, push)) {
+        uint64_t cost = push_prepare(push);
+
+        push->is_taken = push_check_runs(push, &cost, &push->refusal) != EMBTIER_OK;
+        if (!push->is_taken)
+            push->stage = push->member                   ? PUSH_SETTLING
+                          : push_trial_plan(push, &cost) ? PUSH_TRYING
+                                                         : PUSH_UPDATING;
+        schedule_charge(lane->schedule, side, cost);
+    }
+    if (push->stage >= PUSH_SETTLING)
+        step_turn(lane, push);
+    return push->stage >= PUSH_TRYING;
+}
+
+/* Whether waves of the trial are left, or are under way. If not its end is told. */
+static bool trial_goes_on(struct push *push)
+{
+    if (!push->is_tried && !push_trial_has_failed(push))
+        return true;
+    push->is_tried = true;
+    if (push->under_way > 0)
+        return true;
+    push->is_taken = push_trial_end(push, &push->refusal) != EMBTIER_OK;
+    return false;
+}
+
+/* How many rows its next wave may have: beside others those that a turn is enough to take. */
+static uint32_t wave_rows(const struct op_lane *lane, const struct push *push)
+{
+    const uint64_t most = schedule_turn_cost(lane->schedule, side_of(lane, push));
+
+    return most < LANE_TURN_COST_ALONE ? (uint32_t)most / COST_WAVE_ROW : UINT32_MAX;
+}
+
+static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left)
+{
+    struct push *const push = what;
+    struct push_wave *wave;
+    bool begins;
+
+    (void)left; /* each thing it does has a turn's */
+    if (op_is_over(push->session))
+        give_up(push);
+    if (!push->is_taken && push->stage < PUSH_TRYING && !prepare_turn(lane, push))
+        return push->is_taken                ? TAKE_TURN_DONE
+               : push->stage >= PUSH_CASTING ? TAKE_TURN_STALLED
+                                             : TAKE_TURN_MORE;
+    if (!push->is_taken && push->stage == PUSH_TRYING && trial_goes_on(push) && push->is_tried)
+        return TAKE_TURN_STALLED;
+    begins =
+        !push->is_taken && !push->is_prefetch && !push->is_update && push->stage == PUSH_UPDATING;
+    if (begins)
+        push->kind = push_kind(push);
+    if (begins && !update_may_begin(lane->gate, push->session, push->kind))
+        return TAKE_TURN_HELD;
+    if (!push->is_taken) {
+        wave = push_free_wave(&lane->rules, push);
+        if (!wave) /* without any it stands in line, or looks again until others of the session are
+                      done, which all end by themselves */
+            return push->under_way > 0 ||
+                           request_memory_waits(lane->rules.memory, &push->session->memory_share)
+                       ? TAKE_TURN_STALLED
+                       : look_again(lane, push);
+        if (begins) { /* not before it has what it needs: the gate waits for its end */
+            update_begin(lane->gate, push->session, push->kind);
+            push->is_update = true;
+            push_note_steps(push);
+        }
+        push_take_wave(&lane->rules, push, wave, wave_rows(lane, push));
+        schedule_charge(lane->schedule, side_of(lane, push),
+                        wave->slice_count * (uint64_t)LANE_COST_SEGMENT +
+                            wave->request.id_count * COST_WAVE_ROW);
+        wave->is_under_way = true;
+        push->under_way++;
+        rows_start(lane->rows, &wave->request);
+    }
+    if (!push->is_taken)
+        return TAKE_TURN_MORE;
+    if (push->under_way == 0)
+        return TAKE_TURN_DONE;
+    return push->joint ? TAKE_TURN_STALLED : TAKE_TURN_TAKEN; /* what is next may need the step */
+}
+
+static void updated(struct op_lane *lane, struct request *request)
+{
+    struct push_wave *const wave = push_wave_of(request);
+    struct push *const push = wave->push;
+    const struct op *const op = request->op;
+    const enum embtier_err err = (enum embtier_err)atomic_load(&request->err);
+    const uint32_t slice = request->err_segment;
+
+    if (err != EMBTIER_OK && push->refusal.err == EMBTIER_OK) {
+        push->refusal.err = err;
+        push->refusal.value = request->err_value;
+        if (slice < wave->slice_count && !push->joint)
+            push->refusal.segment = push->ticket->groups[wave->slices[slice].group].order[0];
+        push->is_taken = true; /* no more of it */
+    }
+    push_end_wave(&lane->rules, push, wave);
+    op_after_wave(lane, push->session, op, push, push->under_way);
+}
+
+/* ---- Beginning ---- */
+
+static enum embtier_err begin_either(struct op_lane *lane, struct session *session, uint32_t number,
+                                     const struct shm_submission *submission,
+                                     struct group_member *member, struct taking *ret_taking,
+                                     struct refusal *refusal)
+{
+    struct push *push;
+
+    TRY(push_begin(&lane->rules, session, number, submission, ret_taking->op == &op_prefetch,
+                   member, &push, refusal));
+    if (push->ticket->is_issued)
+        tickets_lend(lane, push->ticket);
+    if (push->prefetch)
+        tickets_lend(lane, push->prefetch);
+    ret_taking->what = push;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err begin_push(struct op_lane *lane, struct session *session, uint32_t number,
+                                   const struct shm_submission *submission,
+                                   struct taking *ret_taking, struct refusal *refusal)
+{
+    struct group_member *member = NULL;
+    enum embtier_err err = group_check(session, submission, true, &member, refusal);
+
+    if (err == EMBTIER_OK)
+        err = begin_either(lane, session, number, submission, member, ret_taking, refusal);
+    if (err != EMBTIER_OK && err != EMBTIER_AGAIN && member)
+        group_refuse(member, err);
+    return err;
+}
+
+static enum embtier_err begin_prefetch(struct op_lane *lane, struct session *session,
+                                       uint32_t number, const struct shm_submission *submission,
+                                       struct taking *ret_taking, struct refusal *refusal)
+{
+    return begin_either(lane, session, number, submission, NULL, ret_taking, refusal);
+}
+
+const struct op op_push = {
+    .name = "PUSH",
+    .has_turns = true,
+    .form = shm_form_of,
+    .begin = begin_push,
+    .turn = take_turn,
+    .end = end,
+    .done = updated,
+};
+
+const struct op op_prefetch = {
+    .name = "PREFETCH",
+    .has_turns = true,
+    .form = shm_form_of,
+    .begin = begin_prefetch,
+    .turn = take_turn,
+    .end = end,
+    .done = updated,
+};

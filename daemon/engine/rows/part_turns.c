@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The row work of a lane. What is said of a SET of weights here holds for a push as well: both
+ * change a row that must be there first.
+ *
+ * A part's refs go to the cache in chunks. What the cache has is done at once. A row it has not is,
+ * in this order, in the write queue (on its way to SSD), in the miss table (being read), or on SSD
+ * only; the last makes a miss entry (row_reads.c), and so does a SET of weights, if the row has a
+ * state that stays. A SET is answered when its row has a place, or is logged (row_log.c).
+ *
+ * When there is no free miss entry (GET), or no room for a dirty row in cache or write queue (SET),
+ * the ref is kept in the part's retry list and the session is blocked on this lane until a read or
+ * a write has finished; other sessions go on. Nothing of the same part or of later parts of the
+ * session is looked up before the retry list is empty, but for what the same chunk already did,
+ * which was for other rows or behind the retried ref. */
+#include "daemon/engine/rows/rows.h"
+
+#include "daemon/engine/turns/cost.h"
+
+/* ---- Requests and their parts ---- */
+
+void rows_part_finished(struct rows *rows, struct part *part)
+{
+    struct request *const request = part->request;
+    const uint32_t home = request->session->home;
+
+    if (rows_log_holds(rows, part))
+        return;
+    if (!request_part_done(part))
+        return;
+    if (home != rows->lane) {
+        mailbox_send(rows->mailboxes[home], &request->message);
+        return;
+    }
+    request->message.next = NULL;
+    *rows->last_done_here = &request->message;
+    rows->last_done_here = &request->message.next;
+}
+
+void rows_start(struct rows *rows, struct request *request)
+{
+    if (atomic_load_explicit(&request->parts_left, memory_order_relaxed) == 0) {
+        /* No ids at all. A part with nothing in it takes the one way in which requests end. */
+        atomic_store_explicit(&request->parts_left, 1, memory_order_relaxed);
+        rows_part_finished(rows, &request->parts[rows->lane]);
+        return;
+    }
+    for (uint32_t i = 0; i < rows->rules->lane_count; i++) {
+        struct part *const part = &request->parts[i];
+
+        if (part->starts[request->segment_count] == 0)
+            continue;
+        if (i == rows->lane)
+            rows_add_part(rows, part);
+        else
+            mailbox_send(rows->mailboxes[i], &part->message);
+    }
+}
+
+void rows_part_abandon(struct rows *rows, struct part *part, uint64_t count)
+{
+    request_fail(part->request, EMBTIER_DISCONNECTED, UINT32_MAX, 0);
+    rows->counts.abandoned_rows += count;
+}
+
+void rows_ref_fail(struct rows *rows, struct part *part, uint32_t segment, uint64_t id,
+                   enum embtier_err err)
+{
+    request_fail(part->request, err, segment, id);
+    rows->counts.failed_rows++;
+}
+
+/* A row may be changed now, or is to be tried again later, or is refused. */
+static enum outcome may_change(struct rows *rows, struct part *part, uint32_t segment, uint64_t id)
+{
+    struct table *const table = part->request->segments[segment].table;
+    enum embtier_err err;
+    uint32_t room;
+
+    if (!request_changes(part->request))
+        return OUTCOME_DONE;
+    err = rows_change_room(rows, table, &room);
+    if (err == EMBTIER_OK)
+        return room > 0 ? OUTCOME_DONE : OUTCOME_RETRY;
+    rows_ref_fail(rows, part, segment, id, err);
+    return OUTCOME_REFUSED;
+}
+
+/* ---- Chunks ---- */
+
+static void part_retry_later(struct part *part, uint32_t index)
+{
+    part->refs[index].link = 0;
+    if (part->retry_last)
+        part->refs[part->retry_last - 1].link = index + 1;
+    else
+        part->retry_first = index + 1;
+    part->retry_last = index + 1;
+}
+
+static enum outcome ref_missed(struct rows *rows, struct part *part, uint32_t segment,
+                               struct row_ref *ref, bool is_retried)
+{
+    const struct row_op *const op = part->request->row_op;
+    const enum outcome may = may_change(rows, part, segment, ref->id);
+
+    if (may != OUTCOME_DONE)
+        return may;
+    return is_retried && op->retried ? op->retried(rows, part, segment, ref)
+                                     : op->missed(rows, part, segment, ref);
+}
+
+/* Refs that found no room, in order. False: still none. */
+static bool part_retry(struct rows *rows, struct part *part, struct session_lane *side)
+{
+    while (part->retry_first) {
+        const uint32_t index = part->retry_first - 1;
+        struct row_ref *const ref = &part->refs[index];
+        const uint32_t next = ref->link;
+
+        if (ref_missed(rows, part, part_segment_of(part, index), ref, true) == OUTCOME_RETRY)
+            return false;
+        schedule_charge(rows->schedule, side, LANE_COST_MISS);
+        part->retry_first = next;
+        if (!next)
+            part->retry_last = 0;
+    }
+    return true;
+}
+
+/* One call of the cache. Refs of the chunk that must be tried again go to the retry list. Returns
+ * how many were not cached. */
+static uint32_t part_chunk(struct rows *rows, struct part *part, uint32_t count)
+{
+    const struct row_op *const op = part->request->row_op;
+    struct table *const table = part->request->segments[part->segment].table;
+    struct row_ref *const refs = part->refs + part->next_ref;
+    const uint32_t missed = op->chunk(rows, part, refs, count);
+
+    if (op->changes)
+        atomic_fetch_add_explicit(&table->updated_rows, count, memory_order_relaxed);
+    part->hit_rows += count - missed;
+    for (uint32_t i = 0; i < missed; i++) {
+        struct row_ref *const ref = refs + rows->chunk_missed[i];
+
+        /* Once one ref waits for room all behind it do, so that two of the same row keep their
+         * order. */
+        if (part->retry_first || ref_missed(rows, part, part->segment, ref, false) == OUTCOME_RETRY)
+            part_retry_later(part, (uint32_t)(ref - part->refs));
+    }
+    part->next_ref += count;
+    return missed;
+}
+
+enum turn { TURN_MORE, TURN_BLOCKED, TURN_FINISHED };
+
+/* How many of the next @count rows, all of the part's segment, may be changed now; 0: try later. If
+ * the store takes none, the segment's are refused, and passed over. */
+static uint32_t rows_to_change(struct rows *rows, struct part *part, uint32_t count)
+{
+    const uint32_t end = part->starts[part->segment + 1];
+    enum embtier_err err;
+    uint32_t room;
+
+    err = rows_change_room(rows, part->request->segments[part->segment].table, &room);
+    if (err == EMBTIER_OK)
+        return MIN(count, room);
+    request_fail(part->request, err, part->segment, part->refs[part->next_ref].id);
+    rows->counts.failed_rows += end - part->next_ref;
+    part->next_ref = end;
+    return 0;
+}
+
+static void spend(struct rows *rows, struct session_lane *session, uint64_t cost, uint64_t *left)
+{
+    schedule_charge(rows->schedule, session, cost);
+    *left -= MIN(*left, cost);
+}
+
+/* Looks up rows of @part, for about *@left. */
+static enum turn part_turn(struct rows *rows, struct part *part, struct session_lane *session,
+                           uint64_t *left)
+{
+    const uint32_t segments = part->request->segment_count;
+
+    if (part_is_abandoned(part) && !part_is_looked_up(part)) {
+        rows_part_abandon(rows, part, part->starts[segments] - part->next_ref);
+        part->retry_first = part->retry_last = 0;
+        part->segment = segments;
+    }
+    for (;;) {
+        uint32_t count, row_cost;
+        uint64_t work;
+
+        if (part->retry_first && !part_retry(rows, part, session))
+            return TURN_BLOCKED;
+        while (*left > 0 && part->segment < segments &&
+               part->next_ref == part->starts[part->segment + 1]) {
+            part->segment++;
+            spend(rows, session, LANE_COST_SEGMENT, left);
+        }
+        if (part->segment == segments)
+            return TURN_FINISHED;
+        if (*left == 0)
+            return TURN_MORE;
+        row_cost =
+            lane_row_cost(part->request->segments[part->segment].row_bytes, part->request->is_cold);
+        count = (uint32_t)MIN(MAX(*left / row_cost, UINT64_C(1)), (uint64_t)ROWS_CHUNK);
+        count = MIN(count, part->starts[part->segment + 1] - part->next_ref);
+        if (request_changes(part->request)) {
+            count = rows_to_change(rows, part, count);
+            if (count == 0 && part->next_ref < part->starts[part->segment + 1])
+                return TURN_BLOCKED;
+            if (count == 0)
+                continue;
+        }
+        work = (uint64_t)count * row_cost;
+        if (part->request->row_op->limit)
+            count = part->request->row_op->limit(part, count, *left, &work);
+        work += (uint64_t)part_chunk(rows, part, count) * LANE_COST_MISS;
+        spend(rows, session, work, left);
+        if (*left < row_cost)
+            *left = 0; /* not for a single row */
+    }
+}
+
+void rows_add_part(struct rows *rows, struct part *part)
+{
+    struct session_lane *const session = &part->request->session->lanes[rows->lane];
+
+    part->next = NULL;
+    if (session->last)
+        session->last->next = part;
+    else
+        session->first = part;
+    session->last = part;
+    if (!session->is_blocked)
+        schedule_add_work(rows->schedule, session, SESSION_PARTS);
+}
+
+static void block(struct rows *rows, struct session_lane *session)
+{
+    session->is_blocked = true;
+    session->next_blocked = NULL;
+    if (rows->blocked)
+        rows->last_blocked->next_blocked = session;
+    else
+        rows->blocked = session;
+    rows->last_blocked = session;
+    schedule_remove_work(rows->schedule, session, SESSION_PARTS);
+}
+
+void rows_turn(struct rows *rows, struct session_lane *session)
+{
+    uint64_t left = schedule_turn_cost(rows->schedule, session);
+    bool goes_on = true;
+
+    while (goes_on) {
+        struct part *const part = session->first;
+        const enum turn turn = part_turn(rows, part, session, &left);
+
+        if (turn == TURN_BLOCKED)
+            block(rows, session);
+        if (turn != TURN_FINISHED)
+            return;
+        session->first = part->next;
+        goes_on = session->first && left > 0;
+        if (!session->first) {
+            session->last = NULL;
+            schedule_remove_work(rows->schedule, session, SESSION_PARTS);
+        }
+        /* A SET's lookup may be over while rows still wait; the part ends with the last of them.
+         * After this call the part, and with it the session if it was the last, may be gone: that
+         * is why all else is in order by now. */
+        if (part->waiting == 0)
+            rows_part_finished(rows, part);
+    }
+}
+
+/* Whose turn it is first is whose rows have cost least: one that has found room has been charged
+ * for that, and does not take all there is, time and again, before any other gets some. */
+void rows_unblock_all(struct rows *rows)
+{
+    struct session_lane *session = rows->blocked;
+
+    rows->blocked = rows->last_blocked = NULL;
+    while (session) {
+        struct session_lane *const next = session->next_blocked;
+
+        session->is_blocked = false;
+        schedule_add_work(rows->schedule, session, SESSION_PARTS);
+        session = next;
+    }
+}

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows that a lane has read from SSD, and those who wait for them.
+ *
+ * A row that is to be read has a miss entry; read_order.h says when it is read. Refs that must wait
+ * for a read are chained to the entry, oldest first, GET and SET alike, and take effect in that
+ * order when the row arrives: this is what keeps a session's requests for one row in order.
+ *
+ * What is said of a SET of weights here holds for a push as well. One that waited for a read may
+ * find no place for its row: then the row is forgotten again, its miss entry keeps the SET and all
+ * behind it, and it is read once more when the write queue has room (parked). While rows are parked
+ * no read is begun for a SET. When the store refuses rows for good (disk full, I/O error) and no
+ * place is left, SETs fail with its error instead of waiting. So sessions, drops and the end of the
+ * server never hang on a broken disk, and no row without a place takes a read job away from GETs.
+ *
+ * A waiting ref no longer needs its hash (the miss entry has it), so that field then holds the part
+ * it belongs to: see ref_wait(). */
+#include "daemon/engine/rows/rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "daemon/engine/memory/request_memory.h"
+#include "daemon/engine/turns/cost.h"
+#include "store/store.h"
+
+#define READ_ERROR_LOG_NS (UINT64_C(1000) * 1000 * 1000)
+
+/* ---- Waiting refs ---- */
+
+static struct row_ref *waiter_at(const struct rows *rows, uint32_t link)
+{
+    return request_memory_place(rows->request_base, link);
+}
+
+static void waiter_append(struct rows *rows, struct miss *miss, struct row_ref *ref)
+{
+    const uint32_t link = request_memory_link(rows->request_base, ref);
+
+    ref->link = 0;
+    if (miss->last_waiter)
+        waiter_at(rows, miss->last_waiter)->link = link;
+    else
+        miss->first_waiter = link;
+    miss->last_waiter = link;
+}
+
+static void ref_wait(struct rows *rows, struct part *part, struct row_ref *ref, struct miss *miss)
+{
+    ref->hash = (uint64_t)(uintptr_t)part;
+    waiter_append(rows, miss, ref);
+    part->waiting++;
+}
+
+static struct part *ref_part(const struct row_ref *ref)
+{
+    return (struct part *)(uintptr_t)ref->hash;
+}
+
+/* ---- Reads ---- */
+
+/* The session that made the miss, or that is now first among those who wait for it. */
+static uint64_t miss_session(const struct rows *rows, const struct miss *miss)
+{
+    return ref_part(waiter_at(rows, miss->first_waiter))->request->session->id;
+}
+
+/* Has a row read for those who wait for it. */
+static void miss_read(struct rows *rows, struct miss *miss)
+{
+    miss->state = MISS_PENDING;
+    read_order_add(rows->read_order, row_hash_shard(miss->hash, rows->rules->shard_count),
+                   miss_session(rows, miss), miss);
+}
+
+bool rows_join_read(struct rows *rows, struct part *part, struct table *table, struct row_ref *ref)
+{
+    struct miss *const miss = miss_table_find(rows->misses, table, ref->hash, ref->id);
+
+    if (miss)
+        ref_wait(rows, part, ref, miss);
+    return miss != NULL;
+}
+
+enum outcome rows_read(struct rows *rows, struct part *part, struct table *table,
+                       struct row_ref *ref)
+{
+    struct miss *const miss =
+        miss_table_add(rows->misses, table, ref->hash, ref->id, part->request->session->id);
+
+    if (!miss)
+        return OUTCOME_RETRY;
+    ref_wait(rows, part, ref, miss);
+    miss_read(rows, miss);
+    return OUTCOME_DONE;
+}
+
+/* ---- Rows that have been read ---- */
+
+static void waiter_done(struct rows *rows, struct part *part)
+{
+    part->waiting--;
+    if (part->waiting == 0 && part_is_looked_up(part))
+        rows_part_finished(rows, part);
+}
+
+/* Copies between a row that was read and those who wait for it, oldest first, and updates it for
+ * pushes. Nobody is answered yet. Adds to @cost what that was, which those are charged that wait,
+ * and stops at @most: thousands of one request's segments may ask for the same row. Then some are
+ * left for the next time, and those that come to wait meanwhile are behind them. Returns whether
+ * none is. */
+static bool apply_waiters(struct rows *rows, struct read_job *job, const struct miss *miss,
+                          const struct store_row *row, uint64_t *cost, uint64_t most)
+{
+    uint32_t link = job->waiter ? job->waiter : miss->first_waiter;
+
+    for (; link && *cost < most; link = waiter_at(rows, link)->link) {
+        const struct row_ref *const ref = waiter_at(rows, link);
+        const struct part *const part = ref_part(ref);
+        const uint32_t s = part_segment_of(part, (uint32_t)(ref - part->refs));
+        const struct request_segment *const segment = &part->request->segments[s];
+        uint64_t work = LANE_COST_MISS + lane_row_cost(segment->row_bytes, false);
+
+        if (part->request->row_op->read)
+            work += part->request->row_op->read(rows, part, s, ref, row->bytes);
+        job->is_changed |= request_changes(part->request);
+        schedule_charge(rows->schedule, &part->request->session->lanes[rows->lane], work);
+        *cost += work;
+    }
+    job->waiter = link;
+    return link == 0;
+}
+
+/* Answers those who wait for a row after apply_waiters(). @set_err says whether it found a place:
+ * OK: all are answered. AGAIN, not now: those before the first SET or push are. Else, never: these
+ * fail with it, but GETs behind one were given what must not be, and stay. Returns whether some
+ * stay. */
+static bool answer_waiters(struct rows *rows, struct miss *miss, const struct store_row *row,
+                           enum embtier_err set_err)
+{
+    uint32_t link = miss->first_waiter;
+    bool behind_set = false;
+
+    miss->first_waiter = miss->last_waiter = 0;
+    while (link) {
+        struct row_ref *const ref = waiter_at(rows, link);
+        struct part *const part = ref_part(ref);
+        const struct row_op *const op = part->request->row_op;
+        const bool is_set = op->changes;
+        const uint32_t index = (uint32_t)(ref - part->refs);
+
+        link = ref->link; /* before the part, and this ref with it, may go */
+        behind_set |= is_set;
+        if (set_err != EMBTIER_OK && (behind_set || op->pins) &&
+            (set_err == EMBTIER_AGAIN || !is_set)) {
+            waiter_append(rows, miss, ref);
+            continue;
+        }
+        if (is_set && set_err == EMBTIER_OK && miss->table->logged)
+            rows_log_note(rows, part);
+        if (is_set && set_err != EMBTIER_OK)
+            rows_ref_fail(rows, part, part_segment_of(part, index), row->id, set_err);
+        if (op->placed)
+            op->placed(
+                rows, part, index,
+                &(struct row_ref){ .hash = miss->hash, .id = miss->id, .position = ref->position },
+                row->found);
+        waiter_done(rows, part);
+    }
+    return miss->first_waiter != 0;
+}
+
+/* The row cannot be read. */
+static void fail_waiters(struct rows *rows, struct miss *miss, const struct store_row *row)
+{
+    uint32_t link = miss->first_waiter;
+
+    while (link) {
+        const struct row_ref *const ref = waiter_at(rows, link);
+        struct part *const part = ref_part(ref);
+
+        link = ref->link;
+        rows_ref_fail(rows, part, part_segment_of(part, (uint32_t)(ref - part->refs)), row->id,
+                      row->err);
+        waiter_done(rows, part);
+    }
+}
+
+/* ---- Read jobs ---- */
+
+static int compare_misses(const void *a, const void *b)
+{
+    const struct miss *const left = *(struct miss *const *)a;
+    const struct miss *const right = *(struct miss *const *)b;
+    const uint32_t left_table = atomic_load_explicit(&left->table->table_id, memory_order_relaxed);
+    const uint32_t right_table =
+        atomic_load_explicit(&right->table->table_id, memory_order_relaxed);
+
+    if (left_table != right_table)
+        return left_table < right_table ? -1 : 1;
+    return left->id < right->id ? -1 : left->id > right->id;
+}
+
+static bool miss_is_abandoned(const struct rows *rows, const struct miss *miss)
+{
+    for (uint32_t link = miss->first_waiter; link; link = waiter_at(rows, link)->link)
+        if (!part_is_abandoned(ref_part(waiter_at(rows, link))))
+            return false;
+    return true;
+}
+
+/* Forgets a row that only clients that are gone wait for. */
+static void miss_abandon(struct rows *rows, struct miss *miss)
+{
+    uint32_t link = miss->first_waiter;
+
+    while (link) {
+        const struct row_ref *const ref = waiter_at(rows, link);
+        struct part *const part = ref_part(ref);
+
+        link = ref->link; /* before the part, and this ref with it, may go */
+        rows_part_abandon(rows, part, 1);
+        waiter_done(rows, part);
+    }
+    miss_table_remove(rows->misses, miss);
+}
+
+/* Moves rows of a shard whose turn it is into @job, as many as have room, sorted for RocksDB.
+ * Returns how many it forgot. */
+static uint32_t fill_job(struct rows *rows, uint32_t shard, struct read_job *job)
+{
+    uint32_t abandoned = 0;
+    struct miss *batch[READ_JOB_ROWS];
+    struct miss *miss;
+    uint32_t count = 0;
+    uint64_t bytes = 0;
+
+    while (count + abandoned < READ_JOB_ROWS &&
+           (miss = read_order_first(rows->read_order, shard))) {
+        if (miss_is_abandoned(rows, miss)) {
+            read_order_pop(rows->read_order, shard);
+            miss_abandon(rows, miss);
+            abandoned++;
+            continue;
+        }
+        bytes += align_up(miss->table->row_bytes, CACHE_LINE);
+        if (bytes > READ_JOB_BYTES)
+            break;
+        read_order_pop(rows->read_order, shard);
+        miss->state = MISS_READING;
+        batch[count++] = miss;
+    }
+    qsort(batch, count, sizeof(batch[0]), compare_misses);
+    job->shard = shard;
+    for (uint32_t i = 0; i < count; i++)
+        read_job_add(job, batch[i]->table, batch[i]->id, miss_table_index(rows->misses, batch[i]));
+    if (abandoned > 0) /* as when they have been read */
+        rows_unblock_all(rows);
+    return abandoned;
+}
+
+bool rows_dispatch_reads(struct rows *rows)
+{
+    while (!read_order_empty(rows->read_order)) {
+        struct read_job *const job = read_pool_take(rows->readers);
+        uint32_t abandoned;
+
+        if (!job) {
+            rows->pressure = true;
+            return false;
+        }
+        abandoned = fill_job(rows, read_order_next_shard(rows->read_order), job);
+        if (job->count > 0) /* else it stays free */
+            read_pool_send(rows->readers, job);
+        if (abandoned > 0)
+            return true; /* work for one turn */
+    }
+    return false;
+}
+
+/* Rows of one table, next to each other in a job, on their way into the cache. */
+struct insert_run {
+    struct row_ref refs[READ_JOB_ROWS];
+    const void *bytes[READ_JOB_ROWS];
+    const struct store_row *rows[READ_JOB_ROWS];
+    struct miss *misses[READ_JOB_ROWS];
+    uint64_t dirty[READ_JOB_ROWS / 64];
+    uint32_t refused[READ_JOB_ROWS];
+    uint32_t count;
+};
+
+static bool bit_is_set(const uint64_t *bits, uint32_t i)
+{
+    return bits[i / 64] >> (i % 64) & 1;
+}
+
+/* Somebody wants the row to stay in the cache. */
+static bool waits_for_pin(const struct rows *rows, const struct miss *miss)
+{
+    for (uint32_t link = miss->first_waiter; link; link = waiter_at(rows, link)->link)
+        if (ref_part(waiter_at(rows, link))->request->row_op->pins)
+            return true;
+    return false;
+}
+
+/* The cache refused a row. What a clean one was is on SSD; for a changed one the write queue is
+ * left: returns whether that, too, has no room now (AGAIN), or never. */
+static enum embtier_err place_refused(struct rows *rows, const struct miss *miss, const void *bytes,
+                                      bool dirty)
+{
+    enum embtier_err err;
+
+    if (!dirty && !(rows->in_epoch && waits_for_pin(rows, miss)))
+        return EMBTIER_OK;
+    if (rows->in_epoch) {
+        rows->counts.held_rows++;
+        return EMBTIER_AGAIN;
+    }
+    if (write_queue_put(rows->write_queue, miss->table, miss->hash, miss->id, bytes))
+        return EMBTIER_OK;
+    err = write_queue_refusal(rows->write_queue, miss->table);
+    return err == EMBTIER_OK ? EMBTIER_AGAIN : err;
+}
+
+/* The same for a row of a logged table. */
+static enum embtier_err place_read(struct rows *rows, struct table *table, const struct miss *miss,
+                                   const void *bytes)
+{
+    uint32_t room;
+
+    TRY(rows_log_room(rows, table, &room));
+    return rows_place_logged(rows, table, miss->hash, miss->id, bytes) ? EMBTIER_OK : EMBTIER_AGAIN;
+}
+
+/* A row has, or has not, found a place. */
+static void end_miss(struct rows *rows, struct miss *miss, const struct store_row *row,
+                     enum embtier_err err)
+{
+    if (!answer_waiters(rows, miss, row, err)) {
+        miss_table_remove(rows->misses, miss);
+    } else if (err == EMBTIER_AGAIN) {
+        miss->state = MISS_PARKED;
+        miss_list_append(rows->misses, &rows->parked, miss);
+    } else {
+        miss_read(rows, miss);
+    }
+}
+
+/* Finds places for a run of rows and answers those who wait for them. */
+static void insert_run(struct rows *rows, struct table *table, struct insert_run *run)
+{
+    const uint32_t refused = row_cache_insert(rows->cache, table->index, run->refs, run->count,
+                                              run->bytes, run->dirty, run->refused);
+    uint32_t next_refused = 0;
+
+    for (uint32_t i = 0; i < run->count; i++) {
+        enum embtier_err err = EMBTIER_OK;
+
+        if (next_refused < refused && run->refused[next_refused] == i) {
+            next_refused++;
+            err = place_refused(rows, run->misses[i], run->bytes[i], bit_is_set(run->dirty, i));
+        }
+        end_miss(rows, run->misses[i], run->rows[i], err);
+    }
+    memset(run->dirty, 0, sizeof(run->dirty));
+    run->count = 0;
+}
+
+static void log_read_error(struct rows *rows, const struct read_job *job, enum embtier_err err)
+{
+    const uint64_t now_ns = clock_now_ns(rows->clock);
+
+    if (rows->read_error_logged_ns != 0 && now_ns - rows->read_error_logged_ns < READ_ERROR_LOG_NS)
+        return;
+    rows->read_error_logged_ns = now_ns;
+    log_error("rows cannot be read", "shard=%u err=%s why=%s", job->shard, err_name(err),
+              LOG_QUOTED(job->msg.text));
+}
+
+void rows_on_read_done(struct rows *rows, struct read_job *job)
+{
+    job->message.next = NULL;
+    if (rows->read_done)
+        rows->last_read_done->next = &job->message;
+    else
+        rows->read_done = &job->message;
+    rows->last_read_done = &job->message;
+}
+
+/* Serves those who wait for the job's next rows, until that was a turn's work. A row that some
+ * still wait for then has a place, and is answered, when all have been served. */
+static void serve_rows(struct rows *rows, struct read_job *job)
+{
+    const uint64_t most = schedule_turn_cost(rows->schedule, NULL);
+    struct insert_run run = { .count = 0 };
+    uint64_t work = 0;
+
+    while (job->served < job->count && work < most) {
+        const uint32_t i = job->served;
+        const struct store_row *const row = &job->rows[i];
+        struct miss *const miss = miss_table_at(rows->misses, job->owners[i]);
+        bool changed;
+
+        work += LANE_COST_MISS;
+        if (row->err != EMBTIER_OK) {
+            log_read_error(rows, job, row->err);
+            fail_waiters(rows, miss, row);
+            miss_table_remove(rows->misses, miss);
+        } else if (!apply_waiters(rows, job, miss, row, &work, most)) {
+            break;
+        } else {
+            changed = job->is_changed;
+            job->is_changed = false;
+            run.refs[run.count] = (struct row_ref){ .hash = miss->hash, .id = miss->id };
+            run.bytes[run.count] = row->bytes;
+            run.rows[run.count] = row;
+            run.misses[run.count] = miss;
+            if (changed && miss->table->logged) {
+                end_miss(rows, miss, row, place_read(rows, miss->table, miss, row->bytes));
+            } else {
+                run.dirty[run.count / 64] |= (uint64_t)changed << (run.count % 64);
+                run.count++;
+            }
+        }
+        job->served++;
+        if (run.count > 0 && job->served < job->count && job->tables[i + 1] != job->tables[i])
+            insert_run(rows, job->tables[i], &run);
+    }
+    if (run.count > 0)
+        insert_run(rows, job->tables[job->served - 1], &run);
+}
+
+bool rows_serve_read(struct rows *rows)
+{
+    struct read_job *job;
+
+    if (!rows->read_done)
+        return false;
+    job = CONTAINER_OF(rows->read_done, struct read_job, message);
+    serve_rows(rows, job);
+    if (job->served == job->count) {
+        rows->read_done = job->message.next;
+        read_pool_put_back(rows->readers, job);
+    }
+    rows_unblock_all(rows);
+    return true;
+}
+
+/* As many parked rows as there may be room for now, or all when no more room will come. */
+static void unpark(struct rows *rows, uint64_t count)
+{
+    struct miss *miss;
+
+    if (!write_queue_goes_on(rows->write_queue))
+        count = UINT64_MAX;
+    for (; count > 0 && (miss = miss_list_first(rows->misses, &rows->parked)); count--) {
+        miss_list_pop(rows->misses, &rows->parked);
+        miss_read(rows, miss);
+    }
+}
+
+void rows_on_written(struct rows *rows)
+{
+    unpark(rows, write_queue_reap(rows->write_queue));
+    rows_log_on_written(rows);
+    rows_unblock_all(rows);
+}
+
+void rows_try_again(struct rows *rows)
+{
+    unpark(rows, UINT64_MAX);
+    rows_unblock_all(rows);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* client_bytes.h: how words that a client wrote are taken out of its region, and how a request that
+ * they spoil is refused. */
+#ifndef EMBTIER_DAEMON_ENGINE_SESSIONS_CLIENT_BYTES_H
+#define EMBTIER_DAEMON_ENGINE_SESSIONS_CLIENT_BYTES_H
+
+#include <sched.h>
+
+#include "daemon/engine/sessions/request_checks.h"
+#include "daemon/engine/sessions/session.h"
+
+/* A client's words are read once, into a copy, with volatile so that no compiler reads them again
+ * behind a check. @bytes: of whole words. */
+static inline void copy_once(void *dest, const volatile void *src, uint64_t bytes)
+{
+    uint64_t *out = dest;
+    const volatile uint64_t *in = src;
+
+    for (uint64_t i = 0; i < bytes / sizeof(*out); i++)
+        out[i] = in[i];
+}
+
+/* Only in builds that lack a copy: what was checked may have changed when it is read again. */
+static inline void copy_again(void *dest, const volatile void *src, uint64_t bytes)
+{
+    sched_yield();
+    copy_once(dest, src, bytes);
+}
+
+static inline bool in_region(const struct session *session, uint64_t offset, uint64_t bytes,
+                             uint64_t align)
+{
+    return channel_holds(&session->channel, offset, bytes, align);
+}
+
+static inline enum embtier_err refuse(struct refusal *refusal, enum embtier_err err,
+                                      uint32_t segment, uint64_t value, uint64_t limit)
+{
+    *refusal = (struct refusal){ .err = err, .segment = segment, .value = value, .limit = limit };
+    return err;
+}
+
+/* Refuses a request of @form since the submission at @place, or its segment number @segment that is
+ * at @place, is not clean (shm_submission_is_clean() and so on). */
+MUST_CHECK enum embtier_err refuse_unused(uint32_t form, uint32_t segment, const void *place,
+                                          struct refusal *refusal);
+/* The submission uses no field that @form does not have. */
+MUST_CHECK enum embtier_err check_fields(const struct shm_submission *submission, uint32_t form,
+                                         struct refusal *refusal);
+
+#endif
