@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rocksdb_ext.h: what RocksDB's C API lacks, as C functions. The only C++ of the store lies behind
- * it (rocksdb_ext.cc). Thread: any, unless it says otherwise. */
+ * it (ext/). Thread: any, unless it says otherwise. */
 #ifndef EMBTIER_STORE_ROCKSDB_ROCKSDB_EXT_H
 #define EMBTIER_STORE_ROCKSDB_ROCKSDB_EXT_H
 
@@ -13,12 +13,12 @@
 extern "C" {
 #endif
 
-/* Whether the installed RocksDB lays its C handles out as rocksdb_ext.cc takes for granted. Asked
+/* Whether the installed RocksDB lays its C handles out as ext/handles.hh takes for granted. Asked
  * once, before anything else here. */
 bool rocksdb_ext_fits(void);
 /* "7.8.3". Static. */
 const char *rocksdb_ext_version(void);
-/* True: embtier's tests have run with @version (store/rocksdb/versions.hh). */
+/* True: embtier's tests have run with @version (store/rocksdb/ext/versions.hh). */
 bool rocksdb_ext_is_tried(const char *version);
 
 /* Counting statistics (no timers), shared by all databases opened with @options or a copy. */

@@ -46,7 +46,7 @@ CYCLES_LEFT = {
     }),
 }
 # What RocksDB's C API lacks; everything else is C.
-CXX_PLACES = ("store/rocksdb/", "store/rocksdb/rocksdb_ext.cc")
+CXX_PLACES = ("store/rocksdb/ext/",)
 
 C_SUFFIXES = (".c", ".h", ".cu", ".cuh")
 CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++", ".C", ".hh", ".hpp", ".hxx")

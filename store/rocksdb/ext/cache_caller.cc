@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/rocksdb/cache_caller.h"
+#include "store/rocksdb/ext/cache_caller.h"
 
-#include "store/rocksdb/metadata_cache.hh"
+#include "store/rocksdb/ext/metadata_cache.hh"
 
 #include <rocksdb/version.h>
 

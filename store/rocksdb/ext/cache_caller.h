@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cache_caller.h: calls the metadata cache as RocksDB does, for tests, which are C. The value of
  * each block is an int of the caller's, in which the block's deleter counts its calls. */
-#ifndef EMBTIER_STORE_ROCKSDB_CACHE_CALLER_H
-#define EMBTIER_STORE_ROCKSDB_CACHE_CALLER_H
+#ifndef EMBTIER_STORE_ROCKSDB_EXT_CACHE_CALLER_H
+#define EMBTIER_STORE_ROCKSDB_EXT_CACHE_CALLER_H
 
 #include <stdbool.h>
 #include <stddef.h>

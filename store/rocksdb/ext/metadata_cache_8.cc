@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/rocksdb/metadata_cache.hh"
+#include "store/rocksdb/ext/metadata_cache.hh"
 
 #include <rocksdb/advanced_cache.h>
 #include <rocksdb/compression_type.h>
