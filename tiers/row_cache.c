@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_cache.c: the operations of the row cache, and their fast paths.
+/* row_cache.c: the operations that find rows in the cache, and their fast paths.
  *
  * A row that is looked up costs three misses in a chain: its set's tags, its entry, the row itself.
  * To have many in flight at once, refs go in groups of 16 through the stages of a pipeline: each
@@ -115,16 +115,6 @@ static inline __attribute__((always_inline)) void match_second_tags(const struct
     }
 }
 
-static inline const uint8_t *address(const struct row_cache *c, uint32_t slot, uint32_t *ret_tier)
-{
-    uint32_t tier = 0;
-
-    if (UNLIKELY(slot >= c->tier0_end))
-        tier = row_cache_tier_of(c, slot);
-    *ret_tier = tier;
-    return slab_pool_address(&c->pools[tier], slot);
-}
-
 static inline __attribute__((always_inline)) void
 check_entries(const struct row_cache *c, const struct request *request, const struct row_ref *refs,
               uint32_t count, uint32_t lines, struct probes *p)
@@ -145,42 +135,12 @@ check_entries(const struct row_cache *c, const struct request *request, const st
         p->ways[i] = (uint8_t)way;
         if (way != ROW_WAY_NONE && lines) {
             uint32_t tier;
-            const uint8_t *row = address(c, p->sets[i]->entries[way].slot, &tier);
+            const uint8_t *row = row_cache_address(c, p->sets[i]->entries[way].slot, &tier);
 
             for (uint32_t line = 0; line < lines; line++)
                 __builtin_prefetch(row + (uint64_t)line * CACHE_LINE, 0, 2);
         }
     }
-}
-
-static bool hand_over(struct row_cache *c, const struct row_entry *entry)
-{
-    uint32_t tier;
-    const uint8_t *const row = address(c, entry->slot, &tier);
-
-    return c->evict(c->context, entry->table, row_cache_hash(c, entry), entry->id, row,
-                    c->tables[entry->table].row_bytes);
-}
-
-/* The row is about to change. */
-static void mark_dirty(struct row_cache *c, struct row_place place, uint32_t tier)
-{
-    struct row_entry *const entry = place_entry(place);
-    struct row_spot *spot;
-
-    if (place.set->dirty >> place.way & 1) {
-        if (LIKELY(!row_cache_is_old(c, entry)))
-            return;
-        c->save_failed |= !hand_over(c, entry);
-    } else {
-        place.set->dirty |= (uint16_t)(1u << place.way);
-        c->stats.tiers[tier].dirty_rows++;
-        c->stats.tiers[tier].dirty_bytes += c->tables[entry->table].row_bytes;
-    }
-    entry->flags = (uint8_t)((entry->flags & ~ROW_ENTRY_EPOCH) | c->epoch);
-    spot = row_cache_spot(c, entry);
-    if (spot)
-        spot->dirty = row_cache_dirty_mark(c->epoch);
 }
 
 static inline __attribute__((always_inline)) void touch(struct row_cache *c, struct row_place place)
@@ -197,18 +157,18 @@ static inline __attribute__((always_inline)) void copy_hit(struct row_cache *c,
 {
     struct row_entry *entry = place_entry(place);
     uint32_t tier;
-    uint8_t *row = (uint8_t *)address(c, entry->slot, &tier);
+    uint8_t *row = (uint8_t *)row_cache_address(c, entry->slot, &tier);
 
     c->stats.tiers[tier].hits++;
     c->stats.tiers[tier].get_hits += request->use == USE_GET;
     touch(c, place);
     if (UNLIKELY(tier) && row_moves_promote(c, place))
-        row = (uint8_t *)address(c, entry->slot, &tier);
+        row = (uint8_t *)row_cache_address(c, entry->slot, &tier);
     if (request->use == USE_GET) {
         memcpy(request->dest + position * request->stride, row, request->bytes);
         return;
     }
-    mark_dirty(c, place, tier);
+    row_cache_mark_dirty(c, place, tier);
     if (LIKELY(!tier)) {
         memcpy(row, request->src + position * request->stride, request->bytes);
         return;
@@ -265,9 +225,9 @@ use_row(struct row_cache *c, struct request *request, uint32_t at, struct row_pl
         uint32_t tier;
 
         touch(c, place);
-        request->rows[at] = address(c, place_entry(place)->slot, &tier);
+        request->rows[at] = row_cache_address(c, place_entry(place)->slot, &tier);
         if (request->use == USE_CHANGE)
-            mark_dirty(c, place, tier);
+            row_cache_mark_dirty(c, place, tier);
         c->stats.tiers[tier].hits += request->use != USE_FIND;
     } else if (request->use == USE_PIN) {
         if (pin(c, place))
@@ -652,211 +612,4 @@ void row_cache_unpin(struct row_cache *c, uint16_t table, const struct row_ref *
     struct request request = { .table = table, .refs = refs, .count = count };
 
     run(c, &request, USE_UNPIN);
-}
-
-/* A slot for a new row: in tier 0, or where there is one. */
-static uint32_t make_slot(struct row_cache *c, uint32_t class_index)
-{
-    uint32_t slot = SLOT_NONE;
-
-    for (uint32_t tier = 0; tier < c->tier_count && slot == SLOT_NONE; tier++)
-        slot = row_moves_make_slot(c, tier, class_index);
-    return slot;
-}
-
-/* False: no place can be had. */
-static bool insert_row(struct row_cache *c, uint16_t table_number, const struct row_ref *ref,
-                       const void *row, bool dirty)
-{
-    struct cached_table *table = &c->tables[table_number];
-    struct row_place place;
-    struct row_spot *spot;
-    uint32_t slot, tier;
-    struct row_set *first;
-    uint8_t *dest;
-
-    /* What is cached is newer than what anybody could bring. */
-    if (row_index_find(&c->index, table_number, ref->hash, ref->id, &place.set) != ROW_WAY_NONE)
-        return true;
-    first = row_index_first_set(&c->index, ref->hash);
-    place.way =
-        row_moves_make_way(c, first, row_index_second_set(&c->index, ref->hash), &place.set);
-    if (place.way == ROW_WAY_NONE)
-        return false;
-    slot = make_slot(c, table->length_class);
-    if (slot == SLOT_NONE)
-        return false;
-    dest = (uint8_t *)address(c, slot, &tier);
-    if (tier) {
-        arena_copy_in(c->arenas[tier], dest, row, table->row_bytes);
-        c->undrained |= 1u << tier;
-    } else {
-        memcpy(dest, row, table->row_bytes);
-    }
-    row_index_fill(&c->index, place.set, place.way, table_number, ref->hash, ref->id, slot, c->now,
-                   place.set != first);
-    *slab_pool_owner(&c->pools[tier], slot) = row_index_number(&c->index, place.set, place.way);
-    row_moves_account(c, tier, table->row_bytes, false, 1);
-    table->rows++;
-    spot = row_cache_spot(c, place_entry(place));
-    if (spot)
-        *spot = (struct row_spot){ .slot_and_1 = slot + 1, .stamp = c->now };
-    if (dirty)
-        mark_dirty(c, place, tier);
-    return true;
-}
-
-uint32_t row_cache_insert(struct row_cache *c, uint16_t table, const struct row_ref *refs,
-                          uint32_t count, const void *const *rows, const uint64_t *dirty,
-                          uint32_t *ret_refused)
-{
-    uint32_t refused = 0;
-
-    assert(c->tables[table].state == TABLE_IN_USE);
-    row_upkeep(c, count);
-    for (uint32_t i = 0; i < MIN(count, (uint32_t)GROUP); i++)
-        __builtin_prefetch(row_index_first_set(&c->index, refs[i].hash));
-    for (uint32_t i = 0; i < count; i++) {
-        if (i + GROUP < count)
-            __builtin_prefetch(row_index_first_set(&c->index, refs[i + GROUP].hash));
-        if (!insert_row(c, table, &refs[i], rows[i], dirty && (dirty[i / 64] >> i % 64 & 1)))
-            ret_refused[refused++] = i;
-    }
-    c->inserts_since += count;
-    c->stats.not_cached += refused;
-    row_upkeep_end(c);
-    return refused;
-}
-
-/* A class that may have lost its last table waits for no slab; rows of another one ask again. */
-static void withdraw_wish(struct row_cache *c, uint32_t class_index)
-{
-    for (uint32_t tier = 0; tier < c->tier_count; tier++) {
-        struct slab_pool *pool = &c->pools[tier];
-
-        if (pool->starved == class_index)
-            pool->starved = LENGTH_CLASS_NONE;
-        if (pool->draining != SLAB_NONE && pool->slabs[pool->draining].heir == class_index)
-            pool->slabs[pool->draining].heir = SLAB_HEIR_POOL;
-    }
-}
-
-bool row_cache_purge_table(struct row_cache *c, uint16_t table_number, uint32_t step)
-{
-    struct cached_table *table = &c->tables[table_number];
-    uint32_t s;
-
-    if (table->state == TABLE_UNKNOWN)
-        return true;
-    if (table->state == TABLE_IN_USE) {
-        table->state = TABLE_PURGING;
-        table->purge_set = 0;
-        c->purging++;
-    }
-    s = table->purge_set;
-    for (; step && table->rows && row_index_next_set(&c->index, &s); step--, s++) {
-        struct row_set *set = &c->index.sets[s];
-        uint32_t taken = ~row_set_free_ways(set) & ROW_SET_WAYS_MASK;
-
-        for (; taken; taken &= taken - 1) {
-            uint32_t way = (uint32_t)__builtin_ctz(taken);
-            uint32_t slot = set->entries[way].slot;
-
-            if (set->entries[way].table != table_number)
-                continue;
-            row_moves_forget(c, (struct row_place){ set, way });
-            slab_pool_release_if_empty(&c->pools[row_cache_tier_of(c, slot)], slot);
-        }
-    }
-    table->purge_set = s;
-    if (table->rows)
-        return false;
-    c->purging--;
-    if (table->map != ROW_MAP_NONE) {
-        row_maps_remove(&c->maps, table->map);
-        c->stats.map_bytes = row_maps_bytes(&c->maps);
-    }
-    withdraw_wish(c, table->length_class);
-    *table = (struct cached_table){ 0 };
-    return true;
-}
-
-/* Hands over the dirty rows of a set; false: no more are to be. */
-static bool write_back_set(struct row_cache *c, struct row_set *set, uint32_t most, uint32_t *count)
-{
-    for (uint32_t dirty = set->dirty; dirty; dirty &= dirty - 1) {
-        struct row_place place = { set, (uint32_t)__builtin_ctz(dirty) };
-        const struct row_entry *entry = place_entry(place);
-        struct row_cache_tier_stats *stats;
-        struct row_spot *spot;
-
-        if (c->in_epoch && !row_cache_is_old(c, entry))
-            continue;
-        if (*count == most || !hand_over(c, entry))
-            return false;
-        set->dirty &= (uint16_t) ~(1u << place.way);
-        spot = row_cache_spot(c, entry);
-        if (spot)
-            spot->dirty = 0;
-        stats = &c->stats.tiers[row_cache_tier_of(c, entry->slot)];
-        stats->dirty_rows--;
-        stats->dirty_bytes -= c->tables[entry->table].row_bytes;
-        ++*count;
-    }
-    return true;
-}
-
-uint32_t row_cache_write_back(struct row_cache *c, uint64_t *cursor, uint32_t most_rows,
-                              bool *ret_done)
-{
-    uint32_t s = row_growth_scan_set(c, *cursor);
-    uint32_t count = 0;
-    bool more = true;
-
-    while (more && row_index_next_set(&c->index, &s)) {
-        more = write_back_set(c, &c->index.sets[s], most_rows, &count);
-        s += more;
-    }
-    *cursor = row_growth_scan_cursor(c, s);
-    *ret_done = more;
-    return count;
-}
-
-void row_cache_begin_epoch(struct row_cache *c)
-{
-    assert(!c->in_epoch);
-    c->epoch ^= ROW_ENTRY_EPOCH;
-    c->in_epoch = true;
-    c->save_failed = false;
-}
-
-bool row_cache_end_epoch(struct row_cache *c)
-{
-    c->in_epoch = false;
-    return !c->save_failed;
-}
-
-bool row_cache_forget_epoch(struct row_cache *c, uint64_t *cursor, uint32_t step)
-{
-    uint32_t s = row_growth_scan_set(c, *cursor);
-
-    for (; step > 0 && row_index_next_set(&c->index, &s); step--, s++) {
-        struct row_set *const set = &c->index.sets[s];
-
-        for (uint32_t dirty = set->dirty; dirty; dirty &= dirty - 1) {
-            struct row_entry *const entry = &set->entries[__builtin_ctz(dirty)];
-            struct row_spot *const spot = row_cache_spot(c, entry);
-
-            entry->flags = (uint8_t)((entry->flags & ~ROW_ENTRY_EPOCH) | c->epoch);
-            if (spot)
-                spot->dirty = row_cache_dirty_mark(c->epoch);
-        }
-    }
-    *cursor = row_growth_scan_cursor(c, s);
-    return !row_index_next_set(&c->index, &s);
-}
-
-void row_cache_stats(const struct row_cache *c, struct row_cache_stats *ret_stats)
-{
-    *ret_stats = c->stats;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* row_cache_impl.h: what the files of the row cache share: its struct, and the slow paths.
  *
- * row_cache.c has the operations and their fast paths, row_moves.c moves rows between tiers and out
- * of the cache, row_victims.c says which row goes next, row_growth.c lets the index grow and
- * shrink, row_upkeep.c does a little of all slow work in each call. */
+ * row_cache.c finds rows (the fast paths), row_cache_insert.c adds them, row_cache_dirty.c hands
+ * dirty ones over, row_cache_life.c makes the cache, row_moves.c moves rows between tiers and out
+ * of it, row_victims.c says which row goes next, row_growth.c lets the index grow and shrink,
+ * row_upkeep.c does a little of all slow work in each call. */
 #ifndef EMBTIER_TIERS_ROW_CACHE_IMPL_H
 #define EMBTIER_TIERS_ROW_CACHE_IMPL_H
 
@@ -142,6 +143,48 @@ static inline uint16_t row_cache_stamp(const struct row_cache *c, struct row_set
 static inline uint16_t row_cache_age(const struct row_cache *c, struct row_set *set, uint32_t way)
 {
     return (uint16_t)(c->now - row_cache_stamp(c, set, way));
+}
+
+static inline const uint8_t *row_cache_address(const struct row_cache *c, uint32_t slot,
+                                               uint32_t *ret_tier)
+{
+    uint32_t tier = 0;
+
+    if (UNLIKELY(slot >= c->tier0_end))
+        tier = row_cache_tier_of(c, slot);
+    *ret_tier = tier;
+    return slab_pool_address(&c->pools[tier], slot);
+}
+
+/* Gives a dirty row to be written; false: it is not taken. */
+static inline bool row_cache_hand_over(struct row_cache *c, const struct row_entry *entry)
+{
+    uint32_t tier;
+    const uint8_t *const row = row_cache_address(c, entry->slot, &tier);
+
+    return c->evict(c->context, entry->table, row_cache_hash(c, entry), entry->id, row,
+                    c->tables[entry->table].row_bytes);
+}
+
+/* The row is about to change. */
+static inline void row_cache_mark_dirty(struct row_cache *c, struct row_place place, uint32_t tier)
+{
+    struct row_entry *const entry = place_entry(place);
+    struct row_spot *spot;
+
+    if (place.set->dirty >> place.way & 1) {
+        if (LIKELY(!row_cache_is_old(c, entry)))
+            return;
+        c->save_failed |= !row_cache_hand_over(c, entry);
+    } else {
+        place.set->dirty |= (uint16_t)(1u << place.way);
+        c->stats.tiers[tier].dirty_rows++;
+        c->stats.tiers[tier].dirty_bytes += c->tables[entry->table].row_bytes;
+    }
+    entry->flags = (uint8_t)((entry->flags & ~ROW_ENTRY_EPOCH) | c->epoch);
+    spot = row_cache_spot(c, entry);
+    if (spot)
+        spot->dirty = row_cache_dirty_mark(c->epoch);
 }
 
 /* row_victims.c: the next row of a class to leave a tier; false: none can. @clean_only: none that

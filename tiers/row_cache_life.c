@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_cache_life.c: makes a row cache, teaches it tables, and checks that it holds together.
+/* row_cache_life.c: makes a row cache, adds and purges tables, and checks that it holds together.
  *
  * All of it lies in tier 0's first slabs: this struct, 16 bytes per table number (1 MiB), the
  * bounce buffer, 32 bytes per slab, then the index. */
@@ -299,4 +299,62 @@ const char *row_cache_validate(const struct row_cache *c)
     if (row_maps_count_rows(&c->maps) != counts.mapped)
         return "a map has rows that are not cached";
     return validate_pools(c, &counts);
+}
+
+/* A class that may have lost its last table waits for no slab; rows of another one ask again. */
+static void withdraw_wish(struct row_cache *c, uint32_t class_index)
+{
+    for (uint32_t tier = 0; tier < c->tier_count; tier++) {
+        struct slab_pool *pool = &c->pools[tier];
+
+        if (pool->starved == class_index)
+            pool->starved = LENGTH_CLASS_NONE;
+        if (pool->draining != SLAB_NONE && pool->slabs[pool->draining].heir == class_index)
+            pool->slabs[pool->draining].heir = SLAB_HEIR_POOL;
+    }
+}
+
+bool row_cache_purge_table(struct row_cache *c, uint16_t table_number, uint32_t step)
+{
+    struct cached_table *table = &c->tables[table_number];
+    uint32_t s;
+
+    if (table->state == TABLE_UNKNOWN)
+        return true;
+    if (table->state == TABLE_IN_USE) {
+        table->state = TABLE_PURGING;
+        table->purge_set = 0;
+        c->purging++;
+    }
+    s = table->purge_set;
+    for (; step && table->rows && row_index_next_set(&c->index, &s); step--, s++) {
+        struct row_set *set = &c->index.sets[s];
+        uint32_t taken = ~row_set_free_ways(set) & ROW_SET_WAYS_MASK;
+
+        for (; taken; taken &= taken - 1) {
+            uint32_t way = (uint32_t)__builtin_ctz(taken);
+            uint32_t slot = set->entries[way].slot;
+
+            if (set->entries[way].table != table_number)
+                continue;
+            row_moves_forget(c, (struct row_place){ set, way });
+            slab_pool_release_if_empty(&c->pools[row_cache_tier_of(c, slot)], slot);
+        }
+    }
+    table->purge_set = s;
+    if (table->rows)
+        return false;
+    c->purging--;
+    if (table->map != ROW_MAP_NONE) {
+        row_maps_remove(&c->maps, table->map);
+        c->stats.map_bytes = row_maps_bytes(&c->maps);
+    }
+    withdraw_wish(c, table->length_class);
+    *table = (struct cached_table){ 0 };
+    return true;
+}
+
+void row_cache_stats(const struct row_cache *c, struct row_cache_stats *ret_stats)
+{
+    *ret_stats = c->stats;
 }
