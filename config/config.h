@@ -16,8 +16,8 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "base/log.h"
-#include "base/tier_spec.h"
+#include "base/log/log.h"
+#include "base/spec/tier_spec.h"
 #include "config/machine.h"
 
 struct yaml_doc;

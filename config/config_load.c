@@ -4,13 +4,13 @@
  * depends on the machine is computed; and what belongs together is checked. What lies outside the
  * text is looked at by config_machine.c. */
 #include "config/config_load.h"
-#include "base/bytes.h"
+#include "base/text/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/paths.h"
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "config/config_descriptors.h"
 #include "config/config_keys.h"
 #include "config/config_memory.h"

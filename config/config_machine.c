@@ -12,9 +12,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "base/paths.h"
-#include "base/text_escape.h"
+#include "base/text/bytes.h"
+#include "base/text/text_escape.h"
 #include "config/config_load.h"
 #include "config/config_memory.h"
 #include "config/yaml_doc.h"

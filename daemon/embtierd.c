@@ -8,10 +8,10 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/log.h"
-#include "base/option_mistake.h"
-#include "base/standard_fds.h"
-#include "base/text_escape.h"
+#include "base/log/log.h"
+#include "base/system/standard_fds.h"
+#include "base/text/option_mistake.h"
+#include "base/text/text_escape.h"
 #include "config/config_keys.h"
 #include "config/config_load.h"
 #include "daemon/control/signals.h"

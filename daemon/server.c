@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "daemon/control/control.h"
 #include "daemon/control/notify.h"
 #include "daemon/control/signals.h"

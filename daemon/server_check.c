@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "base/bytes.h"
-#include "base/thread_room.h"
+#include "base/system/thread_room.h"
+#include "base/text/bytes.h"
 #include "config/config_memory.h"
 #include "config/yaml_doc.h"
 #include "daemon/control/socket_path.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/table_spec_json.h"
+#include "base/spec/table_spec_json.h"
 #include "store/catalog_journal.h"
 #include "store/files/durable_file.h"
 #include "store/files/summed_json.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/paths.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint_advice.h"

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/tier_spec.h"
+#include "base/spec/tier_spec.h"
 
 /* Arenas start on, and are a whole number of, slabs. */
 #define ARENA_SLAB_BYTES (UINT64_C(2) << 20)

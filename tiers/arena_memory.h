@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/tier_spec.h"
+#include "base/spec/tier_spec.h"
 
 struct arena_memory {
     void *base; /* on a slab boundary */

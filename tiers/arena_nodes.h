@@ -10,7 +10,7 @@
 #define EMBTIER_TIERS_ARENA_NODES_H
 
 #include "base/err.h"
-#include "base/tier_spec.h"
+#include "base/spec/tier_spec.h"
 #include "tiers/arena_memory.h"
 
 /* NO_MEMORY: the nodes of @spec's kind have less than @bytes. OK if the kernel does not tell, or

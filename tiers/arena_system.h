@@ -8,7 +8,7 @@
 #define EMBTIER_TIERS_ARENA_SYSTEM_H
 
 #include "base/err.h"
-#include "base/tier_spec.h"
+#include "base/spec/tier_spec.h"
 #include "tiers/arena_memory.h"
 
 /* As arena_memory_reserve(). UNSUPPORTED: this machine has no memory of that kind. NO_MEMORY. */

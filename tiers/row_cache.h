@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/tier_spec.h"
+#include "base/spec/tier_spec.h"
 
 struct arena;
 struct row_cache;

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "config/config_keys.h"
 #include "config/config_load.h"
 #include "tools/embtier_cli.h"

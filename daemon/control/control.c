@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
-#include "base/text_escape.h"
+#include "base/log/log.h"
+#include "base/text/text_escape.h"
 #include "config/config_memory.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"

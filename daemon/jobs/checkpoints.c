@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "config/config.h"
 #include "config/config_memory.h"
 #include "daemon/engine/lane/lane.h"

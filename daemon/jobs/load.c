@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "daemon/jobs/checkpoints.h"
 #include "daemon/jobs/row_writer.h"
 #include "daemon/jobs/transfer_memory.h"

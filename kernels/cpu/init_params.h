@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 
 /* Version written with new tables. A change of a single bit of any value is a new version; old ones
  * stay. */

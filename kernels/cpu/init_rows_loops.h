@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/macros.h"
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 #include "kernels/cpu/init_params.h"
 #include "kernels/cpu/isa.h"
 

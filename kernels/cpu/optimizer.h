@@ -26,7 +26,7 @@
 
 #include <stdint.h>
 
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/optimizer_numbers.h"
 #include "kernels/cpu/reduce.h"

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 
 #define OPTIMIZER_STEP_MAX EMBTIER_STEP_MAX
 /* Adam's quotient of moments, and the velocity, unless the table allows NaN and infinity. */

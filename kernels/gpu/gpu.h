@@ -20,7 +20,7 @@
 
 #include "base/embtier_err.h"
 #include "base/macros.h"
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 #include "kernels/cpu/cast.h"
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/pool.h"

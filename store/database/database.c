@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "store/database/database_impl.h"
 #include "store/database/database_seal.h"
 #include "store/database/log_damage.h"

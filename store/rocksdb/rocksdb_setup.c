@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/text/bytes.h"
 #include "config/config_memory.h"
 #include "config/yaml_doc.h"
 #include "store/files/durable_file.h"

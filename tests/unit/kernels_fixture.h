@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 #include "kernels/cpu/dtype.h"
 #include "kernels/cpu/isa.h"
 

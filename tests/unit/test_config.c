@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
+#include "base/text/bytes.h"
 #include "config/config_keys.h"
 #include "config/config_load.h"
 #include "config/yaml_doc.h"

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
-#include "base/log.h"
-#include "base/thread_class.h"
+#include "base/log/log.h"
+#include "base/system/thread_class.h"
 #include "config/config.h"
 #include "config/config_memory.h"
 #include "daemon/engine/lane/lane_impl.h"

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "store/store.h"
 
 #define READ_ERROR_LOG_NS (UINT64_C(1000) * 1000 * 1000)

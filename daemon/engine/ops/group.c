@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/embtier_types.h"
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/ops/push.h"
 #include "daemon/engine/sessions/accounts.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/thread_class.h"
+#include "base/system/thread_class.h"
 #include "config/config_memory.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/memory/reserved.h"

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/row_hash.h"
-#include "base/thread_class.h"
+#include "base/system/thread_class.h"
 #include "config/config_memory.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/memory/reserved.h"

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/row_hash.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/sessions/accounts.h"

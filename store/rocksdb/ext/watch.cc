@@ -2,7 +2,7 @@
 // watch.cc: takes note of a database's events, and of errors that RocksDB does not get over alone.
 #include "store/rocksdb/ext/watch.hh"
 
-#include "base/thread_class.h"
+#include "base/system/thread_class.h"
 #include "store/rocksdb/ext/handles.hh"
 
 #include <algorithm>

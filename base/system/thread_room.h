@@ -2,8 +2,8 @@
 /* thread_room.h: whether this process may have so many more threads.
  *
  * RocksDB ends the process where it cannot make one of its own, so a start asks first. */
-#ifndef EMBTIER_BASE_THREAD_ROOM_H
-#define EMBTIER_BASE_THREAD_ROOM_H
+#ifndef EMBTIER_BASE_SYSTEM_THREAD_ROOM_H
+#define EMBTIER_BASE_SYSTEM_THREAD_ROOM_H
 
 #include <stdint.h>
 

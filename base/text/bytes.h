@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bytes.h: numbers of bytes as people write them. Thread: any. */
-#ifndef EMBTIER_BASE_BYTES_H
-#define EMBTIER_BASE_BYTES_H
+#ifndef EMBTIER_BASE_TEXT_BYTES_H
+#define EMBTIER_BASE_TEXT_BYTES_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
 /* standard_fds.h: descriptors 0, 1 and 2 are open, even if a program was started without them.
  *
  * Else the first file that is opened becomes one of them, and the log is written into it. */
-#ifndef EMBTIER_BASE_STANDARD_FDS_H
-#define EMBTIER_BASE_STANDARD_FDS_H
+#ifndef EMBTIER_BASE_SYSTEM_STANDARD_FDS_H
+#define EMBTIER_BASE_SYSTEM_STANDARD_FDS_H
 
 #include "base/macros.h"
 

@@ -3,8 +3,8 @@
  *
  * Each is called by a thread for itself, once, and is a wish: the system may refuse. The first two
  * leave a thread alone whose policy is not the usual one, as the user has chosen it then. */
-#ifndef EMBTIER_BASE_THREAD_CLASS_H
-#define EMBTIER_BASE_THREAD_CLASS_H
+#ifndef EMBTIER_BASE_SYSTEM_THREAD_CLASS_H
+#define EMBTIER_BASE_SYSTEM_THREAD_CLASS_H
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,8 +4,8 @@
  * Its own messages show an argument as it is: at its full length, and with characters that move the
  * cursor. So letters begin with ':' (behind '+'), and the words for a mistake are those of this
  * module. */
-#ifndef EMBTIER_BASE_OPTION_MISTAKE_H
-#define EMBTIER_BASE_OPTION_MISTAKE_H
+#ifndef EMBTIER_BASE_TEXT_OPTION_MISTAKE_H
+#define EMBTIER_BASE_TEXT_OPTION_MISTAKE_H
 
 #include <getopt.h>
 

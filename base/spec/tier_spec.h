@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tier_spec.h: one tier of the row cache as the configuration describes it. A value. */
-#ifndef EMBTIER_BASE_TIER_SPEC_H
-#define EMBTIER_BASE_TIER_SPEC_H
+#ifndef EMBTIER_BASE_SPEC_TIER_SPEC_H
+#define EMBTIER_BASE_SPEC_TIER_SPEC_H
 
 #include <stdint.h>
 

@@ -13,8 +13,8 @@
  * buffer of a fixed length, and a thread of the log's own writes them. A line that finds no room is
  * dropped and counted, and a line says how many as soon as there is room again. A file needs no
  * reader: into one, callers write themselves, so that a line is there before later events. */
-#ifndef EMBTIER_BASE_LOG_H
-#define EMBTIER_BASE_LOG_H
+#ifndef EMBTIER_BASE_LOG_LOG_H
+#define EMBTIER_BASE_LOG_LOG_H
 
 #include <stdint.h>
 
@@ -40,7 +40,7 @@ uint64_t log_dropped_lines(void);
 /* @pairs is a printf format of space-separated key=value pairs, or "". */
 void log_line(enum log_level level, const char *message, const char *pairs, ...) PRINTF_LIKE(3, 4);
 
-/* A value quoted and escaped for logfmt (base/text_escape.h), in a buffer of the caller's
+/* A value quoted and escaped for logfmt (base/text/text_escape.h), in a buffer of the caller's
  * statement: LOG_QUOTED(path). */
 struct log_quoted {
     char text[512];

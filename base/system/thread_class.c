@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/thread_class.h"
+#include "base/system/thread_class.h"
 
 #include <sched.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 
 #include <float.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "base/text/bytes.h"
 
 static const struct unit {
     const char *name;

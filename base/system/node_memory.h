@@ -3,8 +3,8 @@
  *
  * It is an estimate by the rule for MemAvailable (si_mem_available() in the kernel's
  * mm/show_mem.c), which the kernel applies to the whole machine only. */
-#ifndef EMBTIER_BASE_NODE_MEMORY_H
-#define EMBTIER_BASE_NODE_MEMORY_H
+#ifndef EMBTIER_BASE_SYSTEM_NODE_MEMORY_H
+#define EMBTIER_BASE_SYSTEM_NODE_MEMORY_H
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table_spec.h: a table's specification, as the user wrote it, and the row layout that follows.
  * Pure values, copied freely. */
-#ifndef EMBTIER_BASE_TABLE_SPEC_H
-#define EMBTIER_BASE_TABLE_SPEC_H
+#ifndef EMBTIER_BASE_SPEC_TABLE_SPEC_H
+#define EMBTIER_BASE_SPEC_TABLE_SPEC_H
 
 #include <stdbool.h>
 #include <stdint.h>

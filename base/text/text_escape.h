@@ -12,8 +12,8 @@
  *
  * Escapes are \n, \r, \t, \uXXXX (above U+FFFF two of them, as in JSON) and \xXX for a byte that is
  * not UTF-8. So JSON that is escaped again is the same JSON. Thread: any. */
-#ifndef EMBTIER_BASE_TEXT_ESCAPE_H
-#define EMBTIER_BASE_TEXT_ESCAPE_H
+#ifndef EMBTIER_BASE_TEXT_TEXT_ESCAPE_H
+#define EMBTIER_BASE_TEXT_TEXT_ESCAPE_H
 
 #include <stdbool.h>
 #include <stddef.h>

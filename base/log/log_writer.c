@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/log_writer.h"
+#include "base/log/log_writer.h"
 
 #include <errno.h>
 #include <poll.h>

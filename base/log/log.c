@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/log_writer.h"
-#include "base/text_escape.h"
+#include "base/log/log_writer.h"
+#include "base/text/text_escape.h"
 
 /* The one process-wide setting: which lines are wanted. Set once at start, read from any thread. */
 static atomic_int log_threshold = LOG_LEVEL_INFO;

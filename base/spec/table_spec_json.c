@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/table_spec_json.h"
+#include "base/spec/table_spec_json.h"
 
 #include <errno.h>
 #include <inttypes.h>

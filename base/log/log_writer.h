@@ -4,8 +4,8 @@
  * A ring of bytes under a lock that is held for the copy of a line, and a thread that may block in
  * write(2) for ever. O_NONBLOCK would spare the thread, but belongs to the open file, which other
  * processes share. Lines come out in the order in which they went in. */
-#ifndef EMBTIER_BASE_LOG_WRITER_H
-#define EMBTIER_BASE_LOG_WRITER_H
+#ifndef EMBTIER_BASE_LOG_LOG_WRITER_H
+#define EMBTIER_BASE_LOG_LOG_WRITER_H
 
 #include <stdint.h>
 

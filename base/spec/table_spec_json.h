@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table_spec_json.h: a table's spec as JSON, as the catalog and exports of tables hold it. Pure
  * functions. */
-#ifndef EMBTIER_BASE_TABLE_SPEC_JSON_H
-#define EMBTIER_BASE_TABLE_SPEC_JSON_H
+#ifndef EMBTIER_BASE_SPEC_TABLE_SPEC_JSON_H
+#define EMBTIER_BASE_SPEC_TABLE_SPEC_JSON_H
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 
 /* 2 since there are hyperparameters, 3 since there is a durability: a reader that does not
  * know them loses them. */

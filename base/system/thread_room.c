@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/thread_room.h"
+#include "base/system/thread_room.h"
 
 #include <pthread.h>
 #include <stdlib.h>

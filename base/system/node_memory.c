@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/node_memory.h"
+#include "base/system/node_memory.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

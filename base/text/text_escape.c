@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 
 #include <ctype.h>
 #include <stdarg.h>

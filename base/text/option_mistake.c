@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/option_mistake.h"
+#include "base/text/option_mistake.h"
 
 #include <string.h>
 
 #include "base/macros.h"
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 
 /* Options that @word, without its dashes, may be the beginning of; 1 if it is one of them. */
 static int count_meant(const char *word, const struct option *options)
