@@ -146,8 +146,8 @@ void row_cache_used(struct row_cache *cache, uint16_t table, const struct row_re
                     uint32_t count, const void *const *rows);
 
 /* Where the rows of @table lie that are in tier 0, for who follows that by itself
- * (kernels/cpu/pool.h): a row that is used is stamped with the clock. Good as long as places of
- * row_cache_find() are, and as long as no call counts rows. False: the table has no map. */
+ * (kernels/cpu/pool/pool.h): a row that is used is stamped with the clock. Good as long as places
+ * of row_cache_find() are, and as long as no call counts rows. False: the table has no map. */
 MUST_CHECK bool row_cache_spots(const struct row_cache *cache, uint16_t table,
                                 struct row_spots *ret_spots);
 /* @count rows were used in this way: counts hits. */

@@ -33,7 +33,7 @@ struct table_spec {
     enum embtier_durability durability;
     uint64_t seed;
     bool eager;            /* all rows are written when the table is created; needs a row count */
-    uint32_t init_version; /* of the generator, kernels/cpu/init_rows.h; 0: the newest */
+    uint32_t init_version; /* of the generator, kernels/cpu/init/init_rows.h; 0: the newest */
     /* Checkpoints, exports and imports take these two along with the rows. */
     char uuid[TABLE_UUID_CHARS + 1]; /* "": the table has none; one that is made gets one */
     uint64_t step; /* the greatest of the pushes that have changed rows, as of when this was said */

@@ -11,7 +11,7 @@
 #include "config/config_memory.h"
 #include "daemon/jobs/row_writer.h"
 #include "daemon/jobs/transfer_memory.h"
-#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/init/init_rows.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/checkpoint/checkpoint_advice.h"

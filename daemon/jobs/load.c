@@ -12,7 +12,7 @@
 #include "daemon/jobs/row_writer.h"
 #include "daemon/jobs/transfer_memory.h"
 #include "daemon/jobs/transfer_piece.h"
-#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/init/init_rows.h"
 
 struct load {
     struct tables *tables;

@@ -20,7 +20,7 @@
 
 #include "base/macros.h"
 #include "base/spec/table_spec.h"
-#include "kernels/cpu/dtype.h"
+#include "kernels/cpu/cast/dtype.h"
 #include "kernels/cpu/isa.h"
 
 /* All instruction sets of this processor. */

@@ -11,7 +11,7 @@
 #include "daemon/engine/ops/ticket.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
-#include "kernels/cpu/pool.h"
+#include "kernels/cpu/pool/pool.h"
 
 /* ---- Waves ---- */
 

@@ -4,7 +4,7 @@
 #include "daemon/engine/lane/lane_cost.h"
 #include "daemon/engine/ops/request_impl.h"
 #include "daemon/engine/tables/table.h"
-#include "kernels/cpu/finite.h"
+#include "kernels/cpu/optimizer/finite.h"
 
 /* ---- Bounds ---- */
 

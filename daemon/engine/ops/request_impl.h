@@ -8,7 +8,7 @@
 
 #include "daemon/engine/ops/request.h"
 #include "daemon/engine/sessions/session.h"
-#include "kernels/cpu/cast.h"
+#include "kernels/cpu/cast/cast.h"
 #include "proto/shm_fields.h"
 
 /* The checks of what a client wrote, by number. tests/unit builds these files once without each of

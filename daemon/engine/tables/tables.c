@@ -24,7 +24,7 @@
 #include "daemon/engine/sessions/accounts.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/jobs/row_writer.h"
-#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/init/init_rows.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint_advice.h"
 #include "store/store.h"

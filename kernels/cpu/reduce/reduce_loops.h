@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reduce_loops.h: the inner loops of reduce.h, one set per instruction set, all compiled from
  * reduce_loops.c. Inside kernels/ only. Thread: any. */
-#ifndef EMBTIER_KERNELS_CPU_REDUCE_LOOPS_H
-#define EMBTIER_KERNELS_CPU_REDUCE_LOOPS_H
+#ifndef EMBTIER_KERNELS_CPU_REDUCE_REDUCE_LOOPS_H
+#define EMBTIER_KERNELS_CPU_REDUCE_REDUCE_LOOPS_H
 
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/reduce/reduce.h"
 
 struct reduce_loops {
     void (*runs)(const struct reduce_batch *batch);

@@ -9,13 +9,13 @@
  * Between a trial and its update the row may change: such an update saturates.
  *
  * Nothing here is asked of tables that allow NaN and infinity. Thread: any. */
-#ifndef EMBTIER_KERNELS_CPU_FINITE_H
-#define EMBTIER_KERNELS_CPU_FINITE_H
+#ifndef EMBTIER_KERNELS_CPU_OPTIMIZER_FINITE_H
+#define EMBTIER_KERNELS_CPU_OPTIMIZER_FINITE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/optimizer/optimizer.h"
 
 /* A bound on the sum of @pair_count gradients, each at most @greatest in magnitude and times a
  * scale of at most @scale; of all that is added up on the way, too. */

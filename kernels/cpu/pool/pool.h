@@ -14,8 +14,8 @@
  *
  * Rows are used where they lie; they may be of one cache or of many. Thread: any, unless rows are
  * searched for. */
-#ifndef EMBTIER_KERNELS_CPU_POOL_H
-#define EMBTIER_KERNELS_CPU_POOL_H
+#ifndef EMBTIER_KERNELS_CPU_POOL_POOL_H
+#define EMBTIER_KERNELS_CPU_POOL_POOL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * bits and a key of 64. No state, so it does not matter who computes a block, or when.
  *
  * Integers only, straight-line, so that a loop over counters vectorises. Thread: any. */
-#ifndef EMBTIER_KERNELS_CPU_PHILOX_H
-#define EMBTIER_KERNELS_CPU_PHILOX_H
+#ifndef EMBTIER_KERNELS_CPU_INIT_PHILOX_H
+#define EMBTIER_KERNELS_CPU_INIT_PHILOX_H
 
 #include <stdint.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/reduce/reduce.h"
 
 #include <math.h>
 
-#include "kernels/cpu/reduce_loops.h"
+#include "kernels/cpu/reduce/reduce_loops.h"
 
 static const struct reduce_loops *const loops_by_isa[] = {
 #define X(isa) [KERNELS_ISA_##isa] = &reduce_loops_##isa,

@@ -7,12 +7,12 @@
  * clipped and have had the weight decay added. IEEE 754 single precision, each operation rounded on
  * its own: compiled with -ffp-contract=off, for CUDA with -fmad=false. Choices are written so that
  * a NaN passes through. */
-#ifndef EMBTIER_KERNELS_CPU_OPTIMIZER_VALUES_H
-#define EMBTIER_KERNELS_CPU_OPTIMIZER_VALUES_H
+#ifndef EMBTIER_KERNELS_CPU_OPTIMIZER_OPTIMIZER_VALUES_H
+#define EMBTIER_KERNELS_CPU_OPTIMIZER_OPTIMIZER_VALUES_H
 
-#include "kernels/cpu/dtype.h"
-#include "kernels/cpu/optimizer_numbers.h"
-#include "kernels/cpu/philox.h"
+#include "kernels/cpu/cast/dtype.h"
+#include "kernels/cpu/init/philox.h"
+#include "kernels/cpu/optimizer/optimizer_numbers.h"
 
 /* What a row's gradient is multiplied by when it is clipped; @squares is the sum of its squares. */
 KERNEL_INLINE float optimizer_clip_scale(const struct optimizer_numbers *n, double squares)

@@ -6,13 +6,13 @@
  * 2 bytes may put the state behind them at odd multiples of 2, so their columns are copied to
  * aligned arrays, a chunk at a time, worked on there and copied back; so are the last columns of
  * f32, which do not fill a group. */
-#include "kernels/cpu/optimizer_loops.h"
+#include "kernels/cpu/optimizer/optimizer_loops.h"
 
 #include <assert.h>
 
-#include "kernels/cpu/optimizer_values.h"
-#include "kernels/cpu/philox_vector.h"
-#include "kernels/cpu/reduce_loops.h"
+#include "kernels/cpu/init/philox_vector.h"
+#include "kernels/cpu/optimizer/optimizer_values.h"
+#include "kernels/cpu/reduce/reduce_loops.h"
 #include "kernels/cpu/vector.h"
 
 #define CHUNK        64                                /* columns */

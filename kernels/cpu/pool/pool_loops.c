@@ -9,7 +9,7 @@
  *
  * What is left of the columns, fewer than a vector holds, is computed with the vector that ends
  * where the row ends: its first lanes are the block before once more, and are not kept. */
-#include "kernels/cpu/pool_loops.h"
+#include "kernels/cpu/pool/pool_loops.h"
 
 #include "kernels/cpu/vector.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/cpu/init_params.h"
+#include "kernels/cpu/init/init_params.h"
 
 #include <float.h>
 
-#include "kernels/cpu/dtype.h"
+#include "kernels/cpu/cast/dtype.h"
 
 static float dtype_max(enum embtier_dtype dtype)
 {

@@ -3,10 +3,10 @@
  * lane of 64 bits, where the processors' multiplication looks for it and leaves its product; what
  * is in the high half is of no matter. That is a third of the instructions that compilers make of
  * a loop over philox4x32_10(). */
-#ifndef EMBTIER_KERNELS_CPU_PHILOX_VECTOR_H
-#define EMBTIER_KERNELS_CPU_PHILOX_VECTOR_H
+#ifndef EMBTIER_KERNELS_CPU_INIT_PHILOX_VECTOR_H
+#define EMBTIER_KERNELS_CPU_INIT_PHILOX_VECTOR_H
 
-#include "kernels/cpu/philox.h"
+#include "kernels/cpu/init/philox.h"
 #include "kernels/cpu/vector.h"
 
 struct philox_vector {

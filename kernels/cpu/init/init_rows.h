@@ -7,8 +7,8 @@
  * numbers: as easy as 1, 2, 3", SC 2011) with key = seed and counter = (row, column block,
  * version); no libm and no fused multiply-add, so that scalar, AVX2 and AVX-512 code give the same
  * bits. Thread: any. */
-#ifndef EMBTIER_KERNELS_CPU_INIT_ROWS_H
-#define EMBTIER_KERNELS_CPU_INIT_ROWS_H
+#ifndef EMBTIER_KERNELS_CPU_INIT_INIT_ROWS_H
+#define EMBTIER_KERNELS_CPU_INIT_INIT_ROWS_H
 
 #include <stdint.h>
 

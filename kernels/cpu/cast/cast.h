@@ -11,8 +11,8 @@
  *
  * The sort is stable: within a row's run pairs keep the batch's order, which is the order in which
  * gradients are added. Thread: any. */
-#ifndef EMBTIER_KERNELS_CPU_CAST_H
-#define EMBTIER_KERNELS_CPU_CAST_H
+#ifndef EMBTIER_KERNELS_CPU_CAST_CAST_H
+#define EMBTIER_KERNELS_CPU_CAST_CAST_H
 
 #include <stdint.h>
 

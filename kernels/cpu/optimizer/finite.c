@@ -11,15 +11,15 @@
  * about 1 at most, or 1 / sqrt(1 - alpha), or sqrt(dim) if it is the row's mean. Two things make it
  * greater. The sum saturates: its root is then 2^64, less a little. And squares below 2^-150 are
  * 0 in f32: there eps divides alone, but |g| is below 2^-75. */
-#include "kernels/cpu/finite.h"
+#include "kernels/cpu/optimizer/finite.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/macros.h"
-#include "kernels/cpu/dtype.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/cast/dtype.h"
+#include "kernels/cpu/reduce/reduce.h"
 
 /* Sums, gradients and quotients up to here do not overflow when they are rounded. */
 #define NUMBER_MAX 0x1p127

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* optimizer_numbers.h: the constants of one push to one table, as optimizer_prepare() makes them
  * and all loops use them. */
-#ifndef EMBTIER_KERNELS_CPU_OPTIMIZER_NUMBERS_H
-#define EMBTIER_KERNELS_CPU_OPTIMIZER_NUMBERS_H
+#ifndef EMBTIER_KERNELS_CPU_OPTIMIZER_OPTIMIZER_NUMBERS_H
+#define EMBTIER_KERNELS_CPU_OPTIMIZER_OPTIMIZER_NUMBERS_H
 
 #include <stdbool.h>
 #include <stdint.h>

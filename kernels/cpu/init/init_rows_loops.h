@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* init_rows_loops.h: the inner loops of init_rows, one set per instruction set, all compiled from
  * init_rows_loops.c. Inside kernels/ and its tests only. Thread: any. */
-#ifndef EMBTIER_KERNELS_CPU_INIT_ROWS_LOOPS_H
-#define EMBTIER_KERNELS_CPU_INIT_ROWS_LOOPS_H
+#ifndef EMBTIER_KERNELS_CPU_INIT_INIT_ROWS_LOOPS_H
+#define EMBTIER_KERNELS_CPU_INIT_INIT_ROWS_LOOPS_H
 
 #include <stdint.h>
 
 #include "base/macros.h"
 #include "base/spec/table_spec.h"
-#include "kernels/cpu/init_params.h"
+#include "kernels/cpu/init/init_params.h"
 #include "kernels/cpu/isa.h"
 
 /* Counters are worked on in groups, so that loops have no remainder: a multiple of what a vector

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* init_params.h: a table's distribution as the generator takes it, for the loops of init_rows and
  * their CUDA twin. Inside kernels/ and its tests only. Thread: any. */
-#ifndef EMBTIER_KERNELS_CPU_INIT_PARAMS_H
-#define EMBTIER_KERNELS_CPU_INIT_PARAMS_H
+#ifndef EMBTIER_KERNELS_CPU_INIT_INIT_PARAMS_H
+#define EMBTIER_KERNELS_CPU_INIT_INIT_PARAMS_H
 
 #include <stdint.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* optimizer_loops.h: the inner loops of optimizer.h, one set per instruction set, all compiled from
  * optimizer_loops.c. Inside kernels/ only. Thread: any. */
-#ifndef EMBTIER_KERNELS_CPU_OPTIMIZER_LOOPS_H
-#define EMBTIER_KERNELS_CPU_OPTIMIZER_LOOPS_H
+#ifndef EMBTIER_KERNELS_CPU_OPTIMIZER_OPTIMIZER_LOOPS_H
+#define EMBTIER_KERNELS_CPU_OPTIMIZER_OPTIMIZER_LOOPS_H
 
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/optimizer/optimizer.h"
 
 /* The rows' gradients: all of them, or how each is made. */
 struct optimizer_gradients {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inner loops of reduce.h, compiled once per instruction set (isa.h). */
-#include "kernels/cpu/reduce_loops.h"
+#include "kernels/cpu/reduce/reduce_loops.h"
 
 #include "kernels/cpu/vector.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/optimizer/optimizer.h"
 
 #include <assert.h>
 #include <float.h>
@@ -7,7 +7,7 @@
 
 #include "base/macros.h"
 #include "kernels/cpu/inline.h"
-#include "kernels/cpu/optimizer_loops.h"
+#include "kernels/cpu/optimizer/optimizer_loops.h"
 
 /* So that the bits that round are none of those that initial values come from, which have the
  * table's seed for their key. */

@@ -2,8 +2,8 @@
 /* dtype.h: f16 and bf16 from f32 and back, in integer arithmetic: the same bits on every processor,
  * whatever its rounding of denormals. Rounding is to nearest, ties to even; what is too large
  * becomes infinity; a NaN stays a (quiet) NaN. Branch-free, so that a loop vectorises. */
-#ifndef EMBTIER_KERNELS_CPU_DTYPE_H
-#define EMBTIER_KERNELS_CPU_DTYPE_H
+#ifndef EMBTIER_KERNELS_CPU_CAST_DTYPE_H
+#define EMBTIER_KERNELS_CPU_CAST_DTYPE_H
 
 #include <stdint.h>
 #include <string.h>

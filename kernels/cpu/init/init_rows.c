@@ -3,12 +3,12 @@
  * the vector units are full for a table of 8 columns as for one of 8192. A chunk of counters is
  * turned into f32 values by the inner loops of the best instruction set at hand, and the values
  * are copied, or rounded, to their rows. */
-#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/init/init_rows.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "kernels/cpu/init_rows_loops.h"
+#include "kernels/cpu/init/init_rows_loops.h"
 
 static const struct init_rows_loops *const loops_by_isa[] = {
 #define X(isa) [KERNELS_ISA_##isa] = &init_rows_loops_##isa,

@@ -8,12 +8,12 @@
  * Only IEEE 754 single-precision add, subtract, multiply, square root, conversion and comparison,
  * each rounded on its own: the tree is compiled with -ffp-contract=off, and a CUDA twin needs
  * -fmad=false and __fsqrt_rn. Nothing here may call libm: its last bit differs between versions. */
-#ifndef EMBTIER_KERNELS_CPU_INIT_VALUES_H
-#define EMBTIER_KERNELS_CPU_INIT_VALUES_H
+#ifndef EMBTIER_KERNELS_CPU_INIT_INIT_VALUES_H
+#define EMBTIER_KERNELS_CPU_INIT_INIT_VALUES_H
 
 #include <stdint.h>
 
-#include "kernels/cpu/dtype.h"
+#include "kernels/cpu/cast/dtype.h"
 
 #define INIT_VERSION_1 1 /* in the counter */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/cpu/pool.h"
+#include "kernels/cpu/pool/pool.h"
 
-#include "kernels/cpu/pool_loops.h"
+#include "kernels/cpu/pool/pool_loops.h"
 
 const float pool_no_row[EMBTIER_DIM_MAX];
 

@@ -3,7 +3,7 @@
  * order, and so is stable. One look at all ids tells which bits differ at all; only those are cut
  * into digits, so that the ids of a table of a million rows take two passes and not six, and one
  * more look counts the digits of all passes. */
-#include "kernels/cpu/cast.h"
+#include "kernels/cpu/cast/cast.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -2,11 +2,11 @@
 /* The inner loops of init_rows, compiled once per instruction set (isa.h). Plain C that the
  * compiler vectorises: the numbers are defined by init_values.h, and are the same however that
  * turns out. */
-#include "kernels/cpu/init_rows_loops.h"
+#include "kernels/cpu/init/init_rows_loops.h"
 
-#include "kernels/cpu/dtype.h"
-#include "kernels/cpu/init_values.h"
-#include "kernels/cpu/philox.h"
+#include "kernels/cpu/cast/dtype.h"
+#include "kernels/cpu/init/init_values.h"
+#include "kernels/cpu/init/philox.h"
 
 static inline __attribute__((always_inline)) struct philox_block
 block_of(const struct init_counters *counters, uint32_t i, const struct init_params *params)

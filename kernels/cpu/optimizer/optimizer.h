@@ -21,15 +21,15 @@
  * Norm and mean of squares (of g clipped and decayed) are added up in f64, column c into partial
  * sum c % 8 in order, then 4 to 0 … 7 to 3, 2 to 0, 3 to 1, 1 to 0. Only +, -, *, / and square
  * root, each rounded on its own: the same bits on every processor. Thread: any. */
-#ifndef EMBTIER_KERNELS_CPU_OPTIMIZER_H
-#define EMBTIER_KERNELS_CPU_OPTIMIZER_H
+#ifndef EMBTIER_KERNELS_CPU_OPTIMIZER_OPTIMIZER_H
+#define EMBTIER_KERNELS_CPU_OPTIMIZER_OPTIMIZER_H
 
 #include <stdint.h>
 
 #include "base/spec/table_spec.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/optimizer_numbers.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/optimizer/optimizer_numbers.h"
+#include "kernels/cpu/reduce/reduce.h"
 
 /* @step counts from 1 (Adam's bias correction needs it), to OPTIMIZER_STEP_MAX; @learning_rate is
  * finite. Numbers beyond f32's range are cut at its largest. @spec has passed table_spec_check()

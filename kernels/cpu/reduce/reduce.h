@@ -9,14 +9,14 @@
  * in f32, every product and every addition rounded on its own. s is the sample's weight, divided by
  * the bag's row count for a mean, or 1. For a maximum, a pair adds those columns only that its row
  * has won. Thread: any. */
-#ifndef EMBTIER_KERNELS_CPU_REDUCE_H
-#define EMBTIER_KERNELS_CPU_REDUCE_H
+#ifndef EMBTIER_KERNELS_CPU_REDUCE_REDUCE_H
+#define EMBTIER_KERNELS_CPU_REDUCE_REDUCE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/embtier_types.h"
-#include "kernels/cpu/cast.h"
+#include "kernels/cpu/cast/cast.h"
 #include "kernels/cpu/isa.h"
 
 struct reduce_batch {
