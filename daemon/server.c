@@ -24,8 +24,8 @@
 #include "daemon/jobs/transfer_memory.h"
 #include "daemon/server_check.h"
 #include "store/store.h"
-#include "tiers/arena.h"
-#include "tiers/row_cache.h"
+#include "tiers/arena/arena.h"
+#include "tiers/cache/row_cache.h"
 
 #define PROGRESS_INTERVAL_NS (UINT64_C(1000) * 1000 * 1000)
 #define FLUSH_PAUSE_NS       (100L * 1000 * 1000) /* after one that failed */

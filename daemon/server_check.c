@@ -15,8 +15,8 @@
 #include "daemon/jobs/worker.h"
 #include "daemon/transport/shm/session_maker.h"
 #include "store/store.h"
-#include "tiers/arena.h"
-#include "tiers/row_cache.h"
+#include "tiers/arena/arena.h"
+#include "tiers/cache/row_cache.h"
 
 /* Those of jobs, of sessions' memory, the compaction scheduler, the one that tells how far a start
  * is, RocksDB's timer; and some to spare. */

@@ -24,7 +24,7 @@
 #include "proto/frame.h"
 #include "proto/table_spec_wire.h"
 #include "store/store.h"
-#include "tiers/arena.h"
+#include "tiers/arena/arena.h"
 
 /* ---- Tables ---- */
 

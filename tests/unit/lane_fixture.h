@@ -22,7 +22,7 @@
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
-#include "tiers/arena.h"
+#include "tiers/arena/arena.h"
 
 #define LANES_MOST     4
 #define HOUR_NS        (UINT64_C(3600) * 1000 * 1000 * 1000)

@@ -21,7 +21,7 @@
 #include "base/err.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/rows/write_queue.h"
-#include "tiers/row_cache.h"
+#include "tiers/cache/row_cache.h"
 
 struct arena;
 struct lane;

@@ -21,7 +21,7 @@
 #include "base/row_hash.h"
 #include "daemon/engine/mail/inbox.h"
 #include "proto/shm_layout.h"
-#include "tiers/row_cache.h"
+#include "tiers/cache/row_cache.h"
 
 struct lane;
 struct pooled;

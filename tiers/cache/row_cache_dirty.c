@@ -3,7 +3,7 @@
  * which of them belong to a checkpoint. */
 #include <assert.h>
 
-#include "tiers/row_cache_impl.h"
+#include "tiers/cache/row_cache_impl.h"
 
 /* Hands over the dirty rows of a set; false: no more are to be. */
 static bool write_back_set(struct row_cache *c, struct row_set *set, uint32_t most, uint32_t *count)

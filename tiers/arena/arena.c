@@ -6,7 +6,7 @@
  * Neither returns an error for a full NUMA node (arena_nodes.h): its room is checked before.
  * Ordinary memory is asked for as huge pages: a gather over gigabytes is otherwise bound by TLB
  * misses. */
-#include "tiers/arena.h"
+#include "tiers/arena/arena.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "config/machine.h"
-#include "tiers/arena_memory.h"
+#include "tiers/arena/arena_memory.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "tiers/row_cache_impl.h"
+#include "tiers/cache/row_cache_impl.h"
 
 #define GRANULE_SHIFT_MIN 4 /* 16 bytes: 64 GiB per lane, and more with larger ones */
 #define GRANULE_SHIFT_MAX 8

@@ -10,10 +10,10 @@
 #include <errno.h>
 #include <libpmem.h>
 
-#include "tiers/arena.h"
-#include "tiers/arena_memory.h"
-#include "tiers/arena_nodes.h"
-#include "tiers/arena_system.h"
+#include "tiers/arena/arena.h"
+#include "tiers/arena/arena_memory.h"
+#include "tiers/arena/arena_nodes.h"
+#include "tiers/arena/arena_system.h"
 
 static enum embtier_err map_file(const struct tier_spec *spec, uint64_t bytes, void **ret_mapping,
                                  size_t *ret_bytes, struct err_msg *msg)

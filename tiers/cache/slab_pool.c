@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tiers/slab_pool.h"
+#include "tiers/cache/slab_pool.h"
 
 #include <string.h>
 

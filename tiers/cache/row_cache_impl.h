@@ -5,14 +5,14 @@
  * dirty ones over, row_cache_life.c makes the cache, row_moves.c moves rows between tiers and out
  * of it, row_victims.c says which row goes next, row_growth.c lets the index grow and shrink,
  * row_upkeep.c does a little of all slow work in each call. */
-#ifndef EMBTIER_TIERS_ROW_CACHE_IMPL_H
-#define EMBTIER_TIERS_ROW_CACHE_IMPL_H
+#ifndef EMBTIER_TIERS_CACHE_ROW_CACHE_IMPL_H
+#define EMBTIER_TIERS_CACHE_ROW_CACHE_IMPL_H
 
-#include "tiers/arena.h"
-#include "tiers/row_cache.h"
-#include "tiers/row_index.h"
-#include "tiers/row_map.h"
-#include "tiers/slab_pool.h"
+#include "tiers/arena/arena.h"
+#include "tiers/cache/row_cache.h"
+#include "tiers/cache/row_index.h"
+#include "tiers/cache/row_map.h"
+#include "tiers/cache/slab_pool.h"
 
 enum cached_table_state { TABLE_UNKNOWN, TABLE_IN_USE, TABLE_PURGING };
 

@@ -20,7 +20,7 @@
  * The set that rows go to may be full: then the oldest leave, of those there and of those that
  * come. If too many are pinned, or dirty while evict() refuses, the move waits with nothing done;
  * the next call tries again. */
-#include "tiers/row_cache_impl.h"
+#include "tiers/cache/row_cache_impl.h"
 
 #include <assert.h>
 

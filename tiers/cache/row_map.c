@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tiers/row_map.h"
+#include "tiers/cache/row_map.h"
 
 #include <string.h>
 

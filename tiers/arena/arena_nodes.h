@@ -6,12 +6,12 @@
  * give DAX_KMEM of the nearest of these nodes only, and no reason where it cannot bind memory.
  * Memory is bound to its nodes: where they are full, the kernel gives none, and its OOM killer ends
  * a process. So arena_nodes_check() comes first. Thread: any. */
-#ifndef EMBTIER_TIERS_ARENA_NODES_H
-#define EMBTIER_TIERS_ARENA_NODES_H
+#ifndef EMBTIER_TIERS_ARENA_ARENA_NODES_H
+#define EMBTIER_TIERS_ARENA_ARENA_NODES_H
 
 #include "base/err.h"
 #include "base/spec/tier_spec.h"
-#include "tiers/arena_memory.h"
+#include "tiers/arena/arena_memory.h"
 
 /* NO_MEMORY: the nodes of @spec's kind have less than @bytes. OK if the kernel does not tell, or
  * there are no such nodes. */

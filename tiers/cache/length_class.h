@@ -4,8 +4,8 @@
  *
  * Lengths are counted in granules (16 bytes, or more in very large caches). The first eight classes
  * are 1 to 8 granules; after that a slot wastes at most a ninth. A value; any thread. */
-#ifndef EMBTIER_TIERS_LENGTH_CLASS_H
-#define EMBTIER_TIERS_LENGTH_CLASS_H
+#ifndef EMBTIER_TIERS_CACHE_LENGTH_CLASS_H
+#define EMBTIER_TIERS_CACHE_LENGTH_CLASS_H
 
 #include <stdint.h>
 

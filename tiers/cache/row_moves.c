@@ -11,7 +11,7 @@
  * What can be in the way: pinned rows do not go down or out, dirty ones not while evict() refuses.
  * Then another row goes, a clean one if need be; if none can, the row that wanted to come does not.
  */
-#include "tiers/row_cache_impl.h"
+#include "tiers/cache/row_cache_impl.h"
 
 #include <assert.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  * Persistent memory as system memory and memory of a NUMA node (CXL) come through hwloc, persistent
  * memory as a file from libpmem (pmem_map_file) on a DAX or any other file system. Thread: making
  * and freeing, any; the bytes belong to whom the owner gives them. */
-#ifndef EMBTIER_TIERS_ARENA_H
-#define EMBTIER_TIERS_ARENA_H
+#ifndef EMBTIER_TIERS_ARENA_ARENA_H
+#define EMBTIER_TIERS_ARENA_ARENA_H
 
 #include <stdint.h>
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tiers/arena.h"
-#include "tiers/arena_memory.h"
+#include "tiers/arena/arena.h"
+#include "tiers/arena/arena_memory.h"
 
 enum embtier_err arena_memory_check_nodes(const struct tier_spec *spec, uint64_t bytes,
                                           struct err_msg *msg)

@@ -14,7 +14,7 @@
  * per tier drains at a time. A class that has none gets one in the same way, whatever its age;
  * until then its rows lie in longer slots. The last slab of a class is only taken for longer rows
  * that could lie nowhere else: it then serves both. */
-#include "tiers/row_cache_impl.h"
+#include "tiers/cache/row_cache_impl.h"
 
 #define SWEEP_TICKS 16384
 /* Ticks in which the cache fills with rows that are all different. */

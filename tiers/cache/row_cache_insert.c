@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "tiers/row_cache_impl.h"
+#include "tiers/cache/row_cache_impl.h"
 
 #define SETS_AHEAD 16 /* refs whose set is prefetched */
 

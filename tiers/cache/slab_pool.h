@@ -12,15 +12,15 @@
  * A slab is free, in use by a class, draining (rows leave, none come; its heir is known), or part
  * of the index or of maps (tier 0 only). Slabs are given out from the tier's end, so that the index
  * can grow from its front, and give back what it no longer needs. Thread: the lane. */
-#ifndef EMBTIER_TIERS_SLAB_POOL_H
-#define EMBTIER_TIERS_SLAB_POOL_H
+#ifndef EMBTIER_TIERS_CACHE_SLAB_POOL_H
+#define EMBTIER_TIERS_CACHE_SLAB_POOL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/macros.h"
-#include "tiers/arena.h"
-#include "tiers/length_class.h"
+#include "tiers/arena/arena.h"
+#include "tiers/cache/length_class.h"
 
 #define SLAB_BYTES_SHIFT 21
 #define SLAB_NONE        UINT32_MAX

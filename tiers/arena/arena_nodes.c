@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tiers/arena_nodes.h"
+#include "tiers/arena/arena_nodes.h"
 
 #include <errno.h>
 #include <hwloc.h>
@@ -8,7 +8,7 @@
 
 #include "base/macros.h"
 #include "config/machine.h"
-#include "tiers/arena.h"
+#include "tiers/arena/arena.h"
 
 struct nodes {
     hwloc_topology_t topology;

@@ -9,7 +9,7 @@
  *
  * So a row leaves when it is in the oldest eighth of a sample, and every row is sampled equally
  * often; test_row_cache_lru.c measures what that costs against exact LRU. */
-#include "tiers/row_cache_impl.h"
+#include "tiers/cache/row_cache_impl.h"
 
 #define RUNS 4
 /* Looks before we say that nothing can leave, or nothing clean. */

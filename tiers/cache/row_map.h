@@ -16,8 +16,8 @@
  * the start is anything cleared.
  *
  * Thread: the lane. Memory: the caller's. */
-#ifndef EMBTIER_TIERS_ROW_MAP_H
-#define EMBTIER_TIERS_ROW_MAP_H
+#ifndef EMBTIER_TIERS_CACHE_ROW_MAP_H
+#define EMBTIER_TIERS_CACHE_ROW_MAP_H
 
 #include <stdbool.h>
 #include <stdint.h>

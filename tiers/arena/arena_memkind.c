@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tiers/arena_system.h"
+#include "tiers/arena/arena_system.h"
 
 #include <errno.h>
 #include <memkind.h>
 #include <string.h>
 
-#include "tiers/arena.h"
+#include "tiers/arena/arena.h"
 
 static memkind_t kind_of(enum tier_kind kind)
 {

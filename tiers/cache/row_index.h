@@ -16,8 +16,8 @@
  * for the one that is being emptied.
  *
  * Thread: the lane. Memory: the caller's. */
-#ifndef EMBTIER_TIERS_ROW_INDEX_H
-#define EMBTIER_TIERS_ROW_INDEX_H
+#ifndef EMBTIER_TIERS_CACHE_ROW_INDEX_H
+#define EMBTIER_TIERS_CACHE_ROW_INDEX_H
 
 #include <stdbool.h>
 #include <stdint.h>

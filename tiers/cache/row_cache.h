@@ -21,8 +21,8 @@
  * arenas; nothing is allocated, not even by row_cache_new(). Of tier 0, 1.1 MiB per lane are for
  * the table numbers and one row on its way. Metadata: at most 32 bytes per cached row, in a cache
  * that is full (25 in the index, 4 with the slot), and the slabs for maps. */
-#ifndef EMBTIER_TIERS_ROW_CACHE_H
-#define EMBTIER_TIERS_ROW_CACHE_H
+#ifndef EMBTIER_TIERS_CACHE_ROW_CACHE_H
+#define EMBTIER_TIERS_CACHE_ROW_CACHE_H
 
 #include <stdbool.h>
 #include <stdint.h>

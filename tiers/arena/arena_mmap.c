@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tiers/arena_system.h"
+#include "tiers/arena/arena_system.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/macros.h"
-#include "tiers/arena.h"
+#include "tiers/arena/arena.h"
 
 #define HUGE_PAGES "/sys/kernel/mm/hugepages/hugepages-2048kB/"
 

@@ -22,13 +22,13 @@
  * Rows of a table that has a map (row_map.h) take a shorter way, run_mapped(): the row's word of
  * the map, then the row. What that word does not say (a row in a slower tier, one that is not dirty
  * yet) is looked up in the index. */
-#include "tiers/row_cache.h"
+#include "tiers/cache/row_cache.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
-#include "tiers/row_cache_impl.h"
+#include "tiers/cache/row_cache_impl.h"
 
 #define GROUP       16
 #define GROUPS      4 /* in the pipeline */

@@ -3,8 +3,8 @@
  *
  * arena_pmem.c has all kinds (libpmem, hwloc, and memkind where it is), arena_pmem_none.c ordinary
  * memory only; meson.build chooses. Neither touches the pages: arena.c does. Thread: any. */
-#ifndef EMBTIER_TIERS_ARENA_MEMORY_H
-#define EMBTIER_TIERS_ARENA_MEMORY_H
+#ifndef EMBTIER_TIERS_ARENA_ARENA_MEMORY_H
+#define EMBTIER_TIERS_ARENA_ARENA_MEMORY_H
 
 #include <stdbool.h>
 #include <stdint.h>

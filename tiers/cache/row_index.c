@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tiers/row_index.h"
+#include "tiers/cache/row_index.h"
 
 #include <assert.h>
 #include <string.h>
