@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 
-#include "config/config_memory.h"
 #include "config/yaml_doc.h"
 
 /* Standard streams, control thread, signals, libraries, rings of threads that are no lane's, files
@@ -18,7 +17,7 @@
  * have been seen. This part of what is left is for them. */
 #define LOGS_PART 8
 /* A shard that compacts has, beside table files that were open: all of level 0, and outputs. */
-#define COMPACTION_DESCRIPTORS (HEAP_INPUTS + 2)
+#define COMPACTION_DESCRIPTORS (CONFIG_COMPACTION_INPUTS + 2)
 /* A database of a checkpoint that is read has these beside its table files. */
 #define READ_DATABASE_DESCRIPTORS 2
 

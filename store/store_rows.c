@@ -5,8 +5,8 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "config/config_memory.h"
 #include "store/store_impl.h"
+#include "store/store_reserved.h"
 
 /* For all flushes before a checkpoint, which could as well be left. */
 #define SHORTEN_PATIENCE_NS (UINT64_C(15) * 1000 * 1000 * 1000)

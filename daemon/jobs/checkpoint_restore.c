@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/log/log.h"
-#include "config/config_memory.h"
 #include "daemon/jobs/row_writer.h"
 #include "daemon/jobs/transfer_memory.h"
 #include "kernels/cpu/init/init_rows.h"
@@ -18,6 +17,7 @@
 #include "store/checkpoint/checkpoint_rows.h"
 #include "store/store.h"
 #include "store/store_identity.h"
+#include "store/store_reserved.h"
 
 /* Between two reports. */
 #define PROGRESS_ROWS 4096

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/spec/table_spec.h"
 #include "base/system/thread_class.h"
-#include "config/config_memory.h"
+#include "daemon/jobs/jobs_reserved.h"
 
 #define PROGRESS_INTERVAL_NS (UINT64_C(100) * 1000 * 1000)
 

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config_memory.h"
 #include "store/database/database.h"
 #include "store/database/row_format.h"
 #include "store/rocksdb/rocksdb_err.h"
 #include "store/rocksdb/rocksdb_ext.h"
+#include "store/store_reserved.h"
 
 /* For each file that is being read: one of every level but the first, and all of that, in each
  * shard of the store at once. */

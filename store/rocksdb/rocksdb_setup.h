@@ -28,6 +28,9 @@
 /* Bytes that compaction is behind at which a database takes no more writes. */
 #define DATABASE_PENDING_BYTES_MAX (256 * GIB)
 
+/* Threads that RocksDB makes to open the files of a database. */
+#define ROCKSDB_OPENING_THREADS 16
+
 struct rocksdb_setup {
     rocksdb_env_t *env;
     rocksdb_cache_t *metadata_cache;

@@ -28,9 +28,11 @@ LAYERS = {
     "tiers": {"base", "config", "kernels"},
     "store": {"base", "config", "tiers", "kernels"},
     "placement": {"base"},
-    "daemon": {"base", "config", "kernels", "proto", "tiers", "store", "placement"},
+    # The headers in which parts of the server say how much memory they take.
+    "daemon/budget": {"base", "config", "store", "daemon"},
+    "daemon": {"base", "config", "kernels", "proto", "tiers", "store", "placement", "daemon/budget"},
     "client": {"base", "config", "kernels", "proto"},
-    "tools": {"base", "config", "proto", "placement", "client"},
+    "tools": {"base", "config", "proto", "placement", "daemon/budget", "client"},
     "docs": {"base", "config", "daemon"},  # the generator of man pages reads their tables
     "examples": {"client"},
     "tests": ALL,

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/system/thread_class.h"
-#include "config/config_memory.h"
 #include "daemon/engine/lane/lane.h"
+#include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/memory/reserved.h"
 #include "daemon/engine/tables/table.h"
 #include "kernels/cpu/init/init_rows.h"

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "config/config_memory.h"
+#include "daemon/engine/memory/engine_reserved.h"
 
 /* For segments, ids and rows, however little a client asks for. */
 #define ARENA_PAYLOAD_MIN (UINT64_C(64) << 10)
