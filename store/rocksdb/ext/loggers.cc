@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // loggers.cc: where RocksDB's own warnings and errors go.
-#include "store/rocksdb/ext/file_bytes.hh"
 #include "store/rocksdb/ext/handles.hh"
+#include "store/rocksdb/ext/written_file.hh"
 #include "store/rocksdb/rocksdb_ext.h"
 
 #include <rocksdb/env.h>

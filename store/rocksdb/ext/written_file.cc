@@ -4,7 +4,6 @@
 #include "store/rocksdb/ext/written_file.hh"
 
 #include "store/rocksdb/ext/activity.hh"
-#include "store/rocksdb/ext/file_bytes.hh"
 #include "store/rocksdb/ext/handles.hh"
 
 #include <rocksdb/file_system.h>
