@@ -11,7 +11,7 @@
 /* Each lane's: epoll and event descriptor, rings of writer and syncer; and one of each reader. */
 #define LANE_DESCRIPTORS 4
 /* LOCK, folder, MANIFEST and LOG of both databases, a file that each flushes; one log of `replay`
- * and six of `logged`, each a second time for who syncs it. */
+ * and six of `logged`, each a second time for the thread that syncs it. */
 #define SHARD_DESCRIPTORS 24
 /* Logs that are kept while a checkpoint is made, with small write buffers: eleven in each shard
  * have been seen. This part of what is left is for them. */

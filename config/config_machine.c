@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a configuration names outside itself: directories, file systems, huge pages, NUMA nodes. All
- * of it can change later; this is to tell the user now, with the line, what would fail. */
+/* Checks of directories, file systems, huge pages and NUMA nodes that a configuration names. All of
+ * it can change later; the checks tell the user now, with the line, that a start would fail. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

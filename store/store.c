@@ -38,7 +38,7 @@ static bool is_put_back(const struct store *store, enum database_kind kind)
     return store->recovery.happened && (kind == DATABASE_REPLAY || !store->recovery.after_crash);
 }
 
-/* Of a database that is damaged. What a person has had put back is that person's choice. */
+/* For a database that is damaged. A checkpoint that a person asked for is that person's choice. */
 static void add_way_out(const struct store *store, enum database_kind kind, struct err_msg *msg)
 {
     if (!is_put_back(store, kind))
@@ -125,7 +125,7 @@ static enum embtier_err store_finish_making(struct store *store, struct err_msg 
     return store_identity_commit(store->identity, msg);
 }
 
-/* Of the file systems of the data directories, each counted once. */
+/* The sum of the file systems of the data directories, each counted once. */
 static uint64_t capacity_bytes(const struct store *store)
 {
     const uint32_t directories = store_identity_directory_count(store->identity);

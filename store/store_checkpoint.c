@@ -305,7 +305,7 @@ enum embtier_err store_put_back(struct store *store, uint64_t restore_id, struct
         id = restore_id;
     else
         TRY(wanted_id(store, &id, msg));
-    /* Of a start that was cut short. */
+    /* They are of a start that was cut short. */
     forget_beside(store, false);
     forget_beside(store, true);
     TRY(id ? put_back_all(store, id, restore_id != 0, msg) : put_back_after_crash(store, msg));

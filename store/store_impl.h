@@ -33,7 +33,7 @@ struct store {
     struct rocksdb_setup *setup;
     struct rocksdb_ext_activity *activity;
     struct compaction_scheduler *scheduler;
-    pthread_mutex_t reserve_lock; /* who begins or ends to use the reserve, and pauses compaction */
+    pthread_mutex_t reserve_lock; /* while the use of the reserve begins or ends */
     struct space *space;
     struct row_hasher hasher;
     bool direct_io; /* in all directories */

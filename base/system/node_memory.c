@@ -84,7 +84,7 @@ static struct reserve read_reserve(FILE *zoneinfo, unsigned node)
     return sum;
 }
 
-/* Of @bytes that can be taken back, a half or the low watermark stays. */
+/* A half of @bytes that can be taken back stays, or the low watermark. */
 static uint64_t taken_back(uint64_t bytes, uint64_t low_bytes)
 {
     return bytes - MIN(bytes / 2, low_bytes);

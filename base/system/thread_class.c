@@ -26,7 +26,7 @@ struct attributes {
     uint64_t period_ns;
 };
 
-/* Of this thread, whose niceness stays. */
+/* For this thread, whose niceness stays. */
 static void choose(uint32_t policy, uint64_t turn_ns)
 {
     struct attributes attributes = {

@@ -157,7 +157,7 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
     return EMBTIER_OK;
 }
 
-/* Of a row in a file. */
+/* For a row in a file. */
 static uint64_t entry_bytes(const struct checkpoint_rows *rows)
 {
     return ROW_KEY_BYTES + ENTRY_BYTES + sizeof(struct stored_row_head) + rows->like.weight_bytes +

@@ -123,7 +123,8 @@ static bool logs_are_checked(const struct database_opts *opts)
                                rocksdb_tolerate_corrupted_tail_records_recovery;
 }
 
-/* What RocksDB would take for the torn end of its MANIFEST or log, and what of a log it would not.
+/* Refuses damage that RocksDB would take for the torn end of its MANIFEST or log, and mends ends of
+ * logs that it would not take for torn.
  * Another MANIFEST may be a new one, not yet whole and not yet used. */
 static enum embtier_err check_records(const struct database_opts *opts, struct err_msg *msg)
 {

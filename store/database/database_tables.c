@@ -46,7 +46,8 @@ enum embtier_err database_delete_table(struct database *database, uint32_t table
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
     enum embtier_err err;
 
-    /* It waits here, not in RocksDB: who resumes the database waits for who writes to it. */
+    /* It waits here, not in RocksDB: the thread that resumes the database waits for those that
+     * write to it. */
     while ((err = try_delete_table(database, table_id, msg)) == EMBTIER_BUSY &&
            clock_now_ns(&clock_monotonic) - began_ns < FLUSH_PATIENCE_MS * NS_PER_MS)
         nanosleep(&(struct timespec){ .tv_nsec = FLUSHES_PAUSE_NS }, NULL);

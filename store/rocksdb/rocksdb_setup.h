@@ -19,8 +19,8 @@
 #include "base/err.h"
 #include "config/config.h"
 
-/* Of each database: one that fills, one that is written. When more are to be written it takes no
- * more writes. */
+/* Each database has one that fills, and one that is written. When more are to be written it takes
+ * no more writes. */
 #define DATABASE_WRITE_BUFFERS    2
 #define STORE_DATABASES_PER_SHARD 2
 /* Level-0 files at which a database takes no more writes. */

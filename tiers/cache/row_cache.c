@@ -276,8 +276,8 @@ static inline __attribute__((always_inline)) bool group_at(const struct request 
     return true;
 }
 
-/* Of a row that lies in tier 0, and is dirty and not old if it is to be changed, the map says all
- * there is to know; of others that are cached the index says more. */
+/* The map says all there is to know of a row that lies in tier 0, and is dirty and not old if it is
+ * to be changed. The index says more of other cached rows. */
 static inline bool says_all(const struct row_cache *c, const struct row_spot *spot, bool changes)
 {
     return spot->slot_and_1 - 1 < c->tier0_end &&

@@ -129,7 +129,7 @@ MUST_CHECK uint32_t row_cache_find(struct row_cache *cache, uint16_t table,
                                    const struct row_ref *refs, uint32_t count, uint32_t bytes,
                                    const void **ret_rows);
 /* The same of rows that are to be changed: they are dirty now, and counted as hits. The processor
- * is not asked for them: who works on them asks for some while it works on others. */
+ * is not asked for them: the caller asks for some while it works on others. */
 MUST_CHECK uint32_t row_cache_change(struct row_cache *cache, uint16_t table,
                                      const struct row_ref *refs, uint32_t count, void **ret_rows);
 /* The same of rows that the caller has written to SSD as soon as they have changed: clean ones stay
@@ -145,7 +145,7 @@ void row_cache_changed(struct row_cache *cache, uint16_t table, const struct row
 void row_cache_used(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
                     uint32_t count, const void *const *rows);
 
-/* Where the rows of @table lie that are in tier 0, for who follows that by itself
+/* Where the rows of @table lie that are in tier 0, for a caller that follows that by itself
  * (kernels/cpu/pool/pool.h): a row that is used is stamped with the clock. Good as long as places
  * of row_cache_find() are, and as long as no call counts rows. False: the table has no map. */
 MUST_CHECK bool row_cache_spots(const struct row_cache *cache, uint16_t table,

@@ -62,7 +62,8 @@ struct row_cache {
     uint64_t tick_left;
     uint32_t swept_set; /* stamps are clamped up to here */
 
-    uint64_t departures; /* rows that left, ever: who holds a row_place looks whether it moved on */
+    uint64_t
+        departures; /* rows that left, ever: a holder of a row_place looks whether it moved on */
 
     uint32_t inserts_since; /* since the size of the index was last looked at */
     uint32_t look_after;    /* so many it is looked at again */
@@ -211,7 +212,7 @@ uint32_t row_moves_make_way(struct row_cache *c, struct row_set *first, struct r
 void row_moves_move(struct row_cache *c, struct row_place place, uint32_t slot);
 /* Moves a row down a tier, or out of the cache; false: it stays. */
 bool row_moves_push_down(struct row_cache *c, struct row_place place);
-/* Moves a row to another slot of its tier if it is younger than those who would go for it, else
+/* Moves a row to another slot of its tier if it is younger than those that would go for it, else
  * down; false: it stays. */
 bool row_moves_relocate(struct row_cache *c, struct row_place place);
 /* Moves a row to tier 0; false: it stays where it is. */

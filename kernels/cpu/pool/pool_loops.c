@@ -263,7 +263,7 @@ static void clear_bag(const struct pool_batch *batch, uint32_t bag)
         memset(batch->winners + place, 0xff, batch->dim * sizeof(uint32_t));
 }
 
-/* Of a search, the rows that are at hand before any has been asked for. */
+/* Finds the rows of a search that are at hand before any has been asked for. */
 static void find_first_rows(const struct pool_batch *batch, enum embtier_dtype dtype)
 {
     const struct ahead ahead = ahead_of(batch, true, dtype);

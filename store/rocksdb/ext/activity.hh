@@ -19,8 +19,8 @@ namespace rocksdb_ext
 
 // Whether a table file that is as good as made has nothing in it. RocksDB will delete it then, as
 // when all rows of a compaction are gone; but if writing or closing it fails, it looks for the
-// file's first key, and aborts. The file says where that is written down, for who notes its rows,
-// which RocksDB makes next on the same thread.
+// file's first key, and aborts. The file keeps the mark here for the notes of its rows, which
+// RocksDB makes next on the same thread, and which set it.
 using EmptyMark = std::shared_ptr<std::atomic<bool>>;
 extern thread_local EmptyMark newest_empty_mark;
 

@@ -17,7 +17,7 @@ using rocksdb::Status;
 using rocksdb_ext::TextOf;
 using rocksdb_ext::Watch;
 
-// While the database is resumed by somebody else, that is who flushes.
+// While another thread resumes the database, that thread flushes.
 static Status BeginFlush(rocksdb_t *db, struct rocksdb_ext_watch *watch,
                          const rocksdb::FlushOptions &options)
 {

@@ -92,8 +92,8 @@ struct rocksdb_ext_files {
     std::vector<rocksdb::LiveFileStorageInfo> rep;
 };
 
-// Of OPTIONS files RocksDB keeps the two with the highest numbers, also of those that it could not
-// make durable and does not count: the one that it names may be gone. No opening needs it.
+// RocksDB keeps the two OPTIONS files with the highest numbers, and counts those that it could not
+// make durable: the one that it names may be gone. No opening needs it.
 static void ForgetGoneOptions(std::vector<rocksdb::LiveFileStorageInfo> &files)
 {
     const auto is_gone = [](const rocksdb::LiveFileStorageInfo &file) {
@@ -106,9 +106,9 @@ static void ForgetGoneOptions(std::vector<rocksdb::LiveFileStorageInfo> &files)
     files.erase(std::remove_if(files.begin(), files.end(), is_gone), files.end());
 }
 
-// RocksDB writes into its MANIFEST how long the logs are that have been followed by others. Of one
-// that has failed (LogFile) it knows no right length, and would never open the database again. It
-// also syncs them, and would not hear of a failure: they have to be on disk before.
+// RocksDB writes into its MANIFEST how long the logs are that have been followed by others. It does
+// not know the right length of one that has failed (LogFile), and would never open the database
+// again. It also syncs them, and would not hear of a failure: they have to be on disk before.
 static Status ListFiles(rocksdb::DB *db, Watch *watch,
                         std::vector<rocksdb::LiveFileStorageInfo> *ret_files)
 {

@@ -37,8 +37,8 @@ class OpenFile
     const int file_;
 };
 
-// A write-ahead log, for who syncs it: by a descriptor of its own, which also outlives its being
-// written to.
+// A write-ahead log, for the thread that syncs it: by a descriptor of its own, which is still open
+// when the log is no longer written to.
 class LogState
 {
   public:

@@ -25,9 +25,9 @@ static rocksdb::IOStatus IoErrorOf(const std::string &what, int error)
                                               : rocksdb::IOStatus::IOError(what, strerror(error));
 }
 
-// A failed write is told once to each open file. Of two threads that sync a log by the same
-// descriptor one may hear nothing of it, and take for safe what is not: only the syncer has that of
-// the log.
+// The kernel reports a failed write once to each open file. If two threads synced a log by the same
+// descriptor, one could miss the failure and take lost records for safe. So only the syncer uses
+// the log's own descriptor.
 void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t count, bool io_uring,
                            bool by_syncer)
 {

@@ -269,8 +269,8 @@ struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *act
     rocksdb_ext::log_watches.RemoveGone();
     rocksdb_ext::log_watches.Add(path, watch);
     options->rep.listeners.push_back(watch);
-    options->rep.max_bgerror_resume_count = 0; // who watches also resumes
-    // Who closes has flushed; RocksDB's own flush would wait for ever on a disk that fails.
+    options->rep.max_bgerror_resume_count = 0; // the watch's owner resumes
+    // A close has flushed before; RocksDB's own flush would wait for ever on a disk that fails.
     options->rep.avoid_flush_during_shutdown = true;
     return new rocksdb_ext_watch{ std::move(watch) };
 }

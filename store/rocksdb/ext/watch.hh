@@ -51,10 +51,10 @@ class Watch final : public rocksdb::EventListener
     // until there is twice the space that all its files take, RocksDB would refuse each other one,
     // also the compaction that frees space.
     // A change that the MANIFEST did not take has not happened either, and the next one begins a
-    // new MANIFEST; but the old one may hold it, so RocksDB has stopped to delete files.
+    // new MANIFEST; but the old one may hold it, so RocksDB has stopped deleting files.
     void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status *error) override;
 
-    // Of a change that RocksDB makes no background error of: as above.
+    // As above, for a change that RocksDB makes no background error of.
     void OnManifestFailed(rocksdb::DB *db, const rocksdb::Status &error);
 
     // Each has files kept (DisableFileDeletions()) until it is forgotten.
@@ -80,8 +80,8 @@ class Watch final : public rocksdb::EventListener
 
     void SetMarked(const rocksdb_ext_synced &synced);
 
-    // What the log lacks is in the write buffers, so it is safe, and the log out of use, when they
-    // have been flushed: as after a flush that failed.
+    // The write buffers hold the records that the log lacks. Once they have been flushed, these are
+    // safe and the log is out of use, as after a flush that failed.
     void OnLogFailed(const rocksdb::Status &error);
 
     void SetOpened()
@@ -108,9 +108,9 @@ class Watch final : public rocksdb::EventListener
         return log_failed_;
     }
 
-    // While the database is resumed: only then is a log that has failed followed by another. Shared
-    // by who may have write buffers switched meanwhile: that writes to the MANIFEST, and
-    // RocksDB 7.8 aborts when somebody else makes a new one while it resumes (fixed in its pull
+    // Held while the database is resumed: only then is a log that has failed followed by another.
+    // Callers that may have write buffers switched share it: that writes to the MANIFEST, and
+    // RocksDB 7.8 aborts when another thread makes a new one while it resumes (fixed in its pull
     // request 12871).
     std::shared_mutex &ResumeMutex()
     {
@@ -142,7 +142,7 @@ class Watch final : public rocksdb::EventListener
     rocksdb::Status Error();
 
   private:
-    // Which RocksDB knows nothing of, and a flush gets over.
+    // An error that RocksDB knows nothing of, and a flush gets over.
     void AddSoftError(const rocksdb::Status &error);
 
     // Under the lock of the list of logs. The last one is written to.
@@ -172,7 +172,7 @@ class Watch final : public rocksdb::EventListener
     rocksdb::SequenceNumber flushed_ = 0;
 };
 
-// Who is to hear of logs in a directory.
+// The watch that is to hear of logs in a directory.
 struct LogWatches {
     std::mutex mutex;
     std::map<std::string, std::weak_ptr<Watch>> by_directory;
