@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 
 void freep(void *p)
 {

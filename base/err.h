@@ -5,9 +5,9 @@
  * limit) the function also takes `struct err_msg *`, may be NULL, and fills it on failure with one
  * line, no newline, no full stop.
  *
- * A message is plain text (base/text_escape.h) and fits: quoted characters that are not plain are
- * escaped, and a text that is too long loses its middle. Input is quoted with TEXT_SHOWN, so that
- * a long one leaves room for the reason. */
+ * A message is plain text (base/text/text_escape.h) and fits: quoted characters that are not plain
+ * are escaped, and a text that is too long loses its middle. Input is quoted with TEXT_SHOWN, so
+ * that a long one leaves room for the reason. */
 #ifndef EMBTIER_BASE_ERR_H
 #define EMBTIER_BASE_ERR_H
 

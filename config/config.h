@@ -16,8 +16,8 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "base/log.h"
-#include "base/tier_spec.h"
+#include "base/log/log.h"
+#include "base/spec/tier_spec.h"
 #include "config/machine.h"
 
 struct yaml_doc;
@@ -27,6 +27,11 @@ struct yaml_doc;
 #define CONFIG_LANES_MAX       64
 
 enum config_switch { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
+
+struct config;
+struct config_beside;
+typedef void config_beside_fn(const struct config *config, uint32_t lane_count,
+                              struct config_beside *ret_beside);
 
 struct config {
     char *source;         /* the file it came from, or NULL: defaults only */
@@ -111,7 +116,14 @@ struct config {
         uint32_t scans;       /* exports at the same time */
         bool has_fewer_sessions;
     } descriptors;
+
+    /* Says how much memory the parts of the server take beside the budgets, if there are
+     * @lane_count lanes (config_memory.h). */
+    config_beside_fn *beside;
 };
+
+/* Memory of requests is never less, even with a smaller lanes.request_bytes. */
+#define CONFIG_REQUEST_BYTES_LEAST (16 * MIB)
 
 void config_free(struct config *config);
 DEFINE_CLEANUP(struct config, config_free)

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 
-#include "config/config_memory.h"
 #include "config/yaml_doc.h"
 
 /* Standard streams, control thread, signals, libraries, rings of threads that are no lane's, files
@@ -12,13 +11,13 @@
 /* Each lane's: epoll and event descriptor, rings of writer and syncer; and one of each reader. */
 #define LANE_DESCRIPTORS 4
 /* LOCK, folder, MANIFEST and LOG of both databases, a file that each flushes; one log of `replay`
- * and six of `logged`, each a second time for who syncs it. */
+ * and six of `logged`, each a second time for the thread that syncs it. */
 #define SHARD_DESCRIPTORS 24
 /* Logs that are kept while a checkpoint is made, with small write buffers: eleven in each shard
  * have been seen. This part of what is left is for them. */
 #define LOGS_PART 8
 /* A shard that compacts has, beside table files that were open: all of level 0, and outputs. */
-#define COMPACTION_DESCRIPTORS (HEAP_INPUTS + 2)
+#define COMPACTION_DESCRIPTORS (CONFIG_COMPACTION_INPUTS + 2)
 /* A database of a checkpoint that is read has these beside its table files. */
 #define READ_DATABASE_DESCRIPTORS 2
 

@@ -12,6 +12,10 @@
 
 #include "config/config.h"
 
+#define CONFIG_DATABASES_PER_SHARD 2 /* of RocksDB */
+/* Files that one compaction reads at most: all of level 0, and one of some others. */
+#define CONFIG_COMPACTION_INPUTS 40
+
 /* Each session's: its socket, three memfds and event descriptors, and its process. */
 #define SESSION_DESCRIPTORS 5
 /* The default of socket.max_sessions, and the lowest value that it is lowered to. */

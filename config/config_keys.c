@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config/config_keys.h"
-#include "base/bytes.h"
+#include "base/text/bytes.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -104,7 +104,7 @@ struct cyaml_schema_value;
 
 #define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, "info", 0, 0, "which lines are written")
 
-/* Of each item of cache.tiers; the member is that of struct tier_spec. */
+/* Keys of each item of cache.tiers; the member is that of struct tier_spec. */
 #define CONFIG_TIER_KEYS(K)                                                                        \
     K(tier, name, NAME, "(the kind)", 1, TIER_NAME_MAX, "what statistics call it")                 \
     K(tier, kind, KIND, "dram", 0, 0, "kind of memory")                                            \

@@ -4,13 +4,13 @@
  * depends on the machine is computed; and what belongs together is checked. What lies outside the
  * text is looked at by config_machine.c. */
 #include "config/config_load.h"
-#include "base/bytes.h"
+#include "base/text/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/paths.h"
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "config/config_descriptors.h"
 #include "config/config_keys.h"
 #include "config/config_memory.h"
@@ -319,8 +319,8 @@ static enum embtier_err check_together(const struct config *config, struct err_m
 
 /* Takes over @doc. */
 static enum embtier_err config_from(struct yaml_doc *doc, const char *source,
-                                    const struct machine *machine, struct config **ret_config,
-                                    struct err_msg *msg)
+                                    const struct machine *machine, config_beside_fn *beside,
+                                    struct config **ret_config, struct err_msg *msg)
 {
     _cleanup_(config_freep) struct config *config = calloc(1, sizeof(*config));
 
@@ -330,6 +330,7 @@ static enum embtier_err config_from(struct yaml_doc *doc, const char *source,
     }
     config->doc = doc;
     config->machine = *machine;
+    config->beside = beside;
     if (source) {
         config->source = strdup(source);
         if (!config->source)
@@ -343,29 +344,31 @@ static enum embtier_err config_from(struct yaml_doc *doc, const char *source,
 }
 
 enum embtier_err config_parse(const char *source, const char *text, size_t text_bytes,
-                              const struct machine *machine, struct config **ret_config,
-                              struct err_msg *msg)
+                              const struct machine *machine, config_beside_fn *beside,
+                              struct config **ret_config, struct err_msg *msg)
 {
     struct yaml_doc *doc = NULL;
 
     TRY(yaml_doc_parse(source, text, text_bytes, &config_schema, &doc, msg));
-    return config_from(doc, source, machine, ret_config, msg);
+    return config_from(doc, source, machine, beside, ret_config, msg);
 }
 
 enum embtier_err config_load_on(const char *path, const struct machine *machine,
-                                struct config **ret_config, struct err_msg *msg)
+                                config_beside_fn *beside, struct config **ret_config,
+                                struct err_msg *msg)
 {
     struct yaml_doc *doc = NULL;
 
     if (path)
         TRY(yaml_doc_load(path, &config_schema, &doc, msg));
-    return config_from(doc, path, machine, ret_config, msg);
+    return config_from(doc, path, machine, beside, ret_config, msg);
 }
 
-enum embtier_err config_load(const char *path, struct config **ret_config, struct err_msg *msg)
+enum embtier_err config_load(const char *path, config_beside_fn *beside, struct config **ret_config,
+                             struct err_msg *msg)
 {
     struct machine machine;
 
     machine_read(&machine);
-    return config_load_on(path, &machine, ret_config, msg);
+    return config_load_on(path, &machine, beside, ret_config, msg);
 }

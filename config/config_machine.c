@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a configuration names outside itself: directories, file systems, huge pages, NUMA nodes. All
- * of it can change later; this is to tell the user now, with the line, what would fail. */
+/* Checks of directories, file systems, huge pages and NUMA nodes that a configuration names. All of
+ * it can change later; the checks tell the user now, with the line, that a start would fail. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,9 +12,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "base/paths.h"
-#include "base/text_escape.h"
+#include "base/text/bytes.h"
+#include "base/text/text_escape.h"
 #include "config/config_load.h"
 #include "config/config_memory.h"
 #include "config/yaml_doc.h"

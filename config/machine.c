@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
-#include "base/node_memory.h"
+#include "base/system/node_memory.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 

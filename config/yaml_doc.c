@@ -11,7 +11,7 @@
 
 #include <yaml.h>
 
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 
 /* For a key with all it stands in, which schemas give and is shorter, and for one that is not
  * known.

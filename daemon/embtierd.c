@@ -8,12 +8,13 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/log.h"
-#include "base/option_mistake.h"
-#include "base/standard_fds.h"
-#include "base/text_escape.h"
+#include "base/log/log.h"
+#include "base/system/standard_fds.h"
+#include "base/text/option_mistake.h"
+#include "base/text/text_escape.h"
 #include "config/config_keys.h"
 #include "config/config_load.h"
+#include "daemon/budget/budget.h"
 #include "daemon/control/signals.h"
 #include "daemon/server.h"
 #include "daemon/server_check.h"
@@ -208,7 +209,7 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
     enum embtier_err stop_err;
     struct err_msg stop_msg = { { 0 } };
 
-    TRY(config_load(arguments->config_path, &config, msg));
+    TRY(config_load(arguments->config_path, budget_beside, &config, msg));
     if (arguments->may_init)
         config->data.must_exist = false;
     log_set_level(arguments->has_level ? arguments->level : config->log.level);
@@ -228,7 +229,7 @@ static int check(const struct arguments *arguments)
 {
     _cleanup_(config_freep) struct config *config = NULL;
     struct err_msg msg = { { 0 } };
-    enum embtier_err err = config_load(arguments->config_path, &config, &msg);
+    enum embtier_err err = config_load(arguments->config_path, budget_beside, &config, &msg);
 
     if (err == EMBTIER_OK) {
         config->data.must_exist = false; /* that is no question of the configuration */

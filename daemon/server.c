@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "daemon/control/control.h"
 #include "daemon/control/notify.h"
 #include "daemon/control/signals.h"
@@ -25,8 +25,8 @@
 #include "daemon/jobs/transfer_memory.h"
 #include "daemon/server_check.h"
 #include "store/store.h"
-#include "tiers/arena.h"
-#include "tiers/row_cache.h"
+#include "tiers/arena/arena.h"
+#include "tiers/cache/row_cache.h"
 
 #define PROGRESS_INTERVAL_NS (UINT64_C(1000) * 1000 * 1000)
 #define FLUSH_PAUSE_NS       (100L * 1000 * 1000) /* after one that failed */

@@ -7,16 +7,16 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "base/bytes.h"
-#include "base/thread_room.h"
-#include "config/config_memory.h"
+#include "base/system/thread_room.h"
+#include "base/text/bytes.h"
 #include "config/yaml_doc.h"
 #include "daemon/control/socket_path.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/transport/shm/session_maker.h"
+#include "store/rocksdb/rocksdb_setup.h"
 #include "store/store.h"
-#include "tiers/arena.h"
-#include "tiers/row_cache.h"
+#include "tiers/arena/arena.h"
+#include "tiers/cache/row_cache.h"
 
 /* Those of jobs, of sessions' memory, the compaction scheduler, the one that tells how far a start
  * is, RocksDB's timer; and some to spare. */
@@ -36,7 +36,7 @@ static enum embtier_err check_threads(const struct config *config, struct err_ms
 {
     /* The lane, its writer, syncer and caster. */
     const uint32_t lanes = config->lanes.count * (4 + config->lanes.readers_per_lane);
-    const uint32_t rocksdb = MAX(config->rocksdb.background_threads, 2u) + CONFIG_OPENING_THREADS;
+    const uint32_t rocksdb = MAX(config->rocksdb.background_threads, 2u) + ROCKSDB_OPENING_THREADS;
 
     if (store_is_in_use(config))
         return EMBTIER_OK;

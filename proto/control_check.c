@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/embtier_types.h"
-#include "base/table_spec.h"
-#include "base/text_escape.h"
+#include "base/spec/table_spec.h"
+#include "base/text/text_escape.h"
 #include "proto/control_limits.h"
 #include "proto/shm_layout.h"
 #include "proto/table_spec_wire.h"

@@ -23,7 +23,7 @@ MUST_CHECK enum embtier_err control_check_request(const Embtier__Request *reques
 MUST_CHECK enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg *msg);
 
 /* A malloced copy of @text that passes the first check as @message's field @tag: as far as the
- * limit allows, and escaped (base/text_escape.h). NULL when out of memory. */
+ * limit allows, and escaped (base/text/text_escape.h). NULL when out of memory. */
 MUST_CHECK char *control_clean_string(const ProtobufCMessageDescriptor *message, uint32_t tag,
                                       const char *text);
 

@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 #include "base/macros.h"
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 
 struct Embtier__TableSpec;
 

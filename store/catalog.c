@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/table_spec_json.h"
+#include "base/spec/table_spec_json.h"
 #include "store/catalog_journal.h"
 #include "store/files/durable_file.h"
 #include "store/files/summed_json.h"
@@ -618,7 +618,7 @@ enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id, stru
         msg);
 }
 
-/* Of tables that become live. */
+/* For tables that become live. */
 static enum embtier_err change_made(const struct catalog *catalog, const struct catalog_made *made,
                                     struct change *ret_change, struct err_msg *msg)
 {

@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 
 struct catalog;
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/table_spec_json.h"
+#include "base/spec/table_spec_json.h"
 #include "store/files/durable_file.h"
 #include "store/files/file_tree.h"
 #include "store/files/summed_json.h"

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 

@@ -197,7 +197,7 @@ MUST_CHECK enum embtier_err store_drop_table(struct store *store, uint32_t table
  * RocksDB's own limits come near. Any thread, cheap. */
 void store_set_busy(struct store *store, bool busy);
 
-/* Of one table, dropped ones included, or of all and everything. */
+/* Counts of one table, dropped ones included, or of all and everything. */
 #define STORE_ALL_TABLES UINT32_MAX
 void store_written(struct store *store, uint32_t table_id, struct store_written *ret_written);
 

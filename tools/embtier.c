@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "base/option_mistake.h"
 #include "base/paths.h"
-#include "base/standard_fds.h"
-#include "base/text_escape.h"
+#include "base/system/standard_fds.h"
+#include "base/text/option_mistake.h"
+#include "base/text/text_escape.h"
 #include "tools/number.h"
 
 #define TIMEOUT_MS_DEFAULT  10000

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 #include "tools/progress_bar.h"

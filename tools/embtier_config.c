@@ -16,9 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "config/config_keys.h"
 #include "config/config_load.h"
+#include "daemon/budget/budget.h"
 #include "tools/embtier_cli.h"
 
 /* Beside this program, as installed, and in a build folder. */
@@ -136,7 +137,7 @@ static enum embtier_err check_here(const char *path, struct err_msg *msg)
 {
     _cleanup_(config_freep) struct config *config = NULL;
 
-    TRY(config_load(path, &config, msg));
+    TRY(config_load(path, budget_beside, &config, msg));
     return config_check_machine(config, msg);
 }
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 #include "tools/text_table.h"

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 #include "tools/text_table.h"

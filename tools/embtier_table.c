@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/table_spec.h"
-#include "base/text_escape.h"
+#include "base/spec/table_spec.h"
+#include "base/text/text_escape.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 #include "tools/progress_bar.h"

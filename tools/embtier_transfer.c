@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/macros.h"
-#include "base/text_escape.h"
+#include "base/text/bytes.h"
+#include "base/text/text_escape.h"
 #include "tools/embtier_cli.h"
 #include "tools/number.h"
 #include "tools/progress_bar.h"

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "tools/number.h"
 
 #define BAR_CELLS 30

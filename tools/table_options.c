@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "tools/number.h"
 
 /* "uniform:-0.1,0.1" and such. NULL, or what is wrong with it. */

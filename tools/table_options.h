@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 #include "client/include/embtier.h"
 #include "tools/embtier_cli.h"
 

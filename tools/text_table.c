@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 
 struct text_table {
     const char *sides;

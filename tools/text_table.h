@@ -15,7 +15,8 @@ MUST_CHECK struct text_table *text_table_new(const char *sides);
 void text_table_free(struct text_table *table);
 DEFINE_CLEANUP(struct text_table, text_table_free)
 
-/* The next cell, row by row; copied, and escaped (base/text_escape.h). False when out of memory. */
+/* The next cell, row by row; copied, and escaped (base/text/text_escape.h). False when out of
+ * memory. */
 bool text_table_add(struct text_table *table, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Each line begins with @indent spaces. An unfinished last row is printed as far as it goes. */
 void text_table_print(const struct text_table *table, int indent, FILE *out);

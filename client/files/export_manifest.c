@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/paths.h"
-#include "base/table_spec_json.h"
-#include "base/text_escape.h"
+#include "base/spec/table_spec_json.h"
+#include "base/text/text_escape.h"
 #include "client/files/json_size.h"
 #include "client/files/tensor_io.h"
 #include "client/files/tensor_place.h"

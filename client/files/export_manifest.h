@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 #include "client/files/tensor_file.h"
 
 #define EXPORT_MANIFEST_FILE "table.json"

@@ -16,7 +16,7 @@
 #include <xxhash.h>
 
 #include "base/paths.h"
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "client/files/export_manifest.h"
 #include "client/files/tensor_file.h"
 #include "client/files/tensor_index.h"

@@ -2,7 +2,7 @@
 /* The parser takes what NumPy writes and what a person would write in its place: the three keys in
  * any order, either kind of quotes, blanks between words. Nothing else of Python. */
 #include "client/files/npy.h"
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 
 #include <inttypes.h>
 #include <stdio.h>

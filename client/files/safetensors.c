@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "client/files/json_size.h"
 
 /* {tensors {its keys [shape]}} */

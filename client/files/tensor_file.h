@@ -40,7 +40,7 @@ enum tensor_format {
 /* ---- Writing ---- */
 
 struct tensor {
-    char name[TENSOR_NAME_MAX + 1]; /* plain (base/text_escape.h); for npy no "/" */
+    char name[TENSOR_NAME_MAX + 1]; /* plain (base/text/text_escape.h); for npy no "/" */
     enum tensor_dtype dtype;
     uint32_t columns; /* numbers in a row; 0: one, and the shape is [rows], not [rows, columns] */
 };

@@ -9,7 +9,7 @@
 
 #include "base/macros.h"
 #include "base/paths.h"
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "client/files/json_size.h"
 #include "client/files/tensor_io.h"
 #include "client/files/tensor_place.h"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 
 bool tensor_info_count(struct tensor_info *info)
 {

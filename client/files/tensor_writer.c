@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "client/files/npy.h"
 #include "client/files/safetensors.h"
 #include "client/files/tensor_file.h"

@@ -8,7 +8,7 @@
 #include "client/lib/connection.h"
 #include "client/lib/group.h"
 #include "client/lib/table.h"
-#include "config/config_memory.h"
+#include "config/config.h"
 #include "proto/shm_fields.h"
 
 /* What tickets are called that are about @batch's last request. */
@@ -185,7 +185,7 @@ static enum embtier_err tell_too_large(const struct embtier_batch *batch)
                        result->value, result->limit,
                        SERVER_KEY(batch->server, "lanes.request_bytes"),
                        (double)result->value / (double)result->limit + 0.01,
-                       (unsigned)(REQUEST_BYTES_LEAST / MIB));
+                       (unsigned)(CONFIG_REQUEST_BYTES_LEAST / MIB));
     return err_set(
         msg, result->err, "batch of %" PRIu64 " %s is over the server's limit of %" PRIu64 "%s%s%s",
         result->value, what, result->limit, is_of_key ? " (" : "",

@@ -12,8 +12,8 @@
 #include "client/lib/batch.h"
 #include "client/lib/connection.h"
 #include "client/lib/table.h"
-#include "kernels/cpu/cast.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/cast/cast.h"
+#include "kernels/cpu/reduce/reduce.h"
 
 struct ordered_part {
     const char *table; /* its name: it may have been opened twice */

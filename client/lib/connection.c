@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 
 enum embtier_err connection_is_over(struct embtier *server)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 #include "client/lib/connection.h"
 
 void group_hold(struct embtier_group *group)

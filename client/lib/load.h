@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 #include "client/include/embtier.h"
 
 DEFINE_CLEANUP(struct embtier_load, embtier_load_close)

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/paths.h"
-#include "base/text_escape.h"
+#include "base/text/text_escape.h"
 #include "client/lib/batch.h"
 #include "client/lib/group.h"
 #include "client/lib/table.h"

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 #include "client/include/embtier.h"
 #include "proto/control.pb-c.h"
 

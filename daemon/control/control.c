@@ -16,15 +16,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
-#include "base/text_escape.h"
-#include "config/config_memory.h"
+#include "base/log/log.h"
+#include "base/text/text_escape.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/control/signals.h"
 #include "daemon/control/socket_path.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/memory/accounts.h"
+#include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/sessions/session.h"

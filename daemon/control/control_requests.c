@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/control/metrics.h"
@@ -24,7 +24,7 @@
 #include "proto/frame.h"
 #include "proto/table_spec_wire.h"
 #include "store/store.h"
-#include "tiers/arena.h"
+#include "tiers/arena/arena.h"
 
 /* ---- Tables ---- */
 

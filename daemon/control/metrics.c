@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/tables/tables.h"

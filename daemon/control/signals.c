@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 enum use {
     USE_NONE, /* ignored */

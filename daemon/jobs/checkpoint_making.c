@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "config/config.h"
 #include "daemon/engine/lane/checkpoint_gate.h"
 #include "daemon/engine/lane/lane.h"

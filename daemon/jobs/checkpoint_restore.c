@@ -8,17 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "config/config_memory.h"
+#include "base/log/log.h"
 #include "daemon/engine/tables/row_writer.h"
 #include "daemon/jobs/transfer_memory.h"
-#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/init/init_rows.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/checkpoint/checkpoint_advice.h"
 #include "store/checkpoint/checkpoint_rows.h"
 #include "store/store.h"
 #include "store/store_identity.h"
+#include "store/store_reserved.h"
 
 /* Between two reports. */
 #define PROGRESS_ROWS 4096

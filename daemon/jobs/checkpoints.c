@@ -12,9 +12,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "config/config.h"
-#include "config/config_memory.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/jobs/checkpoint_making.h"
 #include "daemon/jobs/checkpoint_owners.h"
@@ -23,6 +22,7 @@
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/store.h"
+#include "store/store_reserved.h"
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 #define PUBLISH_TRIES 2
@@ -285,8 +285,8 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
     TRY(check_metadata(order->metadata, msg));
     if (order->automatic && order->promised) /* before one is made for nothing */
         TRY(transfer_memory_probe(c->opts.memory, order->uid,
-                                  SCAN_LEAST_BYTES(store_shard_count(c->opts.store)), "an export",
-                                  msg));
+                                  store_scan_reserved_bytes(store_shard_count(c->opts.store)),
+                                  "an export", msg));
     if (!order->automatic && order->promised)
         TRY(checkpoint_owners_ask(c->owners, order->uid, order->keep, msg));
     memcpy(making.info.metadata, order->metadata, sizeof(making.info.metadata));

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "daemon/engine/tables/row_writer.h"
 #include "daemon/jobs/checkpoints.h"
 #include "daemon/jobs/transfer_memory.h"
 #include "daemon/jobs/transfer_piece.h"
-#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/init/init_rows.h"
 
 struct load {
     struct tables *tables;

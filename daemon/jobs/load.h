@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 #include "daemon/engine/tables/tables.h"
 
 struct checkpoints;

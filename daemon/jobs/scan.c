@@ -9,7 +9,7 @@
 #include "daemon/jobs/checkpoints.h"
 #include "daemon/jobs/transfer_memory.h"
 #include "daemon/jobs/transfer_piece.h"
-#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/init/init_rows.h"
 #include "proto/shm_layout.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"

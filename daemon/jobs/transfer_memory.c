@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/bytes.h"
+#include "base/text/bytes.h"
 #include "config/config.h"
 #include "daemon/engine/memory/accounts.h"
 

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/table_spec.h"
-#include "base/thread_class.h"
-#include "config/config_memory.h"
+#include "base/spec/table_spec.h"
+#include "base/system/thread_class.h"
+#include "daemon/jobs/jobs_reserved.h"
 
 #define PROGRESS_INTERVAL_NS (UINT64_C(100) * 1000 * 1000)
 

@@ -10,7 +10,7 @@
 
 #include "base/embtier_types.h"
 #include "base/macros.h"
-#include "kernels/cpu/dtype.h"
+#include "kernels/cpu/cast/dtype.h"
 #include "kernels/cpu/inline.h"
 
 #ifdef __SSE2__

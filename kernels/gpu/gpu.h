@@ -20,11 +20,11 @@
 
 #include "base/embtier_err.h"
 #include "base/macros.h"
-#include "base/table_spec.h"
-#include "kernels/cpu/cast.h"
-#include "kernels/cpu/optimizer.h"
-#include "kernels/cpu/pool.h"
-#include "kernels/cpu/reduce.h"
+#include "base/spec/table_spec.h"
+#include "kernels/cpu/cast/cast.h"
+#include "kernels/cpu/optimizer/optimizer.h"
+#include "kernels/cpu/pool/pool.h"
+#include "kernels/cpu/reduce/reduce.h"
 
 #ifdef __cplusplus
 extern "C" {

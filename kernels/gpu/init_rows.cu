@@ -2,10 +2,10 @@
 /* init_rows.h on a GPU. A thread has one counter, four columns of one row. */
 #include <assert.h>
 
-#include "kernels/cpu/init_params.h"
-#include "kernels/cpu/init_rows.h"
-#include "kernels/cpu/init_values.h"
-#include "kernels/cpu/philox.h"
+#include "kernels/cpu/init/init_params.h"
+#include "kernels/cpu/init/init_rows.h"
+#include "kernels/cpu/init/init_values.h"
+#include "kernels/cpu/init/philox.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/launch.cuh"
 #include "kernels/gpu/numbers.cuh"

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/embtier_types.h"
-#include "kernels/cpu/dtype.h"
+#include "kernels/cpu/cast/dtype.h"
 
 static __device__ __forceinline__ float gpu_load_f32(const void *at)
 {

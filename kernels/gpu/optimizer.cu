@@ -3,7 +3,7 @@
  * that each adds up its columns in order; then they take the row's columns eight at a time. Random
  * bits for rounding come in blocks of eight columns: each thread makes one block, in shared memory,
  * and together they use the eight. */
-#include "kernels/cpu/optimizer_values.h"
+#include "kernels/cpu/optimizer/optimizer_values.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/launch.cuh"
 #include "kernels/gpu/numbers.cuh"

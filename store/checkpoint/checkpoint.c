@@ -321,7 +321,7 @@ static void verified(void *context, uint64_t bytes)
         verifying->progress(verifying->context, verifying->done, verifying->total);
 }
 
-/* Of a file at @path, which is told of as @name. */
+/* For a file at @path, which messages call @name. */
 static enum embtier_err check_length(const char *path, const char *name, uint64_t bytes,
                                      struct err_msg *msg)
 {

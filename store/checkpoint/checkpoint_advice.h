@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_advice.h: what messages say of checkpoints to who starts a server: which there are,
- * and how one gets over damage. Thread: any. */
+/* checkpoint_advice.h: what messages say of checkpoints to a user that starts a server: which there
+ * are, and how one gets over damage. Thread: any. */
 #ifndef EMBTIER_STORE_CHECKPOINT_CHECKPOINT_ADVICE_H
 #define EMBTIER_STORE_CHECKPOINT_CHECKPOINT_ADVICE_H
 

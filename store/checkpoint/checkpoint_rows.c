@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config_memory.h"
 #include "store/database/database.h"
 #include "store/database/row_format.h"
 #include "store/rocksdb/rocksdb_err.h"
 #include "store/rocksdb/rocksdb_ext.h"
+#include "store/store_reserved.h"
 
 /* For each file that is being read: one of every level but the first, and all of that, in each
  * shard of the store at once. */
@@ -157,7 +157,7 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
     return EMBTIER_OK;
 }
 
-/* Of a row in a file. */
+/* For a row in a file. */
 static uint64_t entry_bytes(const struct checkpoint_rows *rows)
 {
     return ROW_KEY_BYTES + ENTRY_BYTES + sizeof(struct stored_row_head) + rows->like.weight_bytes +

@@ -19,8 +19,9 @@ struct checkpoint_rows;
 /* What it has of memory at most, but for what it reads ahead and a cache. */
 uint64_t checkpoint_rows_bytes(const struct checkpoint_record *record, uint32_t shard,
                                const struct store_row *like);
-/* Of the table that @like names (table_id, lengths, logged), in @shard. What is read of the files
- * beside rows goes through @cache, which others may use too; NULL: one of its own. CORRUPT. */
+/* Reads the table that @like names (table_id, lengths, logged), in @shard. What is read of the
+ * files beside rows goes through @cache, which others may use too; NULL: one of its own. CORRUPT.
+ */
 MUST_CHECK enum embtier_err
 checkpoint_rows_open(const struct checkpoint_shelf *shelf, const struct checkpoint_record *record,
                      uint32_t shard, const struct store_row *like, rocksdb_cache_t *cache,

@@ -160,7 +160,7 @@ static int compare_ids(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Of all folders in a data directory, complete or not. */
+/* Over all folders in a data directory, complete or not. */
 static enum embtier_err list_folders(const char *directory, struct ids *ids, struct err_msg *msg)
 {
     _cleanup_(freep) char *path = path_join(directory, CHECKPOINT_SHELF_FOLDER);

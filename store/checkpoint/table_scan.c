@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config_memory.h"
 #include "store/checkpoint/checkpoint_rows.h"
+#include "store/store_reserved.h"
 
 #define AHEAD_BYTES    ((size_t)(16 * 1024))
 #define AHEAD_ROWS_MAX 256

@@ -26,7 +26,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 #define PERIOD_MS           100
 #define STUCK_NS            (UINT64_C(2) * 1000000000)

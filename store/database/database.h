@@ -59,8 +59,8 @@ MUST_CHECK enum embtier_err databases_sync_logs(struct database *const *database
  * not say so. If that fails, the next batch does; so the log's own error is all there is to it. */
 void database_mark_log(struct database *database);
 MUST_CHECK enum embtier_err database_flush(struct database *database, struct err_msg *msg);
-/* Of a logged database: flushes, if what it has in the write buffers, and so in its logs, is more
- * than @most_bytes, and has the logs deleted that are not needed then. No write finds the database
+/* For a logged database: flushes if the write buffers, and so the logs, hold more than @most_bytes,
+ * and has the logs deleted that are not needed then. No write finds the database
  * behind for it: BUSY, and nothing flushed, if level 0 is half full, and if what is being flushed
  * already takes seconds. SHUTDOWN when *@give_up (may be NULL) is true before it begins. What is
  * written meanwhile is in the log. */

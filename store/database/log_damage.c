@@ -24,7 +24,7 @@
 #define TYPE_FIRST  2
 #define TYPE_MIDDLE 3
 #define TYPE_LAST   4
-/* Of records of logs that are used again, which ours never are. */
+/* Records of logs that are used again, which ours never are. */
 #define TYPE_RECYCLED_FIRST 5
 #define TYPE_RECYCLED_LAST  8
 #define CRC32C_POLY         UINT32_C(0x82f63b78)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/paths.h"
 #include "store/database/log_damage.h"
 #include "store/files/durable_file.h"

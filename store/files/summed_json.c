@@ -23,7 +23,7 @@ static char *find_sum(const char *text)
     return (char *)(uintptr_t)found + strlen(BEFORE_SUM);
 }
 
-/* Of all of @text, but with zeros for @digits, which are in it. */
+/* The sum of all of @text, but with zeros for @digits, which are in it. */
 static void make_sum(const char *text, const char *digits, char ret_digits[SUM_CHARS + 1])
 {
     struct rocksdb_ext_sum *const sum = rocksdb_ext_sum_new();

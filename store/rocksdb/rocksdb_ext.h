@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rocksdb_ext.h: what RocksDB's C API lacks, as C functions. The only C++ of the store lies behind
- * it (rocksdb_ext.cc). Thread: any, unless it says otherwise. */
+ * it (ext/). Thread: any, unless it says otherwise. */
 #ifndef EMBTIER_STORE_ROCKSDB_ROCKSDB_EXT_H
 #define EMBTIER_STORE_ROCKSDB_ROCKSDB_EXT_H
 
@@ -13,12 +13,12 @@
 extern "C" {
 #endif
 
-/* Whether the installed RocksDB lays its C handles out as rocksdb_ext.cc takes for granted. Asked
+/* Whether the installed RocksDB lays its C handles out as ext/handles.hh takes for granted. Asked
  * once, before anything else here. */
 bool rocksdb_ext_fits(void);
 /* "7.8.3". Static. */
 const char *rocksdb_ext_version(void);
-/* True: embtier's tests have run with @version (store/rocksdb/versions.hh). */
+/* True: embtier's tests have run with @version (store/rocksdb/ext/versions.hh). */
 bool rocksdb_ext_is_tried(const char *version);
 
 /* Counting statistics (no timers), shared by all databases opened with @options or a copy. */
@@ -101,8 +101,8 @@ struct rocksdb_ext_written {
     uint64_t compaction_bytes;
     uint64_t import_bytes; /* files made elsewhere and ingested */
 };
-/* Of the rows of one table, or of all that there are and were: a file's bytes, metadata included,
- * are shared out over the tables in it by the bytes of their rows. */
+/* Bytes for the rows of one table, or of all that there are and were: a file's bytes, metadata
+ * included, are shared out over the tables in it by the bytes of their rows. */
 #define ROCKSDB_EXT_ALL_TABLES UINT32_MAX
 void rocksdb_ext_activity_written(const struct rocksdb_ext_activity *activity, uint32_t table_id,
                                   struct rocksdb_ext_written *ret_written);
@@ -118,8 +118,8 @@ struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *act
                                                 rocksdb_options_t *options, const char *path);
 void rocksdb_ext_watch_free(struct rocksdb_ext_watch *watch);
 
-/* Of a database that is not open, at @path: what is wrong with the first table file that cannot be
- * opened, malloced, which names it; NULL if there is none. RocksDB blames the MANIFEST for it. */
+/* The error of the first table file that cannot be opened, of a database at @path that is not open.
+ * Malloced, and names the file; NULL if there is none. RocksDB blames the MANIFEST for it. */
 char *rocksdb_ext_table_error(const char *path);
 
 /* To be called when the database is open, before the first write. */

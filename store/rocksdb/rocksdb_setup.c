@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
-#include "base/log.h"
-#include "config/config_memory.h"
+#include "base/log/log.h"
+#include "base/text/bytes.h"
+#include "config/config_descriptors.h"
 #include "config/yaml_doc.h"
 #include "store/files/durable_file.h"
 #include "store/rocksdb/rocksdb_ext.h"
@@ -30,7 +30,7 @@
 #define OPEN_FILES_PART        32 /* table files that a part of the table of open ones holds */
 
 _Static_assert(STORE_DATABASES_PER_SHARD == CONFIG_DATABASES_PER_SHARD &&
-                   DATABASE_LEVEL0_FILES_MAX < HEAP_INPUTS,
+                   DATABASE_LEVEL0_FILES_MAX < CONFIG_COMPACTION_INPUTS,
                "the configuration counts what they take of memory");
 
 static enum embtier_err direct_io_try(int fd, bool *ret_direct)
@@ -225,7 +225,7 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     rocksdb_ext_enable_statistics(setup->options);
     rocksdb_ext_sum_files(setup->options);
     rocksdb_options_set_compression(setup->options, rocksdb_no_compression);
-    rocksdb_options_set_max_file_opening_threads(setup->options, CONFIG_OPENING_THREADS);
+    rocksdb_options_set_max_file_opening_threads(setup->options, ROCKSDB_OPENING_THREADS);
     rocksdb_table_options_apply(setup->options, setup->metadata_cache, config);
     TRY(write_buffers_apply(setup->options, config, shard_count, msg));
     compaction_apply(setup->options);

@@ -19,14 +19,17 @@
 #include "base/err.h"
 #include "config/config.h"
 
-/* Of each database: one that fills, one that is written. When more are to be written it takes no
- * more writes. */
+/* Each database has one that fills, and one that is written. When more are to be written it takes
+ * no more writes. */
 #define DATABASE_WRITE_BUFFERS    2
 #define STORE_DATABASES_PER_SHARD 2
 /* Level-0 files at which a database takes no more writes. */
 #define DATABASE_LEVEL0_FILES_MAX 36
 /* Bytes that compaction is behind at which a database takes no more writes. */
 #define DATABASE_PENDING_BYTES_MAX (256 * GIB)
+
+/* Threads that RocksDB makes to open the files of a database. */
+#define ROCKSDB_OPENING_THREADS 16
 
 struct rocksdb_setup {
     rocksdb_env_t *env;

@@ -2,12 +2,12 @@
 /* bench_kernels.c: training on the CPU, without a server.
  *
  * expand-vs-cast: gradients of a batch's bags made into gradients of its rows, by casting and
- * reducing (kernels/cpu/cast.h, kernels/cpu/reduce.h), beside what casting is there to replace:
- * gradients expanded to one per pair, pairs sorted, gradients coalesced. Both sides sort with the
- * same sort and add up with the same loops, and must give the same bits; what differs is the
- * expanding. The shapes are RM1's and RM2's of Kwon et al., "Tensor Casting" (HPCA 2021): 10 and 40
- * tables of 80 gathers a bag, here of 64 columns and with batches of 2,048 bags, one table after
- * another. A turn is one batch.
+ * reducing (kernels/cpu/cast/cast.h, kernels/cpu/reduce/reduce.h), beside what casting is there to
+ * replace: gradients expanded to one per pair, pairs sorted, gradients coalesced. Both sides sort
+ * with the same sort and add up with the same loops, and must give the same bits; what differs is
+ * the expanding. The shapes are RM1's and RM2's of Kwon et al., "Tensor Casting" (HPCA 2021): 10
+ * and 40 tables of 80 gathers a bag, here of 64 columns and with batches of 2,048 bags, one table
+ * after another. A turn is one batch.
  *
  * expand-vs-cast-bytes, -all-bytes: the bytes of gradients that each side moves, and those of pairs
  * as well, by the formulas at count_gradient_bytes(). */
@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/cast.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/cast/cast.h"
+#include "kernels/cpu/reduce/reduce.h"
 #include "tests/bench/lib/bench.h"
 #include "tests/bench/lib/trace.h"
 

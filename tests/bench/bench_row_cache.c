@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
-#include "tiers/arena.h"
-#include "tiers/row_cache.h"
+#include "tiers/arena/arena.h"
+#include "tiers/cache/row_cache.h"
 
 #define BATCH     4096
 #define BATCHES   256 /* of ids, used round and round */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "kernels/cpu/dtype.h"
+#include "kernels/cpu/cast/dtype.h"
 #include "tests/integration/walk.h"
 
 #define BAGS_BYTES (256 << 10)

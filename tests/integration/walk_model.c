@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "kernels/cpu/dtype.h"
-#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/cast/dtype.h"
+#include "kernels/cpu/init/init_rows.h"
 
 #define STATE_BYTES_MAX (2 * sizeof(float) * EMBTIER_DIM_MAX)
 

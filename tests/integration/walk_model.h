@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 
 #define MODEL_OWNERS      3 /* row i belongs to session i % MODEL_OWNERS */
 #define MODEL_NO_VERSION  UINT32_MAX

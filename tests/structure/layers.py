@@ -27,6 +27,8 @@ LAYERS = {
     "tiers": {"base", "config", "kernels"},
     "store": {"base", "config", "tiers", "kernels"},
     "placement": {"base"},
+    # The headers in which parts of the server say how much memory they take.
+    "daemon/budget": {"base", "config", "store", "daemon"},
     "daemon": _BELOW_DAEMON | {"daemon"},  # its own files only wire the folders
     "daemon/control": _BELOW_DAEMON | {"daemon/jobs", "daemon/transport", "daemon/engine"},
     "daemon/jobs": _BELOW_DAEMON | {"daemon/engine"},
@@ -41,7 +43,7 @@ LAYERS = {
     _ENGINE["mail"]: _engine(),
     _ENGINE["turns"]: _engine(),
     "client": {"base", "config", "kernels", "proto"},
-    "tools": {"base", "config", "proto", "placement", "client"},
+    "tools": {"base", "config", "proto", "placement", "daemon/budget", "client"},
     "docs": {"base", "config", "daemon"},  # the generator of man pages reads their tables
     "examples": {"client"},
     "tests": ALL,

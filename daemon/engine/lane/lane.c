@@ -13,9 +13,10 @@
 #include <sys/epoll.h>
 
 #include "base/cpu.h"
-#include "base/log.h"
-#include "base/thread_class.h"
+#include "base/log/log.h"
+#include "base/system/thread_class.h"
 #include "daemon/engine/lane/lane_impl.h"
+#include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/begin.h"
 #include "daemon/engine/ops/groups/group.h"

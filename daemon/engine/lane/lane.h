@@ -22,7 +22,7 @@
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/rows/write_queue.h"
 #include "daemon/engine/sessions/update_gate.h"
-#include "tiers/row_cache.h"
+#include "tiers/cache/row_cache.h"
 
 struct arena;
 struct lane;

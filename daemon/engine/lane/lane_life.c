@@ -8,14 +8,14 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "config/config_memory.h"
 #include "daemon/engine/lane/lane_impl.h"
+#include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/memory/reserved.h"
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/ops/tickets/caster.h"
 #include "daemon/engine/tables/tables.h"
-#include "kernels/cpu/cast.h"
+#include "kernels/cpu/cast/cast.h"
 #include "store/store.h"
 
 #define TABLE_MARKS_BYTES ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))

@@ -6,7 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 enum embtier_err mailbox_init(struct mailbox *mailbox, uint32_t lane, struct err_msg *msg)
 {

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/bytes.h"
+#include "base/text/bytes.h"
 #include "config/config.h"
 
 struct account {

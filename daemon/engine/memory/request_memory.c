@@ -15,11 +15,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "config/config_memory.h"
+#include "config/config.h"
 #include "daemon/engine/memory/block_pool.h"
 #include "daemon/engine/memory/reserved.h"
 
-#define REGION_BYTES_MIN REQUEST_BYTES_LEAST
+#define REGION_BYTES_MIN CONFIG_REQUEST_BYTES_LEAST
 /* 32-bit links of 8 bytes each. */
 #define REGION_BYTES_MAX (UINT64_C(32) << 30)
 

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "config/config_memory.h"
+#include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/memory/reserved.h"
 
 struct flow {

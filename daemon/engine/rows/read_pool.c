@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/thread_class.h"
-#include "config/config_memory.h"
+#include "base/system/thread_class.h"
 #include "daemon/engine/mail/mailbox.h"
+#include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/memory/reserved.h"
 #include "daemon/engine/tables/table.h"
-#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/init/init_rows.h"
 
 _Static_assert((sizeof(struct read_job) + READ_JOB_BYTES) * READ_JOBS_PER_THREAD <=
                    LANE_READER_BYTES,

@@ -7,7 +7,7 @@
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
-#include "kernels/cpu/cast.h"
+#include "kernels/cpu/cast/cast.h"
 
 static uint64_t segments_place(uint64_t head_bytes)
 {

@@ -22,7 +22,7 @@
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/sessions/session.h"
 #include "proto/shm_layout.h"
-#include "tiers/row_cache.h"
+#include "tiers/cache/row_cache.h"
 
 struct cast_pair;
 struct mailbox;

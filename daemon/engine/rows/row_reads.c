@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/turns/cost.h"
 #include "store/store.h"

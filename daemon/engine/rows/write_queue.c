@@ -9,11 +9,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/row_hash.h"
-#include "base/thread_class.h"
-#include "config/config_memory.h"
+#include "base/system/thread_class.h"
 #include "daemon/engine/mail/mailbox.h"
+#include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/memory/reserved.h"
 #include "daemon/engine/tables/table.h"
 #include "store/database/row_format.h"

@@ -4,7 +4,7 @@
 #include "proto/shm_fields.h"
 
 enum embtier_err refuse_unused(uint32_t form, uint32_t segment, const void *place,
-                                     struct refusal *refusal)
+                               struct refusal *refusal)
 {
     const struct shm_field *fields, *field;
     uint64_t bits = 0;
@@ -21,7 +21,7 @@ enum embtier_err refuse_unused(uint32_t form, uint32_t segment, const void *plac
 }
 
 enum embtier_err check_fields(const struct shm_submission *submission, uint32_t form,
-                                    struct refusal *refusal)
+                              struct refusal *refusal)
 {
     if (IS_BAD(CHECK_FIELDS, !shm_submission_is_clean(submission, form)))
         return refuse_unused(form, UINT32_MAX, submission, refusal);

@@ -6,9 +6,9 @@
 #include <time.h>
 
 #include "base/row_hash.h"
-#include "config/config_memory.h"
 #include "daemon/engine/tables/progress.h"
 #include "daemon/engine/tables/table.h"
+#include "daemon/jobs/jobs_reserved.h"
 #include "store/store.h"
 
 _Static_assert(sizeof(struct store_row) + sizeof(uint64_t) + sizeof(void *) <= ROW_WRITER_ROW_BYTES,

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 
 struct account;
 

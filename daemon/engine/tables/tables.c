@@ -19,16 +19,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/row_hash.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/row_writer.h"
 #include "daemon/engine/tables/table.h"
-#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/init/init_rows.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint_advice.h"
 #include "store/store.h"
-#include "tiers/row_cache.h"
+#include "tiers/cache/row_cache.h"
 
 #define CHUNK_TABLES 256
 #define CHUNKS_MAX   256

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/thread_class.h"
+#include "base/system/thread_class.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/transport/shm/shm_channel.h"
 

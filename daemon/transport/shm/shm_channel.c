@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "config/config_memory.h"
+#include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/sessions/tsan.h"
 

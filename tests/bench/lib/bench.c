@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tiers/arena.h"
+#include "tiers/arena/arena.h"
 
 struct bench_settings bench_settings = { .turns = 15, .seconds = 0.25, .scale = 1 };
 

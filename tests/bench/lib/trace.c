@@ -11,8 +11,8 @@
 
 #include "base/row_hash.h"
 #include "tests/bench/lib/bench.h"
-#include "tiers/arena.h"
-#include "tiers/row_cache.h"
+#include "tiers/arena/arena.h"
+#include "tiers/cache/row_cache.h"
 
 static struct trace trace_new(uint32_t ids, uint32_t count)
 {

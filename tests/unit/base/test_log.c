@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 /* Standard error goes to a file for the time of a test. */
 static int saved_stderr;

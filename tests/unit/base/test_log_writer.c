@@ -21,8 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/log.h"
-#include "base/log_writer.h"
+#include "base/log/log.h"
+#include "base/log/log_writer.h"
 
 #define LINES       20000
 #define FAULT_LINES 500

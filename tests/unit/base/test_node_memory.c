@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "base/node_memory.h"
+#include "base/system/node_memory.h"
 
 #define PAGE 4096
 

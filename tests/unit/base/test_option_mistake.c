@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "base/option_mistake.h"
+#include "base/text/option_mistake.h"
 
 #define WORDS 6
 

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 
 static struct table_spec good_spec(void)
 {

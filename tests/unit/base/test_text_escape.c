@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/table_spec.h"
-#include "base/text_escape.h"
+#include "base/spec/table_spec.h"
+#include "base/text/text_escape.h"
 
 #define ESCAPE_BYTES 12 /* the longest */
 

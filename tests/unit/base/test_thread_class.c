@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
-#include "base/thread_class.h"
+#include "base/system/thread_class.h"
 
 static int nice_now(void)
 {

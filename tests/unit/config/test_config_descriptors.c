@@ -11,6 +11,7 @@
 #include "base/macros.h"
 #include "config/config_descriptors.h"
 #include "config/config_load.h"
+#include "daemon/budget/budget.h"
 
 static enum embtier_err plan(uint64_t limit, const char *text, struct config **ret_config,
                              struct err_msg *msg)
@@ -19,7 +20,7 @@ static enum embtier_err plan(uint64_t limit, const char *text, struct config **r
                                      .core_count = 16,
                                      .descriptor_limit = limit };
 
-    return config_parse("test.yaml", text, strlen(text), &machine, ret_config, msg);
+    return config_parse("test.yaml", text, strlen(text), &machine, budget_beside, ret_config, msg);
 }
 
 /* What the store, exports and sessions may come to. */

@@ -14,6 +14,7 @@
 
 #include "base/macros.h"
 #include "config/config_load.h"
+#include "daemon/budget/budget.h"
 #include "daemon/server_check.h"
 
 static enum embtier_err check_with(uint64_t available_bytes, struct err_msg *msg)
@@ -32,8 +33,9 @@ static enum embtier_err check_with(uint64_t available_bytes, struct err_msg *msg
              "data:\n  directories: ['%s']\nsocket: {path: '%s/s'}\n"
              "lanes:\n  count: 1\n  request_bytes: 20GiB\ncache: {tiers: [{bytes: 64MiB}]}\n",
              directory, directory);
-    assert_int_equal(config_parse("e.yaml", text, strlen(text), &machine, &config, msg),
-                     EMBTIER_OK);
+    assert_int_equal(
+        config_parse("e.yaml", text, strlen(text), &machine, budget_beside, &config, msg),
+        EMBTIER_OK);
     config->data.must_exist = false;
     err = server_check(config, msg);
     assert_int_equal(rmdir(directory), 0); /* nothing is in it */

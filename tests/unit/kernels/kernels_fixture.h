@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "base/macros.h"
-#include "base/table_spec.h"
-#include "kernels/cpu/dtype.h"
+#include "base/spec/table_spec.h"
+#include "kernels/cpu/cast/dtype.h"
 #include "kernels/cpu/isa.h"
 
 /* All instruction sets of this processor. */

@@ -7,8 +7,8 @@
 
 #include <float.h>
 
-#include "kernels/cpu/optimizer.h"
-#include "kernels/cpu/optimizer_values.h"
+#include "kernels/cpu/optimizer/optimizer.h"
+#include "kernels/cpu/optimizer/optimizer_values.h"
 
 #define GUARD_BYTES 64
 #define GUARD       0xa5

@@ -2,7 +2,7 @@
 /* Are pairs sorted by row, whatever the ids, and do those of a row keep their order? */
 #include "tests/unit/kernels/kernels_fixture.h"
 
-#include "kernels/cpu/cast.h"
+#include "kernels/cpu/cast/cast.h"
 
 struct pairs {
     struct cast_pair *pairs;

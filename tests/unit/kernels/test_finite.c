@@ -3,8 +3,8 @@
  * the bound says proven so, whatever the row, and does a trial find the rest? */
 #include "tests/unit/kernels/optimizer_fixture.h"
 
-#include "kernels/cpu/finite.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/optimizer/finite.h"
+#include "kernels/cpu/reduce/reduce.h"
 
 #define DIM 19 /* at most, and odd: state of f16 is not aligned */
 

@@ -3,7 +3,7 @@
  * what is asked is whether all of them say so. */
 #include "tests/unit/kernels/gpu_fixture.h"
 
-#include "kernels/cpu/init_rows.h"
+#include "kernels/cpu/init/init_rows.h"
 
 static const uint32_t dims[] = { 1, 3, 64, 65, 200 };
 static const enum embtier_dtype dtypes[] = {

@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/dtype.h"
-#include "kernels/cpu/init_rows.h"
-#include "kernels/cpu/init_rows_loops.h"
-#include "kernels/cpu/init_values.h"
-#include "kernels/cpu/philox.h"
+#include "kernels/cpu/cast/dtype.h"
+#include "kernels/cpu/init/init_rows.h"
+#include "kernels/cpu/init/init_rows_loops.h"
+#include "kernels/cpu/init/init_values.h"
+#include "kernels/cpu/init/philox.h"
 
 #define GUARD_BYTES 64
 #define GUARD       0xa5

@@ -5,9 +5,9 @@
  * each kernel makes of the same random numbers are hashed, and the hash is written down. */
 #include <xxhash.h>
 
-#include "kernels/cpu/init_rows.h"
-#include "kernels/cpu/pool.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/init/init_rows.h"
+#include "kernels/cpu/pool/pool.h"
+#include "kernels/cpu/reduce/reduce.h"
 #include "tests/unit/kernels/optimizer_fixture.h"
 
 #define ROWS 40

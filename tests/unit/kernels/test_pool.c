@@ -3,7 +3,7 @@
  * one after another; and is nothing read or written that is not the rows' and bags'? */
 #include "tests/unit/kernels/kernels_fixture.h"
 
-#include "kernels/cpu/pool.h"
+#include "kernels/cpu/pool/pool.h"
 
 #define BAGS_MAX 64
 #define ROWS_MAX 4096

@@ -3,8 +3,8 @@
  * written down, and those of a row added up in the batch's order? */
 #include "tests/unit/kernels/kernels_fixture.h"
 
-#include "kernels/cpu/cast.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/cast/cast.h"
+#include "kernels/cpu/reduce/reduce.h"
 
 #define GUARD UINT32_C(0xdeadbeef)
 

@@ -10,7 +10,7 @@
 /* clang-format on */
 
 #include "base/macros.h"
-#include "store/rocksdb/cache_caller.h"
+#include "store/rocksdb/ext/cache_caller.h"
 
 /* As long as keys of RocksDB are, and longer. */
 static const char *const keys[] = { "sixteen bytes ok", "a key of more than sixteen bytes" };

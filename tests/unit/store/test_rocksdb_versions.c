@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "store/rocksdb/rocksdb_ext.h"
 #include "tests/unit/store/store_fixture.h"
 

@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "tiers/arena.h"
-#include "tiers/row_cache.h"
+#include "tiers/arena/arena.h"
+#include "tiers/cache/row_cache.h"
 
 /* Rows of tables from here on share the low half of their hash, which their first set is chosen by,
  * with a few others, whatever the table. */

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
-#include "tiers/arena.h"
+#include "tiers/arena/arena.h"
 
 /* A cpuset may leave out node 0. */
 static unsigned permitted_node(void)

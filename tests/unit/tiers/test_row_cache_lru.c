@@ -14,7 +14,7 @@
 
 #include "base/macros.h"
 #include "tests/bench/lib/trace.h"
-#include "tiers/arena.h"
+#include "tiers/arena/arena.h"
 
 #define IDS       (1u << 19)
 #define DRAWS     (3u << 20)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tiers/row_map.h"
+#include "tiers/cache/row_map.h"
 
 #define PAGE_SPOTS  (ROW_MAP_PAGE_BYTES / sizeof(struct row_spot))
 #define PAGES       150

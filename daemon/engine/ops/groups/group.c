@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/embtier_types.h"
-#include "base/table_spec.h"
+#include "base/spec/table_spec.h"
 #include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/ops/push/push.h"

@@ -10,7 +10,7 @@
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/reduce/reduce.h"
 #include "proto/shm_fields.h"
 
 /* Of bags whose segment has no gradients, beside others of the same table that have. */

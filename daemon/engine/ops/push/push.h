@@ -5,8 +5,8 @@
  * a ticket's casting that says which gradients a row gets: its run. What a push asks for is checked
  * as a whole, numbers included, before any row changes. Then its rows are taken in waves of some
  * thousand, each a request for the rows of runs: the lane of a row adds up its gradients (kernels/
- * reduce.h) and lets the table's optimizer change it (kernels/cpu/optimizer.h), where it lies in
- * the cache, or when it has been read, as a SET would.
+ * reduce.h) and lets the table's optimizer change it (kernels/cpu/optimizer/optimizer.h), where it
+ * lies in the cache, or when it has been read, as a SET would.
  *
  *   PUSH_IDS     a push of rows: ids are copied and checked, and cast
  *   PUSH_NUMBERS gradients are looked through for what is not finite
@@ -35,7 +35,7 @@
 #include "daemon/engine/ops/tickets/ticket.h"
 #include "daemon/engine/rows/request.h"
 #include "daemon/engine/rows/rows.h"
-#include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/optimizer/optimizer.h"
 
 /* Of one wave, at most; and waves of one push at a time. */
 #define PUSH_WAVE_ROWS   4096

@@ -4,7 +4,7 @@
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/turns/cost.h"
-#include "kernels/cpu/finite.h"
+#include "kernels/cpu/optimizer/finite.h"
 
 /* ---- Bounds ---- */
 

@@ -4,10 +4,10 @@
  *
  * The greatest gradient and weight of each segment are known when gradients have been looked
  * through. With the number of gradients that a row gets they bound its sum, and mostly that proves
- * that all rows stay finite (kernels/cpu/finite.h): then nothing more is done. The rows of tables
- * for which it does not are tried first (PUSH_TRYING): waves as those of the update visit each row
- * where it lies, or have it read, and update a copy. A sum of gradients that is not finite is a
- * failure too, whatever the row: a client that adds up by itself (embtier_batch_coalesce()) is
+ * that all rows stay finite (kernels/cpu/optimizer/finite.h): then nothing more is done. The rows
+ * of tables for which it does not are tried first (PUSH_TRYING): waves as those of the update visit
+ * each row where it lies, or have it read, and update a copy. A sum of gradients that is not finite
+ * is a failure too, whatever the row: a client that adds up by itself (embtier_batch_coalesce()) is
  * refused for it. When all have been tried without a failure the same rows are updated.
  *
  * Requests of the same session for these rows are done before the trial, or after the update. Those

@@ -10,8 +10,8 @@
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
-#include "kernels/cpu/finite.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/optimizer/finite.h"
+#include "kernels/cpu/reduce/reduce.h"
 
 /* Of bags whose segment has no gradients, beside others of the same table that have. */
 static const float zeros[EMBTIER_DIM_MAX];

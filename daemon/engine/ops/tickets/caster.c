@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/thread_class.h"
+#include "base/system/thread_class.h"
 #include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/memory/reserved.h"
 #include "daemon/engine/ops/tickets/ticket.h"

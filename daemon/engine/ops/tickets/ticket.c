@@ -7,7 +7,7 @@
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/reduce/reduce.h"
 
 /* ---- Making ---- */
 

@@ -27,7 +27,7 @@
 #include "base/embtier_types.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/rows/request.h"
-#include "kernels/cpu/cast.h"
+#include "kernels/cpu/cast/cast.h"
 
 struct mailbox;
 struct push;
@@ -69,11 +69,11 @@ struct ticket_group {
     const uint32_t *order;   /* its segments, segment_count */
     struct cast_pair *pairs; /* id_count; sorted by row once cast. Of a step: its bag is the
                                 member's run, its position the segment */
-    uint32_t *starts;        /* run_count + 1 (kernels/cpu/cast.h), once cast */
+    uint32_t *starts;        /* run_count + 1 (kernels/cpu/cast/cast.h), once cast */
     uint32_t run_count;
-    float *scales;             /* by position, with a mean's divisor once cast; NULL: all are 1 */
-    uint32_t *offsets;         /* bag_count + 1: position of each bag's first row */
-    uint32_t *winners;         /* of a maximum: bag_count x dim (kernels/cpu/pool.h); else NULL */
+    float *scales;     /* by position, with a mean's divisor once cast; NULL: all are 1 */
+    uint32_t *offsets; /* bag_count + 1: position of each bag's first row */
+    uint32_t *winners; /* of a maximum: bag_count x dim (kernels/cpu/pool/pool.h); else NULL */
     const float **bag_places;  /* for a push, bag_count; NULL: there is one segment */
     uint8_t *pinned;           /* of a prefetch, by run: is it; written by the rows' lanes */
     struct cast_pair *scratch; /* of a step, which may have more pairs than a caster has */

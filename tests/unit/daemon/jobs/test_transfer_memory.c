@@ -11,12 +11,13 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "config/config_memory.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/row_writer.h"
+#include "daemon/jobs/jobs_reserved.h"
 #include "daemon/jobs/transfer_memory.h"
 #include "store/checkpoint/table_scan.h"
 #include "store/database/row_format.h"
+#include "store/store_reserved.h"
 
 #define THREADS 4
 #define TURNS   20000

@@ -24,7 +24,7 @@
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/transport/shm/shm_channel.h"
-#include "tiers/arena.h"
+#include "tiers/arena/arena.h"
 
 #define LANES_MOST     4
 #define HOUR_NS        (UINT64_C(3600) * 1000 * 1000 * 1000)

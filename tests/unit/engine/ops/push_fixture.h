@@ -9,9 +9,9 @@
 #include <math.h>
 
 #include "daemon/engine/ops/push/push.h"
-#include "kernels/cpu/dtype.h"
-#include "kernels/cpu/optimizer.h"
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/cast/dtype.h"
+#include "kernels/cpu/optimizer/optimizer.h"
+#include "kernels/cpu/reduce/reduce.h"
 
 #define TABLES     2
 #define TABLE_ROWS 12000 /* with their state more than the cache holds */

@@ -3,7 +3,7 @@
  * of the ids, with any number of lanes, with rows in any place, however it is cut into waves? */
 #include "tests/unit/engine/ops/pooled_fixture.h"
 
-#include "kernels/cpu/dtype.h"
+#include "kernels/cpu/cast/dtype.h"
 
 static uint64_t next_random(uint64_t *seed)
 {

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tier_spec.h: one tier of the row cache as the configuration describes it. A value. */
+#ifndef EMBTIER_BASE_SPEC_TIER_SPEC_H
+#define EMBTIER_BASE_SPEC_TIER_SPEC_H
+
+#include <stdint.h>
+
+#define TIER_NAME_MAX 31
+#define TIER_PATH_MAX 4095
+#define TIERS_MAX     4
+
+/* X(name, word, description) */
+#define TIER_KIND_TABLE(X)                                                                         \
+    X(DRAM, "dram", "ordinary memory")                                                             \
+    X(DRAM_HUGE, "dram_huge", "ordinary memory in huge pages reserved by the administrator")       \
+    X(DAX_KMEM, "dax_kmem", "persistent memory that the kernel shows as system memory")            \
+    X(FILE, "file", "a file in `path`, on a DAX file system (persistent memory) or any other")     \
+    X(NUMA, "numa", "the memory of NUMA node `numa_node`, such as CXL memory")
+
+enum tier_kind {
+#define X(name, word, text) TIER_KIND_##name,
+    TIER_KIND_TABLE(X)
+#undef X
+        TIER_KIND_COUNT
+};
+
+struct tier_spec {
+    char name[TIER_NAME_MAX + 1];
+    enum tier_kind kind;
+    uint64_t bytes;               /* of the whole daemon; lanes share it out evenly */
+    char path[TIER_PATH_MAX + 1]; /* a directory; kind FILE */
+    int numa_node;                /* kind NUMA */
+};
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/budget/budget.h"
+
+#include "daemon/engine/memory/engine_reserved.h"
+#include "daemon/jobs/jobs_reserved.h"
+#include "store/store_reserved.h"
+
+/* The program and its libraries, catalog and metrics, the system's own of threads and files. */
+#define PROGRAM_BYTES (16 * MIB)
+
+/* Parts are whole MiB. */
+void budget_beside(const struct config *config, uint32_t lane_count,
+                   struct config_beside *ret_beside)
+{
+    const uint32_t shards = config->data.directory_count * config->data.shards_per_directory;
+    const uint64_t lane_bytes = engine_lane_reserved_bytes(config, lane_count);
+    const uint64_t request_bytes = MAX(config->lanes.request_bytes, CONFIG_REQUEST_BYTES_LEAST);
+    struct config_beside beside = {
+        .lanes = lane_count,
+        .lane_reserved_bytes = align_up(lane_bytes, MIB),
+        .lane_bytes = align_up(lane_bytes + engine_lane_heap_bytes(config), MIB),
+        .databases = shards * CONFIG_DATABASES_PER_SHARD,
+        .database_bytes = store_database_reserved_bytes(),
+        .compaction_bytes = store_compaction_reserved_bytes(config),
+        .session_bytes = align_up(engine_session_reserved_bytes(config), MIB),
+        .rest_bytes = PROGRAM_BYTES + ANSWER_BYTES + jobs_eager_reserved_bytes(shards) +
+                      request_bytes - config->lanes.request_bytes,
+        .transfer_least_bytes = align_up(store_scan_with_logs_reserved_bytes(shards), MIB),
+    };
+
+    beside.bytes = beside.lanes * beside.lane_bytes + beside.databases * beside.database_bytes +
+                   beside.compaction_bytes + beside.session_bytes + beside.rest_bytes;
+    *ret_beside = beside;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* budget.h: the sum of the memory that the parts of the server take beside the budgets of a
+ * configuration. Each part says its own (`..._reserved_bytes()`). Thread: any. */
+#ifndef EMBTIER_DAEMON_BUDGET_BUDGET_H
+#define EMBTIER_DAEMON_BUDGET_BUDGET_H
+
+#include "config/config_memory.h"
+
+/* A config_beside_fn, for config_load(). */
+void budget_beside(const struct config *config, uint32_t lane_count,
+                   struct config_beside *ret_beside);
+
+#endif

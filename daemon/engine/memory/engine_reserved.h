@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine_reserved.h: memory that lanes and sessions take beside the budgets, for the sum of all
+ * (daemon/budget/budget.h). The code that takes it asserts that the numbers are not too small. */
+#ifndef EMBTIER_DAEMON_ENGINE_MEMORY_ENGINE_RESERVED_H
+#define EMBTIER_DAEMON_ENGINE_MEMORY_ENGINE_RESERVED_H
+
+#include "base/macros.h"
+#include "config/config.h"
+
+/* Memory that each lane reserves beside the budgets (daemon/engine/lane/lane.c and the parts it
+ * makes). */
+#define LANE_FIXED_BYTES (UINT64_C(6272) * KIB) /* table of misses, scratch memory */
+#define LANE_SHARD_BYTES 1024                   /* of each shard: the order of reads */
+#define LANE_QUEUE_BYTES (UINT64_C(128) * KIB)  /* a batch of the writer, … */
+#define LANE_QUEUE_LEAST (UINT64_C(256) * KIB)  /* … the shortest ring, … */
+#define LANE_QUEUE_INDEX 32                     /* … and this part of the ring: its index */
+#define LANE_READER_BYTES                                                                          \
+    (UINT64_C(560) * KIB)   /* of each thread that reads: the rows it reads, and will read */
+#define LANE_PAIR_BYTES  16 /* of each id of the largest ticket: the caster's */
+#define LANE_PAIR_TICKET 20 /* its least share of the tickets' memory */
+
+/* Memory on the heap, an allocator's leavings included: from the peak of resident memory under the
+ * load of tests/stress/test_memory_limit.py, for half a minute each with 1, 2 and 8 lanes, 2, 8 and
+ * 32 shards, 2 and 8 readers a lane, less the budgets and reserved memory; all together these are a
+ * tenth to a half more than was seen. */
+#define HEAP_LANE_BYTES   (6 * MIB) /* batches of the writer, write buffers in pieces */
+#define HEAP_READER_BYTES (3 * MIB) /* blocks of the rows that are read at once */
+
+/* Each session's memory besides its arena: tickets' numbers, completions, descriptors. */
+#define SESSION_BYTES (36 * KIB)
+/* Answers that clients have not read yet, all together (daemon/control/connection.h). */
+#define ANSWER_BYTES (16 * MIB)
+
+/* Each lane's, there from the start on, if there are @lane_count lanes. */
+static inline uint64_t engine_lane_reserved_bytes(const struct config *config, uint32_t lane_count)
+{
+    const uint64_t shards =
+        (uint64_t)config->data.directory_count * config->data.shards_per_directory;
+    const uint64_t ring = config->lanes.write_queue_bytes / lane_count;
+    const uint64_t ids = MIN(config->lanes.ticket_bytes / 4 * 3 / LANE_PAIR_TICKET,
+                             (uint64_t)config->socket.max_batch_rows);
+
+    return LANE_FIXED_BYTES + shards * LANE_SHARD_BYTES + LANE_QUEUE_BYTES +
+           MAX(ring, LANE_QUEUE_LEAST) / LANE_QUEUE_INDEX +
+           (ring < LANE_QUEUE_LEAST ? LANE_QUEUE_LEAST - ring : 0) + ids * LANE_PAIR_BYTES +
+           config->lanes.readers_per_lane * LANE_READER_BYTES;
+}
+
+/* Each lane's on the heap, beside that. */
+static inline uint64_t engine_lane_heap_bytes(const struct config *config)
+{
+    return config->lanes.readers_per_lane * HEAP_READER_BYTES + HEAP_LANE_BYTES;
+}
+
+/* Those of all sessions. */
+static inline uint64_t engine_session_reserved_bytes(const struct config *config)
+{
+    return (uint64_t)config->socket.max_sessions * SESSION_BYTES;
+}
+
+#endif

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// flush.cc: flushes, compacts and sets options of an open database, and gets over its errors.
+#include "store/rocksdb/ext/handles.hh"
+#include "store/rocksdb/ext/versions.hh"
+#include "store/rocksdb/ext/watch.hh"
+
+#include <rocksdb/db.h>
+#include <rocksdb/options.h>
+
+#include <unistd.h>
+
+#include <mutex>
+#include <shared_mutex>
+
+using rocksdb::Slice;
+using rocksdb::Status;
+using rocksdb_ext::TextOf;
+using rocksdb_ext::Watch;
+
+// While another thread resumes the database, that thread flushes.
+static Status BeginFlush(rocksdb_t *db, struct rocksdb_ext_watch *watch,
+                         const rocksdb::FlushOptions &options)
+{
+    std::shared_lock<std::shared_mutex> not_resumed(watch->rep->ResumeMutex(), std::try_to_lock);
+
+    if (not_resumed)
+        return db->rep->Flush(options);
+    const Status error = watch->rep->Error();
+    return error.ok() ? Status::TryAgain("the database is being resumed") : error;
+}
+
+// Writes are stopped while level 0 waits for compaction, and such flushes are refused: @tries.
+static Status Flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned tries,
+                    bool is_resuming)
+{
+    const rocksdb::SequenceNumber sequence = db->rep->GetLatestSequenceNumber();
+    const uint64_t errors = watch->rep->Errors();
+    rocksdb::FlushOptions options;
+
+    // Otherwise RocksDB waits until the flush would not stall writes.
+    options.allow_write_stall = true;
+    // Its own wait returns at once after a resume, and never after a flush that failed.
+    options.wait = false;
+    const auto begin = [&] {
+        return is_resuming ? db->rep->Flush(options) : BeginFlush(db, watch, options);
+    };
+    Status status = begin();
+    while (status.IsTryAgain() && --tries > 0 && !watch->rep->HasFailed(errors)) {
+        usleep(10000);
+        status = begin();
+    }
+    return status.ok() ? watch->rep->WaitFlushed(sequence, errors) : status;
+}
+
+char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned patience_ms)
+{
+    return TextOf(Flush(db, watch, patience_ms / 10 + 1, false));
+}
+
+// A new MANIFEST, which any change makes: an option that stays as it is counts as one. What the one
+// before may have held, or not, is without meaning then. Says of how many failures that is the end.
+static Status RenewManifest(rocksdb::DB *db, const Watch *watch, uint64_t *ret_failures)
+{
+    *ret_failures = watch->ManifestFailures();
+    if (*ret_failures == 0)
+        return Status::OK();
+    const bool value = db->GetOptions().report_bg_io_stats;
+    return db->SetOptions({ { "report_bg_io_stats", value ? "true" : "false" } });
+}
+
+static void ForgetManifestFailures(rocksdb::DB *db, Watch *watch, uint64_t failures)
+{
+    for (uint64_t i = 0; i < failures; i++)
+        (void)rocksdb_delete_files_again(db);
+    watch->ForgetManifestFailures(failures);
+}
+
+char *rocksdb_ext_enable_file_deletions(rocksdb_t *db)
+{
+    return TextOf(rocksdb_delete_files_again(db->rep));
+}
+
+char *rocksdb_ext_renew_manifest(rocksdb_t *db, struct rocksdb_ext_watch *watch)
+{
+    uint64_t failures = 0;
+    const Status status = RenewManifest(db->rep, watch->rep.get(), &failures);
+
+    if (status.ok())
+        ForgetManifestFailures(db->rep, watch->rep.get(), failures);
+    return TextOf(status);
+}
+
+char *rocksdb_ext_compact_range(rocksdb_t *db, const char *start, size_t start_bytes,
+                                const char *end, size_t end_bytes)
+{
+    const Slice first(start, start_bytes), behind(end, end_bytes);
+    rocksdb::CompactRangeOptions options;
+
+    // Else a file with nothing in it but the mark that a range was deleted is only moved down, and
+    // stays there for ever.
+    options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+    return TextOf(db->rep->CompactRange(options, &first, &behind));
+}
+
+char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,
+                             const char *value)
+{
+    const Status status = db->rep->SetOptions({ { key, value } });
+
+    if (status.IsIOError())
+        watch->rep->OnManifestFailed(db->rep, status);
+    return TextOf(status);
+}
+
+char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
+{
+    const std::lock_guard<std::shared_mutex> lock(watch->rep->ResumeMutex());
+    const uint64_t errors = watch->rep->Errors();
+    const bool stands_still = watch->rep->HasFailed(errors);
+    uint64_t failures = 0;
+    Status status = RenewManifest(db->rep, watch->rep.get(), &failures);
+
+    if (status.ok())
+        status = db->rep->Resume(); // which flushes if background work stood still
+    // Nobody else tries a flush again that failed; until it is done, the error stands.
+    if (status.ok() && (watch->rep->LogFailed() || (!stands_still && watch->rep->FlushFailed())))
+        status = Flush(db, watch, 1, true);
+    if (status.ok()) {
+        ForgetManifestFailures(db->rep, watch->rep.get(), failures);
+        watch->rep->ClearError(errors);
+    }
+    return TextOf(status);
+}

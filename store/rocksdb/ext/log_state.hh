@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// log_state.hh: a write-ahead log, as those see it that have it on disk. Thread: any.
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace rocksdb_ext
+{
+
+// Open for as long as anybody holds it.
+class OpenFile
+{
+  public:
+    explicit OpenFile(int file) : file_(file)
+    {
+    }
+    ~OpenFile()
+    {
+        close(file_);
+    }
+    OpenFile(const OpenFile &) = delete;
+    OpenFile &operator=(const OpenFile &) = delete;
+
+    int Number() const
+    {
+        return file_;
+    }
+
+  private:
+    const int file_;
+};
+
+// A write-ahead log, for the thread that syncs it: by a descriptor of its own, which is still open
+// when the log is no longer written to.
+class LogState
+{
+  public:
+    explicit LogState(const std::string &name)
+        : name_(name), number_(std::strtoull(name.c_str() + name.rfind('/') + 1, nullptr, 10)),
+          directory_(name.substr(0, name.rfind('/')))
+    {
+        Reopen();
+    }
+    LogState(const LogState &) = delete;
+    LogState &operator=(const LogState &) = delete;
+
+    // NULL: it cannot be opened, by *@ret_error.
+    std::shared_ptr<const OpenFile> File(int *ret_error);
+
+    bool HasFile();
+
+    // Another one of the same file, the caller's to close; or -error.
+    int Open() const;
+
+    // All of it is on disk, and another has followed: a descriptor less, where there may be many.
+    void Release();
+
+    // RocksDB has removed it: all that was in it has been flushed. What could not be opened at
+    // first is tried again. Under the lock of the list of logs.
+    bool IsGone();
+
+    // Has the file's name on disk, too. 0 or an error number.
+    int SyncName();
+
+    // @whole was read before @bytes, and both before the sync began.
+    void SetSynced(uint64_t bytes, uint64_t whole);
+
+    uint64_t Number() const
+    {
+        return number_;
+    }
+
+    std::atomic<uint64_t> written{ 0 };      // bytes
+    std::atomic<uint64_t> synced{ 0 };       // of these
+    std::atomic<uint64_t> whole{ 0 };        // bytes that end with a record, all without a failure
+    std::atomic<uint64_t> synced_whole{ 0 }; // of these
+
+  private:
+    static void Raise(std::atomic<uint64_t> &value, uint64_t to);
+
+    void Reopen();
+
+    const std::string name_;
+    const uint64_t number_;
+    const std::string directory_;
+    std::mutex file_mutex_;
+    std::shared_ptr<const OpenFile> file_;
+    int error_ = 0; // without a file: syncing it fails by this error
+    bool is_released_ = false;
+    std::atomic<bool> name_is_synced_{ false };
+};
+
+} // namespace rocksdb_ext

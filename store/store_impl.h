@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store_impl.h: what the files of the store share.
+ *
+ * store.c opens, closes and counts, store_rows.c reads and writes rows, store_space.c asks for room
+ * on disk, store_closed.c notes clean closes, store_checkpoint.c captures all for checkpoints, and
+ * goes back to them. */
+#ifndef EMBTIER_STORE_STORE_IMPL_H
+#define EMBTIER_STORE_STORE_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/row_hash.h"
+#include "store/checkpoint/checkpoint.h"
+#include "store/database/compaction_scheduler.h"
+#include "store/database/database.h"
+#include "store/files/space.h"
+#include "store/open_progress.h"
+#include "store/rocksdb/rocksdb_ext.h"
+#include "store/rocksdb/rocksdb_setup.h"
+#include "store/store.h"
+#include "store/store_identity.h"
+
+/* For compactions that run on a full disk, which end or fail soon; and for databases that stopped
+ * on one, once there is space. */
+#define RESUME_PATIENCE_NS (UINT64_C(30) * 1000 * 1000 * 1000)
+#define RESUME_PAUSE_NS    10000000L
+
+struct store {
+    struct store_identity *identity;
+    struct checkpoint_shelf shelf;
+    struct store_recovery recovery;
+    struct rocksdb_setup *setup;
+    struct rocksdb_ext_activity *activity;
+    struct compaction_scheduler *scheduler;
+    pthread_mutex_t reserve_lock; /* while the use of the reserve begins or ends */
+    struct space *space;
+    struct row_hasher hasher;
+    bool direct_io; /* in all directories */
+    uint64_t capacity_bytes;
+    uint64_t memtable_bytes; /* of the configuration */
+    uint32_t shards_per_directory;
+    uint32_t read_files; /* of a checkpoint's database */
+    uint32_t shard_count;
+    struct database *
+        *databases; /* see store_database_of(); NULL from the first that was not opened */
+    uint32_t database_count;
+    bool is_open;                   /* to the end */
+    struct open_progress *progress; /* until then */
+    pthread_mutex_t lock;           /* of the closed file */
+    /* It is there: no row of a `replay` table was written since the last clean close. */
+    _Atomic bool closed_file;
+    _Atomic int replay_refusal; /* an enum embtier_err */
+};
+
+/* Two a shard. */
+enum database_kind { DATABASE_REPLAY, DATABASE_LOGGED, DATABASE_KINDS };
+_Static_assert(DATABASE_KINDS == STORE_DATABASES_PER_SHARD, "each has its write buffers");
+
+static inline struct database *store_database_of(const struct store *store, uint32_t shard,
+                                                 bool logged)
+{
+    return store->databases[shard * DATABASE_KINDS + (logged ? DATABASE_LOGGED : DATABASE_REPLAY)];
+}
+
+static inline const char *store_directory_of(const struct store *store, uint32_t shard)
+{
+    return store_identity_directory(store->identity, shard / store->shards_per_directory);
+}
+
+/* Malloced paths; NULL when out of memory. */
+char *store_shard_folder_of(const struct store *store, uint32_t shard);
+char *store_database_path_of(const struct store *store, uint32_t shard, bool logged);
+
+/* store_closed.c. */
+MUST_CHECK enum embtier_err store_read_closed_file(struct store *store, struct err_msg *msg);
+MUST_CHECK enum embtier_err store_write_closed_file(struct store *store, struct err_msg *msg);
+/* From here on, a crash goes back to a checkpoint. */
+MUST_CHECK enum embtier_err store_remove_closed_file(struct store *store, struct err_msg *msg);
+
+/* store_checkpoint.c: before any database is opened, puts back what a crash or @restore_id asks
+ * for. */
+MUST_CHECK enum embtier_err store_put_back(struct store *store, uint64_t restore_id,
+                                           struct err_msg *msg);
+
+/* store_space.c. */
+MUST_CHECK enum embtier_err store_open_space(struct store *store, const struct config *config,
+                                             struct err_msg *msg);
+
+#endif

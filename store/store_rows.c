@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store_rows.c: passes rows to the databases of their shard, syncs and shortens logs, and drops
+ * tables. */
+#include <inttypes.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "store/store_impl.h"
+#include "store/store_reserved.h"
+
+/* For all flushes before a checkpoint, which could as well be left. */
+#define SHORTEN_PATIENCE_NS (UINT64_C(15) * 1000 * 1000 * 1000)
+
+/* How many rows from the first on are of its database: tables are sorted. */
+static uint32_t rows_of_one(const struct store_row *rows, uint32_t count)
+{
+    uint32_t i = 1;
+
+    while (i < count && rows[i].logged == rows[0].logged)
+        i++;
+    return i;
+}
+
+enum embtier_err store_read(struct store *store, uint32_t shard, struct store_row *rows,
+                            uint32_t count, struct err_msg *msg)
+{
+    enum embtier_err first = EMBTIER_OK;
+
+    for (uint32_t done = 0; done < count;) {
+        const uint32_t some = rows_of_one(rows + done, count - done);
+        const enum embtier_err err =
+            database_read(store_database_of(store, shard, rows[done].logged), rows + done, some,
+                          first == EMBTIER_OK ? msg : NULL);
+
+        if (first == EMBTIER_OK)
+            first = err;
+        done += some;
+    }
+    return first;
+}
+
+enum embtier_err store_write(struct store *store, uint32_t shard, const struct store_row *rows,
+                             uint32_t count, struct err_msg *msg)
+{
+    if (count == 0)
+        return EMBTIER_OK;
+    if (!rows[0].logged)
+        TRY(store_serve(store, msg));
+    return database_write(store_database_of(store, shard, rows[0].logged), rows, count, msg);
+}
+
+enum embtier_err store_table_steps(struct store *store,
+                                   void (*note)(void *context, uint32_t table_id, uint64_t step),
+                                   void *context, struct err_msg *msg)
+{
+    enum embtier_err first = EMBTIER_OK;
+
+    for (uint32_t s = 0; s < store->shard_count; s++) {
+        const enum embtier_err err = database_table_steps(
+            store_database_of(store, s, true), note, context, first == EMBTIER_OK ? msg : NULL);
+
+        if (first == EMBTIER_OK)
+            first = err;
+    }
+    return first;
+}
+
+static enum embtier_err sync_logs(struct store *store, const uint32_t *shards, uint32_t count,
+                                  bool by_syncer, struct err_msg *msg)
+{
+    struct database *databases[DATABASES_SYNC_MAX];
+
+    for (uint32_t done = 0; done < count;) {
+        const uint32_t some = MIN(count - done, (uint32_t)DATABASES_SYNC_MAX);
+
+        for (uint32_t i = 0; i < some; i++)
+            databases[i] = store_database_of(store, shards[done + i], true);
+        TRY(databases_sync_logs(databases, some, by_syncer, msg));
+        done += some;
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err store_sync_logs(struct store *store, const uint32_t *shards, uint32_t count,
+                                 struct err_msg *msg)
+{
+    return sync_logs(store, shards, count, true, msg);
+}
+
+void store_mark_log(struct store *store, uint32_t shard)
+{
+    database_mark_log(store_database_of(store, shard, true));
+}
+
+enum embtier_err store_sync_all_logs(struct store *store, struct err_msg *msg)
+{
+    uint32_t shards[DATABASES_SYNC_MAX];
+
+    for (uint32_t first = 0; first < store->shard_count; first += DATABASES_SYNC_MAX) {
+        const uint32_t some = MIN(store->shard_count - first, (uint32_t)DATABASES_SYNC_MAX);
+
+        for (uint32_t i = 0; i < some; i++)
+            shards[i] = first + i;
+        TRY(sync_logs(store, shards, some, false, msg));
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err store_shorten_logs(struct store *store, const _Atomic bool *give_up,
+                                    struct err_msg *msg)
+{
+    const uint64_t most_bytes =
+        MIN(CHECKPOINT_LOG_BYTES / store->shard_count, (uint64_t)CHECKPOINT_LOG_BYTES_EACH);
+    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+    enum embtier_err first = EMBTIER_OK;
+
+    for (uint32_t s = 0; s < store->shard_count; s++) {
+        enum embtier_err err;
+
+        if (clock_now_ns(&clock_monotonic) - began_ns > SHORTEN_PATIENCE_NS)
+            return first != EMBTIER_OK ? first
+                                       : err_set(msg, EMBTIER_BUSY,
+                                                 "flushes take too long: %" PRIu32 " of %" PRIu32
+                                                 " shards are flushed",
+                                                 s, store->shard_count);
+        err = database_shorten_log(store_database_of(store, s, true), most_bytes, give_up,
+                                   first == EMBTIER_OK ? msg : NULL);
+
+        if (err == EMBTIER_SHUTDOWN)
+            return err_set(msg, err, "the server is shutting down");
+        if (first == EMBTIER_OK)
+            first = err;
+    }
+    return first;
+}
+
+enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg *msg)
+{
+    TRY(database_flush(store_database_of(store, shard, false), msg));
+    return database_flush(store_database_of(store, shard, true), msg);
+}
+
+static enum embtier_err drop_from(struct store *store, struct database *database, uint32_t table_id,
+                                  const _Atomic bool *give_up, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    TRY(database_delete_table(database, table_id, msg));
+    TRY(compaction_scheduler_hold(store->scheduler, give_up, msg));
+    err = database_compact_table(database, table_id, msg);
+    compaction_scheduler_release(store->scheduler);
+    return err;
+}
+
+enum embtier_err store_drop_table(struct store *store, uint32_t table_id, bool logged,
+                                  void (*progress)(void *, uint32_t, uint32_t), void *context,
+                                  const _Atomic bool *give_up, struct err_msg *msg)
+{
+    if (table_id == STORE_ALL_TABLES)
+        return err_set(msg, EMBTIER_INVALID, "no table has the id %u", table_id);
+    for (uint32_t s = 0; s < store->shard_count; s++) {
+        const uint64_t began_ns = clock_now_ns(&clock_monotonic);
+        enum embtier_err err;
+
+        /* What keeps it may be what the same disk refused before there was space. */
+        while ((err = drop_from(store, store_database_of(store, s, logged), table_id, give_up,
+                                msg)) == EMBTIER_NO_SPACE &&
+               !(give_up && atomic_load(give_up)) &&
+               clock_now_ns(&clock_monotonic) - began_ns < RESUME_PATIENCE_NS)
+            nanosleep(&(struct timespec){ .tv_nsec = RESUME_PAUSE_NS }, NULL);
+        TRY(err);
+        if (progress)
+            progress(context, s + 1, store->shard_count);
+    }
+    return EMBTIER_OK;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does the sum of what the server takes beside the budgets count each part as often as it is
+ * there, and what follows from it? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "daemon/budget/budget.h"
+#include "daemon/engine/memory/engine_reserved.h"
+#include "daemon/jobs/jobs_reserved.h"
+#include "store/store_reserved.h"
+
+static struct config some_config(void)
+{
+    struct config config = { 0 };
+
+    config.data.directory_count = 2;
+    config.data.shards_per_directory = 4;
+    config.lanes.count = 2;
+    config.lanes.readers_per_lane = 2;
+    config.lanes.request_bytes = 64 * MIB;
+    config.lanes.ticket_bytes = 64 * MIB;
+    config.lanes.write_queue_bytes = 64 * MIB;
+    config.socket.max_sessions = 1024;
+    config.socket.max_batch_rows = 1 << 20;
+    config.rocksdb.background_threads = 4;
+    config.rocksdb.compaction_parallel = 2;
+    return config;
+}
+
+static struct config_beside beside_of(const struct config *config, uint32_t lane_count)
+{
+    struct config_beside beside;
+
+    budget_beside(config, lane_count, &beside);
+    return beside;
+}
+
+/* Figures that were worked out by hand from the sizes in the modules' headers. */
+static void test_parts_are_what_modules_say(void **state)
+{
+    const struct config config = some_config();
+    const struct config_beside beside = beside_of(&config, 2);
+
+    (void)state;
+    /* 6,272 KiB, 8 shards of 1 KiB, 128 KiB, 32 MiB / 32, 2^20 pairs of 16 bytes, 2 readers of
+     * 560 KiB: 24.4 MiB; beside it 2 * 3 MiB and 6 MiB on the heap. */
+    assert_int_equal(beside.lane_reserved_bytes, 25 * MIB);
+    assert_int_equal(beside.lane_bytes, 37 * MIB);
+    assert_int_equal(beside.databases, 16);
+    assert_int_equal(beside.database_bytes, 512 * KIB);
+    /* 4 threads; 2 shards compact 40 files. */
+    assert_int_equal(beside.compaction_bytes, 4 * 2 * MIB + 2 * 40 * 2 * MIB);
+    assert_int_equal(beside.session_bytes, 36 * MIB);
+    assert_int_equal(beside.rest_bytes, 16 * MIB + 16 * MIB + 24 * MIB);
+    assert_int_equal(beside.transfer_least_bytes, 32 * MIB + 8 * 256 * KIB + 2 * 16 * MIB);
+}
+
+static void test_sum_counts_lanes_and_databases_each(void **state)
+{
+    const struct config config = some_config();
+    const struct config_beside beside = beside_of(&config, 2);
+
+    (void)state;
+    assert_int_equal(beside.lanes, 2);
+    assert_int_equal(beside.bytes, 2 * 37 * MIB + 16 * 512 * KIB + 168 * MIB + 36 * MIB + 56 * MIB);
+}
+
+static void test_more_lanes_share_the_ring_but_not_the_rest(void **state)
+{
+    const struct config config = some_config();
+    const struct config_beside two = beside_of(&config, 2), eight = beside_of(&config, 8);
+
+    (void)state;
+    assert_true(eight.lane_bytes <= two.lane_bytes);
+    assert_true(eight.lane_bytes > two.lane_bytes - 2 * MIB);
+    assert_int_equal(eight.bytes - two.bytes, 8 * eight.lane_bytes - 2 * two.lane_bytes);
+}
+
+static void test_requests_count_their_least(void **state)
+{
+    struct config config = some_config();
+    const uint64_t before = beside_of(&config, 2).rest_bytes;
+
+    (void)state;
+    config.lanes.request_bytes = MIB;
+    assert_int_equal(beside_of(&config, 2).rest_bytes - before, CONFIG_REQUEST_BYTES_LEAST - MIB);
+}
+
+static void test_many_shards_count_in_all_that_has_shards(void **state)
+{
+    struct config config = some_config();
+    const struct config_beside few = beside_of(&config, 2);
+    struct config_beside many;
+
+    (void)state;
+    config.data.shards_per_directory = 512;
+    many = beside_of(&config, 2);
+    assert_int_equal(many.databases, 2048);
+    assert_int_equal(many.lane_reserved_bytes, few.lane_reserved_bytes + MIB);
+    assert_int_equal(many.transfer_least_bytes - few.transfer_least_bytes,
+                     (1024 - 8) * SCAN_SHARD_BYTES);
+    assert_true(jobs_eager_reserved_bytes(1024) > ROW_WRITER_MOST);
+    assert_int_equal(many.rest_bytes - few.rest_bytes,
+                     jobs_eager_reserved_bytes(1024) - ROW_WRITER_MOST);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parts_are_what_modules_say),
+        cmocka_unit_test(test_sum_counts_lanes_and_databases_each),
+        cmocka_unit_test(test_more_lanes_share_the_ring_but_not_the_rest),
+        cmocka_unit_test(test_requests_count_their_least),
+        cmocka_unit_test(test_many_shards_count_in_all_that_has_shards),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
