@@ -28,7 +28,7 @@
 #include "daemon/engine/ops/group.h"
 #include "daemon/engine/sessions/accounts.h"
 #include "daemon/engine/sessions/session.h"
-#include "daemon/jobs/checkpoints.h"
+#include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/transport/shm/session_maker.h"
 #include "proto/frame.h"

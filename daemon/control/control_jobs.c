@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
-#include "daemon/jobs/load.h"
-#include "daemon/jobs/scan.h"
+#include "daemon/jobs/transfer/load.h"
+#include "daemon/jobs/transfer/scan.h"
 #include "daemon/jobs/worker.h"
 #include "proto/frame.h"
 

@@ -9,7 +9,7 @@
 #include "daemon/engine/sessions/accounts.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
-#include "daemon/jobs/checkpoints.h"
+#include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/worker.h"
 #include "proto/frame.h"
 

@@ -18,7 +18,7 @@
 #include "daemon/engine/sessions/tsan.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
-#include "daemon/jobs/checkpoints.h"
+#include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/version.h"
 #include "proto/frame.h"

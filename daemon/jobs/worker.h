@@ -22,9 +22,9 @@
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/sessions/accounts.h"
 #include "daemon/engine/tables/tables.h"
-#include "daemon/jobs/checkpoints.h"
-#include "daemon/jobs/load.h"
-#include "daemon/jobs/scan.h"
+#include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/transfer/load.h"
+#include "daemon/jobs/transfer/scan.h"
 
 struct worker; /* all of them */
 

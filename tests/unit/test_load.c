@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "daemon/engine/sessions/accounts.h"
-#include "daemon/jobs/load.h"
 #include "daemon/jobs/row_writer.h"
-#include "daemon/jobs/transfer_memory.h"
-#include "daemon/jobs/transfer_piece.h"
+#include "daemon/jobs/transfer/load.h"
+#include "daemon/jobs/transfer/transfer_memory.h"
+#include "daemon/jobs/transfer/transfer_piece.h"
 
 struct row_writer {
     uint64_t rows;

@@ -14,7 +14,7 @@
 #include "config/config_memory.h"
 #include "daemon/engine/sessions/accounts.h"
 #include "daemon/jobs/row_writer.h"
-#include "daemon/jobs/transfer_memory.h"
+#include "daemon/jobs/transfer/transfer_memory.h"
 #include "store/checkpoint/table_scan.h"
 #include "store/database/row_format.h"
 

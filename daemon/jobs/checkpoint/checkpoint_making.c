@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/checkpoint_making.h"
+#include "daemon/jobs/checkpoint/checkpoint_making.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -10,7 +10,7 @@
 #include "daemon/engine/lane/checkpoint_gate.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/tables/tables.h"
-#include "daemon/jobs/checkpoints_opts.h"
+#include "daemon/jobs/checkpoint/checkpoints_opts.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/store.h"

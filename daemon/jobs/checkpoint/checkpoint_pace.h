@@ -8,8 +8,8 @@
  * are held up (struct lane_stats) it hurries, as these wait for its end.
  *
  * Thread: that of the checkpoint. */
-#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_PACE_H
-#define EMBTIER_DAEMON_JOBS_CHECKPOINT_PACE_H
+#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINT_PACE_H
+#define EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINT_PACE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * (ACCOUNT_CHECKPOINTS), whether they are connected or not.
  *
  * Thread: any. */
-#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_OWNERS_H
-#define EMBTIER_DAEMON_JOBS_CHECKPOINT_OWNERS_H
+#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINT_OWNERS_H
+#define EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINT_OWNERS_H
 
 #include <stdbool.h>
 #include <stdint.h>

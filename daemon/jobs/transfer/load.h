@@ -3,8 +3,8 @@
  * go straight to the store, past the lanes, which do not know the table before it is published;
  * until then its state is CREATING, and a crash leaves nothing of it. Thread: the job's, one at a
  * time. */
-#ifndef EMBTIER_DAEMON_JOBS_LOAD_H
-#define EMBTIER_DAEMON_JOBS_LOAD_H
+#ifndef EMBTIER_DAEMON_JOBS_TRANSFER_LOAD_H
+#define EMBTIER_DAEMON_JOBS_TRANSFER_LOAD_H
 
 #include <stdbool.h>
 #include <stdint.h>

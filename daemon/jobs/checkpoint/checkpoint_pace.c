@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/checkpoint_pace.h"
+#include "daemon/jobs/checkpoint/checkpoint_pace.h"
 
 #include "base/macros.h"
 #include "daemon/engine/lane/lane.h"

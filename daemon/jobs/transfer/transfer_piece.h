@@ -4,8 +4,8 @@
  * The threads that do it are shared by all clients, and a client says how long its request is: so
  * a turn is bounded, in bytes and, as short rows cost more than their bytes, in rows. A turn takes
  * some 10 to 50 ms, beside which the way to the next is nothing. */
-#ifndef EMBTIER_DAEMON_JOBS_TRANSFER_PIECE_H
-#define EMBTIER_DAEMON_JOBS_TRANSFER_PIECE_H
+#ifndef EMBTIER_DAEMON_JOBS_TRANSFER_TRANSFER_PIECE_H
+#define EMBTIER_DAEMON_JOBS_TRANSFER_TRANSFER_PIECE_H
 
 #include <stdint.h>
 

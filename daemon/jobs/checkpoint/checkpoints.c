@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/checkpoints.h"
+#include "daemon/jobs/checkpoint/checkpoints.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,10 +15,10 @@
 #include "config/config.h"
 #include "config/config_memory.h"
 #include "daemon/engine/lane/lane.h"
-#include "daemon/jobs/checkpoint_making.h"
-#include "daemon/jobs/checkpoint_owners.h"
-#include "daemon/jobs/checkpoint_pace.h"
-#include "daemon/jobs/transfer_memory.h"
+#include "daemon/jobs/checkpoint/checkpoint_making.h"
+#include "daemon/jobs/checkpoint/checkpoint_owners.h"
+#include "daemon/jobs/checkpoint/checkpoint_pace.h"
+#include "daemon/jobs/transfer/transfer_memory.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/store.h"

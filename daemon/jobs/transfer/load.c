@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/load.h"
+#include "daemon/jobs/transfer/load.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "daemon/jobs/checkpoints.h"
+#include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/row_writer.h"
-#include "daemon/jobs/transfer_memory.h"
-#include "daemon/jobs/transfer_piece.h"
+#include "daemon/jobs/transfer/transfer_memory.h"
+#include "daemon/jobs/transfer/transfer_piece.h"
 #include "kernels/cpu/init_rows.h"
 
 struct load {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scan.h: a table of a checkpoint on its way to a client, some rows at a time, in order of ids:
  * what exports are made of. Thread: the job's, one at a time. */
-#ifndef EMBTIER_DAEMON_JOBS_SCAN_H
-#define EMBTIER_DAEMON_JOBS_SCAN_H
+#ifndef EMBTIER_DAEMON_JOBS_TRANSFER_SCAN_H
+#define EMBTIER_DAEMON_JOBS_TRANSFER_SCAN_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * (checkpoints.transfer_bytes). Each is put down with what it can come to before it takes any, and
  * is refused if that does not fit: nobody waits here, since the threads that work for all of them
  * would. Nothing is reserved. Thread: any. */
-#ifndef EMBTIER_DAEMON_JOBS_TRANSFER_MEMORY_H
-#define EMBTIER_DAEMON_JOBS_TRANSFER_MEMORY_H
+#ifndef EMBTIER_DAEMON_JOBS_TRANSFER_TRANSFER_MEMORY_H
+#define EMBTIER_DAEMON_JOBS_TRANSFER_TRANSFER_MEMORY_H
 
 #include <stdint.h>
 #include <sys/types.h>

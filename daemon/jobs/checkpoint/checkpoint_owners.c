@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/checkpoint_owners.h"
+#include "daemon/jobs/checkpoint/checkpoint_owners.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint_making.h: one checkpoint on its way (checkpoints.h), from the search for its moment to
  * its record. Thread: any, one at a time. */
-#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_MAKING_H
-#define EMBTIER_DAEMON_JOBS_CHECKPOINT_MAKING_H
+#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINT_MAKING_H
+#define EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINT_MAKING_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
-#include "daemon/jobs/checkpoint_pace.h"
+#include "daemon/jobs/checkpoint/checkpoint_pace.h"
 #include "store/checkpoint/checkpoint_record.h"
 
 struct catalog;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/transfer_memory.h"
+#include "daemon/jobs/transfer/transfer_memory.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/checkpoint_restore.h"
+#include "daemon/jobs/checkpoint/checkpoint_restore.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "config/config_memory.h"
 #include "daemon/jobs/row_writer.h"
-#include "daemon/jobs/transfer_memory.h"
+#include "daemon/jobs/transfer/transfer_memory.h"
 #include "kernels/cpu/init_rows.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"

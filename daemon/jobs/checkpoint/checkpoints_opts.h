@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoints_opts.h: what checkpoints are made with, for checkpoints.c and checkpoint_making.c.
  * Borrowed for their life. */
-#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINTS_OPTS_H
-#define EMBTIER_DAEMON_JOBS_CHECKPOINTS_OPTS_H
+#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINTS_OPTS_H
+#define EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINTS_OPTS_H
 
 #include <stdint.h>
 

@@ -11,8 +11,8 @@
  * still when all is captured.
  *
  * Thread: any. One is made or deleted at a time; others wait for that. */
-#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINTS_H
-#define EMBTIER_DAEMON_JOBS_CHECKPOINTS_H
+#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINTS_H
+#define EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINTS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,8 +21,8 @@
 
 #include "base/err.h"
 #include "daemon/engine/tables/tables.h"
-#include "daemon/jobs/checkpoint_restore.h"
-#include "daemon/jobs/checkpoints_opts.h"
+#include "daemon/jobs/checkpoint/checkpoint_restore.h"
+#include "daemon/jobs/checkpoint/checkpoints_opts.h"
 #include "store/checkpoint/checkpoint_record.h"
 
 struct accounts;

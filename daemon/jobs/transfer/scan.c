@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/scan.h"
+#include "daemon/jobs/transfer/scan.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/jobs/checkpoints.h"
-#include "daemon/jobs/transfer_memory.h"
-#include "daemon/jobs/transfer_piece.h"
+#include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/transfer/transfer_memory.h"
+#include "daemon/jobs/transfer/transfer_piece.h"
 #include "kernels/cpu/init_rows.h"
 #include "proto/shm_layout.h"
 #include "store/catalog.h"
