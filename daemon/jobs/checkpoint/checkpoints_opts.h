@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoints_opts.h: what checkpoints are made with, for checkpoints.c and checkpoint_making.c.
- * Borrowed for their life. */
+/* checkpoints_opts.h: what checkpoints are made with, for checkpoints_make.c and
+ * checkpoint_making.c. Borrowed for their life. */
 #ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINTS_OPTS_H
 #define EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINTS_OPTS_H
 
