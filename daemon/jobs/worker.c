@@ -294,8 +294,8 @@ static void job_run(struct worker *worker, struct job *job)
         load_free(TAKE(job->load));
         break;
     case JOB_CHECKPOINT_RESTORE:
-        job->err = checkpoints_restore(worker->checkpoints, &job->restore, &progress,
-                                       &job->restored, &job->msg);
+        job->err = restore_checkpoint(worker->checkpoints, &job->restore, &progress, &job->restored,
+                                      &job->msg);
         break;
     case JOB_CHECKPOINT_DELETE:
         job->err = checkpoints_delete(worker->checkpoints, job->checkpoint_id, job->uid, &progress,

@@ -23,6 +23,7 @@
 #include "daemon/engine/sessions/accounts.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/restore/restore.h"
 #include "daemon/jobs/transfer/load.h"
 #include "daemon/jobs/transfer/scan.h"
 

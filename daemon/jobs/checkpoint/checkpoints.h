@@ -21,7 +21,6 @@
 
 #include "base/err.h"
 #include "daemon/engine/tables/tables.h"
-#include "daemon/jobs/checkpoint/checkpoint_restore.h"
 #include "daemon/jobs/checkpoint/checkpoints_opts.h"
 #include "store/checkpoint/checkpoint_record.h"
 
@@ -30,6 +29,7 @@ struct catalog_made;
 struct checkpoints;
 struct lane;
 struct store;
+struct tables;
 struct transfer_memory;
 
 MUST_CHECK enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
@@ -50,6 +50,10 @@ struct checkpoint_order {
     bool promised; /* it stays for a minute, however few of the server's own are to be kept:
                       whoever had it made has yet to begin to read it */
 };
+
+/* For one that goes on from another: it is a user's too then, and stays until a user deletes it. */
+void checkpoint_order_carry_over(const struct checkpoint_info *from,
+                                 struct checkpoint_order *order);
 
 /* Returns when it is complete on disk, or there is none. INVALID: the metadata is no JSON. BUSY:
  * updates under way leave it no moment (checkpoint_gate.h); or it is for an export (automatic and
@@ -98,6 +102,7 @@ MUST_CHECK enum embtier_err checkpoints_verify(struct checkpoints *checkpoints, 
                                                struct err_msg *msg);
 /* The store that scan_open() reads. */
 struct store *checkpoints_store(const struct checkpoints *checkpoints);
+struct tables *checkpoints_tables(const struct checkpoints *checkpoints);
 struct transfer_memory *checkpoints_memory(const struct checkpoints *checkpoints);
 /* Becomes true with checkpoints_stop(). */
 const _Atomic bool *checkpoints_stopping(const struct checkpoints *checkpoints);
@@ -120,18 +125,6 @@ MUST_CHECK enum embtier_err checkpoints_publish(struct checkpoints *checkpoints,
                                                 const struct checkpoint_order *how,
                                                 const struct progress_sink *progress,
                                                 struct err_msg *msg);
-/* Makes tables as they were (checkpoint_restore.h), live. */
-MUST_CHECK enum embtier_err checkpoints_restore(struct checkpoints *checkpoints,
-                                                const struct restore_order *order,
-                                                const struct progress_sink *progress,
-                                                struct restored_tables *ret_restored,
-                                                struct err_msg *msg);
-/* The same of all tables of another store's. */
-MUST_CHECK enum embtier_err checkpoints_restore_other(struct checkpoints *checkpoints,
-                                                      const struct other_checkpoint *other,
-                                                      const struct progress_sink *progress,
-                                                      struct restored_tables *ret_restored,
-                                                      struct err_msg *msg);
 /* Whoever makes or verifies one gives up: the daemon stops. */
 void checkpoints_stop(struct checkpoints *checkpoints);
 

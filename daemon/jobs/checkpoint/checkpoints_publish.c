@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
-#include "base/log.h"
-#include "daemon/jobs/checkpoint/checkpoint_restore.h"
 #include "daemon/jobs/checkpoint/checkpoints_state.h"
 #include "store/catalog.h"
 #include "store/store.h"
@@ -52,51 +47,4 @@ enum embtier_err checkpoints_publish(struct checkpoints *c, struct table_info *i
     if (err != EMBTIER_OK)
         tables_abandon(c->opts.tables, infos, count);
     return err;
-}
-
-enum embtier_err checkpoints_restore(struct checkpoints *c, const struct restore_order *order,
-                                     const struct progress_sink *progress,
-                                     struct restored_tables *ret_restored, struct err_msg *msg)
-{
-    enum embtier_err err;
-
-    *ret_restored = (struct restored_tables){ 0 };
-    TRY(checkpoints_begin_use(c, order->id, msg));
-    err = checkpoint_restore(store_shelf(c->opts.store), c->opts.tables, c->opts.memory, order,
-                             progress, ret_restored, msg);
-    checkpoints_end_use(c, order->id);
-    TRY(err);
-    /* More tables may be wanted of it. */
-    return checkpoints_publish(c, ret_restored->infos, ret_restored->count,
-                               &(struct checkpoint_order){ .automatic = true, .keep_all = true },
-                               progress, msg);
-}
-
-static void log_other(const struct checkpoint_info *info)
-{
-    char step[24] = "none";
-
-    if (info->has_step)
-        snprintf(step, sizeof(step), "%" PRIu64, info->step);
-    log_warn("tables are made as they were when this checkpoint of the other store was made, what "
-             "was updated there since is not in it",
-             "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRIu64, info->id, step,
-             clock_since(clock_wall_ms(), info->created_ms) / 1000);
-}
-
-enum embtier_err checkpoints_restore_other(struct checkpoints *c,
-                                           const struct other_checkpoint *other,
-                                           const struct progress_sink *progress,
-                                           struct restored_tables *ret_restored,
-                                           struct err_msg *msg)
-{
-    const struct restore_order order = { .id = other->record->info.id, .keeps_owners = true };
-    struct checkpoint_order how = { 0 };
-
-    *ret_restored = (struct restored_tables){ 0 };
-    log_other(&other->record->info);
-    checkpoint_order_carry_over(&other->record->info, &how);
-    TRY(checkpoint_restore(&other->shelf, c->opts.tables, c->opts.memory, &order, progress,
-                           ret_restored, msg));
-    return checkpoints_publish(c, ret_restored->infos, ret_restored->count, &how, progress, msg);
 }

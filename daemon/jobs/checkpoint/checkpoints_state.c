@@ -97,6 +97,11 @@ struct store *checkpoints_store(const struct checkpoints *c)
     return c->opts.store;
 }
 
+struct tables *checkpoints_tables(const struct checkpoints *c)
+{
+    return c->opts.tables;
+}
+
 struct transfer_memory *checkpoints_memory(const struct checkpoints *c)
 {
     return c->opts.memory;

@@ -59,13 +59,6 @@ MUST_CHECK enum embtier_err checkpoints_begin_change(struct checkpoints *c,
                                                      struct err_msg *msg);
 void checkpoints_end_change(struct checkpoints *c);
 
-/* ---- checkpoints_make.c ---- */
-
-/* Of a checkpoint that the start goes on from: the one of the result is a user's too then, and
- * stays until a user deletes it. */
-void checkpoint_order_carry_over(const struct checkpoint_info *from,
-                                 struct checkpoint_order *order);
-
 /* ---- checkpoints_look.c ---- */
 
 /* AGAIN: it was just deleted, or cannot be read. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint_restore.h: makes tables of a checkpoint again, row by row: beside tables that are in
  * use, on whatever lanes, shards and directories the server has now. Thread: the job's. */
-#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINT_RESTORE_H
-#define EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINT_RESTORE_H
+#ifndef EMBTIER_DAEMON_JOBS_RESTORE_CHECKPOINT_RESTORE_H
+#define EMBTIER_DAEMON_JOBS_RESTORE_CHECKPOINT_RESTORE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/checkpoint/checkpoint_restore.h"
+#include "daemon/jobs/restore/checkpoint_restore.h"
 
 #include <inttypes.h>
 #include <malloc.h>
