@@ -844,7 +844,7 @@ static void free_rest(struct control *control)
         struct message *const next = message->next;
 
         if (message->kind == MESSAGE_JOB_DONE)
-            control_forget_job(CONTAINER_OF(message, struct job, done_message));
+            job_free(CONTAINER_OF(message, struct job, done_message));
         else if (message->kind == MESSAGE_SESSION_FREED)
             control_session_freed(control, CONTAINER_OF(message, struct session, freed_message));
         message = next;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* control_impl.h: the inside of the control thread, shared by control.c (loop, connections),
- * control_requests.c (what each request does), control_sessions.c (hello), control_jobs.c and
- * control_transfers.c (scans and loads). */
+ * control_requests.c (what each request does), control_submit.c (those that are jobs),
+ * control_sessions.c (hello), control_lists.c, control_jobs.c and control_transfers.c (scans and
+ * loads). */
 #ifndef EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 #define EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
 #include "config/config_descriptors.h"
 #include "daemon/engine/mail/inbox.h"
-#include "daemon/jobs/worker.h"
+#include "daemon/jobs/answer.h"
 #include "daemon/server_parts.h"
 #include "proto/control.pb-c.h"
 
@@ -31,7 +31,6 @@ struct job;
 struct session;
 struct session_maker;
 struct session_order;
-struct table_info;
 struct worker;
 
 struct control {
@@ -82,6 +81,22 @@ bool control_may_warn(struct control *control);
 
 void control_handle(struct control *control, struct connection *connection,
                     const Embtier__Request *request);
+/* ---- control_submit.c ---- */
+
+/* A client as jobs know it (answer.h). */
+struct control_client {
+    struct job_client client;
+    struct control *control;
+    struct connection *connection;
+};
+struct control_client control_client(struct control *control, struct connection *connection,
+                                     uint32_t id);
+/* Makes a job of @request and submits it. False: requests of its kind are none. */
+bool control_request_job(struct control *control, struct connection *connection,
+                         const Embtier__Request *request);
+/* @connection is NULL for one of the server's own. */
+void control_submit_job(struct control *control, struct connection *connection, uint32_t id,
+                        struct job *job);
 /* How far the connection's job is, whether there is news or not. */
 void control_tell_progress(struct control *control, struct connection *connection);
 void control_job_progress(struct control *control, struct job *job);
@@ -89,20 +104,6 @@ void control_job_progress(struct control *control, struct job *job);
 void control_checkpoint(struct control *control);
 /* Answers and frees the job; its connection has none afterwards. */
 void control_job_done(struct control *control, struct job *job);
-
-/* Frees one of the server's own, and gives back what was to be by its end. */
-void control_forget_job(struct job *job);
-
-/* Not even memory for a job: answered with that, and NULL. */
-struct job *control_new_job(struct control *control, struct connection *connection, uint32_t id,
-                            enum job_kind kind);
-void control_submit_job(struct control *control, struct connection *connection, uint32_t id,
-                        struct job *job);
-void control_reply_table(struct control *control, struct connection *connection, uint32_t id,
-                         const struct table_info *info);
-/* @ret_table borrows both. */
-void control_fill_table(const struct table_info *info, Embtier__TableSpec *spec,
-                        Embtier__TableInfo *ret_table);
 
 /* ---- control_sessions.c ---- */
 
@@ -118,33 +119,15 @@ void control_session_freed(struct control *control, struct session *session);
 
 /* ---- control_lists.c ---- */
 
-/* Items of a page, of at most some 350 bytes each on the wire. */
-#define CONTROL_PAGE_MOST 128
 /* As many as a page has of which a client wants @most; 0: it does not say. */
 uint32_t control_page(uint32_t most);
-/* What an answer that is a list is made of. */
-struct page {
-    void *items; /* @count of @item_bytes */
-    size_t item_bytes;
-    size_t wire_bytes;
-    void (*fill)(void *item, void *wire); /* the wire borrows from the item */
-    uint32_t count;
-    bool more; /* there are */
-};
-/* Its wires, filled, and pointers to them, to be freed with free(). NULL: an error was answered,
- * that the client does not know that lists have several pages, or there is no memory. */
+/* page_new(). NULL: an error was answered. */
 void **control_new_page(struct control *control, struct connection *connection, uint32_t id,
                         const struct page *page);
 void control_handle_table_list(struct control *control, struct connection *connection, uint32_t id,
                                const Embtier__TableList *wire);
-void control_reply_restored(struct control *control, struct connection *connection,
-                            const struct job *job);
 void control_handle_accounts(struct control *control, struct connection *connection, uint32_t id,
                              const Embtier__AccountList *wire);
-/* To jobs about checkpoints. */
-void control_reply_checkpoints(struct control *control, struct connection *connection,
-                               struct job *job);
-
 /* ---- control_jobs.c ---- */
 
 /* JobList, JobCancel. */
@@ -155,8 +138,6 @@ void control_handle_jobs(struct control *control, struct connection *connection,
 
 void control_handle_transfer(struct control *control, struct connection *connection,
                              const Embtier__Request *request);
-void control_reply_transfer(struct control *control, struct connection *connection,
-                            const struct job *job);
 /* Frees it, or keeps it for what was to be ended by it and was not. */
 void control_job_over(struct connection *connection, struct job *job);
 /* The connection has its scan and its load back, if there are any. */
