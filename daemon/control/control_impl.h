@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control_impl.h: the inside of the control thread, shared by control.c (loop, connections),
- * control_requests.c (what each request does), control_submit.c (those that are jobs),
- * control_sessions.c (hello), control_lists.c, control_jobs.c and control_transfers.c (scans and
- * loads). */
+/* control_impl.h: the inside of the control thread, shared by control.c (loop, messages),
+ * control_listen.c, control_clients.c, control_traffic.c, control_requests.c (what each request
+ * does), control_submit.c (those that are jobs), control_sessions.c (hello), control_lists.c,
+ * control_jobs.c and control_transfers.c (scans and loads). */
 #ifndef EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 #define EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 
@@ -63,7 +63,44 @@ struct control {
     uint32_t warnings_kept; /* of them, not logged */
 };
 
-/* ---- control.c ---- */
+/* ---- control_listen.c ---- */
+
+/* Listens on the configured socket. */
+MUST_CHECK enum embtier_err control_listen(struct control *control, struct err_msg *msg);
+/* A path that is another server's by now stays. */
+void control_stop_listening(struct control *control);
+void control_listen_again(struct control *control); /* if it paused, as there was no room */
+void control_on_listen_event(struct control *control);
+
+/* ---- control_clients.c ---- */
+
+void control_link(struct control *control, struct connection *connection);
+/* Frees the closed connections that neither a session nor a job needs any more. Only between rounds
+ * of the loop: until then anybody may still hold a pointer to one, and sees that it is closed. */
+void control_sweep(struct control *control);
+/* Drops the client, or notes that it has gone. */
+void control_close(struct control *control, struct connection *connection, enum embtier_err err,
+                   const char *why);
+/* What a closed connection has is given back. */
+void control_let_go(struct control *control, struct connection *connection);
+/* A client that was dropped hung up too, or the server stops. */
+void control_end_lending(struct control *control, struct connection *connection);
+/* What was sent with descriptors is received, or gone. */
+void control_end_unread(struct control *control, struct connection *connection);
+/* A child that the client forked keeps the socket open; what the client had is let go all the same.
+ */
+void control_watch_process(struct control *control, struct connection *connection);
+/* Events of processes have an odd address in place of the connection's. */
+bool control_is_process_mark(const void *who);
+struct connection *control_process_owner(void *mark);
+/* Drops the clients whose processes have ended. What they sent before has been received by now, and
+ * is served first. */
+void control_close_ended(struct control *control);
+/* Whether a line about a client may be logged: clients are not to fill the log. */
+bool control_may_warn(struct control *control);
+void control_tell_warnings(struct control *control);
+
+/* ---- control_traffic.c ---- */
 
 /* Each answers, or drops the client if it cannot: false then. */
 bool control_reply(struct control *control, struct connection *connection,
@@ -74,13 +111,19 @@ bool control_reply_error(struct control *control, struct connection *connection,
                          enum embtier_err err, const struct err_msg *msg);
 /* After a change of what the connection has to send or may receive. */
 void control_watch(struct control *control, struct connection *connection);
-/* Whether a line about a client may be logged: clients are not to fill the log. */
-bool control_may_warn(struct control *control);
+/* It has a request at hand. */
+void control_add_ready(struct control *control, struct connection *connection);
+/* One request of each that has some: a client that sends many at a time gets no more than one that
+ * sends one. */
+void control_serve_ready(struct control *control);
+void control_on_client_event(struct control *control, struct connection *connection,
+                             uint32_t events);
 
 /* ---- control_requests.c ---- */
 
 void control_handle(struct control *control, struct connection *connection,
                     const Embtier__Request *request);
+
 /* ---- control_submit.c ---- */
 
 /* A client as jobs know it (answer.h). */
