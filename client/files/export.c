@@ -22,7 +22,7 @@
 struct exporting {
     struct embtier *server;
     const struct embtier_export_options *options;
-    control_progress_fn *progress;
+    embtier_progress_fn *progress;
     void *progress_context;
     struct export_folder *folder;
     struct embtier_scan *scan;
@@ -390,7 +390,7 @@ static enum embtier_err make_export(struct exporting *e, const char *table, cons
 
 enum embtier_err embtier_export(struct embtier *server, const char *table, const char *path,
                                 const struct embtier_export_options *options,
-                                control_progress_fn *progress, void *progress_context,
+                                embtier_progress_fn *progress, void *progress_context,
                                 struct embtier_exported *ret_exported)
 {
     static const struct embtier_export_options standard = { 0 };

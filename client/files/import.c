@@ -42,7 +42,7 @@ struct column {
 struct importing {
     struct embtier *server;
     const struct embtier_import_options *options;
-    control_progress_fn *progress;
+    embtier_progress_fn *progress;
     void *progress_context;
     const char *path;
     char *indexed; /* the path, if it was found by an index; or NULL */
@@ -599,7 +599,7 @@ static enum embtier_err import(struct importing *in, const char *name)
 
 enum embtier_err embtier_import(struct embtier *server, const char *name, const char *path,
                                 const struct embtier_import_options *options,
-                                control_progress_fn *progress, void *progress_context,
+                                embtier_progress_fn *progress, void *progress_context,
                                 struct embtier_imported *ret_imported)
 {
     static const struct embtier_import_options standard = EMBTIER_IMPORT_OPTIONS_INIT;

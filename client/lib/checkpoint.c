@@ -150,7 +150,7 @@ static enum embtier_err check_id(struct embtier *server, uint64_t id)
 
 enum embtier_err embtier_checkpoint_create(struct embtier *server,
                                            const struct embtier_checkpoint_options *options,
-                                           control_progress_fn *progress, void *progress_context,
+                                           embtier_progress_fn *progress, void *progress_context,
                                            struct embtier_checkpoint_list **ret_list)
 {
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
@@ -240,7 +240,7 @@ enum embtier_err embtier_checkpoint_show(struct embtier *server, uint64_t id,
 }
 
 enum embtier_err embtier_checkpoint_verify(struct embtier *server, uint64_t id,
-                                           control_progress_fn *progress, void *progress_context)
+                                           embtier_progress_fn *progress, void *progress_context)
 {
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
@@ -292,7 +292,7 @@ static enum embtier_err restored_tables(struct embtier *server,
 
 enum embtier_err embtier_checkpoint_restore(struct embtier *server, uint64_t id,
                                             const char *const *tables, size_t table_count,
-                                            const char *name, control_progress_fn *progress,
+                                            const char *name, embtier_progress_fn *progress,
                                             void *progress_context,
                                             struct embtier_table_list **ret_list)
 {

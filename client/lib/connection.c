@@ -45,7 +45,7 @@ void connection_check(struct embtier *server)
 }
 
 enum embtier_err connection_call(struct embtier *server, Embtier__Request *request,
-                                 control_progress_fn *progress, void *progress_context,
+                                 embtier_progress_fn *progress, void *progress_context,
                                  Embtier__Reply **ret_reply)
 {
     enum embtier_err err;

@@ -52,7 +52,7 @@ struct embtier {
 
 /* A control call. On failure the message is set, and the connection is over if it broke. */
 MUST_CHECK enum embtier_err connection_call(struct embtier *server, Embtier__Request *request,
-                                            control_progress_fn *progress, void *progress_context,
+                                            embtier_progress_fn *progress, void *progress_context,
                                             Embtier__Reply **ret_reply);
 
 /* Looks whether the server is still there; if not, the connection is over. Never waits. */

@@ -231,7 +231,7 @@ enum embtier_err embtier_table_open_as(struct embtier *server, const char *name,
 }
 
 enum embtier_err embtier_table_drop(struct embtier *server, const char *name,
-                                    control_progress_fn *progress, void *progress_context)
+                                    embtier_progress_fn *progress, void *progress_context)
 {
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
