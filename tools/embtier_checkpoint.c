@@ -331,7 +331,7 @@ int command_checkpoint_create(struct cli *cli, int argc, char **argv)
 {
     _cleanup_(embtier_checkpoint_list_freep) struct embtier_checkpoint_list *list = NULL;
     _cleanup_(freep) char *metadata = NULL;
-    struct embtier_checkpoint_options options = { 0 };
+    struct embtier_checkpoint_options options = EMBTIER_CHECKPOINT_OPTIONS_INIT;
     int exit_code = parse_create(cli, argc, argv, &options, &metadata);
     struct progress_bar bar;
     enum embtier_err err;

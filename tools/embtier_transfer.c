@@ -114,7 +114,7 @@ static int print_exported(const struct cli *cli, const char *table, const char *
 
 int command_export(struct cli *cli, int argc, char **argv)
 {
-    struct embtier_export_options options = { 0 };
+    struct embtier_export_options options = EMBTIER_EXPORT_OPTIONS_INIT;
     struct embtier_exported exported = { 0 };
     int exit_code = parse_export(cli, argc, argv, &options);
     struct progress_bar bar;

@@ -35,6 +35,7 @@ struct embtier_checkpoint {
 };
 
 struct embtier_checkpoint_options {
+    size_t struct_bytes; /* set by EMBTIER_CHECKPOINT_OPTIONS_INIT */
     int has_step;
     uint64_t step; /* any number, by which the trainer finds it again */
     const char
@@ -42,6 +43,10 @@ struct embtier_checkpoint_options {
     uint32_t keep; /* afterwards this user's oldest are deleted, but for so many; 0: none is */
     int automatic; /* nonzero: it counts as one of the server's own, which deletes it in time */
 };
+#define EMBTIER_CHECKPOINT_OPTIONS_INIT                                                            \
+    {                                                                                              \
+        sizeof(struct embtier_checkpoint_options), 0, 0, NULL, 0, 0                                \
+    }
 
 struct embtier_checkpoint_list;
 

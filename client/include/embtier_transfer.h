@@ -17,6 +17,7 @@ extern "C" {
 
 /* All rows of a table of a checkpoint, in order of their ids: what an export reads. */
 struct embtier_scan_options {
+    size_t struct_bytes; /* set by EMBTIER_SCAN_OPTIONS_INIT */
     uint64_t checkpoint; /* 0: the newest */
     int with_state;      /* nonzero: rows with their optimizer's state; else weights only */
     int all_rows; /* nonzero: rows that were never written too, with their initial values; not of an
@@ -24,6 +25,10 @@ struct embtier_scan_options {
     uint64_t buffer_bytes; /* of the arena, used by halves; 0: 16 MiB, or half of what is free if
                               that is less. More is of no use */
 };
+#define EMBTIER_SCAN_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(struct embtier_scan_options), 0, 0, 0, 0                                            \
+    }
 
 /* Some rows. */
 struct embtier_scan_rows {
@@ -95,6 +100,7 @@ EMBTIER_PUBLIC void embtier_load_close(struct embtier_load *load);
 #define EMBTIER_CHECKPOINT_NEWEST UINT64_MAX
 
 struct embtier_export_options {
+    size_t struct_bytes; /* set by EMBTIER_EXPORT_OPTIONS_INIT */
     uint64_t checkpoint; /* as the table is in it; 0: as it is now, for which a checkpoint is made;
                             or EMBTIER_CHECKPOINT_NEWEST */
     int with_state;      /* nonzero: the optimizer's state too */
@@ -104,6 +110,10 @@ struct embtier_export_options {
     uint64_t file_bytes; /* a file has no more, about; 0: 4 GiB. Until it ends it is a file with
                             holes, up to four times as long as the rows that are expected */
 };
+#define EMBTIER_EXPORT_OPTIONS_INIT                                                                \
+    {                                                                                              \
+        sizeof(struct embtier_export_options), 0, 0, 0, 0, 0                                       \
+    }
 
 struct embtier_exported {
     uint64_t checkpoint;
@@ -129,6 +139,7 @@ embtier_export(struct embtier *server, const char *table, const char *path,
                void *progress_context, struct embtier_exported *ret_exported);
 
 struct embtier_import_options {
+    size_t struct_bytes; /* set by EMBTIER_IMPORT_OPTIONS_INIT */
     /* What the table is to be, but for its name, dim, dtype and rows, which are not read. For files
      * that are no export of embtier's, which says all of that itself: then NULL. NULL otherwise:
      * EMBTIER_TABLE_OPTIONS_INIT. */
@@ -146,7 +157,7 @@ struct embtier_import_options {
 #define EMBTIER_ROWS_OF_FILE UINT64_MAX
 #define EMBTIER_IMPORT_OPTIONS_INIT                                                                \
     {                                                                                              \
-        NULL, -1, 0, NULL, NULL, EMBTIER_ROWS_OF_FILE                                              \
+        sizeof(struct embtier_import_options), NULL, -1, 0, NULL, NULL, EMBTIER_ROWS_OF_FILE       \
     }
 
 struct embtier_imported {

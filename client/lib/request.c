@@ -474,13 +474,8 @@ static enum embtier_err read_push_options(struct embtier_batch *batch,
     struct embtier_push_options options = EMBTIER_PUSH_OPTIONS_INIT;
     struct err_msg *const msg = &batch->server->message;
 
-    if (!given || !options_are_known(given->struct_bytes,
-                                     offsetof(struct embtier_push_options, weight_gradients),
-                                     sizeof(options)))
-        return err_set(msg, EMBTIER_INVALID,
-                       "push options: struct_bytes is not of a version known here; use "
-                       "EMBTIER_PUSH_OPTIONS_INIT");
-    memcpy(&options, given, given->struct_bytes);
+    TRY(options_read(given, offsetof(struct embtier_push_options, weight_gradients), &options,
+                     sizeof(options), "push", "EMBTIER_PUSH_OPTIONS_INIT", msg));
     if (options.step < 1 || options.step > EMBTIER_STEP_MAX)
         return err_set(msg, EMBTIER_INVALID, "step is %" PRIu64 ", allowed: 1 to %" PRIu64,
                        options.step, EMBTIER_STEP_MAX);
