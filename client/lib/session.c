@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/paths.h"
 #include "base/text_escape.h"
-#include "client/lib/batch.h"
+#include "client/lib/batch/batch.h"
 #include "client/lib/group.h"
 #include "client/lib/table.h"
 

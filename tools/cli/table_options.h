@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table_options.h: what a table is to be, on the command line: of `embtier table create`, and of
  * imports of files that do not say it. */
-#ifndef EMBTIER_TOOLS_TABLE_OPTIONS_H
-#define EMBTIER_TOOLS_TABLE_OPTIONS_H
+#ifndef EMBTIER_TOOLS_CLI_TABLE_OPTIONS_H
+#define EMBTIER_TOOLS_CLI_TABLE_OPTIONS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/table_spec.h"
 #include "client/include/embtier.h"
-#include "tools/embtier_cli.h"
+#include "tools/cli/cli.h"
 
 enum {
     TABLE_OPTION_DTYPE = 1024,

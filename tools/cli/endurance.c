@@ -12,10 +12,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "tools/embtier_cli.h"
-#include "tools/number.h"
-#include "tools/progress_bar.h"
-#include "tools/text_table.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/number.h"
+#include "tools/cli/progress_bar.h"
+#include "tools/cli/text_table.h"
 
 #define CAUSES_MAX  16
 #define DAY_S       86400.0

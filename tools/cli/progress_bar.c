@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/progress_bar.h"
+#include "tools/cli/progress_bar.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/macros.h"
 #include "base/text_escape.h"
-#include "tools/number.h"
+#include "tools/cli/number.h"
 
 #define BAR_CELLS 30
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/lib/batch.h"
+#include "client/lib/batch/batch.h"
 #include "client/lib/connection.h"
 #include "client/lib/table.h"
 #include "kernels/cpu/cast.h"

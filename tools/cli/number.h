@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* number.h: numbers as people read and write them, and the numbers in a row. */
-#ifndef EMBTIER_TOOLS_NUMBER_H
-#define EMBTIER_TOOLS_NUMBER_H
+#ifndef EMBTIER_TOOLS_CLI_NUMBER_H
+#define EMBTIER_TOOLS_CLI_NUMBER_H
 
 #include <stdbool.h>
 #include <stdint.h>

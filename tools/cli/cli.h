@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier_cli.h: what the commands of `embtier` share: the table they stand in, options that all of
+/* cli.h: what the commands of `embtier` share: the table they stand in, options that all of
  * them know, the connection, and how a failure ends. */
-#ifndef EMBTIER_TOOLS_EMBTIER_CLI_H
-#define EMBTIER_TOOLS_EMBTIER_CLI_H
+#ifndef EMBTIER_TOOLS_CLI_CLI_H
+#define EMBTIER_TOOLS_CLI_CLI_H
 
 #include <getopt.h>
 #include <stdbool.h>

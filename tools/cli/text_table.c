@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/text_table.h"
+#include "tools/cli/text_table.h"
 
 #include <stdarg.h>
 #include <stdint.h>

@@ -9,10 +9,10 @@
 #include "base/bytes.h"
 #include "base/macros.h"
 #include "base/text_escape.h"
-#include "tools/embtier_cli.h"
-#include "tools/number.h"
-#include "tools/progress_bar.h"
-#include "tools/table_options.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/number.h"
+#include "tools/cli/progress_bar.h"
+#include "tools/cli/table_options.h"
 
 /* Of which a scan or a load takes half; as large as most servers allow. */
 #define ARENA_BYTES (16 * MIB)

@@ -10,11 +10,11 @@
 
 #include "base/table_spec.h"
 #include "base/text_escape.h"
-#include "tools/embtier_cli.h"
-#include "tools/number.h"
-#include "tools/progress_bar.h"
-#include "tools/table_options.h"
-#include "tools/text_table.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/number.h"
+#include "tools/cli/progress_bar.h"
+#include "tools/cli/table_options.h"
+#include "tools/cli/text_table.h"
 
 /* ---- table create ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* batch.h: a batch's place in the arena and the state of its request. Thread: the connection's. */
-#ifndef EMBTIER_CLIENT_LIB_BATCH_H
-#define EMBTIER_CLIENT_LIB_BATCH_H
+#ifndef EMBTIER_CLIENT_LIB_BATCH_BATCH_H
+#define EMBTIER_CLIENT_LIB_BATCH_BATCH_H
 
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* answer.h: what the server's answer to a batch's last request means, in words. Thread: the
  * connection's. */
-#ifndef EMBTIER_CLIENT_LIB_ANSWER_H
-#define EMBTIER_CLIENT_LIB_ANSWER_H
+#ifndef EMBTIER_CLIENT_LIB_BATCH_ANSWER_H
+#define EMBTIER_CLIENT_LIB_BATCH_ANSWER_H
 
 #include "base/err.h"
 #include "client/include/embtier.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/table_options.h"
+#include "tools/cli/table_options.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/text_escape.h"
-#include "tools/number.h"
+#include "tools/cli/number.h"
 
 /* "uniform:-0.1,0.1" and such. NULL, or what is wrong with it. */
 static const char *parse_init(const char *text, struct embtier_table_options *options)

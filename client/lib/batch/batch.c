@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/lib/batch.h"
+#include "client/lib/batch/batch.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -23,8 +23,8 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "client/lib/answer.h"
-#include "client/lib/batch.h"
+#include "client/lib/batch/answer.h"
+#include "client/lib/batch/batch.h"
 #include "client/lib/connection.h"
 #include "client/lib/group.h"
 #include "client/lib/table.h"

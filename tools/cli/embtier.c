@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embtier: looks at an embedding server and changes its tables, from the command line. */
-#include "tools/embtier_cli.h"
+#include "tools/cli/cli.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -16,7 +16,7 @@
 #include "base/paths.h"
 #include "base/standard_fds.h"
 #include "base/text_escape.h"
-#include "tools/number.h"
+#include "tools/cli/number.h"
 
 #define TIMEOUT_MS_DEFAULT  10000
 #define TIMEOUT_SECONDS_MAX 4000000 /* as milliseconds they fit the library's 32 bits */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text_table.h: columns that line up, for people. */
-#ifndef EMBTIER_TOOLS_TEXT_TABLE_H
-#define EMBTIER_TOOLS_TEXT_TABLE_H
+#ifndef EMBTIER_TOOLS_CLI_TEXT_TABLE_H
+#define EMBTIER_TOOLS_CLI_TEXT_TABLE_H
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "base/text_escape.h"
-#include "tools/embtier_cli.h"
-#include "tools/number.h"
-#include "tools/text_table.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/number.h"
+#include "tools/cli/text_table.h"
 
 static json_t *job_to_json(const struct embtier_job *job)
 {

@@ -16,9 +16,9 @@
 
 #include "base/clock.h"
 #include "base/text_escape.h"
-#include "tools/embtier_cli.h"
-#include "tools/number.h"
-#include "tools/text_table.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/number.h"
+#include "tools/cli/text_table.h"
 
 #define COLUMNS_MAX 16
 

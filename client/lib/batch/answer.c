@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/lib/answer.h"
+#include "client/lib/batch/answer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "client/lib/batch.h"
+#include "client/lib/batch/batch.h"
 #include "client/lib/connection.h"
 #include "client/lib/group.h"
 #include "client/lib/table.h"

@@ -3,8 +3,8 @@
  * terminal. Work of several stages counts something else in each, or from 0 again: the time that is
  * left is that of the stage, from how fast that goes. A first stage that is told of before any of
  * it is done begins then, another one has gone on since the bar began. */
-#ifndef EMBTIER_TOOLS_PROGRESS_BAR_H
-#define EMBTIER_TOOLS_PROGRESS_BAR_H
+#ifndef EMBTIER_TOOLS_CLI_PROGRESS_BAR_H
+#define EMBTIER_TOOLS_CLI_PROGRESS_BAR_H
 
 #include <signal.h>
 #include <stdbool.h>

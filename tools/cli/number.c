@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/number.h"
+#include "tools/cli/number.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -10,8 +10,8 @@
 
 #include "base/table_spec.h"
 #include "base/text_escape.h"
-#include "tools/embtier_cli.h"
-#include "tools/number.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/number.h"
 
 #define ARENA_BYTES    (UINT64_C(4) << 20)
 #define BATCH_BYTES    (UINT64_C(2) << 20)

@@ -11,10 +11,10 @@
 
 #include "base/macros.h"
 #include "base/text_escape.h"
-#include "tools/embtier_cli.h"
-#include "tools/number.h"
-#include "tools/progress_bar.h"
-#include "tools/text_table.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/number.h"
+#include "tools/cli/progress_bar.h"
+#include "tools/cli/text_table.h"
 
 /* All that is JSON: also a number or a string alone, also \u0000 in a string. */
 #define METADATA_FLAGS (JSON_DECODE_ANY | JSON_ALLOW_NUL)

@@ -19,7 +19,7 @@
 #include "base/text_escape.h"
 #include "config/config_keys.h"
 #include "config/config_load.h"
-#include "tools/embtier_cli.h"
+#include "tools/cli/cli.h"
 
 /* Beside this program, as installed, and in a build folder. */
 static bool find_server(char path[PATH_MAX])
