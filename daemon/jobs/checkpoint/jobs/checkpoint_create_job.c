@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/checkpoint/checkpoint_create_job.h"
+#include "daemon/jobs/checkpoint/jobs/checkpoint_create_job.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/macros.h"
-#include "daemon/jobs/checkpoint/checkpoint_answer.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/checkpoint/jobs/checkpoint_answer.h"
 #include "proto/control.pb-c.h"
 
 struct checkpoint_create_job {

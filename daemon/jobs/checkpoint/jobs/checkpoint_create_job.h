@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint_create_job.h: makes a checkpoint, for a client or by the server itself. */
-#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINT_CREATE_JOB_H
-#define EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINT_CREATE_JOB_H
+#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_CREATE_JOB_H
+#define EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_CREATE_JOB_H
 
 #include "daemon/jobs/job.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/checkpoint/checkpoint_look_job.h"
+#include "daemon/jobs/checkpoint/jobs/checkpoint_look_job.h"
 
 #include <stdlib.h>
 
 #include "base/macros.h"
 #include "daemon/jobs/answer.h"
-#include "daemon/jobs/checkpoint/checkpoint_answer.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/checkpoint/jobs/checkpoint_answer.h"
 #include "proto/control.pb-c.h"
 
 /* ---- List ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/jobs/checkpoint/checkpoint_answer.h"
+#include "daemon/jobs/checkpoint/jobs/checkpoint_answer.h"
 
 #include <stdlib.h>
 
