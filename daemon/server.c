@@ -20,9 +20,10 @@
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/tables/tables.h"
-#include "daemon/jobs/checkpoint_restore.h"
-#include "daemon/jobs/checkpoints.h"
-#include "daemon/jobs/transfer_memory.h"
+#include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/restore/checkpoint_restore.h"
+#include "daemon/jobs/restore/restore.h"
+#include "daemon/jobs/transfer/transfer_memory.h"
 #include "daemon/server_check.h"
 #include "store/store.h"
 #include "tiers/arena/arena.h"
@@ -217,7 +218,7 @@ static enum embtier_err restore_other(const struct server *server,
     const struct progress_sink progress = { .report = on_restoring, .context = &restoring };
     struct restored_tables restored = { 0 };
     const enum embtier_err err =
-        checkpoints_restore_other(server->parts.checkpoints, other, &progress, &restored, msg);
+        restore_other_checkpoint(server->parts.checkpoints, other, &progress, &restored, msg);
 
     if (err == EMBTIER_OK)
         log_info("tables are as in the other store's checkpoint", "tables=%u spent_ms=%" PRIu64,

@@ -21,8 +21,8 @@
 /* One on its way. */
 struct exporting {
     struct embtier *server;
-    const struct embtier_export_options *options;
-    control_progress_fn *progress;
+    struct embtier_export_options options;
+    embtier_progress_fn *progress;
     void *progress_context;
     struct export_folder *folder;
     struct embtier_scan *scan;
@@ -296,7 +296,7 @@ static enum embtier_err check_table(const struct exporting *e, const char *name)
     enum embtier_err err = EMBTIER_OK;
 
     TRY(embtier_table_open(e->server, name, &table));
-    if (e->options->all_rows && embtier_table_info(table)->rows == EMBTIER_UNBOUNDED)
+    if (e->options.all_rows && embtier_table_info(table)->rows == EMBTIER_UNBOUNDED)
         err = err_set(msg_of(e), EMBTIER_INVALID,
                       "table '%s' is unbounded: only rows that were written can be had", name);
     embtier_table_close(table);
@@ -317,9 +317,12 @@ static void note_checkpoint(struct exporting *e, struct embtier_checkpoint_list 
 /* Which one is the newest, the server says when it opens it. */
 static enum embtier_err find_checkpoint(struct exporting *e, const char *table)
 {
-    const struct embtier_checkpoint_options made = { .automatic = 1 };
+    const struct embtier_checkpoint_options made = {
+        .struct_bytes = sizeof(made),
+        .automatic = 1,
+    };
     struct embtier_checkpoint_list *list = NULL;
-    const uint64_t id = e->options->checkpoint;
+    const uint64_t id = e->options.checkpoint;
 
     if (id == EMBTIER_CHECKPOINT_NEWEST)
         return EMBTIER_OK;
@@ -350,10 +353,11 @@ static uint64_t find_rows_per_part(const struct exporting *e, uint64_t file_byte
 
 static enum embtier_err open_scan(struct exporting *e, const char *table)
 {
-    const struct embtier_scan_options options = { .checkpoint = e->manifest.checkpoint,
-                                                  .with_state = e->options->with_state,
-                                                  .all_rows = e->options->all_rows };
-    const uint64_t file_bytes = e->options->file_bytes ? e->options->file_bytes : FILE_BYTES;
+    const struct embtier_scan_options options = { .struct_bytes = sizeof(options),
+                                                  .checkpoint = e->manifest.checkpoint,
+                                                  .with_state = e->options.with_state,
+                                                  .all_rows = e->options.all_rows };
+    const uint64_t file_bytes = e->options.file_bytes ? e->options.file_bytes : FILE_BYTES;
     struct embtier_checkpoint_list *list = NULL;
     uint64_t each, rows;
 
@@ -363,9 +367,9 @@ static enum embtier_err open_scan(struct exporting *e, const char *table)
         note_checkpoint(e, list);
     }
     e->manifest.spec = *scan_table_spec(e->scan);
-    e->manifest.with_state = e->options->with_state != 0;
-    e->manifest.all_rows = e->options->all_rows != 0;
-    e->manifest.format = e->options->npy ? TENSOR_NPY : TENSOR_SAFETENSORS;
+    e->manifest.with_state = e->options.with_state != 0;
+    e->manifest.all_rows = e->options.all_rows != 0;
+    e->manifest.format = e->options.npy ? TENSOR_NPY : TENSOR_SAFETENSORS;
     each = table_spec_weight_bytes(&e->manifest.spec) + sizeof(uint64_t);
     if (e->manifest.with_state)
         each += table_spec_state_bytes(&e->manifest.spec);
@@ -389,20 +393,24 @@ static enum embtier_err make_export(struct exporting *e, const char *table, cons
 }
 
 enum embtier_err embtier_export(struct embtier *server, const char *table, const char *path,
-                                const struct embtier_export_options *options,
-                                control_progress_fn *progress, void *progress_context,
+                                const struct embtier_export_options *given,
+                                embtier_progress_fn *progress, void *progress_context,
                                 struct embtier_exported *ret_exported)
 {
-    static const struct embtier_export_options standard = { 0 };
     struct exporting e = {
         .server = server,
-        .options = options ? options : &standard,
+        .options = EMBTIER_EXPORT_OPTIONS_INIT,
         .progress = progress,
         .progress_context = progress_context,
     };
-    const enum embtier_err err = make_export(&e, table, path);
-    const struct err_msg message = server->message;
+    struct err_msg message;
+    enum embtier_err err;
 
+    if (given)
+        TRY(options_read(given, sizeof(e.options), &e.options, sizeof(e.options), "export",
+                         "EMBTIER_EXPORT_OPTIONS_INIT", &server->message));
+    err = make_export(&e, table, path);
+    message = server->message;
     if (err == EMBTIER_OK && ret_exported)
         *ret_exported = (struct embtier_exported){ .checkpoint = e.manifest.checkpoint,
                                                    .rows = e.manifest.rows,

@@ -41,8 +41,8 @@ struct column {
 /* One on its way. */
 struct importing {
     struct embtier *server;
-    const struct embtier_import_options *options;
-    control_progress_fn *progress;
+    struct embtier_import_options options;
+    embtier_progress_fn *progress;
     void *progress_context;
     const char *path;
     char *indexed; /* the path, if it was found by an index; or NULL */
@@ -303,7 +303,7 @@ static enum embtier_err load_part(struct importing *in, const struct export_part
 
 static enum embtier_err from_export(struct importing *in)
 {
-    const struct embtier_import_options *const options = in->options;
+    const struct embtier_import_options *const options = &in->options;
 
     TRY(export_manifest_read(in->path, &in->manifest, msg_of(in)));
     if (options->table || options->tensor || options->ids_path ||
@@ -330,17 +330,17 @@ static const struct tensor_info *find_named(const struct tensor_reader *reader, 
 static enum embtier_err find_weights(const struct importing *in, const struct tensor_reader *reader,
                                      const struct tensor_info **ret_info)
 {
-    const char *const name = in->options->tensor ? in->options->tensor : "weight";
+    const char *const name = in->options.tensor ? in->options.tensor : "weight";
     const struct tensor_info *info = find_named(reader, name), *only = NULL;
     uint32_t count = 0;
 
-    if (is_array(reader) && in->options->tensor)
+    if (is_array(reader) && in->options.tensor)
         return err_set(msg_of(in), EMBTIER_NOT_FOUND,
                        "%s: has no tensor '%s': a .npy file is one array without a name", in->path,
                        name);
     if (is_array(reader))
         info = tensor_reader_at(reader, 0);
-    for (uint32_t i = 0; !info && !in->options->tensor && i < tensor_reader_count(reader); i++)
+    for (uint32_t i = 0; !info && !in->options.tensor && i < tensor_reader_count(reader); i++)
         if (tensor_reader_at(reader, i)->rank == 2) {
             only = tensor_reader_at(reader, i);
             count++;
@@ -389,7 +389,7 @@ static enum embtier_err find_row_count(const struct importing *in,
                                        const struct tensor_info *weights, bool has_ids,
                                        uint64_t *ret_rows)
 {
-    const uint64_t rows = in->options->rows;
+    const uint64_t rows = in->options.rows;
 
     if (rows != EMBTIER_ROWS_OF_FILE) {
         if (!has_ids && rows != EMBTIER_UNBOUNDED && rows < weights->rows)
@@ -415,14 +415,14 @@ static enum embtier_err make_spec(struct importing *in, const struct tensor_info
     struct table_spec spec = { 0 };
 
     TRY(read_shape(in, weights, &spec));
-    if (in->options->table)
-        TRY(table_options_read(in->server, in->options->table, &options));
+    if (in->options.table)
+        TRY(table_options_read(in->server, in->options.table, &options));
     options.name = "import"; /* for the check; it gets its own later on */
     options.dim = spec.dim;
     options.dtype = spec.dtype;
     TRY(find_row_count(in, weights, has_ids, &options.rows));
-    if (in->options->durability != AS_EXPORTED)
-        options.durability = (enum embtier_durability)in->options->durability;
+    if (in->options.durability != AS_EXPORTED)
+        options.durability = (enum embtier_durability)in->options.durability;
     return table_options_to_spec(in->server, &options, ret_spec);
 }
 
@@ -464,7 +464,7 @@ static enum embtier_err check_alone(const struct importing *in, const struct ten
 
     if (is_array(reader))
         return has_ids ? EMBTIER_OK : check_array_alone(in);
-    if (table && !in->options->tensor)
+    if (table && !in->options.tensor)
         return err_set(msg_of(in), EMBTIER_INVALID,
                        "%s is one file of an export of table '%s': import its folder, or name the "
                        "tensor to have it as a table of its own",
@@ -480,7 +480,7 @@ static enum embtier_err check_alone(const struct importing *in, const struct ten
 static enum embtier_err from_file(struct importing *in)
 {
     struct export_manifest *const m = &in->manifest;
-    const char *ids_path = in->options->ids_path;
+    const char *ids_path = in->options.ids_path;
     const struct tensor_info *weights = NULL;
     const struct tensor_reader *reader;
     struct export_part *part;
@@ -494,7 +494,7 @@ static enum embtier_err from_file(struct importing *in)
         ids_path = in->path;
     TRY(check_alone(in, reader, ids_path != NULL));
     TRY(make_spec(in, weights, ids_path != NULL, &m->spec));
-    m->with_state = !in->options->without_state && find_named(reader, "state") != NULL;
+    m->with_state = !in->options.without_state && find_named(reader, "state") != NULL;
     if (m->with_state && table_spec_state_bytes(&m->spec) == 0)
         return err_set(msg_of(in), EMBTIER_MISMATCH,
                        "%s: has optimizer state, and the table's optimizer, %s, keeps none: name "
@@ -524,7 +524,7 @@ static enum embtier_err from_folder(struct importing *in)
     if (!manifest)
         return no_memory(in);
     if (access(manifest, F_OK) != 0)
-        TRY(tensor_index_find(in->path, in->options->tensor, &in->indexed, msg_of(in)));
+        TRY(tensor_index_find(in->path, in->options.tensor, &in->indexed, msg_of(in)));
     if (!in->indexed)
         return from_export(in);
     in->path = in->indexed;
@@ -572,7 +572,7 @@ static enum embtier_err load_all(struct importing *in)
 
 static enum embtier_err check_durability(const struct importing *in)
 {
-    const int durability = in->options->durability;
+    const int durability = in->options.durability;
 
     if (durability == AS_EXPORTED || durability_word(durability))
         return EMBTIER_OK;
@@ -598,20 +598,23 @@ static enum embtier_err import(struct importing *in, const char *name)
 }
 
 enum embtier_err embtier_import(struct embtier *server, const char *name, const char *path,
-                                const struct embtier_import_options *options,
-                                control_progress_fn *progress, void *progress_context,
+                                const struct embtier_import_options *given,
+                                embtier_progress_fn *progress, void *progress_context,
                                 struct embtier_imported *ret_imported)
 {
-    static const struct embtier_import_options standard = EMBTIER_IMPORT_OPTIONS_INIT;
     struct importing in = {
         .server = server,
-        .options = options ? options : &standard,
+        .options = EMBTIER_IMPORT_OPTIONS_INIT,
         .progress = progress,
         .progress_context = progress_context,
         .path = path,
     };
-    const enum embtier_err err = import(&in, name);
+    enum embtier_err err;
 
+    if (given)
+        TRY(options_read(given, sizeof(in.options), &in.options, sizeof(in.options), "import",
+                         "EMBTIER_IMPORT_OPTIONS_INIT", &server->message));
+    err = import(&in, name);
     if (err == EMBTIER_OK && ret_imported) {
         ret_imported->rows = in.rows_done;
         ret_imported->bytes = in.bytes_done;

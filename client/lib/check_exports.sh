@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_exports.sh READELF LIBRARY HEADER: does the library export the functions of its header, and nothing else?
+# check_exports.sh READELF LIBRARY HEADER...: does the library export the functions of its headers, and nothing else?
 set -eu
 
 readelf=$1
 library=$2
-header=$3
+shift 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 "$readelf" --dyn-syms --wide "$library" | awk '$5 != "LOCAL" && $7 ~ /^[0-9]+$/ { sub(/@.*/, "", $8); print $8 }' | sort >"$work/exported"
 # A declaration starts with EMBTIER_PUBLIC and ends at its semicolon; the first name before a "(" that follows a
 # type is the function's.
-tr '\n' ' ' <"$header" | sed 's/;/;\n/g' | grep -o 'EMBTIER_PUBLIC [^;]*' |
+cat "$@" | tr '\n' ' ' | sed 's/;/;\n/g' | grep -o 'EMBTIER_PUBLIC [^;]*' |
     grep -o 'embtier_[a-z_]*(' | awk '{ sub(/\(/, ""); print }' | sort -u >"$work/promised"
 test -s "$work/promised"
 diff "$work/promised" "$work/exported"

@@ -149,25 +149,28 @@ static enum embtier_err check_id(struct embtier *server, uint64_t id)
 }
 
 enum embtier_err embtier_checkpoint_create(struct embtier *server,
-                                           const struct embtier_checkpoint_options *options,
-                                           control_progress_fn *progress, void *progress_context,
+                                           const struct embtier_checkpoint_options *given,
+                                           embtier_progress_fn *progress, void *progress_context,
                                            struct embtier_checkpoint_list **ret_list)
 {
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__CheckpointCreate create = EMBTIER__CHECKPOINT_CREATE__INIT;
+    struct embtier_checkpoint_options options = EMBTIER_CHECKPOINT_OPTIONS_INIT;
 
-    if (options && options->metadata) {
-        TRY(check_metadata(server, options->metadata));
-        create.metadata = (char *)options->metadata;
+    if (given)
+        TRY(options_read(given, sizeof(options), &options, sizeof(options), "checkpoint",
+                         "EMBTIER_CHECKPOINT_OPTIONS_INIT", &server->message));
+    if (options.metadata) {
+        TRY(check_metadata(server, options.metadata));
+        create.metadata = (char *)options.metadata;
     }
-    if (options && options->has_step) {
+    if (options.has_step) {
         create.step_given_case = EMBTIER__CHECKPOINT_CREATE__STEP_GIVEN_STEP;
-        create.step = options->step;
+        create.step = options.step;
     }
-    if (options)
-        create.keep = options->keep;
-    create.automatic = options && options->automatic;
+    create.keep = options.keep;
+    create.automatic = options.automatic != 0;
     request.body_case = EMBTIER__REQUEST__BODY_CHECKPOINT_CREATE;
     request.checkpoint_create = &create;
     TRY(connection_call(server, &request, progress, progress_context, &reply));
@@ -240,7 +243,7 @@ enum embtier_err embtier_checkpoint_show(struct embtier *server, uint64_t id,
 }
 
 enum embtier_err embtier_checkpoint_verify(struct embtier *server, uint64_t id,
-                                           control_progress_fn *progress, void *progress_context)
+                                           embtier_progress_fn *progress, void *progress_context)
 {
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
@@ -292,7 +295,7 @@ static enum embtier_err restored_tables(struct embtier *server,
 
 enum embtier_err embtier_checkpoint_restore(struct embtier *server, uint64_t id,
                                             const char *const *tables, size_t table_count,
-                                            const char *name, control_progress_fn *progress,
+                                            const char *name, embtier_progress_fn *progress,
                                             void *progress_context,
                                             struct embtier_table_list **ret_list)
 {

@@ -45,7 +45,7 @@ void connection_check(struct embtier *server)
 }
 
 enum embtier_err connection_call(struct embtier *server, Embtier__Request *request,
-                                 control_progress_fn *progress, void *progress_context,
+                                 embtier_progress_fn *progress, void *progress_context,
                                  Embtier__Reply **ret_reply)
 {
     enum embtier_err err;
@@ -69,4 +69,20 @@ const char *server_key_text(struct server_key_text *buffer, const struct embtier
 
     snprintf(buffer->text, sizeof(buffer->text), "%s%s%s", key, file[0] ? " in " : "", file);
     return buffer->text;
+}
+
+enum embtier_err options_read(const void *given, size_t least, void *options, size_t bytes,
+                              const char *what, const char *init, struct err_msg *msg)
+{
+    size_t struct_bytes = 0;
+
+    if (given)
+        memcpy(&struct_bytes, given, sizeof(struct_bytes));
+    if (!given || struct_bytes < least || struct_bytes > bytes ||
+        struct_bytes % sizeof(uint64_t) != 0)
+        return err_set(msg, EMBTIER_INVALID,
+                       "%s options: struct_bytes is not of a version known here; use %s", what,
+                       init);
+    memcpy(options, given, struct_bytes);
+    return EMBTIER_OK;
 }

@@ -52,7 +52,7 @@ struct embtier {
 
 /* A control call. On failure the message is set, and the connection is over if it broke. */
 MUST_CHECK enum embtier_err connection_call(struct embtier *server, Embtier__Request *request,
-                                            control_progress_fn *progress, void *progress_context,
+                                            embtier_progress_fn *progress, void *progress_context,
                                             Embtier__Reply **ret_reply);
 
 /* Looks whether the server is still there; if not, the connection is over. Never waits. */
@@ -73,11 +73,12 @@ const char *server_key_text(struct server_key_text *buffer, const struct embtier
                             const char *key);
 #define SERVER_KEY(server, key) server_key_text(&(struct server_key_text){ { 0 } }, (server), (key))
 
-/* Whether @given is the size of a version of options, between @least and @most bytes. All versions
- * are multiples of 8 bytes, so that none ends within a pointer or number. */
-static inline bool options_are_known(size_t given, size_t least, size_t most)
-{
-    return given >= least && given <= most && given % sizeof(uint64_t) == 0;
-}
+/* Copies a caller's options over the defaults in @options, of @bytes. Their struct_bytes, which
+ * come first, are the size of the version that the caller knows, of @least bytes or more. All
+ * versions are multiples of 8 bytes, so that none ends within a pointer or number. INVALID: @given
+ * is NULL, or of a version that is not known here. @what and @init are for the message: "push", and
+ * the name of the macro that sets struct_bytes. */
+enum embtier_err options_read(const void *given, size_t least, void *options, size_t bytes,
+                              const char *what, const char *init, struct err_msg *msg);
 
 #endif

@@ -100,11 +100,8 @@ enum embtier_err embtier_group_join(struct embtier *server,
     Embtier__GroupJoin join = EMBTIER__GROUP_JOIN__INIT;
     struct embtier_group_options options = EMBTIER_GROUP_OPTIONS_INIT;
 
-    if (!given || given->struct_bytes != sizeof(options))
-        return err_set(&server->message, EMBTIER_INVALID,
-                       "group options: struct_bytes is not of a version known here; use "
-                       "EMBTIER_GROUP_OPTIONS_INIT");
-    memcpy(&options, given, given->struct_bytes);
+    TRY(options_read(given, sizeof(options), &options, sizeof(options), "group",
+                     "EMBTIER_GROUP_OPTIONS_INIT", &server->message));
     TRY(check_options(server, &options));
     group = calloc(1, sizeof(*group));
     if (!group)

@@ -37,7 +37,7 @@ static enum embtier_err check_goes_on(struct embtier_load *load)
 }
 
 static enum embtier_err call(struct embtier_load *load, Embtier__Request *request,
-                             control_progress_fn *progress, void *progress_context,
+                             embtier_progress_fn *progress, void *progress_context,
                              Embtier__Reply__BodyCase wanted)
 {
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
@@ -180,7 +180,7 @@ enum embtier_err embtier_load_rows(struct embtier_load *load, uint32_t count)
     return err;
 }
 
-enum embtier_err embtier_load_end(struct embtier_load *load, control_progress_fn *progress,
+enum embtier_err embtier_load_end(struct embtier_load *load, embtier_progress_fn *progress,
                                   void *progress_context)
 {
     Embtier__Request request = EMBTIER__REQUEST__INIT;

@@ -79,10 +79,10 @@ static enum embtier_err take_buffer(struct embtier_scan *scan, uint64_t wanted)
 }
 
 enum embtier_err embtier_scan_open(struct embtier *server, const char *table,
-                                   const struct embtier_scan_options *options,
+                                   const struct embtier_scan_options *given,
                                    struct embtier_scan **ret_scan)
 {
-    static const struct embtier_scan_options standard = { 0 };
+    struct embtier_scan_options options = EMBTIER_SCAN_OPTIONS_INIT;
     _cleanup_(embtier_scan_closep) struct embtier_scan *scan = calloc(1, sizeof(*scan));
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
@@ -91,16 +91,17 @@ enum embtier_err embtier_scan_open(struct embtier *server, const char *table,
 
     if (!scan)
         return err_set(&server->message, EMBTIER_NO_MEMORY, "out of memory");
-    if (!options)
-        options = &standard;
     scan->server = server;
-    scan->all_rows = options->all_rows;
+    if (given)
+        TRY(options_read(given, sizeof(options), &options, sizeof(options), "scan",
+                         "EMBTIER_SCAN_OPTIONS_INIT", &server->message));
+    scan->all_rows = options.all_rows;
     TRY(table_check_name(server, table));
-    TRY(take_buffer(scan, options->buffer_bytes));
-    body.checkpoint = options->checkpoint;
+    TRY(take_buffer(scan, options.buffer_bytes));
+    body.checkpoint = options.checkpoint;
     body.table = (char *)table;
-    body.with_state = options->with_state;
-    body.all_rows = options->all_rows;
+    body.with_state = options.with_state;
+    body.all_rows = options.all_rows;
     request.body_case = EMBTIER__REQUEST__BODY_SCAN_OPEN;
     request.scan_open = &body;
     err = connection_call(server, &request, NULL, NULL, &reply);
@@ -113,7 +114,7 @@ enum embtier_err embtier_scan_open(struct embtier *server, const char *table,
     scan->checkpoint = reply->scan->checkpoint;
     scan->row_count = reply->scan->rows;
     scan->row_bytes = scan->table.info.weight_bytes;
-    if (options->with_state)
+    if (options.with_state)
         scan->row_bytes += scan->table.info.state_bytes;
     *ret_scan = TAKE(scan);
     return EMBTIER_OK;

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/paths.h"
 #include "base/text/text_escape.h"
-#include "client/lib/batch.h"
+#include "client/lib/batch/batch.h"
 #include "client/lib/group.h"
 #include "client/lib/table.h"
 
@@ -128,14 +128,9 @@ static enum embtier_err read_options(const struct embtier_connect_options *given
 {
     struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
 
-    if (given &&
-        !options_are_known(given->struct_bytes,
-                           offsetof(struct embtier_connect_options, client_name), sizeof(options)))
-        return err_set(msg, EMBTIER_INVALID,
-                       "connect options: struct_bytes is not of a version known here; use "
-                       "EMBTIER_CONNECT_OPTIONS_INIT");
     if (given)
-        memcpy(&options, given, given->struct_bytes);
+        TRY(options_read(given, offsetof(struct embtier_connect_options, client_name), &options,
+                         sizeof(options), "connect", "EMBTIER_CONNECT_OPTIONS_INIT", msg));
     if (options.max_in_flight < 1 || options.max_in_flight > SHM_SLOTS_MAX)
         return err_set(msg, EMBTIER_INVALID, "max_in_flight is %u, allowed: 1 to %d",
                        options.max_in_flight, SHM_SLOTS_MAX);

@@ -132,13 +132,8 @@ enum embtier_err table_options_read(struct embtier *server,
 {
     struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
 
-    if (!given ||
-        !options_are_known(given->struct_bytes, offsetof(struct embtier_table_options, progress),
-                           sizeof(options)))
-        return err_set(&server->message, EMBTIER_INVALID,
-                       "table options: struct_bytes is not of a version known here; use "
-                       "EMBTIER_TABLE_OPTIONS_INIT");
-    memcpy(&options, given, given->struct_bytes);
+    TRY(options_read(given, offsetof(struct embtier_table_options, progress), &options,
+                     sizeof(options), "table", "EMBTIER_TABLE_OPTIONS_INIT", &server->message));
     options.struct_bytes = sizeof(options);
     *ret_options = options;
     return EMBTIER_OK;
@@ -231,7 +226,7 @@ enum embtier_err embtier_table_open_as(struct embtier *server, const char *name,
 }
 
 enum embtier_err embtier_table_drop(struct embtier *server, const char *name,
-                                    control_progress_fn *progress, void *progress_context)
+                                    embtier_progress_fn *progress, void *progress_context)
 {
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;

@@ -270,7 +270,7 @@ static bool is_farewell(const Embtier__Reply *reply)
     return reply->id == 0 && reply->body_case == EMBTIER__REPLY__BODY_ERROR;
 }
 
-static enum embtier_err expect_reply(struct control_socket *sock, control_progress_fn *progress,
+static enum embtier_err expect_reply(struct control_socket *sock, embtier_progress_fn *progress,
                                      void *progress_context, Embtier__Reply **ret_reply,
                                      struct err_msg *msg)
 {
@@ -305,7 +305,7 @@ static enum embtier_err expect_reply(struct control_socket *sock, control_progre
 }
 
 enum embtier_err control_socket_call(struct control_socket *sock, Embtier__Request *request,
-                                     control_progress_fn *progress, void *progress_context,
+                                     embtier_progress_fn *progress, void *progress_context,
                                      Embtier__Reply **ret_reply, struct err_msg *msg)
 {
     _cleanup_(freep) uint8_t *bytes = NULL;

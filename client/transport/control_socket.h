@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "client/include/embtier_common.h"
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
 
@@ -27,8 +28,6 @@ struct control_socket {
     int fds[CONTROL_FDS_MAX]; /* that came along; -1: none */
     uint32_t fd_count;
 };
-
-typedef void control_progress_fn(void *context, uint64_t done, uint64_t total, const char *unit);
 
 /* A socket that is not connected; control_socket_close() is safe on it. */
 void control_socket_init(struct control_socket *sock, uint32_t timeout_ms);
@@ -48,7 +47,7 @@ MUST_CHECK enum embtier_err control_socket_check_peer(const struct control_socke
  * session has ended with the error is in @sock->over. */
 MUST_CHECK enum embtier_err control_socket_call(struct control_socket *sock,
                                                 Embtier__Request *request,
-                                                control_progress_fn *progress,
+                                                embtier_progress_fn *progress,
                                                 void *progress_context, Embtier__Reply **ret_reply,
                                                 struct err_msg *msg);
 

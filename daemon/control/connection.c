@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "daemon/engine/memory/accounts.h"
+#include "daemon/jobs/job.h"
 
 #define FDS_MAX 4
 
@@ -121,8 +122,8 @@ void connection_free(struct connection *connection)
     if (connection->counts_session)
         account_give(connection->account, ACCOUNT_SESSIONS, 1);
     account_close(connection->account);
-    free(connection->scan_last); /* there is nothing in them yet */
-    free(connection->load_last);
+    job_free(connection->scan_last); /* there is nothing in them yet */
+    job_free(connection->load_last);
     free(connection);
 }
 

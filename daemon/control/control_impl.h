@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control_impl.h: the inside of the control thread, shared by control.c (loop, connections),
- * control_requests.c (what each request does), control_sessions.c (hello), control_jobs.c and
- * control_transfers.c (scans and loads). */
+/* control_impl.h: the inside of the control thread, shared by control.c (loop, messages),
+ * control_listen.c, control_clients.c, control_traffic.c, control_requests.c (what each request
+ * does), control_submit.c (those that are jobs), control_sessions.c (hello), control_lists.c,
+ * control_jobs.c and control_transfers.c (scans and loads). */
 #ifndef EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 #define EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
 #include "config/config_descriptors.h"
 #include "daemon/engine/mail/inbox.h"
-#include "daemon/jobs/worker.h"
+#include "daemon/jobs/answer.h"
 #include "daemon/server_parts.h"
 #include "proto/control.pb-c.h"
 
@@ -32,7 +32,6 @@ struct session;
 struct session_maker;
 struct session_order;
 struct shm_channel;
-struct table_info;
 struct worker;
 
 struct control {
@@ -65,7 +64,44 @@ struct control {
     uint32_t warnings_kept; /* of them, not logged */
 };
 
-/* ---- control.c ---- */
+/* ---- control_listen.c ---- */
+
+/* Listens on the configured socket. */
+MUST_CHECK enum embtier_err control_listen(struct control *control, struct err_msg *msg);
+/* A path that is another server's by now stays. */
+void control_stop_listening(struct control *control);
+void control_listen_again(struct control *control); /* if it paused, as there was no room */
+void control_on_listen_event(struct control *control);
+
+/* ---- control_clients.c ---- */
+
+void control_link(struct control *control, struct connection *connection);
+/* Frees the closed connections that neither a session nor a job needs any more. Only between rounds
+ * of the loop: until then anybody may still hold a pointer to one, and sees that it is closed. */
+void control_sweep(struct control *control);
+/* Drops the client, or notes that it has gone. */
+void control_close(struct control *control, struct connection *connection, enum embtier_err err,
+                   const char *why);
+/* What a closed connection has is given back. */
+void control_let_go(struct control *control, struct connection *connection);
+/* A client that was dropped hung up too, or the server stops. */
+void control_end_lending(struct control *control, struct connection *connection);
+/* What was sent with descriptors is received, or gone. */
+void control_end_unread(struct control *control, struct connection *connection);
+/* A child that the client forked keeps the socket open; what the client had is let go all the same.
+ */
+void control_watch_process(struct control *control, struct connection *connection);
+/* Events of processes have an odd address in place of the connection's. */
+bool control_is_process_mark(const void *who);
+struct connection *control_process_owner(void *mark);
+/* Drops the clients whose processes have ended. What they sent before has been received by now, and
+ * is served first. */
+void control_close_ended(struct control *control);
+/* Whether a line about a client may be logged: clients are not to fill the log. */
+bool control_may_warn(struct control *control);
+void control_tell_warnings(struct control *control);
+
+/* ---- control_traffic.c ---- */
 
 /* Each answers, or drops the client if it cannot: false then. */
 bool control_reply(struct control *control, struct connection *connection,
@@ -76,13 +112,35 @@ bool control_reply_error(struct control *control, struct connection *connection,
                          enum embtier_err err, const struct err_msg *msg);
 /* After a change of what the connection has to send or may receive. */
 void control_watch(struct control *control, struct connection *connection);
-/* Whether a line about a client may be logged: clients are not to fill the log. */
-bool control_may_warn(struct control *control);
+/* It has a request at hand. */
+void control_add_ready(struct control *control, struct connection *connection);
+/* One request of each that has some: a client that sends many at a time gets no more than one that
+ * sends one. */
+void control_serve_ready(struct control *control);
+void control_on_client_event(struct control *control, struct connection *connection,
+                             uint32_t events);
 
 /* ---- control_requests.c ---- */
 
 void control_handle(struct control *control, struct connection *connection,
                     const Embtier__Request *request);
+
+/* ---- control_submit.c ---- */
+
+/* A client as jobs know it (answer.h). */
+struct control_client {
+    struct job_client client;
+    struct control *control;
+    struct connection *connection;
+};
+struct control_client control_client(struct control *control, struct connection *connection,
+                                     uint32_t id);
+/* Makes a job of @request and submits it. False: requests of its kind are none. */
+bool control_request_job(struct control *control, struct connection *connection,
+                         const Embtier__Request *request);
+/* @connection is NULL for one of the server's own. */
+void control_submit_job(struct control *control, struct connection *connection, uint32_t id,
+                        struct job *job);
 /* How far the connection's job is, whether there is news or not. */
 void control_tell_progress(struct control *control, struct connection *connection);
 void control_job_progress(struct control *control, struct job *job);
@@ -90,20 +148,6 @@ void control_job_progress(struct control *control, struct job *job);
 void control_checkpoint(struct control *control);
 /* Answers and frees the job; its connection has none afterwards. */
 void control_job_done(struct control *control, struct job *job);
-
-/* Frees one of the server's own, and gives back what was to be by its end. */
-void control_forget_job(struct job *job);
-
-/* Not even memory for a job: answered with that, and NULL. */
-struct job *control_new_job(struct control *control, struct connection *connection, uint32_t id,
-                            enum job_kind kind);
-void control_submit_job(struct control *control, struct connection *connection, uint32_t id,
-                        struct job *job);
-void control_reply_table(struct control *control, struct connection *connection, uint32_t id,
-                         const struct table_info *info);
-/* @ret_table borrows both. */
-void control_fill_table(const struct table_info *info, Embtier__TableSpec *spec,
-                        Embtier__TableInfo *ret_table);
 
 /* ---- control_sessions.c ---- */
 
@@ -119,33 +163,15 @@ void control_channel_freed(struct control *control, struct shm_channel *channel)
 
 /* ---- control_lists.c ---- */
 
-/* Items of a page, of at most some 350 bytes each on the wire. */
-#define CONTROL_PAGE_MOST 128
 /* As many as a page has of which a client wants @most; 0: it does not say. */
 uint32_t control_page(uint32_t most);
-/* What an answer that is a list is made of. */
-struct page {
-    void *items; /* @count of @item_bytes */
-    size_t item_bytes;
-    size_t wire_bytes;
-    void (*fill)(void *item, void *wire); /* the wire borrows from the item */
-    uint32_t count;
-    bool more; /* there are */
-};
-/* Its wires, filled, and pointers to them, to be freed with free(). NULL: an error was answered,
- * that the client does not know that lists have several pages, or there is no memory. */
+/* page_new(). NULL: an error was answered. */
 void **control_new_page(struct control *control, struct connection *connection, uint32_t id,
                         const struct page *page);
 void control_handle_table_list(struct control *control, struct connection *connection, uint32_t id,
                                const Embtier__TableList *wire);
-void control_reply_restored(struct control *control, struct connection *connection,
-                            const struct job *job);
 void control_handle_accounts(struct control *control, struct connection *connection, uint32_t id,
                              const Embtier__AccountList *wire);
-/* To jobs about checkpoints. */
-void control_reply_checkpoints(struct control *control, struct connection *connection,
-                               struct job *job);
-
 /* ---- control_jobs.c ---- */
 
 /* JobList, JobCancel. */
@@ -156,8 +182,6 @@ void control_handle_jobs(struct control *control, struct connection *connection,
 
 void control_handle_transfer(struct control *control, struct connection *connection,
                              const Embtier__Request *request);
-void control_reply_transfer(struct control *control, struct connection *connection,
-                            const struct job *job);
 /* Frees it, or keeps it for what was to be ended by it and was not. */
 void control_job_over(struct connection *connection, struct job *job);
 /* The connection has its scan and its load back, if there are any. */

@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
-#include "daemon/jobs/load.h"
-#include "daemon/jobs/scan.h"
+#include "daemon/jobs/transfer/load_job.h"
+#include "daemon/jobs/transfer/scan_job.h"
 #include "daemon/jobs/worker.h"
 #include "proto/frame.h"
 
@@ -64,10 +64,10 @@ static struct job_info describe_transfer(const struct connection *connection,
 {
     const struct job *const job = connection->job;
     const bool loads = transfer == &connection->loading;
-    const char *name = job ? job->spec.name : "";
+    const char *name = job ? job->what : "";
     struct job_info info = {
         .id = transfer->job_id,
-        .kind = job_kind_word(loads ? JOB_LOAD_ROWS : JOB_SCAN_NEXT),
+        .kind = (loads ? &load_rows_job : &scan_next_job)->word,
         .uid = connection->peer_uid,
         .pid = connection->peer_pid,
         .runs = true,
@@ -174,11 +174,6 @@ static struct connection *find_transfer(const struct control *control, uint64_t 
     return NULL;
 }
 
-static bool is_first(const struct job *job)
-{
-    return job->kind == JOB_LOAD_OPEN || job->kind == JOB_SCAN_OPEN;
-}
-
 /* A step that has begun may not stop: the transfer ends with it. But what publishes a table does
  * not end before that. */
 static enum embtier_err cancel_transfer(struct control *control, struct connection *connection,
@@ -198,8 +193,8 @@ static enum embtier_err cancel_transfer(struct control *control, struct connecti
         return EMBTIER_OK;
     }
     err = worker_cancel(control->worker, transfer->job_id, asker->peer_uid, true, &waited, &why);
-    *ret_waited = waited && is_first(job);
-    if (err == EMBTIER_OK || job->kind != JOB_LOAD_END)
+    *ret_waited = waited && !job->is_step;
+    if (err == EMBTIER_OK || job->kind != &load_end_job)
         return EMBTIER_OK;
     *msg = why;
     return err;

@@ -13,6 +13,7 @@
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/sessions/session.h"
+#include "daemon/jobs/job.h"
 #include "daemon/transport/shm/session_maker.h"
 #include "daemon/transport/shm/shm_channel.h"
 #include "daemon/version.h"
@@ -233,7 +234,7 @@ void control_session_gone(struct control *control, struct session *session)
     if (!c)
         return;
     groups_forget(session);
-    c->session_is_gone = c->lent_fd >= 0 || (c->job && job_uses_arena(c->job));
+    c->session_is_gone = c->lent_fd >= 0 || (c->job && c->job->kind->uses_arena);
     if (c->session_is_gone)
         return;
     c->session = NULL;

@@ -4,7 +4,6 @@
  * connection that has gone in the meantime lets go of it then, and of its arena after that. */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -13,9 +12,9 @@
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/sessions/session.h"
-#include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
-#include "daemon/jobs/worker.h"
+#include "daemon/jobs/transfer/load_job.h"
+#include "daemon/jobs/transfer/scan_job.h"
 #include "proto/frame.h"
 #include "proto/shm_layout.h"
 #include "proto/table_spec_wire.h"
@@ -53,60 +52,63 @@ static void count_again(struct connection *connection)
     }
 }
 
-/* Makes the job that will end what is about to be opened; one that was not needed is still there.
- */
-static bool make_last(struct job **last)
-{
-    if (!*last)
-        *last = calloc(1, sizeof(**last));
-    return *last != NULL;
-}
-
 static struct job *last_of_scan(struct connection *connection)
 {
     struct job *const job = TAKE(connection->scan_last);
 
-    job->kind = JOB_SCAN_CLOSE;
-    job->spec = *scan_spec(connection->scan);
-    job->scan = TAKE(connection->scan);
+    scan_job_close(job, TAKE(connection->scan));
     return job;
 }
 
-static struct job *last_of_load(struct connection *connection, enum job_kind kind)
+/* It publishes the table, or abandons it. */
+static struct job *last_of_load(struct connection *connection, bool publishes)
 {
     struct job *const job = TAKE(connection->load_last);
 
-    job->kind = kind;
-    job->spec = load_table(connection->load)->spec;
-    job->load = TAKE(connection->load);
+    (publishes ? load_job_end : load_job_close)(job, TAKE(connection->load));
     return job;
 }
 
-/* It counts until it is closed: that may take long, and the connection may go before. */
-static void close_transfer(struct control *control, const struct connection *connection,
-                           struct job *last, enum account_row row, bool *counts)
+/* The account in which a transfer counts until it is closed: that may take long, and the connection
+ * may go before. */
+static struct account *pass_count(struct control *control, const struct connection *connection,
+                                  bool *counts)
+{
+    struct account *const account = account_open(control->parts->accounts, connection->peer_uid);
+
+    assert(*counts && account == connection->account); /* it is open: no memory is needed */
+    *counts = false;
+    return account;
+}
+
+static void submit_close(struct control *control, const struct connection *connection,
+                         struct job *last)
 {
     last->uid = connection->peer_uid;
     last->pid = connection->peer_pid;
-    last->account = account_open(control->parts->accounts, connection->peer_uid);
-    last->row = row;
-    assert(*counts && last->account == connection->account); /* it is open: no memory is needed */
-    *counts = false;
     control_submit_job(control, NULL, 0, last);
 }
 
 static void close_scan(struct control *control, struct connection *connection)
 {
-    if (connection->scan && connection->scan_last)
-        close_transfer(control, connection, last_of_scan(connection), ACCOUNT_SCANS,
-                       &connection->counts_scan);
+    struct job *last;
+
+    if (!connection->scan || !connection->scan_last)
+        return;
+    last = last_of_scan(connection);
+    scan_job_count(last, pass_count(control, connection, &connection->counts_scan));
+    submit_close(control, connection, last);
 }
 
 static void close_load(struct control *control, struct connection *connection)
 {
-    if (connection->load && connection->load_last)
-        close_transfer(control, connection, last_of_load(connection, JOB_LOAD_CLOSE), ACCOUNT_LOADS,
-                       &connection->counts_load);
+    struct job *last;
+
+    if (!connection->load || !connection->load_last)
+        return;
+    last = last_of_load(connection, false);
+    load_job_count(last, pass_count(control, connection, &connection->counts_load));
+    submit_close(control, connection, last);
 }
 
 /* One that has come back from a job that was withdrawn is closed when that job is over. */
@@ -182,27 +184,29 @@ static enum embtier_err has_none(const struct control *control, enum embtier_err
                    what, control->parts->config->checkpoints.transfer_idle_seconds);
 }
 
+/* A last one that was withdrawn ends the same another time. */
 void control_job_over(struct connection *connection, struct job *job)
 {
-    struct job **const last = connection->load && !connection->load_last   ? &connection->load_last
-                              : connection->scan && !connection->scan_last ? &connection->scan_last
-                                                                           : NULL;
-
-    if (!last) {
+    if (connection->load && !connection->load_last) {
+        load_job_reset(job);
+        connection->load_last = job;
+    } else if (connection->scan && !connection->scan_last) {
+        scan_job_reset(job);
+        connection->scan_last = job;
+    } else {
         job_free(job);
-        return;
     }
-    restore_order_clear(&job->restore); /* it was withdrawn, and ends the same another time */
-    memset(job, 0, sizeof(*job));
-    *last = job;
 }
 
 void control_transfer_done(struct connection *connection, struct job *job)
 {
-    if (job->scan)
-        connection->scan = TAKE(job->scan);
-    if (job->load)
-        connection->load = TAKE(job->load);
+    struct scan *const scan = scan_job_take(job);
+    struct load *const load = load_job_take(job);
+
+    if (scan)
+        connection->scan = scan;
+    if (load)
+        connection->load = load;
     count_again(connection);
 }
 
@@ -225,71 +229,47 @@ static enum embtier_err check_room(const struct connection *connection, uint64_t
     return EMBTIER_OK;
 }
 
-/* ---- Scans ---- */
-
-static void reply_scan(struct control *control, struct connection *connection, uint32_t id)
+static void refuse_memory(struct control *control, struct connection *connection, uint32_t id)
 {
-    Embtier__ScanInfo body = EMBTIER__SCAN_INFO__INIT;
-    Embtier__Reply message = EMBTIER__REPLY__INIT;
-    const struct table_info info = { .spec = *scan_spec(connection->scan), .state = TABLE_LIVE };
-    Embtier__TableSpec spec;
-    Embtier__TableInfo table;
-
-    control_fill_table(&info, &spec, &table);
-    body.checkpoint = scan_checkpoint(connection->scan);
-    body.table = &table;
-    body.rows = scan_row_count(connection->scan);
-    message.id = id;
-    message.last = true;
-    message.body_case = EMBTIER__REPLY__BODY_SCAN;
-    message.scan = &body;
-    control_reply(control, connection, &message);
+    control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
 }
 
-static void reply_scan_rows(struct control *control, struct connection *connection, uint32_t id,
-                            const struct scan_filled *filled)
-{
-    Embtier__ScanRows body = EMBTIER__SCAN_ROWS__INIT;
-    Embtier__Reply message = EMBTIER__REPLY__INIT;
+/* ---- Scans ---- */
 
-    body.rows = filled->rows;
-    body.first_id = filled->first_id;
-    body.ids_at = filled->ids_at;
-    body.rows_at = filled->rows_at;
-    message.id = id;
-    message.last = true;
-    message.body_case = EMBTIER__REPLY__BODY_SCAN_ROWS;
-    message.scan_rows = &body;
-    control_reply(control, connection, &message);
+static bool has_scan_last(struct connection *connection)
+{
+    if (!connection->scan_last)
+        connection->scan_last = scan_job_last();
+    return connection->scan_last != NULL;
 }
 
 static void handle_scan_open(struct control *control, struct connection *connection, uint32_t id,
                              const Embtier__ScanOpen *wire)
 {
+    struct scan_order order = { .checkpoint_id = wire->checkpoint,
+                                .with_state = wire->with_state,
+                                .uid = connection->peer_uid,
+                                .all_rows = wire->all_rows };
     struct err_msg msg = { "this connection has a scan open" };
     enum embtier_err err = EMBTIER_BUSY;
     struct job *job;
 
     if (!connection->scan)
-        err = make_last(&connection->scan_last)
-                  ? count_one(control, connection->account, ACCOUNT_SCANS, &connection->counts_scan,
-                              &msg)
-                  : err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
+        err = has_scan_last(connection) ? count_one(control, connection->account, ACCOUNT_SCANS,
+                                                    &connection->counts_scan, &msg)
+                                        : err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
     if (err != EMBTIER_OK) {
         control_reply_error(control, connection, id, err, &msg);
         return;
     }
-    job = control_new_job(control, connection, id, JOB_SCAN_OPEN);
+    strncpy(order.name, wire->table, sizeof(order.name) - 1);
+    job = scan_job_open(&order);
     if (!job) {
+        refuse_memory(control, connection, id);
         count_again(connection);
         return;
     }
     connection->scanning = (struct transfer){ .job_id = 0 };
-    job->scan_order.checkpoint_id = wire->checkpoint;
-    job->scan_order.with_state = wire->with_state;
-    job->scan_order.uid = connection->peer_uid;
-    job->scan_order.all_rows = wire->all_rows;
-    strncpy(job->scan_order.name, wire->table, sizeof(job->scan_order.name) - 1);
     submit_first(control, connection, id, job, &connection->scanning);
 }
 
@@ -306,38 +286,33 @@ static void handle_scan_next(struct control *control, struct connection *connect
         control_reply_error(control, connection, id, err, &msg);
         return;
     }
-    job = control_new_job(control, connection, id, JOB_SCAN_NEXT);
-    if (!job)
+    job = scan_job_next(connection->scan, connection->session->channel.region + next->offset,
+                        next->bytes);
+    if (!job) {
+        refuse_memory(control, connection, id);
         return;
-    job->spec = *scan_spec(connection->scan);
-    job->scan = TAKE(connection->scan);
-    job->dest = connection->session->channel.region + next->offset;
-    job->bytes = next->bytes;
+    }
+    connection->scan = NULL;
     submit_step(control, connection, id, job, &connection->scanning);
 }
 
 static void handle_scan_close(struct control *control, struct connection *connection, uint32_t id)
 {
+    const struct control_client client = control_client(control, connection, id);
+
     if (connection->scan)
         submit_step(control, connection, id, last_of_scan(connection), &connection->scanning);
     else /* which is what is wanted */
-        reply_scan_rows(control, connection, id, &(struct scan_filled){ 0 });
+        answer_scan_over(&client.client);
 }
 
 /* ---- Loads ---- */
 
-static void reply_loaded(struct control *control, struct connection *connection, uint32_t id,
-                         uint64_t rows)
+static bool has_load_last(struct connection *connection)
 {
-    Embtier__LoadedRows body = EMBTIER__LOADED_ROWS__INIT;
-    Embtier__Reply message = EMBTIER__REPLY__INIT;
-
-    body.rows = rows;
-    message.id = id;
-    message.last = true;
-    message.body_case = EMBTIER__REPLY__BODY_LOADED_ROWS;
-    message.loaded_rows = &body;
-    control_reply(control, connection, &message);
+    if (!connection->load_last)
+        connection->load_last = load_job_last();
+    return connection->load_last != NULL;
 }
 
 static void handle_load_open(struct control *control, struct connection *connection, uint32_t id,
@@ -352,7 +327,7 @@ static void handle_load_open(struct control *control, struct connection *connect
 
     if (err == EMBTIER_OK && connection->load)
         err = err_set(&msg, EMBTIER_BUSY, "this connection has a load open");
-    if (err == EMBTIER_OK && !make_last(&connection->load_last))
+    if (err == EMBTIER_OK && !has_load_last(connection))
         err = err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
     if (err == EMBTIER_OK)
         err =
@@ -361,13 +336,13 @@ static void handle_load_open(struct control *control, struct connection *connect
         control_reply_error(control, connection, id, err, &msg);
         return;
     }
-    job = control_new_job(control, connection, id, JOB_LOAD_OPEN);
+    job = load_job_open(&order);
     if (!job) {
+        refuse_memory(control, connection, id);
         count_again(connection);
         return;
     }
     connection->loading = (struct transfer){ .rows = order.row_count };
-    job->load_order = order;
     submit_first(control, connection, id, job, &connection->loading);
 }
 
@@ -393,6 +368,7 @@ static void handle_load_rows(struct control *control, struct connection *connect
 {
     struct err_msg msg = { { 0 } };
     const enum embtier_err err = check_rows(control, connection, wire, &msg);
+    struct load_batch batch;
     const uint8_t *bytes;
     struct job *job;
 
@@ -400,64 +376,40 @@ static void handle_load_rows(struct control *control, struct connection *connect
         control_reply_error(control, connection, id, err, &msg);
         return;
     }
-    job = control_new_job(control, connection, id, JOB_LOAD_ROWS);
-    if (!job)
-        return;
     bytes = connection->session->channel.region + wire->offset;
-    job->load_batch = (struct load_batch){
+    batch = (struct load_batch){
         .ids = bytes,
         .rows = bytes + wire->rows_at,
         .row_bytes = load_row_bytes(connection->load),
         .count = wire->rows,
     };
-    job->spec = load_table(connection->load)->spec;
-    job->moved = (struct job_progress){ .done = load_rows(connection->load),
-                                        .total = connection->loading.rows,
-                                        .unit = "rows" };
-    job->load = TAKE(connection->load);
+    job = load_job_rows(connection->load, &batch, connection->loading.rows);
+    if (!job) {
+        refuse_memory(control, connection, id);
+        return;
+    }
+    connection->load = NULL;
     submit_step(control, connection, id, job, &connection->loading);
 }
 
 /* The load is at its end, well or not. */
 static void handle_load_last(struct control *control, struct connection *connection, uint32_t id,
-                             enum job_kind kind)
+                             bool publishes)
 {
+    const struct control_client client = control_client(control, connection, id);
     struct err_msg msg = { { 0 } };
 
     if (connection->load)
-        submit_step(control, connection, id, last_of_load(connection, kind), &connection->loading);
-    else if (kind == JOB_LOAD_CLOSE) /* which is what is wanted */
-        reply_loaded(control, connection, id, 0);
+        submit_step(control, connection, id, last_of_load(connection, publishes),
+                    &connection->loading);
+    else if (!publishes) /* which is what is wanted */
+        answer_load_over(&client.client);
     else
         control_reply_error(control, connection, id,
                             has_none(control, connection->loading.ended, "load", &msg), &msg);
 }
 
 /* ---- Both ---- */
-
-void control_reply_transfer(struct control *control, struct connection *connection,
-                            const struct job *job)
-{
-    switch (job->kind) {
-    case JOB_SCAN_OPEN:
-        reply_scan(control, connection, job->request_id);
-        break;
-    case JOB_SCAN_NEXT:
-    case JOB_SCAN_CLOSE:
-        reply_scan_rows(control, connection, job->request_id, &job->filled);
-        break;
-    case JOB_LOAD_OPEN:
-        control_reply_table(control, connection, job->request_id, load_table(connection->load));
-        break;
-    case JOB_LOAD_END:
-        control_reply_table(control, connection, job->request_id, &job->info);
-        break;
-    default:
-        reply_loaded(control, connection, job->request_id,
-                     connection->load ? load_rows(connection->load) : 0);
-        break;
-    }
-}
 
 void control_handle_transfer(struct control *control, struct connection *connection,
                              const Embtier__Request *request)
@@ -479,10 +431,10 @@ void control_handle_transfer(struct control *control, struct connection *connect
         handle_load_rows(control, connection, request->id, request->load_rows);
         break;
     case EMBTIER__REQUEST__BODY_LOAD_END:
-        handle_load_last(control, connection, request->id, JOB_LOAD_END);
+        handle_load_last(control, connection, request->id, true);
         break;
     default:
-        handle_load_last(control, connection, request->id, JOB_LOAD_CLOSE);
+        handle_load_last(control, connection, request->id, false);
         break;
     }
 }

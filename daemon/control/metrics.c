@@ -8,8 +8,8 @@
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/tables/tables.h"
-#include "daemon/jobs/checkpoints.h"
-#include "daemon/jobs/transfer_memory.h"
+#include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/transfer/transfer_memory.h"
 #include "daemon/server_parts.h"
 #include "store/store.h"
 

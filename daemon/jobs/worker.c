@@ -5,29 +5,16 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/spec/table_spec.h"
 #include "base/system/thread_class.h"
+#include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/jobs_reserved.h"
 
 #define PROGRESS_INTERVAL_NS (UINT64_C(100) * 1000 * 1000)
-
-enum line {
-    LINE_TABLES,      /* what is done in no time */
-    LINE_CHECKPOINTS, /* what changes them; one at a time is anyway */
-    LINE_FILLS,       /* what writes all rows of tables: for hours, if these are large */
-    LINE_DROPS,       /* what waits for requests and compactions */
-    LINE_LOADS,       /* some rows of an import */
-    LINE_ENDS,        /* of imports: may make a checkpoint */
-    LINE_SCANS,       /* some rows of an export */
-    LINE_VERIFIES,    /* for hours too */
-    LINE_LOOKS,       /* what reads some small files */
-    LINE_COUNT
-};
 
 #define LINE_THREADS_MAX ROW_WRITER_FILLS
 
@@ -47,41 +34,15 @@ static const struct {
     [LINE_LOOKS] = { 2, false, false },
 };
 
-/* What there is to know of a kind, beside what it does (job_run()). */
-static const struct {
-    const char *word;
-    enum line line;
-    bool stays; /* is never withdrawn: it gives back what somebody had */
-    bool stops; /* between two steps, if nobody wants it any more */
-} kinds[] = {
-    [JOB_TABLE_CREATE] = { "table create", LINE_TABLES, false, false },
-    [JOB_TABLE_FILL] = { "table create", LINE_FILLS, false, true },
-    [JOB_TABLE_DROP] = { "table drop", LINE_DROPS, false, false },
-    [JOB_CHECKPOINT_CREATE] = { "checkpoint create", LINE_CHECKPOINTS, false, false },
-    [JOB_CHECKPOINT_VERIFY] = { "checkpoint verify", LINE_VERIFIES, false, true },
-    [JOB_CHECKPOINT_DELETE] = { "checkpoint delete", LINE_CHECKPOINTS, false, false },
-    [JOB_CHECKPOINT_RESTORE] = { "checkpoint restore", LINE_FILLS, false, true },
-    [JOB_CHECKPOINT_LIST] = { "checkpoint list", LINE_LOOKS, false, false },
-    [JOB_CHECKPOINT_SHOW] = { "checkpoint show", LINE_LOOKS, false, false },
-    [JOB_SCAN_OPEN] = { "export", LINE_SCANS, false, false },
-    [JOB_SCAN_NEXT] = { "export", LINE_SCANS, false, false },
-    [JOB_SCAN_CLOSE] = { "export", LINE_SCANS, true, false },
-    [JOB_LOAD_OPEN] = { "import", LINE_TABLES, false, false },
-    [JOB_LOAD_ROWS] = { "import", LINE_LOADS, false, true },
-    [JOB_LOAD_END] = { "import", LINE_ENDS, false, true },
-    [JOB_LOAD_CLOSE] = { "import", LINE_DROPS, true, false },
-};
-
 struct line_thread {
     struct worker *worker;
-    enum line line;
+    enum job_line line;
     bool is_there;
     pthread_t thread;
 };
 
 struct worker {
-    struct tables *tables;
-    struct checkpoints *checkpoints;
+    struct job_parts parts;
     void (*send)(void *owner, struct message *message);
     void *owner;
     pthread_mutex_t lock; /* all below, and the state and progress of jobs */
@@ -124,24 +85,9 @@ static void link_running(struct worker *worker, struct job *job)
     worker->running = job;
 }
 
-/* Of the tables that it makes or drops, the one numbered @i; NULL: there are no more. Of a restore
- * of all it is not known which these are. */
 static const char *name_of(const struct job *job, uint32_t i)
 {
-    switch (job->kind) {
-    case JOB_TABLE_CREATE:
-    case JOB_TABLE_FILL:
-    case JOB_TABLE_DROP:
-        return i == 0 ? job->spec.name : NULL;
-    case JOB_LOAD_OPEN:
-        return i == 0 ? job->load_order.spec.name : NULL;
-    case JOB_CHECKPOINT_RESTORE:
-        if (job->restore.new_name)
-            return i == 0 ? job->restore.new_name : NULL;
-        return i < job->restore.name_count ? job->restore.names[i] : NULL;
-    default:
-        return NULL;
-    }
+    return job->kind->table ? job->kind->table(job, i) : NULL;
 }
 
 static bool share_a_name(const struct job *a, const struct job *b)
@@ -158,11 +104,11 @@ static bool share_a_name(const struct job *a, const struct job *b)
 /* Whether another one has to end first. */
 static bool must_wait(const struct worker *worker, const struct job *job)
 {
-    const enum line line = kinds[job->kind].line;
+    const enum job_line line = job->kind->line;
     uint32_t users = 0;
 
     for (const struct job *other = worker->running; other; other = other->next) {
-        users += kinds[other->kind].line == line && other->uid == job->uid;
+        users += other->kind->line == line && other->uid == job->uid;
         if (share_a_name(job, other))
             return true;
     }
@@ -176,12 +122,12 @@ static bool must_wait(const struct worker *worker, const struct job *job)
 }
 
 /* That of the earliest round that can run: among those of one user, the oldest. */
-static struct job *next_of(const struct worker *worker, enum line line)
+static struct job *next_of(const struct worker *worker, enum job_line line)
 {
     struct job *best = NULL;
 
     for (struct job *job = worker->waiting; job; job = job->next)
-        if (kinds[job->kind].line == line && (!best || job->round < best->round) &&
+        if (job->kind->line == line && (!best || job->round < best->round) &&
             !must_wait(worker, job))
             best = job;
     return best;
@@ -191,13 +137,13 @@ static struct job *next_of(const struct worker *worker, enum line line)
  * first: not what gives back what a user had, whose turn that is. */
 static uint64_t round_of(const struct worker *worker, const struct job *job)
 {
-    const enum line line = kinds[job->kind].line;
+    const enum job_line line = job->kind->line;
     uint64_t round = worker->rounds[line];
 
-    if (!job->owner && !kinds[job->kind].stays)
+    if (!job->owner && !job->kind->stays)
         return 0;
     for (const struct job *other = worker->waiting; other; other = other->next)
-        if (kinds[other->kind].line == line && other->uid == job->uid && other->round > round)
+        if (other->kind->line == line && other->uid == job->uid && other->round > round)
             round = other->round;
     return round + 1;
 }
@@ -205,7 +151,7 @@ static uint64_t round_of(const struct worker *worker, const struct job *job)
 /* Whether the next turn of its user is to go on with it. */
 static bool has_more(const struct job *job)
 {
-    return job->kind == JOB_LOAD_ROWS && job->err == EMBTIER_OK && job->load_batch.count > 0;
+    return job->err == EMBTIER_OK && job->kind->has_more && job->kind->has_more(job);
 }
 
 static void wake_all(struct worker *worker)
@@ -229,89 +175,11 @@ static void report(void *context, uint64_t done, uint64_t total, const char *uni
         job->worker->send(job->worker->owner, &job->progress_message);
 }
 
-/* The names of the tables are wanted too, if anybody is told. */
-static void make_checkpoint(struct worker *worker, struct job *job,
-                            const struct progress_sink *progress)
-{
-    job->err =
-        checkpoints_make(worker->checkpoints, &job->order, progress, &job->checkpoint, &job->msg);
-    if (job->err == EMBTIER_OK && job->owner)
-        job->err = checkpoints_show(worker->checkpoints, job->checkpoint.id, 0, &job->checkpoint,
-                                    &job->tables, &job->msg);
-}
-
-static void job_run(struct worker *worker, struct job *job)
+static void run(struct worker *worker, struct job *job)
 {
     const struct progress_sink progress = { .report = report, .context = job, .stop = &job->stop };
 
-    switch (job->kind) {
-    case JOB_TABLE_CREATE:
-    case JOB_TABLE_FILL:
-        job->err = tables_create(worker->tables, &job->spec, job->uid, job->if_not_exists,
-                                 &progress, &job->info, &job->msg);
-        break;
-    case JOB_TABLE_DROP:
-        job->err = tables_drop(worker->tables, job->spec.name, &progress, &job->info, &job->msg);
-        break;
-    case JOB_CHECKPOINT_CREATE:
-        make_checkpoint(worker, job, &progress);
-        break;
-    case JOB_CHECKPOINT_LIST:
-        job->err = checkpoints_list(worker->checkpoints, job->checkpoint_id, job->page,
-                                    &job->listed, &job->msg);
-        break;
-    case JOB_CHECKPOINT_SHOW:
-        job->err = checkpoints_show(worker->checkpoints, job->checkpoint_id, job->page,
-                                    &job->checkpoint, &job->tables, &job->msg);
-        break;
-    case JOB_CHECKPOINT_VERIFY:
-        job->err = checkpoints_verify(worker->checkpoints, job->checkpoint_id, &progress,
-                                      &job->checkpoint, &job->msg);
-        break;
-    case JOB_SCAN_OPEN:
-        job->err = scan_open(checkpoints_store(worker->checkpoints), worker->checkpoints,
-                             checkpoints_memory(worker->checkpoints), &job->scan_order, &job->scan,
-                             &job->msg);
-        break;
-    case JOB_SCAN_NEXT:
-        job->err = scan_fill(job->scan, job->dest, job->bytes,
-                             checkpoints_stopping(worker->checkpoints), &job->filled, &job->msg);
-        break;
-    case JOB_SCAN_CLOSE:
-        scan_free(TAKE(job->scan));
-        break;
-    case JOB_LOAD_OPEN:
-        job->err = load_open(worker->tables, checkpoints_memory(worker->checkpoints),
-                             &job->load_order, &job->load, &job->msg);
-        break;
-    case JOB_LOAD_ROWS:
-        job->err = load_add(job->load, &job->load_batch, &progress, &job->msg);
-        break;
-    case JOB_LOAD_END:
-        job->err = load_publish(job->load, worker->checkpoints, &progress, &job->info, &job->msg);
-        load_free(TAKE(job->load));
-        break;
-    case JOB_LOAD_CLOSE:
-        load_free(TAKE(job->load));
-        break;
-    case JOB_CHECKPOINT_RESTORE:
-        job->err = checkpoints_restore(worker->checkpoints, &job->restore, &progress,
-                                       &job->restored, &job->msg);
-        break;
-    case JOB_CHECKPOINT_DELETE:
-        job->err = checkpoints_delete(worker->checkpoints, job->checkpoint_id, job->uid, &progress,
-                                      &job->checkpoint, &job->msg);
-        break;
-    }
-}
-
-void job_free(struct job *job)
-{
-    restore_order_clear(&job->restore);
-    checkpoint_tables_clear(&job->tables);
-    free(job->listed.infos);
-    free(job->restored.infos);
-    free(job);
+    job->err = job->kind->run(job, &worker->parts, &progress, &job->msg);
 }
 
 /* Locked. Behind what else waits of its user, and behind the others' next. */
@@ -320,7 +188,7 @@ static void wait_again(struct worker *worker, struct job *job)
     job->round = round_of(worker, job);
     job->state = JOB_WAITING;
     link_waiting(worker, job);
-    pthread_cond_broadcast(&worker->wake[kinds[job->kind].line]);
+    pthread_cond_broadcast(&worker->wake[job->kind->line]);
 }
 
 static void *line_main(void *context)
@@ -350,7 +218,7 @@ static void *line_main(void *context)
         job->has_begun = true;
         worker->rounds[thread->line] = MAX(worker->rounds[thread->line], job->round);
         pthread_mutex_unlock(&worker->lock);
-        job_run(worker, job);
+        run(worker, job);
         pthread_mutex_lock(&worker->lock);
         unlink_job(worker, job);
         if (has_more(job)) {
@@ -375,7 +243,7 @@ static enum embtier_err start_threads(struct worker *worker, struct err_msg *msg
             int rc;
 
             thread->worker = worker;
-            thread->line = (enum line)l;
+            thread->line = (enum job_line)l;
             rc = pthread_create(&thread->thread, NULL, line_main, thread);
             if (rc != 0)
                 return err_set_errno(msg, rc, "worker: thread");
@@ -394,8 +262,7 @@ enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoin
 
     if (!worker)
         return err_set(msg, EMBTIER_NO_MEMORY, "worker: out of memory");
-    worker->tables = tables;
-    worker->checkpoints = checkpoints;
+    worker->parts = (struct job_parts){ tables, checkpoints };
     worker->send = send;
     worker->owner = owner;
     worker->waiting_end = &worker->waiting;
@@ -433,10 +300,10 @@ static enum embtier_err check_waiting(const struct worker *worker, const struct 
 {
     uint32_t users = 0;
 
-    if (!job->owner || !lines[kinds[job->kind].line].is_bounded)
+    if (!job->owner || !lines[job->kind->line].is_bounded)
         return EMBTIER_OK;
     for (const struct job *other = worker->waiting; other; other = other->next)
-        users += other->uid == job->uid && lines[kinds[other->kind].line].is_bounded;
+        users += other->uid == job->uid && lines[other->kind->line].is_bounded;
     if (users < JOBS_WAITING_MOST)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_BUSY,
@@ -460,7 +327,7 @@ enum embtier_err worker_submit(struct worker *worker, struct job *job, struct er
         if (!job->is_step)
             job->since_ns = clock_now_ns(&clock_monotonic);
         link_waiting(worker, job);
-        pthread_cond_broadcast(&worker->wake[kinds[job->kind].line]);
+        pthread_cond_broadcast(&worker->wake[job->kind->line]);
     }
     pthread_mutex_unlock(&worker->lock);
     return err;
@@ -471,10 +338,10 @@ static bool give_up(struct worker *worker, struct job *job, enum embtier_err why
 {
     const bool waits = job->state == JOB_WAITING && !job->has_begun;
 
-    if (waits && kinds[job->kind].stays)
+    if (waits && job->kind->stays)
         return false;
     if (!waits) {
-        if (job->has_begun && job->state != JOB_ENDED && kinds[job->kind].stops)
+        if (job->has_begun && job->state != JOB_ENDED && job->kind->stops)
             atomic_store(&job->stop, (uint32_t)why);
         return false;
     }
@@ -515,10 +382,10 @@ static enum embtier_err cancel(struct worker *worker, struct job *job, bool *ret
 {
     const bool runs = job->has_begun;
 
-    if (kinds[job->kind].stays || (runs && !kinds[job->kind].stops))
+    if (job->kind->stays || (runs && !job->kind->stops))
         return err_set(msg, EMBTIER_INVALID,
                        "job %" PRIu64 " (%s) %s, and is not cancelled then: it ends by itself",
-                       job->id, kinds[job->kind].word, runs ? "has begun" : "cleans up");
+                       job->id, job->kind->word, runs ? "has begun" : "cleans up");
     *ret_waited = give_up(worker, job, EMBTIER_CANCELLED);
     return EMBTIER_OK;
 }
@@ -529,11 +396,6 @@ enum embtier_err job_refuse_cancel(uint64_t id, struct err_msg *msg)
                    "job %" PRIu64 " is another user's: only that one, root and the server's user "
                    "may cancel it",
                    id);
-}
-
-const char *job_kind_word(enum job_kind kind)
-{
-    return kinds[kind].word;
 }
 
 enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uid_t uid, bool may_all,
@@ -555,22 +417,6 @@ enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uid_t uid, bo
     return err;
 }
 
-static void describe_what(const struct job *job, struct job_info *info)
-{
-    const char *name = name_of(job, 0);
-
-    if (job->kind == JOB_SCAN_OPEN)
-        name = job->scan_order.name;
-    else if (!name && job->spec.name[0] != '\0')
-        name = job->spec.name;
-    if (name && table_name_is_valid(name)) /* else it is a scan's, that no table has */
-        snprintf(info->what, sizeof(info->what), "%s", name);
-    else if (job->kind == JOB_CHECKPOINT_RESTORE)
-        snprintf(info->what, sizeof(info->what), "%" PRIu64, job->restore.id);
-    else if (job->checkpoint_id)
-        snprintf(info->what, sizeof(info->what), "%" PRIu64, job->checkpoint_id);
-}
-
 static int compare_ids(const void *a, const void *b)
 {
     const uint64_t left = ((const struct job_info *)a)->id;
@@ -584,7 +430,7 @@ static struct job_info describe(const struct job *job, uint64_t now_ns)
 {
     struct job_info info = {
         .id = job->id,
-        .kind = kinds[job->kind].word,
+        .kind = job->kind->word,
         .uid = job->uid,
         .pid = job->pid,
         .is_own = job->owner == NULL,
@@ -593,7 +439,7 @@ static struct job_info describe(const struct job *job, uint64_t now_ns)
         .progress = job->is_step ? job->moved : job->progress,
     };
 
-    describe_what(job, &info);
+    memcpy(info.what, job->what, sizeof(info.what));
     return info;
 }
 

@@ -14,99 +14,19 @@
 #ifndef EMBTIER_DAEMON_JOBS_WORKER_H
 #define EMBTIER_DAEMON_JOBS_WORKER_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
-#include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/memory/accounts.h"
-#include "daemon/engine/tables/tables.h"
-#include "daemon/jobs/checkpoints.h"
-#include "daemon/jobs/load.h"
-#include "daemon/jobs/scan.h"
+#include "daemon/jobs/job.h"
 
+struct checkpoints;
+struct message;
+struct tables;
 struct worker; /* all of them */
 
 #define WORKER_THREADS 16
-
-enum job_kind {
-    JOB_TABLE_CREATE,
-    JOB_TABLE_FILL, /* the same of an eager table */
-    JOB_TABLE_DROP,
-    JOB_CHECKPOINT_CREATE,
-    JOB_CHECKPOINT_VERIFY,
-    JOB_CHECKPOINT_DELETE,
-    JOB_CHECKPOINT_RESTORE,
-    JOB_CHECKPOINT_LIST,
-    JOB_CHECKPOINT_SHOW,
-    JOB_SCAN_OPEN,
-    JOB_SCAN_NEXT,
-    JOB_SCAN_CLOSE,
-    JOB_LOAD_OPEN,
-    JOB_LOAD_ROWS,
-    JOB_LOAD_END,
-    JOB_LOAD_CLOSE,
-};
-
-struct job_progress {
-    uint64_t done;
-    uint64_t total;
-    const char *unit; /* a constant; NULL: nothing was told yet */
-};
-
-enum job_state { JOB_NEW, JOB_WAITING, JOB_RUNNING, JOB_ENDED };
-
-struct job {
-    struct message done_message;     /* MESSAGE_JOB_DONE */
-    struct message progress_message; /* MESSAGE_JOB_PROGRESS; in the inbox while `told` */
-    enum job_kind kind;
-    uid_t uid; /* whose, as told by whoever submits it, with the process */
-    pid_t pid;
-    bool is_step; /* of a transfer, whose id, age and progress these are: not the worker's */
-    uint64_t id;  /* the worker's from here on; counts up */
-    struct job *next, **link; /* of those that wait, or of those that run; locked, as are */
-    enum job_state state;
-    bool has_begun;    /* and runs, or waits for the next turn of its user */
-    uint64_t round;    /* when it is its user's turn */
-    uint64_t since_ns; /* it waits, or has begun */
-
-    struct table_spec
-        spec; /* TABLE_CREATE, TABLE_FILL; TABLE_DROP, of SCAN_… and LOAD_…: the name */
-    bool if_not_exists;
-    struct checkpoint_order order; /* CHECKPOINT_CREATE */
-    uint64_t checkpoint_id; /* CHECKPOINT_VERIFY, _DELETE, _SHOW; _LIST: those after it, … */
-    uint32_t page;          /* … this many of them; _SHOW: tables from this one on */
-    struct restore_order restore; /* CHECKPOINT_RESTORE */
-    struct scan_order scan_order; /* SCAN_OPEN */
-    void *dest; /* SCAN_NEXT: in the owner's arena, which is there until the job is done */
-    uint64_t bytes;
-    struct load_order load_order; /* LOAD_OPEN */
-    struct load_batch load_batch; /* LOAD_ROWS: what is left, in the owner's arena too */
-    void *owner;             /* the connection; NULL: the server's own, of which nobody is told */
-    struct account *account; /* whoever is told gives one of @row back to it, and closes it; NULL */
-    enum account_row row;
-    uint32_t request_id;
-
-    struct job_progress moved;    /* by the steps before it, of a step */
-    struct job_progress progress; /* under the worker's lock: job_progress() */
-    _Atomic bool told;
-    _Atomic uint32_t stop; /* enum embtier_err: why it is to be given up */
-    uint64_t reported_ns;  /* worker */
-
-    /* Result, once done. */
-    enum embtier_err err;
-    struct err_msg msg;
-    struct table_info info;            /* of a table, or */
-    struct checkpoint_info checkpoint; /* of a checkpoint, or */
-    struct checkpoint_tables tables;   /* with it: of CHECKPOINT_SHOW and _CREATE; or */
-    struct checkpoint_page listed;     /* of CHECKPOINT_LIST, or */
-    struct restored_tables restored;   /* of tables; whoever frees the job frees them; or */
-    struct scan_filled filled;         /* of SCAN_NEXT */
-    struct scan *scan; /* of SCAN_OPEN; given to SCAN_NEXT, and to SCAN_CLOSE, which frees it */
-    struct load *load; /* so is it; LOAD_END frees it too */
-    struct worker *worker;
-};
 
 MUST_CHECK enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoints,
                                        void (*send)(void *owner, struct message *message),
@@ -115,14 +35,6 @@ MUST_CHECK enum embtier_err worker_new(struct tables *tables, struct checkpoints
 /* Runs what is queued to its end (tables_stop() makes that soon). */
 void worker_free(struct worker *worker);
 DEFINE_CLEANUP(struct worker, worker_free)
-
-/* Frees it with what it has. */
-void job_free(struct job *job);
-/* Its owner's, which therefore must stay until it is done. */
-static inline bool job_uses_arena(const struct job *job)
-{
-    return job->kind == JOB_SCAN_NEXT || job->kind == JOB_LOAD_ROWS;
-}
 
 /* A user's jobs of the long kinds that may wait; one more is BUSY. */
 #define JOBS_WAITING_MOST 128
@@ -147,7 +59,7 @@ MUST_CHECK enum embtier_err worker_cancel(struct worker *worker, uint64_t id, ui
 struct job_info {
     uint64_t id;
     const char *kind;                      /* a constant: "table drop" */
-    char what[EMBTIER_TABLE_NAME_MAX + 1]; /* a table, or a checkpoint's number; or "" */
+    char what[EMBTIER_TABLE_NAME_MAX + 1]; /* as struct job has it */
     uid_t uid;
     pid_t pid;
     bool is_own; /* the server's */
@@ -157,8 +69,6 @@ struct job_info {
 };
 /* PERMISSION: the job is another user's. */
 enum embtier_err job_refuse_cancel(uint64_t id, struct err_msg *msg);
-/* The kind, as in struct job_info. */
-const char *job_kind_word(enum job_kind kind);
 /* Of all that wait or run and have an id above @after, @most, oldest first: a malloced array; and
  * whether there are more. */
 MUST_CHECK enum embtier_err worker_list(struct worker *worker, uint64_t after, uint32_t most,

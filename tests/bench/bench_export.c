@@ -121,7 +121,8 @@ static double iterators(void *context)
 static double scan(void *context)
 {
     struct exports *const exports = context;
-    const struct embtier_scan_options options = { .checkpoint = exports->checkpoint };
+    const struct embtier_scan_options options = { .struct_bytes = sizeof(options),
+                                                  .checkpoint = exports->checkpoint };
     struct embtier_scan_rows rows = { 0 };
     struct embtier_scan *scan = NULL;
     const double begin = bench_now();
@@ -142,7 +143,8 @@ static double scan(void *context)
 static double export(void *context)
 {
     struct exports *const exports = context;
-    const struct embtier_export_options options = { .checkpoint = exports->checkpoint,
+    const struct embtier_export_options options = { .struct_bytes = sizeof(options),
+                                                    .checkpoint = exports->checkpoint,
                                                     .npy = exports->npy };
     struct embtier_exported exported = { 0 };
     char path[128], command[160];

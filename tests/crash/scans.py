@@ -16,6 +16,7 @@ lib.embtier_scan_close.restype = None
 
 class Options(ctypes.Structure):
     _fields_ = [
+        ("struct_bytes", ctypes.c_size_t),
         ("checkpoint", ctypes.c_uint64),
         ("with_state", ctypes.c_int),
         ("all_rows", ctypes.c_int),
@@ -38,7 +39,9 @@ class Scan:
 
     def __init__(self, server, name: str, checkpoint: int = 0, all_rows: bool = False) -> None:
         self._connection, self._scan = server._connection, ctypes.c_void_p()
-        options = Options(checkpoint=checkpoint, all_rows=all_rows, buffer_bytes=100_000)
+        options = Options(
+            struct_bytes=ctypes.sizeof(Options), checkpoint=checkpoint, all_rows=all_rows, buffer_bytes=100_000
+        )
         with self._connection as handle:
             code = lib.embtier_scan_open(
                 handle, name.encode(), ctypes.byref(options), ctypes.byref(self._scan)

@@ -143,7 +143,8 @@ static void test_a_scan_gives_the_written_rows_in_order(void **state)
 
     write_some(server, table); /* the same once more */
     for (int with_state = 0; with_state < 2; with_state++) {
-        const struct embtier_scan_options options = { .with_state = with_state,
+        const struct embtier_scan_options options = { .struct_bytes = sizeof(options),
+                                                      .with_state = with_state,
                                                       .buffer_bytes = SMALL };
         struct embtier_scan *scan = NULL;
         uint64_t next_id = 0;
@@ -172,7 +173,9 @@ static void test_a_scan_of_all_rows_gives_what_a_get_gives(void **state)
     struct embtier *server = harness_connect(*state);
     struct embtier_table *table = make_table(server, "all");
     float *const wanted = get_all(server, table);
-    const struct embtier_scan_options options = { .with_state = 1, .all_rows = 1 };
+    const struct embtier_scan_options options = { .struct_bytes = sizeof(options),
+                                                  .with_state = 1,
+                                                  .all_rows = 1 };
     struct embtier_scan *scan = NULL;
     struct embtier_scan_rows rows = { 0 };
     uint64_t next_id = 0;
@@ -199,7 +202,7 @@ static void test_what_a_scan_cannot_do_is_said(void **state)
     struct embtier *server = harness_connect(*state);
     struct embtier *bare = NULL;
     struct embtier_table_options endless = options_of("endless");
-    struct embtier_scan_options options = { 0 };
+    struct embtier_scan_options options = EMBTIER_SCAN_OPTIONS_INIT;
     struct embtier_table *table = NULL;
     struct embtier_scan *scan = NULL, *other = NULL;
     uint64_t checkpoint;
@@ -213,10 +216,11 @@ static void test_what_a_scan_cannot_do_is_said(void **state)
     assert_int_equal(embtier_scan_open(server, "no table", NULL, &scan), EMBTIER_INVALID);
     options.checkpoint = checkpoint + 1;
     assert_int_equal(embtier_scan_open(server, "endless", &options, &scan), EMBTIER_NOT_FOUND);
-    options = (struct embtier_scan_options){ .all_rows = 1 };
+    options = (struct embtier_scan_options){ .struct_bytes = sizeof(options), .all_rows = 1 };
     assert_int_equal(embtier_scan_open(server, "endless", &options, &scan), EMBTIER_INVALID);
     assert_non_null(strstr(embtier_message(server), "unbounded"));
-    options = (struct embtier_scan_options){ .buffer_bytes = UINT64_C(1) << 40 };
+    options = (struct embtier_scan_options){ .struct_bytes = sizeof(options),
+                                             .buffer_bytes = UINT64_C(1) << 40 };
     assert_int_equal(embtier_scan_open(server, "endless", &options, &scan), EMBTIER_ARENA_FULL);
 
     assert_int_equal(embtier_scan_open(server, "endless", NULL, &scan), EMBTIER_OK);
@@ -444,7 +448,8 @@ static void test_what_was_not_answered_keeps_its_buffer_and_ends(void **state)
 {
     struct harness *const harness = *state;
     struct embtier *server = harness_connect(harness), *other = harness_connect(harness);
-    const struct embtier_scan_options options = { .buffer_bytes = SMALL };
+    const struct embtier_scan_options options = { .struct_bytes = sizeof(options),
+                                                  .buffer_bytes = SMALL };
     struct embtier_table_options load_options = options_of("silent");
     const uint64_t free_bytes = arena_alloc_free_bytes(server->alloc);
     struct embtier_scan *scan = NULL;
@@ -497,8 +502,9 @@ static void test_what_was_not_answered_keeps_its_buffer_and_ends(void **state)
 static void test_a_checkpoint_made_to_be_read_is_there_to_be_read(void **state)
 {
     struct embtier *server = harness_connect(*state);
-    const struct embtier_checkpoint_options made = { .automatic = 1 };
-    struct embtier_scan_options options = { .buffer_bytes = SMALL };
+    const struct embtier_checkpoint_options made = { .struct_bytes = sizeof(made), .automatic = 1 };
+    struct embtier_scan_options options = { .struct_bytes = sizeof(options),
+                                            .buffer_bytes = SMALL };
     struct embtier_checkpoint_list *list = NULL;
     struct embtier_scan *scan = NULL;
     char name[16];
@@ -554,7 +560,9 @@ static void test_of_a_damaged_checkpoint_no_wrong_row_comes(void **state)
 {
     struct harness *const harness = *state;
     struct embtier *server = harness_connect(harness);
-    const struct embtier_scan_options options = { .checkpoint = 1, .buffer_bytes = SMALL };
+    const struct embtier_scan_options options = { .struct_bytes = sizeof(options),
+                                                  .checkpoint = 1,
+                                                  .buffer_bytes = SMALL };
     struct embtier_scan_rows rows = { 0 };
     struct embtier_scan *scan = NULL;
     enum embtier_err err = EMBTIER_OK;

@@ -55,7 +55,7 @@ void walk_check_requests(struct walk *walk)
 
 static void make_checkpoint(struct walk *walk)
 {
-    struct embtier_checkpoint_options options = { 0 };
+    struct embtier_checkpoint_options options = EMBTIER_CHECKPOINT_OPTIONS_INIT;
     struct embtier_checkpoint_list *list;
     const struct embtier_checkpoint *made;
 
@@ -146,7 +146,8 @@ static void restore_checkpoint(struct walk *walk, struct walk_session *session)
 
 static void scan_checkpoint(struct walk *walk, struct walk_session *session)
 {
-    const struct embtier_scan_options options = { .checkpoint = walk->checkpoint,
+    const struct embtier_scan_options options = { .struct_bytes = sizeof(options),
+                                                  .checkpoint = walk->checkpoint,
                                                   .all_rows = 1,
                                                   .buffer_bytes = BUFFER_BYTES };
     struct embtier *const server = session->server;

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from ctypes import Array, c_char_p
+from ctypes import Array, c_char_p, sizeof
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -74,6 +74,7 @@ def checkpoint_of(info: CheckpointInfo) -> Checkpoint:
 
 def options_of(step: int | None, metadata: Any, keep: int) -> CheckpointOptions:
     return CheckpointOptions(
+        struct_bytes=sizeof(CheckpointOptions),
         has_step=step is not None,
         step=0 if step is None else step,
         metadata=_write_metadata(metadata),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from ctypes import pointer
+from ctypes import pointer, sizeof
 from dataclasses import dataclass
 
 from . import _types
@@ -55,6 +55,7 @@ def export_options_of(
     else:
         number = integer("checkpoint", checkpoint, 1, _CHECKPOINT_NEWEST - 1)
     return ExportOptions(
+        struct_bytes=sizeof(ExportOptions),
         checkpoint=number,
         with_state=flag("state", state),
         all_rows=all_rows,
@@ -76,6 +77,7 @@ def import_options_of(
     if durability is not None:
         number = _types.number_of("durability", _types.DURABILITY_NUMBERS, durability)
     return ImportOptions(
+        struct_bytes=sizeof(ImportOptions),
         table=None if table is None else pointer(table),
         durability=number,
         without_state=not flag("state", state),

@@ -94,6 +94,7 @@ class TableInfo(Record):
 
 class CheckpointOptions(Record):
     arguments = [
+        ("struct_bytes", Size),
         ("has_step", Flag),
         ("step", U64),
         ("metadata", OptionalBytes),
@@ -125,6 +126,7 @@ class CheckpointInfo(Record):
 
 class ExportOptions(Record):
     arguments = [
+        ("struct_bytes", Size),
         ("checkpoint", U64),
         ("with_state", Flag),
         ("all_rows", Flag),
@@ -144,6 +146,7 @@ class ExportedInfo(Record):
 
 class ImportOptions(Record):
     arguments = [
+        ("struct_bytes", Size),
         ("table", pointer(POINTER(TableOptions))),
         ("durability", Int),
         ("without_state", Flag),

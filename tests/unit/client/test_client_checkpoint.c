@@ -26,9 +26,11 @@ static void assert_alive(struct fixture *fixture)
 static void test_what_is_given_arrives_and_comes_back(void **state)
 {
     struct fixture *fixture = *state;
-    struct embtier_checkpoint_options options = {
-        .has_step = 1, .step = UINT64_MAX, .metadata = "{\"epoch\":3}", .keep = 5
-    };
+    struct embtier_checkpoint_options options = { .struct_bytes = sizeof(options),
+                                                  .has_step = 1,
+                                                  .step = UINT64_MAX,
+                                                  .metadata = "{\"epoch\":3}",
+                                                  .keep = 5 };
     struct embtier_checkpoint_list *list = NULL;
     const struct embtier_checkpoint *checkpoint;
     int reports = 0;
@@ -63,7 +65,7 @@ static void test_what_is_given_arrives_and_comes_back(void **state)
 static void test_what_is_not_given_is_none(void **state)
 {
     struct fixture *fixture = *state;
-    struct embtier_checkpoint_options options = { .metadata = "" };
+    struct embtier_checkpoint_options options = { .struct_bytes = sizeof(options), .metadata = "" };
     struct embtier_checkpoint_list *list = NULL;
 
     for (int given = 0; given < 2; given++) {
@@ -131,7 +133,7 @@ static void test_one_is_shown_verified_and_deleted_and_others_are_not_found(void
 static void test_metadata_that_would_cost_the_session_is_refused(void **state)
 {
     struct fixture *fixture = *state;
-    struct embtier_checkpoint_options options = { 0 };
+    struct embtier_checkpoint_options options = EMBTIER_CHECKPOINT_OPTIONS_INIT;
     struct embtier_checkpoint_list *list = NULL;
     char metadata[EMBTIER_METADATA_MAX + 2];
 

@@ -158,7 +158,8 @@ static void remove_folder(const struct folder *folder)
 
 static enum embtier_err export(struct fixture *fixture, const struct folder *folder,
                                uint64_t file_bytes, struct embtier_exported *ret_exported) {
-    const struct embtier_export_options options = { .checkpoint = FAKE_CHECKPOINT,
+    const struct embtier_export_options options = { .struct_bytes = sizeof(options),
+                                                    .checkpoint = FAKE_CHECKPOINT,
                                                     .file_bytes = file_bytes };
 
     spec = (struct table_spec){ .name = "words",

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/cast/dtype.h"
-#include "tools/number.h"
+#include "tools/cli/number.h"
 
 static void test_every_half_decodes_as_the_server_decodes_it(void **state)
 {

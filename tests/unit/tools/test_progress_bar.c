@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "tools/progress_bar.h"
+#include "tools/cli/progress_bar.h"
 
 #define SECOND UINT64_C(1000000000)
 

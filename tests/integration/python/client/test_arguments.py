@@ -24,7 +24,7 @@ import embtier.torch as et
 from embtier import _arguments, _ids, _library
 
 PACKAGE = Path(embtier.__file__).parent
-HEADER = re.sub(r"/\*.*?\*/|\\\n", " ", (TREE / "client/include/embtier.h").read_text(), flags=re.DOTALL)
+HEADER = re.sub(r"/\*.*?\*/|\\\n", " ", "".join(file.read_text() for file in (TREE / "client/include").glob("*.h")), flags=re.DOTALL)
 PROTOTYPE = re.compile(
     r"^EMBTIER_PUBLIC (?:EMBTIER_MUST_CHECK )?([\w *]+?)\s*\b(embtier_\w+)\((.*?)\);", re.MULTILINE | re.DOTALL
 )

@@ -40,7 +40,7 @@ def first_column(table: embtier.Table, *ids: int) -> list[float]:
 
 
 def test_operations_have_the_numbers_of_the_c_header():
-    header = (TREE / "client/include/embtier.h").read_text()
+    header = "".join(file.read_text() for file in (TREE / "client/include").glob("*.h"))
     numbers = dict(re.findall(r"EMBTIER_(\w+) = (\d+),", header.split("enum embtier_op {")[1].split("};")[0]))
     assert {k: int(v) for k, v in numbers.items()} == {k: getattr(_batch, f"_{k}") for k in numbers}
 

@@ -9,7 +9,7 @@ import dataclasses
 import re
 import threading
 from collections.abc import Iterator
-from ctypes import byref, c_void_p
+from ctypes import byref, c_void_p, sizeof
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -26,7 +26,7 @@ def ids(server: embtier.Server) -> list[int]:
 
 def create_raw(server: embtier.Server, metadata: bytes) -> None:
     """With @metadata as it is, which the Python client would not send."""
-    options = CheckpointOptions(metadata=metadata)
+    options = CheckpointOptions(struct_bytes=sizeof(CheckpointOptions), metadata=metadata)
     pointer = c_void_p()
     with server._connection as handle:
         code = lib.embtier_checkpoint_create(handle, byref(options), ProgressFunction(), None, byref(pointer))
@@ -39,7 +39,7 @@ def create_raw(server: embtier.Server, metadata: bytes) -> None:
     [("embtier_checkpoint", CheckpointInfo), ("embtier_checkpoint_options", CheckpointOptions)],
 )
 def test_structs_are_those_of_the_c_header(struct, mirror):
-    header = (TREE / "client/include/embtier.h").read_text()
+    header = "".join(file.read_text() for file in (TREE / "client/include").glob("*.h"))
     body = re.search(rf"^struct {struct} {{\n(.*?)^}};", header, re.MULTILINE | re.DOTALL)[1]
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
     assert re.findall(r"(\w+);", body) == [name for name, _ in mirror._fields_]

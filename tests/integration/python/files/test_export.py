@@ -50,7 +50,7 @@ def create(server: embtier.Server, name: str, **options) -> embtier.Table:
     ],
 )
 def test_structs_are_those_of_the_c_header(struct, mirror):
-    header = (TREE / "client/include/embtier.h").read_text()
+    header = "".join(file.read_text() for file in (TREE / "client/include").glob("*.h"))
     body = re.search(rf"^struct {struct} {{\n(.*?)^}};", header, re.MULTILINE | re.DOTALL)[1]
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
     assert re.findall(r"(\w+)(?:\[.*\])?;", body) == [name for name, _ in mirror._fields_]

@@ -11,7 +11,7 @@ import pytest
 from raw_client import RawClient, field, fields
 
 MIB = 1 << 20
-PIECE_BYTES, PIECE_ROWS = 8 * MIB, 65536  # daemon/jobs/transfer_piece.h
+PIECE_BYTES, PIECE_ROWS = 8 * MIB, 65536  # daemon/jobs/transfer/transfer_piece.h
 ARENA = 64 * MIB
 SCAN_OPEN, SCAN_NEXT, SCAN_CLOSE, LOAD_OPEN, LOAD_ROWS, LOAD_END = 15, 16, 17, 18, 19, 20
 F32, SGD = 1, 1

@@ -5,8 +5,8 @@
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/lane/checkpoint_gate.h"
-#include "daemon/jobs/checkpoint_making.h"
-#include "daemon/jobs/checkpoints.h"
+#include "daemon/jobs/checkpoint/checkpoint_making.h"
+#include "daemon/jobs/checkpoint/checkpoints.h"
 #include "store/rocksdb/rocksdb_setup.h"
 
 #define DIM        4

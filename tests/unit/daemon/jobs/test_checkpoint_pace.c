@@ -8,7 +8,7 @@
 #include <cmocka.h>
 /* clang-format on */
 #include "daemon/engine/lane/lane.h"
-#include "daemon/jobs/checkpoint_pace.h"
+#include "daemon/jobs/checkpoint/checkpoint_pace.h"
 
 #define MS UINT64_C(1000000)
 

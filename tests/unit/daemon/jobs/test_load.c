@@ -14,9 +14,9 @@
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/progress.h"
 #include "daemon/engine/tables/row_writer.h"
-#include "daemon/jobs/load.h"
-#include "daemon/jobs/transfer_memory.h"
-#include "daemon/jobs/transfer_piece.h"
+#include "daemon/jobs/transfer/load.h"
+#include "daemon/jobs/transfer/transfer_memory.h"
+#include "daemon/jobs/transfer/transfer_piece.h"
 
 struct row_writer {
     uint64_t rows;

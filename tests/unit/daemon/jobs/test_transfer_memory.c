@@ -14,7 +14,7 @@
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/row_writer.h"
 #include "daemon/jobs/jobs_reserved.h"
-#include "daemon/jobs/transfer_memory.h"
+#include "daemon/jobs/transfer/transfer_memory.h"
 #include "store/checkpoint/table_scan.h"
 #include "store/database/row_format.h"
 #include "store/store_reserved.h"

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "daemon/jobs/transfer/scan_job.h"
 #include "daemon/jobs/worker.h"
 
 #define ONE 1000
@@ -69,32 +70,32 @@ static void tell(void *owner, struct message *message)
     pthread_mutex_unlock(&seen.lock);
 }
 
-static void submit(struct worker *worker, struct job *job, enum job_kind kind, uid_t uid,
-                   void *owner)
+static void submit(struct worker *worker, struct scan_job *scan, const struct job_kind *kind,
+                   uid_t uid, void *owner)
 {
-    memset(job, 0, sizeof(*job));
-    job->kind = kind;
-    job->uid = uid;
-    job->owner = owner;
-    assert_int_equal(worker_submit(worker, job, NULL), EMBTIER_OK);
+    memset(scan, 0, sizeof(*scan));
+    scan->job.kind = kind;
+    scan->job.uid = uid;
+    scan->job.owner = owner;
+    assert_int_equal(worker_submit(worker, &scan->job, NULL), EMBTIER_OK);
 }
 
 static void test_what_one_user_left_to_be_cleaned_up_is_not_before_anothers_job(void **state)
 {
     struct worker *worker = NULL;
-    struct job first, left[3], other;
+    struct scan_job first, left[3], other;
     int connection;
 
     (void)state;
     assert_int_equal(worker_new(NULL, NULL, tell, NULL, &worker, NULL), EMBTIER_OK);
-    submit(worker, &first, JOB_SCAN_NEXT, ONE, &connection);
+    submit(worker, &first, &scan_next_job, ONE, &connection);
     pthread_mutex_lock(&seen.lock);
     while (!seen.is_running)
         pthread_cond_wait(&seen.changed, &seen.lock);
     pthread_mutex_unlock(&seen.lock);
     for (uint32_t i = 0; i < ARRAY_LEN(left); i++)
-        submit(worker, &left[i], JOB_SCAN_CLOSE, ONE, NULL);
-    submit(worker, &other, JOB_SCAN_NEXT, TWO, &connection);
+        submit(worker, &left[i], &scan_close_job, ONE, NULL);
+    submit(worker, &other, &scan_next_job, TWO, &connection);
     pthread_mutex_lock(&seen.lock);
     seen.goes_on = true;
     pthread_cond_broadcast(&seen.changed);
@@ -102,11 +103,11 @@ static void test_what_one_user_left_to_be_cleaned_up_is_not_before_anothers_job(
         pthread_cond_wait(&seen.changed, &seen.lock);
     pthread_mutex_unlock(&seen.lock);
     worker_free(worker);
-    assert_ptr_equal(seen.told[0], &first.done_message);
-    assert_ptr_equal(seen.told[1], &left[0].done_message); /* which came first in that round */
-    assert_ptr_equal(seen.told[2], &other.done_message);
-    assert_ptr_equal(seen.told[3], &left[1].done_message);
-    assert_ptr_equal(seen.told[4], &left[2].done_message);
+    assert_ptr_equal(seen.told[0], &first.job.done_message);
+    assert_ptr_equal(seen.told[1], &left[0].job.done_message); /* which came first in that round */
+    assert_ptr_equal(seen.told[2], &other.job.done_message);
+    assert_ptr_equal(seen.told[3], &left[1].job.done_message);
+    assert_ptr_equal(seen.told[4], &left[2].job.done_message);
 }
 
 int main(void)

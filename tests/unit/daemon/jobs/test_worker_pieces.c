@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "daemon/engine/tables/progress.h"
+#include "daemon/jobs/transfer/load_job.h"
 #include "daemon/jobs/worker.h"
 
 #define LIMIT_S 60
@@ -23,7 +24,7 @@
 #define CAROL   1002
 
 struct load {
-    struct job job;
+    struct load_job rows;
     sem_t begun;           /* posted with each piece, … */
     sem_t held;            /* … which waits for this, if it is held */
     sem_t told;            /* of its end */
@@ -70,7 +71,7 @@ static void send(void *owner, struct message *message)
     struct job *const job = CONTAINER_OF(message, struct job, done_message);
 
     (void)owner;
-    sem_post(&job->load->told);
+    sem_post(&CONTAINER_OF(job, struct load_job, job)->load->told);
 }
 
 static int setup(void **state)
@@ -121,12 +122,12 @@ static struct load *submit(struct worker *worker, uid_t uid, bool is_held, bool 
     sem_init(&load->told, 0, 0);
     load->is_held = is_held;
     atomic_init(&load->is_whole, is_whole);
-    load->job.kind = JOB_LOAD_ROWS;
-    load->job.uid = uid;
-    load->job.owner = load;
-    load->job.load = load;
-    load->job.load_batch.count = 1;
-    assert_int_equal(worker_submit(worker, &load->job, NULL), EMBTIER_OK);
+    load->rows.job.kind = &load_rows_job;
+    load->rows.job.uid = uid;
+    load->rows.job.owner = load;
+    load->rows.load = load;
+    load->rows.batch.count = 1;
+    assert_int_equal(worker_submit(worker, &load->rows.job, NULL), EMBTIER_OK);
     return load;
 }
 
@@ -134,9 +135,9 @@ static void finish(struct load *load, enum embtier_err err)
 {
     atomic_store(&load->is_whole, true);
     await(&load->told);
-    assert_int_equal(load->job.err, err);
+    assert_int_equal(load->rows.job.err, err);
     if (err == EMBTIER_OK)
-        assert_int_equal(load->job.load_batch.count, 0);
+        assert_int_equal(load->rows.batch.count, 0);
     for (size_t i = 0; i < ARRAY_LEN(loads); i++)
         if (loads[i] == load)
             load_free_one(TAKE(loads[i]));
@@ -148,9 +149,10 @@ static bool is_said_to_run(struct worker *worker, const struct load *load)
     bool more, runs = false;
     uint32_t count;
 
-    assert_int_equal(worker_list(worker, load->job.id - 1, 1, &infos, &count, &more), EMBTIER_OK);
+    assert_int_equal(worker_list(worker, load->rows.job.id - 1, 1, &infos, &count, &more),
+                     EMBTIER_OK);
     assert_int_equal(count, 1);
-    assert_int_equal(infos[0].id, load->job.id);
+    assert_int_equal(infos[0].id, load->rows.job.id);
     runs = infos[0].runs;
     free(infos);
     return runs;
@@ -189,7 +191,7 @@ static void test_an_import_that_nobody_wants_ends_with_its_piece(void **state)
     struct load *const load = submit(worker, ALICE, true, false);
 
     await(&load->begun);
-    worker_give_up(worker, &load->job, EMBTIER_DISCONNECTED);
+    worker_give_up(worker, &load->rows.job, EMBTIER_DISCONNECTED);
     sem_post(&load->held);
     await(&load->told);
     assert_int_equal(atomic_load(&load->pieces), 1);
@@ -209,8 +211,8 @@ static void test_one_that_waits_between_its_pieces_is_told_of_its_end(void **sta
     await(&other->begun); /* which has the one thread that is the user's now */
     pieces = atomic_load(&load->pieces);
     assert_true(is_said_to_run(worker, load));
-    worker_give_up(worker, &load->job, EMBTIER_DISCONNECTED);
-    assert_int_equal(load->job.state, JOB_WAITING); /* for its turn: it is not taken away */
+    worker_give_up(worker, &load->rows.job, EMBTIER_DISCONNECTED);
+    assert_int_equal(load->rows.job.state, JOB_WAITING); /* for its turn: it is not taken away */
     sem_post(&other->held);
     finish(other, EMBTIER_OK);
     await(&load->told);
@@ -227,7 +229,8 @@ static void test_one_that_has_begun_can_be_cancelled(void **state)
     bool waited = true;
 
     await(&load->begun);
-    assert_int_equal(worker_cancel(worker, load->job.id, ALICE, false, &waited, NULL), EMBTIER_OK);
+    assert_int_equal(worker_cancel(worker, load->rows.job.id, ALICE, false, &waited, NULL),
+                     EMBTIER_OK);
     assert_false(waited);
     await(&load->told);
     sem_post(&load->told);

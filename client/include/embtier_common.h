@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier_common.h: what all headers of embtier.h share: handles, errors, progress and sizes of
+ * options. */
+#ifndef EMBTIER_COMMON_H
+#define EMBTIER_COMMON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "embtier_err.h"
+#include "embtier_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef EMBTIER_PUBLIC
+#define EMBTIER_PUBLIC __attribute__((visibility("default")))
+#endif
+#define EMBTIER_MUST_CHECK __attribute__((warn_unused_result))
+
+struct embtier;
+struct embtier_table;
+struct embtier_scan;
+struct embtier_load;
+struct embtier_batch;
+struct embtier_group;
+
+/* Told now and then of a call that takes long: @done of @total @unit, such as "rows"; a total of 0
+ * is one that is not known. A call takes the function and its context together; both may be NULL.
+ * The function must not call back into its connection. */
+typedef void embtier_progress_fn(void *context, uint64_t done, uint64_t total, const char *unit);
+
+/* ---- Options ----
+ *
+ * Structs of options start with struct_bytes, their size in the version that the program was
+ * compiled with, which EMBTIER_..._OPTIONS_INIT sets along with the defaults. They grow at their
+ * end only. The library fills in defaults behind an older version's end, and refuses a size that it
+ * does not know, such as a newer version's, with INVALID. */
+
+/* ---- Errors ---- */
+
+EMBTIER_PUBLIC const char *embtier_err_name(enum embtier_err err); /* "NO_TABLE" */
+EMBTIER_PUBLIC const char *embtier_err_text(enum embtier_err err); /* "no such table" */
+/* One line about the last failed call on @server, until the next one; with NULL: of the last
+ * embtier_connect() of this thread. Never NULL. Plain text whatever it quotes: what moves a
+ * terminal's cursor, is not seen or is not UTF-8 is escaped, and what is long is cut. */
+EMBTIER_PUBLIC const char *embtier_message(const struct embtier *server);
+EMBTIER_PUBLIC const char *embtier_version(void); /* "0.1.0" */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier_connection.h: a connection to a server (embtier.h). */
+#ifndef EMBTIER_CONNECTION_H
+#define EMBTIER_CONNECTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "embtier_common.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct embtier_connect_options {
+    size_t struct_bytes;     /* sizeof(struct embtier_connect_options): set by
+                                EMBTIER_CONNECT_OPTIONS_INIT */
+    const char *socket_path; /* NULL: $EMBTIER_SOCKET, else the server's default;
+                                PERMISSION if that may be another user's */
+    uint64_t arena_bytes;    /* shared memory for ids and rows; 0: control messages only */
+    uint32_t max_in_flight;  /* requests submitted and not done; 1 … 1024 */
+    uint32_t timeout_ms;     /* for connecting and for control messages; 0: wait for ever */
+    const char *client_name; /* for the server's log, at most 128 bytes; NULL: "libembtier" */
+};
+#define EMBTIER_CONNECT_OPTIONS_INIT                                                               \
+    {                                                                                              \
+        sizeof(struct embtier_connect_options), NULL, 64 << 20, 64, 10000, NULL                    \
+    }
+
+/* NULL: EMBTIER_CONNECT_OPTIONS_INIT. UNREACHABLE when no server listens; BUSY: no more sessions or
+ * shared memory are left, or for this user: the message names the key. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_connect(const struct embtier_connect_options *options, struct embtier **ret_server);
+/* Requests in flight are abandoned: a SET among them may happen, not happen, or happen to some of
+ * its rows. NULL is allowed. */
+EMBTIER_PUBLIC void embtier_disconnect(struct embtier *server);
+/* Makes a new session with the same options after DISCONNECTED; while the old one is alive it does
+ * nothing. Tables opened before are opened again by name; batches keep their ids and rows, at the
+ * same addresses, and can be submitted again. Requests that were in flight have failed; tickets are
+ * gone, and memberships of groups too. A table that is gone does not keep others from coming back:
+ * requests to it fail with NO_TABLE. MISMATCH when a table has come back with another dim or dtype,
+ * or if a batch has its state with another optimizer (close it, and free its batches), or the
+ * server grants less memory than before. BUSY when the memory of both sessions is more than this
+ * user may have: that of the old one counts until then. On failure nothing has changed, and it can
+ * be tried again. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_reconnect(struct embtier *server);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

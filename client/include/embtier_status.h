@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier_status.h: figures of the server, and users' parts of what is finite (embtier.h). */
+#ifndef EMBTIER_STATUS_H
+#define EMBTIER_STATUS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "embtier_common.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct embtier_metric {
+    const char *name;
+    const char *help;
+    int counter;       /* else a gauge */
+    const char *label; /* "" : none */
+    const char *label_value;
+    double value;
+};
+struct embtier_status;
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_status(struct embtier *server, struct embtier_status **ret_status);
+EMBTIER_PUBLIC const char *embtier_status_version(const struct embtier_status *status);
+EMBTIER_PUBLIC uint64_t embtier_status_uptime_ms(const struct embtier_status *status);
+/* The libraries that the server was built with: "rocksdb 7.8.3", and the source of its tiers'
+ * memory, "memkind", "mmap" (with libhwloc) or "malloc". 0: an older server, which does not tell.
+ */
+EMBTIER_PUBLIC size_t embtier_status_library_count(const struct embtier_status *status);
+EMBTIER_PUBLIC const char *embtier_status_library_at(const struct embtier_status *status,
+                                                     size_t index);
+EMBTIER_PUBLIC size_t embtier_status_count(const struct embtier_status *status);
+EMBTIER_PUBLIC const struct embtier_metric *embtier_status_at(const struct embtier_status *status,
+                                                              size_t index);
+EMBTIER_PUBLIC void embtier_status_free(struct embtier_status *status);
+
+/* One user's part of one thing that is finite, such as shared memory. */
+struct embtier_account {
+    uint32_t uid;
+    const char *name; /* "arena_bytes" */
+    const char *what; /* "shared memory" */
+    int is_bytes;     /* zero: a number of things */
+    uint64_t used;
+    uint64_t most; /* as much the user may have now, which depends on what others have */
+};
+struct embtier_account_list;
+/* Users with connections, tables or checkpoints, in order of their numbers, all things of one
+ * together. Borrowed from the list. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_account_list(struct embtier *server, struct embtier_account_list **ret_list);
+EMBTIER_PUBLIC size_t embtier_account_list_count(const struct embtier_account_list *list);
+EMBTIER_PUBLIC const struct embtier_account *
+embtier_account_list_at(const struct embtier_account_list *list, size_t index);
+EMBTIER_PUBLIC void embtier_account_list_free(struct embtier_account_list *list);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier_table.h: tables: made, opened, dropped and listed (embtier.h). */
+#ifndef EMBTIER_TABLE_H
+#define EMBTIER_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "embtier_common.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct embtier_table_options {
+    size_t struct_bytes; /* set by EMBTIER_TABLE_OPTIONS_INIT */
+    const char *name;
+    uint64_t rows; /* or EMBTIER_UNBOUNDED */
+    uint32_t dim;
+    enum embtier_dtype dtype;
+    enum embtier_optimizer optimizer;
+    enum embtier_init init;
+    double init_first; /* see EMBTIER_INIT_TABLE */
+    double init_second;
+    uint64_t seed;
+    int eager;         /* nonzero: write every row now */
+    int if_not_exists; /* nonzero: an existing table of the same options is fine */
+    /* Called now and then while a long creation or drop goes on; may be NULL. */
+    embtier_progress_fn *progress;
+    void *progress_context;
+    /* Of the optimizer, see EMBTIER_HYPERPARAMETER_TABLE. EMBTIER_DEFAULT: its default, or none;
+     * one that it does not have is INVALID, unless it is 0. */
+    double eps;
+    double alpha;
+    double beta1;
+    double beta2;
+    double weight_decay;
+    double clip_norm;
+    int rounds_to_nearest; /* nonzero: f16 and bf16 weights after an update; else stochastically */
+    int allows_nonfinite;  /* nonzero: gradients, and rows after an update, may have NaN and
+                              infinity; else a push that brings or makes them is refused */
+    enum embtier_durability durability; /* of updates; the default is EMBTIER_DURABILITY_REPLAY */
+    double momentum;                    /* as beta2 */
+};
+#define EMBTIER_TABLE_OPTIONS_INIT                                                                 \
+    {                                                                                              \
+        sizeof(struct embtier_table_options), NULL, EMBTIER_UNBOUNDED, 0, EMBTIER_DTYPE_F32,       \
+            EMBTIER_OPTIMIZER_NONE, EMBTIER_INIT_ZEROS, 0, 0, 0, 0, 0, NULL, NULL,                 \
+            EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT,   \
+            EMBTIER_DEFAULT, 0, 0, EMBTIER_DURABILITY_REPLAY, EMBTIER_DEFAULT                      \
+    }
+
+/* A table's description; strings are borrowed from the handle or list it came from. */
+struct embtier_table_info {
+    const char *name;
+    uint32_t table_id;
+    uint64_t rows;
+    uint32_t dim;
+    enum embtier_dtype dtype;
+    enum embtier_optimizer optimizer;
+    enum embtier_init init;
+    double init_first;
+    double init_second;
+    uint64_t seed;
+    int eager;
+    uint32_t weight_bytes; /* of one row in a batch */
+    uint32_t state_bytes;  /* of one row's optimizer state; 0: it has none */
+    const char *state;     /* "creating", "live", "dropping" */
+    /* As of when the table was opened or listed, since the server started: */
+    uint64_t updated_rows; /* a row as often as it was set */
+    uint64_t flush_bytes;  /* written to SSD for this table */
+    uint64_t compaction_bytes;
+    /* As it was made: */
+    double eps; /* this and the next: 0 where the optimizer does not have it */
+    double alpha;
+    double beta1;
+    double beta2;
+    double weight_decay;
+    double clip_norm;
+    int rounds_to_nearest;
+    int allows_nonfinite;
+    enum embtier_durability durability;
+    double momentum; /* as beta2 */
+    /* Checkpoints, exports and imports take these two along with the rows: */
+    const char *uuid; /* 32 hex digits, of the table that was created; a copy of it, restored or
+                         imported, has the same; "": none */
+    uint64_t step;    /* the greatest that a push which changed rows had, as of when the table was
+                         opened or listed; 0: no push, or the optimizer's state was left out of an
+                         import */
+};
+
+/* EXISTS, INVALID (with the reason in the message); BUSY: the user may have no
+ * more than three quarters of the tables that others leave. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_table_create(struct embtier *server, const struct embtier_table_options *options,
+                     struct embtier_table **ret_table);
+/* NO_TABLE; BUSY: it is still being created. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_table_open(struct embtier *server, const char *name, struct embtier_table **ret_table);
+/* The same, but MISMATCH unless the table has this @dim (0: any) and @dtype (0: any). */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_table_open_as(struct embtier *server, const char *name, uint32_t dim, int dtype,
+                      struct embtier_table **ret_table);
+/* Returns when all of the table's rows are gone. Requests to it that are under way end first or
+ * fail with DROPPED. If the client goes while the drop waits for others, it is withdrawn and the
+ * table stays; one that has begun is finished. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_table_drop(struct embtier *server,
+                                                                      const char *name,
+                                                                      embtier_progress_fn *progress,
+                                                                      void *progress_context);
+EMBTIER_PUBLIC const struct embtier_table_info *
+embtier_table_info(const struct embtier_table *table);
+EMBTIER_PUBLIC void embtier_table_close(struct embtier_table *table); /* forgets the handle */
+
+struct embtier_table_list;
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_table_list(struct embtier *server, struct embtier_table_list **ret_list);
+EMBTIER_PUBLIC size_t embtier_table_list_count(const struct embtier_table_list *list);
+EMBTIER_PUBLIC const struct embtier_table_info *
+embtier_table_list_at(const struct embtier_table_list *list, size_t index);
+EMBTIER_PUBLIC void embtier_table_list_free(struct embtier_table_list *list);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

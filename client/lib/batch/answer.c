@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/lib/batch/answer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "client/lib/batch/batch.h"
+#include "client/lib/connection.h"
+#include "client/lib/group.h"
+#include "client/lib/table.h"
+#include "config/config.h"
+#include "proto/shm_fields.h"
+
+/* What tickets are called that are about @batch's last request. */
+static const char *ticket_word(const struct embtier_batch *batch)
+{
+    return batch->kind == BATCH_OF_PREFETCH || batch->result.is_of_prefetch ? "prefetch" : "ticket";
+}
+
+/* What the server had no memory for. */
+static const char *ticket_maker(const struct embtier_batch *batch)
+{
+    switch (batch->op) {
+    case EMBTIER_PUSH:
+        return "a push by rows";
+    case EMBTIER_PREFETCH:
+        return "a prefetch";
+    default:
+        return "a ticket";
+    }
+}
+
+struct table_words {
+    char text[EMBTIER_TABLE_NAME_MAX + 10];
+};
+
+/* Of the table with this number, which may be one that only other members have pushed to. */
+static const char *name_table(const struct embtier_batch *batch, uint64_t table_id,
+                              struct table_words *words)
+{
+    snprintf(words->text, sizeof(words->text), "a table");
+    for (uint32_t i = 0; i < batch->part_count; i++)
+        if (batch->parts[i].table->description.info.table_id == table_id)
+            snprintf(words->text, sizeof(words->text), "table '%s'", batch_table_name(batch, i));
+    return words->text;
+}
+
+/* What the member that ended the group did, by the error that ended it. */
+static const char *what_broke(uint64_t err)
+{
+    switch (err) {
+    case EMBTIER_TIMEOUT:
+        return "did not push in time (lanes.group_seconds)";
+    case 0:
+    case EMBTIER_GROUP_BROKEN:
+        return "has gone";
+    default:
+        return "led a step that failed when a part of it was applied";
+    }
+}
+
+/* What a request is refused for that names a group; their numbers are members or steps. */
+static enum embtier_err tell_group_error(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+    const char *const group = batch->asked_group->name;
+    struct table_words name;
+
+    switch (result->err) {
+    case EMBTIER_NO_GROUP:
+        return err_set(msg, result->err,
+                       "the server does not know this client as a member of group '%s'; join it",
+                       group);
+    case EMBTIER_GROUP_STEP:
+        return err_set(
+            msg, result->err, "step %" PRIu64 " of group '%s': the next one is %" PRIu64 "%s",
+            result->value, group, result->limit,
+            batch->op == EMBTIER_PUSH ? "; nothing was applied" : ", and must be pushed first");
+    case EMBTIER_GROUP_REFUSED:
+        return err_set(msg, result->err,
+                       "member %" PRIu64 "'s push of step %" PRIu64
+                       " of group '%s' was refused (%s: %s); nothing was applied",
+                       result->value, batch->asked_step, group,
+                       err_name((enum embtier_err)result->limit),
+                       err_text((enum embtier_err)result->limit));
+    case EMBTIER_GROUP_BROKEN:
+        return err_set(msg, result->err,
+                       "group '%s' is over: member %" PRIu64 " %s; nothing was %s, and all join "
+                       "anew",
+                       group, result->value, what_broke(result->limit),
+                       batch->op == EMBTIER_PUSH ? "applied" : "done");
+    case EMBTIER_TIMEOUT:
+        return err_set(msg, result->err,
+                       "group '%s' is over: member %" PRIu64 " has not pushed step %" PRIu64
+                       " in time (lanes.group_seconds); nothing was applied, and all join anew",
+                       group, result->value, batch->asked_step);
+    case EMBTIER_NO_TABLE:
+    case EMBTIER_DROPPED:
+        return err_set(msg, result->err,
+                       "%s was dropped before all members of group '%s' had pushed step %" PRIu64
+                       "; nothing was applied",
+                       name_table(batch, result->value, &name), group, batch->asked_step);
+    case EMBTIER_NONFINITE:
+        return err_set(msg, result->err,
+                       "%s takes no update that makes a row NaN or infinite, and what the members "
+                       "of group '%s' give row id %" PRIu64 " in step %" PRIu64
+                       " would, added up; nothing was applied",
+                       name_table(batch, result->value, &name), group, result->limit,
+                       batch->asked_step);
+    case EMBTIER_TOO_LARGE:
+        return err_set(msg, result->err,
+                       "the members of group '%s' give a row of %s more gradients in step %" PRIu64
+                       " than the server adds up for one; nothing was applied",
+                       group, name_table(batch, result->value, &name), batch->asked_step);
+    case EMBTIER_BUSY:
+        return err_set(msg, result->err,
+                       "pushes that wait for their groups have all the memory they may have, "
+                       "%" PRIu64 " bytes (a quarter of lanes.request_bytes); nothing was applied",
+                       result->limit);
+    default:
+        return err_set(msg, result->err,
+                       "the members of group '%s' gave %s different learning rates; nothing was "
+                       "applied",
+                       group, name_table(batch, result->value, &name));
+    }
+}
+
+static bool is_about_group(const struct embtier_batch *batch)
+{
+    switch (batch->result.err) {
+    case EMBTIER_NO_GROUP:
+    case EMBTIER_GROUP_STEP:
+    case EMBTIER_GROUP_REFUSED:
+    case EMBTIER_GROUP_BROKEN:
+    case EMBTIER_TIMEOUT:
+        return batch->asked_group != NULL;
+    case EMBTIER_TOO_LARGE:
+        return batch->asked_group && batch->result.limit == SHM_LIMIT_OF_UPDATE;
+    case EMBTIER_NONFINITE: /* of a part: its gradients or weights are not */
+    case EMBTIER_MISMATCH:  /* of a part: its table is not that of the ticket, or not there */
+    case EMBTIER_NO_TABLE:
+    case EMBTIER_DROPPED:
+    case EMBTIER_BUSY:
+        return batch->asked_group && batch->result.segment >= batch->part_count;
+    default:
+        return false;
+    }
+}
+
+static uint64_t count_ids(const struct embtier_batch *batch)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < batch->part_count; i++)
+        count += batch->parts[i].count;
+    return count;
+}
+
+/* Over socket.max_batch_rows, which the server has told; or a request that the memory for requests
+ * never has room for, which may be far fewer: then the limit is what it has room for, or 0 where
+ * that is no number of ids. */
+static enum embtier_err tell_too_large(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+    const char *const what = batch->kind == BATCH_OF_BAGS ? "ids or bags" : "ids";
+    const bool is_of_memory =
+        result->limit < batch->server->memory.max_batch_rows && result->value == count_ids(batch);
+
+    const bool is_of_key = result->limit == batch->server->memory.max_batch_rows;
+
+    if (result->limit == 0)
+        return err_set(msg, result->err,
+                       "batch of %" PRIu64 " ids in %u parts needs more memory than "
+                       "lanes.request_bytes gives one request; use fewer ids and parts, or have "
+                       "the server's %s raised",
+                       count_ids(batch), batch->part_count,
+                       SERVER_KEY(batch->server, "lanes.request_bytes"));
+    if (is_of_memory)
+        return err_set(msg, result->err,
+                       "batch of %" PRIu64 " ids needs more memory than lanes.request_bytes gives "
+                       "one request; use at most %" PRIu64 " ids, or have the server's "
+                       "%s raised to %.3g times what it is, counted from %u MiB on",
+                       result->value, result->limit,
+                       SERVER_KEY(batch->server, "lanes.request_bytes"),
+                       (double)result->value / (double)result->limit + 0.01,
+                       (unsigned)(CONFIG_REQUEST_BYTES_LEAST / MIB));
+    return err_set(
+        msg, result->err, "batch of %" PRIu64 " %s is over the server's limit of %" PRIu64 "%s%s%s",
+        result->value, what, result->limit, is_of_key ? " (" : "",
+        is_of_key ? SERVER_KEY(batch->server, "socket.max_batch_rows") : "", is_of_key ? ")" : "");
+}
+
+/* What an answer's numbers mean depends on its error; see shm_completion. Here those of errors that
+ * are about no part. */
+static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+
+    switch (result->err) {
+    case EMBTIER_TOO_LARGE:
+        return tell_too_large(batch);
+    case EMBTIER_NO_TICKET:
+        return err_set(msg, result->err, "the server knows no %s %" PRIu64 " of this client",
+                       ticket_word(batch), result->value);
+    case EMBTIER_TICKET_USED:
+        return err_set(msg, result->err, "%s %" PRIu64 " has been used or released",
+                       ticket_word(batch), result->value);
+    case EMBTIER_TICKET_EXPIRED:
+        return err_set(msg, result->err,
+                       "%s %" PRIu64 " has expired: the server keeps tickets for %" PRIu64 " ms",
+                       ticket_word(batch), result->value, result->limit);
+    case EMBTIER_TICKETS_FULL:
+        if (result->limit == 0)
+            return err_set(msg, result->err,
+                           "a client has %" PRIu64 " tickets at most; push or release some first",
+                           result->value);
+        return err_set(msg, result->err,
+                       "no room for %s of %" PRIu64 " bytes: all together may have %" PRIu64
+                       " (%s); push or release tickets first",
+                       ticket_maker(batch), result->value, result->limit,
+                       SERVER_KEY(batch->server, "lanes.ticket_bytes"));
+    case EMBTIER_PINS_FULL:
+        return err_set(msg, result->err,
+                       "no room in DRAM for a prefetch of %" PRIu64
+                       " bytes of rows: the prefetches of your user may have %" PRIu64
+                       ", three quarters of what other users leave of half of the first tier; push "
+                       "or release prefetches first, or prefetch fewer rows at a time",
+                       result->value, result->limit);
+    case EMBTIER_SHAPE:
+        return err_set(msg, result->err,
+                       "push of %" PRIu64 " parts by the ticket of a lookup of %" PRIu64,
+                       result->value, result->limit);
+    case EMBTIER_INVALID:
+        if (batch->op == EMBTIER_PUSH)
+            return err_set(msg, result->err,
+                           "the server does not take the push; steps are 1 to %" PRIu64,
+                           EMBTIER_STEP_MAX);
+        break;
+    default:
+        break;
+    }
+    return err_set(msg, result->err, "%s", err_text(result->err));
+}
+
+static enum embtier_err tell_part_error(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+    const char *const table = batch_table_name(batch, result->segment);
+
+    switch (result->err) {
+    case EMBTIER_ID_RANGE:
+        return err_set(msg, result->err,
+                       "row id %" PRIu64 " is out of range: table '%s' has %" PRIu64
+                       " rows (part %u)",
+                       result->value, table, result->limit, result->segment);
+    case EMBTIER_OFFSET_RANGE:
+        return err_set(msg, result->err,
+                       "offset %" PRIu64 " is past the arena's end at %" PRIu64
+                       " (part %u, table '%s')",
+                       result->value, result->limit, result->segment, table);
+    case EMBTIER_BAG_RANGE:
+        return err_set(msg, result->err,
+                       "offset %" PRIu64 " of bags is %" PRIu64
+                       ": they start with 0, never decrease, and end with the number of ids, %u "
+                       "(part %u, table '%s')",
+                       result->value, result->limit, batch->parts[result->segment].count,
+                       result->segment, table);
+    case EMBTIER_PINS_FULL:
+        return err_set(msg, result->err,
+                       "no room in DRAM for row id %" PRIu64
+                       " of table '%s': prefetched rows may have half of the first tier; push or "
+                       "release prefetches first, or prefetch fewer rows at a time (part %u)",
+                       result->value, table, result->segment);
+    case EMBTIER_NO_TABLE:
+        return err_set(
+            msg, result->err,
+            "no such table: '%s' was dropped, or made anew, since it was opened; open it "
+            "again (part %u)",
+            table, result->segment);
+    case EMBTIER_DROPPED:
+        return err_set(msg, result->err, "table '%s' was dropped (part %u)", table,
+                       result->segment);
+    case EMBTIER_UNSUPPORTED:
+        if (batch->op != EMBTIER_GET_POOLED_TICKET)
+            break;
+        return err_set(msg, result->err,
+                       "a ticket is for parts of table '%s' that are all maxima, or none (part %u)",
+                       table, result->segment);
+    case EMBTIER_TOO_LARGE:
+    case EMBTIER_NO_TICKET:
+    case EMBTIER_TICKET_USED:
+    case EMBTIER_TICKET_EXPIRED:
+    case EMBTIER_TICKETS_FULL:
+        return tell_batch_error(batch);
+    default:
+        break;
+    }
+    return err_set(msg, result->err, "%s (part %u, table '%s')", err_text(result->err),
+                   result->segment, table);
+}
+
+/* What only a push can be refused for, or for another reason than others. */
+static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+    const char *const table = batch_table_name(batch, result->segment);
+
+    switch (result->err) {
+    case EMBTIER_SHAPE:
+        return err_set(msg, result->err,
+                       "gradients have the wrong shape: %" PRIu64 " where %" PRIu64
+                       " is needed (part %u, table '%s')",
+                       result->value, result->limit, result->segment, table);
+    case EMBTIER_NONFINITE:
+        if (result->limit == SHM_LIMIT_OF_UPDATE)
+            return err_set(msg, result->err,
+                           "table '%s' takes no update that makes a row NaN or infinite, and that "
+                           "of %s %" PRIu64 " would; nothing was applied (part %u)",
+                           table, batch->kind == BATCH_OF_BAGS ? "a row in bag" : "the id at",
+                           result->value, result->segment);
+        if (result->limit > 0 && result->value == result->limit)
+            return err_set(msg, result->err,
+                           "table '%s' takes no gradients with NaN or infinity, and a weight of a "
+                           "sample is one (part %u)",
+                           table, result->segment);
+        return err_set(msg, result->err,
+                       "table '%s' takes no gradients with NaN or infinity, and that of %s "
+                       "%" PRIu64 " has one (part %u)",
+                       table, batch->kind == BATCH_OF_BAGS ? "bag" : "the id at", result->value,
+                       result->segment);
+    case EMBTIER_TOO_LARGE:
+        return err_set(msg, result->err,
+                       "a row of table '%s' gets %" PRIu64 " gradients in this push, and for one "
+                       "of its dim %" PRIu64 " are added up at most; nothing was applied (part %u)",
+                       table, result->value, result->limit, result->segment);
+    case EMBTIER_UNSUPPORTED:
+        return err_set(msg, result->err, "table '%s' has no optimizer for a push (part %u)", table,
+                       result->segment);
+    case EMBTIER_INVALID:
+        return err_set(msg, result->err,
+                       "the learning rate is not finite, or not that of other parts of table '%s' "
+                       "(part %u)",
+                       table, result->segment);
+    default:
+        return tell_part_error(batch);
+    }
+}
+
+/* The form of the batch's last request (proto/shm_fields.h). */
+static uint32_t form_of(const struct embtier_batch *batch)
+{
+    switch (batch->op) {
+    case EMBTIER_GET:
+        return SHM_FORM_GET;
+    case EMBTIER_SET:
+        return SHM_FORM_SET;
+    case EMBTIER_GET_POOLED:
+    case EMBTIER_GET_POOLED_TICKET:
+        return SHM_FORM_POOL;
+    case EMBTIER_PUSH:
+        return batch->kind == BATCH_OF_BAGS ? SHM_FORM_PUSH_BAGS : SHM_FORM_PUSH_ROWS;
+    case EMBTIER_RELEASE:
+        return SHM_FORM_RELEASE;
+    case EMBTIER_PREFETCH:
+        return SHM_FORM_PREFETCH;
+    }
+    return 0;
+}
+
+/* A field was not 0 that the operation does not use: this library and the server do not agree on
+ * which these are, so they are of different versions, or the arena was written to by mistake. */
+static enum embtier_err tell_unused_field(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    const bool is_of_part = result->segment < batch->part_count;
+    const uint32_t form = form_of(batch);
+    const char *name = "unknown";
+    const struct shm_field *fields;
+    uint32_t count;
+    char where[32] = "";
+
+    fields = is_of_part ? shm_segment_fields(form, &count) : shm_submission_fields(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (fields[i].offset + 1 == result->field)
+            name = fields[i].name;
+    if (is_of_part)
+        snprintf(where, sizeof(where), " (part %u)", result->segment);
+    return err_set(&batch->server->message, result->err,
+                   "%s does not use the field '%s', which must be 0 and is %" PRIu64
+                   "%s: something else wrote into the shared arena, or this library and the "
+                   "server are of different versions",
+                   shm_form_words(form), name, result->value, where);
+}
+
+enum embtier_err answer_tell(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+
+    if (result->err == EMBTIER_OK)
+        return EMBTIER_OK;
+    if (result->err == EMBTIER_DISCONNECTED)
+        return connection_is_over(batch->server);
+    if (result->field != 0)
+        return tell_unused_field(batch);
+    if (is_about_group(batch))
+        return tell_group_error(batch);
+    if (result->segment >= batch->part_count)
+        return tell_batch_error(batch);
+    return batch->op == EMBTIER_PUSH ? tell_push_part_error(batch) : tell_part_error(batch);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* batch.h: a batch's place in the arena and the state of its request. Thread: the connection's. */
+#ifndef EMBTIER_CLIENT_LIB_BATCH_BATCH_H
+#define EMBTIER_CLIENT_LIB_BATCH_BATCH_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "client/include/embtier.h"
+#include "client/lib/arena_alloc.h"
+
+enum batch_state {
+    BATCH_IDLE,      /* never submitted */
+    BATCH_SUBMITTED, /* the server has it */
+    BATCH_ANSWERED,  /* the result is here, but nobody has asked for it */
+    BATCH_TOLD,      /* and the caller knows it */
+};
+
+enum batch_kind {
+    BATCH_OF_ROWS,      /* embtier_batch_new(), with state or without */
+    BATCH_OF_BAGS,      /* for pooled lookups, and pushes by their tickets */
+    BATCH_OF_GRADIENTS, /* for pushes by rows */
+    BATCH_OF_PREFETCH,  /* ids alone */
+};
+
+/* What is kept of a completion when its slot is used again. */
+struct batch_result {
+    enum embtier_err err;
+    uint32_t segment;
+    uint64_t value;
+    uint64_t limit;
+    uint64_t hit_rows;
+    uint64_t ticket;
+    uint32_t field;     /* as in struct shm_completion */
+    int is_of_prefetch; /* of a push: the error is about the prefetch that it named */
+};
+
+struct batch_part {
+    struct embtier_table *table;
+    uint32_t count;
+    uint32_t count_max;
+    uint64_t ids_offset;  /* in the arena */
+    uint64_t rows_offset; /* or of the bags, or gradients */
+
+    /* A batch of bags. */
+    enum embtier_pool mode;
+    uint32_t bag_count;
+    uint32_t bag_count_max;
+    uint64_t offsets_offset;
+    uint64_t weights_offset; /* 0: none */
+    int skipped;             /* in a push by ticket: its gradients are all zero */
+};
+
+struct embtier_batch {
+    struct embtier *server;
+    struct embtier_batch *next;
+    struct embtier_batch *previous;
+    struct arena_block *block; /* segments, ids of all parts, offsets and weights of bags, then
+                                  rows, bags or gradients of each part */
+    enum batch_kind kind;
+    enum batch_state state;
+    enum embtier_op op; /* of the last request */
+    uint32_t request;   /* its number, while SUBMITTED */
+    struct batch_result result;
+    uint64_t hit_rows; /* of the last finished request */
+    uint64_t ticket;   /* 0: none; while a push or release of it is SUBMITTED nobody's to use */
+    struct embtier_batch *prefetch; /* of a push, while SUBMITTED: the batch of the prefetch that it
+                                       releases, or NULL … */
+    struct embtier_batch *lent_to;  /* … and of that one, the push */
+    struct embtier_group *group;    /* whose step lookups and SETs are of, or NULL … */
+    uint64_t group_step;            /* … and which */
+    struct embtier_group *asked_group; /* that the last request named, or NULL … */
+    uint64_t asked_step;               /* … with this step */
+    int has_state;                     /* rows are whole */
+    uint32_t part_count;
+    struct batch_part parts[];
+};
+
+const char *batch_table_name(const struct embtier_batch *batch, uint32_t part);
+/* BUSY: the server may still read and write what the batch has. */
+MUST_CHECK enum embtier_err batch_refuse_in_flight(struct embtier_batch *batch);
+void batches_free(struct embtier *server); /* all of them, in whatever state */
+
+/* Requests, see request.c. Keeps the answer if it has come; whether the batch is still SUBMITTED.
+ */
+int request_is_pending(struct embtier_batch *batch);
+/* The same for the push that a prefetch is lent to. */
+int batch_is_lent(struct embtier_batch *batch);
+/* The connection is over: what has no answer gets one. */
+void requests_fail(struct embtier *server);
+
+#endif

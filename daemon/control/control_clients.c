@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The clients that the control thread has: their life, and what is given back at its end. */
+#include <inttypes.h>
+#include <poll.h>
+#include <stddef.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log/log.h"
+#include "daemon/control/connection.h"
+#include "daemon/control/control_impl.h"
+#include "daemon/engine/lane/lane.h"
+#include "daemon/engine/sessions/session.h"
+#include "daemon/jobs/worker.h"
+#include "daemon/transport/shm/session_maker.h"
+
+/* Lines about clients that are logged between two ticks. */
+#define WARNINGS_MAX 20
+
+void control_link(struct control *control, struct connection *connection)
+{
+    connection->next = control->connections;
+    if (connection->next)
+        connection->next->link = &connection->next;
+    connection->link = &control->connections;
+    control->connections = connection;
+    control->connection_count++;
+}
+
+static void connection_unlink(struct control *control, struct connection *connection)
+{
+    *connection->link = connection->next;
+    if (connection->next)
+        connection->next->link = connection->link;
+    control->connection_count--;
+}
+
+void control_sweep(struct control *control)
+{
+    struct connection *next;
+
+    for (struct connection *c = control->connections; c; c = next) {
+        next = c->next;
+        if (c->fd >= 0 || c->unread_fd >= 0 || c->making || c->session || c->job || c->is_ready)
+            continue;
+        connection_unlink(control, c);
+        connection_free(c);
+    }
+    control->sweep = false;
+}
+
+bool control_may_warn(struct control *control)
+{
+    if (control->warnings++ < WARNINGS_MAX)
+        return true;
+    control->warnings_kept++;
+    return false;
+}
+
+void control_tell_warnings(struct control *control)
+{
+    if (control->warnings_kept > 0)
+        log_warn("more clients were refused or dropped", "count=%u", control->warnings_kept);
+    control->warnings = control->warnings_kept = 0;
+}
+
+/* ---- The end of a client ---- */
+
+void control_let_go(struct control *control, struct connection *connection)
+{
+    const enum embtier_err err = connection->closed_why;
+
+    if (connection->job)
+        worker_give_up(control->worker, connection->job,
+                       err == EMBTIER_SHUTDOWN ? err : EMBTIER_DISCONNECTED);
+    if (connection->making)
+        session_maker_give_up(connection->making);
+    control_close_transfers(control, connection);
+    if (connection->session && !connection->session_detached) {
+        struct session *const session = connection->session;
+
+        connection->session_detached = true;
+        /* Else it is there, and may still be answered: what it asked for is finished. */
+        if (err == EMBTIER_OK || err == EMBTIER_DISCONNECTED)
+            atomic_store_explicit(&session->gone, true, memory_order_relaxed);
+        session->channel.ops->hang_up(&session->channel,
+                                      err == EMBTIER_OK ? EMBTIER_DISCONNECTED : err);
+        lane_send(control->parts->lanes[session->home], &session->detach_message);
+    }
+}
+
+static void shut(struct control *control, int *fd)
+{
+    if (*fd >= 0)
+        epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, *fd, NULL);
+    closep(fd);
+    *fd = -1;
+}
+
+/* The same of a client's socket. One that it shut down and did not close stays, and the connection
+ * with it, while descriptors are in there: its user may not have more of them on the way than
+ * sessions have. No event tells when they are received or gone; on_tick() looks. */
+static void shut_socket(struct control *control, struct connection *connection, int *fd)
+{
+    if (*fd < 0 || control->stopping || !connection_may_have_fds(connection, *fd) ||
+        epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, *fd, NULL) != 0) {
+        shut(control, fd);
+        return;
+    }
+    connection->unread_fd = TAKE_FD(*fd);
+    connection_shut_down(connection->unread_fd);
+    if (control_may_warn(control))
+        log_warn("a client that hung up has not received its descriptors, and counts until it has",
+                 "session=%" PRIu64 " pid=%d uid=%u", connection->number, (int)connection->peer_pid,
+                 (unsigned)connection->peer_uid);
+}
+
+/* True: the other end is closed, and not only shut down, so what was on its way is about to go. */
+static bool is_closed(int fd)
+{
+    struct pollfd at = { .fd = fd };
+
+    return poll(&at, 1, 0) > 0 && (at.revents & POLLHUP);
+}
+
+void control_end_unread(struct control *control, struct connection *connection)
+{
+    closep(&connection->unread_fd);
+    connection->unread_fd = -1;
+    control->sweep = true;
+}
+
+/* A client that is dropped, and has not hung up, may still read answers in its arena. It is told of
+ * the end, and the arena counts for its user until it closes the socket too. False: it has. */
+static bool lend_arena(struct control *control, struct connection *connection)
+{
+    struct epoll_event event = { .events = EPOLLRDHUP, .data.ptr = connection };
+
+    if (!connection->session || shutdown(connection->fd, SHUT_WR) != 0 ||
+        epoll_ctl(control->epoll_fd, EPOLL_CTL_MOD, connection->fd, &event) != 0)
+        return false;
+    connection->lent_fd = TAKE_FD(connection->fd);
+    return true;
+}
+
+void control_end_lending(struct control *control, struct connection *connection)
+{
+    shut_socket(control, connection, &connection->lent_fd);
+    shut(control, &connection->process_fd);
+    if (connection->session_is_gone)
+        control_session_gone(control, connection->session);
+    control->sweep = true;
+}
+
+void control_close(struct control *control, struct connection *connection, enum embtier_err err,
+                   const char *why)
+{
+    const bool was_dropped =
+        err != EMBTIER_OK && err != EMBTIER_DISCONNECTED && err != EMBTIER_SHUTDOWN;
+
+    if (connection->fd < 0)
+        return;
+    if (!was_dropped)
+        log_debug("client gone", "session=%" PRIu64 " pid=%d", connection->number,
+                  (int)connection->peer_pid);
+    else if (control_may_warn(control))
+        log_warn("client dropped", "session=%" PRIu64 " pid=%d uid=%u err=%s why=%s",
+                 connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
+                 err_name(err), LOG_QUOTED(why));
+    if (!was_dropped || !lend_arena(control, connection)) {
+        shut(control, &connection->process_fd);
+        if (is_closed(connection->fd))
+            shut(control, &connection->fd);
+        else
+            shut_socket(control, connection, &connection->fd);
+    }
+    connection_forget(connection);
+    connection->closed_why = err;
+    control_let_go(control, connection);
+    control->sweep = true;
+}
+
+/* ---- Processes ---- */
+
+/* Its address marks that event among those of the connection itself. */
+static void *process_mark(struct connection *connection)
+{
+    return &connection->process_ended;
+}
+
+_Static_assert(offsetof(struct connection, process_ended) % _Alignof(struct connection) != 0,
+               "no connection has such an address");
+
+struct connection *control_process_owner(void *mark)
+{
+    return CONTAINER_OF(mark, struct connection, process_ended);
+}
+
+bool control_is_process_mark(const void *who)
+{
+    return (uintptr_t)who % _Alignof(struct connection) != 0;
+}
+
+void control_watch_process(struct control *control, struct connection *connection)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = process_mark(connection) };
+
+    if (connection->process_fd >= 0 &&
+        epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, connection->process_fd, &event) == 0)
+        return;
+    closep(&connection->process_fd);
+    connection->process_fd = -1;
+    if (control->told_unwatched)
+        return;
+    control->told_unwatched = true;
+    log_warn("a client's process cannot be watched: if it ends while a child of it lives on, what "
+             "it has is kept until the child ends",
+             "pid=%d", (int)connection->peer_pid);
+}
+
+void control_close_ended(struct control *control)
+{
+    control->has_ended = false;
+    for (struct connection *c = control->connections; c; c = c->next) {
+        if (c->process_ended && c->lent_fd >= 0)
+            control_end_lending(control, c);
+        if (!c->process_ended || c->fd < 0)
+            continue;
+        if (c->is_ready)
+            control->has_ended = true;
+        else
+            control_close(control, c, EMBTIER_DISCONNECTED, "its process has ended");
+    }
+}

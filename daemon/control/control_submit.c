@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs of clients, and of the server's own: made from requests, submitted, and answered. What each
+ * kind does is its own (job.h). */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log/log.h"
+#include "daemon/control/connection.h"
+#include "daemon/control/control_impl.h"
+#include "daemon/engine/sessions/session.h"
+#include "daemon/engine/sessions/tsan.h"
+#include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/checkpoint/jobs/checkpoint_create_job.h"
+#include "daemon/jobs/checkpoint/jobs/checkpoint_delete_job.h"
+#include "daemon/jobs/checkpoint/jobs/checkpoint_look_job.h"
+#include "daemon/jobs/checkpoint/jobs/checkpoint_verify_job.h"
+#include "daemon/jobs/restore/restore_job.h"
+#include "daemon/jobs/table/table_create_job.h"
+#include "daemon/jobs/table/table_drop_job.h"
+#include "daemon/jobs/worker.h"
+
+/* Requests that are one job. Those of exports and imports have a connection's state before them
+ * (control_transfers.c). */
+static job_make_fn *const makers[] = {
+    [EMBTIER__REQUEST__BODY_TABLE_CREATE] = table_create_job_new,
+    [EMBTIER__REQUEST__BODY_TABLE_DROP] = table_drop_job_new,
+    [EMBTIER__REQUEST__BODY_CHECKPOINT_CREATE] = checkpoint_create_job_new,
+    [EMBTIER__REQUEST__BODY_CHECKPOINT_LIST] = checkpoint_list_job_new,
+    [EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW] = checkpoint_show_job_new,
+    [EMBTIER__REQUEST__BODY_CHECKPOINT_VERIFY] = checkpoint_verify_job_new,
+    [EMBTIER__REQUEST__BODY_CHECKPOINT_DELETE] = checkpoint_delete_job_new,
+    [EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE] = restore_job_new,
+};
+
+static void send_answer(const struct job_client *client, const Embtier__Reply *reply)
+{
+    const struct control_client *const to = CONTAINER_OF(client, struct control_client, client);
+
+    control_reply(to->control, to->connection, reply);
+}
+
+struct control_client control_client(struct control *control, struct connection *connection,
+                                     uint32_t id)
+{
+    return (struct control_client){
+        .client = { .request_id = id, .knows_pages = connection->knows_pages, .send = send_answer },
+        .control = control,
+        .connection = connection,
+    };
+}
+
+bool control_request_job(struct control *control, struct connection *connection,
+                         const Embtier__Request *request)
+{
+    const struct job_request from = { .wire = request,
+                                      .uid = connection->peer_uid,
+                                      .tables = control->parts->tables };
+    const size_t which = (size_t)request->body_case;
+    struct err_msg msg = { { 0 } };
+    struct job *job = NULL;
+    enum embtier_err err;
+
+    if (which >= ARRAY_LEN(makers) || !makers[which])
+        return false;
+    err = makers[which](&from, &job, &msg);
+    if (err == EMBTIER_OK)
+        control_submit_job(control, connection, request->id, job);
+    else
+        control_reply_error(control, connection, request->id, err, &msg);
+    return true;
+}
+
+void control_submit_job(struct control *control, struct connection *connection, uint32_t id,
+                        struct job *job)
+{
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err;
+
+    job->done_message.kind = MESSAGE_JOB_DONE;
+    job->progress_message.kind = MESSAGE_JOB_PROGRESS;
+    job->owner = connection;
+    job->request_id = id;
+    if (connection) {
+        job->uid = connection->peer_uid;
+        job->pid = connection->peer_pid;
+        connection->job = job;
+        if (job->kind->uses_arena)
+            TSAN_ACQUIRE(connection->session->channel.tail);
+        control_watch(control, connection);
+    }
+    err = worker_submit(control->worker, job, &msg); /* from here on it may be under way */
+    if (err == EMBTIER_OK)
+        return;
+    job->err = err;
+    job->msg = msg;
+    control->send(control, &job->done_message);
+}
+
+void control_tell_progress(struct control *control, struct connection *connection)
+{
+    struct job *const job = connection->job;
+    const struct job_progress told = job_progress(job);
+    Embtier__Progress progress = EMBTIER__PROGRESS__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    if (connection->fd < 0 || connection_has_unsent(connection))
+        return;
+    progress.done = told.done;
+    progress.total = told.total;
+    if (told.unit)
+        progress.unit = (char *)(uintptr_t)told.unit;
+    message.id = job->request_id;
+    message.body_case = EMBTIER__REPLY__BODY_PROGRESS;
+    message.progress = &progress;
+    control_reply(control, connection, &message);
+}
+
+void control_job_progress(struct control *control, struct job *job)
+{
+    atomic_store(&job->told, false);
+    if (job->owner)
+        control_tell_progress(control, job->owner);
+}
+
+/* Of the server's own jobs no other can fail. One that was cancelled, or that never began, is due
+ * again after another interval. */
+static void tell_no_checkpoint(struct control *control, const struct job *job)
+{
+    if (job->err == EMBTIER_CANCELLED)
+        log_warn("a checkpoint of the server's own was cancelled, another one will be due",
+                 "interval_seconds=%u", control->parts->config->checkpoints.interval_seconds);
+    else
+        log_error("no checkpoint could be made: a crash goes back to the newest that there is",
+                  "err=%s why=%s", err_name(job->err), LOG_QUOTED(job->msg.text));
+    checkpoints_not_tried(control->parts->checkpoints);
+}
+
+static void answer_job(struct control *control, struct connection *connection, struct job *job)
+{
+    const struct control_client client = control_client(control, connection, job->request_id);
+    struct err_msg msg = job->msg;
+    enum embtier_err err = job->err;
+
+    if (err == EMBTIER_OK) {
+        msg = (struct err_msg){ { 0 } };
+        err = job->kind->reply(job, &client.client, &msg);
+    }
+    if (err != EMBTIER_OK)
+        control_reply_error(control, connection, job->request_id, err, &msg);
+}
+
+void control_job_done(struct control *control, struct job *job)
+{
+    struct connection *const connection = job->owner;
+
+    if (!connection) {
+        if (job->err != EMBTIER_OK)
+            tell_no_checkpoint(control, job);
+        job_free(job);
+        return;
+    }
+    if (job->kind->uses_arena)
+        TSAN_RELEASE(connection->session->channel.tail);
+    if (connection->fd >= 0)
+        answer_job(control, connection, job);
+    control_transfer_done(connection, job);
+    connection->job = NULL;
+    connection->heard_ns = clock_now_ns(&clock_monotonic);
+    control_job_over(connection, job);
+}
+
+void control_checkpoint(struct control *control)
+{
+    struct job *const job = checkpoint_create_job_own();
+
+    if (!job) {
+        log_error("no checkpoint: out of memory", "seconds=%u",
+                  control->parts->config->checkpoints.interval_seconds);
+        checkpoints_not_tried(control->parts->checkpoints);
+        return;
+    }
+    control_submit_job(control, NULL, 0, job);
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log/log.h"
+#include "config/config_memory.h"
+#include "daemon/engine/tables/progress.h"
+#include "daemon/jobs/checkpoint/checkpoint_making.h"
+#include "daemon/jobs/checkpoint/checkpoint_owners.h"
+#include "daemon/jobs/checkpoint/checkpoint_pace.h"
+#include "daemon/jobs/checkpoint/checkpoints_state.h"
+#include "daemon/jobs/transfer/transfer_memory.h"
+#include "store/checkpoint/checkpoint.h"
+#include "store/store.h"
+#include "store/store_reserved.h"
+
+/* After one that failed the next is due in this part of the interval. */
+#define RETRY_PART       10
+#define REFUSAL_RETRY_NS (5 * UINT64_C(1000000000))
+
+static enum embtier_err check_metadata(const char *metadata, struct err_msg *msg)
+{
+    json_error_t error;
+    json_t *json;
+
+    if (metadata[0] == '\0')
+        return EMBTIER_OK;
+    json = json_loads(metadata, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
+    if (!json)
+        return err_set(msg, EMBTIER_INVALID, "a checkpoint's metadata is JSON: column %d: %s",
+                       error.column, error.text);
+    json_decref(json);
+    return EMBTIER_OK;
+}
+
+/* Under the lock. From now on its age is measured, whatever becomes of the system's clock. */
+static void set_newest(struct checkpoints *c, bool has_newest, uint64_t age_ms)
+{
+    c->stats.has_newest = has_newest;
+    c->stats.newest_age_ms = age_ms;
+    c->aged_ns = clock_now_ns(&clock_monotonic);
+}
+
+/* @record: the newest, or NULL. */
+static void note_newest(struct checkpoints *c, const struct checkpoint_record *record)
+{
+    pthread_mutex_lock(&c->lock);
+    set_newest(c, record != NULL,
+               record ? clock_since(clock_wall_ms(), record->info.created_ms) : 0);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void note_end(struct checkpoints *c, const struct checkpoint_info *info, uint64_t age_ns,
+                     uint64_t updated_bytes)
+{
+    pthread_mutex_lock(&c->lock);
+    c->stats.is_making = false;
+    c->stats.failed += info == NULL;
+    c->tried_ns = clock_now_ns(&clock_monotonic);
+    c->is_due_told = false;
+    c->has_failed = info == NULL;
+    if (info) {
+        c->updated_bytes = updated_bytes;
+        c->stats.made++;
+        set_newest(c, true, age_ns / 1000000);
+        c->stats.pause_us = info->pause_us;
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void note_begin(struct checkpoints *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->stats.is_making = true;
+    pthread_mutex_unlock(&c->lock);
+}
+
+static uid_t owner_of(const struct checkpoint_order *order)
+{
+    return order->automatic && !order->promised ? geteuid() : order->uid;
+}
+
+static void note_owner(struct checkpoints *c, const struct checkpoint_info *info)
+{
+    struct err_msg why = { { 0 } };
+
+    if (checkpoint_owners_add(c->owners,
+                              &(struct checkpoint_owner){
+                                  .id = info->id, .uid = info->uid, .automatic = info->automatic },
+                              &why) != EMBTIER_OK)
+        log_warn("a checkpoint is not counted until the next start, and stays",
+                 "id=%" PRIu64 " why=%s", info->id, LOG_QUOTED(why.text));
+}
+
+static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_order *order,
+                                 const struct progress_sink *progress,
+                                 struct checkpoint_info *ret_info, struct err_msg *msg)
+{
+    struct checkpoint_making making = {
+        .opts = &c->opts,
+        .stopping = &c->stopping,
+        .counts = &c->counts,
+        .made = order->made,
+        .progress = progress,
+        .info = { .automatic = order->automatic,
+                  .uid = (uint32_t)owner_of(order),
+                  .has_step = order->has_step,
+                  .step = order->step },
+    };
+    enum embtier_err err;
+
+    TRY(check_metadata(order->metadata, msg));
+    if (order->automatic && order->promised) /* before one is made for nothing */
+        TRY(transfer_memory_probe(c->opts.memory, order->uid,
+                                  store_scan_reserved_bytes(store_shard_count(c->opts.store)),
+                                  "an export", msg));
+    if (!order->automatic && order->promised)
+        TRY(checkpoint_owners_ask(c->owners, order->uid, order->keep, msg));
+    memcpy(making.info.metadata, order->metadata, sizeof(making.info.metadata));
+    checkpoint_pace_init(&making.pace, &clock_monotonic, c->few_cores);
+    note_begin(c);
+    store_use_reserve(c->opts.store);
+    err = checkpoint_making_run(&making, msg);
+    checkpoint_making_end(&making);
+    store_end_reserve(c->opts.store);
+    note_end(c, err == EMBTIER_OK ? &making.info : NULL,
+             clock_since(clock_now_ns(&clock_monotonic), making.created_ns), making.updated_bytes);
+    TRY(err);
+    *ret_info = making.info;
+    note_owner(c, ret_info);
+    log_info("checkpoint made",
+             "id=%" PRIu64 " by=%s uid=%" PRIu32 " bytes=%" PRIu64 " new_bytes=%" PRIu64
+             " pause_us=%" PRIu64 " tries=%" PRIu64 " cut_updates=%" PRIu64 " held_rows=%" PRIu64
+             " spent_ms=%" PRIu64,
+             ret_info->id, order->automatic ? "server" : "user", ret_info->uid, ret_info->bytes,
+             ret_info->new_bytes, ret_info->pause_us, ret_info->tries, ret_info->cut_updates,
+             ret_info->held_rows, ret_info->spent_ms);
+    store_refuse_replay(c->opts.store, EMBTIER_OK);
+    if (order->automatic && order->promised)
+        checkpoints_promise(c, ret_info->id);
+    if (order->keep_all)
+        return EMBTIER_OK;
+    if (order->automatic)
+        checkpoints_delete_oldest(c, true, 0, c->opts.keep);
+    else if (order->keep > 0)
+        checkpoints_delete_oldest(c, false, order->uid, order->keep);
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint_order *order,
+                                  const struct progress_sink *progress,
+                                  struct checkpoint_info *ret_info, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    TRY(checkpoints_begin_change(c, progress, msg));
+    err = make_one(c, order, progress, ret_info, msg);
+    checkpoints_end_change(c);
+    return err;
+}
+
+/* ---- At the start ---- */
+
+void checkpoint_order_carry_over(const struct checkpoint_info *from, struct checkpoint_order *order)
+{
+    order->uid = from->uid;
+    order->has_step = from->has_step;
+    order->step = from->step;
+    memcpy(order->metadata, from->metadata, sizeof(order->metadata));
+    /* Servers before this one made those of a user's step as their own. */
+    order->automatic = from->automatic && !from->has_step && from->metadata[0] == '\0';
+}
+
+/* Of all that there are. Rows are served though they cannot be listed. */
+static enum embtier_err find_owners(struct checkpoints *c, struct err_msg *msg)
+{
+    _cleanup_(freep) uint64_t *ids = NULL;
+    struct err_msg why = { { 0 } };
+    uint32_t count = 0;
+
+    if (checkpoint_list(store_shelf(c->opts.store), &ids, &count, &why) != EMBTIER_OK) {
+        log_warn(
+            "checkpoints cannot be listed: those there are count for nobody, and only root and "
+            "the server's user may delete them",
+            "why=%s", LOG_QUOTED(why.text));
+        checkpoint_owners_miss(c->owners);
+        return EMBTIER_OK;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct checkpoint_info info;
+        const enum embtier_err err = checkpoints_read_info(c, ids[i], &info, msg);
+
+        if (err != EMBTIER_OK && err != EMBTIER_AGAIN)
+            return err;
+        TRY(checkpoint_owners_add(
+            c->owners,
+            &(struct checkpoint_owner){ .id = ids[i],
+                                        .uid = err == EMBTIER_OK ? info.uid : geteuid(),
+                                        .automatic = err == EMBTIER_OK && info.automatic,
+                                        .is_damaged = err != EMBTIER_OK },
+            msg));
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
+{
+    _cleanup_(checkpoint_record_freep) struct checkpoint_record *newest = NULL;
+    struct store_recovery recovery;
+    struct checkpoint_info info;
+    struct err_msg why = { { 0 } };
+    enum embtier_err err;
+
+    TRY(find_owners(c, msg));
+    store_recovery(c->opts.store, &recovery);
+    if (recovery.happened && !recovery.after_crash) {
+        struct checkpoint_order order = { .keep_all = true };
+
+        checkpoint_order_carry_over(&recovery.checkpoint, &order);
+        TRY(checkpoints_make(c, &order, NULL, &info, msg));
+        return store_restore_done(c->opts.store, msg);
+    }
+    /* Whatever is wrong with it, a new one is the better for it. */
+    if (checkpoint_read_newest(store_shelf(c->opts.store), &newest, &why) == EMBTIER_OK) {
+        note_newest(c, newest);
+        if (!store_has_changed_since(c->opts.store, newest))
+            return EMBTIER_OK;
+    } else {
+        log_warn("the newest checkpoint cannot be read", "why=%s", LOG_QUOTED(why.text));
+    }
+    err = checkpoints_make(c, &(struct checkpoint_order){ .automatic = true }, NULL, &info, &why);
+    if (err != EMBTIER_OK) {
+        /* A crash would go back to before the last clean stop. */
+        store_refuse_replay(c->opts.store, err);
+        log_error("no checkpoint could be made at the start: tables of durability replay are not "
+                  "changed before there is one, which is tried again and again",
+                  "err=%s why=%s", err_name(err), LOG_QUOTED(why.text));
+    }
+    return EMBTIER_OK;
+}
+
+/* ---- By itself ---- */
+
+void checkpoints_not_tried(struct checkpoints *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->is_due_told = false;
+    c->tried_ns = clock_now_ns(&clock_monotonic);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Without one there are no updates, whatever the interval. */
+static bool refusal_due(struct checkpoints *c, uint64_t now_ns)
+{
+    bool due;
+
+    pthread_mutex_lock(&c->lock);
+    due = !c->stats.is_making && !c->is_due_told &&
+          clock_since(now_ns, c->tried_ns) >= REFUSAL_RETRY_NS;
+    c->is_due_told |= due;
+    pthread_mutex_unlock(&c->lock);
+    return due;
+}
+
+bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
+{
+    struct checkpoints_stats stats;
+    uint64_t updated_bytes, wait_ns;
+    bool due, late;
+
+    if (store_replay_refusal(c->opts.store) != EMBTIER_OK)
+        return refusal_due(c, now_ns);
+    if (c->opts.interval_ns == 0)
+        return false;
+    updated_bytes = tables_totals(c->opts.tables).updated_bytes;
+    pthread_mutex_lock(&c->lock);
+    wait_ns = c->has_failed ? c->opts.interval_ns / RETRY_PART : c->opts.interval_ns;
+    due = !c->stats.is_making && !c->is_due_told && clock_since(now_ns, c->tried_ns) >= wait_ns;
+    if (due && updated_bytes == c->updated_bytes) {
+        c->tried_ns = now_ns; /* nothing has changed */
+        due = false;
+    }
+    late = c->is_due_told && !c->stats.is_making &&
+           clock_since(now_ns, c->told_ns) >= c->opts.interval_ns;
+    if (due || late)
+        c->told_ns = now_ns;
+    c->is_due_told |= due;
+    pthread_mutex_unlock(&c->lock);
+    if (!late)
+        return due;
+    checkpoints_stats(c, &stats);
+    if (stats.has_newest)
+        log_warn("a checkpoint is due and waits for other work on tables: a crash would go back to "
+                 "the newest one",
+                 "newest_seconds_ago=%" PRIu64, stats.newest_age_ms / 1000);
+    else
+        log_warn("a checkpoint is due and waits for other work on tables, and there is none yet",
+                 "%s", "");
+    return due;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoint_look_job.h: lists checkpoints, and shows one. Both are short, and read SSD: the
+ * control thread waits for no disk. */
+#ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_LOOK_JOB_H
+#define EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_LOOK_JOB_H
+
+#include "daemon/jobs/job.h"
+
+/* CheckpointList. */
+job_make_fn checkpoint_list_job_new;
+/* CheckpointShow. */
+job_make_fn checkpoint_show_job_new;
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier config …: embtierd's configuration.
+ *
+ * Only embtierd knows what a start would refuse: RocksDB's options, the data directories. So it is
+ * asked (`embtierd --check`), the one that is beside this program. Where there is none, what can be
+ * told from the text and from the machine is checked here, and that is said. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/text/text_escape.h"
+#include "config/config_keys.h"
+#include "config/config_load.h"
+#include "daemon/budget/budget.h"
+#include "tools/cli/cli.h"
+
+/* Beside this program, as installed, and in a build folder. */
+static bool find_server(char path[PATH_MAX])
+{
+    static const char *const places[] = { "embtierd", "../sbin/embtierd", "../daemon/embtierd" };
+    char self[PATH_MAX];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    char *slash;
+
+    if (length <= 0)
+        return false;
+    self[length] = '\0';
+    slash = strrchr(self, '/');
+    if (!slash)
+        return false;
+    *slash = '\0';
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        const int written = snprintf(path, PATH_MAX, "%s/%s", self, places[i]);
+
+        if (written > 0 && written < PATH_MAX && access(path, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The line that embtierd ends with, without its name. */
+static const char *line_of(char *text)
+{
+    static const char name[] = "embtierd: ";
+
+    text[strcspn(text, "\n")] = '\0';
+    return strncmp(text, name, sizeof(name) - 1) == 0 ? text + sizeof(name) - 1 : text;
+}
+
+static void read_all(int fd, char *text, size_t bytes)
+{
+    size_t used = 0;
+    ssize_t count;
+
+    while ((count = read(fd, text + used, bytes - 1 - used)) != 0) {
+        if (count > 0)
+            used += (size_t)count;
+        else if (errno != EINTR)
+            break;
+        if (used == bytes - 1)
+            used = bytes / 2; /* what is left is not shown */
+    }
+    text[used] = '\0';
+}
+
+/* Returns 0, or what errno says. */
+static int start(const char *server, const char *path, int error_fd, pid_t *ret_pid)
+{
+    const char *const arguments[] = { server, "--check", path ? "--config" : NULL, path, NULL };
+    posix_spawn_file_actions_t actions;
+    int rc = posix_spawn_file_actions_init(&actions);
+
+    if (rc != 0)
+        return rc;
+    rc = posix_spawn_file_actions_adddup2(&actions, error_fd, STDERR_FILENO);
+    if (rc == 0)
+        rc = posix_spawn(ret_pid, server, &actions, NULL, (char *const *)(uintptr_t)arguments,
+                         environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return rc;
+}
+
+/* Runs it to its end. The error says why it could not be. */
+static enum embtier_err run_server(const char *server, const char *path, char *said,
+                                   size_t said_bytes, int *ret_status, struct err_msg *msg)
+{
+    int fds[2];
+    pid_t pid = 0;
+    int rc = pipe2(fds, O_CLOEXEC) == 0 ? 0 : errno;
+
+    if (rc == 0) {
+        rc = start(server, path, fds[1], &pid);
+        close(fds[1]);
+        if (rc == 0)
+            read_all(fds[0], said, said_bytes);
+        close(fds[0]);
+    }
+    if (rc != 0)
+        return err_set_errno(msg, rc, "%s, which is asked, cannot be started", server);
+    while (waitpid(pid, ret_status, 0) < 0)
+        if (errno != EINTR)
+            return err_set_errno(msg, errno, "%s, which is asked", server);
+    return EMBTIER_OK;
+}
+
+/* What it finds, or what keeps it from looking: a start would end so too. */
+static enum embtier_err ask_server(const char *server, const char *path, struct err_msg *msg)
+{
+    char said[sizeof(msg->text) * 2];
+    const char *line;
+    const char *name;
+    int status = 0;
+
+    TRY(run_server(server, path, said, sizeof(said), &status, msg));
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return EMBTIER_OK;
+    line = line_of(said);
+    if (WIFEXITED(status))
+        return err_set(msg, EMBTIER_CONFIG, "%s",
+                       line[0] ? line : "embtierd found a mistake and did not say which");
+    name = sigabbrev_np(WTERMSIG(status));
+    return err_set(msg, EMBTIER_CONFIG,
+                   "%s was ended by SIG%s while it looked at the configuration, as a start would "
+                   "be%s%s",
+                   server, name ? name : "RT", line[0] ? ": " : "", line);
+}
+
+static enum embtier_err check_here(const char *path, struct err_msg *msg)
+{
+    _cleanup_(config_freep) struct config *config = NULL;
+
+    TRY(config_load(path, budget_beside, &config, msg));
+    return config_check_machine(config, msg);
+}
+
+int command_config_check(struct cli *cli, int argc, char **argv)
+{
+    struct err_msg msg = { { 0 } };
+    int exit_code = cli_arguments(cli, argc, argv, 0, 1);
+    const char *path;
+    char server[PATH_MAX];
+    enum embtier_err err;
+    bool asked;
+
+    if (exit_code >= 0)
+        return exit_code;
+    path = argc > optind ? argv[optind] : NULL;
+    asked = find_server(server);
+    err = asked ? ask_server(server, path, &msg) : check_here(path, &msg);
+    if (err)
+        exit_code = cli_fail(EMBTIER_CONFIG, msg.text[0] ? msg.text : err_text(err));
+    else
+        exit_code = EXIT_DONE;
+    if (cli->json)
+        (void)cli_print_json(
+            err ? json_pack("{s:b, s:s}", "ok", 0, "error", msg.text[0] ? msg.text : err_text(err))
+                : json_pack("{s:b, s:b}", "ok", 1, "complete", asked),
+            9);
+    else if (!err)
+        text_print(stdout, "%s: no mistakes found%s\n", path ? path : "the defaults",
+                   asked ? ""
+                         : " in the text; there is no embtierd beside this program, so the data "
+                           "directories and rocksdb.options were not looked at");
+    return exit_code;
+}
+
+int command_config_keys(struct cli *cli, int argc, char **argv)
+{
+    const int exit_code = cli_arguments(cli, argc, argv, 0, 0);
+
+    if (exit_code >= 0)
+        return exit_code;
+    config_print_keys(stdout);
+    return EXIT_DONE;
+}

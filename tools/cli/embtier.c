@@ -1,0 +1,596 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier: looks at an embedding server and changes its tables, from the command line. */
+#include "tools/cli/cli.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "base/paths.h"
+#include "base/system/standard_fds.h"
+#include "base/text/option_mistake.h"
+#include "base/text/text_escape.h"
+#include "tools/cli/number.h"
+
+#define TIMEOUT_MS_DEFAULT  10000
+#define TIMEOUT_SECONDS_MAX 4000000 /* as milliseconds they fit the library's 32 bits */
+
+/* clang-format off: tables read better in columns */
+const struct command commands[] = {
+    { "status", "[--watch SECONDS]", "show what the server does",
+      "  -w, --watch SECONDS  again and again, with rates of what counts up\n"
+      "\n"
+      "Users: what each has of what is finite, and how much it may have now; things that a user\n"
+      "has none of are left out.\n"
+      "\n"
+      "With -o json: {version, libraries, uptime_ms, metrics: {NAME: value, or {LABEL: value}},\n"
+      "hit_rates: {TIER: 0 to 1}, users: {UID: {THING: {used, most}}}}; one line each time\n"
+      "with --watch.\n",
+      "  embtier status\n"
+      "  embtier status --watch 2\n"
+      "  embtier -o json status | jq .metrics.cache_hit_rows.dram\n",
+      command_status, NULL },
+    { "endurance", "[--interval SECONDS]", "show what is written to SSD, and how long drives last",
+      "  -i, --interval SECONDS  what is written from now on, for so long; without: since the\n"
+      "                          server's start. Flushes and compactions come in bursts: let\n"
+      "                          it hold many of them\n"
+      "\n"
+      "Amplification: bytes written to SSD for a byte that clients updated. The drives'\n"
+      "capacity and rating are those of the server's configuration (endurance.*).\n"
+      "\n"
+      "With -o json: {uptime_s, seconds, tables: [{name, updated_rows, updated_bytes,\n"
+      "flush_bytes, compaction_bytes, write_amplification}], dropped_tables, all_tables,\n"
+      "written_bytes_by_cause, written_bytes, write_amplification, written_bytes_per_day,\n"
+      "capacity_bytes, drive_writes_per_day, rated_written_bytes,\n"
+      "rated_drive_writes_per_day, rated_life_years}; what is not known is null.\n",
+      "  embtier endurance\n"
+      "  embtier endurance --interval 600\n",
+      command_endurance, NULL },
+    { "table create", "NAME --rows N|unbounded --dim D [options]", "make a table",
+      "  -r, --rows N            number of rows; unbounded: any 64-bit id is a row\n"
+      "  -d, --dim D             numbers in a row\n"
+      "      --dtype TYPE        f32 (default), f16, bf16\n"
+      "      --optimizer NAME    whose state rows have room for: none (default), sgd, adagrad,\n"
+      "                          rowwise_adagrad, rmsprop, adam, momentum, adamw,\n"
+      "                          sparse_adam\n"
+      "      --init INIT         first values: zeros (default), constant:VALUE,\n"
+      "                          uniform:LOW,HIGH, normal:MEAN,STDDEV\n"
+      "      --seed SEED         of the first values (default 0)\n"
+      "      --eager             write every row now, not when it is first touched\n"
+      "      --if-not-exists     a table of that name and the same kind is fine\n"
+      "      --rounding ROUNDING of f16 and bf16 weights after an update: stochastic (default),\n"
+      "                          nearest\n"
+      "      --allow-nonfinite   take gradients with NaN or infinity, and updates that make a\n"
+      "                          row so; else such a push is refused\n"
+      "      --durability MODE   what an acknowledged update survives: replay (default), a clean\n"
+      "                          stop of the server; async, the death of its process; sync, loss\n"
+      "                          of power\n",
+      "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
+      "  embtier table create words --rows unbounded --dim 128 --dtype bf16 \\\n"
+      "          --optimizer adagrad --eps 1e-8 --init normal:0,0.01 --seed 7\n",
+      command_table_create, help_table_create },
+    { "table list", "", "list the tables", "",
+      "  embtier table list\n"
+      "  embtier -o json table list | jq -r '.[].name'\n",
+      command_table_list, NULL },
+    { "table show", "NAME", "describe one table", "", "  embtier table show users\n",
+      command_table_show, NULL },
+    { "table drop", "NAME [--yes]", "delete a table and all its rows",
+      "  -y, --yes  do not ask; without a terminal nothing is asked\n",
+      "  embtier table drop users --yes\n", command_table_drop, NULL },
+    { "checkpoint create", "[--step N] [--metadata JSON] [--keep N]",
+      "save all tables as they are now",
+      "      --step N         the trainer's step, to find it by\n"
+      "      --metadata JSON  what else to know about it, at most 4096 bytes\n"
+      "      --keep N         afterwards your user's oldest are deleted, but for N\n"
+      "\n"
+      "Returns when it is complete on disk; the server goes on serving. After a crash, tables\n"
+      "of durability replay have the rows of the newest checkpoint.\n"
+      "\n"
+      "With -o json: {id, created, made_by, uid, step, metadata, table_count, tables,\n"
+      "bytes, new_bytes, pause_us, held_rows, spent_ms, tries, cut_updates}; step and\n"
+      "metadata may be null.\n",
+      "  embtier checkpoint create --step 2000 --metadata '{\"epoch\": 3}'\n"
+      "  embtier checkpoint create --keep 5\n",
+      command_checkpoint_create, NULL },
+    { "checkpoint list", "", "list the checkpoints, oldest first",
+      "NEW: bytes of files that it does not share with the one before.\n"
+      "\n"
+      "With -o json: as `embtier checkpoint create`, without the names of tables.\n",
+      "  embtier checkpoint list\n"
+      "  embtier -o json checkpoint list | jq '.[] | {id, step}'\n",
+      command_checkpoint_list, NULL },
+    { "checkpoint show", "ID", "describe one checkpoint",
+      "Held rows: updates that found no room while rows were written for it, and waited.\n",
+      "  embtier checkpoint show 7\n", command_checkpoint_show, NULL },
+    { "checkpoint verify", "ID", "read every byte of a checkpoint and compare checksums",
+      "Exit status 1: it is damaged, and a message names the file, or it could not be read.\n",
+      "  embtier checkpoint verify 7\n", command_checkpoint_verify, NULL },
+    { "checkpoint restore", "ID [TABLE...] [--as NAME]", "make tables as they were in a checkpoint",
+      "Without TABLE: all of the checkpoint. They are made as new tables, with rows, optimizer\n"
+      "state and description of then; the server goes on serving. If there is a table of one\n"
+      "of the names, none is made: drop it first, or give another name.\n"
+      "\n"
+      "      --as NAME  of the table that is made, where one TABLE is named; so the old rows can\n"
+      "                 stand beside those of now\n"
+      "\n"
+      "Prints the tables made, as `embtier table list` does, also with -o json.\n",
+      "  embtier checkpoint restore 7 users --as users.before\n"
+      "  embtier table drop users --yes && embtier checkpoint restore 7 users\n",
+      command_checkpoint_restore, NULL },
+    { "checkpoint delete", "ID [--yes]", "delete a checkpoint",
+      "  -y, --yes  do not ask; without a terminal nothing is asked\n"
+      "\n"
+      "The newest, to which a crash goes back, cannot be deleted; nor another user's, but by root\n"
+      "and the server's user.\n",
+      "  embtier checkpoint delete 7 --yes\n", command_checkpoint_delete, NULL },
+    { "jobs cancel", "ID", "end a job that waits or runs",
+      "One that waits has done nothing, and does nothing. One that runs stops soon and takes back\n"
+      "what it has done: a table whose rows are being made, a restore, a verification, an\n"
+      "import, an export. Drops and checkpoints that have begun are finished. Whoever asked\n"
+      "for the job gets the error CANCELLED. Root and the server's user may cancel jobs of\n"
+      "all users.\n",
+      "  embtier jobs cancel 12\n", command_jobs_cancel, NULL },
+    { "jobs", "", "list what takes long: what waits, and what runs",
+      "Jobs run side by side: checkpoints never wait for long ones. Those of one kind wait for\n"
+      "each other, and users take turns.\n"
+      "\n"
+      "With -o json: [{id, kind, what, uid, pid, server, state, age_ms, done, total, unit}].\n",
+      "  embtier jobs\n"
+      "  embtier -o json jobs | jq '.[] | select(.state == \"waiting\")'\n",
+      command_jobs, NULL },
+    { "export", "TABLE PATH [options]", "write a table to files",
+      "Makes the folder PATH: safetensors or .npy files of the tensors `weight` [rows, dim] and\n"
+      "`ids` [rows], in order of ids, and table.json, which says what the table is. Rows are as\n"
+      "they were at one point between two updates, while the server goes on. The folder is\n"
+      "there when it is whole; until then it is in PATH.partial. Several tables of one instant:\n"
+      "make a checkpoint, and export each with --checkpoint.\n"
+      "\n"
+      "      --checkpoint ID    rows as they are in that checkpoint, or in the `newest`; without\n"
+      "                         it one is made, so that they are as they are now\n"
+      "      --state            the optimizer's state too: the tensor `state`\n"
+      "      --all-rows         rows that were never written too, with their initial values;\n"
+      "                         there are no `ids` then: row 0 is the first\n"
+      "      --format FORMAT    safetensors (default), npy\n"
+      "      --file-bytes SIZE  of a file at most, about, such as 512MiB (default 4GiB)\n",
+      "  embtier export users /backup/users --state\n"
+      "  embtier export users /tmp/users --all-rows --format npy\n",
+      command_export, NULL },
+    { "import", "PATH [--as NAME] [options]", "make a table of files",
+      "PATH is a folder that `embtier export` made, a safetensors file, a folder of those with\n"
+      "an index (NAME.safetensors.index.json) or a .npy file. The table is there when it is\n"
+      "whole; if something is wrong, there is none.\n"
+      "\n"
+      "      --as NAME          of the table; without it that of the export\n"
+      "      --no-state         leave out the optimizer's state: it begins as zeros\n"
+      "      --durability MODE  another than that of the export\n"
+      "\n"
+      "Of files that are no export:\n"
+      "      --tensor TENSOR    the weights, in a safetensors file (default weight, or the only\n"
+      "                         one of two dimensions)\n"
+      "      --ids FILE         a .npy file of the rows' ids (default the tensor `ids`; without\n"
+      "                         it they are rows 0, 1, ...)\n"
+      "      --rows N|unbounded of the table (default those of the file; with ids unbounded)\n"
+      "and --optimizer, --init, --seed, --rounding, --allow-nonfinite and hyperparameters, as of\n"
+      "`embtier table create`.\n",
+      "  embtier import /backup/users --as users.before\n"
+      "  embtier import embeddings.npy --as words --optimizer adagrad\n",
+      command_import, NULL },
+    { "get", "[--state] TABLE ID...", "print rows",
+      "Prints ID=NUMBER,NUMBER,… lines, which `embtier set` reads. `-` reads ids from\n"
+      "standard input, separated by spaces or lines.\n"
+      "\n"
+      "      --state  the optimizer's state too: ID=NUMBER,…:NUMBER,…\n"
+      "\n"
+      "With -o json: {table, rows: [{id, values: [...], state: [...]}]}, state with --state only.\n"
+      "JSON has no NaN and no infinity: they are the strings \"nan\", \"inf\" and \"-inf\"; an id\n"
+      "above 2^63-1 is a string too.\n",
+      "  embtier get users 7 9\n"
+      "  seq 0 99 | embtier get --state users - >rows.txt\n",
+      command_get, NULL },
+    { "set", "[--state] TABLE ID=NUMBER,NUMBER,... ...", "store rows",
+      "One decimal number for each column; nan, inf and -inf are numbers. `-` reads such words "
+      "from\n"
+      "standard input, separated by lines. If an id stands there twice, the last one wins.\n"
+      "A number that the table's dtype does not hold is a mistake, and nothing is set then: one "
+      "too\n"
+      "large, or not 0 and so small that it would be 0.\n"
+      "The optimizer's state stays.\n"
+      "\n"
+      "      --state  set it too: ID=NUMBER,…:NUMBER,…, if the optimizer has any\n",
+      "  embtier set pairs 7=0.5,-1 9=0,2e-3\n"
+      "  embtier set --state users - <rows.txt\n",
+      command_set, NULL },
+    { "config check", "[FILE]", "find mistakes in a configuration of embtierd",
+      "Makes the checks of a start, through the embtierd beside this program, and changes\n"
+      "nothing: what is found good is what a start takes.\n"
+      "Without FILE: the defaults. A mistake is one line with file, line and key.\n",
+      "  embtier config check /etc/embtier/embtierd.yaml\n", command_config_check, NULL },
+    { "config keys", "", "list the keys of embtierd's configuration", "", "  embtier config keys\n",
+      command_config_keys, NULL },
+    { NULL, NULL, NULL, NULL, NULL, NULL, NULL },
+};
+/* clang-format on */
+
+static const char common_help[] =
+    "Options of every command, before or after it:\n"
+    "  -s, --socket PATH       the server's socket\n"
+    "  -o, --output text|json  for people (default) or for programs\n"
+    "  -t, --timeout SECONDS   give up when the server is silent for so long (0: never; default\n"
+    "                          10, and never for work that shows its progress)\n"
+    "  -h, --help              help, also of one command\n"
+    "  -V, --version           the version\n";
+
+static void print_help(FILE *out)
+{
+    _cleanup_(freep) char *path = default_socket_path();
+
+    fputs("Usage: embtier [options] COMMAND [arguments]\n\nCommands:\n", out);
+    for (const struct command *command = commands; command->words; command++)
+        fprintf(out, "  %-18s  %s\n", command->words, command->summary);
+    fprintf(out, "\n%s\n", common_help);
+    text_print(out, "The socket is %s", path ? path : "?");
+    fprintf(out, " unless --socket or EMBTIER_SOCKET says otherwise.\n"
+                 "Exit status: 0 done, 1 failed, 2 wrong usage, 3 server not reachable.\n\n"
+                 "  embtier status\n"
+                 "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
+                 "  embtier get users 7 9\n"
+                 "  embtier COMMAND --help\n");
+}
+
+static void print_command_help(const struct command *command)
+{
+    printf("Usage: embtier %s%s%s\n\n%c%s.\n\n%s", command->words, command->arguments[0] ? " " : "",
+           command->arguments, command->summary[0] - 'a' + 'A', command->summary + 1,
+           command->help);
+    if (command->more_help)
+        command->more_help(stdout);
+    printf("%s%s\n%s", command->help[0] ? "\n" : "", command->examples, common_help);
+}
+
+static int try_help(const struct cli *cli)
+{
+    const char *words = cli->command ? cli->command->words : NULL;
+
+    fprintf(stderr, "Try 'embtier%s%s --help'.\n", words ? " " : "", words ? words : "");
+    return EXIT_USAGE;
+}
+
+int cli_usage(const struct cli *cli, const char *format, ...)
+{
+    const char *words = cli->command ? cli->command->words : NULL;
+    _cleanup_(freep) char *text = NULL;
+    struct err_msg shown;
+    va_list args;
+
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0)
+        text = NULL;
+    va_end(args);
+    err_write(&shown, "%s", text ? text : format);
+    fprintf(stderr, "embtier%s%s: %s\n", words ? " " : "", words ? words : "", shown.text);
+    return try_help(cli);
+}
+
+int cli_fail(enum embtier_err err, const char *message)
+{
+    struct err_msg shown;
+
+    err_write(&shown, "%s", message[0] ? message : err_text(err));
+    fprintf(stderr, "embtier: %s\n", shown.text);
+    return err == EMBTIER_UNREACHABLE ? EXIT_NO_SERVER : EXIT_FAILED;
+}
+
+int cli_fail_server(const struct cli *cli, enum embtier_err err)
+{
+    return cli_fail(err, embtier_message(cli->server));
+}
+
+int cli_connect(struct cli *cli, uint64_t arena_bytes)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+    enum embtier_err err;
+
+    options.socket_path = cli->socket_path;
+    options.arena_bytes = arena_bytes;
+    options.max_in_flight = 1;
+    options.timeout_ms = cli->timeout_ms;
+    options.client_name = "embtier";
+    err = embtier_connect(&options, &cli->server);
+    return err ? cli_fail(err, embtier_message(NULL)) : 0;
+}
+
+int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes)
+{
+    if (!cli->has_timeout)
+        cli->timeout_ms = 0;
+    return cli_connect(cli, arena_bytes);
+}
+
+json_t *cli_json_number(double value)
+{
+    if (isfinite(value) && value == floor(value) && fabs(value) < 9007199254740992.0)
+        return json_integer((json_int_t)value);
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *cli_json_u64(uint64_t value)
+{
+    char text[32];
+
+    if (value <= INT64_MAX)
+        return json_integer((json_int_t)value);
+    snprintf(text, sizeof(text), "%" PRIu64, value);
+    return json_string(text);
+}
+
+json_t *cli_json_text(const char *text)
+{
+    _cleanup_(freep) char *escaped = NULL;
+    json_t *json = json_string(text);
+
+    if (json)
+        return json;
+    escaped = text_escape_new(TEXT_PLAIN, text); /* a path may be any bytes */
+    return escaped ? json_string(escaped) : NULL;
+}
+
+/* JSON_ENSURE_ASCII leaves only DEL of what is no plain text, and that in strings. */
+static int write_json(const char *text, size_t bytes, void *file)
+{
+    while (bytes > 0) {
+        const char *const del = memchr(text, 0x7f, bytes);
+        const size_t plain = del ? (size_t)(del - text) : bytes;
+
+        if (fwrite(text, 1, plain, file) != plain || (del && fputs("\\u007f", file) == EOF))
+            return -1;
+        text += plain + (del != NULL);
+        bytes -= plain + (del != NULL);
+    }
+    return 0;
+}
+
+bool cli_write_json(const json_t *value, size_t flags)
+{
+    return json_dump_callback(value, write_json, stdout, flags | JSON_ENSURE_ASCII) == 0 &&
+           putchar('\n') != EOF;
+}
+
+int cli_print_json(struct json_t *value, int digits)
+{
+    bool written;
+
+    if (!value)
+        return cli_fail(EMBTIER_NO_MEMORY, "");
+    written = cli_write_json(value, JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)digits));
+    json_decref(value);
+    return written ? EXIT_DONE : cli_fail(EMBTIER_IO, "cannot write the output");
+}
+
+/* 1 when @option was one of all commands; *ret_exit is then set if it ends the program. */
+static int common_option(struct cli *cli, int option, int *ret_exit)
+{
+    double seconds;
+
+    switch (option) {
+    case 's':
+        cli->socket_path = optarg;
+        return 1;
+    case 'o':
+        cli->json = strcmp(optarg, "json") == 0;
+        if (!cli->json && strcmp(optarg, "text") != 0)
+            *ret_exit = cli_usage(cli, "--output %s: allowed: text, json", TEXT_SHOWN(optarg));
+        return 1;
+    case 't':
+        if (!number_is_double(optarg, &seconds) || seconds < 0 || seconds > TIMEOUT_SECONDS_MAX) {
+            *ret_exit = cli_usage(cli, "--timeout %s: allowed: seconds, 0 to %d",
+                                  TEXT_SHOWN(optarg), TIMEOUT_SECONDS_MAX);
+            return 1;
+        }
+        cli->timeout_ms = (uint32_t)ceil(seconds * 1000); /* 0 is never */
+        cli->has_timeout = true;
+        return 1;
+    case 'h':
+        if (cli->command)
+            print_command_help(cli->command);
+        else
+            print_help(stdout);
+        *ret_exit = EXIT_DONE;
+        return 1;
+    case 'V':
+        printf("embtier %s\n", embtier_version());
+        *ret_exit = EXIT_DONE;
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+struct short_options {
+    char text[32];
+};
+
+static int refuse_option(const struct cli *cli, const struct err_msg *mistake)
+{
+    fprintf(stderr, "embtier: %s\n", mistake->text);
+    return try_help(cli);
+}
+
+/* The letters of @options, as option_next() takes them, behind @how: no others are known. */
+static void short_options(struct short_options *letters, const char *how,
+                          const struct option *options)
+{
+    char *at = stpcpy(stpcpy(letters->text, how), ":");
+
+    for (; options->name; options++) {
+        if (options->val > UCHAR_MAX)
+            continue;
+        *at++ = (char)options->val;
+        if (options->has_arg == required_argument)
+            *at++ = ':';
+    }
+    *at = '\0';
+}
+
+int cli_next_option(struct cli *cli, int argc, char **argv, const struct option *options,
+                    int *ret_exit)
+{
+    struct short_options letters;
+    struct err_msg mistake;
+
+    short_options(&letters, "", options);
+    for (;;) {
+        const int option = option_next(argc, argv, letters.text, options, &mistake);
+
+        if (option == -1)
+            return CLI_OPTIONS_END;
+        *ret_exit = -1;
+        if (option == '?' || option == ':') {
+            *ret_exit = refuse_option(cli, &mistake);
+        } else if (!common_option(cli, option, ret_exit)) {
+            return option;
+        }
+        if (*ret_exit >= 0)
+            return CLI_OPTIONS_EXIT;
+    }
+}
+
+int cli_seconds_option(struct cli *cli, int argc, char **argv, const char *name, char letter,
+                       double *ret_seconds)
+{
+    const struct option options[] = { { name, required_argument, NULL, letter }, CLI_LONG_OPTIONS };
+    int exit_code = EXIT_USAGE;
+    int option;
+
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == letter)
+        if (!number_is_double(optarg, ret_seconds) || *ret_seconds < 0.1 || *ret_seconds > 86400)
+            return cli_usage(cli, "--%s %s: allowed: seconds, 0.1 to 86400", name,
+                             TEXT_SHOWN(optarg));
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (argc > optind)
+        return cli_usage(cli, "unexpected argument '%s'", TEXT_SHOWN(argv[optind]));
+    return -1;
+}
+
+int cli_yes_option(struct cli *cli, int argc, char **argv, const char *what, bool *ret_yes)
+{
+    static const struct option options[] = { { "yes", no_argument, NULL, 'y' }, CLI_LONG_OPTIONS };
+    int exit_code = EXIT_USAGE;
+    int option;
+
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == 'y')
+        *ret_yes = true;
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (argc - optind != 1)
+        return cli_usage(cli, argc == optind ? "%s is missing" : "more than one %s", what);
+    return -1;
+}
+
+bool cli_answer_is_yes(void)
+{
+    char answer[16];
+
+    return fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max)
+{
+    static const struct option options[] = { CLI_LONG_OPTIONS };
+    int exit_code = EXIT_USAGE;
+    const int option = cli_next_option(cli, argc, argv, options, &exit_code);
+
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (argc - optind < min)
+        return cli_usage(cli, "an argument is missing: %s", cli->command->arguments);
+    if (argc - optind > max)
+        return cli_usage(cli, "unexpected argument '%s'", TEXT_SHOWN(argv[optind + max]));
+    return -1;
+}
+
+/* The command whose words stand at the front of @argv; *ret_words of them. */
+static const struct command *find_command(int argc, char **argv, int *ret_words)
+{
+    for (const struct command *command = commands; command->words; command++) {
+        const char *second = strchr(command->words, ' ');
+        const size_t first_bytes = strcspn(command->words, " ");
+
+        if (argc < (second ? 2 : 1) || strlen(argv[0]) != first_bytes ||
+            strncmp(argv[0], command->words, first_bytes) != 0)
+            continue;
+        if (second && strcmp(argv[1], second + 1) != 0)
+            continue;
+        *ret_words = second ? 2 : 1;
+        return command;
+    }
+    return NULL;
+}
+
+/* "embtier table": which words may follow. */
+static int refuse_words(const struct cli *cli, int argc, char **argv)
+{
+    const size_t bytes = strlen(argv[0]);
+    bool known = false;
+
+    for (const struct command *command = commands; command->words; command++) {
+        if (strncmp(command->words, argv[0], bytes) != 0 || command->words[bytes] != ' ')
+            continue;
+        if (!known && argc > 1 && argv[1][0] != '-')
+            fprintf(stderr, "embtier: '%s %s' is not a command\n", argv[0], TEXT_SHOWN(argv[1]));
+        known = true;
+        fprintf(stderr, "  embtier %-18s  %s\n", command->words, command->summary);
+    }
+    if (known)
+        return argc > 1 && strcmp(argv[1], "--help") == 0 ? EXIT_DONE : EXIT_USAGE;
+    return cli_usage(cli, "'%s' is not a command", TEXT_SHOWN(argv[0]));
+}
+
+/* Scripts go by the exit code: what could not be printed was not done. */
+static int print_rest(int exit_code)
+{
+    if (standard_fds_flush() == 0 || exit_code != EXIT_DONE)
+        return exit_code;
+    return cli_fail(EMBTIER_IO, "cannot write the output");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = { CLI_LONG_OPTIONS };
+    struct cli cli = { .timeout_ms = TIMEOUT_MS_DEFAULT };
+    struct short_options letters;
+    struct err_msg mistake;
+    int exit_code = -1;
+    int words = 0;
+    int option;
+
+    if (standard_fds_open() != 0)
+        return EXIT_FAILURE; /* there is nothing to say it on */
+    short_options(&letters, "+", options);
+    while ((option = option_next(argc, argv, letters.text, options, &mistake)) != -1) {
+        if (!common_option(&cli, option, &exit_code))
+            return refuse_option(&cli, &mistake);
+        if (exit_code >= 0)
+            return print_rest(exit_code);
+    }
+    argc -= optind;
+    argv += optind;
+    if (argc == 0) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    cli.command = find_command(argc, argv, &words);
+    if (!cli.command)
+        return refuse_words(&cli, argc, argv);
+    optind = 0; /* begin anew */
+    exit_code = cli.command->run(&cli, argc - words + 1, argv + words - 1);
+    embtier_disconnect(cli.server);
+    return print_rest(exit_code);
+}

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier endurance: how many bytes go to SSD, for which tables, and how long the drives last at
+ * that rate.
+ *
+ * Everything is counted by the server since it started; with --interval it is asked twice, and what
+ * came in between is taken. Flushes and compactions come in bursts, so an interval is to hold many
+ * of them. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/cli/cli.h"
+#include "tools/cli/number.h"
+#include "tools/cli/progress_bar.h"
+#include "tools/cli/text_table.h"
+
+#define CAUSES_MAX  16
+#define DAY_S       86400.0
+#define YEAR_DAYS   365.0
+#define INTERVAL_MS 200 /* between two steps of the progress bar */
+
+/* What the server says at one time. */
+struct sample {
+    struct embtier_status *status;
+    struct embtier_table_list *tables;
+};
+
+struct writes {
+    char name[EMBTIER_TABLE_NAME_MAX + 1];
+    double updated_rows;
+    double updated_bytes;
+    double flush_bytes;
+    double compaction_bytes;
+};
+
+struct cause {
+    const char *name;
+    double bytes;
+};
+
+struct report {
+    double uptime_s;
+    double seconds; /* that everything below was counted in */
+    struct writes *tables;
+    size_t table_count;
+    struct writes dropped; /* tables that are gone */
+    struct writes all;
+    struct cause causes[CAUSES_MAX];
+    size_t cause_count;
+    double bytes; /* of all causes */
+    double capacity_bytes;
+    double rated_bytes; /* 0: not known */
+    double rated_years;
+};
+
+/* ---- Asking ---- */
+
+static void sample_free(struct sample *sample)
+{
+    embtier_table_list_free(sample->tables);
+    embtier_status_free(sample->status);
+}
+
+static enum embtier_err sample_take(struct cli *cli, struct sample *ret_sample)
+{
+    struct sample sample = { 0 };
+    /* The status last: no table then has more than all of them together. */
+    enum embtier_err err = embtier_table_list(cli->server, &sample.tables);
+
+    if (err == EMBTIER_OK)
+        err = embtier_status(cli->server, &sample.status);
+    if (err != EMBTIER_OK)
+        sample_free(&sample);
+    else
+        *ret_sample = sample;
+    return err;
+}
+
+static double metric(const struct embtier_status *status, const char *name, const char *label_value)
+{
+    for (size_t i = 0; status && i < embtier_status_count(status); i++) {
+        const struct embtier_metric *const at = embtier_status_at(status, i);
+
+        if (strcmp(at->name, name) == 0 && strcmp(at->label_value, label_value) == 0)
+            return at->value;
+    }
+    return 0;
+}
+
+static const struct embtier_table_info *find_table(const struct embtier_table_list *tables,
+                                                   uint32_t table_id)
+{
+    for (size_t i = 0; tables && i < embtier_table_list_count(tables); i++)
+        if (embtier_table_list_at(tables, i)->table_id == table_id)
+            return embtier_table_list_at(tables, i);
+    return NULL;
+}
+
+static struct writes writes_of(const struct embtier_table_info *info)
+{
+    struct writes writes = { .updated_rows = (double)info->updated_rows,
+                             .flush_bytes = (double)info->flush_bytes,
+                             .compaction_bytes = (double)info->compaction_bytes };
+
+    snprintf(writes.name, sizeof(writes.name), "%s", info->name);
+    writes.updated_bytes =
+        writes.updated_rows * ((double)info->weight_bytes + (double)info->state_bytes);
+    return writes;
+}
+
+static void writes_add(struct writes *sum, const struct writes *writes, double sign)
+{
+    sum->updated_rows += sign * writes->updated_rows;
+    sum->updated_bytes += sign * writes->updated_bytes;
+    sum->flush_bytes += sign * writes->flush_bytes;
+    sum->compaction_bytes += sign * writes->compaction_bytes;
+}
+
+/* @before may be empty: since the start. */
+static bool report_make(const struct sample *before, const struct sample *now,
+                        struct report *ret_report)
+{
+    struct report report = { .table_count = embtier_table_list_count(now->tables) };
+
+    report.tables = calloc(report.table_count + 1, sizeof(*report.tables));
+    if (!report.tables)
+        return false;
+    report.uptime_s = (double)embtier_status_uptime_ms(now->status) / 1000;
+    report.seconds = report.uptime_s;
+    if (before->status)
+        report.seconds -= (double)embtier_status_uptime_ms(before->status) / 1000;
+    for (size_t i = 0; i < report.table_count; i++) {
+        const struct embtier_table_info *const info = embtier_table_list_at(now->tables, i);
+        const struct embtier_table_info *const old = find_table(before->tables, info->table_id);
+
+        report.tables[i] = writes_of(info);
+        if (old) {
+            const struct writes then = writes_of(old);
+
+            writes_add(&report.tables[i], &then, -1);
+        }
+        writes_add(&report.all, &report.tables[i], 1);
+    }
+    for (size_t i = 0; i < embtier_status_count(now->status); i++) {
+        const struct embtier_metric *const at = embtier_status_at(now->status, i);
+        struct cause cause = { at->label_value, at->value };
+
+        if (strcmp(at->name, "store_written_bytes") != 0 || report.cause_count == CAUSES_MAX)
+            continue;
+        cause.bytes -= metric(before->status, at->name, at->label_value);
+        report.causes[report.cause_count++] = cause;
+        report.bytes += cause.bytes;
+        if (strcmp(cause.name, "flush") == 0)
+            report.dropped.flush_bytes = cause.bytes - report.all.flush_bytes;
+        if (strcmp(cause.name, "compaction") == 0)
+            report.dropped.compaction_bytes = cause.bytes - report.all.compaction_bytes;
+    }
+    report.dropped.updated_bytes = metric(now->status, "updated_bytes", "") -
+                                   metric(before->status, "updated_bytes", "") -
+                                   report.all.updated_bytes;
+    writes_add(&report.all, &report.dropped, 1);
+    report.capacity_bytes = metric(now->status, "store_capacity_bytes", "");
+    report.rated_bytes = metric(now->status, "store_rated_written_bytes", "");
+    report.rated_years = metric(now->status, "store_rated_years", "");
+    *ret_report = report;
+    return true;
+}
+
+/* ---- What follows ---- */
+
+static double written_bytes(const struct writes *writes)
+{
+    return writes->flush_bytes + writes->compaction_bytes;
+}
+
+/* NAN: nothing to divide by. */
+static double ratio(double a, double b)
+{
+    return b > 0 ? a / b : (double)NAN;
+}
+
+static double bytes_a_day(const struct report *report)
+{
+    return ratio(report->bytes * DAY_S, report->seconds);
+}
+
+static double drive_writes_a_day(const struct report *report)
+{
+    return ratio(bytes_a_day(report), report->capacity_bytes);
+}
+
+static double rated_drive_writes_a_day(const struct report *report)
+{
+    return report->rated_bytes > 0 ? ratio(report->rated_bytes,
+                                           report->capacity_bytes * report->rated_years * YEAR_DAYS)
+                                   : (double)NAN;
+}
+
+/* How long the rated bytes last from the first day. */
+static double years(const struct report *report)
+{
+    return report->rated_bytes > 0 ? ratio(report->rated_bytes, bytes_a_day(report) * YEAR_DAYS)
+                                   : (double)NAN;
+}
+
+/* ---- Printing ---- */
+
+static json_t *writes_to_json(const struct writes *writes, const char *name)
+{
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "name", name, "updated_rows",
+                     cli_json_number(writes->updated_rows), "updated_bytes",
+                     cli_json_number(writes->updated_bytes), "flush_bytes",
+                     cli_json_number(writes->flush_bytes), "compaction_bytes",
+                     cli_json_number(writes->compaction_bytes), "write_amplification",
+                     cli_json_number(ratio(written_bytes(writes), writes->updated_bytes)));
+}
+
+static json_t *report_to_json(const struct report *report)
+{
+    json_t *const tables = json_array();
+    json_t *const causes = json_object();
+    bool ok = tables && causes;
+
+    for (size_t i = 0; ok && i < report->table_count; i++)
+        ok = json_array_append_new(tables,
+                                   writes_to_json(&report->tables[i], report->tables[i].name)) == 0;
+    for (size_t i = 0; ok && i < report->cause_count; i++)
+        ok = json_object_set_new(causes, report->causes[i].name,
+                                 cli_json_number(report->causes[i].bytes)) == 0;
+    if (!ok) {
+        json_decref(tables);
+        json_decref(causes);
+        return NULL;
+    }
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "uptime_s",
+        cli_json_number(report->uptime_s), "seconds", cli_json_number(report->seconds), "tables",
+        tables, "dropped_tables", writes_to_json(&report->dropped, ""), "all_tables",
+        writes_to_json(&report->all, ""), "written_bytes_by_cause", causes, "written_bytes",
+        cli_json_number(report->bytes), "write_amplification",
+        cli_json_number(ratio(report->bytes, report->all.updated_bytes)), "written_bytes_per_day",
+        cli_json_number(bytes_a_day(report)), "capacity_bytes",
+        cli_json_number(report->capacity_bytes), "drive_writes_per_day",
+        cli_json_number(drive_writes_a_day(report)), "rated_written_bytes",
+        report->rated_bytes > 0 ? cli_json_number(report->rated_bytes) : json_null(),
+        "rated_drive_writes_per_day", cli_json_number(rated_drive_writes_a_day(report)),
+        "rated_life_years", cli_json_number(years(report)));
+}
+
+static bool add_ratio(struct text_table *text, double value)
+{
+    return isfinite(value) ? text_table_add(text, "%.2f", value) : text_table_add(text, "-");
+}
+
+static bool add_writes(struct text_table *text, const struct report *report,
+                       const struct writes *writes, const char *name)
+{
+    const double per_day = ratio(written_bytes(writes) * DAY_S, report->seconds);
+    struct number_text a, b, c, d, e;
+
+    return text_table_add(text, "%s", name) &&
+           text_table_add(text, "%s", number_count(&a, writes->updated_rows)) &&
+           text_table_add(text, "%s", number_bytes(&b, writes->updated_bytes)) &&
+           text_table_add(text, "%s", number_bytes(&c, writes->flush_bytes)) &&
+           text_table_add(text, "%s", number_bytes(&d, writes->compaction_bytes)) &&
+           add_ratio(text, ratio(written_bytes(writes), writes->updated_bytes)) &&
+           text_table_add(text, "%s", number_bytes(&e, isfinite(per_day) ? per_day : 0));
+}
+
+static bool print_tables(const struct report *report)
+{
+    static const char *const titles[] = { "table",     "updated rows",  "updated", "flushed",
+                                          "compacted", "amplification", "a day" };
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrrrrrr");
+    bool ok = text != NULL;
+
+    for (size_t i = 0; ok && i < ARRAY_LEN(titles); i++)
+        ok = text_table_add(text, "%s", titles[i]);
+    for (size_t i = 0; ok && i < report->table_count; i++)
+        ok = add_writes(text, report, &report->tables[i], report->tables[i].name);
+    if (ok && written_bytes(&report->dropped) > 0)
+        ok = add_writes(text, report, &report->dropped, "(dropped)");
+    ok = ok && add_writes(text, report, &report->all, "(all)");
+    if (ok)
+        text_table_print(text, 0, stdout);
+    return ok;
+}
+
+static bool print_causes(const struct report *report)
+{
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lr");
+    bool ok = text && text_table_add(text, "cause") && text_table_add(text, "written");
+    struct number_text bytes;
+
+    for (size_t i = 0; ok && i < report->cause_count; i++)
+        ok = text_table_add(text, "%s", report->causes[i].name) &&
+             text_table_add(text, "%s", number_bytes(&bytes, report->causes[i].bytes));
+    ok = ok && text_table_add(text, "(all)") &&
+         text_table_add(text, "%s", number_bytes(&bytes, report->bytes));
+    if (ok)
+        text_table_print(text, 0, stdout);
+    return ok;
+}
+
+static void print_drives(const struct report *report)
+{
+    struct number_text bytes;
+
+    printf("written a day         %s\n",
+           isfinite(bytes_a_day(report)) ? number_bytes(&bytes, bytes_a_day(report)) : "-");
+    printf("write amplification   ");
+    if (report->all.updated_bytes > 0)
+        printf("%.2f (bytes written for a byte updated)\n",
+               report->bytes / report->all.updated_bytes);
+    else
+        puts("-");
+    printf("capacity              %s\n", number_bytes(&bytes, report->capacity_bytes));
+    if (isfinite(drive_writes_a_day(report)))
+        printf("drive writes a day    %.3g DWPD\n", drive_writes_a_day(report));
+    if (report->rated_bytes <= 0) {
+        puts("rated                 not known: endurance.rated_written_bytes is not configured");
+        return;
+    }
+    printf("rated                 %.3g DWPD (%s TBW in %.0f years)\n",
+           rated_drive_writes_a_day(report), number_bytes(&bytes, report->rated_bytes),
+           report->rated_years);
+    if (isfinite(years(report)))
+        printf("rated life            %.3g years at this rate\n", years(report));
+}
+
+static int print_report(const struct report *report, bool is_interval)
+{
+    struct number_text uptime, seconds;
+
+    printf("embtierd is up %s; counted %s%s\n\n", number_duration(&uptime, report->uptime_s),
+           is_interval ? "in the last " : "since its start",
+           is_interval ? number_duration(&seconds, report->seconds) : "");
+    if (!print_tables(report) || putchar('\n') == EOF || !print_causes(report))
+        return cli_fail(EMBTIER_NO_MEMORY, "");
+    putchar('\n');
+    print_drives(report);
+    return EXIT_DONE;
+}
+
+/* ---- The command ---- */
+
+static void wait_interval(double seconds)
+{
+    const uint64_t steps = (uint64_t)ceil(seconds * 1000 / INTERVAL_MS);
+    struct progress_bar bar;
+
+    progress_bar_begin(&bar, "counting", "the server counts on");
+    for (uint64_t step = 0; step < steps; step++) {
+        const double left = MIN(seconds * 1000 - (double)step * INTERVAL_MS, (double)INTERVAL_MS);
+
+        nanosleep(&(struct timespec){ .tv_nsec = (long)(left * 1e6) }, NULL);
+        progress_bar_update(&bar, (uint64_t)((double)(step + 1) * INTERVAL_MS / 1000),
+                            (uint64_t)ceil(seconds), "s");
+    }
+    progress_bar_end(&bar);
+}
+
+int command_endurance(struct cli *cli, int argc, char **argv)
+{
+    double seconds = 0;
+    int exit_code = cli_seconds_option(cli, argc, argv, "interval", 'i', &seconds);
+    struct sample before = { 0 }, now = { 0 };
+    struct report report;
+    enum embtier_err err = EMBTIER_OK;
+
+    if (exit_code >= 0)
+        return exit_code;
+    exit_code = cli_connect(cli, 0);
+    if (exit_code)
+        return exit_code;
+    if (seconds > 0) {
+        err = sample_take(cli, &before);
+        if (err == EMBTIER_OK)
+            wait_interval(seconds);
+    }
+    if (err == EMBTIER_OK)
+        err = sample_take(cli, &now);
+    if (err != EMBTIER_OK) {
+        exit_code = cli_fail_server(cli, err);
+    } else if (before.status &&
+               embtier_status_uptime_ms(now.status) < embtier_status_uptime_ms(before.status) + 1) {
+        exit_code = cli_fail(EMBTIER_AGAIN, "the server was started anew meanwhile");
+    } else if (!report_make(&before, &now, &report)) {
+        exit_code = cli_fail(EMBTIER_NO_MEMORY, "");
+    } else {
+        exit_code = cli->json ? cli_print_json(report_to_json(&report), 17)
+                              : print_report(&report, seconds > 0);
+        free(report.tables);
+    }
+    sample_free(&before);
+    sample_free(&now);
+    return exit_code;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/cli/progress_bar.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/text/text_escape.h"
+#include "tools/cli/number.h"
+
+#define BAR_CELLS 30
+
+static const char *volatile interrupted; /* for the handler */
+
+/* Only what a signal handler may do. The default action would leave the bar half drawn and the
+ * user in doubt. */
+static void on_interrupt(int signal_number)
+{
+    static const char before[] = "\nembtier: interrupted; ";
+    const char *const word = interrupted;
+
+    (void)signal_number;
+    if (write(STDERR_FILENO, before, sizeof(before) - 1) < 0 ||
+        write(STDERR_FILENO, word, strlen(word)) < 0 || write(STDERR_FILENO, "\n", 1) < 0)
+        _exit(130);
+    _exit(130); /* 128 + SIGINT, as shells do */
+}
+
+void progress_bar_interrupted(const char *word)
+{
+    interrupted = word;
+}
+
+void progress_bar_begin(struct progress_bar *bar, const char *what, const char *word)
+{
+    const struct sigaction action = { .sa_handler = on_interrupt };
+
+    *bar = (struct progress_bar){ .what = what, .begin_ns = clock_now_ns(&clock_monotonic) };
+    interrupted = word;
+    sigaction(SIGINT, NULL, &bar->before);
+    if (bar->before.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &action, NULL);
+}
+
+static void begin_stage(struct progress_bar *bar, uint64_t done, const char *unit)
+{
+    snprintf(bar->unit, sizeof(bar->unit), "%s", unit);
+    bar->begin_ns = clock_now_ns(&clock_monotonic);
+    bar->begin_done = done;
+}
+
+/* "[####    ]  50%  " */
+static void show_part(uint64_t done, uint64_t total)
+{
+    const double part = MIN((double)done / (double)total, 1.0);
+    const int cells = (int)(BAR_CELLS * part);
+
+    fprintf(stderr, "[%.*s%*s] %3.0f%%  ", cells, "##############################",
+            BAR_CELLS - cells, "", 100 * part);
+}
+
+static void show_time_left(const struct progress_bar *bar, uint64_t done, uint64_t total)
+{
+    const double seconds = (double)(clock_now_ns(&clock_monotonic) - bar->begin_ns) / 1e9;
+    struct number_text left;
+
+    if (done > bar->begin_done && done < total)
+        fprintf(stderr, ", %s left",
+                number_duration(&left, seconds / (double)(done - bar->begin_done) *
+                                           (double)(total - done)));
+}
+
+void progress_bar_update(void *context, uint64_t done, uint64_t total, const char *unit)
+{
+    struct progress_bar *bar = context;
+    struct number_text count;
+
+    if (bar->unit[0] == '\0' && done > 0) /* the first, which has gone on since the bar began */
+        snprintf(bar->unit, sizeof(bar->unit), "%s", unit);
+    else if (strncmp(bar->unit, unit, sizeof(bar->unit) - 1) != 0 || done < bar->done)
+        begin_stage(bar, done, unit);
+    bar->done = done;
+    if (!isatty(STDERR_FILENO))
+        return;
+    bar->is_shown = true;
+    fprintf(stderr, "\r\033[K%s ", bar->what);
+    if (total > 0)
+        show_part(done, total);
+    text_print(stderr, "%s %s", number_count(&count, (double)done), unit);
+    if (total > 0)
+        show_time_left(bar, done, total);
+    fflush(stderr);
+}
+
+void progress_bar_end(struct progress_bar *bar)
+{
+    if (bar->is_shown)
+        fputs("\r\033[K", stderr);
+    sigaction(SIGINT, &bar->before, NULL);
+}

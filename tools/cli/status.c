@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier status: every figure the server shows, without knowing any of them beforehand.
+ *
+ * Figures of one area share the first word of their names (cache_…, store_…) and stand together,
+ * those that share it with none as the server's;
+ * those with a label stand in a table with a column for each of its values. What is known: names
+ * with _bytes are bytes, and cache_hit_rows with cache_miss_rows make hit rates. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text/text_escape.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/number.h"
+#include "tools/cli/text_table.h"
+
+#define COLUMNS_MAX 16
+
+DEFINE_CLEANUP(struct embtier_account_list, embtier_account_list_free)
+
+/* What all names of a figure's area begin with; a figure that would stand alone is the server's. */
+struct area {
+    char name[32];
+};
+
+static struct area area_of(const struct embtier_status *status, const struct embtier_metric *metric)
+{
+    const size_t bytes = strcspn(metric->name, "_");
+    struct area area = { "server" };
+
+    for (size_t i = 0; i < embtier_status_count(status); i++) {
+        const char *name = embtier_status_at(status, i)->name;
+
+        if (strncmp(name, metric->name, bytes) == 0 && name[bytes] == '_' &&
+            strcmp(name, metric->name) != 0) {
+            snprintf(area.name, sizeof(area.name), "%.*s", (int)bytes, name);
+            return area;
+        }
+    }
+    return area;
+}
+
+static bool same_area(const struct embtier_status *status, const struct embtier_metric *a,
+                      const struct embtier_metric *b)
+{
+    return strcmp(area_of(status, a).name, area_of(status, b).name) == 0;
+}
+
+/* The figure with this name, label value and place in an earlier status, or NULL. */
+static const struct embtier_metric *find(const struct embtier_status *status, const char *name,
+                                         const char *label_value)
+{
+    for (size_t i = 0; status && i < embtier_status_count(status); i++) {
+        const struct embtier_metric *metric = embtier_status_at(status, i);
+
+        if (strcmp(metric->name, name) == 0 && strcmp(metric->label_value, label_value) == 0)
+            return metric;
+    }
+    return NULL;
+}
+
+static double sum(const struct embtier_status *status, const char *name)
+{
+    double total = 0;
+
+    for (size_t i = 0; i < embtier_status_count(status); i++)
+        if (strcmp(embtier_status_at(status, i)->name, name) == 0)
+            total += embtier_status_at(status, i)->value;
+    return total;
+}
+
+/* Rows that a tier served of all that were looked for; NAN when there were none. */
+static double hit_rate(const struct embtier_status *status, double hits)
+{
+    const double all = sum(status, "cache_hit_rows") + sum(status, "cache_miss_rows");
+
+    return all > 0 ? hits / all : (double)NAN;
+}
+
+/* ---- JSON ---- */
+
+static bool add_to_json(json_t *metrics, json_t *rates, const struct embtier_status *status,
+                        const struct embtier_metric *metric)
+{
+    json_t *by_label;
+
+    if (metric->label[0] == '\0')
+        return json_object_set_new(metrics, metric->name, cli_json_number(metric->value)) == 0;
+    by_label = json_object_get(metrics, metric->name);
+    if (!by_label) {
+        by_label = json_object();
+        if (json_object_set_new(metrics, metric->name, by_label) != 0)
+            return false;
+    }
+    if (strcmp(metric->name, "cache_hit_rows") == 0 &&
+        json_object_set_new(rates, metric->label_value,
+                            cli_json_number(hit_rate(status, metric->value))) != 0)
+        return false;
+    return json_object_set_new(by_label, metric->label_value, cli_json_number(metric->value)) == 0;
+}
+
+/* {"1000": {"sessions": {"used": 2, "most": 768}, …}, …} */
+static json_t *accounts_to_json(const struct embtier_account_list *accounts)
+{
+    json_t *users = json_object();
+
+    for (size_t i = 0; users && i < embtier_account_list_count(accounts); i++) {
+        const struct embtier_account *account = embtier_account_list_at(accounts, i);
+        char uid[16];
+        json_t *user;
+
+        snprintf(uid, sizeof(uid), "%" PRIu32, account->uid);
+        user = json_object_get(users, uid);
+        if (!user && json_object_set_new(users, uid, json_object()) == 0)
+            user = json_object_get(users, uid);
+        if (!user ||
+            json_object_set_new(user, account->name,
+                                json_pack("{s:o, s:o}", "used", cli_json_u64(account->used), "most",
+                                          cli_json_u64(account->most))) != 0) {
+            json_decref(users);
+            return NULL;
+        }
+    }
+    return users;
+}
+
+static json_t *libraries_to_json(const struct embtier_status *status)
+{
+    json_t *libraries = json_array();
+
+    for (size_t i = 0; i < embtier_status_library_count(status); i++)
+        json_array_append_new(libraries, json_string(embtier_status_library_at(status, i)));
+    return libraries;
+}
+
+static json_t *status_to_json(const struct embtier_status *status,
+                              const struct embtier_account_list *accounts)
+{
+    json_t *metrics = json_object();
+    json_t *rates = json_object();
+
+    for (size_t i = 0; metrics && rates && i < embtier_status_count(status); i++) {
+        if (!add_to_json(metrics, rates, status, embtier_status_at(status, i))) {
+            json_decref(metrics);
+            json_decref(rates);
+            return NULL;
+        }
+    }
+    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:o}", "version", embtier_status_version(status),
+                     "libraries", libraries_to_json(status), "uptime_ms",
+                     (json_int_t)embtier_status_uptime_ms(status), "metrics", metrics, "hit_rates",
+                     rates, "users", accounts ? accounts_to_json(accounts) : json_null());
+}
+
+/* ---- Text ---- */
+
+struct view {
+    const struct embtier_status *now;
+    const struct embtier_status *before;         /* NULL the first time */
+    const struct embtier_account_list *accounts; /* NULL: the server is older, and has none */
+    double seconds;                              /* between the two */
+};
+
+static bool add_value(struct text_table *text, const struct view *view,
+                      const struct embtier_metric *metric)
+{
+    const bool is_bytes = strstr(metric->name, "_bytes") != NULL;
+    const struct embtier_metric *before =
+        metric->counter ? find(view->before, metric->name, metric->label_value) : NULL;
+    struct number_text value;
+    struct number_text rate;
+    double per_second;
+
+    if (is_bytes)
+        number_bytes(&value, metric->value);
+    else
+        number_count(&value, metric->value);
+    if (!before || view->seconds <= 0)
+        return text_table_add(text, "%s", value.text);
+    per_second = (metric->value - before->value) / view->seconds;
+    if (is_bytes)
+        number_bytes(&rate, per_second);
+    else
+        number_count(&rate, round(per_second));
+    return text_table_add(text, "%s (+%s/s)", value.text, rate.text);
+}
+
+/* Figures of @first's area that have no label: two columns. */
+static bool print_plain(const struct view *view, const struct embtier_metric *first)
+{
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lr");
+
+    if (!text)
+        return false;
+    for (size_t i = 0; i < embtier_status_count(view->now); i++) {
+        const struct embtier_metric *metric = embtier_status_at(view->now, i);
+
+        if (!same_area(view->now, metric, first) || metric->label[0] != '\0')
+            continue;
+        if (!text_table_add(text, "%s", metric->name) || !add_value(text, view, metric))
+            return false;
+    }
+    text_table_print(text, 2, stdout);
+    return true;
+}
+
+/* The values of @first's label in its area, in order of appearance. */
+static size_t label_values(const struct view *view, const struct embtier_metric *first,
+                           const char *values[COLUMNS_MAX])
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < embtier_status_count(view->now); i++) {
+        const struct embtier_metric *metric = embtier_status_at(view->now, i);
+        size_t known = 0;
+
+        if (!same_area(view->now, metric, first) || strcmp(metric->label, first->label) != 0)
+            continue;
+        while (known < count && strcmp(values[known], metric->label_value) != 0)
+            known++;
+        if (known == count && count < COLUMNS_MAX)
+            values[count++] = metric->label_value;
+    }
+    return count;
+}
+
+static bool add_labelled_row(struct text_table *text, const struct view *view, const char *name,
+                             const char **values, size_t count)
+{
+    bool ok = text_table_add(text, "%s", name);
+
+    for (size_t i = 0; ok && i < count; i++) {
+        const struct embtier_metric *metric = find(view->now, name, values[i]);
+
+        ok = metric ? add_value(text, view, metric) : text_table_add(text, "-");
+    }
+    if (!ok || strcmp(name, "cache_hit_rows") != 0)
+        return ok;
+    ok = text_table_add(text, "hit rate");
+    for (size_t i = 0; ok && i < count; i++) {
+        const struct embtier_metric *metric = find(view->now, name, values[i]);
+        const double rate = hit_rate(view->now, metric ? metric->value : 0);
+
+        ok = isnan(rate) ? text_table_add(text, "-") : text_table_add(text, "%.2f%%", 100 * rate);
+    }
+    return ok;
+}
+
+/* A figure of several labels comes once for each: the first of them stands for all. */
+static bool is_first_of_name(const struct embtier_status *status, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(embtier_status_at(status, i)->name, embtier_status_at(status, index)->name) == 0)
+            return false;
+    return true;
+}
+
+/* Figures of @first's area and label: a column for each value. */
+static bool print_labelled(const struct view *view, const struct embtier_metric *first)
+{
+    char sides[COLUMNS_MAX + 2] = "l";
+    const char *values[COLUMNS_MAX];
+    const size_t count = label_values(view, first, values);
+    _cleanup_(text_table_freep) struct text_table *text = NULL;
+    bool ok;
+
+    memset(sides + 1, 'r', count);
+    text = text_table_new(sides);
+    ok = text && text_table_add(text, "by %s", first->label);
+    for (size_t i = 0; ok && i < count; i++)
+        ok = text_table_add(text, "%s", values[i]);
+    for (size_t i = 0; ok && i < embtier_status_count(view->now); i++) {
+        const struct embtier_metric *metric = embtier_status_at(view->now, i);
+
+        if (!same_area(view->now, metric, first) || strcmp(metric->label, first->label) != 0 ||
+            !is_first_of_name(view->now, i))
+            continue;
+        ok = add_labelled_row(text, view, metric->name, values, count);
+    }
+    if (ok)
+        text_table_print(text, 2, stdout);
+    return ok;
+}
+
+/* Whether no earlier figure is of the same area and, unless @any_label, label. */
+static bool is_first(const struct embtier_status *status, size_t index, bool any_label)
+{
+    const struct embtier_metric *metric = embtier_status_at(status, index);
+
+    for (size_t i = 0; i < index; i++) {
+        const struct embtier_metric *earlier = embtier_status_at(status, i);
+
+        if (same_area(status, earlier, metric) &&
+            (any_label || strcmp(earlier->label, metric->label) == 0))
+            return false;
+    }
+    return true;
+}
+
+static bool print_area(const struct view *view, const struct embtier_metric *area)
+{
+    putchar('\n');
+    text_print(stdout, "%s\n", area_of(view->now, area).name);
+    for (size_t i = 0; i < embtier_status_count(view->now); i++) {
+        const struct embtier_metric *metric = embtier_status_at(view->now, i);
+
+        if (!same_area(view->now, metric, area) || !is_first(view->now, i, false))
+            continue;
+        if (!(metric->label[0] ? print_labelled(view, metric) : print_plain(view, metric)))
+            return false;
+    }
+    return true;
+}
+
+/* Things that users have some of. */
+static bool print_users(const struct embtier_account_list *accounts)
+{
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("rlrr");
+    bool ok = text && text_table_add(text, "uid") && text_table_add(text, "what") &&
+              text_table_add(text, "used") && text_table_add(text, "at most");
+
+    for (size_t i = 0; ok && i < embtier_account_list_count(accounts); i++) {
+        const struct embtier_account *account = embtier_account_list_at(accounts, i);
+        struct number_text used, most;
+
+        if (account->used == 0)
+            continue;
+        if (account->is_bytes) {
+            number_bytes(&used, (double)account->used);
+            number_bytes(&most, (double)account->most);
+        } else {
+            number_count(&used, (double)account->used);
+            number_count(&most, (double)account->most);
+        }
+        ok = text_table_add(text, "%" PRIu32, account->uid) &&
+             text_table_add(text, "%s", account->what) && text_table_add(text, "%s", used.text) &&
+             text_table_add(text, "%s", most.text);
+    }
+    if (!ok)
+        return false;
+    printf("\nusers\n");
+    text_table_print(text, 2, stdout);
+    return true;
+}
+
+static int print_text(const struct view *view)
+{
+    struct number_text uptime;
+
+    text_print(stdout, "embtierd %s, up %s\n", embtier_status_version(view->now),
+               number_duration(&uptime, (double)embtier_status_uptime_ms(view->now) / 1000));
+    for (size_t i = 0; i < embtier_status_library_count(view->now); i++)
+        text_print(stdout, "%s%s%s", i == 0 ? "with " : ", ",
+                   embtier_status_library_at(view->now, i),
+                   i + 1 == embtier_status_library_count(view->now) ? "\n" : "");
+    for (size_t i = 0; i < embtier_status_count(view->now); i++)
+        if (is_first(view->now, i, true) && !print_area(view, embtier_status_at(view->now, i)))
+            return cli_fail(EMBTIER_NO_MEMORY, "");
+    if (!view->accounts) {
+        puts("\nusers\n  (left out: this server is of an older version, and does not tell)");
+        return EXIT_DONE;
+    }
+    return print_users(view->accounts) ? EXIT_DONE : cli_fail(EMBTIER_NO_MEMORY, "");
+}
+
+/* One line each time, for whoever reads a stream. */
+static int print_json_line(const struct view *view)
+{
+    json_t *value = status_to_json(view->now, view->accounts);
+    bool written;
+
+    if (!value)
+        return cli_fail(EMBTIER_NO_MEMORY, "");
+    written = cli_write_json(value, JSON_COMPACT);
+    json_decref(value);
+    return written && fflush(stdout) == 0 ? EXIT_DONE
+                                          : cli_fail(EMBTIER_IO, "cannot write the output");
+}
+
+/* What each user has is a newer question than the rest of the status: a server that does not know
+ * it is not asked again, and the rest is told. Older ones close the connection after it. */
+static enum embtier_err get_status(struct cli *cli, bool *has_accounts,
+                                   struct embtier_status **ret_status,
+                                   struct embtier_account_list **ret_accounts)
+{
+    enum embtier_err err = embtier_status(cli->server, ret_status);
+
+    if (err != EMBTIER_OK || !*has_accounts)
+        return err;
+    err = embtier_account_list(cli->server, ret_accounts);
+    if (err == EMBTIER_UNSUPPORTED || err == EMBTIER_PROTOCOL) {
+        *has_accounts = false;
+        return EMBTIER_OK;
+    }
+    if (err != EMBTIER_OK)
+        embtier_status_free(*ret_status);
+    return err;
+}
+
+static int watch(struct cli *cli, double seconds)
+{
+    const struct timespec pause = { .tv_sec = (time_t)seconds,
+                                    .tv_nsec = (long)((seconds - floor(seconds)) * 1e9) };
+    struct embtier_status *before = NULL;
+    bool has_accounts = true;
+    int exit_code = EXIT_DONE;
+
+    while (exit_code == EXIT_DONE) {
+        _cleanup_(embtier_account_list_freep) struct embtier_account_list *accounts = NULL;
+        struct embtier_status *now;
+        struct view view = { .before = before };
+        /* Nothing, unless it closed the connection. */
+        enum embtier_err err = has_accounts ? EMBTIER_OK : embtier_reconnect(cli->server);
+
+        if (err == EMBTIER_OK)
+            err = get_status(cli, &has_accounts, &now, &accounts);
+        if (err) {
+            exit_code = cli_fail_server(cli, err);
+            break;
+        }
+        view.now = now;
+        view.accounts = accounts;
+        if (before) /* 0, which is no rates, if the server was started anew meanwhile */
+            view.seconds = (double)clock_since(embtier_status_uptime_ms(now),
+                                               embtier_status_uptime_ms(before)) /
+                           1000;
+        if (!cli->json && isatty(STDOUT_FILENO))
+            fputs("\033[H\033[J", stdout);
+        exit_code = cli->json ? print_json_line(&view) : print_text(&view);
+        fflush(stdout);
+        embtier_status_free(before);
+        before = now;
+        if (exit_code == EXIT_DONE)
+            nanosleep(&pause, NULL);
+    }
+    embtier_status_free(before);
+    return exit_code;
+}
+
+int command_status(struct cli *cli, int argc, char **argv)
+{
+    double seconds = 0;
+    int exit_code = cli_seconds_option(cli, argc, argv, "watch", 'w', &seconds);
+    _cleanup_(embtier_account_list_freep) struct embtier_account_list *accounts = NULL;
+    struct embtier_status *status;
+    bool has_accounts = true;
+    enum embtier_err err;
+
+    if (exit_code >= 0)
+        return exit_code;
+    exit_code = cli_connect(cli, 0);
+    if (exit_code)
+        return exit_code;
+    if (seconds > 0)
+        return watch(cli, seconds);
+    err = get_status(cli, &has_accounts, &status, &accounts);
+    if (err)
+        return cli_fail_server(cli, err);
+    exit_code = cli->json ? cli_print_json(status_to_json(status, accounts), 17)
+                          : print_text(&(struct view){ .now = status, .accounts = accounts });
+    embtier_status_free(status);
+    return exit_code;
+}
