@@ -8,7 +8,7 @@
  * client. Parts of one session run in the order of its requests; sessions take turns, and share the
  * lane by what these cost (lane_turns.c).
  *
- * docs/ARCHITECTURE.md has the life of a GET and of an eviction in full. */
+ * docs/internals/requests.md and writes.md have the life of a GET and of an eviction. */
 #ifndef EMBTIER_DAEMON_ENGINE_LANE_LANE_H
 #define EMBTIER_DAEMON_ENGINE_LANE_LANE_H
 

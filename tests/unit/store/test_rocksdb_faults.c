@@ -2,7 +2,7 @@
 /* Which faults of RocksDB that the store works around does the installed version still have?
  *
  * Each is provoked in RocksDB as it is, without the store, in a process of its own: many of them
- * end it. A test fails where the table in docs/internals/rocksdb.md is no longer right: the
+ * end it. A test fails where the table in docs/internals/store/rocksdb.md is no longer right: the
  * workaround can go, or RocksDB has changed its habits. Thread: each child has one of its own, and
  * RocksDB's. */
 #undef _FILE_OFFSET_BITS /* with it open and open64 are one symbol */
@@ -618,7 +618,7 @@ static void check_fault(const struct rocksdb_fault *fault, const char *name)
     fixture_destroy(f);
     if (is_there == expected)
         return;
-    print_message("RocksDB %s %s: %s; see docs/internals/rocksdb.md\n", version,
+    print_message("RocksDB %s %s: %s; see docs/internals/store/rocksdb.md\n", version,
                   is_there ? "still has this" : "does not have this", name);
     if (!rocksdb_ext_is_tried(version)) /* it may also be built without assertions */
         skip();
