@@ -218,6 +218,7 @@ static void tables_change(struct tables *tables, const struct change *change)
             tables->tables[index].state = change->state;
             continue;
         }
+        assert(tables->count > 0);
         tables->count--;
         memmove(&tables->tables[index], &tables->tables[index + 1],
                 (tables->count - index) * sizeof(*tables->tables));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/open_progress.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <time.h>
@@ -64,6 +65,7 @@ void open_progress_set(struct open_progress *progress, const char *step, uint32_
 void open_progress_end(struct open_progress *progress)
 {
     pthread_mutex_lock(&progress->lock);
+    assert(!progress->is_ended);
     progress->is_ended = true;
     pthread_cond_signal(&progress->ended);
     pthread_mutex_unlock(&progress->lock);

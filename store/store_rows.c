@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* store_rows.c: passes rows to the databases of their shard, syncs and shortens logs, and drops
  * tables. */
+#include <assert.h>
 #include <inttypes.h>
 #include <time.h>
 
@@ -26,6 +27,7 @@ enum embtier_err store_read(struct store *store, uint32_t shard, struct store_ro
 {
     enum embtier_err first = EMBTIER_OK;
 
+    assert(shard < store->shard_count);
     for (uint32_t done = 0; done < count;) {
         const uint32_t some = rows_of_one(rows + done, count - done);
         const enum embtier_err err =
@@ -42,6 +44,7 @@ enum embtier_err store_read(struct store *store, uint32_t shard, struct store_ro
 enum embtier_err store_write(struct store *store, uint32_t shard, const struct store_row *rows,
                              uint32_t count, struct err_msg *msg)
 {
+    assert(shard < store->shard_count);
     if (count == 0)
         return EMBTIER_OK;
     if (!rows[0].logged)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The clients that the control thread has: their life, and what is given back at its end. */
+#include <assert.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stddef.h>
@@ -34,6 +35,7 @@ static void connection_unlink(struct control *control, struct connection *connec
     *connection->link = connection->next;
     if (connection->next)
         connection->next->link = connection->link;
+    assert(control->connection_count > 0);
     control->connection_count--;
 }
 

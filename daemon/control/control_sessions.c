@@ -246,6 +246,7 @@ void control_session_gone(struct control *control, struct session *session)
 
 void control_channel_freed(struct control *control, struct shm_channel *channel)
 {
+    assert(control->releasing_count > 0);
     control->releasing_count--;
     account_give(channel->account, ACCOUNT_ARENA_BYTES,
                  shm_channel_counted_bytes(channel->arena_bytes, channel->slot_count));

@@ -212,6 +212,7 @@ static void *line_main(void *context)
         }
         unlink_job(worker, job);
         link_running(worker, job);
+        assert(job->state == JOB_WAITING);
         job->state = JOB_RUNNING;
         if (!job->has_begun && !job->is_step)
             job->since_ns = clock_now_ns(&clock_monotonic);
@@ -225,6 +226,7 @@ static void *line_main(void *context)
             wait_again(worker, job);
             continue;
         }
+        assert(job->state == JOB_RUNNING);
         job->state = JOB_ENDED;
         wake_all(worker); /* some may have waited for it */
         worker->send(worker->owner, &job->done_message);

@@ -19,6 +19,7 @@
  */
 #include "store/database/compaction_scheduler.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -123,6 +124,7 @@ static void slot_seize(struct compaction_scheduler *scheduler)
 static void slot_give(struct compaction_scheduler *scheduler)
 {
     pthread_mutex_lock(&scheduler->mutex);
+    assert(scheduler->slots_used > 0);
     scheduler->slots_used--;
     pthread_cond_broadcast(&scheduler->changed);
     pthread_mutex_unlock(&scheduler->mutex);
@@ -475,6 +477,7 @@ enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *schedule
         until = period_end();
         pthread_cond_timedwait(&scheduler->changed, &scheduler->mutex, &until);
     }
+    assert(scheduler->waiting > 0);
     scheduler->waiting--;
     pthread_mutex_unlock(&scheduler->mutex);
     return err;

@@ -206,7 +206,9 @@ static void unpin(struct row_cache *c, struct row_place place)
         return;
     if (--entry->pins == 0) {
         place.set->pinned &= (uint16_t) ~(1u << place.way);
+        assert(c->stats.pinned_rows > 0);
         c->stats.pinned_rows--;
+        assert(c->stats.pinned_bytes >= c->tables[entry->table].row_bytes);
         c->stats.pinned_bytes -= c->tables[entry->table].row_bytes;
     }
 }

@@ -23,7 +23,9 @@ static bool write_back_set(struct row_cache *c, struct row_set *set, uint32_t mo
         if (spot)
             spot->dirty = 0;
         stats = &c->stats.tiers[row_cache_tier_of(c, entry->slot)];
+        assert(stats->dirty_rows > 0);
         stats->dirty_rows--;
+        assert(stats->dirty_bytes >= c->tables[entry->table].row_bytes);
         stats->dirty_bytes -= c->tables[entry->table].row_bytes;
         ++*count;
     }
@@ -50,12 +52,14 @@ void row_cache_begin_epoch(struct row_cache *c)
 {
     assert(!c->in_epoch);
     c->epoch ^= ROW_ENTRY_EPOCH;
+    assert(!c->in_epoch);
     c->in_epoch = true;
     c->save_failed = false;
 }
 
 bool row_cache_end_epoch(struct row_cache *c)
 {
+    assert(c->in_epoch);
     c->in_epoch = false;
     return !c->save_failed;
 }

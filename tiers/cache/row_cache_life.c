@@ -3,6 +3,7 @@
  *
  * All of it lies in tier 0's first slabs: this struct, 16 bytes per table number (1 MiB), the
  * bounce buffer, 32 bytes per slab, then the index. */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -344,6 +345,7 @@ bool row_cache_purge_table(struct row_cache *c, uint16_t table_number, uint32_t 
     table->purge_set = s;
     if (table->rows)
         return false;
+    assert(c->purging > 0);
     c->purging--;
     if (table->map != ROW_MAP_NONE) {
         row_maps_remove(&c->maps, table->map);

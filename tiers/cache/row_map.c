@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tiers/cache/row_map.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define PAGE_SPOTS (ROW_MAP_PAGE_BYTES / sizeof(struct row_spot))
@@ -66,6 +67,7 @@ uint16_t row_maps_add(struct row_maps *maps, uint64_t rows)
 void row_maps_remove(struct row_maps *maps, uint16_t number)
 {
     mark_pages(maps, &maps->maps[number], 0);
+    assert(maps->used_pages >= maps->maps[number].page_count);
     maps->used_pages -= maps->maps[number].page_count;
     maps->maps[number] = (struct row_map){ 0 };
 }

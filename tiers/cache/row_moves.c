@@ -86,10 +86,12 @@ void row_moves_forget(struct row_cache *c, struct row_place place)
     if (spot)
         *spot = (struct row_spot){ 0 };
     row_moves_account(c, tier, table->row_bytes, is_dirty(place), -1);
+    assert(table->rows > 0);
     table->rows--;
     c->departures++;
     if (entry->pins != 0) { /* the table goes */
         c->stats.pinned_rows--;
+        assert(c->stats.pinned_bytes >= table->row_bytes);
         c->stats.pinned_bytes -= table->row_bytes;
     }
     slab_pool_free_slot(&c->pools[tier], entry->slot);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tiers/cache/slab_pool.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Rings of slabs by number. @link tells which of a slab's two links is meant. */
@@ -54,6 +55,7 @@ static void add_free_slab(struct slab_pool *pool, uint32_t slab)
 static void remove_free_slab(struct slab_pool *pool, uint32_t slab)
 {
     ring_remove(pool, RING_LINK, &pool->free_slabs, slab);
+    assert(pool->free_slab_count > 0);
     pool->free_slab_count--;
 }
 
@@ -108,6 +110,7 @@ static void assign_slab(struct slab_pool *pool, uint32_t slab, uint32_t class_in
     struct slab *s = &pool->slabs[slab];
     uint32_t *owners;
 
+    assert(s->state != SLAB_USED);
     s->state = SLAB_USED;
     s->length_class = (uint8_t)class_index;
     s->used_slots = 0;
@@ -136,6 +139,7 @@ static void unassign_slab(struct slab_pool *pool, uint32_t slab)
     ring_remove(pool, RING_LINK, &class->slabs, slab);
     if (s->free_slot != SLOT_NONE)
         ring_remove(pool, RING_OPEN, &class->open, slab);
+    assert(class->slab_count > 0);
     class->slab_count--;
     class->victim_count = 0; /* some may lie in it */
 }
@@ -180,6 +184,7 @@ void slab_pool_free_slot(struct slab_pool *pool, uint32_t slot)
     if (s->free_slot == SLOT_NONE && s->state == SLAB_USED)
         ring_add(pool, RING_OPEN, &pool->classes[s->length_class].open, slab);
     s->free_slot = index;
+    assert(s->used_slots > 0);
     s->used_slots--;
 }
 

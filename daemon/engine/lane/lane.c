@@ -8,6 +8,7 @@
  * it block. */
 #include "daemon/engine/lane/lane.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <semaphore.h>
 #include <sys/epoll.h>
@@ -51,6 +52,7 @@ static void session_break(struct session *session, const char *why)
 {
     if (session->broken)
         return;
+    assert(why);
     session->broken = true;
     session->broken_why = why;
     session->send(session->owner, &session->broken_message);
@@ -76,6 +78,7 @@ static void go_on_taking(struct lane *lane, struct session *session, uint64_t *l
         add_work(lane, session, SESSION_TAKE);
         return;
     case TAKE_TURN_STALLED:
+        assert(!session->stalled);
         session->stalled = true;
         break;
     case TAKE_TURN_HELD:
@@ -96,7 +99,8 @@ static void go_on_taking(struct lane *lane, struct session *session, uint64_t *l
 static void begin_to_take(struct lane *lane, struct session *session, const struct taking *taking,
                           uint64_t *left)
 {
-    session->in_flight++;
+    session_hold(session);
+    assert(!session->taking.op && taking->op && taking->what);
     session->taking = *taking;
     if (taking->op->has_turns || *left == 0) {
         *left = 0;
@@ -194,6 +198,7 @@ static bool session_unpoll(struct session *session)
         session->channel.ops->set_polled(&session->channel, true);
         return false;
     }
+    assert(session->polled);
     session->polled = false;
     return true;
 }
@@ -221,6 +226,7 @@ static void look_at_sessions(struct lane *lane)
                    !session->memory_short && !session_is_waved(session) &&
                    session_unpoll(session)) {
             *at = session->next_polled;
+            assert(lane->schedule.polled_count > 0);
             lane->schedule.polled_count--;
             continue;
         }
@@ -248,6 +254,7 @@ void lane_settle(struct op_lane *ops, struct session *session)
     for (struct session **at = &lane->schedule.polled; *at; at = &(*at)->next_polled) {
         if (*at == session) {
             *at = session->next_polled;
+            assert(lane->schedule.polled_count > 0);
             lane->schedule.polled_count--;
             break;
         }
@@ -291,6 +298,7 @@ static void on_attach(struct lane *lane, struct session *session)
         session_break(session, "its doorbell cannot be watched");
         return; /* it will be detached */
     }
+    assert(!session->mailbox && session->home == lane->opts.index);
     session->mailbox = &lane->mailbox;
     session->memory_share.wake = wake_for_memory;
     session_poll(lane, session);
@@ -354,6 +362,7 @@ static void on_message(struct lane *lane, struct message *message)
     case MESSAGE_DETACH: {
         struct session *const session = CONTAINER_OF(message, struct session, detach_message);
 
+        assert(!session->detaching);
         session->detaching = true;
         update_release_held(&lane->gate);
         group_leave_all(session);
@@ -475,6 +484,7 @@ static bool unpoll_all(struct lane *lane)
         if (!session_unpoll(*at))
             return false;
         *at = (*at)->next_polled;
+        assert(lane->schedule.polled_count > 0);
         lane->schedule.polled_count--;
     }
     return true;

@@ -7,6 +7,8 @@
  * the cache, and a row for which that has no room waits (held_rows). */
 #include "daemon/engine/lane/lane_impl.h"
 
+#include <assert.h>
+
 #define FORGET_STEP_SETS 4096
 /* Updates of old rows find the rest of the queue free; when others have filled it, a few rows are
  * saved all the same. */
@@ -77,6 +79,7 @@ uint32_t lane_count_updates(struct lane *lane)
 static void call_begin_epoch(struct lane *lane, void *argument)
 {
     (void)argument;
+    assert(!lane->rows.in_epoch);
     lane->rows.in_epoch = true;
     row_cache_begin_epoch(lane->rows.cache);
 }
@@ -124,6 +127,7 @@ struct lane_saved lane_save_step(struct lane *lane, struct lane_saving *saving, 
 static void call_end_epoch(struct lane *lane, void *argument)
 {
     *(bool *)argument = row_cache_end_epoch(lane->rows.cache);
+    assert(lane->rows.in_epoch);
     lane->rows.in_epoch = false;
     rows_try_again(&lane->rows); /* there is room in the queue */
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making and ending lanes. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,6 +174,7 @@ enum embtier_err lane_start(struct lane *lane, struct err_msg *msg)
         return err_set_errno(msg, rc, "lane %u: thread", lane->opts.index);
     snprintf(name, sizeof(name), "lane-%u", lane->opts.index);
     pthread_setname_np(lane->thread, name);
+    assert(!lane->has_thread);
     lane->has_thread = true;
     return EMBTIER_OK;
 }

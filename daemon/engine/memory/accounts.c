@@ -120,6 +120,7 @@ void account_close(struct account *account)
     if (!account)
         return;
     pthread_mutex_lock(&accounts->lock);
+    assert(account->opened > 0);
     is_last = --account->opened == 0;
     if (is_last)
         unlink_account(account);
@@ -213,6 +214,7 @@ void account_add(struct account *account, enum account_row row, uint64_t amount)
 void account_give(struct account *account, enum account_row row, uint64_t amount)
 {
     assert(amount <= account_has(account, row));
+    assert(amount <= accounts_used(account->accounts, row));
     account_add(account, row, -amount);
 }
 

@@ -5,6 +5,7 @@
  * large one fits any more though none is taken. */
 #include "daemon/engine/memory/block_pool.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #include "base/macros.h"
@@ -41,6 +42,7 @@ static void bin_add(struct block_pool *pool, struct pool_block *block)
 {
     struct pool_block **const bin = &pool->bins[bin_of(block->bytes)];
 
+    assert(block->bytes >= sizeof(*block));
     block->is_free = true;
     block->previous = NULL;
     block->next = *bin;
@@ -51,6 +53,7 @@ static void bin_add(struct block_pool *pool, struct pool_block *block)
 
 static void bin_remove(struct block_pool *pool, struct pool_block *block)
 {
+    assert(block->is_free);
     block->is_free = false;
     if (block->next)
         block->next->previous = block->previous;
@@ -133,6 +136,7 @@ void *block_pool_take(struct block_pool *pool, uint64_t bytes, void *owner)
     cut_block(pool, block, block_pool_cost(bytes));
     block->owner = owner;
     pool->taken_bytes += block->bytes;
+    assert(!block->is_free && pool->taken_bytes <= pool->bytes);
     return block + 1;
 }
 
@@ -141,6 +145,8 @@ void block_pool_give(struct block_pool *pool, void *place)
     struct pool_block *block = block_of(place);
     struct pool_block *const behind = block_behind(pool, block);
 
+    assert(block_pool_holds(pool, place) && !block->is_free);
+    assert(pool->taken_bytes >= block->bytes);
     pool->taken_bytes -= block->bytes;
     if (behind && behind->is_free) {
         bin_remove(pool, behind);

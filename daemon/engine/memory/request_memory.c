@@ -10,6 +10,7 @@
  * The lock is held for some tens of nanoseconds, by lanes only, twice per request. */
 #include "daemon/engine/memory/request_memory.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -107,6 +108,7 @@ static void *take_of(struct request_memory *memory, struct request_memory_share 
     turns_catch_up(line, &share->flows[part]);
     turns_charge(line, &share->flows[part], bytes);
     share->held_bytes[part] += block_pool_block_bytes(place);
+    assert(share->held_bytes[part] <= memory->bytes);
     return place;
 }
 
@@ -120,6 +122,7 @@ static void tell(struct request_memory_share *share)
 {
     if (!share->wake || share->is_told)
         return;
+    assert(!share->is_told);
     share->is_told = true;
     share->wake(share);
 }
@@ -165,6 +168,7 @@ static void give(struct request_memory *memory, void *place)
                               ? REQUEST_MEMORY_SMALL
                               : REQUEST_MEMORY_MAIN;
 
+    assert(share->held_bytes[part] >= block_pool_block_bytes(place));
     share->held_bytes[part] -= block_pool_block_bytes(place);
     block_pool_give(&memory->parts[part].blocks, place);
 }

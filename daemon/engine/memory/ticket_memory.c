@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/memory/ticket_memory.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -85,6 +86,7 @@ void ticket_memory_give(struct ticket_memory *memory, void *place)
     pthread_mutex_lock(&memory->lock);
     share = block_pool_owner(place);
     bytes = block_pool_block_bytes(place);
+    assert(share->bytes >= bytes);
     share->bytes -= bytes;
     account_give(share->account, ACCOUNT_TICKET_BYTES, bytes);
     block_pool_give(&memory->pool, place);

@@ -189,7 +189,7 @@ enum take_turn segments_turn(struct op_lane *lane, void *what, uint64_t *left)
 
     if (session->broken || session->detaching) {
         request_discard(&lane->rules, request);
-        session->in_flight--;
+        session_release(session);
         return TAKE_TURN_TAKEN;
     }
     if (request_changes(request) && !update_may_begin(lane->gate, session, kind_of(request)))
@@ -205,7 +205,7 @@ enum take_turn segments_turn(struct op_lane *lane, void *what, uint64_t *left)
         rows_start(lane->rows, request);
     } else {
         request_discard(&lane->rules, request);
-        session->in_flight--;
+        session_release(session);
         request_answer(session, number, &refusal, 0, 0);
     }
     return TAKE_TURN_TAKEN;
@@ -219,6 +219,6 @@ void segments_done(struct op_lane *lane, struct request *request)
         update_end(lane->gate, session, kind_of(request));
     request_free(&lane->rules, request);
     session->memory_short = false;
-    session->in_flight--;
+    session_release(session);
     lane->settle(lane, session);
 }

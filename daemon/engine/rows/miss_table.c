@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/rows/miss_table.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "daemon/engine/memory/reserved.h"
@@ -101,10 +102,13 @@ void miss_table_remove(struct miss_table *misses, struct miss *miss)
     while (*at != link)
         at = &misses->entries[*at - 1].next_in_bucket;
     *at = miss->next_in_bucket;
+    assert(miss->state != MISS_FREE);
     miss->state = MISS_FREE;
     miss->next = misses->free;
     misses->free = link;
+    assert(misses->count > 0);
     misses->count--;
+    assert(misses->held[miss->flow] > 0);
     misses->held[miss->flow]--;
 }
 

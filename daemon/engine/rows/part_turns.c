@@ -14,6 +14,8 @@
  * which was for other rows or behind the retried ref. */
 #include "daemon/engine/rows/rows.h"
 
+#include <assert.h>
+
 #include "daemon/engine/turns/cost.h"
 
 /* ---- Requests and their parts ---- */
@@ -23,6 +25,7 @@ void rows_part_finished(struct rows *rows, struct part *part)
     struct request *const request = part->request;
     const uint32_t home = request->session->home;
 
+    assert(part->waiting == 0 && !part->retry_first);
     if (rows_log_holds(rows, part))
         return;
     if (!request_part_done(part))
@@ -89,6 +92,7 @@ static enum outcome may_change(struct rows *rows, struct part *part, uint32_t se
 
 static void part_retry_later(struct part *part, uint32_t index)
 {
+    assert(index < part->starts[part->request->segment_count]);
     part->refs[index].link = 0;
     if (part->retry_last)
         part->refs[part->retry_last - 1].link = index + 1;
@@ -147,7 +151,9 @@ static uint32_t part_chunk(struct rows *rows, struct part *part, uint32_t count)
         if (part->retry_first || ref_missed(rows, part, part->segment, ref, false) == OUTCOME_RETRY)
             part_retry_later(part, (uint32_t)(ref - part->refs));
     }
+    assert(missed <= count && count <= ROWS_CHUNK);
     part->next_ref += count;
+    assert(part->next_ref <= part->starts[part->segment + 1]);
     return missed;
 }
 
@@ -239,6 +245,7 @@ void rows_add_part(struct rows *rows, struct part *part)
 
 static void block(struct rows *rows, struct session_lane *session)
 {
+    assert(!session->is_blocked && session->first);
     session->is_blocked = true;
     session->next_blocked = NULL;
     if (rows->blocked)
@@ -286,6 +293,7 @@ void rows_unblock_all(struct rows *rows)
     while (session) {
         struct session_lane *const next = session->next_blocked;
 
+        assert(session->is_blocked);
         session->is_blocked = false;
         schedule_add_work(rows->schedule, session, SESSION_PARTS);
         session = next;

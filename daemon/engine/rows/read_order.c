@@ -70,6 +70,7 @@ void read_order_add(struct read_order *order, uint32_t shard, uint64_t session_i
     if (!reads->flows[f].rows.first)
         flow_append(reads, f + 1);
     miss_list_append(order->misses, &reads->flows[f].rows, miss);
+    assert(miss->state == MISS_PENDING);
     order->count++;
 }
 
@@ -102,6 +103,7 @@ void read_order_pop(struct read_order *order, uint32_t shard)
     struct flow *const flow = &reads->flows[link - 1];
 
     miss_list_pop(order->misses, &flow->rows);
+    assert(order->count > 0);
     order->count--;
     reads->first = flow->next;
     if (!reads->first)

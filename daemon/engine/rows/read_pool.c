@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/rows/read_pool.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -211,6 +212,7 @@ void read_job_add(struct read_job *job, struct table *table, uint64_t id, uint32
 {
     const uint32_t i = job->count++;
 
+    assert(i < READ_JOB_ROWS && job->bytes_used + table->row_bytes <= READ_JOB_BYTES);
     job->tables[i] = table;
     job->owners[i] = owner;
     job->rows[i] = (struct store_row){
@@ -226,6 +228,8 @@ void read_job_add(struct read_job *job, struct table *table, uint64_t id, uint32
 
 void read_pool_send(struct read_pool *pool, struct read_job *job)
 {
+    assert(atomic_load_explicit(&job->state, memory_order_relaxed) == READ_JOB_FREE);
+    assert(pool->free_count > 0);
     pool->free_count--;
     atomic_store_explicit(&job->number, pool->sent++, memory_order_relaxed);
     atomic_store_explicit(&job->state, READ_JOB_READY, memory_order_release);
@@ -234,6 +238,8 @@ void read_pool_send(struct read_pool *pool, struct read_job *job)
 
 void read_pool_put_back(struct read_pool *pool, struct read_job *job)
 {
+    assert(atomic_load_explicit(&job->state, memory_order_relaxed) == READ_JOB_DONE);
+    assert(pool->free_count < pool->job_count);
     pool->free_count++;
     atomic_store_explicit(&job->state, READ_JOB_FREE, memory_order_relaxed);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/rows/request.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "daemon/engine/sessions/client_bytes.h"
@@ -64,6 +65,7 @@ void request_lay_out(const struct request_rules *rules, struct request *request,
     memset(request, 0, sizeof(*request));
     memset(block + segments_place(head_bytes), 0,
            starts_place(rules, head_bytes, segments) - segments_place(head_bytes));
+    assert(rules->lane_count > 0 && rules->lane_count <= CONFIG_LANES_MAX);
     request->id_count = id_count;
     request->message.kind = MESSAGE_REQUEST_DONE;
     request->segment_count = segments;
@@ -183,6 +185,7 @@ static void deal_ids(const struct request_rules *rules, struct request *request,
     for (uint32_t lane = 0; lane < rules->lane_count; lane++)
         request->parts[lane].next_ref = (uint32_t)(next[lane] - request->parts[lane].refs);
     request->dealt_ids += count;
+    assert(request->dealt_ids <= request->id_count);
 }
 
 /* All ids are where they belong. */
@@ -191,6 +194,8 @@ static void finish_taking(const struct request_rules *rules, struct request *req
     uint32_t parts = 0;
 
     for (uint32_t lane = 0; lane < rules->lane_count; lane++) {
+        assert(rules->lane_count == 1 ||
+               request->parts[lane].next_ref == starts_of(request, lane)[request->segment_count]);
         request->parts[lane].next_ref = 0;
         parts += starts_of(request, lane)[request->segment_count] > 0;
     }
@@ -296,6 +301,7 @@ void request_fail(struct request *request, enum embtier_err err, uint32_t segmen
 {
     uint32_t none = EMBTIER_OK;
 
+    assert(err != EMBTIER_OK && err != EMBTIER_AGAIN);
     if (atomic_compare_exchange_strong(&request->err, &none, (uint32_t)err)) {
         /* Read only by the last part done, which comes after this one's own parts_left decrement.
          */
@@ -315,9 +321,12 @@ bool request_part_done(struct part *part)
 {
     struct request *const request = part->request;
     enum embtier_err err;
+    uint32_t parts;
 
     atomic_fetch_add_explicit(&request->hit_rows, part->hit_rows, memory_order_relaxed);
-    if (atomic_fetch_sub_explicit(&request->parts_left, 1, memory_order_acq_rel) != 1)
+    parts = atomic_fetch_sub_explicit(&request->parts_left, 1, memory_order_acq_rel);
+    assert(parts > 0 && parts <= request->lane_count);
+    if (parts != 1)
         return false;
     if (request->is_wave)
         return true; /* its operation goes on with it */

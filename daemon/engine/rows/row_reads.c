@@ -16,6 +16,7 @@
  * it belongs to: see ref_wait(). */
 #include "daemon/engine/rows/rows.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,7 @@ static uint64_t miss_session(const struct rows *rows, const struct miss *miss)
 /* Has a row read for those who wait for it. */
 static void miss_read(struct rows *rows, struct miss *miss)
 {
+    assert(miss->state != MISS_FREE && miss->first_waiter);
     miss->state = MISS_PENDING;
     read_order_add(rows->read_order, row_hash_shard(miss->hash, rows->rules->shard_count),
                    miss_session(rows, miss), miss);
@@ -99,6 +101,7 @@ enum outcome rows_read(struct rows *rows, struct part *part, struct table *table
 
 static void waiter_done(struct rows *rows, struct part *part)
 {
+    assert(part->waiting > 0);
     part->waiting--;
     if (part->waiting == 0 && part_is_looked_up(part))
         rows_part_finished(rows, part);
@@ -247,6 +250,7 @@ static uint32_t fill_job(struct rows *rows, uint32_t shard, struct read_job *job
         if (bytes > READ_JOB_BYTES)
             break;
         read_order_pop(rows->read_order, shard);
+        assert(miss->state == MISS_PENDING && miss->first_waiter);
         miss->state = MISS_READING;
         batch[count++] = miss;
     }
@@ -339,6 +343,7 @@ static void end_miss(struct rows *rows, struct miss *miss, const struct store_ro
     if (!answer_waiters(rows, miss, row, err)) {
         miss_table_remove(rows->misses, miss);
     } else if (err == EMBTIER_AGAIN) {
+        assert(miss->state == MISS_READING);
         miss->state = MISS_PARKED;
         miss_list_append(rows->misses, &rows->parked, miss);
     } else {
@@ -353,6 +358,7 @@ static void insert_run(struct rows *rows, struct table *table, struct insert_run
                                               run->bytes, run->dirty, run->refused);
     uint32_t next_refused = 0;
 
+    assert(run->count > 0 && run->count <= READ_JOB_ROWS);
     for (uint32_t i = 0; i < run->count; i++) {
         enum embtier_err err = EMBTIER_OK;
 
@@ -395,6 +401,7 @@ static void serve_rows(struct rows *rows, struct read_job *job)
     struct insert_run run = { .count = 0 };
     uint64_t work = 0;
 
+    assert(job->served < job->count);
     while (job->served < job->count && work < most) {
         const uint32_t i = job->served;
         const struct store_row *const row = &job->rows[i];
@@ -454,6 +461,7 @@ static void unpark(struct rows *rows, uint64_t count)
     if (!write_queue_goes_on(rows->write_queue))
         count = UINT64_MAX;
     for (; count > 0 && (miss = miss_list_first(rows->misses, &rows->parked)); count--) {
+        assert(miss->state == MISS_PARKED);
         miss_list_pop(rows->misses, &rows->parked);
         miss_read(rows, miss);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/rows/write_queue.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -532,6 +533,7 @@ bool write_queue_put(struct write_queue *queue, struct table *table, uint64_t ha
         .older = *bucket,
         .bytes = bytes,
     };
+    assert(position + bytes - queue->head <= queue->ring_bytes);
     memcpy(entry + 1, row, table->row_bytes);
     *bucket = position + 1;
     atomic_fetch_add_explicit(&queue->rows, 1, memory_order_relaxed);
@@ -598,9 +600,11 @@ uint64_t write_queue_reap(struct write_queue *queue)
     while (queue->head < written) {
         const struct entry *entry = entry_at(queue, queue->head);
 
+        assert(entry->bytes > 0);
         rows += entry->table != NULL;
         queue->head += entry->bytes;
     }
+    assert(queue->head == written && atomic_load(&queue->rows) >= rows);
     atomic_fetch_sub_explicit(&queue->rows, rows, memory_order_relaxed);
     return rows;
 }

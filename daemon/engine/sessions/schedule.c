@@ -17,6 +17,8 @@
  * at. */
 #include "daemon/engine/sessions/schedule.h"
 
+#include <assert.h>
+
 #include "daemon/engine/turns/cost.h"
 
 /* Each turn's, whatever is done in it. */
@@ -121,6 +123,7 @@ bool schedule_begin_turn(struct schedule *schedule, struct session_lane **ret_si
     side = CONTAINER_OF(flow, struct session_lane, flow);
     *ret_side = side;
     *ret_work = next_work(side);
+    assert(side->work != 0 && (side->work & *ret_work) != 0);
     side->last_work = (uint8_t)*ret_work;
     schedule->turn_number++;
     schedule->cast_cost = 0;

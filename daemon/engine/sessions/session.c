@@ -13,6 +13,7 @@ enum embtier_err session_new(uint64_t id, const struct channel *channel, uint32_
     struct session *const session = aligned_alloc(CACHE_LINE, bytes);
 
     assert(channel->payload > 0 && channel->payload <= channel->region_bytes);
+    assert(lane_count > 0 && channel->ops && channel->tail && channel->submissions);
     assert(channel->slot_count > 0 && channel->slot_count <= SHM_SLOTS_MAX);
     if (!session)
         return err_set(msg, EMBTIER_NO_MEMORY, "session: out of memory");
@@ -37,6 +38,7 @@ void session_free(struct session *session)
 
 void session_answer(struct session *session, uint32_t number, const struct answer *answer)
 {
+    assert(answer->refusal.err != EMBTIER_AGAIN);
     atomic_store_explicit(&session->slot_busy[number % session->channel.slot_count], 0,
                           memory_order_relaxed);
     session->channel.ops->complete(&session->channel, number, answer);

@@ -10,6 +10,7 @@
 #ifndef EMBTIER_DAEMON_ENGINE_SESSIONS_SESSION_H
 #define EMBTIER_DAEMON_ENGINE_SESSIONS_SESSION_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -152,6 +153,19 @@ MUST_CHECK enum embtier_err session_new(uint64_t id, const struct channel *chann
 /* No lane knows it any more. The channel is the transport's, and stays. */
 void session_free(struct session *session);
 DEFINE_CLEANUP(struct session, session_free)
+
+/* Home lane: something of the session is under way, and keeps it; and is not any more. */
+static inline void session_hold(struct session *session)
+{
+    assert(session->in_flight < UINT32_MAX);
+    session->in_flight++;
+}
+
+static inline void session_release(struct session *session)
+{
+    assert(session->in_flight > 0);
+    session->in_flight--;
+}
 
 /* Answers request @number, after which its slot may be used again. Any lane. */
 void session_answer(struct session *session, uint32_t number, const struct answer *answer);

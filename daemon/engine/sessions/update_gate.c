@@ -83,6 +83,7 @@ void update_begin(struct update_gate *gate, struct session *session, enum update
 {
     if (count_all(session->updates) == 0)
         updating_add(gate, session);
+    assert(kind < UPDATE_KINDS && update_may_begin(gate, session, kind));
     session->updates[kind]++;
     gate->updates[kind]++;
 }
@@ -91,6 +92,7 @@ void update_end(struct update_gate *gate, struct session *session, enum update_k
 {
     assert(session->updates[kind] > 0 && gate->updates[kind] > 0);
     session->updates[kind]--;
+    assert(gate->updates[kind] > 0);
     gate->updates[kind]--;
     if (count_all(session->updates) == 0)
         updating_remove(gate, session);

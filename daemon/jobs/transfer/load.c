@@ -2,6 +2,7 @@
 #include "daemon/jobs/transfer/load.h"
 #include "daemon/engine/tables/progress.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -161,6 +162,7 @@ static void skip_rows(struct load_batch *batch, uint32_t count)
 {
     batch->ids = (const uint8_t *)batch->ids + (size_t)count * sizeof(uint64_t);
     batch->rows = (const uint8_t *)batch->rows + count * batch->row_bytes;
+    assert(batch->count >= count);
     batch->count -= count;
 }
 

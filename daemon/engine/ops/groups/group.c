@@ -109,6 +109,7 @@ static void unlink_group(struct groups *groups, struct group *group)
     *group->link = group->next;
     if (group->next)
         group->next->link = group->link;
+    assert(groups->stats.groups > 0);
     groups->stats.groups--;
     account_give(group->account, ACCOUNT_GROUPS, 1);
 }

@@ -10,11 +10,11 @@
  * the session asked for before is of rows as they are before the step. */
 static void arrive(struct push *push)
 {
-    push->stage = PUSH_ARRIVED; /* before: it may be sent back at once */
+    push_set_stage(push, PUSH_ARRIVED); /* before: it may be sent back at once */
     push_leave_tables(push);
     if (group_arrive(push->member, push, &push->refusal) == EMBTIER_OK)
         return;
-    push->stage = PUSH_SETTLING;
+    push_set_stage(push, PUSH_SETTLING);
     push->is_taken = true;
 }
 
@@ -26,7 +26,7 @@ static void begin_step(struct op_lane *lane, struct push *push)
     if (push_check_runs(push, &cost, &push->refusal) != EMBTIER_OK)
         push->is_taken = true;
     else
-        push->stage = push_trial_plan(push, &cost) ? PUSH_TRYING : PUSH_UPDATING;
+        push_set_stage(push, push_trial_plan(push, &cost) ? PUSH_TRYING : PUSH_UPDATING);
     schedule_charge(lane->schedule, op_side_of(lane, push->session), cost);
 }
 
@@ -64,7 +64,7 @@ void step_lead(struct op_lane *lane, struct push *push)
 void step_done(struct op_lane *lane, struct push *push)
 {
     if (push->is_applied)
-        push->stage = PUSH_UPDATING;
+        push_set_stage(push, PUSH_UPDATING);
     push->is_taken = true;
     schedule_unstall(lane->schedule, push->session);
 }

@@ -2,7 +2,9 @@
 /* Pooled lookups on their lanes: waves are taken on the home lane, looked up like GETs on all, and
  * added up on one after the other. See pooled.h. */
 #include "daemon/engine/ops/pooled/pooled_turns.h"
+
 #include "daemon/engine/ops/op.h"
+#include <assert.h>
 
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/groups/group.h"
@@ -134,7 +136,7 @@ static void end(struct op_lane *lane, void *what)
         tickets_end(lane, ticket);
     }
     pooled_free(&lane->rules, pooled);
-    session->in_flight--;
+    session_release(session);
 }
 
 static struct session_lane *side_of(const struct op_lane *lane, const struct pooled *pooled)
@@ -175,6 +177,7 @@ static uint64_t take_wave(struct op_lane *lane, struct pooled *pooled, struct wa
     schedule_charge(lane->schedule, side_of(lane, pooled), cost);
     if (pooled->is_hot)
         return cost;
+    assert(wave->state == WAVE_FREE);
     wave->state = WAVE_LOOKED_UP;
     pooled->under_way++;
     rows_start(lane->rows, &wave->request);
@@ -223,6 +226,7 @@ static void give_out(struct op_lane *lane, struct pooled *pooled)
         if (wave->state != WAVE_READY || pooled_must_wait(pooled, wave))
             continue;
         to = lane->mailboxes[(lane->index + wave->number) % lanes];
+        assert(wave->state == WAVE_READY);
         wave->state = WAVE_GIVEN_OUT;
         wave->request.message.kind = MESSAGE_ADD_UP;
         mailbox_send(to, &wave->request.message);
@@ -242,6 +246,7 @@ static void looked_up(struct op_lane *lane, struct request *request)
         pooled->is_cached =
             lane->rules.lane_count == 1 &&
             atomic_load_explicit(&request->hit_rows, memory_order_relaxed) == request->id_count;
+        assert(wave->state == WAVE_LOOKED_UP);
         wave->state = WAVE_READY;
     }
     give_out(lane, pooled);

@@ -28,6 +28,7 @@
 #ifndef EMBTIER_DAEMON_ENGINE_OPS_PUSH_PUSH_H
 #define EMBTIER_DAEMON_ENGINE_OPS_PUSH_PUSH_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -91,6 +92,29 @@ enum push_stage {
     PUSH_TRYING,
     PUSH_UPDATING,
 };
+
+/* The stages that may follow one: to the next, or past those that it does not need; and back, when
+ * the group does not take a push that is ready. */
+static inline bool push_stage_follows(enum push_stage from, enum push_stage to)
+{
+    switch (to) {
+    case PUSH_IDS:
+        return false;
+    case PUSH_NUMBERS:
+        return from == PUSH_IDS;
+    case PUSH_CASTING:
+        return from == PUSH_NUMBERS;
+    case PUSH_SETTLING:
+        return from == PUSH_CASTING || from == PUSH_ARRIVED;
+    case PUSH_ARRIVED:
+        return from == PUSH_SETTLING;
+    case PUSH_TRYING:
+        return from == PUSH_CASTING || from == PUSH_ARRIVED;
+    case PUSH_UPDATING:
+        return from == PUSH_CASTING || from == PUSH_ARRIVED || from == PUSH_TRYING;
+    }
+    return false;
+}
 
 #define PUSH_NONE_FAILED UINT64_MAX
 
@@ -179,6 +203,12 @@ void push_take_wave(const struct request_rules *rules, struct push *push, struct
 void push_end_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave);
 /* Answers the client, unless it is gone, and frees the push, but not its ticket. */
 void push_free(const struct request_rules *rules, struct push *push);
+
+static inline void push_set_stage(struct push *push, enum push_stage stage)
+{
+    assert(push_stage_follows(push->stage, stage));
+    push->stage = stage;
+}
 
 /* What is done to rows of a wave: of a push, of a push that is tried (push_rows.c), and of a
  * prefetch (prefetch_rows.c). */

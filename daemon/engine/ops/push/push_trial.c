@@ -113,7 +113,7 @@ enum embtier_err push_trial_end(struct push *push, struct refusal *ret_refusal)
 {
     if (IS_BAD(CHECK_PUSH_ROWS_FINITE, push_trial_has_failed(push)))
         return refuse_failed(push, ret_refusal);
-    push->stage = PUSH_UPDATING;
+    push_set_stage(push, PUSH_UPDATING);
     push->group = push->run = 0;
     return EMBTIER_OK;
 }

@@ -2,6 +2,9 @@
 /* Pushes and prefetches on their home lane: a push takes its rows in waves, and each lane updates
  * its own. See push.h. */
 #include "daemon/engine/memory/request_memory.h"
+
+#include <assert.h>
+
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/ops/groups/group_turns.h"
 #include "daemon/engine/ops/op.h"
@@ -76,7 +79,7 @@ static void end(struct op_lane *lane, void *what)
     if (push->is_update)
         update_end(lane->gate, session, push->kind);
     push_free(&lane->rules, push);
-    session->in_flight--;
+    session_release(session);
 }
 
 static struct session_lane *side_of(const struct op_lane *lane, const struct push *push)
@@ -119,11 +122,11 @@ static bool prepare_turn(struct op_lane *lane, struct push *push)
         err = push_take_ids(push, &left, &push->refusal);
         tickets_cast(lane, push->ticket, err == EMBTIER_OK ? push->segment_count : push->segment);
         if (err == EMBTIER_OK)
-            push->stage = PUSH_NUMBERS;
+            push_set_stage(push, PUSH_NUMBERS);
     } else if (push->stage == PUSH_NUMBERS) {
         err = push_check_numbers(push, &left, &push->refusal);
         if (err == EMBTIER_OK)
-            push->stage = PUSH_CASTING;
+            push_set_stage(push, PUSH_CASTING);
     }
     schedule_charge(lane->schedule, side, most - left);
     if (err != EMBTIER_OK && err != EMBTIER_AGAIN)
@@ -133,9 +136,9 @@ static bool prepare_turn(struct op_lane *lane, struct push *push)
 
         push->is_taken = push_check_runs(push, &cost, &push->refusal) != EMBTIER_OK;
         if (!push->is_taken)
-            push->stage = push->member                   ? PUSH_SETTLING
-                          : push_trial_plan(push, &cost) ? PUSH_TRYING
-                                                         : PUSH_UPDATING;
+            push_set_stage(push, push->member                   ? PUSH_SETTLING
+                                 : push_trial_plan(push, &cost) ? PUSH_TRYING
+                                                                : PUSH_UPDATING);
         schedule_charge(lane->schedule, side, cost);
     }
     if (push->stage >= PUSH_SETTLING)
@@ -201,6 +204,7 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
         schedule_charge(lane->schedule, side_of(lane, push),
                         wave->slice_count * (uint64_t)LANE_COST_SEGMENT +
                             wave->request.id_count * COST_WAVE_ROW);
+        assert(!wave->is_under_way && push->under_way < PUSH_WAVES_MAX);
         wave->is_under_way = true;
         push->under_way++;
         rows_start(lane->rows, &wave->request);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/ops/tickets/ticket.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -396,6 +397,7 @@ enum embtier_err ticket_issue(struct ticket *ticket, uint64_t now_ns)
         slot->ticket = ticket;
         ticket->number = session->id << 32 | number;
         ticket->issued_ns = now_ns;
+        assert(!ticket->is_issued && !ticket->is_ended);
         ticket->is_issued = true;
         return EMBTIER_OK;
     }
@@ -405,6 +407,7 @@ enum embtier_err ticket_issue(struct ticket *ticket, uint64_t now_ns)
 void ticket_take(struct ticket *ticket)
 {
     slot_of(ticket->session, (uint32_t)ticket->number)->ticket = NULL;
+    assert(ticket->is_issued);
     ticket->is_issued = false;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/ops/tickets/tickets.h"
 
+#include <assert.h>
+
 #include "daemon/engine/ops/push/push.h"
 #include "daemon/engine/ops/tickets/caster.h"
 #include "daemon/engine/turns/cost.h"
@@ -12,7 +14,7 @@ static void send_to_caster(struct op_lane *lane, struct ticket *ticket, struct t
     const uint32_t to = (lane->index + number) % lane->lane_count;
 
     ticket->casts_left++;
-    ticket->session->in_flight++;
+    session_hold(ticket->session);
     caster_send(lane->casters[to], &ticket->session->lanes[to].casts, group);
 }
 
@@ -40,6 +42,7 @@ void tickets_cast(struct op_lane *lane, struct ticket *ticket, uint32_t segment)
     for (; ticket->segments_taken < segment; ticket->segments_taken++) {
         struct ticket_group *const group = ticket_group_of(ticket, ticket->segments_taken);
 
+        assert(group->segments_left > 0);
         if (--group->segments_left == 0)
             cast_group(lane, ticket, group);
     }
@@ -51,8 +54,9 @@ void tickets_on_cast(struct op_lane *lane, struct ticket_group *group)
     struct session *const session = ticket->session;
     const struct push *const push = push_being_taken(session);
 
+    assert(ticket->casts_left > 0);
     ticket->casts_left--;
-    session->in_flight--;
+    session_release(session);
     if (ticket->casts_left == 0 && ticket->is_ended)
         ticket_free(&lane->rules, ticket);
     else if (ticket->casts_left == 0 && push && (push->ticket == ticket || push->joint == ticket))
@@ -108,11 +112,13 @@ void tickets_take(struct op_lane *lane, struct ticket *ticket)
 void tickets_lend(struct op_lane *lane, struct ticket *ticket)
 {
     list_remove(lane, ticket);
+    assert(ticket->is_issued && !ticket->is_lent && !ticket->is_ended);
     ticket->is_lent = true;
 }
 
 void tickets_give_back(struct op_lane *lane, struct ticket *ticket)
 {
+    assert(ticket->is_issued && ticket->is_lent);
     ticket->is_lent = false;
     list_add(lane, ticket);
 }
@@ -120,9 +126,10 @@ void tickets_give_back(struct op_lane *lane, struct ticket *ticket)
 /* Every lane gives the pins back that it has for a prefetch. */
 static void unpin(struct op_lane *lane, struct ticket *ticket)
 {
+    assert(ticket->has_pins && ticket->lanes_left == 0);
     ticket->has_pins = false;
     ticket->lanes_left = lane->rules.lane_count;
-    ticket->session->in_flight++;
+    session_hold(ticket->session);
     ticket->session->unpinning++;
     for (uint32_t i = 0; i < lane->rules.lane_count; i++)
         mailbox_send(lane->mailboxes[i], &ticket->lanes[i].message);
@@ -130,6 +137,7 @@ static void unpin(struct op_lane *lane, struct ticket *ticket)
 
 void tickets_end(struct op_lane *lane, struct ticket *ticket)
 {
+    assert(!ticket->is_ended && !ticket->is_issued);
     ticket->is_ended = true;
     if (ticket->has_pins)
         unpin(lane, ticket);
@@ -143,13 +151,15 @@ void tickets_on_unpinned(struct op_lane *lane, struct ticket_lane *part)
     struct session *const session = ticket->session;
     const struct push *const push = push_being_taken(session);
 
+    assert(ticket->lanes_left > 0);
     if (--ticket->lanes_left > 0)
         return;
     ticket_unpinned(&lane->rules, ticket);
     if (ticket->answers)
         request_answer(session, ticket->request, &ticket->refusal, 0, 0);
     ticket_free(&lane->rules, ticket);
-    session->in_flight--;
+    session_release(session);
+    assert(session->unpinning > 0);
     session->unpinning--;
     if (push && push->is_prefetch)
         schedule_unstall(lane->schedule, session); /* it may wait for these */
