@@ -425,7 +425,8 @@ static void serve_rows(struct rows *rows, struct read_job *job)
             if (changed && miss->table->logged) {
                 end_miss(rows, miss, row, place_read(rows, miss->table, miss, row->bytes));
             } else {
-                run.dirty[run.count / 64] |= (uint64_t)changed << (run.count % 64);
+                if (changed)
+                    run.dirty[run.count / 64] |= UINT64_C(1) << (run.count % 64);
                 run.count++;
             }
         }

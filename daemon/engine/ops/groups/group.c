@@ -236,6 +236,7 @@ enum embtier_err group_check(const struct session *session, const struct shm_sub
     err = group_find(session, submission->group, &member, refusal);
     if (IS_BAD(CHECK_GROUP, err != EMBTIER_OK))
         return err;
+    assert(member);
     next = group_step(member) + 1;
     *ret_member = member;
     if (IS_BAD(CHECK_GROUP_STEP, is_push ? submission->step != next : submission->step > next))
