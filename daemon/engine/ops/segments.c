@@ -3,6 +3,7 @@
 
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/groups/group.h"
+#include "daemon/engine/ops/op_table.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
@@ -149,8 +150,8 @@ enum embtier_err segments_begin(struct op_lane *lane, struct session *session, u
     TRY(group_check(session, &copy, false, &member, refusal));
     TRY(copy_segments(rules, session, number, &copy, form, &id_count, refusal));
     TRY(request_new(rules, session, number, &copy, id_count, &request, refusal));
-    request->op = ret_taking->op;
-    request->row_op = ret_taking->op->row_op;
+    request->op = IS_COPIED(COPY_SUBMISSION) ? ret_taking->op : op_of(copy.op);
+    request->row_op = request->op->row_op;
     err = check_segments(rules, request, &copy, refusal);
     if (err != EMBTIER_OK) {
         request_discard(rules, request);
