@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint_gate.h: looks for the moment of which a checkpoint will be: no update is under way.
  *
- * Updates under way end by themselves, and none is begun while the gates are closed (lane_epoch.c).
- * But one may take long: its rows have to be read from a slow disk, or its queue is full; or there
- * are many, or the machine is busy. So gates wait for GATE_DRAIN_NS only. Then they open, others go
- * on, and the next try comes later. After GATE_FREE_TRIES lanes begin updates a few at a time, so
- * that these end soon. After GATE_WHOLE_TRIES large updates are cut, and after GATE_SMALL_TRIES all
- * but the steps of groups: each row is whole, an update may not be.
- * When GATE_SEARCH_NS were in vain too, the search ends and tells whose step it was.
+ * Updates under way end by themselves, and none is begun while the gates are closed
+ * (update_gate.h). But one may take long: its rows have to be read from a slow disk, or its queue
+ * is full; or there are many, or the machine is busy. So gates wait for GATE_DRAIN_NS only. Then
+ * they open, others go on, and the next try comes later. After GATE_FREE_TRIES lanes begin updates
+ * a few at a time, so that these end soon. After GATE_WHOLE_TRIES large updates are cut, and after
+ * GATE_SMALL_TRIES all but the steps of groups: each row is whole, an update may not be. When
+ * GATE_SEARCH_NS were in vain too, the search ends and tells whose step it was.
  *
  * Logs are synced in the moment, and other writers may keep the disk busy. A moment that lasts
  * longer than GATE_CLOSED_NS is given up too, and lanes go on as if there were no search. That

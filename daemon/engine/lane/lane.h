@@ -6,7 +6,7 @@
  * those other lanes send it, and hands what must be read from SSD to its readers and what must be
  * written to its writer. It waits for nothing but work: not for SSD, not for a lock, not for a
  * client. Parts of one session run in the order of its requests; sessions take turns, and share the
- * lane by what these cost (lane_turns.c).
+ * lane by what these cost (schedule.h).
  *
  * docs/internals/requests.md and writes.md have the life of a GET and of an eviction. */
 #ifndef EMBTIER_DAEMON_ENGINE_LANE_LANE_H

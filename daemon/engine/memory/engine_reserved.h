@@ -7,8 +7,8 @@
 #include "base/macros.h"
 #include "config/config.h"
 
-/* Memory that each lane reserves beside the budgets (daemon/engine/lane/lane.c and the parts it
- * makes). */
+/* Memory that each lane reserves beside the budgets (daemon/engine/lane/lane_life.c and the parts
+ * it makes). */
 #define LANE_FIXED_BYTES (UINT64_C(6272) * KIB) /* table of misses, scratch memory */
 #define LANE_SHARD_BYTES 1024                   /* of each shard: the order of reads */
 #define LANE_QUEUE_BYTES (UINT64_C(128) * KIB)  /* a batch of the writer, … */

@@ -2,7 +2,7 @@
 /* request_memory.h: the memory that requests under way live in, reserved and touched at start.
  *
  * One region for the daemon. When it is used up, sessions wait: their next request stays in their
- * own shared memory until an earlier one is done. When nothing is under way, the largest request
+ * own region until an earlier one is done. When nothing is under way, the largest request
  * fits again, whatever was under way before.
  *
  * It is shared out fairly. A part is for small requests, one of each session at a time: however

@@ -104,7 +104,7 @@ struct session {
     struct session *next_polled;
     uint32_t consumed;  /* requests taken */
     uint32_t in_flight; /* requests, groups of tickets that are being cast, prefetches whose pins
-                           are given back; less: see lane_session_maybe_gone() */
+                           are given back; less: settle() of struct op_lane */
     uint32_t unpinning; /* prefetches whose pins are given back */
     struct request_memory_share memory_share;
     struct taking taking;           /* begun, and not taken to its end yet */

@@ -30,7 +30,7 @@
  *
  * pooled.c takes the ids and adds up. What it reads of the client's memory is checked each time it
  * is read: segments and ids once, the offset behind a bag again when the bag did not fit in any
- * more; lane_pooled.c has the rest. Thread: the home lane, but for wave_add_up(). */
+ * more; pooled_turns.c has the rest. Thread: the home lane, but for wave_add_up(). */
 #ifndef EMBTIER_DAEMON_ENGINE_OPS_POOLED_POOLED_H
 #define EMBTIER_DAEMON_ENGINE_OPS_POOLED_POOLED_H
 
@@ -142,7 +142,7 @@ struct pooled {
     struct refusal refusal; /* the first error */
 };
 
-/* As request_begin(), which calls it. */
+/* As begin() of struct op, which calls it. */
 MUST_CHECK enum embtier_err pooled_begin(const struct request_rules *rules, struct session *session,
                                          uint32_t number, const struct shm_submission *submission,
                                          struct pooled **ret_pooled, struct refusal *ret_refusal);

@@ -161,8 +161,8 @@ struct push {
         failed; /* in a trial: the lowest group << 32 | run that did; written by lanes */
 };
 
-/* As request_begin(), which calls it. @member: whose part of a step it is, or NULL. A push that is
- * refused, here or for its numbers, leaves its ticket as it was. */
+/* As begin() of struct op, which calls it. @member: whose part of a step it is, or NULL. A push
+ * that is refused, here or for its numbers, leaves its ticket as it was. */
 MUST_CHECK enum embtier_err push_begin(const struct request_rules *rules, struct session *session,
                                        uint32_t number, const struct shm_submission *submission,
                                        bool is_prefetch, struct group_member *member,
