@@ -133,7 +133,7 @@ static void detach(struct rounds *r, struct client *client)
             gone |= m == &session->gone_message;
         assert_true(now_ns() < until);
     }
-    session_free(session);
+    client_free(client);
 }
 
 static struct asker asker_of(struct rounds *r, uint32_t count, uint32_t slots)

@@ -152,7 +152,7 @@ static void detach(struct rounds *r, struct client *client)
         for (struct message *m = inbox_take_all(&r->x.mail); m; m = m->next)
             gone |= m == &session->gone_message;
     }
-    session_free(session);
+    client_free(client);
 }
 
 static void rounds_stop(struct rounds *r)

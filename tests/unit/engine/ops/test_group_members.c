@@ -66,7 +66,7 @@ static void test_a_leader_that_dies_while_rows_are_tried(void **state)
             assert_int_equal(answer(t, m, numbers[m])->err, fails ? EMBTIER_NONFINITE : EMBTIER_OK);
         fixture_await_mail(&t->p.p.x, &leader->session->gone_message);
         groups_forget(leader->session);
-        session_free(leader->session);
+        client_free(leader);
         if (!fails)
             step_to_shadows(t);
         for (uint32_t m = 1; m < MEMBERS; m++) {
