@@ -48,11 +48,6 @@ struct op_lane {
     void (*settle)(struct op_lane *lane, struct session *session);
 };
 
-static inline struct session_lane *op_side_of(const struct op_lane *lane, struct session *session)
-{
-    return &session->lanes[lane->index];
-}
-
 /* The client is not to be answered any more. */
 static inline bool op_is_over(const struct session *session)
 {

@@ -182,7 +182,7 @@ enum take_turn segments_turn(struct op_lane *lane, void *what, uint64_t *left)
     struct request *const request = what;
     const uint64_t most = *left;
     struct session *const session = request->session;
-    struct session_lane *const side = op_side_of(lane, session);
+    struct session_lane *const side = schedule_side_of(lane->schedule, session);
     const uint32_t number = request->number;
     const uint64_t cost_before = taken_cost(request);
     struct refusal refusal = { .segment = UINT32_MAX };

@@ -75,11 +75,6 @@ static inline const struct shm_submission *channel_submission(const struct chann
     return &channel->submissions[number % channel->slot_count];
 }
 
-static inline void *channel_place(const struct channel *channel, uint64_t offset)
-{
-    return channel->region + offset;
-}
-
 /* True if @bytes at @offset, a multiple of @align, are the client's to name. */
 static inline bool channel_holds(const struct channel *channel, uint64_t offset, uint64_t bytes,
                                  uint64_t align)

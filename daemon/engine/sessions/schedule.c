@@ -33,11 +33,6 @@ struct session *schedule_session_of(const struct schedule *schedule, struct sess
     return CONTAINER_OF(side - schedule->lane, struct session, lanes);
 }
 
-struct session_lane *schedule_side_of(const struct schedule *schedule, struct session *session)
-{
-    return &session->lanes[schedule->lane];
-}
-
 void schedule_add_work(struct schedule *schedule, struct session_lane *side, enum session_work work)
 {
     turns_add(&schedule->turns, &side->flow, 0);

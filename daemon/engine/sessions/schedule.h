@@ -60,6 +60,10 @@ bool schedule_begin_turn(struct schedule *schedule, struct session_lane **ret_si
 
 /* The session whose side on this lane that is; and the other way round. */
 struct session *schedule_session_of(const struct schedule *schedule, struct session_lane *side);
-struct session_lane *schedule_side_of(const struct schedule *schedule, struct session *session);
+static inline struct session_lane *schedule_side_of(const struct schedule *schedule,
+                                                    struct session *session)
+{
+    return &session->lanes[schedule->lane];
+}
 
 #endif

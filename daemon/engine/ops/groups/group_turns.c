@@ -27,7 +27,7 @@ static void begin_step(struct op_lane *lane, struct push *push)
         push->is_taken = true;
     else
         push_set_stage(push, push_trial_plan(push, &cost) ? PUSH_TRYING : PUSH_UPDATING);
-    schedule_charge(lane->schedule, op_side_of(lane, push->session), cost);
+    schedule_charge(lane->schedule, schedule_side_of(lane->schedule, push->session), cost);
 }
 
 void step_turn(struct op_lane *lane, struct push *push)

@@ -141,7 +141,7 @@ static void end(struct op_lane *lane, void *what)
 
 static struct session_lane *side_of(const struct op_lane *lane, const struct pooled *pooled)
 {
-    return op_side_of(lane, pooled->session);
+    return schedule_side_of(lane->schedule, pooled->session);
 }
 
 /* @most: of one that is to be whole UINT64_MAX. Returns what it cost. */

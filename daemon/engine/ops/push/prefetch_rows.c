@@ -148,7 +148,8 @@ bool pins_turn(struct op_lane *lane)
             part->run = 0;
         }
     }
-    schedule_charge(lane->schedule, op_side_of(lane, part->ticket->session), rows * LANE_COST_ROW);
+    schedule_charge(lane->schedule, schedule_side_of(lane->schedule, part->ticket->session),
+                    rows * LANE_COST_ROW);
     if (part->group == part->ticket->group_count) {
         lane->unpinning = part->next;
         part->message.kind = MESSAGE_UNPINNED;

@@ -84,7 +84,7 @@ static void end(struct op_lane *lane, void *what)
 
 static struct session_lane *side_of(const struct op_lane *lane, const struct push *push)
 {
-    return op_side_of(lane, push->session);
+    return schedule_side_of(lane->schedule, push->session);
 }
 
 /* It looks again until something else has changed, and others have a turn of theirs meanwhile. */
