@@ -58,8 +58,8 @@ static inline bool table_enter(struct table *table, uint32_t table_id, uint32_t 
 {
     uint32_t state;
 
-    /* seq_cst, as where drop_rows() looks at users: either the request sees the state, or the drop
-     * sees the request. */
+    /* seq_cst, as where tables_drop.c looks at users: either the request sees the state, or the
+     * drop sees the request. */
     atomic_fetch_add(&table->users, 1);
     state = atomic_load(&table->state);
     if (state == TABLE_LIVE && atomic_load(&table->table_id) == table_id)

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* table_structs.c: the table structs in use, in order of table id, and their names. */
+#include "daemon/engine/tables/tables_impl.h"
+
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/engine/memory/accounts.h"
+#include "store/catalog.h"
+
+bool tables_find_used(const struct tables *tables, uint32_t table_id, uint32_t *ret_place)
+{
+    uint32_t low = 0, high = tables->used_count;
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+
+        if (tables->used[middle].table_id < table_id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *ret_place = low;
+    return low < tables->used_count && tables->used[low].table_id == table_id;
+}
+
+/* Locked. */
+static bool grow_used(struct tables *tables)
+{
+    const uint32_t capacity = MAX(2 * tables->used_capacity, (uint32_t)CHUNK_TABLES);
+    struct struct_ref *used;
+
+    if (tables->used_count < tables->used_capacity)
+        return true;
+    used = realloc(tables->used, capacity * sizeof(*used));
+    if (!used)
+        return false;
+    tables->used = used;
+    tables->used_capacity = capacity;
+    return true;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const struct table *)a)->spec.name, ((const struct table *)b)->spec.name);
+}
+
+struct table *tables_struct_named(struct tables *tables, const char *name)
+{
+    struct table named;
+    struct table **found;
+
+    snprintf(named.spec.name, sizeof(named.spec.name), "%s", name);
+    found = tfind(&named, &tables->names, compare_names);
+    return found ? *found : NULL;
+}
+
+/* Locked. The name is free. */
+static void forget_name(struct tables *tables, const struct table *table)
+{
+    struct table **const found = tfind(table, &tables->names, compare_names);
+
+    if (found && *found == table)
+        tdelete(table, &tables->names, compare_names);
+}
+
+void tables_give_name_away(struct tables *tables, const struct table *table)
+{
+    pthread_mutex_lock(&tables->lock);
+    forget_name(tables, table);
+    pthread_mutex_unlock(&tables->lock);
+}
+
+struct table *tables_take_struct(struct tables *tables)
+{
+    if (!grow_used(tables))
+        return NULL;
+    for (uint32_t index = tables->first_free; index < TABLES_LIMIT; index++) {
+        struct table *chunk = atomic_load(&tables->chunks[index / CHUNK_TABLES]);
+        struct table *table;
+
+        if (!chunk) {
+            chunk = calloc(CHUNK_TABLES, sizeof(*chunk));
+            if (!chunk)
+                return NULL;
+            atomic_store_explicit(&tables->chunks[index / CHUNK_TABLES], chunk,
+                                  memory_order_release);
+        }
+        table = &chunk[index % CHUNK_TABLES];
+        if (atomic_load(&table->state) == TABLE_FREE) {
+            table->index = (uint16_t)index;
+            tables->first_free = index;
+            return table;
+        }
+    }
+    return NULL;
+}
+
+bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t table_id,
+                        const struct table_spec *spec, struct account **account)
+{
+    uint32_t place;
+
+    table->spec = *spec;
+    if (!tsearch(table, &tables->names, compare_names))
+        return false;
+    account_add(*account, ACCOUNT_TABLES, 1);
+    table->account = TAKE(*account);
+    table->weight_bytes = table_spec_weight_bytes(spec);
+    table->state_bytes = table_spec_state_bytes(spec);
+    table->row_bytes = table->weight_bytes + table->state_bytes;
+    table->logged = spec->durability != EMBTIER_DURABILITY_REPLAY;
+    atomic_store(&table->step, spec->step);
+    atomic_store(&table->updated_rows, 0);
+    atomic_store(&table->rows_initialised, 0);
+    atomic_store(&table->table_id, table_id);
+    atomic_store(&table->state, TABLE_CREATING);
+    (void)tables_find_used(tables, table_id, &place); /* it is not there */
+    memmove(&tables->used[place + 1], &tables->used[place],
+            (tables->used_count - place) * sizeof(*tables->used));
+    tables->used[place] = (struct struct_ref){ table_id, table->index };
+    tables->used_count++;
+    return true;
+}
+
+void tables_free_struct(struct tables *tables, struct table *table)
+{
+    uint32_t place;
+
+    if (tables_find_used(tables, atomic_load(&table->table_id), &place)) {
+        tables->used_count--;
+        memmove(&tables->used[place], &tables->used[place + 1],
+                (tables->used_count - place) * sizeof(*tables->used));
+    }
+    forget_name(tables, table);
+    account_give(table->account, ACCOUNT_TABLES, 1);
+    account_close(TAKE(table->account));
+    tables->first_free = MIN(tables->first_free, (uint32_t)table->index);
+    atomic_store(&table->state, TABLE_FREE);
+}
+
+struct table *tables_find_struct(struct tables *tables, uint32_t table_id)
+{
+    struct table *table = NULL;
+    uint32_t place;
+
+    pthread_mutex_lock(&tables->lock);
+    if (tables_find_used(tables, table_id, &place))
+        table = tables_at(tables, tables->used[place].index);
+    pthread_mutex_unlock(&tables->lock);
+    return table;
+}
+
+struct account *tables_open_owner(struct tables *tables, uid_t owner)
+{
+    return account_open(tables->accounts, owner == CATALOG_NOBODY ? geteuid() : owner);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tables_impl.h: how tables are kept, for the files that implement tables.h: tables.c (registry,
+ * lookup, locks), table_structs.c (structs in use, and their names), tables_create.c,
+ * tables_drop.c, tables_list.c and tables_load.c. */
+#ifndef EMBTIER_DAEMON_ENGINE_TABLES_TABLES_IMPL_H
+#define EMBTIER_DAEMON_ENGINE_TABLES_TABLES_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "daemon/engine/tables/table.h"
+#include "daemon/engine/tables/tables.h"
+#include "tiers/cache/row_cache.h"
+
+struct account;
+struct catalog_table;
+
+#define CHUNK_TABLES 256
+#define CHUNKS_MAX   256
+#define TABLES_LIMIT (ROW_CACHE_TABLES_MAX - 1)
+
+struct tables {
+    struct store *store;
+    struct accounts *accounts;
+    const struct tables_rows *rows; /* the lanes' shares of every table */
+    struct lane *const *lanes;
+    uint32_t lane_count;
+
+    /* Read-held by threads that change the catalog, or write rows of a table that is being made.
+     * Write-held by a checkpoint while it takes its point. Taken before the others. */
+    pthread_rwlock_t hold;
+    pthread_mutex_t writing; /* the catalog, which is written to disk under it; before the lock */
+    struct catalog *catalog;
+    /* Guards the list of structs in use, and their names. Never held while anything waits for a
+     * disk. Threads that only look, such as the control thread, take this one alone. */
+    pthread_mutex_t lock;
+    _Atomic bool stopping;
+    struct tables_totals dropped; /* locked; so that the sums over tables never fall */
+    /* Locked: the structs in use, in order of table id; below first_free none is free. */
+    struct struct_ref {
+        uint32_t table_id;
+        uint16_t index;
+    } * used;
+    uint32_t used_count;
+    uint32_t used_capacity;
+    uint32_t first_free;
+    void *names; /* locked: a tree (tsearch) of the structs that have not given their name away */
+
+    /* Made on demand, never freed before the end: see table.h. */
+    _Atomic(struct table *) chunks[CHUNKS_MAX];
+};
+
+/* ---- tables.c ---- */
+
+/* To change the catalog. */
+void tables_lock_catalog(struct tables *tables);
+void tables_unlock_catalog(struct tables *tables);
+MUST_CHECK enum embtier_err tables_add_to_lanes(struct tables *tables, struct table *table,
+                                                struct err_msg *msg);
+
+/* ---- table_structs.c ---- */
+
+/* Locked. Where a table's number is among those in use, or would be. */
+bool tables_find_used(const struct tables *tables, uint32_t table_id, uint32_t *ret_place);
+/* Locked. A table of this name that has not given it away, or NULL. */
+struct table *tables_struct_named(struct tables *tables, const char *name);
+void tables_give_name_away(struct tables *tables, const struct table *table);
+/* Locked. An unused struct, or NULL: there is none, or no memory. Only tables_fill_struct() takes
+ * it; while the catalog is locked, no other thread does. */
+struct table *tables_take_struct(struct tables *tables);
+/* Locked. There is room in the list of those in use: tables_take_struct() has made it. @account,
+ * which is open, is taken over. False: there is no memory for the name, and @account stays the
+ * caller's. */
+MUST_CHECK bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t table_id,
+                                   const struct table_spec *spec, struct account **account);
+/* Locked. */
+void tables_free_struct(struct tables *tables, struct table *table);
+struct table *tables_find_struct(struct tables *tables, uint32_t table_id);
+/* The error of a tables_take_struct() that found none. */
+static inline enum embtier_err tables_no_struct(struct tables *tables, struct err_msg *msg)
+{
+    bool is_full;
+
+    pthread_mutex_lock(&tables->lock);
+    is_full = tables->used_count >= TABLES_LIMIT;
+    pthread_mutex_unlock(&tables->lock);
+    if (!is_full)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    return err_set(msg, EMBTIER_TOO_LARGE, "no more than %u tables", TABLES_LIMIT);
+}
+/* The account of the user @owner, open; NULL: out of memory. */
+struct account *tables_open_owner(struct tables *tables, uid_t owner);
+
+/* ---- tables_list.c ---- */
+
+/* All but what was written, which takes a lock of the store's. */
+struct table_info tables_info_of(struct table *table);
+void tables_totals_add(struct tables_totals *totals, struct table *table);
+
+/* ---- tables_drop.c ---- */
+
+/* The table takes no new requests any more. Not locked: this takes as long as it takes. */
+MUST_CHECK enum embtier_err tables_drop_rows(struct tables *tables, struct table *table,
+                                             const struct progress_sink *sink, struct err_msg *msg);
+MUST_CHECK enum embtier_err
+tables_drop_stored_rows(struct tables *tables, const struct table_spec *spec, uint32_t table_id,
+                        const struct progress_sink *sink, struct err_msg *msg);
+/* Its rows are gone: the catalog forgets the table. */
+MUST_CHECK enum embtier_err tables_drop_finish(struct tables *tables, uint32_t table_id,
+                                               struct err_msg *msg);
+/* Catalog locked. True if @entry is left of a creation that failed: nothing will come of it, and it
+ * keeps its name only because the catalog could not be written. */
+bool tables_is_left_over(struct tables *tables, const struct catalog_table *entry);
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tables_load.c: the tables that the catalog holds at a start, and the catalog as one file at a
+ * stop.
+ *
+ * A table that a crash left half made or half dropped is dropped. When it cannot be, such as on a
+ * full disk, the entry stays as it is for the start after that, and all other tables are served: it
+ * has no struct, so no lane knows it; its name is free; its id is never used again. */
+#include "daemon/engine/tables/tables_impl.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+#include "base/log/log.h"
+#include "daemon/engine/memory/accounts.h"
+#include "kernels/cpu/init/init_rows.h"
+#include "store/catalog.h"
+#include "store/store.h"
+
+/* A catalog that is not written at a stop costs the steps of tables. */
+#define FOLD_TRIES    10
+#define FOLD_PAUSE_NS 200000000L
+
+static enum embtier_err load_table(struct tables *tables, const struct catalog_table *entry,
+                                   struct err_msg *msg)
+{
+    _cleanup_(account_closep) struct account *account = tables_open_owner(tables, entry->owner);
+    struct table *const table = tables_take_struct(tables);
+
+    if (!table)
+        return tables_no_struct(tables, msg);
+    if (entry->spec.init_version < 1 || entry->spec.init_version > INIT_ROWS_VERSION)
+        return err_set(msg, EMBTIER_VERSION,
+                       "table '%s' has initial values of version %u, this server knows 1 to %u",
+                       entry->spec.name, entry->spec.init_version, INIT_ROWS_VERSION);
+    if (!account || !tables_fill_struct(tables, table, entry->table_id, &entry->spec, &account))
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    TRY(tables_add_to_lanes(tables, table, msg));
+    atomic_store(&table->state, TABLE_LIVE);
+    return EMBTIER_OK;
+}
+
+/* Ends a creation or drop that was cut short. Its name is given back first, whatever becomes of its
+ * rows: it may be a table's that is made before the next start. */
+static enum embtier_err drop_left_over(struct tables *tables, const struct catalog_table *entry,
+                                       struct err_msg *msg)
+{
+    if (entry->state == CATALOG_CREATING)
+        TRY(catalog_set_state(tables->catalog, entry->table_id, CATALOG_DROPPING, msg));
+    TRY(tables_drop_stored_rows(tables, &entry->spec, entry->table_id, NULL, msg));
+    return catalog_remove(tables->catalog, entry->table_id, msg);
+}
+
+static void note_stored_step(void *context, uint32_t table_id, uint64_t step)
+{
+    struct table *const table = tables_find_struct(context, table_id);
+
+    if (table && step <= EMBTIER_STEP_MAX)
+        table_note_step(table, step);
+}
+
+/* After a crash, rows in the logs are newer than the catalog. */
+static void load_steps(struct tables *tables)
+{
+    struct err_msg why = { { 0 } };
+
+    if (store_table_steps(tables->store, note_stored_step, tables, &why) != EMBTIER_OK)
+        log_warn("the steps of some tables may be those of the last clean stop", "why=%s",
+                 LOG_QUOTED(why.text));
+}
+
+enum embtier_err tables_load(struct tables *tables, const struct tables_rows *rows,
+                             struct lane *const *lanes, uint32_t lane_count, struct err_msg *msg)
+{
+    uint32_t index = 0;
+
+    tables->rows = rows;
+    tables->lanes = lanes;
+    tables->lane_count = lane_count;
+    while (index < catalog_count(tables->catalog)) {
+        const struct catalog_table entry = *catalog_at(tables->catalog, index);
+        struct err_msg why = { { 0 } };
+
+        if (entry.state == CATALOG_LIVE) {
+            TRY(load_table(tables, &entry, msg));
+            index++;
+            continue;
+        }
+        log_warn("a table was left half made or half dropped, it is dropped now",
+                 "table=%s id=%" PRIu32, entry.spec.name, entry.table_id);
+        if (drop_left_over(tables, &entry, &why) == EMBTIER_OK)
+            continue;
+        log_warn("it cannot be dropped now, the next start tries again",
+                 "table=%s id=%" PRIu32 " why=%s", entry.spec.name, entry.table_id,
+                 LOG_QUOTED(why.text));
+        index++;
+    }
+    load_steps(tables);
+    return EMBTIER_OK;
+}
+
+void tables_fold(struct tables *tables)
+{
+    struct err_msg why = { { 0 } };
+    enum embtier_err err;
+
+    pthread_mutex_lock(&tables->writing);
+    tables_note_steps(tables, tables->catalog);
+    err = catalog_fold(tables->catalog, &why);
+    for (unsigned i = 1; err != EMBTIER_OK && i < FOLD_TRIES; i++) {
+        nanosleep(&(struct timespec){ .tv_nsec = FOLD_PAUSE_NS }, NULL);
+        err = catalog_fold(tables->catalog, &why);
+    }
+    if (err != EMBTIER_OK)
+        log_warn("the catalog keeps its journal, which the next start reads, and the steps of "
+                 "tables as they were at this start",
+                 "why=%s", LOG_QUOTED(why.text));
+    pthread_mutex_unlock(&tables->writing);
+}
