@@ -194,8 +194,7 @@ static enum embtier_err pooled_new(const struct request_rules *rules, struct ses
     pooled->shape = shape;
     pooled->is_hot = rules->lane_count == 1;
     pooled->refusal.segment = UINT32_MAX;
-    pooled->waves[0] = wave_lay_out(rules, &shape, (uint8_t *)pooled + wave_at);
-    pooled->wave_count = 1;
+    waves_init(&pooled->waves, wave_lay_out(rules, &shape, (uint8_t *)pooled + wave_at));
     for (uint32_t s = 0; s < segment_count; s++)
         pooled->segments[s] = (struct pooled_segment){
             .table = entered_table(&scratch[s]),

@@ -309,11 +309,7 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
     push->failed = PUSH_NONE_FAILED;
     push->block_bytes = bytes;
     push->has_tables = true;
-    if (!b->member) {
-        push->waves[0] = (struct push_wave *)((uint8_t *)push + wave_at);
-        push->waves[0]->is_under_way = false;
-        push->wave_count = push->own_waves = 1;
-    }
+    waves_init(&push->waves, b->member ? NULL : (uint8_t *)push + wave_at);
     err = fill_in(b, push);
     if (err != EMBTIER_OK)
         request_memory_give(rules->memory, push);
@@ -364,10 +360,9 @@ void push_free(const struct request_rules *rules, struct push *push)
 {
     if (push->has_tables)
         push_leave_tables(push);
-    if (push->wave_count == 0) /* it may stand in line for one */
+    if (push->waves.count == 0) /* it may stand in line for one */
         request_memory_forget(rules, push->session);
-    for (uint32_t i = push->own_waves; i < push->wave_count; i++)
-        request_memory_give(rules->memory, push->waves[i]);
+    waves_give(&push->waves, rules->memory);
     if (push->refusal.err != EMBTIER_DISCONNECTED && !push->is_answered)
         request_answer(push->session, push->number, &push->refusal, push->hit_rows,
                        push->is_prefetch && push->refusal.err == EMBTIER_OK ? push->ticket->number
@@ -580,38 +575,18 @@ void push_note_steps(const struct push *push)
 
 struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push)
 {
-    struct request_memory_share *const share = &push->session->memory_share;
-    const uint64_t bytes = wave_bytes(rules, push->wave_slices, push->wave_rows);
-    struct push_wave *wave;
+    struct push_wave *const wave = waves_idle(&push->waves);
 
-    for (uint32_t i = 0; i < push->wave_count; i++)
-        if (!push->waves[i]->is_under_way)
-            return push->waves[i];
-    if (push->wave_count == PUSH_WAVES_MAX)
-        return NULL;
-    /* Others need it more, but if it has none: then it leads a group, and all its members wait. */
-    wave = push->wave_count > 0
-               ? request_memory_take_spare(rules->memory, share, bytes)
-               : request_memory_for(rules, push->session, bytes, REQUEST_MEMORY_LEADS);
-    if (!wave)
-        return NULL;
-    wave->is_under_way = false;
-    return push->waves[push->wave_count++] = wave;
+    return wave ? wave
+                : waves_take(&push->waves, rules, push->session,
+                             wave_bytes(rules, push->wave_slices, push->wave_rows));
 }
 
 void push_end_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave)
 {
     if (!wave->is_trial)
         push->hit_rows += atomic_load_explicit(&wave->request.hit_rows, memory_order_relaxed);
-    push->under_way--;
-    wave->is_under_way = false;
-    for (uint32_t i = push->own_waves; push->is_taken && i < push->wave_count; i++) {
-        if (push->waves[i] != wave)
-            continue;
-        push->waves[i] = push->waves[--push->wave_count];
-        request_memory_give(rules->memory, wave);
-        break;
-    }
+    waves_end(&push->waves, rules->memory, wave, !push->is_taken);
 }
 
 /* The runs of the next wave. Returns how many. */
