@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "daemon/engine/memory/request_memory.h"
+#include "daemon/engine/ops/segment_tables.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
-#include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
 #include "kernels/cpu/reduce/reduce.h"
 #include "proto/shm_fields.h"
@@ -33,16 +33,11 @@ struct beginning {
     struct ticket *ticket;
     struct ticket *prefetch;
     struct shm_push_segment *segments; /* copies */
+    uint32_t entered;                  /* segments whose place in rules->segment_tables is filled */
     bool has_ticket;                   /* else the push makes one */
     bool is_prefetch;
     struct refusal *refusal;
 };
-
-/* The word of a copied segment that was 0 on the wire holds its table, once entered. */
-static struct table *entered_table(const struct shm_push_segment *segment)
-{
-    return (struct table *)(uintptr_t)segment->unused;
-}
 
 static enum embtier_err find_ticket(const struct beginning *b, uint64_t number, bool is_prefetch,
                                     struct ticket **ret_ticket)
@@ -93,21 +88,17 @@ static enum embtier_err copy_segments(struct beginning *b)
 {
     const uint32_t form = shm_form_of(b->submission);
     const uint32_t count = b->submission->segment_count;
-    enum embtier_err err = EMBTIER_OK;
     uint64_t sum = 0;
 
     copy_once(b->segments, b->session->channel.region + b->submission->segments_offset,
               count * sizeof(*b->segments));
     for (uint32_t s = 0; s < count; s++) {
-        struct shm_push_segment *const wire = &b->segments[s];
+        const struct shm_push_segment *const wire = &b->segments[s];
 
-        if (IS_BAD(CHECK_PUSH_SEGMENT_FIELDS,
-                   err == EMBTIER_OK && !shm_push_segment_is_clean(wire, form)))
-            err = refuse_unused(form, s, wire, b->refusal);
-        wire->unused = 0; /* of all, whatever comes: no table has been entered */
+        if (IS_BAD(CHECK_PUSH_SEGMENT_FIELDS, !shm_push_segment_is_clean(wire, form)))
+            return refuse_unused(form, s, wire, b->refusal);
         sum += wire->count;
     }
-    TRY(err);
     if (IS_BAD(CHECK_PUSH_COUNT, sum > b->rules->max_batch_rows))
         return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sum, b->rules->max_batch_rows);
     for (uint32_t s = 0; s < count; s++) {
@@ -153,17 +144,16 @@ static enum embtier_err check_ids(const struct beginning *b, uint32_t s)
     return EMBTIER_OK;
 }
 
-static enum embtier_err enter_segment(const struct beginning *b, uint32_t s)
+static enum embtier_err enter_segment(struct beginning *b, uint32_t s)
 {
     struct shm_push_segment *const wire = &b->segments[s];
-    uint32_t state = TABLE_FREE;
-    struct table *const table = tables_enter(b->rules->tables, wire->table, &state);
+    struct table *const table = segment_table_enter(b->rules, s, wire->table, b->refusal);
     enum embtier_err err;
 
-    wire->unused = (uintptr_t)table;
+    b->rules->segment_tables[s] = table;
+    b->entered = s + 1;
     if (IS_BAD(CHECK_PUSH_TABLE, !table))
-        return refuse(b->refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE, s,
-                      wire->table >> 32, 0);
+        return b->refusal->err;
     if (b->is_prefetch)
         return check_ids(b, s);
     err = request_change_refusal(b->rules, table,
@@ -184,25 +174,18 @@ static enum embtier_err enter_segment(const struct beginning *b, uint32_t s)
     if (!IS_COPIED(COPY_PUSH_SEGMENTS))
         copy_again(wire,
                    b->session->channel.region + b->submission->segments_offset + s * sizeof(*wire),
-                   offsetof(struct shm_push_segment, unused));
+                   sizeof(*wire));
     return EMBTIER_OK;
-}
-
-static void leave_tables(const struct beginning *b)
-{
-    for (uint32_t s = 0; s < b->submission->segment_count; s++)
-        if (entered_table(&b->segments[s]))
-            table_leave(entered_table(&b->segments[s]));
 }
 
 static struct ticket_part part_of(const void *context, uint32_t s)
 {
-    const struct shm_push_segment *const segments = context;
+    const struct beginning *const b = context;
 
-    return (struct ticket_part){ .table = entered_table(&segments[s]),
+    return (struct ticket_part){ .table = b->rules->segment_tables[s],
                                  .mode = EMBTIER_POOL_SUM,
-                                 .id_count = segments[s].count,
-                                 .bag_count = segments[s].count };
+                                 .id_count = b->segments[s].count,
+                                 .bag_count = b->segments[s].count };
 }
 
 /* What is asked for, and of a push of rows a ticket. */
@@ -213,7 +196,7 @@ static enum embtier_err enter_segments(struct beginning *b)
     if (b->has_ticket)
         return EMBTIER_OK;
     return ticket_new(b->rules, b->session, b->is_prefetch ? TICKET_OF_PREFETCH : TICKET_OF_BAGS,
-                      b->submission->segment_count, part_of, b->segments, &b->ticket, b->refusal);
+                      b->submission->segment_count, part_of, b, &b->ticket, b->refusal);
 }
 
 static uint64_t groups_place(uint32_t segment_count)
@@ -238,7 +221,7 @@ static enum embtier_err fill_in(const struct beginning *b, struct push *push)
 {
     for (uint32_t s = 0; s < push->segment_count; s++) {
         const struct shm_push_segment *const wire = &b->segments[s];
-        struct table *const table = entered_table(wire);
+        struct table *const table = b->rules->segment_tables[s];
         struct push_group *const group = &push->groups[push->ticket->segments[s].group];
         uint8_t *const arena = b->session->channel.region;
 
@@ -342,7 +325,7 @@ enum embtier_err push_begin(const struct request_rules *rules, struct session *s
     if (err != EMBTIER_OK) {
         if (!b.has_ticket && b.ticket)
             ticket_free(rules, b.ticket);
-        leave_tables(&b);
+        segment_tables_leave(rules, b.entered);
         return err;
     }
     (*ret_push)->number = number;
