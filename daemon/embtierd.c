@@ -12,13 +12,13 @@
 #include "base/system/standard_fds.h"
 #include "base/text/option_mistake.h"
 #include "base/text/text_escape.h"
+#include "base/version.h"
 #include "config/config_keys.h"
 #include "config/config_load.h"
 #include "daemon/budget/budget.h"
 #include "daemon/control/signals.h"
 #include "daemon/server.h"
 #include "daemon/server_check.h"
-#include "daemon/version.h"
 
 enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -186,7 +186,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
             fputs(usage, stdout);
             return EXIT_DONE;
         case 'V':
-            printf("embtierd %s\n", EMBTIERD_VERSION);
+            printf("embtierd %s\n", EMBTIER_PROJECT_VERSION);
             return EXIT_DONE;
         default:
             fprintf(stderr, "embtierd: %s\nTry 'embtierd --help'.\n", msg.text);
@@ -214,7 +214,7 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
         config->data.must_exist = false;
     log_set_level(arguments->has_level ? arguments->level : config->log.level);
     TRY(config_check_machine(config, msg));
-    log_info("embtierd starts", "version=%s config=%s lanes=%u", EMBTIERD_VERSION,
+    log_info("embtierd starts", "version=%s config=%s lanes=%u", EMBTIER_PROJECT_VERSION,
              LOG_QUOTED(config->source ? config->source : "(defaults)"), config->lanes.count);
     tell_limits();
     TRY(server_new(config, &arguments->restore, &server, msg));

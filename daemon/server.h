@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "daemon/server_parts.h"
 
+struct config;
 struct server;
 
 /* What is done before anybody is served. */

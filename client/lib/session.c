@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/paths.h"
 #include "base/text/text_escape.h"
+#include "base/version.h"
 #include "client/lib/batch/batch.h"
 #include "client/lib/group.h"
 #include "client/lib/table.h"
@@ -41,7 +42,7 @@ const char *embtier_message(const struct embtier *server)
 
 const char *embtier_version(void)
 {
-    return EMBTIER_LIBRARY_VERSION;
+    return EMBTIER_PROJECT_VERSION;
 }
 
 static enum embtier_err check_hello(const struct embtier *server, const Embtier__Reply *reply,

@@ -2,7 +2,7 @@
 #include "daemon/budget/budget.h"
 
 #include "daemon/engine/memory/engine_reserved.h"
-#include "daemon/jobs/jobs_reserved.h"
+#include "daemon/engine/tables/tables_reserved.h"
 #include "store/store_reserved.h"
 
 /* The program and its libraries, catalog and metrics, the system's own of threads and files. */
@@ -23,7 +23,7 @@ void budget_beside(const struct config *config, uint32_t lane_count,
         .database_bytes = store_database_reserved_bytes(),
         .compaction_bytes = store_compaction_reserved_bytes(config),
         .session_bytes = align_up(engine_session_reserved_bytes(config), MIB),
-        .rest_bytes = PROGRAM_BYTES + ANSWER_BYTES + jobs_eager_reserved_bytes(shards) +
+        .rest_bytes = PROGRAM_BYTES + ANSWER_BYTES + tables_eager_reserved_bytes(shards) +
                       request_bytes - config->lanes.request_bytes,
         .transfer_least_bytes = align_up(store_scan_with_logs_reserved_bytes(shards), MIB),
     };

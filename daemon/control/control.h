@@ -7,10 +7,39 @@
 #ifndef EMBTIER_DAEMON_CONTROL_CONTROL_H
 #define EMBTIER_DAEMON_CONTROL_CONTROL_H
 
-#include "base/err.h"
+#include <stdint.h>
 
+#include "base/err.h"
+#include "config/config.h"
+
+struct accounts;
+struct arena;
+struct checkpoints;
 struct control;
-struct server_parts;
+struct groups;
+struct lane;
+struct request_memory;
+struct store;
+struct tables;
+struct ticket_memory;
+struct transfer_memory;
+
+/* The control thread and the metrics see this of the server; borrowed for its life. */
+struct server_parts {
+    const struct config *config;
+    struct store *store;
+    struct tables *tables;
+    struct accounts *accounts;
+    struct request_memory *memory;
+    struct ticket_memory *ticket_memory;
+    struct groups *groups;
+    struct transfer_memory *transfer_memory;
+    struct checkpoints *checkpoints;
+    struct arena *arenas[TIERS_MAX];
+    struct lane **lanes;
+    uint32_t lane_count;
+    uint64_t started_ns;
+};
 
 /* Listens on the configured socket. LOCKED when another server does; a socket file nobody listens
  * on is replaced. */

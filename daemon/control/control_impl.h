@@ -12,9 +12,9 @@
 
 #include "base/err.h"
 #include "config/config_descriptors.h"
+#include "daemon/control/control.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/jobs/answer.h"
-#include "daemon/server_parts.h"
 #include "proto/control.pb-c.h"
 
 /* So many tables can be imported at a time, by one thread, if there is memory for that

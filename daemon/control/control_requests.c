@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log/log.h"
+#include "base/version.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/control/metrics.h"
@@ -19,7 +20,6 @@
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/table/table_answer.h"
 #include "daemon/jobs/worker.h"
-#include "daemon/version.h"
 #include "proto/frame.h"
 #include "store/store.h"
 #include "tiers/arena/arena.h"
@@ -150,7 +150,7 @@ static void reply_status(struct control *control, struct connection *connection,
     metrics_collect(control->parts, add_metric, list);
     for (size_t i = 0; i < list->count; i++)
         pointers[i] = &list->metrics[i];
-    body.server_version = (char *)(uintptr_t)EMBTIERD_VERSION;
+    body.server_version = (char *)(uintptr_t)EMBTIER_PROJECT_VERSION;
     body.uptime_ms = (clock_now_ns(&clock_monotonic) - control->parts->started_ns) / 1000000;
     body.n_metrics = list->count;
     body.metrics = pointers;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/log/log.h"
+#include "base/version.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/lane/lane.h"
@@ -16,7 +17,6 @@
 #include "daemon/jobs/job.h"
 #include "daemon/transport/shm/session_maker.h"
 #include "daemon/transport/shm/shm_channel.h"
-#include "daemon/version.h"
 #include "proto/frame.h"
 
 /* ---- Hello ---- */
@@ -87,7 +87,7 @@ static void reply_hello(struct control *control, struct connection *connection, 
 
     connection->said_hello = true;
     body.protocol = PROTOCOL_VERSION;
-    body.server_version = (char *)(uintptr_t)EMBTIERD_VERSION;
+    body.server_version = (char *)(uintptr_t)EMBTIER_PROJECT_VERSION;
     body.session = connection->number;
     body.max_batch_rows = control->parts->config->socket.max_batch_rows;
     body.config_file = control->config_file;

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include "base/log/log.h"
+#include "daemon/control/control.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/transfer/transfer_memory.h"
-#include "daemon/server_parts.h"
 #include "store/store.h"
 
 #define COUNTER true

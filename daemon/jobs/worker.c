@@ -12,7 +12,7 @@
 #include "base/spec/table_spec.h"
 #include "base/system/thread_class.h"
 #include "daemon/engine/tables/tables.h"
-#include "daemon/jobs/jobs_reserved.h"
+#include "daemon/engine/tables/tables_reserved.h"
 
 #define PROGRESS_INTERVAL_NS (UINT64_C(100) * 1000 * 1000)
 

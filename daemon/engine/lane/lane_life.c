@@ -19,11 +19,13 @@
 #include "kernels/cpu/cast/cast.h"
 #include "store/store.h"
 
-#define TABLE_MARKS_BYTES ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))
+#define TABLE_MARKS_BYTES    ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))
+#define SEGMENT_TABLES_BYTES (SHM_POOL_SEGMENTS_MAX * sizeof(struct table *))
 
 _Static_assert((sizeof(struct miss) + sizeof(uint32_t)) * ROWS_MISSES_MAX +
-                       SHM_SEGMENTS_MAX * sizeof(struct shm_segment) + TABLE_MARKS_BYTES +
-                       READ_JOB_BYTES + ROWS_GRADIENT_BYTES + sizeof(struct lane) +
+                       SHM_SEGMENTS_MAX * sizeof(struct shm_segment) + SEGMENT_TABLES_BYTES +
+                       TABLE_MARKS_BYTES + READ_JOB_BYTES + ROWS_GRADIENT_BYTES +
+                       sizeof(struct lane) +
                        CONFIG_LANES_MAX * (sizeof(struct mailbox *) + sizeof(struct caster *)) <=
                    LANE_FIXED_BYTES,
                "the configuration counts what a lane reserves");
@@ -136,13 +138,14 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
         .lane_count = opts->lane_count,
         .max_batch_rows = opts->max_batch_rows,
         .scratch = reserved_new(SHM_SEGMENTS_MAX * sizeof(struct shm_segment)),
+        .segment_tables = reserved_new(SEGMENT_TABLES_BYTES),
         .table_marks = reserved_new(TABLE_MARKS_BYTES),
     };
     lane->rows.gradients = reserved_new(ROWS_GRADIENT_BYTES);
     lane->mailboxes = calloc(opts->lane_count, sizeof(*lane->mailboxes));
     lane->casters = calloc(opts->lane_count, sizeof(*lane->casters));
-    if (!lane->rows.scratch_row || !lane->ops.rules.scratch || !lane->ops.rules.table_marks ||
-        !lane->rows.gradients || !lane->mailboxes || !lane->casters)
+    if (!lane->rows.scratch_row || !lane->ops.rules.scratch || !lane->ops.rules.segment_tables ||
+        !lane->ops.rules.table_marks || !lane->rows.gradients || !lane->mailboxes || !lane->casters)
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
     TRY(events_new(lane, msg));
     TRY(cache_new(lane, msg));
@@ -209,6 +212,7 @@ void lane_free(struct lane *lane)
     closep(&lane->epoll_fd);
     mailbox_destroy(&lane->mailbox);
     reserved_free(lane->ops.rules.scratch, SHM_SEGMENTS_MAX * sizeof(struct shm_segment));
+    reserved_free(lane->ops.rules.segment_tables, SEGMENT_TABLES_BYTES);
     reserved_free(lane->ops.rules.table_marks, TABLE_MARKS_BYTES);
     reserved_free(lane->rows.gradients, ROWS_GRADIENT_BYTES);
     reserved_free(lane->rows.scratch_row, READ_JOB_BYTES);

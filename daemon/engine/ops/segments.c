@@ -4,8 +4,9 @@
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/ops/op_table.h"
+#include "daemon/engine/ops/segment_tables.h"
 #include "daemon/engine/sessions/client_bytes.h"
-#include "daemon/engine/tables/tables.h"
+#include "daemon/engine/tables/table.h"
 #include "daemon/engine/turns/cost.h"
 #include "proto/shm_fields.h"
 
@@ -97,13 +98,11 @@ static enum embtier_err check_segments(const struct request_rules *rules, struct
         const struct shm_segment *const wire = &rules->scratch[s];
         struct request_segment *const segment = &request->segments[s];
         const uint64_t id_bytes = (uint64_t)wire->id_count * sizeof(uint64_t);
-        uint32_t state = TABLE_FREE;
         enum embtier_err err;
 
-        segment->table = tables_enter(rules->tables, wire->table, &state);
+        segment->table = segment_table_enter(rules, s, wire->table, refusal);
         if (IS_BAD(CHECK_TABLE, !segment->table))
-            return refuse(refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE, s,
-                          wire->table >> 32, 0);
+            return refusal->err;
         err = request_changes(request)
                   ? request_change_refusal(rules, segment->table, wire->id_count)
                   : EMBTIER_OK;

@@ -100,8 +100,9 @@ struct request_rules {
     uint32_t shard_count;
     uint32_t lane_count;
     uint32_t max_batch_rows;
-    struct shm_segment *scratch; /* SHM_SEGMENTS_MAX */
-    uint32_t *table_marks;       /* by table index, all 0: for who needs some word for each */
+    struct shm_segment *scratch;   /* SHM_SEGMENTS_MAX */
+    struct table **segment_tables; /* SHM_POOL_SEGMENTS_MAX, of a request that begins */
+    uint32_t *table_marks;         /* by table index, all 0: for who needs some word for each */
 };
 
 /* Goes on with a request that is laid out for about @id_count ids. AGAIN: some are left. Any other

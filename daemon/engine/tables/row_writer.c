@@ -8,7 +8,7 @@
 #include "base/row_hash.h"
 #include "daemon/engine/tables/progress.h"
 #include "daemon/engine/tables/table.h"
-#include "daemon/jobs/jobs_reserved.h"
+#include "daemon/engine/tables/tables_reserved.h"
 #include "store/store.h"
 
 _Static_assert(sizeof(struct store_row) + sizeof(uint64_t) + sizeof(void *) <= ROW_WRITER_ROW_BYTES,

@@ -487,13 +487,13 @@ static void test_more_memory_than_the_machine_has_says_both_numbers(void **state
     assert_mistake("cache:\n  tiers:\n  - name: big\n    bytes: 1000TiB\n",
                    "e.yaml:4: cache.tiers[0].bytes: all memory together is 1000.00TiB (tiers "
                    "1000TiB, requests 64MiB, tickets 64MiB, write queue 64MiB, RocksDB 256MiB, "
-                   "shared arenas 4GiB, exports and imports 256MiB; beside these lanes 4 of 43MiB, "
+                   "shared arenas 4GiB, exports and imports 256MiB; beside these lanes 4 of 44MiB, "
                    "databases 8 of 512KiB, compaction 84MiB, sessions 36MiB, the rest 56MiB), the "
                    "machine has 64GiB; allowed: at most that");
     assert_mistake("\nsocket:\n  max_total_arena_bytes: 80GiB\n",
-                   "e.yaml:3: socket.max_total_arena_bytes: all memory together is 82.03GiB...");
+                   "e.yaml:3: socket.max_total_arena_bytes: all memory together is 82.04GiB...");
     assert_mistake("cache: {tiers: [{bytes: 30GiB}, {kind: dax_kmem, bytes: 31GiB}]}",
-                   "e.yaml:1: cache.tiers[1].bytes: all memory together is 66.03GiB (tiers "
+                   "e.yaml:1: cache.tiers[1].bytes: all memory together is 66.04GiB (tiers "
                    "61GiB...");
     /* Not memory, whatever its size. */
     config_free(parsed("cache: {tiers: [{bytes: 4GiB}, {kind: file, path: /a, bytes: 9TiB}]}"));

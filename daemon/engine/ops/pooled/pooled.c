@@ -79,41 +79,31 @@ struct wave *wave_lay_out(const struct request_rules *rules, const struct wave_s
 
 struct wave *pooled_free_wave(const struct request_rules *rules, struct pooled *pooled)
 {
-    struct request_memory_share *const share = &pooled->session->memory_share;
-    void *block;
+    void *block = waves_idle(&pooled->waves);
 
-    for (uint32_t i = 0; i < pooled->wave_count; i++)
-        if (pooled->waves[i]->state == WAVE_FREE)
-            return pooled->waves[i];
-    if (pooled->wave_count == WAVES_MAX)
-        return NULL;
-    block = request_memory_take_spare(rules->memory, share, wave_bytes(rules, &pooled->shape));
-    if (!block)
-        return NULL; /* others need it more */
-    return pooled->waves[pooled->wave_count++] = wave_lay_out(rules, &pooled->shape, block);
+    if (block)
+        return block;
+    block = waves_take(&pooled->waves, rules, pooled->session, wave_bytes(rules, &pooled->shape));
+    return block ? wave_lay_out(rules, &pooled->shape, block) : NULL;
 }
 
 void pooled_end_wave(const struct request_rules *rules, struct pooled *pooled, struct wave *wave)
 {
     pooled->hit_rows += atomic_load_explicit(&wave->request.hit_rows, memory_order_relaxed);
-    pooled->under_way--;
     wave->state = WAVE_FREE;
-    for (uint32_t i = 1; pooled->is_taken && i < pooled->wave_count; i++) {
-        if (pooled->waves[i] != wave)
-            continue;
-        pooled->waves[i] = pooled->waves[--pooled->wave_count];
-        request_memory_give(rules->memory, wave);
-        break;
-    }
+    waves_end(&pooled->waves, rules->memory, wave, !pooled->is_taken);
 }
 
 bool pooled_must_wait(const struct pooled *pooled, const struct wave *wave)
 {
     if (wave->slice_count == 0 || wave->slices[0].begun == 0)
         return false;
-    for (uint32_t i = 0; i < pooled->wave_count; i++)
-        if (pooled->waves[i]->state != WAVE_FREE && pooled->waves[i]->number + 1 == wave->number)
+    for (uint32_t i = 0; i < pooled->waves.count; i++) {
+        const struct wave *const other = pooled->waves.blocks[i];
+
+        if (other->state != WAVE_FREE && other->number + 1 == wave->number)
             return true;
+    }
     return false;
 }
 
@@ -121,8 +111,7 @@ void pooled_free(const struct request_rules *rules, struct pooled *pooled)
 {
     for (uint32_t s = 0; s < pooled->segment_count; s++)
         table_leave(pooled->segments[s].table);
-    for (uint32_t i = 1; i < pooled->wave_count; i++)
-        request_memory_give(rules->memory, pooled->waves[i]);
+    waves_give(&pooled->waves, rules->memory);
     if (pooled->refusal.err != EMBTIER_DISCONNECTED)
         request_answer(pooled->session, pooled->number, &pooled->refusal, pooled->hit_rows,
                        pooled->ticket ? pooled->ticket->number : 0);

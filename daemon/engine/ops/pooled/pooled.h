@@ -21,8 +21,8 @@
  *   struct pooled | segments[] | its first wave: struct wave | … as in request.h | slices[] |
  * rows[] | ids[] | weights[] | offsets[] | staging
  *
- * The first wave lies in the same block of request memory as the lookup, so it can always go on;
- * more waves are taken when there is memory. The life of a wave:
+ * The first wave lies in the same block of request memory as the lookup, so it can always go on
+ * (waves.h). The life of a wave:
  *
  *   FREE -- ids taken --> LOOKED_UP -- last row there --> READY -- given to a lane --> GIVEN_OUT
  *     ^                                                                       added up      |
@@ -39,6 +39,7 @@
 
 #include "base/embtier_types.h"
 #include "base/row_spot.h"
+#include "daemon/engine/ops/waves.h"
 #include "daemon/engine/rows/request.h"
 
 /* Of one wave, at most. */
@@ -57,8 +58,6 @@
 /* … and of bags, which may be many and empty; segments looked at, which may have none. */
 #define WAVE_BAG_BYTES (UINT32_C(2) << 20)
 #define WAVE_SEGMENTS  256
-/* Of one lookup, at a time. */
-#define WAVES_MAX 8
 
 struct pooled_segment {
     struct table *table;
@@ -133,9 +132,7 @@ struct pooled {
     bool searches;        /* the next one is to be searched, it seems; set by the lane */
     uint64_t search_from; /* the number of the first wave that may be */
 
-    struct wave *waves[WAVES_MAX]; /* [0] lies in this block */
-    uint32_t wave_count;
-    uint32_t under_way; /* waves that are not free */
+    struct waves waves;
     uint64_t next_number;
     struct ticket *ticket; /* that the client asked for, or NULL */
     uint64_t hit_rows;

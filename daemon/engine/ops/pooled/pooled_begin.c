@@ -8,10 +8,10 @@
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/get_set.h"
 #include "daemon/engine/ops/op_table.h"
+#include "daemon/engine/ops/segment_tables.h"
 #include "daemon/engine/ops/tickets/ticket.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
-#include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
 #include "proto/shm_fields.h"
 
@@ -72,13 +72,6 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
     return EMBTIER_OK;
 }
 
-/* The tables' row lengths decide how much memory is taken, so tables are entered before there is
- * any: the word of a copied segment that was 0 on the wire holds the table meanwhile. */
-static struct table *entered_table(const struct shm_pool_segment *segment)
-{
-    return (struct table *)(uintptr_t)segment->unused;
-}
-
 /* Enters the segment's table and checks where everything lies. */
 static enum embtier_err enter_segment(const struct request_rules *rules,
                                       const struct session *session, uint64_t segments_offset,
@@ -86,14 +79,12 @@ static enum embtier_err enter_segment(const struct request_rules *rules,
 {
     struct shm_pool_segment *const wire = (struct shm_pool_segment *)rules->scratch + s;
     const uint64_t count = wire->id_count;
-    uint32_t state = TABLE_FREE;
-    struct table *const table = tables_enter(rules->tables, wire->table, &state);
+    struct table *const table = segment_table_enter(rules, s, wire->table, refusal);
     uint64_t bags_bytes;
 
-    wire->unused = (uintptr_t)table;
+    rules->segment_tables[s] = table;
     if (IS_BAD(CHECK_POOL_TABLE, !table))
-        return refuse(refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE, s,
-                      wire->table >> 32, 0);
+        return refusal->err;
     bags_bytes = (uint64_t)wire->bag_count * table->spec.dim * sizeof(float);
     if (IS_BAD(CHECK_POOL_IDS_IN_ARENA,
                !in_region(session, wire->ids_offset, count * sizeof(uint64_t), SHM_ID_ALIGN)))
@@ -115,7 +106,7 @@ static enum embtier_err enter_segment(const struct request_rules *rules,
                       session->channel.region_bytes);
     if (!IS_COPIED(COPY_POOL_SEGMENTS))
         copy_again(wire, session->channel.region + segments_offset + s * sizeof(*wire),
-                   offsetof(struct shm_pool_segment, unused));
+                   sizeof(*wire));
     return EMBTIER_OK;
 }
 
@@ -129,17 +120,12 @@ static enum embtier_err enter_segments(const struct request_rules *rules,
     enum embtier_err err;
 
     for (uint32_t s = 0; s < submission->segment_count; s++) {
-        const struct table *table;
-
         err = enter_segment(rules, session, submission->segments_offset, s, refusal);
-        table = entered_table(&scratch[s]);
         if (err != EMBTIER_OK) {
-            for (uint32_t i = 0; i <= s; i++)
-                if (entered_table(&scratch[i]))
-                    table_leave(entered_table(&scratch[i]));
+            segment_tables_leave(rules, s + 1);
             return err;
         }
-        sums->bytes += (uint64_t)scratch[s].id_count * table->weight_bytes;
+        sums->bytes += (uint64_t)scratch[s].id_count * rules->segment_tables[s]->weight_bytes;
         sums->weights |= scratch[s].weights_offset != 0;
     }
     return EMBTIER_OK;
@@ -154,14 +140,6 @@ static struct wave_shape shape_of(uint32_t segment_count, const struct sums *sum
         .staging_bytes = (uint32_t)MIN(sums->bytes, (uint64_t)WAVE_BYTES),
         .weights = sums->weights,
     };
-}
-
-static void leave_tables(const struct request_rules *rules, uint32_t segment_count)
-{
-    const struct shm_pool_segment *const scratch = (const void *)rules->scratch;
-
-    for (uint32_t s = 0; s < segment_count; s++)
-        table_leave(entered_table(&scratch[s]));
 }
 
 static uint64_t first_wave_place(uint32_t segment_count)
@@ -194,11 +172,10 @@ static enum embtier_err pooled_new(const struct request_rules *rules, struct ses
     pooled->shape = shape;
     pooled->is_hot = rules->lane_count == 1;
     pooled->refusal.segment = UINT32_MAX;
-    pooled->waves[0] = wave_lay_out(rules, &shape, (uint8_t *)pooled + wave_at);
-    pooled->wave_count = 1;
+    waves_init(&pooled->waves, wave_lay_out(rules, &shape, (uint8_t *)pooled + wave_at));
     for (uint32_t s = 0; s < segment_count; s++)
         pooled->segments[s] = (struct pooled_segment){
-            .table = entered_table(&scratch[s]),
+            .table = rules->segment_tables[s],
             .mode = (enum embtier_pool)scratch[s].mode,
             .id_count = scratch[s].id_count,
             .bag_count = scratch[s].bag_count,
@@ -213,9 +190,11 @@ static enum embtier_err pooled_new(const struct request_rules *rules, struct ses
 
 static struct ticket_part ticket_part_of(const void *context, uint32_t s)
 {
-    const struct shm_pool_segment *const segment = (const struct shm_pool_segment *)context + s;
+    const struct request_rules *const rules = context;
+    const struct shm_pool_segment *const segment =
+        (const struct shm_pool_segment *)rules->scratch + s;
 
-    return (struct ticket_part){ .table = entered_table(segment),
+    return (struct ticket_part){ .table = rules->segment_tables[s],
                                  .mode = (enum embtier_pool)segment->mode,
                                  .id_count = segment->id_count,
                                  .bag_count = segment->bag_count,
@@ -234,13 +213,13 @@ enum embtier_err pooled_begin(const struct request_rules *rules, struct session 
     TRY(enter_segments(rules, session, submission, &sums, ret_refusal));
     if (submission->flags & SHM_FLAG_TICKET)
         err = ticket_new(rules, session, TICKET_OF_BAGS, submission->segment_count, ticket_part_of,
-                         rules->scratch, &ticket, ret_refusal);
+                         rules, &ticket, ret_refusal);
     if (err == EMBTIER_OK)
         err = pooled_new(rules, session, submission->segment_count, &sums, ret_pooled, ret_refusal);
     if (err != EMBTIER_OK) {
         if (ticket)
             ticket_free(rules, ticket);
-        leave_tables(rules, submission->segment_count);
+        segment_tables_leave(rules, submission->segment_count);
         return err;
     }
     (*ret_pooled)->number = number;

@@ -179,7 +179,7 @@ static uint64_t take_wave(struct op_lane *lane, struct pooled *pooled, struct wa
         return cost;
     assert(wave->state == WAVE_FREE);
     wave->state = WAVE_LOOKED_UP;
-    pooled->under_way++;
+    waves_begin(&pooled->waves, wave);
     rows_start(lane->rows, &wave->request);
     return cost;
 }
@@ -194,7 +194,7 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
     if (op_is_over(pooled->session))
         give_up(pooled);
     if (!is_alone && pooled->is_cached && !pooled->is_taken) {
-        if (pooled->under_way > 0) /* nothing has to be read meanwhile, it seems */
+        if (pooled->waves.under_way > 0) /* nothing has to be read meanwhile, it seems */
             return TAKE_TURN_STALLED;
         pooled->is_hot = true;
     }
@@ -211,7 +211,7 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
     } while (pooled->is_hot && cost < (is_alone ? most : most / 2));
     if (!pooled->is_taken)
         return TAKE_TURN_MORE;
-    return pooled->under_way > 0 ? TAKE_TURN_TAKEN : TAKE_TURN_DONE;
+    return pooled->waves.under_way > 0 ? TAKE_TURN_TAKEN : TAKE_TURN_DONE;
 }
 
 /* Gives waves that are ready to lanes to be added up, those that may be. */
@@ -219,8 +219,8 @@ static void give_out(struct op_lane *lane, struct pooled *pooled)
 {
     const uint32_t lanes = lane->rules.lane_count;
 
-    for (uint32_t i = 0; i < pooled->wave_count; i++) {
-        struct wave *const wave = pooled->waves[i];
+    for (uint32_t i = 0; i < pooled->waves.count; i++) {
+        struct wave *const wave = pooled->waves.blocks[i];
         struct mailbox *to;
 
         if (wave->state != WAVE_READY || pooled_must_wait(pooled, wave))
@@ -250,7 +250,7 @@ static void looked_up(struct op_lane *lane, struct request *request)
         wave->state = WAVE_READY;
     }
     give_out(lane, pooled);
-    op_after_wave(lane, pooled->session, &op_pool, pooled, pooled->under_way);
+    op_after_wave(lane, pooled->session, &op_pool, pooled, pooled->waves.under_way);
 }
 
 void pooled_add_up(struct op_lane *lane, struct request *request)
@@ -292,7 +292,7 @@ void pooled_on_added_up(struct op_lane *lane, struct request *request)
 
     pooled_end_wave(&lane->rules, pooled, wave_of(request));
     give_out(lane, pooled); /* one that goes on with its last bag */
-    op_after_wave(lane, pooled->session, &op_pool, pooled, pooled->under_way);
+    op_after_wave(lane, pooled->session, &op_pool, pooled, pooled->waves.under_way);
 }
 
 static enum embtier_err begin(struct op_lane *lane, struct session *session, uint32_t number,

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "daemon/engine/memory/request_memory.h"
+#include "daemon/engine/ops/segment_tables.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
-#include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
 #include "kernels/cpu/reduce/reduce.h"
 #include "proto/shm_fields.h"
@@ -33,16 +33,11 @@ struct beginning {
     struct ticket *ticket;
     struct ticket *prefetch;
     struct shm_push_segment *segments; /* copies */
+    uint32_t entered;                  /* segments whose place in rules->segment_tables is filled */
     bool has_ticket;                   /* else the push makes one */
     bool is_prefetch;
     struct refusal *refusal;
 };
-
-/* The word of a copied segment that was 0 on the wire holds its table, once entered. */
-static struct table *entered_table(const struct shm_push_segment *segment)
-{
-    return (struct table *)(uintptr_t)segment->unused;
-}
 
 static enum embtier_err find_ticket(const struct beginning *b, uint64_t number, bool is_prefetch,
                                     struct ticket **ret_ticket)
@@ -93,21 +88,17 @@ static enum embtier_err copy_segments(struct beginning *b)
 {
     const uint32_t form = shm_form_of(b->submission);
     const uint32_t count = b->submission->segment_count;
-    enum embtier_err err = EMBTIER_OK;
     uint64_t sum = 0;
 
     copy_once(b->segments, b->session->channel.region + b->submission->segments_offset,
               count * sizeof(*b->segments));
     for (uint32_t s = 0; s < count; s++) {
-        struct shm_push_segment *const wire = &b->segments[s];
+        const struct shm_push_segment *const wire = &b->segments[s];
 
-        if (IS_BAD(CHECK_PUSH_SEGMENT_FIELDS,
-                   err == EMBTIER_OK && !shm_push_segment_is_clean(wire, form)))
-            err = refuse_unused(form, s, wire, b->refusal);
-        wire->unused = 0; /* of all, whatever comes: no table has been entered */
+        if (IS_BAD(CHECK_PUSH_SEGMENT_FIELDS, !shm_push_segment_is_clean(wire, form)))
+            return refuse_unused(form, s, wire, b->refusal);
         sum += wire->count;
     }
-    TRY(err);
     if (IS_BAD(CHECK_PUSH_COUNT, sum > b->rules->max_batch_rows))
         return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sum, b->rules->max_batch_rows);
     for (uint32_t s = 0; s < count; s++) {
@@ -153,17 +144,16 @@ static enum embtier_err check_ids(const struct beginning *b, uint32_t s)
     return EMBTIER_OK;
 }
 
-static enum embtier_err enter_segment(const struct beginning *b, uint32_t s)
+static enum embtier_err enter_segment(struct beginning *b, uint32_t s)
 {
     struct shm_push_segment *const wire = &b->segments[s];
-    uint32_t state = TABLE_FREE;
-    struct table *const table = tables_enter(b->rules->tables, wire->table, &state);
+    struct table *const table = segment_table_enter(b->rules, s, wire->table, b->refusal);
     enum embtier_err err;
 
-    wire->unused = (uintptr_t)table;
+    b->rules->segment_tables[s] = table;
+    b->entered = s + 1;
     if (IS_BAD(CHECK_PUSH_TABLE, !table))
-        return refuse(b->refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE, s,
-                      wire->table >> 32, 0);
+        return b->refusal->err;
     if (b->is_prefetch)
         return check_ids(b, s);
     err = request_change_refusal(b->rules, table,
@@ -184,25 +174,18 @@ static enum embtier_err enter_segment(const struct beginning *b, uint32_t s)
     if (!IS_COPIED(COPY_PUSH_SEGMENTS))
         copy_again(wire,
                    b->session->channel.region + b->submission->segments_offset + s * sizeof(*wire),
-                   offsetof(struct shm_push_segment, unused));
+                   sizeof(*wire));
     return EMBTIER_OK;
-}
-
-static void leave_tables(const struct beginning *b)
-{
-    for (uint32_t s = 0; s < b->submission->segment_count; s++)
-        if (entered_table(&b->segments[s]))
-            table_leave(entered_table(&b->segments[s]));
 }
 
 static struct ticket_part part_of(const void *context, uint32_t s)
 {
-    const struct shm_push_segment *const segments = context;
+    const struct beginning *const b = context;
 
-    return (struct ticket_part){ .table = entered_table(&segments[s]),
+    return (struct ticket_part){ .table = b->rules->segment_tables[s],
                                  .mode = EMBTIER_POOL_SUM,
-                                 .id_count = segments[s].count,
-                                 .bag_count = segments[s].count };
+                                 .id_count = b->segments[s].count,
+                                 .bag_count = b->segments[s].count };
 }
 
 /* What is asked for, and of a push of rows a ticket. */
@@ -213,7 +196,7 @@ static enum embtier_err enter_segments(struct beginning *b)
     if (b->has_ticket)
         return EMBTIER_OK;
     return ticket_new(b->rules, b->session, b->is_prefetch ? TICKET_OF_PREFETCH : TICKET_OF_BAGS,
-                      b->submission->segment_count, part_of, b->segments, &b->ticket, b->refusal);
+                      b->submission->segment_count, part_of, b, &b->ticket, b->refusal);
 }
 
 static uint64_t groups_place(uint32_t segment_count)
@@ -238,7 +221,7 @@ static enum embtier_err fill_in(const struct beginning *b, struct push *push)
 {
     for (uint32_t s = 0; s < push->segment_count; s++) {
         const struct shm_push_segment *const wire = &b->segments[s];
-        struct table *const table = entered_table(wire);
+        struct table *const table = b->rules->segment_tables[s];
         struct push_group *const group = &push->groups[push->ticket->segments[s].group];
         uint8_t *const arena = b->session->channel.region;
 
@@ -309,11 +292,7 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
     push->failed = PUSH_NONE_FAILED;
     push->block_bytes = bytes;
     push->has_tables = true;
-    if (!b->member) {
-        push->waves[0] = (struct push_wave *)((uint8_t *)push + wave_at);
-        push->waves[0]->is_under_way = false;
-        push->wave_count = push->own_waves = 1;
-    }
+    waves_init(&push->waves, b->member ? NULL : (uint8_t *)push + wave_at);
     err = fill_in(b, push);
     if (err != EMBTIER_OK)
         request_memory_give(rules->memory, push);
@@ -346,7 +325,7 @@ enum embtier_err push_begin(const struct request_rules *rules, struct session *s
     if (err != EMBTIER_OK) {
         if (!b.has_ticket && b.ticket)
             ticket_free(rules, b.ticket);
-        leave_tables(&b);
+        segment_tables_leave(rules, b.entered);
         return err;
     }
     (*ret_push)->number = number;
@@ -364,10 +343,9 @@ void push_free(const struct request_rules *rules, struct push *push)
 {
     if (push->has_tables)
         push_leave_tables(push);
-    if (push->wave_count == 0) /* it may stand in line for one */
+    if (push->waves.count == 0) /* it may stand in line for one */
         request_memory_forget(rules, push->session);
-    for (uint32_t i = push->own_waves; i < push->wave_count; i++)
-        request_memory_give(rules->memory, push->waves[i]);
+    waves_give(&push->waves, rules->memory);
     if (push->refusal.err != EMBTIER_DISCONNECTED && !push->is_answered)
         request_answer(push->session, push->number, &push->refusal, push->hit_rows,
                        push->is_prefetch && push->refusal.err == EMBTIER_OK ? push->ticket->number
@@ -580,38 +558,18 @@ void push_note_steps(const struct push *push)
 
 struct push_wave *push_free_wave(const struct request_rules *rules, struct push *push)
 {
-    struct request_memory_share *const share = &push->session->memory_share;
-    const uint64_t bytes = wave_bytes(rules, push->wave_slices, push->wave_rows);
-    struct push_wave *wave;
+    struct push_wave *const wave = waves_idle(&push->waves);
 
-    for (uint32_t i = 0; i < push->wave_count; i++)
-        if (!push->waves[i]->is_under_way)
-            return push->waves[i];
-    if (push->wave_count == PUSH_WAVES_MAX)
-        return NULL;
-    /* Others need it more, but if it has none: then it leads a group, and all its members wait. */
-    wave = push->wave_count > 0
-               ? request_memory_take_spare(rules->memory, share, bytes)
-               : request_memory_for(rules, push->session, bytes, REQUEST_MEMORY_LEADS);
-    if (!wave)
-        return NULL;
-    wave->is_under_way = false;
-    return push->waves[push->wave_count++] = wave;
+    return wave ? wave
+                : waves_take(&push->waves, rules, push->session,
+                             wave_bytes(rules, push->wave_slices, push->wave_rows));
 }
 
 void push_end_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave)
 {
     if (!wave->is_trial)
         push->hit_rows += atomic_load_explicit(&wave->request.hit_rows, memory_order_relaxed);
-    push->under_way--;
-    wave->is_under_way = false;
-    for (uint32_t i = push->own_waves; push->is_taken && i < push->wave_count; i++) {
-        if (push->waves[i] != wave)
-            continue;
-        push->waves[i] = push->waves[--push->wave_count];
-        request_memory_give(rules->memory, wave);
-        break;
-    }
+    waves_end(&push->waves, rules->memory, wave, !push->is_taken);
 }
 
 /* The runs of the next wave. Returns how many. */

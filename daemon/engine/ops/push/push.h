@@ -34,14 +34,14 @@
 
 #include "daemon/engine/ops/op_table.h"
 #include "daemon/engine/ops/tickets/ticket.h"
+#include "daemon/engine/ops/waves.h"
 #include "daemon/engine/rows/request.h"
 #include "daemon/engine/rows/rows.h"
 #include "kernels/cpu/optimizer/optimizer.h"
 
-/* Of one wave, at most; and waves of one push at a time. */
+/* The most in one wave. */
 #define PUSH_WAVE_ROWS   4096
 #define PUSH_WAVE_SLICES 64
-#define PUSH_WAVES_MAX   8
 /* Of the gradients that one row gets, all together: a row is changed in one piece, while its lane
  * serves nobody else and a checkpoint may wait. Half a GiB of numbers takes some 20 to 100 ms. */
 #define PUSH_ROW_NUMBERS_MAX (UINT64_C(1) << 27)
@@ -78,7 +78,6 @@ struct push_wave {
     struct request request; /* of segment i are the rows of slices[i] */
     struct push *push;
     bool is_trial; /* its rows stay as they are (push_trial.h) */
-    bool is_under_way;
     uint32_t slice_count;
     struct push_slice slices[PUSH_WAVE_SLICES];
 };
@@ -148,12 +147,9 @@ struct push {
     bool is_tried;    /* nothing is left to be tried */
     bool is_taken;    /* nothing is left to be taken, or will be */
 
-    struct push_wave *waves[PUSH_WAVES_MAX]; /* the first own_waves lie in this block */
-    uint32_t own_waves;                      /* 1, or in a group 0 */
-    uint32_t wave_count;
+    struct waves waves; /* in a group it has none of its own */
     uint32_t wave_rows; /* how large they are */
     uint32_t wave_slices;
-    uint32_t under_way;
     uint64_t hit_rows;
     struct refusal refusal; /* the first error */
 

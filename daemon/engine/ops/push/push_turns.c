@@ -152,7 +152,7 @@ static bool trial_goes_on(struct push *push)
     if (!push->is_tried && !push_trial_has_failed(push))
         return true;
     push->is_tried = true;
-    if (push->under_way > 0)
+    if (push->waves.under_way > 0)
         return true;
     push->is_taken = push_trial_end(push, &push->refusal) != EMBTIER_OK;
     return false;
@@ -191,7 +191,7 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
         wave = push_free_wave(&lane->rules, push);
         if (!wave) /* without any it stands in line, or looks again until others of the session are
                       done, which all end by themselves */
-            return push->under_way > 0 ||
+            return push->waves.under_way > 0 ||
                            request_memory_waits(lane->rules.memory, &push->session->memory_share)
                        ? TAKE_TURN_STALLED
                        : look_again(lane, push);
@@ -204,14 +204,12 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
         schedule_charge(lane->schedule, side_of(lane, push),
                         wave->slice_count * (uint64_t)LANE_COST_SEGMENT +
                             wave->request.id_count * COST_WAVE_ROW);
-        assert(!wave->is_under_way && push->under_way < PUSH_WAVES_MAX);
-        wave->is_under_way = true;
-        push->under_way++;
+        waves_begin(&push->waves, wave);
         rows_start(lane->rows, &wave->request);
     }
     if (!push->is_taken)
         return TAKE_TURN_MORE;
-    if (push->under_way == 0)
+    if (push->waves.under_way == 0)
         return TAKE_TURN_DONE;
     return push->joint ? TAKE_TURN_STALLED : TAKE_TURN_TAKEN; /* what is next may need the step */
 }
@@ -232,7 +230,7 @@ static void updated(struct op_lane *lane, struct request *request)
         push->is_taken = true; /* no more of it */
     }
     push_end_wave(&lane->rules, push, wave);
-    op_after_wave(lane, push->session, op, push, push->under_way);
+    op_after_wave(lane, push->session, op, push, push->waves.under_way);
 }
 
 /* ---- Beginning ---- */

@@ -7,9 +7,9 @@
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/ops/push/push.h"
 #include "daemon/engine/ops/push/push_trial.h"
+#include "daemon/engine/ops/segment_tables.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
-#include "daemon/engine/tables/tables.h"
 #include "kernels/cpu/optimizer/finite.h"
 #include "kernels/cpu/reduce/reduce.h"
 
@@ -109,15 +109,12 @@ static enum embtier_err enter_tables(const struct request_rules *rules, struct p
                                      struct refusal *refusal)
 {
     for (uint32_t s = 0; s < push->segment_count; s++) {
-        const uint64_t handle = ticket_group_of(push->ticket, s)->table;
-        uint32_t state = TABLE_FREE;
-
-        if (tables_enter(rules->tables, handle, &state))
+        if (segment_table_enter(rules, UINT32_MAX, ticket_group_of(push->ticket, s)->table,
+                                refusal))
             continue;
         while (s-- > 0)
             table_leave(push->segments[s].table);
-        return refuse(refusal, state == TABLE_DROPPING ? EMBTIER_DROPPED : EMBTIER_NO_TABLE,
-                      UINT32_MAX, handle >> 32, 0);
+        return refusal->err;
     }
     push->has_tables = true;
     return EMBTIER_OK;

@@ -1,46 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is a checkpoint of one point between requests, over all tables and lanes, and do rows go back to
-exactly that: after SIGKILL at any moment, with --restore, and never to something else when files are
-damaged?"""
+exactly that after SIGKILL at any moment?"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import EMBTIERD, LANES, LONG, SANITIZED
-from stores import (
-    MODES, checkpoint_under_load, cut, damaged, flip, folders_of, settings, with_tables, write_all,
-)  # fmt: skip
+from checkpointed import GONE, check_nothing_is_left_over, ids_of, numbers_of, the_number
+from daemons import LANES, LONG, SANITIZED
+from stores import checkpoint_under_load, settings, with_tables, write_all
 
 import embtier
 
 KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 3 if SANITIZED else 200 if LONG else 6))
-
-GONE = (embtier.DisconnectedError, embtier.UnreachableError)
-
-
-def ids_of(server: embtier.Server) -> list[int]:
-    return [checkpoint.id for checkpoint in server.checkpoints()]
-
-
-def check_nothing_is_left_over(daemon, server: embtier.Server) -> None:
-    """On disk are those that are listed, each with its record, and nothing else."""
-    listed = {f"{id:06d}" for id in ids_of(server)}
-    for directory in daemon.config["data"]["directories"]:
-        shelf = Path(directory) / "checkpoints"
-        assert {path.name for path in shelf.glob("*")} == listed
-    records = {path.parent.name for path in folders_of(daemon, "checkpoint.json")}
-    assert records == listed
 
 
 # ---- One point between requests ----
@@ -108,11 +87,6 @@ def read_rows(server, _counters, client):
         while True:
             batch.ids(0)[:] = rng.integers(READ, size=200)
             yield batch.get()
-
-
-def the_number(rows: np.ndarray) -> int:
-    assert (rows == rows[0, 0]).all(), f"several requests are in it: {np.unique(rows)}"
-    return int(rows[0, 0])
 
 
 def weight_after(steps: int, eps: float) -> float:
@@ -544,142 +518,6 @@ def test_after_a_crash_new_tables_are_there_without_rows_and_dropped_ones_stay_a
         end()
 
 
-# ---- --restore ----
-
-
-def numbers_of(server, names=MODES) -> list[int]:
-    return [the_number(server.open_table(name).get(np.arange(3000))) for name in names]
-
-
-@pytest.mark.parametrize("end", ["stop", "kill"])
-def test_restore_puts_all_tables_back_to_an_older_checkpoint(make_daemon, end):
-    daemon = make_daemon()
-    with with_tables(daemon) as server:
-        server.create_table("dropped", 8, optimizer="adam", durability="async").set(
-            np.arange(3000), np.full((3000, 8), 5), np.full((3000, 16), 0.5)
-        )
-        write_all(server, 1)
-        first = server.checkpoint(step=77).id
-        write_all(server, 2)
-        server.drop_table("dropped")
-        server.create_table("new", 8).set([1], np.ones((1, 8)))
-        second = server.checkpoint().id
-        write_all(server, 3)
-    getattr(daemon, end)()
-
-    def check(number, old):
-        with daemon.connect() as server:
-            assert sorted(s.name for s in server.tables()) == sorted([*MODES, "dropped" if old else "new"])
-            assert numbers_of(server) == [number] * 3
-            if old:
-                weights, state = server.open_table("dropped").get_with_state(np.arange(3000))
-                assert (weights == 5).all() and (state == 0.5).all()
-            else:
-                assert server.open_table("new").get([1]).tolist() == [[1] * 8]
-            assert {first, second} <= set(ids_of(server))
-
-    daemon.start("--restore", str(first))
-    check(1, True)
-    said = daemon.logged("as was asked for")
-    assert said[-1]["checkpoint"] == str(first) and said[-1]["step"] == "77"
-    daemon.kill()  # a crash does not go to the newer one
-    daemon.start()
-    check(1, True)
-    with daemon.connect() as server:  # names of tables that are gone are free
-        table = server.create_table("new", 8, init=("constant", 4))
-        assert (table.get([1]) == 4).all()
-        server.drop_table("new")
-    daemon.restart()
-    check(1, True)
-    daemon.stop()
-    daemon.start("--restore", str(second))  # and forth again
-    check(2, False)
-    with daemon.connect() as server:
-        write_all(server, 4)
-    daemon.restart()
-    check(4, False)
-
-
-@pytest.mark.parametrize("by", ["user", "server"])
-def test_the_checkpoint_of_what_was_restored_is_as_the_one_it_was_restored_from(make_daemon, by):
-    """A trainer finds its step and what it has told of it there, however many the server makes later."""
-    metadata = {"dense": "step-5.pt"}
-    daemon = make_daemon()
-    with with_tables(daemon) as server:
-        write_all(server, 1)
-        if by == "user":
-            server.checkpoint(step=5, metadata=metadata)
-        write_all(server, 2)
-    daemon.restart({"checkpoints": {"keep": 1}})
-    with daemon.connect() as server:
-        wanted = server.checkpoints()[0]
-        assert wanted.automatic == (by == "server")
-        write_all(server, 3)
-    daemon.stop()
-    daemon.start("--restore", str(wanted.id))
-    with daemon.connect() as server:
-        made = server.checkpoints()[-1]
-        assert made.id > wanted.id
-        assert (made.automatic, made.step, made.metadata) == (wanted.automatic, wanted.step, wanted.metadata)
-        write_all(server, 4)
-    for number in (5, 6):
-        daemon.restart()  # which makes one
-        with daemon.connect() as server:
-            write_all(server, number)
-            assert (made.id in ids_of(server)) == (by == "user")
-
-
-def test_restore_of_a_damaged_checkpoint_is_refused_and_changes_nothing(make_daemon):
-    """Wherever the damage is: what would have been replaced is still there."""
-    daemon = make_daemon()
-    with with_tables(daemon) as server:
-        write_all(server, 1)
-        server.checkpoint()
-        write_all(server, 2)
-    daemon.stop()
-    files = sorted((daemon.folder / "rows" / "checkpoints" / "000001").rglob("*.sst"))
-    for path in (files[0], files[-1]):
-        content = path.read_bytes()
-        # Not in place: the file may be one of the database's, too.
-        path.unlink()
-        path.write_bytes(content[:1000] + bytes([content[1000] ^ 1]) + content[1001:])
-        assert path.name in daemon.fail_to_start("--restore", "1")
-        path.write_bytes(content)
-    daemon.start()
-    with daemon.connect() as server:
-        assert numbers_of(server) == [2] * 3
-    daemon.stop()
-    daemon.start("--restore", "1")
-    with daemon.connect() as server:
-        assert numbers_of(server) == [1] * 3
-
-
-@pytest.mark.parametrize("end", ["stop", "kill"])
-def test_restore_of_an_unknown_checkpoint_is_refused_and_changes_nothing(make_daemon, end):
-    daemon = make_daemon()
-    with with_tables(daemon) as server:
-        write_all(server, 1)
-        server.checkpoint()
-        write_all(server, 2)
-    getattr(daemon, end)()
-    assert "no checkpoint 999" in daemon.fail_to_start("--restore", "999")
-    daemon.start()
-    with daemon.connect() as server:
-        assert numbers_of(server) == ([2] * 3 if end == "stop" else [1, 2, 2])
-
-
-def test_restore_of_a_new_store_is_refused(make_daemon):
-    daemon = make_daemon()
-    assert "no checkpoint 1" in daemon.fail_to_start("--restore", "1")
-    daemon.start()
-
-
-@pytest.mark.parametrize("text", ["x", "0", "-1", "1x", " 1", "", "18446744073709551616"])
-def test_restore_takes_numbers_of_checkpoints_only(text):
-    done = subprocess.run([EMBTIERD, "--restore", text], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and f"--restore {text}: the number of a checkpoint" in done.stderr
-
-
 # ---- Those that the server makes ----
 
 
@@ -719,153 +557,3 @@ def test_the_server_makes_one_now_and_then_if_something_has_changed_and_keeps_so
     daemon.start()
     with daemon.connect() as server:
         assert numbers_of(server) == [number] * 3
-
-
-# ---- Damage ----
-
-
-# Below a checkpoint's folder; the first such file
-FILES = {
-    "table": "shard-*/replay/*.sst",
-    "logged table": "shard-*/logged/*.sst",
-    "log": "shard-*/logged/*.log",
-    "manifest": "shard-*/replay/MANIFEST-*",
-    "current": "shard-*/replay/CURRENT",
-    "options": "shard-*/replay/OPTIONS-*",
-    "catalog": "catalog.json",
-    "record": "checkpoint.json",
-}
-
-
-def file_of(daemon, id: int, pattern: str) -> Path:
-    """The greatest, as logs may be empty."""
-    folder = Path(daemon.config["data"]["directories"][0]) / f"checkpoints/{id:06d}"
-    return max(sorted(folder.glob(pattern)), key=lambda path: path.stat().st_size)
-
-
-def with_files_of_all_kinds(daemon) -> int:
-    """A daemon with a checkpoint that has all of FILES, and an older one; the newer one's id."""
-    with with_tables(daemon) as server:
-        write_all(server, 1)
-        server.checkpoint()
-    daemon.restart()  # flushes the logged ones too
-    with daemon.connect() as server:
-        write_all(server, 2)
-        newest = server.checkpoint().id
-        write_all(server, 3)
-    return newest
-
-
-def test_verify_finds_damage_of_any_file_and_the_server_goes_on(make_daemon):
-    daemon = make_daemon()
-    newest = with_files_of_all_kinds(daemon)
-    with daemon.connect() as server:
-        for kind, pattern in FILES.items():
-            path = file_of(daemon, newest, pattern)
-            for how in (flip, cut, None):
-                with damaged(path, how):
-                    with pytest.raises(embtier.CorruptError) as found:
-                        server.verify_checkpoint(newest)
-                    assert path.name in str(found.value), (kind, how)
-                assert numbers_of(server) == [3] * 3
-            server.verify_checkpoint(newest)
-        write_all(server, 4)
-        server.verify_checkpoint(server.checkpoint().id)
-    daemon.restart()
-    with daemon.connect() as server:
-        assert numbers_of(server) == [4] * 3
-
-
-# Logs and the other files of logged tables are not needed for it; what is in a table file is checked
-# when it is read.
-REFUSED = {
-    "manifest": (flip, cut, None),
-    "current": (flip, None),
-    "record": (flip, cut, None),
-    "catalog": (flip, cut, None),
-    "table": (cut, None),
-}
-
-
-def test_after_a_crash_a_damaged_checkpoint_is_refused_and_nothing_else_is_taken(make_daemon):
-    daemon = make_daemon()
-    newest = with_files_of_all_kinds(daemon)
-    daemon.kill()
-    for kind, ways in REFUSED.items():
-        path = file_of(daemon, newest, FILES[kind])
-        for how in ways:
-            with damaged(path, how):
-                why = daemon.fail_to_start()
-                assert path.name in why, (kind, how, why)
-    daemon.start()  # it is whole again
-    with daemon.connect() as server:
-        assert numbers_of(server) == [2, 3, 3]
-
-
-# ---- A full disk ----
-
-DISK_MIB = 48 + 80 * LANES
-
-
-def fill(path: Path) -> None:
-    """Takes what is left of its file system, beside what it has of it."""
-    with path.open("ab", buffering=0) as file, contextlib.suppress(OSError):
-        block = bytes(65536)
-        while len(block) > 1:
-            try:
-                file.write(block)
-            except OSError:
-                block = block[: len(block) // 2]
-
-
-def test_a_full_disk_refuses_a_checkpoint_and_the_server_goes_on(make_daemon):
-    """One that needs more than the reserve."""
-    daemon = make_daemon()
-    disk = daemon.folder / "disk"
-    disk.mkdir()
-    script = f'mount -t tmpfs -o size={DISK_MIB}m none {disk} && exec "$0" "$@"'
-    wrapper = ("unshare", "-Urm", "sh", "-c", script)
-    if subprocess.run([*wrapper, "true"], capture_output=True, timeout=60).returncode != 0:
-        pytest.skip("no tmpfs of our own here")
-    data = {"directories": [str(disk)], "shards_per_directory": LANES, "reserve_bytes": "1MiB"}
-    daemon.configure(settings(daemon, data=data))
-    daemon.launch(wrapper=wrapper)
-    daemon.await_ready()
-    ballast = Path(f"/proc/{daemon.pid}/root{disk}/ballast")
-    with daemon.connect() as server:
-        table = server.create_table("replay", 8)
-        table.set(np.arange(3000), np.full((3000, 8), 1))
-        first = server.checkpoint().id
-        table.set(np.arange(3000), np.full((3000, 8), 2))
-        more = server.create_table("more", 64)
-        assert ids_of(server) == [first]
-        refused = 0
-        deadline = time.monotonic() + 60
-        while refused < 2:
-            ids = ids_of(server)
-            with contextlib.suppress(embtier.NoSpaceError):
-                more.set(np.arange(20_000), np.full((20_000, 64), 1))
-            fill(ballast)
-            try:
-                server.checkpoint()  # old logs and files may have been deleted meanwhile, which is room for it
-            except embtier.NoSpaceError:
-                refused += 1
-                assert ids_of(server) == ids
-                deadline = time.monotonic() + 60  # for the next
-            assert time.monotonic() < deadline
-        assert the_number(table.get(np.arange(3000))) == 2
-        ballast.unlink()
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                second = server.checkpoint()
-                break
-            except embtier.NoSpaceError:  # until it has taken the disk back into service
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-        assert ids_of(server)[-1] == second.id
-        server.verify_checkpoint(second.id)
-        table.set(np.arange(3000), np.full((3000, 8), 3))
-        assert the_number(table.get(np.arange(3000))) == 3
-        assert daemon.metrics()["checkpoints"]["failed"] >= 2
-    daemon.stop()

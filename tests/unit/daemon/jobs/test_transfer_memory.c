@@ -13,7 +13,7 @@
 
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/row_writer.h"
-#include "daemon/jobs/jobs_reserved.h"
+#include "daemon/engine/tables/tables_reserved.h"
 #include "daemon/jobs/transfer/transfer_memory.h"
 #include "store/checkpoint/table_scan.h"
 #include "store/database/row_format.h"

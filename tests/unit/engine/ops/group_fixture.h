@@ -158,7 +158,7 @@ static inline void call_arrived(struct lane *lane, void *argument)
 
     (void)lane;
     a->arrived =
-        push && push->stage == a->stage && (a->stage != PUSH_TRYING || push->under_way > 0);
+        push && push->stage == a->stage && (a->stage != PUSH_TRYING || push->waves.under_way > 0);
 }
 
 /* Until what member @m has sent is there. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jobs_reserved.h: memory that jobs take beside checkpoints.transfer_bytes, for the sum of all
- * (daemon/budget/budget.h). */
-#ifndef EMBTIER_DAEMON_JOBS_JOBS_RESERVED_H
-#define EMBTIER_DAEMON_JOBS_JOBS_RESERVED_H
+/* tables_reserved.h: memory that writers of rows take beside checkpoints.transfer_bytes, for the
+ * sum of all (daemon/budget/budget.h). The code that takes it asserts that the numbers are not too
+ * small. */
+#ifndef EMBTIER_DAEMON_ENGINE_TABLES_TABLES_RESERVED_H
+#define EMBTIER_DAEMON_ENGINE_TABLES_TABLES_RESERVED_H
 
 #include "base/embtier_types.h"
 #include "base/macros.h"
 
-/* Rows that wait to be written: of an import, a restore, an eager table (daemon/jobs/row_writer.c).
+/* Rows that wait to be written: of an import, a restore, an eager table (row_writer.c).
  */
 #define ROW_WRITER_BYTES     (16 * MIB)
 #define ROW_WRITER_ROWS      8192
@@ -19,7 +20,7 @@
 
 /* For the tables that are made at a time with all their rows: f32, and two more numbers of state.
  */
-static inline uint64_t jobs_eager_reserved_bytes(uint32_t shard_count)
+static inline uint64_t tables_eager_reserved_bytes(uint32_t shard_count)
 {
     const uint64_t longest = (uint64_t)EMBTIER_DIM_MAX * 12 + ROW_WRITER_ROW_BYTES;
 
