@@ -40,17 +40,17 @@ extern "C" {
     X(INTERNAL, 25, "internal error")                                                              \
     X(ARENA_FULL, 26, "shared arena too small")                                                    \
     X(AGAIN, 27, "not done yet")                                                                   \
-    X(BAG_RANGE, 28, "offsets of bags decrease or do not end with the ids")                        \
-    X(NO_TICKET, 29, "no such ticket of this client")                                              \
+    X(BAG_RANGE, 28, "bag offsets decrease or do not end at the number of ids")                    \
+    X(NO_TICKET, 29, "this client has no such ticket")                                             \
     X(TICKET_USED, 30, "the ticket has been used or released")                                     \
     X(TICKET_EXPIRED, 31, "the ticket has expired")                                                \
     X(TICKETS_FULL, 32, "the memory for tickets is used up")                                       \
     X(SHAPE, 33, "gradients have the wrong shape")                                                 \
     X(NONFINITE, 34, "a gradient is not finite")                                                   \
-    X(PINS_FULL, 35, "no room in DRAM for rows that are to stay there")                            \
-    X(NO_GROUP, 36, "no such group of this client")                                                \
-    X(GROUP_FULL, 37, "the group has all its members")                                             \
-    X(GROUP_STEP, 38, "not the step that the group is at")                                         \
+    X(PINS_FULL, 35, "no room in DRAM for prefetched rows")                                        \
+    X(NO_GROUP, 36, "this client is in no such group")                                             \
+    X(GROUP_FULL, 37, "the group already has all its members")                                     \
+    X(GROUP_STEP, 38, "not the next step of the group")                                            \
     X(GROUP_REFUSED, 39, "another member's push of this step was refused")                         \
     X(GROUP_BROKEN, 40, "a member of the group has gone")                                          \
     X(CANCELLED, 41, "cancelled")

@@ -60,9 +60,9 @@ static enum embtier_err in_home(const char *below, char **ret_path, struct err_m
         home = absolute(entry.pw_dir);
     if (!home)
         return err_set(msg, EMBTIER_CONFIG,
-                       "there is no default for data: HOME is not set, and user %u has no home in "
-                       "the system's list of users; set HOME or XDG_STATE_HOME to an absolute "
-                       "path, or name data.directories",
+                       "no default data directory: HOME is not set, and user %u has no home in the "
+                       "system's list of users; set HOME or XDG_STATE_HOME to an absolute path, or "
+                       "name data.directories",
                        (unsigned)geteuid());
     *ret_path = format("%s/%s", home, below);
     return *ret_path ? EMBTIER_OK : no_memory(msg);

@@ -21,95 +21,97 @@ struct cyaml_schema_value;
     K(data, directories, PATHS, "(state directory)", 1, CONFIG_DIRECTORIES_MAX,                    \
       "directories of the RocksDB databases, one per device")                                      \
     K(data, shards_per_directory, U32, "4", 1, CONFIG_SHARDS_MAX,                                  \
-      "databases in each directory; fixed once the directory is made")                             \
+      "databases in each directory; fixed once the store is made")                                 \
     K(data, reserve_bytes, BYTES,                                                                  \
       "(five quarters of memtable_bytes, shared out, and 32MiB; at most a 16th of the disk)",      \
       CONFIG_MIB, CONFIG_BYTES_MAX,                                                                \
-      "space kept in each directory for drops, deletions, checkpoints, stops and starts")
+      "space reserved in each directory for drops, deletions, checkpoints, stops and starts")
 
 #define CONFIG_LANES_KEYS(K)                                                                       \
     K(lanes, count, U32, "(least of cores, 8 and shards)", 1, CONFIG_LANES_MAX,                    \
-      "worker threads, each with its share of the rows; at most the number of shards")             \
+      "worker threads, each with its share of the rows; at most one per shard")                    \
     K(lanes, readers_per_lane, U32, "4", 1, 64, "threads of each lane that read from SSD")         \
     K(lanes, request_bytes, BYTES, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                          \
-      "memory for requests under way, all lanes together")                                         \
+      "memory for requests in progress, all lanes together")                                       \
     K(lanes, write_queue_bytes, BYTES, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                      \
       "memory for rows on their way to SSD, all lanes together")                                   \
     K(lanes, ticket_bytes, BYTES, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                           \
-      "memory for lookups that wait for their push, about 24 bytes an id")                         \
-    K(lanes, ticket_seconds, U32, "120", 1, 86400, "time a lookup's ticket waits for its push")    \
-    K(lanes, group_seconds, U32, "600", 1, 86400, "time a push waits for those of its group")
+      "memory for lookups that wait for their push, about 24 bytes per id")                        \
+    K(lanes, ticket_seconds, U32, "120", 1, 86400,                                                 \
+      "time for which a lookup's ticket waits for its push")                                       \
+    K(lanes, group_seconds, U32, "600", 1, 86400,                                                  \
+      "time for which a push waits for the other pushes of its group")
 
 #define CONFIG_CACHE_KEYS(K)                                                                       \
     K(cache, tiers, TIERS, "(one of DRAM, 1GiB; less where memory is scarce)", 1, TIERS_MAX,       \
       "memory of the row cache, fastest first; the first is DRAM")                                 \
     K(cache, map_percent, U32, "3", 0, 25,                                                         \
-      "part of the first tier that says where rows of small tables lie, by id; 0: none")
+      "share of the first tier for maps from ids to rows of small tables; 0: none")
 
 #define CONFIG_ROCKSDB_KEYS(K)                                                                     \
     K(rocksdb, memtable_bytes, BYTES, "128MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                      \
-      "write buffers, all shards together")                                                        \
+      "memory for write buffers, all shards together")                                             \
     K(rocksdb, metadata_cache_bytes, BYTES, "128MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                \
-      "index and filter blocks, all shards together")                                              \
+      "memory for index and filter blocks, all shards together")                                   \
     K(rocksdb, background_threads, U32, "2", 1, 256,                                               \
       "threads that flush and compact, all shards together")                                       \
     K(rocksdb, bloom_bits_per_key, U32, "10", 0, 64, "bits of the bloom filter per row; 0: none")  \
     K(rocksdb, compaction_parallel, U32, "1", 1, CONFIG_SHARDS_MAX,                                \
       "shards that may compact at the same time")                                                  \
     K(rocksdb, direct_io, SWITCH, "auto", 0, 0,                                                    \
-      "bypass the page cache; auto: where the file system can")                                    \
+      "bypass the page cache; auto: if the file system supports it")                               \
     K(rocksdb, io_uring, SWITCH, "auto", 0, 0,                                                     \
-      "read the blocks of a batch at once, through io_uring; auto: where the kernel lets us")      \
+      "read the blocks of a batch at once, through io_uring; auto: if the kernel allows it")       \
     K(rocksdb, options, TEXT, "(none)", 1, 4095,                                                   \
-      "RocksDB's own option string, set last, for what has no key here")
+      "RocksDB's own option string, applied last, for options that have no key here")
 
 #define CONFIG_CHECKPOINTS_KEYS(K)                                                                 \
     K(checkpoints, interval_seconds, U32, "600", 0, 31536000,                                      \
-      "time between those the server makes itself, which a crash goes back to; 0: none")           \
-    K(checkpoints, keep, U32, "2", 1, 1000, "of these, how many are kept")                         \
+      "time between the server's own checkpoints, which a crash restores; 0: none")                \
+    K(checkpoints, keep, U32, "2", 1, 1000, "how many of the server's own checkpoints are kept")   \
     K(checkpoints, max_checkpoints, U32, "1024", 1, 65536,                                         \
-      "checkpoints that users make, all of them")                                                  \
+      "largest number of checkpoints that users make, all users together")                         \
     K(checkpoints, max_user_checkpoints, U32, "(three quarters of what others leave)", 1, 65536,   \
-      "checkpoints of one user")                                                                   \
+      "largest number of checkpoints of one user")                                                 \
     K(checkpoints, transfer_bytes, BYTES,                                                          \
       "(256MiB; less where memory is scarce, more with many shards)", CONFIG_MIB,                  \
-      CONFIG_BYTES_MAX, "memory for exports, imports and restores under way, all together")        \
+      CONFIG_BYTES_MAX, "memory for all exports, imports and restores in progress, together")      \
     K(checkpoints, transfer_idle_seconds, U32, "300", 0, 31536000,                                 \
-      "an export or import whose client says nothing for so long is ended; 0: never")
+      "end an export or import if its client is silent for this long; 0: never")
 
 #define CONFIG_ENDURANCE_KEYS(K)                                                                   \
     K(endurance, capacity_bytes, BYTES, "(of the file systems of data.directories)", CONFIG_MIB,   \
       UINT64_C(1) << 60, "capacity of the drives, together; for `embtier endurance`")              \
     K(endurance, rated_written_bytes, BYTES, "(none)", CONFIG_MIB, UINT64_C(1) << 62,              \
-      "bytes the drives' maker lets be written to them in their life (TBW), together")             \
-    K(endurance, rated_years, U32, "5", 1, 100, "years of that life")
+      "bytes that the drives are rated to have written in their life (TBW), together")             \
+    K(endurance, rated_years, U32, "5", 1, 100, "years of the drives' rated life")
 
 #define CONFIG_SOCKET_KEYS(K)                                                                      \
     K(socket, path, TEXT, "(runtime directory)/embtier.sock", 1, 107,                              \
       "Unix socket for local clients and the command line")                                        \
     K(socket, mode, MODE, "0660", 0, 0777, "permissions of the socket file, octal")                \
-    K(socket, max_arena_bytes, BYTES, "(lesser of 1GiB and what a user who is alone may have)",    \
-      65536, CONFIG_BYTES_MAX, "shared memory one client may ask for")                             \
+    K(socket, max_arena_bytes, BYTES, "(lesser of 1GiB and the share of a single user)", 65536,    \
+      CONFIG_BYTES_MAX, "largest shared memory of one client")                                     \
     K(socket, max_total_arena_bytes, BYTES, "(4GiB; less where memory is scarce)", 65536,          \
-      CONFIG_BYTES_MAX, "shared memory of all clients together")                                   \
+      CONFIG_BYTES_MAX, "largest shared memory of all clients together")                           \
     K(socket, max_user_arena_bytes, BYTES,                                                         \
       "(three quarters of what others leave; max_arena_bytes if that is set to more)", 65536,      \
-      CONFIG_BYTES_MAX, "shared memory of all clients of one user")                                \
+      CONFIG_BYTES_MAX, "largest shared memory of all clients of one user")                        \
     K(socket, max_sessions, U32, "(1024; less where descriptors are few)", 1, 65536,               \
-      "clients connected at the same time")                                                        \
+      "largest number of clients connected at the same time")                                      \
     K(socket, max_user_sessions, U32, "(three quarters of what others leave)", 1, 65536,           \
-      "clients of one user connected at the same time")                                            \
+      "largest number of clients of one user connected at the same time")                          \
     K(socket, max_batch_rows, U32, "1048576", 1, 67108864,                                         \
-      "row ids in one request; lanes.request_bytes may have room for fewer")
+      "largest number of row ids in one request; lanes.request_bytes may have room for fewer")
 
 #define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, "info", 0, 0, "which lines are written")
 
 /* Keys of each item of cache.tiers; the member is that of struct tier_spec. */
 #define CONFIG_TIER_KEYS(K)                                                                        \
-    K(tier, name, NAME, "(the kind)", 1, TIER_NAME_MAX, "what statistics call it")                 \
+    K(tier, name, NAME, "(the kind)", 1, TIER_NAME_MAX, "the tier's name in statistics")           \
     K(tier, kind, KIND, "dram", 0, 0, "kind of memory")                                            \
     K(tier, bytes, BYTES, "(must be given)", 2 * CONFIG_MIB, CONFIG_BYTES_MAX,                     \
-      "of the whole server; lanes share it out evenly")                                            \
+      "size for the whole server; lanes share it evenly")                                          \
     K(tier, path, PATH, "(none; must be given for kind file)", 1, TIER_PATH_MAX,                   \
       "directory of the tier's file; kind file only")                                              \
     K(tier, numa_node, NODE, "(none; must be given for kind numa)", 0, 1023,                       \

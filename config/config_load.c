@@ -250,8 +250,8 @@ static enum embtier_err check_tier(const struct config *config, uint32_t t, stru
     for (uint32_t other = 0; other < t; other++)
         if (strcmp(config->cache.tiers[other].name, tier->name) == 0)
             return yaml_doc_mistake(config->doc, TIER_KEY(t, "name"), msg,
-                                    "tier %u is named `%s` too; allowed: a name of its own", other,
-                                    tier->name);
+                                    "tier %u has the name `%s` too; allowed: a name of its own",
+                                    other, tier->name);
     return EMBTIER_OK;
 }
 
@@ -280,15 +280,16 @@ static enum embtier_err check_directories(const struct config *config, struct er
                 continue;
             snprintf(key.text, sizeof(key.text), "data.directories[%u]", i);
             return yaml_doc_mistake(config->doc, key.text, msg,
-                                    "`%s` stands twice; allowed: each directory once",
+                                    "`%s` is listed twice; allowed: each directory once",
                                     TEXT_SHOWN(directories[i]));
         }
     }
     if (shard_count(config) > CONFIG_SHARDS_MAX)
-        return yaml_doc_mistake(config->doc, "data.shards_per_directory", msg,
-                                "%u in each of %u directories are %u shards; allowed: %u in all",
-                                config->data.shards_per_directory, config->data.directory_count,
-                                shard_count(config), CONFIG_SHARDS_MAX);
+        return yaml_doc_mistake(
+            config->doc, "data.shards_per_directory", msg,
+            "%u shards in each of %u directories make %u shards; allowed: %u in all",
+            config->data.shards_per_directory, config->data.directory_count, shard_count(config),
+            CONFIG_SHARDS_MAX);
     return EMBTIER_OK;
 }
 

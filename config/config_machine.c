@@ -92,9 +92,10 @@ static enum embtier_err make_default(const struct config *config, const char *ke
     if (stat(path, &info) != 0)
         return mistake_errno(config, key, errno, path, msg);
     if (info.st_uid != geteuid() && info.st_uid != 0)
-        return yaml_doc_mistake(config->doc, key, msg,
-                                "`%s` belongs to user %u; allowed: a directory of our own",
-                                TEXT_SHOWN(path), (unsigned)info.st_uid);
+        return yaml_doc_mistake(
+            config->doc, key, msg,
+            "`%s` belongs to user %u; allowed: a directory of the server's own user",
+            TEXT_SHOWN(path), (unsigned)info.st_uid);
     return EMBTIER_OK;
 }
 
@@ -137,7 +138,7 @@ static enum embtier_err check_socket(const struct config *config, struct err_msg
     TRY(check_directory(config, "socket.path", directory, msg));
     if (lstat(config->socket.path, &info) == 0 && !S_ISSOCK(info.st_mode))
         return yaml_doc_mistake(config->doc, "socket.path", msg,
-                                "`%s` exists and is no socket; allowed: a new name",
+                                "`%s` exists and is not a socket; allowed: a new name",
                                 TEXT_SHOWN(config->socket.path));
     return EMBTIER_OK;
 }
@@ -190,8 +191,8 @@ static enum embtier_err check_huge_tier(const struct config *config, uint32_t t,
         return EMBTIER_OK;
     snprintf(key.text, sizeof(key.text), "cache.tiers[%u].bytes", t);
     return yaml_doc_mistake(config->doc, key.text, msg,
-                            "%s of huge pages, but %s are reserved (sysctl vm.nr_hugepages); "
-                            "allowed: at most what is reserved",
+                            "%s of huge pages are wanted, but %s are reserved (sysctl "
+                            "vm.nr_hugepages); allowed: at most what is reserved",
                             BYTES_TEXT(config->cache.tiers[t].bytes),
                             BYTES_TEXT(pages * page_kib * KIB));
 }

@@ -149,7 +149,7 @@ enum embtier_err config_memory_check_start(const struct config *config,
     return yaml_doc_mistake(
         config->doc, largest->key, msg,
         "a start reserves %s (tiers %s, requests %s, tickets %s, write queue %s, lanes %s), %s is "
-        "available now; allowed: at most that, beside what other programs have",
+        "available now; allowed: at most that, beside other programs' memory",
         BYTES_TEXT(sum), BYTES_TEXT(parts[0].bytes), BYTES_TEXT(parts[1].bytes),
         BYTES_TEXT(parts[2].bytes), BYTES_TEXT(parts[3].bytes), BYTES_TEXT(parts[4].bytes),
         BYTES_TEXT(available));

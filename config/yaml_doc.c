@@ -303,7 +303,7 @@ static enum embtier_err walk_mapping(struct walk *w, const yaml_event_t *event,
 
     if (event->type != YAML_MAPPING_START_EVENT)
         return walk_mistake(
-            w, event->start_mark.line + 1, "%s, where a mapping of keys must stand; allowed: %s",
+            w, event->start_mark.line + 1, "%s, where a mapping of keys is needed; allowed: %s",
             event->type == YAML_SEQUENCE_START_EVENT ? "is a list" : "is a single value",
             list_names(&names, fields));
     for (;;) {
@@ -328,7 +328,7 @@ static enum embtier_err walk_mapping(struct walk *w, const yaml_event_t *event,
         bit = UINT64_C(1) << (field - fields);
         if (seen & bit)
             return walk_mistake(w, name.start_mark.line + 1,
-                                "stands twice, first in line %u; allowed: once",
+                                "is given twice, first in line %u; allowed: once",
                                 yaml_doc_line(w->doc, w->key));
         seen |= bit;
         TRY(note_line(w, name.start_mark.line + 1));

@@ -26,31 +26,31 @@ static const char usage[] =
     "Usage: embtierd [--config FILE] [--log-level LEVEL] [--restore ID]\n"
     "                [--restore-from DIR,DIR...] [--init] [--check]\n"
     "\n"
-    "Serves embedding tables kept in RocksDB on SSD behind a row cache in DRAM and\n"
-    "persistent memory. Runs in the foreground, logs to standard error, stops on SIGTERM,\n"
-    "SIGINT and SIGQUIT after writing every changed row back.\n"
+    "Serves embedding tables. Rows live in RocksDB on SSD, with a row cache in DRAM and\n"
+    "persistent memory. Runs in the foreground and logs to standard error. SIGTERM, SIGINT\n"
+    "and SIGQUIT stop it after it has written every changed row back.\n"
     "\n"
     "  -c, --config FILE      configuration (YAML); without it, the defaults\n"
-    "  -l, --log-level LEVEL  error, warn, info or debug; instead of the configuration's\n"
-    "      --init             make a new store where the directories that the configuration\n"
-    "                         names are empty. Else such a start is refused: a disk may not be\n"
-    "                         mounted. With a store that is there it changes nothing. The\n"
-    "                         default directory needs no --init\n"
-    "      --restore ID       put all tables, of every durability, back to this checkpoint\n"
-    "                         first; `embtier checkpoint list` shows them. What was changed\n"
-    "                         or made since is lost\n"
+    "  -l, --log-level LEVEL  error, warn, info or debug; overrides the configuration\n"
+    "      --init             make a new store if the configured directories are empty.\n"
+    "                         Without it such a start is refused, because a disk may not be\n"
+    "                         mounted. An existing store is not changed. The default\n"
+    "                         directory needs no --init\n"
+    "      --restore ID       first restore all tables, of every durability, from this\n"
+    "                         checkpoint; `embtier checkpoint list` shows the ids. Later\n"
+    "                         changes and later tables are lost\n"
     "      --restore-from DIR,DIR...\n"
-    "                         first make all tables of a checkpoint of another store, of\n"
-    "                         which these are the data directories, all of them; the newest\n"
-    "                         one, or --restore ID of it. Its numbers of shards, directories\n"
-    "                         and lanes may be others. No server may have it open\n"
-    "      --check            look whether the configuration is one that a start takes, and\n"
-    "                         end: exit code 0, or 1 and a line that says what is wrong\n"
-    "      --help-config      list the configuration's keys and their defaults\n"
-    "  -h, --help             this\n"
-    "  -V, --version          the version\n"
+    "                         first copy all tables from a checkpoint of another store: the\n"
+    "                         newest one, or the one that --restore ID names. Name all data\n"
+    "                         directories of that store; no server may have it open. The\n"
+    "                         numbers of shards, directories and lanes may differ\n"
+    "      --check            check that a start would accept the configuration, and exit:\n"
+    "                         code 0, or 1 and a line that says what is wrong\n"
+    "      --help-config      list the keys of the configuration and their defaults\n"
+    "  -h, --help             print this help\n"
+    "  -V, --version          print the version\n"
     "\n"
-    "`embtier config check FILE` finds mistakes in a configuration without starting.\n"
+    "`embtier config check FILE` finds mistakes in a configuration without a start.\n"
     "See embtierd(8), embtierd.yaml(5), embtier(1).\n";
 
 struct arguments {
@@ -90,10 +90,9 @@ static void tell_limits(void)
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        log_warn(
-            "files and shared memory may not be longer than a limit of this process (ulimit -f, "
-            "LimitFSIZE=): what is longer is refused as if there were no space",
-            "bytes=%" PRIu64, (uint64_t)limit.rlim_cur);
+        log_warn("this process has a limit of file length (ulimit -f, LimitFSIZE=): files and "
+                 "shared memory above it are refused as if there were no space",
+                 "bytes=%" PRIu64, (uint64_t)limit.rlim_cur);
 }
 
 static bool parse_id(const char *text, uint64_t *ret_id)

@@ -52,23 +52,22 @@ static void log_recovery(const struct store *store)
         return;
     if (recovery.checkpoint.id == 0) {
         log_warn("the last run did not end cleanly and there is no checkpoint: rows of replay "
-                 "tables have their initial values again",
+                 "tables are back at their initial values",
                  "left_of_them=shard-NNNN/replay.lost spent_ms=%" PRIu64,
                  recovery.spent_ns / 1000000);
         return;
     }
     if (recovery.checkpoint.has_step)
         snprintf(step, sizeof(step), "%" PRIu64, recovery.checkpoint.step);
-    log_warn(
-        recovery.after_crash
-            ? "the last run did not end cleanly: replay tables are as they were when the "
-              "newest checkpoint was made, later updates are lost"
-            : "all tables are as they were when the checkpoint was made, as was asked for: leave "
-              "--restore out from now on, or the next start does it again",
-        "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRIu64 " spent_ms=%" PRIu64,
-        recovery.checkpoint.id, step,
-        clock_since(clock_wall_ms(), recovery.checkpoint.created_ms) / 1000,
-        recovery.spent_ns / 1000000);
+    log_warn(recovery.after_crash
+                 ? "the last run did not end cleanly: replay tables are as they were when the "
+                   "newest checkpoint was made; later updates are lost"
+                 : "all tables are as they were when the requested checkpoint was made; omit "
+                   "--restore from now on, or the next start restores it again",
+             "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRIu64 " spent_ms=%" PRIu64,
+             recovery.checkpoint.id, step,
+             clock_since(clock_wall_ms(), recovery.checkpoint.created_ms) / 1000,
+             recovery.spent_ns / 1000000);
 }
 
 static enum embtier_err open_store(struct server *server, uint64_t restore_id, struct err_msg *msg)
@@ -77,7 +76,7 @@ static enum embtier_err open_store(struct server *server, uint64_t restore_id, s
     struct store_stats stats;
 
     if (config->descriptors.has_fewer_sessions)
-        log_warn("fewer clients can be connected than by default, since the process may have few "
+        log_warn("fewer clients than the default can connect, because the process may have few "
                  "file descriptors: raise LimitNOFILE= of the unit or `ulimit -Hn`, or set "
                  "socket.max_sessions",
                  "max_sessions=%u descriptors=%" PRIu64 " table_files=%u",
@@ -89,17 +88,15 @@ static enum embtier_err open_store(struct server *server, uint64_t restore_id, s
     store_stats(server->parts.store, &stats);
     if (!stats.direct_io && config->rocksdb.direct_io == SWITCH_AUTO)
         log_warn(
-            "the file system has no direct I/O, SSD is read and written through the page cache",
+            "the file system has no direct I/O; SSD is read and written through the page cache",
             "directories=%u", config->data.directory_count);
     if (stats.recovered_log_bytes > 0)
-        log_info("logs of async and sync tables have been read",
-                 "bytes=%" PRIu64 " spent_ms=%" PRIu64, stats.recovered_log_bytes,
-                 stats.log_recovery_ns / 1000000);
+        log_info("logs of async and sync tables were read", "bytes=%" PRIu64 " spent_ms=%" PRIu64,
+                 stats.recovered_log_bytes, stats.log_recovery_ns / 1000000);
     if (config->rocksdb.options && strstr(config->rocksdb.options, "wal_recovery_mode"))
-        log_warn(
-            "rocksdb.options sets wal_recovery_mode: what lies behind damage in a log may have "
-            "been left out, although it was acknowledged; to be taken away again",
-            "options=%s", LOG_QUOTED(config->rocksdb.options));
+        log_warn("rocksdb.options sets wal_recovery_mode: acknowledged updates behind damage in a "
+                 "log may have been left out; remove the option again",
+                 "options=%s", LOG_QUOTED(config->rocksdb.options));
     log_info("store open",
              "directories=%u shards=%u stored_bytes=%" PRIu64 " direct_io=%s io_uring=%s",
              config->data.directory_count, store_shard_count(server->parts.store),
@@ -205,7 +202,7 @@ static void on_restoring(void *context, uint64_t done, uint64_t total, const cha
     if (now_ns - restoring->told_ns < PROGRESS_INTERVAL_NS)
         return;
     restoring->told_ns = now_ns;
-    log_info("making tables of another store's checkpoint",
+    log_info("restoring tables from another store's checkpoint",
              "done=%" PRIu64 " of=%" PRIu64 " what=%s", done, total, unit);
 }
 
@@ -221,8 +218,9 @@ static enum embtier_err restore_other(const struct server *server,
         restore_other_checkpoint(server->parts.checkpoints, other, &progress, &restored, msg);
 
     if (err == EMBTIER_OK)
-        log_info("tables are as in the other store's checkpoint", "tables=%u spent_ms=%" PRIu64,
-                 restored.count, (clock_now_ns(&clock_monotonic) - began_ns) / 1000000);
+        log_info("tables were restored from the other store's checkpoint",
+                 "tables=%u spent_ms=%" PRIu64, restored.count,
+                 (clock_now_ns(&clock_monotonic) - began_ns) / 1000000);
     free(restored.infos);
     return err;
 }
@@ -315,8 +313,8 @@ enum embtier_err server_run(struct server *server, struct err_msg *msg)
              LOG_QUOTED(server->parts.config->socket.path), server->parts.lane_count,
              tables_count(server->parts.tables),
              (clock_now_ns(&clock_monotonic) - server->parts.started_ns) / 1000000);
-    log_info("a crash would cost replay tables the updates since the newest checkpoint, async "
-             "tables none, sync tables none even if power fails",
+    log_info("after a crash, replay tables lose the updates since the newest checkpoint, async "
+             "tables lose none, sync tables none even if power fails",
              "checkpoint_seconds=%u replay_tables=%u async_tables=%u sync_tables=%u",
              server->parts.config->checkpoints.interval_seconds,
              tables_count_of(server->parts.tables, EMBTIER_DURABILITY_REPLAY),
@@ -351,8 +349,8 @@ static struct unwritten count_unwritten(const struct server *server)
 }
 
 #define GIVE_UP_COSTS                                                                              \
-    "another signal ends it as a crash would, which costs `replay` tables the "                    \
-    "updates since the newest checkpoint"
+    "another signal ends the server like a crash: `replay` tables then lose the updates since "    \
+    "the newest checkpoint"
 
 static void log_progress(const struct unwritten *left, uint64_t total, uint64_t spent_ms,
                          enum stop_state state)
@@ -363,11 +361,11 @@ static void log_progress(const struct unwritten *left, uint64_t total, uint64_t 
     snprintf(line, sizeof(line), "writing rows back: %" PRIu64 " of %" PRIu64, done, total);
     notify_status(line);
     if (state == STOP_FAILS)
-        log_warn("rows cannot be written back, which is tried again; " GIVE_UP_COSTS,
+        log_warn("rows cannot be written back, and the write is retried; " GIVE_UP_COSTS,
                  "done=%" PRIu64 " left=%" PRIu64 " err=%s", done, left->rows,
                  err_name((enum embtier_err)left->err));
     else if (state == STOP_STUCK)
-        log_warn("no row has been written back for long, which is waited for; " GIVE_UP_COSTS,
+        log_warn("no row has been written back for a while, still waiting; " GIVE_UP_COSTS,
                  "done=%" PRIu64 " left=%" PRIu64, done, left->rows);
     else
         log_info("writing rows back", "done=%" PRIu64 " left=%" PRIu64 " left_ms=%" PRIu64, done,
@@ -456,8 +454,9 @@ static enum embtier_err flush_shard(struct server *server, uint32_t shard, struc
         if (stop_patience_is_due(&patience, now_ns)) {
             notify_status("flushing write buffers");
             if (stop_patience_tell(&patience, 1, refuses(err), now_ns) != STOP_GOES_ON)
-                log_warn("write buffers cannot be flushed, which is tried again; " GIVE_UP_COSTS,
-                         "shard=%u err=%s why=%s", shard, err_name(err), LOG_QUOTED(why.text));
+                log_warn(
+                    "write buffers cannot be flushed, and the flush is retried; " GIVE_UP_COSTS,
+                    "shard=%u err=%s why=%s", shard, err_name(err), LOG_QUOTED(why.text));
         }
         nanosleep(&(struct timespec){ .tv_nsec = FLUSH_PAUSE_NS }, NULL);
     }
@@ -506,7 +505,7 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
             err = err_set(msg, close_err, "%s", close_msg.text);
     }
     if (err == EMBTIER_OK)
-        log_info("stopped, all rows are on SSD", "uptime_ms=%" PRIu64,
+        log_info("stopped; all rows are on SSD", "uptime_ms=%" PRIu64,
                  (clock_now_ns(&clock_monotonic) - server->parts.started_ns) / 1000000);
     return err;
 }

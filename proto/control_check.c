@@ -200,7 +200,7 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
             return missing(msg, "Request.hello");
         if (request->hello->protocol_min == 0 ||
             request->hello->protocol_min > request->hello->protocol_max)
-            return err_set(msg, EMBTIER_PROTOCOL, "Hello: protocols %u to %u are no range",
+            return err_set(msg, EMBTIER_PROTOCOL, "Hello: protocols %u to %u are not a range",
                            request->hello->protocol_min, request->hello->protocol_max);
         return EMBTIER_OK;
     case EMBTIER__REQUEST__BODY_TABLE_CREATE:
@@ -239,7 +239,7 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         if (!request->scan_next || request->scan_next->bytes == 0)
             return missing(msg, "ScanNext.bytes");
         if (request->scan_next->offset % SHM_ALIGN != 0)
-            return err_set(msg, EMBTIER_PROTOCOL, "ScanNext.offset is no multiple of %d",
+            return err_set(msg, EMBTIER_PROTOCOL, "ScanNext.offset is not a multiple of %d",
                            SHM_ALIGN);
         return EMBTIER_OK;
     case EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE:
@@ -284,7 +284,8 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         /* What a later version asks for is known to be that, and is answered. */
         if (request->base.n_unknown_fields > 0)
             return EMBTIER_OK;
-        return err_set(msg, EMBTIER_PROTOCOL, "request %u asks for nothing", request->id);
+        return err_set(msg, EMBTIER_PROTOCOL, "request %u has no body that is known here",
+                       request->id);
     }
 }
 
@@ -391,7 +392,6 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
             return missing(msg, "GroupInfo.handle");
         return EMBTIER_OK;
     default:
-        return err_set(msg, EMBTIER_PROTOCOL, "reply %u says nothing that is known here",
-                       reply->id);
+        return err_set(msg, EMBTIER_PROTOCOL, "reply %u has no body that is known here", reply->id);
     }
 }

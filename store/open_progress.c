@@ -31,8 +31,8 @@ static void *progress_main(void *arg)
     pthread_mutex_lock(&progress->lock);
     while (wait_a_second(progress))
         if (progress->step)
-            log_info("the store is being opened", "step=%s done=%u of=%u seconds=%" PRIu64,
-                     progress->step, progress->done, progress->of,
+            log_info("opening the store", "step=%s done=%u of=%u seconds=%" PRIu64, progress->step,
+                     progress->done, progress->of,
                      (clock_now_ns(&clock_monotonic) - progress->began_ns) / NS_PER_S);
     pthread_mutex_unlock(&progress->lock);
     return NULL;

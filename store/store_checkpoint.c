@@ -155,8 +155,8 @@ static enum embtier_err wanted_id(const struct store *store, uint64_t *ret_id, s
         err = err_set(msg, EMBTIER_CORRUPT, "%s: damaged", path);
     if (err == EMBTIER_CORRUPT)
         return err_set(msg, err,
-                       "%s: damaged: it says which checkpoint all was to be put back to; `embtierd "
-                       "--restore ID` says so again",
+                       "%s: damaged: it names the checkpoint to restore; name that one again with "
+                       "`embtierd --restore ID`",
                        path);
     TRY(err);
     *ret_id = (uint64_t)json_integer_value(json_object_get(root, "checkpoint"));
@@ -311,7 +311,7 @@ enum embtier_err store_put_back(struct store *store, uint64_t restore_id, struct
     TRY(id ? put_back_all(store, id, restore_id != 0, msg) : put_back_after_crash(store, msg));
     store->recovery.spent_ns = clock_now_ns(&clock_monotonic) - began_ns;
     if (checkpoint_sweep(&store->shelf, &why) != EMBTIER_OK)
-        log_warn("what is left of a checkpoint cannot be removed", "why=%s", LOG_QUOTED(why.text));
+        log_warn("the remains of a checkpoint cannot be removed", "why=%s", LOG_QUOTED(why.text));
     return EMBTIER_OK;
 }
 

@@ -52,10 +52,9 @@ enum embtier_err store_serve(struct store *store, struct err_msg *msg)
         return EMBTIER_OK;
     pthread_mutex_lock(&store->lock);
     if (store_replay_refusal(store) != EMBTIER_OK)
-        err =
-            err_set(msg, store_replay_refusal(store),
-                    "no checkpoint could be made yet of what the last stop has left: before there "
-                    "is one, `replay` tables are not changed");
+        err = err_set(msg, store_replay_refusal(store),
+                      "there is no checkpoint yet of what the last stop left: `replay` tables "
+                      "cannot be changed before one is made");
     else if (atomic_load(&store->closed_file))
         err = store_remove_closed_file(store, msg);
     pthread_mutex_unlock(&store->lock);

@@ -340,12 +340,10 @@ static enum embtier_err directories_check_made(const struct store_identity *iden
 {
     for (uint32_t i = 0; config->data.must_exist && i < identity->directory_count; i++)
         if (identity->directories[i].record.state == STATE_ABSENT)
-            return err_set(
-                msg, EMBTIER_NOT_FOUND,
-                "%s: there is no store (no %s): is a disk not mounted? A new store is made "
-                "in the directories that the configuration names if embtierd is started "
-                "with --init, once",
-                identity->directories[i].path, IDENTITY_FILE);
+            return err_set(msg, EMBTIER_NOT_FOUND,
+                           "%s: there is no store (no %s): is a disk not mounted? To make a new "
+                           "store in the configured directories, start embtierd once with --init",
+                           identity->directories[i].path, IDENTITY_FILE);
     return EMBTIER_OK;
 }
 
@@ -525,7 +523,7 @@ static enum embtier_err others_check(char *const *directories, uint32_t count,
     if (first.directory_count != count)
         return err_set(msg, EMBTIER_MISMATCH,
                        "--restore-from: the store of %s was made with %u data directories, and %u "
-                       "%s named: it takes all of them",
+                       "%s named: name all of them",
                        directories[0], first.directory_count, count, count == 1 ? "is" : "are");
     *ret_shards_per_directory = first.shards_per_directory;
     return EMBTIER_OK;

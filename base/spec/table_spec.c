@@ -381,13 +381,13 @@ static enum embtier_err check_nonzero(const struct table_spec *spec, struct err_
 
     if (optimizer_has((int)spec->optimizer, EMBTIER_EPS) && (float)spec->eps <= 0)
         return err_set(msg, EMBTIER_INVALID,
-                       "eps %.15g is 0 in f32, in which updates are computed: %s divides by it; "
+                       "eps %.15g is 0 in f32, the precision of updates: %s divides by it; "
                        "allowed: %.2g to %.15g",
                        spec->eps, optimizer_word((int)spec->optimizer), smallest,
                        hyperparameters[EMBTIER_EPS].highest);
     if (spec->clip_norm > 0 && (float)spec->clip_norm <= 0)
         return err_set(msg, EMBTIER_INVALID,
-                       "clip_norm %.15g is 0 in f32, in which updates are computed, and 0 does not "
+                       "clip_norm %.15g is 0 in f32, the precision of updates, and 0 does not "
                        "clip; allowed: 0, and %.2g to %.15g",
                        spec->clip_norm, smallest, hyperparameters[EMBTIER_CLIP_NORM].highest);
     return EMBTIER_OK;

@@ -30,11 +30,10 @@ enum embtier_err thread_room_check(uint32_t count, struct err_msg *msg)
         pthread_join(threads[i], NULL);
     if (made == count)
         return EMBTIER_OK;
-    return err_set(
-        msg, EMBTIER_BUSY,
-        "the server takes up to %u threads more at its start, and the system lets it make "
-        "%u (%s): raise the user's limit (ulimit -u, LimitNPROC=), the container's "
-        "(pids.max, TasksMax=, --pids-limit), the machine's (kernel.threads-max), or that of the "
-        "address space that their stacks need (ulimit -v)",
-        count, made, strerror(rc)); // NOLINT(concurrency-mt-unsafe)
+    return err_set(msg, EMBTIER_BUSY,
+                   "the server needs up to %u more threads to start, and the system allows %u "
+                   "(%s): raise the user's limit (ulimit -u, LimitNPROC=), the container's "
+                   "(pids.max, TasksMax=, --pids-limit), the machine's (kernel.threads-max), or "
+                   "that of the address space that their stacks need (ulimit -v)",
+                   count, made, strerror(rc)); // NOLINT(concurrency-mt-unsafe)
 }

@@ -103,7 +103,7 @@ static enum embtier_err check_parts(uint64_t parts, struct err_msg *msg)
     if (parts <= EXPORT_PARTS_MAX)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_INVALID,
-                   "an export has at most %d files of each tensor: let each have more bytes",
+                   "an export has at most %d files per tensor: allow more bytes per file",
                    EXPORT_PARTS_MAX);
 }
 
@@ -298,7 +298,7 @@ static enum embtier_err check_table(const struct exporting *e, const char *name)
     TRY(embtier_table_open(e->server, name, &table));
     if (e->options.all_rows && embtier_table_info(table)->rows == EMBTIER_UNBOUNDED)
         err = err_set(msg_of(e), EMBTIER_INVALID,
-                      "table '%s' is unbounded: only rows that were written can be had", name);
+                      "table '%s' is unbounded: only its written rows can be exported", name);
     embtier_table_close(table);
     return err;
 }

@@ -97,8 +97,8 @@ static const char *next_name(DIR *stream)
 static enum embtier_err refuse_others(const struct export_folder *f, struct err_msg *msg)
 {
     return err_set(msg, EMBTIER_EXISTS,
-                   "%s is there already, and is not what an unfinished export of this user leaves: "
-                   "move it away, or export to another path",
+                   "%s already exists and is not left from an unfinished export of this user: move "
+                   "it away, or export to another path",
                    f->partial_path);
 }
 
@@ -186,13 +186,14 @@ static enum embtier_err check_path(const struct export_folder *f, struct err_msg
     const size_t length = strlen(f->path);
 
     if (length == 0)
-        return err_set(msg, EMBTIER_INVALID, "the path of the folder to make is empty");
+        return err_set(msg, EMBTIER_INVALID, "the path of the export folder is empty");
     if (length >= strlen(PARTIAL_SUFFIX) &&
         strcmp(f->path + length - strlen(PARTIAL_SUFFIX), PARTIAL_SUFFIX) == 0)
-        return err_set(msg, EMBTIER_INVALID,
-                       "%s: `" PARTIAL_SUFFIX "` is how folders of unfinished exports end: what is "
-                       "in one may be removed",
-                       f->path);
+        return err_set(
+            msg, EMBTIER_INVALID,
+            "%s: a name that ends with " PARTIAL_SUFFIX
+            " marks an unfinished export, whose files may be removed: choose another name",
+            f->path);
     return EMBTIER_OK;
 }
 
@@ -201,14 +202,15 @@ static enum embtier_err check_free(const struct export_folder *f, struct err_msg
     struct stat info;
 
     if (fstatat(f->parent, f->name, &info, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) == 0)
-        return err_set(msg, EMBTIER_EXISTS, "%s is there already; an export makes a new folder",
+        return err_set(msg, EMBTIER_EXISTS,
+                       "%s already exists; an export makes a new folder: choose another path",
                        f->path);
     return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", f->path);
 }
 
 static enum embtier_err refuse_busy(const struct export_folder *f, struct err_msg *msg)
 {
-    return err_set(msg, EMBTIER_LOCKED, "%s: another export is under way in it", f->partial_path);
+    return err_set(msg, EMBTIER_LOCKED, "%s: another export is in progress there", f->partial_path);
 }
 
 /* Another export may have removed its folder between our opening it and the lock. */
@@ -231,14 +233,13 @@ static enum embtier_err lock_partial(struct export_folder *f, struct err_msg *ms
     _cleanup_(closep) int fd = openat(f->parent, f->partial_name, flags);
 
     if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
-        return err_set(msg, EMBTIER_EXISTS, "%s is there already, and is no folder",
+        return err_set(msg, EMBTIER_EXISTS, "%s already exists and is not a folder",
                        f->partial_path);
     if (fd < 0)
         return err_set_errno(msg, errno, "folder %s", f->partial_path);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
-        return errno == EWOULDBLOCK
-                   ? refuse_busy(f, msg)
-                   : err_set_errno(msg, errno, "%s cannot be locked", f->partial_path);
+        return errno == EWOULDBLOCK ? refuse_busy(f, msg)
+                                    : err_set_errno(msg, errno, "cannot lock %s", f->partial_path);
     TRY(check_still_there(f, fd, msg));
     f->partial = TAKE_FD(fd);
     return EMBTIER_OK;
@@ -259,7 +260,8 @@ static enum embtier_err take_inner(struct export_folder *f, struct err_msg *msg)
     TRY(check_names(f, fd, S_IFREG, is_file_of_export, msg));
     why = remove_files(fd);
     if (why != 0)
-        return err_set_errno(msg, why, "what an unfinished export has left in %s", f->partial_path);
+        return err_set_errno(msg, why, "cannot remove the files of an unfinished export in %s",
+                             f->partial_path);
     f->inner = TAKE_FD(fd);
     return EMBTIER_OK;
 }
@@ -314,7 +316,7 @@ enum embtier_err export_folder_finish(struct export_folder *f, struct err_msg *m
         rc = renameat(f->partial, EXPORT_FOLDER_NAME, f->parent, f->name);
     }
     if (rc != 0)
-        return err_set_errno(msg, errno, "%s cannot become %s", f->partial_path, f->path);
+        return err_set_errno(msg, errno, "cannot rename %s to %s", f->partial_path, f->path);
     f->has_name = true;
     unlinkat(f->parent, f->partial_name,
              AT_REMOVEDIR); /* unless somebody has put something there */

@@ -258,8 +258,8 @@ static enum embtier_err table_from_json(const char *path, const json_t *root,
         return damaged(path, "the version of the table", msg);
     if (version > TABLE_SPEC_JSON_VERSION)
         return err_set(msg, EMBTIER_VERSION,
-                       "%s: its table is of version %u, this program reads up to %d", path, version,
-                       TABLE_SPEC_JSON_VERSION);
+                       "%s: its table has format version %u, this program reads up to %d", path,
+                       version, TABLE_SPEC_JSON_VERSION);
     if (!table_spec_from_json(json_object_get(root, "table"), version, &manifest->spec))
         return damaged(path, "the table", msg);
     if (table_spec_check(&manifest->spec, &why) != EMBTIER_OK)
@@ -299,7 +299,8 @@ static enum embtier_err load(const char *path, const char *text, json_t **ret_ro
         return err_set(msg, EMBTIER_CORRUPT, "%s: is nested deeper than %d at its byte %zu", path,
                        DEPTH_MAX, size.too_deep_at);
     if (size.separators > SEPARATORS_MAX)
-        return err_set(msg, EMBTIER_CORRUPT, "%s: holds more than exports of %d parts have", path,
+        return err_set(msg, EMBTIER_CORRUPT,
+                       "%s: has more entries than an export of %d parts can have", path,
                        EXPORT_PARTS_MAX);
     *ret_root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (*ret_root)
@@ -321,13 +322,13 @@ static enum embtier_err parse(const char *path, const char *text, struct export_
     format = json_string_value(json_object_get(root, "format"));
     if (!format || strcmp(format, FORMAT_NAME) != 0 ||
         !json_to_u32(json_object_get(root, "format_version"), &version))
-        return err_set(msg, EMBTIER_CORRUPT, "%s: not of an export", path);
+        return err_set(msg, EMBTIER_CORRUPT, "%s: is not the description of an export", path);
     if (version > FORMAT_VERSION)
         return err_set(msg, EMBTIER_VERSION, "%s: format version %u, this program reads up to %d",
                        path, version, FORMAT_VERSION);
     TRY(table_from_json(path, root, manifest, msg));
     if (!read_words(root, manifest))
-        return damaged(path, "what it has of the table", msg);
+        return damaged(path, "the description of the rows", msg);
     return parts_from_json(path, json_object_get(root, "parts"), manifest, msg);
 }
 
@@ -343,8 +344,8 @@ enum embtier_err export_manifest_read(const char *path, struct export_manifest *
         return no_memory(msg);
     err = tensor_io_read_text(file, BYTES_MAX, &text, msg);
     if (err == EMBTIER_NOT_FOUND)
-        return err_set(msg, err, "%s: missing: the folder is no export, or of one that did not end",
-                       file);
+        return err_set(msg, err,
+                       "%s: missing: the folder holds no export, or one that did not finish", file);
     TRY(err);
     TRY(parse(file, text, &manifest, msg));
     *ret_manifest = manifest;

@@ -271,7 +271,7 @@ static enum embtier_err check_sums(const struct importing *in, const struct expo
     for (int c = 0; in->is_export && c < EXPORT_COLUMNS; c++)
         if (in->columns[c].reader && XXH3_64bits_digest(in->columns[c].sum) != part->sums[c])
             return err_set(msg_of(in), EMBTIER_CORRUPT,
-                           "%s: %s is not what was exported: its checksum is another",
+                           "%s: %s is not what was exported: its checksum differs",
                            in->columns[c].path, export_column_name((enum export_column)c));
     return EMBTIER_OK;
 }
@@ -309,7 +309,9 @@ static enum embtier_err from_export(struct importing *in)
     if (options->table || options->tensor || options->ids_path ||
         options->rows != EMBTIER_ROWS_OF_FILE)
         return err_set(msg_of(in), EMBTIER_INVALID,
-                       "%s is an export, which says itself what the table is", in->path);
+                       "%s is an export, which describes its own table: give no table options, "
+                       "tensor, ids or number of rows",
+                       in->path);
     in->is_export = true;
     if (options->without_state)
         in->manifest.with_state = false;
@@ -336,7 +338,7 @@ static enum embtier_err find_weights(const struct importing *in, const struct te
 
     if (is_array(reader) && in->options.tensor)
         return err_set(msg_of(in), EMBTIER_NOT_FOUND,
-                       "%s: has no tensor '%s': a .npy file is one array without a name", in->path,
+                       "%s: has no tensor '%s': a .npy file holds one unnamed array", in->path,
                        name);
     if (is_array(reader))
         info = tensor_reader_at(reader, 0);
@@ -348,11 +350,12 @@ static enum embtier_err find_weights(const struct importing *in, const struct te
     if (count == 1)
         info = only;
     if (!info)
-        return err_set(msg_of(in), EMBTIER_NOT_FOUND,
-                       count > 1 ? "%s: has no tensor '%s', but %u others of two dimensions: say "
-                                   "which one it is"
-                                 : "%s: has no tensor '%s'",
-                       in->path, name, count);
+        return err_set(
+            msg_of(in), EMBTIER_NOT_FOUND,
+            count > 1
+                ? "%s: has no tensor '%s', but %u other two-dimensional tensors: name one of them"
+                : "%s: has no tensor '%s'",
+            in->path, name, count);
     *ret_info = info;
     return EMBTIER_OK;
 }
@@ -394,14 +397,14 @@ static enum embtier_err find_row_count(const struct importing *in,
     if (rows != EMBTIER_ROWS_OF_FILE) {
         if (!has_ids && rows != EMBTIER_UNBOUNDED && rows < weights->rows)
             return err_set(msg_of(in), EMBTIER_ID_RANGE,
-                           "%s: has %llu rows, the table is to have %llu", in->path,
+                           "%s: has %llu rows, which do not fit into a table of %llu", in->path,
                            (unsigned long long)weights->rows, (unsigned long long)rows);
         *ret_rows = rows;
         return EMBTIER_OK;
     }
     if (!has_ids && weights->rows == 0)
         return err_set(msg_of(in), EMBTIER_MISMATCH,
-                       "%s: has no rows, so it does not say how many the table is to have",
+                       "%s: has no rows, so the number of the table's rows must be given",
                        in->path);
     *ret_rows = has_ids ? EMBTIER_UNBOUNDED : weights->rows;
     return EMBTIER_OK;
@@ -448,7 +451,7 @@ static enum embtier_err check_array_alone(const struct importing *in)
             if (manifest.parts[i].files[c] && strcmp(manifest.parts[i].files[c], name) == 0)
                 return err_set(msg_of(in), EMBTIER_INVALID,
                                "%s is one file of an export of table '%s': import its folder, %s, "
-                               "or say which ids its rows have",
+                               "or give the ids of its rows",
                                in->path, manifest.spec.name, folder);
     return EMBTIER_OK; /* whatever a table.json beside it is */
 }
@@ -467,12 +470,12 @@ static enum embtier_err check_alone(const struct importing *in, const struct ten
     if (table && !in->options.tensor)
         return err_set(msg_of(in), EMBTIER_INVALID,
                        "%s is one file of an export of table '%s': import its folder, or name the "
-                       "tensor to have it as a table of its own",
+                       "tensor to import it as a separate table",
                        in->path, text_show(&shown, table));
     if (first_id && strcmp(first_id, "0") != 0 && !has_ids)
         return err_set(msg_of(in), EMBTIER_INVALID,
                        "%s is one file of an export, and its rows begin at id %s: import its "
-                       "folder, or say which ids its rows have",
+                       "folder, or give the ids of its rows",
                        in->path, text_show(&shown, first_id));
     return EMBTIER_OK;
 }
@@ -498,7 +501,7 @@ static enum embtier_err from_file(struct importing *in)
     if (m->with_state && table_spec_state_bytes(&m->spec) == 0)
         return err_set(msg_of(in), EMBTIER_MISMATCH,
                        "%s: has optimizer state, and the table's optimizer, %s, keeps none: name "
-                       "another, or leave the state out",
+                       "another optimizer, or leave the state out",
                        in->path, optimizer_word(m->spec.optimizer));
     m->all_rows = !ids_path;
     m->rows = weights->rows;
@@ -538,7 +541,7 @@ static enum embtier_err give_name(struct importing *in, const char *name)
     struct table_spec *const spec = &in->manifest.spec;
 
     if (!name && !in->is_export)
-        return err_set(msg_of(in), EMBTIER_INVALID, "%s: no export, so the table needs a name",
+        return err_set(msg_of(in), EMBTIER_INVALID, "%s: not an export, so the table needs a name",
                        in->path);
     if (!name)
         return EMBTIER_OK;
@@ -577,7 +580,7 @@ static enum embtier_err check_durability(const struct importing *in)
     if (durability == AS_EXPORTED || durability_word(durability))
         return EMBTIER_OK;
     return err_set(msg_of(in), EMBTIER_INVALID,
-                   "durability %d is not known; %d is that of the export, or the default",
+                   "durability %d is not known; %d means the export's durability, or the default",
                    durability, AS_EXPORTED);
 }
 

@@ -63,7 +63,7 @@ enum embtier_err npy_find_header(const char *path, const unsigned char start[NPY
         bytes = bytes << 8 | start[i];
     if (bytes > file_bytes - offset)
         return err_set(msg, EMBTIER_INVALID,
-                       "%s: its header is said to be %" PRIu64 " bytes long, the file has %" PRIu64
+                       "%s: its header claims to be %" PRIu64 " bytes long, the file has %" PRIu64
                        " after byte %" PRIu32,
                        path, bytes, file_bytes - offset, offset);
     if (bytes > NPY_HEADER_MAX)
@@ -80,9 +80,8 @@ enum embtier_err npy_find_header(const char *path, const unsigned char start[NPY
 
 static enum embtier_err expected(const struct cursor *c, const char *what)
 {
-    return err_set(c->msg, EMBTIER_INVALID,
-                   "%s: the NumPy header has no %s where it should, at its byte %zu", c->path, what,
-                   (size_t)(c->at - c->begin));
+    return err_set(c->msg, EMBTIER_INVALID, "%s: the NumPy header: expected %s at its byte %zu",
+                   c->path, what, (size_t)(c->at - c->begin));
 }
 
 static void skip_blanks(struct cursor *c)
@@ -139,14 +138,14 @@ static enum embtier_err refuse_dtype(const struct cursor *c, const char *word)
     if (word[0] == '>')
         return err_set(c->msg, EMBTIER_UNSUPPORTED,
                        "%s: holds big-endian numbers (dtype '%s'); save "
-                       "array.astype(array.dtype.newbyteorder('<')) in its place",
+                       "array.astype(array.dtype.newbyteorder('<')) instead",
                        c->path, word);
     if (strcmp(word, "|O") == 0 || strcmp(word, "O") == 0)
         return err_set(c->msg, EMBTIER_UNSUPPORTED,
                        "%s: holds Python objects (dtype '%s'); allowed: an array of numbers",
                        c->path, word);
     return err_set(c->msg, EMBTIER_UNSUPPORTED,
-                   "%s: dtype '%s' is not read here; allowed: little-endian integers of 8 to 64 "
+                   "%s: dtype '%s' is not supported; allowed: little-endian integers of 8 to 64 "
                    "bits, floating point numbers of 16 to 64, booleans, complex64",
                    c->path, word);
 }
@@ -172,7 +171,7 @@ static enum embtier_err take_order(struct cursor *c)
     if (take_word(c, "True"))
         return err_set(c->msg, EMBTIER_UNSUPPORTED,
                        "%s: holds columns, not rows (fortran_order is True); save "
-                       "np.ascontiguousarray(array) in its place",
+                       "np.ascontiguousarray(array) instead",
                        c->path);
     return expected(c, "False or True");
 }
@@ -204,8 +203,7 @@ static enum embtier_err take_shape(struct cursor *c, struct tensor_info *info)
     info->rank = 0;
     while (comma && !next_is(c, ')')) {
         if (info->rank == TENSOR_RANK_MAX)
-            return err_set(c->msg, EMBTIER_TOO_LARGE,
-                           "%s: has more than %d dimensions, which is the most that is read",
+            return err_set(c->msg, EMBTIER_TOO_LARGE, "%s: has more than %d dimensions, the limit",
                            c->path, TENSOR_RANK_MAX);
         TRY(take_number(c, &info->shape[info->rank++]));
         comma = take(c, ',');
@@ -274,8 +272,8 @@ enum embtier_err npy_parse(const char *path, const char *header, size_t bytes, u
 
     TRY(take_dict(&c, &place.info));
     if (!tensor_info_count(&place.info))
-        return err_set(msg, EMBTIER_INVALID, "%s: its shape has more bytes than 64 bits can say",
-                       path);
+        return err_set(msg, EMBTIER_INVALID,
+                       "%s: its shape needs more bytes than 64 bits can count", path);
     if (place.info.bytes != data_bytes)
         return err_set(msg, EMBTIER_INVALID,
                        "%s: its shape needs %" PRIu64 " bytes of data, the file has %" PRIu64, path,

@@ -166,8 +166,8 @@ static enum embtier_err check_size(const char *path, const char *header, size_t 
                        DEPTH_MAX, size.too_deep_at);
     if (size.separators > SEPARATORS_MAX)
         return err_set(msg, EMBTIER_TOO_LARGE,
-                       "%s: the safetensors header holds too much; files of up to %d tensors are "
-                       "read",
+                       "%s: the safetensors header has too many entries; files of up to %d tensors "
+                       "are supported",
                        path, TENSOR_READER_MAX);
     return EMBTIER_OK;
 }
@@ -224,7 +224,7 @@ static enum embtier_err get_dtype(const struct where *where, const json_t *json,
     if (*ret_dtype != TENSOR_DTYPE_NONE)
         return EMBTIER_OK;
     return err_set(
-        where->msg, EMBTIER_UNSUPPORTED, "%s: tensor '%s': dtype '%s' is not read here; allowed:%s",
+        where->msg, EMBTIER_UNSUPPORTED, "%s: tensor '%s': dtype '%s' is not supported; allowed:%s",
         where->path, where->name.text,
         text_show_bytes(&shown, json_string_value(json), json_string_length(json)), dtype_words);
 }
@@ -258,7 +258,7 @@ static enum embtier_err get_offsets(const struct where *where, const json_t *jso
                        "%s: tensor '%s': its data end at byte %" PRIu64 ", the file has %" PRIu64,
                        where->path, where->name.text, end, data_bytes);
     if (!tensor_info_count(&place->info))
-        return wrong(where, "its shape has more bytes than 64 bits can say");
+        return wrong(where, "its shape needs more bytes than 64 bits can count");
     if (place->info.bytes != end - place->offset)
         return err_set(where->msg, EMBTIER_INVALID,
                        "%s: tensor '%s': its shape needs %" PRIu64

@@ -75,7 +75,8 @@ static enum embtier_err read_map(const char *path, json_t **ret_map, struct err_
     TRY(tensor_io_read_text(path, BYTES_MAX, &text, msg));
     size = json_size_of(text, strlen(text), DEPTH_MAX);
     if (size.depth > DEPTH_MAX || size.separators > SEPARATORS_MAX)
-        return err_set(msg, EMBTIER_CORRUPT, "%s: holds more than an index of tensors", path);
+        return err_set(msg, EMBTIER_CORRUPT,
+                       "%s: has more entries than an index of tensors can have", path);
     root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return json_error_code(&error) == json_error_out_of_memory
@@ -102,13 +103,14 @@ enum embtier_err tensor_index_find(const char *folder, const char *tensor, char 
         return EMBTIER_OK;
     TRY(read_map(index, &map, msg));
     if (!tensor && json_object_size(map) != 1)
-        return err_set(msg, EMBTIER_INVALID, "%s: has %zu tensors: say which one it is", index,
+        return err_set(msg, EMBTIER_INVALID, "%s: has %zu tensors: name one of them", index,
                        json_object_size(map));
     file = tensor ? json_object_get(map, tensor) : json_object_iter_value(json_object_iter(map));
     if (!file)
         return err_set(msg, EMBTIER_NOT_FOUND, "%s: has no tensor '%s'", index, TEXT_SHOWN(tensor));
     if (!tensor_file_name_is_plain(json_string_value(file)))
-        return err_set(msg, EMBTIER_CORRUPT, "%s: names no file in its folder for a tensor", index);
+        return err_set(msg, EMBTIER_CORRUPT, "%s: names a tensor's file that is not in its folder",
+                       index);
     *ret_path = path_join(folder, json_string_value(file));
     return *ret_path ? EMBTIER_OK : no_memory(msg);
 }

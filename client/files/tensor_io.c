@@ -24,7 +24,7 @@ enum embtier_err tensor_io_read(int fd, const char *name, uint64_t at, void *byt
             return err_set_errno(msg, errno, "%s", name);
         if (got == 0)
             return err_set(msg, EMBTIER_CORRUPT,
-                           "%s: has become shorter while it was read, it ends at byte %" PRIu64,
+                           "%s: was shortened while it was read and now ends at byte %" PRIu64,
                            name, at);
         to += got;
         at += (uint64_t)got;

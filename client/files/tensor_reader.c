@@ -100,12 +100,12 @@ static enum embtier_err check_length(const struct tensor_reader *r, uint64_t byt
 {
     if (bytes > SAFETENSORS_HEADER_MAX)
         return err_set(msg, EMBTIER_INVALID,
-                       "%s: the safetensors header is said to be %" PRIu64
+                       "%s: the safetensors header claims to be %" PRIu64
                        " bytes long, at most %d are allowed",
                        r->path, bytes, SAFETENSORS_HEADER_MAX);
     if (bytes > r->file_bytes - SAFETENSORS_START_BYTES)
         return err_set(msg, EMBTIER_INVALID,
-                       "%s: the safetensors header is said to be %" PRIu64
+                       "%s: the safetensors header claims to be %" PRIu64
                        " bytes long, the file has %" PRIu64 " after its length",
                        r->path, bytes, r->file_bytes - SAFETENSORS_START_BYTES);
     return EMBTIER_OK;

@@ -68,11 +68,11 @@ static enum embtier_err check_name(const struct tensor_writer_opts *opts, uint32
         strcmp(name, SAFETENSORS_METADATA) == 0)
         return err_set(msg, EMBTIER_INVALID,
                        "tensor name '%s' must be 1 to %d bytes of UTF-8 without control characters "
-                       "and others that are not seen, and not " SAFETENSORS_METADATA,
+                       "and other invisible ones, and not " SAFETENSORS_METADATA,
                        text_show_bytes(&shown, name, bytes), TENSOR_NAME_MAX);
     for (uint32_t i = 0; i < index; i++)
         if (strcmp(name, opts->tensors[i].name) == 0)
-            return err_set(msg, EMBTIER_INVALID, "there are two tensors '%s'",
+            return err_set(msg, EMBTIER_INVALID, "two tensors have the name '%s'",
                            text_show_bytes(&shown, name, bytes));
     return EMBTIER_OK;
 }
@@ -83,12 +83,12 @@ static enum embtier_err check_opts(const struct tensor_writer_opts *opts, struct
         return err_set(msg, EMBTIER_INTERNAL, "%" PRIu32 " tensors, allowed: 1 to %d",
                        opts->tensor_count, TENSOR_WRITER_MAX);
     if (opts->format != TENSOR_SAFETENSORS && opts->format != TENSOR_NPY)
-        return err_set(msg, EMBTIER_INTERNAL, "there is no tensor format %d", (int)opts->format);
+        return err_set(msg, EMBTIER_INTERNAL, "tensor format %d is not known", (int)opts->format);
     if (opts->most_rows < 1)
         return err_set(msg, EMBTIER_INTERNAL, "most_rows must be at least 1");
     for (uint32_t i = 0; i < opts->tensor_count; i++) {
         if (tensor_dtype_bytes(opts->tensors[i].dtype) == 0)
-            return err_set(msg, EMBTIER_INTERNAL, "there is no dtype %d",
+            return err_set(msg, EMBTIER_INTERNAL, "dtype %d is not known",
                            (int)opts->tensors[i].dtype);
         TRY(check_name(opts, i, msg));
     }
@@ -166,7 +166,7 @@ static enum embtier_err set_offsets(struct tensor_writer *w, struct err_msg *msg
         if (__builtin_mul_overflow(w->most_rows, part->row_bytes, &bytes) ||
             __builtin_add_overflow(end, bytes, &end) || end > INT64_MAX)
             return err_set(msg, EMBTIER_TOO_LARGE,
-                           "%" PRIu64 " rows have more bytes than a file can", w->most_rows);
+                           "%" PRIu64 " rows need more bytes than a file can hold", w->most_rows);
     }
     return EMBTIER_OK;
 }
@@ -394,7 +394,7 @@ static void describe(const struct tensor_writer *w, struct tensor_written *ret_w
 static enum embtier_err check_end(const struct tensor_writer *w, struct err_msg *msg)
 {
     if (w->broken || w->ended)
-        return err_set(msg, EMBTIER_INTERNAL, "%s: ended after a failure or the end",
+        return err_set(msg, EMBTIER_INTERNAL, "%s: ended twice, or after a failure",
                        w->files[0].name);
     for (uint32_t i = 1; i < w->part_count; i++)
         if (w->parts[i].rows != w->parts[0].rows)

@@ -144,7 +144,7 @@ static enum embtier_err check_id(struct embtier *server, uint64_t id)
 {
     if (id == 0)
         return err_set(&server->message, EMBTIER_NOT_FOUND,
-                       "there is no checkpoint 0; they are numbered from 1");
+                       "there is no checkpoint 0; checkpoints are numbered from 1");
     return EMBTIER_OK;
 }
 
@@ -309,7 +309,7 @@ enum embtier_err embtier_checkpoint_restore(struct embtier *server, uint64_t id,
         TRY(table_check_name(server, tables[i]));
     if (name && table_count != 1)
         return err_set(&server->message, EMBTIER_INVALID,
-                       "a new name is for one table that is named, not for %zu", table_count);
+                       "a new name needs exactly one named table, not %zu", table_count);
     if (name) {
         TRY(table_check_name(server, name));
         restore.name = (char *)name;

@@ -81,8 +81,9 @@ enum embtier_err options_read(const void *given, size_t least, void *options, si
     if (!given || struct_bytes < least || struct_bytes > bytes ||
         struct_bytes % sizeof(uint64_t) != 0)
         return err_set(msg, EMBTIER_INVALID,
-                       "%s options: struct_bytes is not of a version known here; use %s", what,
-                       init);
+                       "%s options: struct_bytes matches no version that this library knows; "
+                       "initialise with %s",
+                       what, init);
     memcpy(options, given, struct_bytes);
     return EMBTIER_OK;
 }

@@ -106,7 +106,7 @@ enum embtier_err embtier_job_cancel(struct embtier *server, uint64_t id, int *re
 
     if (id == 0) /* which the protocol does not have */
         return err_set(&server->message, EMBTIER_NOT_FOUND,
-                       "there is no job 0; they are numbered from 1");
+                       "there is no job 0; jobs are numbered from 1");
     body.id = id;
     request.body_case = EMBTIER__REQUEST__BODY_JOB_CANCEL;
     request.job_cancel = &body;

@@ -32,7 +32,7 @@ static enum embtier_err check_goes_on(struct embtier_load *load)
 {
     if (load->is_over && is_of_session(load) && !load->server->over)
         return err_set(&load->server->message, EMBTIER_INVALID,
-                       "the load has failed before: only its close may follow");
+                       "the load has failed: it can only be closed");
     return EMBTIER_OK;
 }
 
@@ -49,7 +49,7 @@ static enum embtier_err call(struct embtier_load *load, Embtier__Request *reques
     TRY(connection_call(load->server, request, progress, progress_context, &reply));
     if (reply->body_case != wanted)
         return err_set(&load->server->message, EMBTIER_PROTOCOL,
-                       "the server's answer is none to a load");
+                       "the server's answer does not fit a load");
     return EMBTIER_OK;
 }
 
@@ -168,7 +168,7 @@ enum embtier_err embtier_load_rows(struct embtier_load *load, uint32_t count)
         return EMBTIER_OK;
     if (count > load->capacity)
         return err_set(&load->server->message, EMBTIER_INVALID,
-                       "%u rows of a load whose buffer has %u", count, load->capacity);
+                       "%u rows for a load whose buffer holds %u", count, load->capacity);
     body.offset = load->buffer->offset;
     body.bytes = load->buffer->bytes;
     body.rows = count;

@@ -31,7 +31,7 @@ enum embtier_err reply_pages_go_on(struct embtier *server, uint64_t last, uint64
 {
     if (last <= *after)
         return err_set(&server->message, EMBTIER_PROTOCOL,
-                       "the server says that there is more of a list, and does not go on with it");
+                       "the server announced more of a list and sent none of it");
     *after = last;
     return EMBTIER_OK;
 }

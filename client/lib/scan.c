@@ -172,7 +172,7 @@ enum embtier_err embtier_scan_next(struct embtier_scan *scan, struct embtier_sca
     if (scan->is_over &&
         !server->over) /* what the server has answered meanwhile would be missing */
         return err_set(&server->message, EMBTIER_INVALID,
-                       "the scan has failed before: only its close may follow");
+                       "the scan has failed: it can only be closed");
     body.bytes = half_bytes(scan);
     body.offset = scan->buffer->offset + (scan->second_half ? body.bytes : 0);
     request.body_case = EMBTIER__REQUEST__BODY_SCAN_NEXT;

@@ -227,7 +227,7 @@ static enum embtier_err check_same_shape(const struct embtier *server,
         fresh->arena_bytes < server->memory.arena_bytes)
         return err_set(msg, EMBTIER_MISMATCH,
                        "the server now gives %u slots and %" PRIu64 " bytes, before %u and %" PRIu64
-                       "; connect anew",
+                       "; connect again",
                        fresh->slot_count, fresh->arena_bytes, server->memory.slot_count,
                        server->memory.arena_bytes);
     return EMBTIER_OK;

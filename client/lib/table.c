@@ -384,11 +384,12 @@ static enum embtier_err reopen(struct embtier_table *table, struct control_socke
     /* Batches have room for rows of the old shape. */
     if (reply->body_case != EMBTIER__REPLY__BODY_TABLE || reply->table->spec->dim != info->dim ||
         reply->table->spec->dtype != info->dtype)
-        return err_set(msg, EMBTIER_MISMATCH, "table '%s' has come back with another dim or dtype",
-                       info->name);
+        return err_set(msg, EMBTIER_MISMATCH,
+                       "table '%s' has a different dim or dtype after the reconnect", info->name);
     if (table->state_parts > 0 && reply->table->spec->optimizer != info->optimizer)
         return err_set(msg, EMBTIER_MISMATCH,
-                       "table '%s' has come back with another optimizer, and a batch has its state",
+                       "table '%s' has a different optimizer after the reconnect, and a batch "
+                       "holds state of the old one",
                        info->name);
     reply_free(table->reopened);
     table->reopened = TAKE(reply);

@@ -115,7 +115,7 @@ enum embtier_err control_socket_connect(struct control_socket *sock, const char 
         /* The listener's queue is full. Nothing tells when it is not: ask again. */
         if (clock_now_ns(&clock_monotonic) >= deadline_ns)
             return err_set(msg, EMBTIER_TIMEOUT,
-                           "embtierd on %s does not accept connections (for %u ms)", path,
+                           "embtierd on %s has not accepted the connection for %u ms", path,
                            sock->timeout_ms);
         nanosleep(&pause, NULL);
     }
@@ -129,12 +129,12 @@ enum embtier_err control_socket_check_peer(const struct control_socket *sock, co
     socklen_t bytes = sizeof(peer);
 
     if (getsockopt(sock->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
-        return err_set_errno(msg, errno, "cannot ask for the user of the server on %s", path);
+        return err_set_errno(msg, errno, "cannot find out the user of the server on %s", path);
     if (peer.uid == geteuid() || peer.uid == 0)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_PERMISSION,
-                   "the server on %s is user %u's, and not this user's or root's; if that is the "
-                   "one, name its socket (EMBTIER_SOCKET, the option --socket)",
+                   "the server on %s belongs to user %u, and neither to this user nor to root; if "
+                   "that is intended, name its socket (EMBTIER_SOCKET, the option --socket)",
                    path, (unsigned)peer.uid);
 }
 
@@ -288,7 +288,7 @@ static enum embtier_err expect_reply(struct control_socket *sock, embtier_progre
         }
         if ((int32_t)(reply->id - sock->last_call_id) > 0) {
             sock->over = true;
-            return err_set(msg, EMBTIER_PROTOCOL, "the server answered a question not asked");
+            return err_set(msg, EMBTIER_PROTOCOL, "the server sent a reply to no request");
         }
         if (reply->id != sock->last_call_id)
             continue; /* of a call that timed out */

@@ -81,7 +81,7 @@ static enum embtier_err count_reader(struct connection *connection, struct err_m
 
     if (answer != ACCOUNT_TAKEN)
         return account_refuse(connection->account, ACCOUNT_ANSWER_BYTES, more, answer,
-                              "requests are to be short", msg);
+                              "requests must be short", msg);
     account_add(connection->account, ACCOUNT_ANSWER_BYTES, more);
     connection->reader_room = room;
     return EMBTIER_OK;
@@ -156,7 +156,7 @@ static enum embtier_err keep(struct connection *connection, const uint8_t *bytes
     uint8_t *larger;
 
     if (needed > CONNECTION_UNSENT_MAX)
-        return err_set(msg, EMBTIER_TOO_LARGE, "it does not read its replies");
+        return err_set(msg, EMBTIER_TOO_LARGE, "the client does not read its replies");
     if (connection->unsent_at > 0) {
         memmove(connection->unsent, connection->unsent + connection->unsent_at,
                 connection->unsent_bytes);
@@ -166,7 +166,7 @@ static enum embtier_err keep(struct connection *connection, const uint8_t *bytes
                          needed - MIN(needed, connection->unsent_room));
     if (answer != ACCOUNT_TAKEN)
         return account_refuse(connection->account, ACCOUNT_ANSWER_BYTES, needed, answer,
-                              "they are to be read", msg);
+                              "clients must read them", msg);
     larger = realloc(connection->unsent, needed);
     if (!larger)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
@@ -222,7 +222,7 @@ enum embtier_err connection_reply(struct connection *connection, const struct Em
             return err_set_errno(msg, errno, "send");
     }
     if (fd_count > 0 && sent == 0)
-        return err_set(msg, EMBTIER_PROTOCOL, "it does not read its replies");
+        return err_set(msg, EMBTIER_PROTOCOL, "the client does not read its replies");
     connection->sent_fds = connection->sent_fds || fd_count > 0;
     if ((size_t)sent == count)
         return EMBTIER_OK;

@@ -120,7 +120,8 @@ static void on_mail(struct control *control)
     struct message *message;
 
     if (read(control->mail_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
-        log_error("control thread's event descriptor fails", "why=%s", LOG_QUOTED(strerror(errno)));
+        log_error("control thread's event descriptor failed", "why=%s",
+                  LOG_QUOTED(strerror(errno)));
     message = inbox_take_all(&control->inbox);
     while (message) {
         struct message *const next = message->next;
@@ -170,7 +171,7 @@ static void on_tick(struct control *control)
             control_close(control, c, EMBTIER_TIMEOUT, "it did not say hello");
         else if (c->fd >= 0 && connection_has_unsent(c) &&
                  clock_since(now_ns, c->sent_ns) > CONNECTION_UNREAD_NS)
-            control_close(control, c, EMBTIER_TIMEOUT, "it does not read its replies");
+            control_close(control, c, EMBTIER_TIMEOUT, "the client does not read its replies");
         else if (c->job) /* which may be behind others' jobs: the client is not to give us up */
             control_tell_progress(control, c);
         else if (c->making)

@@ -114,7 +114,8 @@ static void shut_socket(struct control *control, struct connection *connection, 
     connection->unread_fd = TAKE_FD(*fd);
     connection_shut_down(connection->unread_fd);
     if (control_may_warn(control))
-        log_warn("a client that hung up has not received its descriptors, and counts until it has",
+        log_warn("a client hung up before it received its descriptors; its session counts until it "
+                 "has them",
                  "session=%" PRIu64 " pid=%d uid=%u", connection->number, (int)connection->peer_pid,
                  (unsigned)connection->peer_uid);
 }
@@ -217,8 +218,8 @@ void control_watch_process(struct control *control, struct connection *connectio
     if (control->told_unwatched)
         return;
     control->told_unwatched = true;
-    log_warn("a client's process cannot be watched: if it ends while a child of it lives on, what "
-             "it has is kept until the child ends",
+    log_warn("a client's process cannot be watched: if it ends and a child of it lives on, its "
+             "session is kept until the child ends",
              "pid=%d", (int)connection->peer_pid);
 }
 

@@ -91,13 +91,12 @@ static void accept_one(struct control *control, int fd)
     if (control->connection_count + control->releasing_count >= config->socket.max_sessions) {
         if (control_may_warn(control))
             log_warn("client refused: too many sessions", "limit=%u", config->socket.max_sessions);
-        refuse_client(
-            fd,
-            err_set(&msg, EMBTIER_BUSY,
-                    "all users have %u sessions, and more cannot be (socket.max_sessions): "
-                    "try again when some have ended",
-                    config->socket.max_sessions),
-            &msg);
+        refuse_client(fd,
+                      err_set(&msg, EMBTIER_BUSY,
+                              "all users together have %u sessions, the limit "
+                              "(socket.max_sessions): try again when some have ended",
+                              config->socket.max_sessions),
+                      &msg);
         return;
     }
     err = connection_new(fd, control->parts->accounts, &connection, &uid);
@@ -110,9 +109,9 @@ static void accept_one(struct control *control, int fd)
                      "uid=%u limit=%" PRIu64, (unsigned)uid, part);
         if (err == EMBTIER_BUSY)
             (void)err_set(&msg, err,
-                          "your user may have no more than %" PRIu64
-                          " sessions just now (socket.max_user_sessions): close some, or try again "
-                          "when others have ended",
+                          "your user may have at most %" PRIu64
+                          " sessions now (socket.max_user_sessions): close some, or try again when "
+                          "others have ended",
                           part);
         refuse_client(fd, err, &msg);
         return;
@@ -140,7 +139,8 @@ void control_on_listen_event(struct control *control)
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
             /* Connections would stay readable and this loop would spin: look again with the next
              * tick. */
-            log_warn("clients cannot be accepted for now", "why=%s", LOG_QUOTED(strerror(errno)));
+            log_warn("clients cannot be accepted at the moment", "why=%s",
+                     LOG_QUOTED(strerror(errno)));
             epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, control->listen_fd, NULL);
             control->listen_paused = true;
         }

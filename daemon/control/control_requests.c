@@ -82,7 +82,8 @@ static void handle_join(struct control *control, struct connection *connection, 
     enum embtier_err err;
 
     if (!connection->session)
-        err = err_set(&msg, EMBTIER_INVALID, "a connection without shared memory joins no group");
+        err = err_set(&msg, EMBTIER_INVALID,
+                      "this connection has no shared memory, so it cannot join a group");
     else
         err = groups_join(control->parts->groups, connection->session, &join, &joined, &msg);
     reply_group(control, connection, id, err, &joined, &msg);
@@ -96,7 +97,8 @@ static void handle_leave(struct control *control, struct connection *connection,
     enum embtier_err err;
 
     if (!connection->session)
-        err = err_set(&msg, EMBTIER_NO_GROUP, "a connection without shared memory has no group");
+        err = err_set(&msg, EMBTIER_NO_GROUP,
+                      "this connection has no shared memory, so it is in no group");
     else
         err = groups_leave(control->parts->groups, connection->session, wire->handle, &left, &msg);
     reply_group(control, connection, id, err, &left, &msg);
@@ -185,7 +187,7 @@ void control_handle(struct control *control, struct connection *connection,
 {
     if (!connection->said_hello && request->body_case != EMBTIER__REQUEST__BODY_HELLO) {
         control_reply_error(control, connection, request->id, EMBTIER_PROTOCOL,
-                            &(struct err_msg){ "say hello first" });
+                            &(struct err_msg){ "the client must say hello first" });
         return;
     }
     switch (request->body_case) {
@@ -226,9 +228,10 @@ void control_handle(struct control *control, struct connection *connection,
     default:
         if (control_request_job(control, connection, request))
             break;
-        control_reply_error(control, connection, request->id, EMBTIER_UNSUPPORTED,
-                            &(struct err_msg){ "this server does not know the request: it is of an "
-                                               "older version than the client" });
+        control_reply_error(
+            control, connection, request->id, EMBTIER_UNSUPPORTED,
+            &(struct err_msg){
+                "this server does not know the request: its version is older than the client's" });
         break;
     }
 }

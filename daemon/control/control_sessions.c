@@ -42,7 +42,7 @@ static enum embtier_err check_hello(const struct control *control,
     enum account_answer answer;
 
     if (connection->said_hello)
-        return err_set(msg, EMBTIER_PROTOCOL, "hello was said already");
+        return err_set(msg, EMBTIER_PROTOCOL, "the client said hello twice");
     if (hello->protocol_min > PROTOCOL_VERSION || hello->protocol_max < PROTOCOL_VERSION)
         return err_set(msg, EMBTIER_VERSION,
                        "this server speaks protocol %d, the client %" PRIu32 " to %" PRIu32,
@@ -60,17 +60,17 @@ static enum embtier_err check_hello(const struct control *control,
     users_bytes = account_has(connection->account, ACCOUNT_ARENA_BYTES);
     answer = account_ask(connection->account, ACCOUNT_ARENA_BYTES, bytes);
     if (answer == ACCOUNT_USER_HAS)
-        return err_set(msg, EMBTIER_BUSY,
-                       "the arenas of your user's clients have %" PRIu64 " bytes and %" PRIu64
-                       " more would be over the %" PRIu64
-                       " that one user may have%s (socket.max_user_arena_bytes): ask for less "
-                       "(arena_bytes)",
-                       users_bytes, bytes, account_part(connection->account, ACCOUNT_ARENA_BYTES),
-                       account_rule(connection->account, ACCOUNT_ARENA_BYTES));
+        return err_set(
+            msg, EMBTIER_BUSY,
+            "the arenas of your user's clients have %" PRIu64 " bytes and %" PRIu64
+            " more would exceed the %" PRIu64
+            " that one user may have%s (socket.max_user_arena_bytes): ask for less (arena_bytes)",
+            users_bytes, bytes, account_part(connection->account, ACCOUNT_ARENA_BYTES),
+            account_rule(connection->account, ACCOUNT_ARENA_BYTES));
     if (answer != ACCOUNT_TAKEN)
         return err_set(msg, EMBTIER_BUSY,
                        "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
-                       " more would be over socket.max_total_arena_bytes %" PRIu64,
+                       " more would exceed socket.max_total_arena_bytes %" PRIu64,
                        accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES), bytes,
                        config->socket.max_total_arena_bytes);
     return EMBTIER_OK;

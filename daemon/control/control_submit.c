@@ -126,10 +126,11 @@ void control_job_progress(struct control *control, struct job *job)
 static void tell_no_checkpoint(struct control *control, const struct job *job)
 {
     if (job->err == EMBTIER_CANCELLED)
-        log_warn("a checkpoint of the server's own was cancelled, another one will be due",
+        log_warn("a checkpoint of the server's own was cancelled; the next one is made after the "
+                 "interval",
                  "interval_seconds=%u", control->parts->config->checkpoints.interval_seconds);
     else
-        log_error("no checkpoint could be made: a crash goes back to the newest that there is",
+        log_error("checkpoint failed; a crash would restore the newest existing one",
                   "err=%s why=%s", err_name(job->err), LOG_QUOTED(job->msg.text));
     checkpoints_not_tried(control->parts->checkpoints);
 }
@@ -173,7 +174,7 @@ void control_checkpoint(struct control *control)
     struct job *const job = checkpoint_create_job_own();
 
     if (!job) {
-        log_error("no checkpoint: out of memory", "seconds=%u",
+        log_error("checkpoint failed: out of memory", "seconds=%u",
                   control->parts->config->checkpoints.interval_seconds);
         checkpoints_not_tried(control->parts->checkpoints);
         return;

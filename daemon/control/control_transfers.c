@@ -30,8 +30,9 @@ static enum embtier_err count_one(const struct control *control, struct account 
 
     if (account_take(account, row, 1) != ACCOUNT_TAKEN)
         return err_set(msg, EMBTIER_BUSY,
-                       "%" PRIu64 " tables are being %s, %" PRIu64 " of them by this "
-                       "user; no more than %" PRIu32 " can be, and %" PRIu64 " for this user%s",
+                       "%" PRIu64 " tables are being %s, %" PRIu64
+                       " of them by this user; at most %" PRIu32 " may be at once, and %" PRIu64
+                       " for this user%s",
                        accounts_used(control->parts->accounts, row),
                        loads ? "imported" : "exported", account_has(account, row), most,
                        account_part(account, row), account_rule(account, row));
@@ -161,7 +162,7 @@ void control_expire_transfers(struct control *control, struct connection *connec
     if (connection->load)
         connection->loading.ended = EMBTIER_TIMEOUT;
     if (control_may_warn(control))
-        log_warn("an import or export is ended: its client says nothing",
+        log_warn("an import or export was ended: its client sent nothing",
                  "table=%s session=%" PRIu64 " pid=%d uid=%u seconds=%u",
                  connection->load ? load_table(connection->load)->spec.name
                                   : scan_spec(connection->scan)->name,
@@ -177,10 +178,10 @@ static enum embtier_err has_none(const struct control *control, enum embtier_err
     if (ended == EMBTIER_OK)
         return err_set(msg, EMBTIER_INVALID, "this connection has no %s open", what);
     if (ended == EMBTIER_CANCELLED)
-        return err_set(msg, ended, "the %s was cancelled, with `embtier jobs cancel`", what);
+        return err_set(msg, ended, "the %s was cancelled with `embtier jobs cancel`", what);
     return err_set(msg, EMBTIER_TIMEOUT,
-                   "the %s has been ended, since its client sent nothing for %u seconds "
-                   "(checkpoints.transfer_idle_seconds): begin it anew",
+                   "the server ended the %s: its client sent nothing for %u seconds "
+                   "(checkpoints.transfer_idle_seconds); start it again",
                    what, control->parts->config->checkpoints.transfer_idle_seconds);
 }
 
@@ -219,12 +220,13 @@ static enum embtier_err check_room(const struct connection *connection, uint64_t
 
     if (!session)
         return err_set(msg, EMBTIER_INVALID,
-                       "a connection without shared memory gets and gives no rows");
+                       "this connection has no shared memory, so it cannot transfer rows");
     begin = session->channel.payload;
     end = session->channel.region_bytes;
     if (offset < begin || offset > end || bytes > end - offset)
         return err_set(msg, EMBTIER_OFFSET_RANGE,
-                       "%" PRIu64 " bytes at %" PRIu64 " of an arena of %" PRIu64 " to %" PRIu64,
+                       "%" PRIu64 " bytes at offset %" PRIu64 " do not lie in the arena's %" PRIu64
+                       " to %" PRIu64,
                        bytes, offset, begin, end);
     return EMBTIER_OK;
 }
@@ -326,7 +328,7 @@ static void handle_load_open(struct control *control, struct connection *connect
     struct job *job;
 
     if (err == EMBTIER_OK && connection->load)
-        err = err_set(&msg, EMBTIER_BUSY, "this connection has a load open");
+        err = err_set(&msg, EMBTIER_BUSY, "this connection already has a load open");
     if (err == EMBTIER_OK && !has_load_last(connection))
         err = err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
     if (err == EMBTIER_OK)
@@ -358,7 +360,7 @@ static enum embtier_err check_rows(const struct control *control,
     if (id_bytes > wire->bytes || wire->rows_at > wire->bytes ||
         wire->rows > (wire->bytes - wire->rows_at) / load_row_bytes(connection->load))
         return err_set(msg, EMBTIER_OFFSET_RANGE,
-                       "%" PRIu32 " rows and their ids do not lie in %" PRIu64 " bytes", wire->rows,
+                       "%" PRIu32 " rows and their ids do not fit in %" PRIu64 " bytes", wire->rows,
                        wire->bytes);
     return EMBTIER_OK;
 }

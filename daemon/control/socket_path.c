@@ -51,7 +51,7 @@ static enum embtier_err must_be_dead(const char *path, struct err_msg *msg)
     default:
         return err_set_errno(
             msg, rc,
-            "socket %s: it is in the way, and it cannot be told whether a server listens on it",
+            "socket %s: the path exists, and embtierd cannot tell whether a server listens on it",
             path);
     }
 }
@@ -66,8 +66,8 @@ static enum embtier_err look(const char *path, bool may_live, bool *ret_is_there
     if (!*ret_is_there)
         return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "socket %s", path);
     if (!S_ISSOCK(status.st_mode))
-        return err_set(msg, EMBTIER_EXISTS, "socket %s: a file that is no socket is in the way",
-                       path);
+        return err_set(msg, EMBTIER_EXISTS,
+                       "socket %s: the path exists and is not a socket; move it away", path);
     return may_live ? EMBTIER_OK : must_be_dead(path, msg);
 }
 

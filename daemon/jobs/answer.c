@@ -22,8 +22,8 @@ enum embtier_err page_new(const struct page *page, bool knows_pages, void ***ret
 
     if (page->more && !knows_pages)
         return err_set(msg, EMBTIER_VERSION,
-                       "the list is longer than one answer, and the client's version does not ask "
-                       "for the rest: use a newer one");
+                       "the list does not fit into one answer, and this version of the client "
+                       "cannot ask for the rest: use a newer client");
     pointers = calloc(1, pointer_bytes + page->count * page->wire_bytes);
     if (!pointers)
         return EMBTIER_NO_MEMORY;

@@ -309,7 +309,7 @@ static enum embtier_err check_waiting(const struct worker *worker, const struct 
     if (users < JOBS_WAITING_MOST)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_BUSY,
-                   "%d jobs of this user wait, more cannot: try again when some have ended, or "
+                   "%d jobs of this user wait, the limit: try again when some have ended, or "
                    "cancel some (`embtier jobs`)",
                    JOBS_WAITING_MOST);
 }
@@ -386,18 +386,19 @@ static enum embtier_err cancel(struct worker *worker, struct job *job, bool *ret
 
     if (job->kind->stays || (runs && !job->kind->stops))
         return err_set(msg, EMBTIER_INVALID,
-                       "job %" PRIu64 " (%s) %s, and is not cancelled then: it ends by itself",
-                       job->id, job->kind->word, runs ? "has begun" : "cleans up");
+                       "job %" PRIu64 " (%s) %s and can no longer be cancelled: it ends by itself",
+                       job->id, job->kind->word, runs ? "has begun" : "is cleaning up");
     *ret_waited = give_up(worker, job, EMBTIER_CANCELLED);
     return EMBTIER_OK;
 }
 
 enum embtier_err job_refuse_cancel(uint64_t id, struct err_msg *msg)
 {
-    return err_set(msg, EMBTIER_PERMISSION,
-                   "job %" PRIu64 " is another user's: only that one, root and the server's user "
-                   "may cancel it",
-                   id);
+    return err_set(
+        msg, EMBTIER_PERMISSION,
+        "job %" PRIu64
+        " belongs to another user: only that user, root and the server's user may cancel it",
+        id);
 }
 
 enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uid_t uid, bool may_all,

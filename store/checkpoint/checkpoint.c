@@ -163,7 +163,7 @@ static enum embtier_err keep_file(struct checkpoint_draft *draft,
     if (!from->contents && access(path, F_OK) != 0 && errno == ENOENT)
         return err_set(msg, EMBTIER_IO,
                        "%s: deleted by the database, which has recovered from a failed write "
-                       "meanwhile; the next checkpoint will be well",
+                       "meanwhile; the next checkpoint will succeed",
                        path);
     if (strlen(from->name) >= sizeof(file->name))
         return err_set(msg, EMBTIER_INTERNAL, "%s: its name is too long", path);

@@ -87,18 +87,18 @@ void checkpoint_advise(const struct checkpoint_shelf *shelf, struct err_msg *msg
     if (!msg || find_whole(shelf, &record) != EMBTIER_OK)
         return;
     err_write(&advice,
-              " (`embtierd --restore %" PRIu64 "` puts all tables back to the newest checkpoint",
+              " (`embtierd --restore %" PRIu64 "` restores all tables from the newest checkpoint",
               record->info.id);
     if (record->info.has_step)
         err_append(&advice, ", of step %" PRIu64, record->info.step);
-    err_append(&advice, ", without what was updated since)");
+    err_append(&advice, ", and loses all later updates)");
     add_whole(msg, &advice);
 }
 
 void checkpoint_advise_after_crash(struct err_msg *msg)
 {
-    err_append(msg,
-               " (a crash has to be got over with the newest checkpoint; `embtierd --restore ID` "
-               "takes another one, for all tables; with the newest one's folder in checkpoints/ "
-               "moved away, `replay` tables go back to the one before, and others lose nothing)");
+    err_append(
+        msg, " (a start after a crash needs the newest checkpoint; `embtierd --restore ID` "
+             "restores all tables from another one; if the newest one's folder in checkpoints/ is "
+             "moved away, `replay` tables go back to the one before, and others lose nothing)");
 }

@@ -234,11 +234,11 @@ enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t 
     if (state == FOLDER_DAMAGED)
         return err_set(msg, EMBTIER_CORRUPT,
                        "%s/" CHECKPOINT_RECORD_FILE
-                       ": missing; without it the folder is of no use, and may be removed",
+                       ": missing; without it the folder is useless and may be removed",
                        folder);
     TRY(checkpoint_record_read(folder, &record, msg));
     if (strcmp(record->store_uuid, store_identity_uuid(shelf->identity)) != 0)
-        return err_set(msg, EMBTIER_MISMATCH, "%s: of another store", folder);
+        return err_set(msg, EMBTIER_MISMATCH, "%s: belongs to another store", folder);
     if (record->info.id != id ||
         record->shard_count !=
             store_identity_directory_count(shelf->identity) * shelf->shards_per_directory)

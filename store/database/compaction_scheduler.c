@@ -156,8 +156,9 @@ static bool entry_set_compacting(struct entry *entry, bool on, uint64_t now_ns)
         return true;
     }
     if (!entry->trouble_logged && now_ns >= entry->next_log_ns) {
-        log_warn("compaction of a shard cannot be turned on or off, it is tried again until it can",
-                 "why=%s", LOG_QUOTED(msg.text));
+        log_warn(
+            "compaction of a shard cannot be turned on or off; this is retried until it succeeds",
+            "why=%s", LOG_QUOTED(msg.text));
         entry->trouble_logged = true;
         entry->next_log_ns = now_ns + LOG_NS;
     }
@@ -415,7 +416,7 @@ static void join_thread(struct compaction_scheduler *scheduler)
     for (uint32_t i = 0; i < scheduler->count; i++) {
         if (!database_is_failed(scheduler->entries[i].database))
             continue;
-        log_error("recovery of a shard from an error does not end, it is given up", "shard=%s",
+        log_error("recovery of a shard from an error did not end and was given up", "shard=%s",
                   LOG_QUOTED(database_path(scheduler->entries[i].database)));
         database_give_up(scheduler->entries[i].database);
     }
@@ -470,7 +471,7 @@ enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *schedule
         }
         if (clock_now_ns(&clock_monotonic) - began_ns >= scheduler->hold_patience_ns) {
             err = err_set(msg, EMBTIER_TIMEOUT,
-                          "other shards have not let this one compact for %" PRIu64 " s",
+                          "other shards have kept this one from compacting for %" PRIu64 " s",
                           scheduler->hold_patience_ns / 1000000000);
             break;
         }

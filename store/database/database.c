@@ -92,9 +92,8 @@ static void add_hint(struct err_msg *msg)
 {
     if (strstr(msg->text, "MANIFEST") || strstr(msg->text, "CURRENT") || strstr(msg->text, ".sst"))
         return;
-    err_append(
-        msg, " (\"rocksdb.options: wal_recovery_mode=kPointInTimeRecovery\" starts with what lies "
-             "before the damage; what lies behind it is gone then, although it was acknowledged)");
+    err_append(msg, " (\"rocksdb.options: wal_recovery_mode=kPointInTimeRecovery\" starts with the "
+                    "data before the damage; acknowledged data behind it is lost then)");
 }
 
 /* RocksDB is done with logs when what was in them has been flushed. Of one that is damaged where it
@@ -150,8 +149,7 @@ static void note_marks(const struct database *database)
     if (err == EMBTIER_OK)
         err = log_note_write(database->path, count.newest, &msg);
     if (err != EMBTIER_OK)
-        log_warn("after a loss of power the next start may be refused for the unfinished end of a "
-                 "log",
+        log_warn("after a loss of power, the unfinished end of a log may make the next start fail",
                  "database=%s err=%s why=%s", LOG_QUOTED(database->path), err_name(err),
                  LOG_QUOTED(msg.text));
 }
@@ -219,7 +217,7 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     /* Nothing was lost by a start that failed. */
     if (err != EMBTIER_OK && !opts->make && database->was_clean &&
         database_seal_write(opts->path, NULL) != EMBTIER_OK)
-        log_warn("the next start will not know that the last end was clean", "database=%s",
+        log_warn("the next start will treat this clean stop as a crash", "database=%s",
                  LOG_QUOTED(opts->path));
     TRY(err);
     database->recovery_ns = clock_now_ns(&clock_monotonic) - database->recovery_ns;

@@ -26,7 +26,7 @@ static enum embtier_err try_delete_table(struct database *database, uint32_t tab
         return database_why_busy(database, msg);
     TRY(database_log_check(database, database_log_failures(database), msg));
     if (!rocksdb_ext_begin_write(database->watch))
-        return err_set(msg, EMBTIER_BUSY, "%s: it is getting over an error", database->path);
+        return err_set(msg, EMBTIER_BUSY, "%s: it is recovering from an error", database->path);
     table_range(table_id, &start, &end);
     batch = rocksdb_writebatch_create();
     rocksdb_writebatch_delete_range(batch, (const char *)start.bytes, sizeof(start),

@@ -84,9 +84,8 @@ static enum embtier_err log_cut(const char *path, const struct log_file *file, s
     if (fd < 0 || ftruncate(fd, (off_t)file->scan.end) != 0 || fsync(fd) != 0)
         return err_set_errno(msg, errno, "%s: cutting off its unfinished end", file->path);
     TRY(directory_sync(path, msg));
-    log_warn("the end of a log has been cut off, from its first record that is not whole: that is "
-             "behind "
-             "all that the logs say of what had been synced",
+    log_warn("the end of a log was cut off at its first incomplete record, which lies behind "
+             "everything that the logs record as synced",
              "log=%s cut_bytes=%" PRIu64 " left_bytes=%" PRIu64, LOG_QUOTED(file->path),
              file->scan.bytes - file->scan.end, file->scan.end);
     return EMBTIER_OK;

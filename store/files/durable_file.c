@@ -145,7 +145,7 @@ enum embtier_err durable_file_read_bytes(const char *directory, const char *name
     if (fd < 0 || fstat(fd, &stat) != 0)
         return err_set_errno(msg, errno, "%s", path);
     if (!S_ISREG(stat.st_mode) || (size_t)stat.st_size > DURABLE_FILE_BYTES_MAX)
-        return err_set(msg, EMBTIER_CORRUPT, "%s: not a file of ours", path);
+        return err_set(msg, EMBTIER_CORRUPT, "%s: not a file that embtier has written", path);
     text = malloc((size_t)stat.st_size + 1);
     if (!text)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);

@@ -187,7 +187,8 @@ enum embtier_err path_is_plain(const char *path, struct err_msg *msg)
         return errno == ENOENT ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
     if (!S_ISREG(info.st_mode))
         return err_set(msg, EMBTIER_MISMATCH,
-                       "%s: is no regular file, and is not written to: move it away", path);
+                       "%s: is not a regular file, so nothing is written to it: move it away",
+                       path);
     return EMBTIER_OK;
 }
 

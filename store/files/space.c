@@ -165,7 +165,7 @@ static void release(struct directory *directory, bool for_start)
     if (before <= kept || !is_short(directory))
         return;
     hold_less(directory, kept);
-    log_info("the disk is nearly full: the reserve is given up for the work that needs it",
+    log_info("the disk is nearly full: the reserve is released for the work that needs it",
              "directory=%s given_bytes=%" PRIu64 " kept_bytes=%" PRIu64,
              LOG_QUOTED(directory->path), before - directory->held_bytes, directory->held_bytes);
 }
@@ -289,8 +289,8 @@ static void tell(struct space *space, uint64_t *refusals)
         return;
     *refusals = now;
     space->told_ns = now_ns;
-    log_warn("the disk is full but for the reserve: updates are refused; a drop of a table, the "
-             "deletion of a checkpoint, or space that others give back ends that",
+    log_warn("the disk is full except for the reserve: updates are refused until a table is "
+             "dropped, a checkpoint is deleted, or other programs free space",
              "free_bytes_for_rows=%" PRId64, space->spare_bytes);
 }
 
@@ -365,7 +365,7 @@ enum embtier_err space_start(struct space *space, uint64_t (*buffer_bytes)(const
     pthread_mutex_unlock(&space->lock);
     errnum = pthread_create(&space->thread, NULL, space_main, space);
     if (errnum != 0)
-        return err_set_errno(msg, errnum, "starting the thread that looks at the space on disk");
+        return err_set_errno(msg, errnum, "starting the thread that watches the space on disk");
     pthread_setname_np(space->thread, "space");
     space->has_thread = true;
     return EMBTIER_OK;
@@ -465,8 +465,8 @@ enum embtier_err space_check(struct space *space, uint64_t bytes, const char *wh
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_NO_SPACE,
                    "%s: %" PRIu64 " MiB are needed, and %" PRIu64
-                   " MiB are free in the data directories beside the reserve and what is yet to be "
-                   "written: drop tables, delete checkpoints, or make room",
+                   " MiB are free in the data directories, without the reserve and what is yet to "
+                   "be written: drop tables, delete checkpoints, or make room",
                    what, div_round_up(bytes, MIB), (uint64_t)MAX(spare, (int64_t)0) / MIB);
 }
 

@@ -112,10 +112,10 @@ static bool check_recovery(struct naming *naming, const char *value)
 {
     if (strcmp(value, "kSkipAnyCorruptedRecords") != 0)
         return true;
-    naming->err = mistake(naming->config, naming->msg,
-                          "`wal_recovery_mode` is `kSkipAnyCorruptedRecords`, which loses updates "
-                          "in silence; allowed: kTolerateCorruptedTailRecords, "
-                          "kPointInTimeRecovery, kAbsoluteConsistency");
+    naming->err = mistake(
+        naming->config, naming->msg,
+        "`wal_recovery_mode` is `kSkipAnyCorruptedRecords`, which loses updates silently; allowed: "
+        "kTolerateCorruptedTailRecords, kPointInTimeRecovery, kAbsoluteConsistency");
     return false;
 }
 
@@ -179,7 +179,7 @@ enum embtier_err rocksdb_options_apply(rocksdb_options_t **options, const struct
         return EMBTIER_OK;
     if (!rocksdb_ext_parse_options(text, check_name, &naming))
         return mistake(config, msg,
-                       "that is no list of options; allowed: NAME=VALUE, with `;` between them");
+                       "is not a list of options; allowed: NAME=VALUE, with `;` between them");
     TRY(naming.err);
     changed = rocksdb_options_create();
     rocksdb_get_options_from_string(*options, text, changed, &error);
@@ -192,7 +192,7 @@ enum embtier_err rocksdb_options_apply(rocksdb_options_t **options, const struct
     rocksdb_options_destroy(*options);
     *options = changed;
     if (!rocksdb_ext_each_option(changed, check_value, &naming))
-        return mistake(config, msg, "RocksDB does not say what it has understood");
+        return mistake(config, msg, "RocksDB does not report the options that it has understood");
     return naming.err;
 }
 
@@ -230,7 +230,7 @@ static enum embtier_err write_and_read(rocksdb_t *db, const struct config *confi
     rocksdb_flushoptions_destroy(flush);
     rocksdb_writeoptions_destroy(write);
     TRY(tried(config, error, msg));
-    return bytes == 3 ? EMBTIER_OK : mistake(config, msg, "a row that is written is not there");
+    return bytes == 3 ? EMBTIER_OK : mistake(config, msg, "a written row is not found");
 }
 
 enum embtier_err rocksdb_options_try(const rocksdb_options_t *options, const struct config *config,

@@ -175,7 +175,7 @@ static enum embtier_err threads_apply(struct rocksdb_setup *setup, uint32_t thre
 
     setup->env = rocksdb_create_default_env();
     if (!rocksdb_ext_start_threads(setup->env, flushing, compacting))
-        return err_set(msg, EMBTIER_BUSY, "the system lets RocksDB make no thread more");
+        return err_set(msg, EMBTIER_BUSY, "the system does not let RocksDB start another thread");
     rocksdb_options_set_env(setup->options, setup->env);
     /* One flush of a shard at a time: of two, RocksDB 7.8 may take back the newer when the older
      * fails. */

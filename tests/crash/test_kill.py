@@ -345,7 +345,7 @@ def test_a_table_killed_half_made_or_half_dropped_is_gone_and_the_log_says_so(ma
         assert progress and all(0 <= done <= total == HALF_ROWS for done, total, _ in progress)
         assert {unit for _, _, unit in progress} == {"rows"}
     daemon.start()
-    said = [fields for fields in daemon.logged("half made or half dropped") if fields["table"] == "half"]
+    said = [fields for fields in daemon.logged("half created or half dropped") if fields["table"] == "half"]
     if moment == "create":
         assert len(said) == 1
     with daemon.connect() as server:
@@ -425,6 +425,6 @@ def test_a_stop_during_an_eager_creation_ends_soon_and_drops_the_half_made_table
     thread.join()
     assert failed
     own_daemon.start()
-    assert own_daemon.logged("half made or half dropped")
+    assert own_daemon.logged("half created or half dropped")
     with own_daemon.connect() as server:
         assert server.tables() == []

@@ -103,7 +103,7 @@ static void test_hyperparameters_are_given_shown_and_compared(void **state)
     assert_int_equal(embtier(state, "table create h2 --rows 10 --dim 2 --optimizer sgd"
                                     " --clip-norm 3 --if-not-exists"),
                      1);
-    assert_says("exists and is another (clip_norm: not as asked for)");
+    assert_says("exists and differs from the request (clip_norm)");
     assert_says("optimizer sgd (weight_decay 0, clip_norm 2), rounding stochastic");
     assert_int_equal(embtier(state, "table create h2 --rows 10 --dim 2 --optimizer sgd"
                                     " --clip-norm 2 --if-not-exists --rounding nearest"),
@@ -483,8 +483,8 @@ static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
         { "checkpoint create now", "unexpected argument 'now'" },
         { "checkpoint create --step x", "--step x: allowed: 0 to 18446744073709551615" },
         { "checkpoint create --keep 0", "--keep 0: allowed: 1 to 4294967295" },
-        { "checkpoint create --metadata '{epoch: 3}'", "--metadata: that is not JSON" },
-        { "checkpoint create --metadata ''", "--metadata: that is not JSON" },
+        { "checkpoint create --metadata '{epoch: 3}'", "--metadata: not JSON" },
+        { "checkpoint create --metadata ''", "--metadata: not JSON" },
         { "checkpoint create --metadata \"\\\"$(seq -s, 2000)\\\"\"", "bytes, allowed: 4096" },
         { "checkpoint list all", "unexpected argument" },
         { "checkpoint show", "an argument is missing: ID" },
@@ -493,8 +493,8 @@ static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
         { "checkpoint restore", "ID is missing" },
         { "checkpoint restore users", "ID users: allowed: a number from 1 on" },
         { "checkpoint restore 1 --as", "--as" },
-        { "checkpoint restore 1 --as x", "--as x is for one TABLE that is named, not for 0" },
-        { "checkpoint restore 1 a b --as x", "--as x is for one TABLE that is named, not for 2" },
+        { "checkpoint restore 1 --as x", "--as x needs exactly one named TABLE, not 0" },
+        { "checkpoint restore 1 a b --as x", "--as x needs exactly one named TABLE, not 2" },
         { "checkpoint delete", "ID is missing" },
         { "checkpoint delete 1 2", "more than one ID" },
         { "checkpoint delete 0 --yes", "ID 0: allowed: a number from 1 on" },
@@ -566,7 +566,7 @@ static void test_help_is_there_for_every_command(void **state)
         assert_null(strstr(output, " \n"));
     }
     assert_int_equal(embtier(state, "--help"), 0);
-    assert_says("  checkpoint restore  make tables"); /* the manual finds names by the gap */
+    assert_says("  checkpoint restore  restore tables"); /* the manual finds names by the gap */
     assert_int_equal(embtier(state, "--version"), 0);
     assert_says("embtier ");
 }

@@ -66,8 +66,9 @@ enum embtier_err row_cache_check_slabs(const uint32_t *slab_counts, uint32_t tie
     if (div_round_up(layout.fixed_bytes + sizeof(struct row_set), ARENA_SLAB_BYTES) >
         slab_counts[0] / 2)
         return err_set(msg, EMBTIER_INVALID,
-                       "tier 0 has %" PRIu32 " slabs of 2 MiB per lane, and half of them has to "
-                       "keep account of %" PRIu64 " in all tiers; make tier 0 larger",
+                       "tier 0 has %" PRIu32
+                       " slabs of 2 MiB per lane, and half of them must hold the index of %" PRIu64
+                       " in all tiers; make tier 0 larger",
                        slab_counts[0], slabs);
     return EMBTIER_OK;
 }

@@ -56,7 +56,7 @@ static int parse_metadata(const struct cli *cli, const char *text, char **metada
     json_t *value = json_loads(text, METADATA_FLAGS | JSON_DECODE_INT_AS_REAL, &error);
 
     if (!value)
-        return cli_usage(cli, "--metadata: that is not JSON, at character %d: %s", error.position,
+        return cli_usage(cli, "--metadata: not JSON, at character %d: %s", error.position,
                          TEXT_SHOWN(error.text));
     json_decref(value);
     free(*metadata);
@@ -161,7 +161,7 @@ static int parse_restore(struct cli *cli, int argc, char **argv, uint64_t *ret_i
         return exit_code;
     optind++;
     if (*ret_name && argc - optind != 1)
-        return cli_usage(cli, "--as %s is for one TABLE that is named, not for %d",
+        return cli_usage(cli, "--as %s needs exactly one named TABLE, not %d",
                          TEXT_SHOWN(*ret_name), argc - optind);
     return -1;
 }
@@ -341,10 +341,9 @@ int command_checkpoint_create(struct cli *cli, int argc, char **argv)
     exit_code = cli_connect_patiently(cli, 0);
     if (exit_code)
         return exit_code;
-    progress_bar_begin(
-        &bar, "saving",
-        "one that has begun is finished, one that has not is not: see `embtier jobs` and "
-        "`embtier checkpoint list`");
+    progress_bar_begin(&bar, "saving",
+                       "the server finishes a checkpoint that has begun and drops a waiting one: "
+                       "see `embtier jobs` and `embtier checkpoint list`");
     err = embtier_checkpoint_create(cli->server, &options, progress_bar_update, &bar, &list);
     progress_bar_end(&bar);
     if (err)
@@ -460,7 +459,7 @@ static bool confirm_delete(struct cli *cli, uint64_t id, enum embtier_err *ret_e
             time_text(&created, checkpoint->created_ms));
     if (checkpoint->has_step)
         fprintf(stderr, ", step %" PRIu64, checkpoint->step);
-    fputs(")? It cannot be brought back. [y/N] ", stderr);
+    fputs(")? This cannot be undone. [y/N] ", stderr);
     return cli_answer_is_yes();
 }
 

@@ -104,10 +104,11 @@ static enum embtier_err run_server(const char *server, const char *path, char *s
         close(fds[0]);
     }
     if (rc != 0)
-        return err_set_errno(msg, rc, "%s, which is asked, cannot be started", server);
+        return err_set_errno(msg, rc, "cannot start %s, which checks the configuration", server);
     while (waitpid(pid, ret_status, 0) < 0)
         if (errno != EINTR)
-            return err_set_errno(msg, errno, "%s, which is asked", server);
+            return err_set_errno(msg, errno, "waiting for %s, which checks the configuration",
+                                 server);
     return EMBTIER_OK;
 }
 
@@ -124,13 +125,14 @@ static enum embtier_err ask_server(const char *server, const char *path, struct 
         return EMBTIER_OK;
     line = line_of(said);
     if (WIFEXITED(status))
-        return err_set(msg, EMBTIER_CONFIG, "%s",
-                       line[0] ? line : "embtierd found a mistake and did not say which");
+        return err_set(
+            msg, EMBTIER_CONFIG, "%s",
+            line[0] ? line : "embtierd found a mistake in the configuration and did not say which");
     name = sigabbrev_np(WTERMSIG(status));
-    return err_set(msg, EMBTIER_CONFIG,
-                   "%s was ended by SIG%s while it looked at the configuration, as a start would "
-                   "be%s%s",
-                   server, name ? name : "RT", line[0] ? ": " : "", line);
+    return err_set(
+        msg, EMBTIER_CONFIG,
+        "%s was ended by SIG%s while it checked the configuration; a start would end so too%s%s",
+        server, name ? name : "RT", line[0] ? ": " : "", line);
 }
 
 static enum embtier_err check_here(const char *path, struct err_msg *msg)
@@ -168,7 +170,7 @@ int command_config_check(struct cli *cli, int argc, char **argv)
         text_print(stdout, "%s: no mistakes found%s\n", path ? path : "the defaults",
                    asked ? ""
                          : " in the text; there is no embtierd beside this program, so the data "
-                           "directories and rocksdb.options were not looked at");
+                           "directories and rocksdb.options were not checked");
     return exit_code;
 }
 

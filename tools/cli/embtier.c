@@ -24,50 +24,51 @@
 /* clang-format off: tables read better in columns */
 const struct command commands[] = {
     { "status", "[--watch SECONDS]", "show what the server does",
-      "  -w, --watch SECONDS  again and again, with rates of what counts up\n"
+      "  -w, --watch SECONDS  repeat at this interval, and show counters as rates\n"
       "\n"
-      "Users: what each has of what is finite, and how much it may have now; things that a user\n"
-      "has none of are left out.\n"
+      "Users: how much of each limited resource a user has, and how much it may have now.\n"
+      "Resources of which a user has none are left out.\n"
       "\n"
       "With -o json: {version, libraries, uptime_ms, metrics: {NAME: value, or {LABEL: value}},\n"
-      "hit_rates: {TIER: 0 to 1}, users: {UID: {THING: {used, most}}}}; one line each time\n"
-      "with --watch.\n",
+      "hit_rates: {TIER: 0 to 1}, users: {UID: {THING: {used, most}}}}; with --watch, one line\n"
+      "per interval.\n",
       "  embtier status\n"
       "  embtier status --watch 2\n"
       "  embtier -o json status | jq .metrics.cache_hit_rows.dram\n",
       command_status, NULL },
-    { "endurance", "[--interval SECONDS]", "show what is written to SSD, and how long drives last",
-      "  -i, --interval SECONDS  what is written from now on, for so long; without: since the\n"
-      "                          server's start. Flushes and compactions come in bursts: let\n"
-      "                          it hold many of them\n"
+    { "endurance", "[--interval SECONDS]",
+      "show the bytes written to SSD, and how long the drives last",
+      "  -i, --interval SECONDS  measure from now on, for this time; without it, since the\n"
+      "                          server's start. Flushes and compactions come in bursts, so\n"
+      "                          choose an interval that spans many of them\n"
       "\n"
-      "Amplification: bytes written to SSD for a byte that clients updated. The drives'\n"
-      "capacity and rating are those of the server's configuration (endurance.*).\n"
+      "Amplification: bytes written to SSD per byte that clients updated. The drives' capacity\n"
+      "and rating come from the server's configuration (endurance.*).\n"
       "\n"
       "With -o json: {uptime_s, seconds, tables: [{name, updated_rows, updated_bytes,\n"
       "flush_bytes, compaction_bytes, write_amplification}], dropped_tables, all_tables,\n"
       "written_bytes_by_cause, written_bytes, write_amplification, written_bytes_per_day,\n"
       "capacity_bytes, drive_writes_per_day, rated_written_bytes,\n"
-      "rated_drive_writes_per_day, rated_life_years}; what is not known is null.\n",
+      "rated_drive_writes_per_day, rated_life_years}; an unknown value is null.\n",
       "  embtier endurance\n"
       "  embtier endurance --interval 600\n",
       command_endurance, NULL },
     { "table create", "NAME --rows N|unbounded --dim D [options]", "make a table",
       "  -r, --rows N            number of rows; unbounded: any 64-bit id is a row\n"
-      "  -d, --dim D             numbers in a row\n"
+      "  -d, --dim D             numbers per row\n"
       "      --dtype TYPE        f32 (default), f16, bf16\n"
-      "      --optimizer NAME    whose state rows have room for: none (default), sgd, adagrad,\n"
+      "      --optimizer NAME    optimizer whose state is kept: none (default), sgd, adagrad,\n"
       "                          rowwise_adagrad, rmsprop, adam, momentum, adamw,\n"
       "                          sparse_adam\n"
       "      --init INIT         first values: zeros (default), constant:VALUE,\n"
       "                          uniform:LOW,HIGH, normal:MEAN,STDDEV\n"
-      "      --seed SEED         of the first values (default 0)\n"
+      "      --seed SEED         seed of the first values (default 0)\n"
       "      --eager             write every row now, not when it is first touched\n"
-      "      --if-not-exists     a table of that name and the same kind is fine\n"
-      "      --rounding ROUNDING of f16 and bf16 weights after an update: stochastic (default),\n"
+      "      --if-not-exists     succeed if the same table already exists\n"
+      "      --rounding ROUNDING rounding of updated f16 and bf16 weights: stochastic (default),\n"
       "                          nearest\n"
-      "      --allow-nonfinite   take gradients with NaN or infinity, and updates that make a\n"
-      "                          row so; else such a push is refused\n"
+      "      --allow-nonfinite   accept gradients with NaN or infinity, and updates that make a\n"
+      "                          row NaN or infinite; without it such a push is refused\n"
       "      --durability MODE   what an acknowledged update survives: replay (default), a clean\n"
       "                          stop of the server; async, the death of its process; sync, loss\n"
       "                          of power\n",
@@ -86,12 +87,12 @@ const struct command commands[] = {
       "  embtier table drop users --yes\n", command_table_drop, NULL },
     { "checkpoint create", "[--step N] [--metadata JSON] [--keep N]",
       "save all tables as they are now",
-      "      --step N         the trainer's step, to find it by\n"
-      "      --metadata JSON  what else to know about it, at most 4096 bytes\n"
-      "      --keep N         afterwards your user's oldest are deleted, but for N\n"
+      "      --step N         record the trainer's step, to find the checkpoint by\n"
+      "      --metadata JSON  record this JSON with the checkpoint, at most 4096 bytes\n"
+      "      --keep N         then delete your user's oldest checkpoints, except the newest N\n"
       "\n"
-      "Returns when it is complete on disk; the server goes on serving. After a crash, tables\n"
-      "of durability replay have the rows of the newest checkpoint.\n"
+      "Returns when the checkpoint is complete on disk; the server keeps serving. After a crash,\n"
+      "tables of durability replay have the rows of the newest checkpoint.\n"
       "\n"
       "With -o json: {id, created, made_by, uid, step, metadata, table_count, tables,\n"
       "bytes, new_bytes, pause_us, held_rows, spent_ms, tries, cut_updates}; step and\n"
@@ -100,93 +101,93 @@ const struct command commands[] = {
       "  embtier checkpoint create --keep 5\n",
       command_checkpoint_create, NULL },
     { "checkpoint list", "", "list the checkpoints, oldest first",
-      "NEW: bytes of files that it does not share with the one before.\n"
+      "NEW: bytes of files that a checkpoint does not share with the one before it.\n"
       "\n"
       "With -o json: as `embtier checkpoint create`, without the names of tables.\n",
       "  embtier checkpoint list\n"
       "  embtier -o json checkpoint list | jq '.[] | {id, step}'\n",
       command_checkpoint_list, NULL },
     { "checkpoint show", "ID", "describe one checkpoint",
-      "Held rows: updates that found no room while rows were written for it, and waited.\n",
+      "Held rows: updates that waited for room while the checkpoint's rows were written.\n",
       "  embtier checkpoint show 7\n", command_checkpoint_show, NULL },
     { "checkpoint verify", "ID", "read every byte of a checkpoint and compare checksums",
-      "Exit status 1: it is damaged, and a message names the file, or it could not be read.\n",
+      "Exit status 1: the checkpoint is damaged, and a message names the file, or it could not be "
+      "read.\n",
       "  embtier checkpoint verify 7\n", command_checkpoint_verify, NULL },
-    { "checkpoint restore", "ID [TABLE...] [--as NAME]", "make tables as they were in a checkpoint",
-      "Without TABLE: all of the checkpoint. They are made as new tables, with rows, optimizer\n"
-      "state and description of then; the server goes on serving. If there is a table of one\n"
-      "of the names, none is made: drop it first, or give another name.\n"
+    { "checkpoint restore", "ID [TABLE...] [--as NAME]", "restore tables from a checkpoint",
+      "Without TABLE: all tables of the checkpoint. They become new tables with the rows,\n"
+      "optimizer state and description of that time; the server keeps serving. If a table of\n"
+      "one of these names exists, none is restored: drop it first, or give another name.\n"
       "\n"
-      "      --as NAME  of the table that is made, where one TABLE is named; so the old rows can\n"
-      "                 stand beside those of now\n"
+      "      --as NAME  name of the restored table, if one TABLE is named; the old rows can then\n"
+      "                 stand beside the current ones\n"
       "\n"
-      "Prints the tables made, as `embtier table list` does, also with -o json.\n",
+      "Prints the restored tables as `embtier table list` does, also with -o json.\n",
       "  embtier checkpoint restore 7 users --as users.before\n"
       "  embtier table drop users --yes && embtier checkpoint restore 7 users\n",
       command_checkpoint_restore, NULL },
     { "checkpoint delete", "ID [--yes]", "delete a checkpoint",
       "  -y, --yes  do not ask; without a terminal nothing is asked\n"
       "\n"
-      "The newest, to which a crash goes back, cannot be deleted; nor another user's, but by root\n"
-      "and the server's user.\n",
+      "The newest checkpoint cannot be deleted, because a crash restores it. Only root and the\n"
+      "server's user may delete another user's checkpoint.\n",
       "  embtier checkpoint delete 7 --yes\n", command_checkpoint_delete, NULL },
     { "jobs cancel", "ID", "end a job that waits or runs",
-      "One that waits has done nothing, and does nothing. One that runs stops soon and takes back\n"
-      "what it has done: a table whose rows are being made, a restore, a verification, an\n"
-      "import, an export. Drops and checkpoints that have begun are finished. Whoever asked\n"
-      "for the job gets the error CANCELLED. Root and the server's user may cancel jobs of\n"
-      "all users.\n",
+      "A waiting job is removed from the queue. A running job soon stops and undoes its work:\n"
+      "the creation of a table's rows, a restore, a verification, an import or an export. Drops\n"
+      "and checkpoints that have begun are finished. The client that asked for the job gets the\n"
+      "error CANCELLED. Root and the server's user may cancel jobs of all users.\n",
       "  embtier jobs cancel 12\n", command_jobs_cancel, NULL },
     { "jobs", "", "list what takes long: what waits, and what runs",
-      "Jobs run side by side: checkpoints never wait for long ones. Those of one kind wait for\n"
-      "each other, and users take turns.\n"
+      "Jobs run side by side, and checkpoints never wait for long ones. Jobs of one kind wait\n"
+      "for each other, and users take turns.\n"
       "\n"
       "With -o json: [{id, kind, what, uid, pid, server, state, age_ms, done, total, unit}].\n",
       "  embtier jobs\n"
       "  embtier -o json jobs | jq '.[] | select(.state == \"waiting\")'\n",
       command_jobs, NULL },
     { "export", "TABLE PATH [options]", "write a table to files",
-      "Makes the folder PATH: safetensors or .npy files of the tensors `weight` [rows, dim] and\n"
-      "`ids` [rows], in order of ids, and table.json, which says what the table is. Rows are as\n"
-      "they were at one point between two updates, while the server goes on. The folder is\n"
-      "there when it is whole; until then it is in PATH.partial. Several tables of one instant:\n"
-      "make a checkpoint, and export each with --checkpoint.\n"
+      "Makes the folder PATH. It holds safetensors or .npy files with the tensors `weight`\n"
+      "[rows, dim] and `ids` [rows], ordered by id, and table.json, which describes the table.\n"
+      "All rows are of one moment between two updates; the server keeps serving. The folder is\n"
+      "PATH.partial until it is complete. To export several tables as of one moment, make a\n"
+      "checkpoint and export each with --checkpoint.\n"
       "\n"
-      "      --checkpoint ID    rows as they are in that checkpoint, or in the `newest`; without\n"
-      "                         it one is made, so that they are as they are now\n"
-      "      --state            the optimizer's state too: the tensor `state`\n"
-      "      --all-rows         rows that were never written too, with their initial values;\n"
-      "                         there are no `ids` then: row 0 is the first\n"
+      "      --checkpoint ID    export the rows of this checkpoint, or of the `newest`; without\n"
+      "                         it a checkpoint of the current rows is made first\n"
+      "      --state            export the optimizer's state too, as the tensor `state`\n"
+      "      --all-rows         also export rows that were never written, with their initial\n"
+      "                         values; there are then no `ids`, and row 0 is the first\n"
       "      --format FORMAT    safetensors (default), npy\n"
-      "      --file-bytes SIZE  of a file at most, about, such as 512MiB (default 4GiB)\n",
+      "      --file-bytes SIZE  largest size of a file, roughly, such as 512MiB (default 4GiB)\n",
       "  embtier export users /backup/users --state\n"
       "  embtier export users /tmp/users --all-rows --format npy\n",
       command_export, NULL },
-    { "import", "PATH [--as NAME] [options]", "make a table of files",
+    { "import", "PATH [--as NAME] [options]", "make a table from files",
       "PATH is a folder that `embtier export` made, a safetensors file, a folder of those with\n"
-      "an index (NAME.safetensors.index.json) or a .npy file. The table is there when it is\n"
-      "whole; if something is wrong, there is none.\n"
+      "an index (NAME.safetensors.index.json) or a .npy file. The table appears when it is\n"
+      "complete; after an error there is no table.\n"
       "\n"
-      "      --as NAME          of the table; without it that of the export\n"
-      "      --no-state         leave out the optimizer's state: it begins as zeros\n"
-      "      --durability MODE  another than that of the export\n"
+      "      --as NAME          name of the table (default: the export's)\n"
+      "      --no-state         leave out the optimizer's state, which then begins as zeros\n"
+      "      --durability MODE  durability of the table (default: the export's)\n"
       "\n"
-      "Of files that are no export:\n"
-      "      --tensor TENSOR    the weights, in a safetensors file (default weight, or the only\n"
-      "                         one of two dimensions)\n"
-      "      --ids FILE         a .npy file of the rows' ids (default the tensor `ids`; without\n"
-      "                         it they are rows 0, 1, ...)\n"
-      "      --rows N|unbounded of the table (default those of the file; with ids unbounded)\n"
-      "and --optimizer, --init, --seed, --rounding, --allow-nonfinite and hyperparameters, as of\n"
+      "For files that are not an export:\n"
+      "      --tensor TENSOR    the weights in a safetensors file (default weight, or the only\n"
+      "                         two-dimensional tensor)\n"
+      "      --ids FILE         a .npy file of the rows' ids (default the tensor `ids`; if there\n"
+      "                         is none, rows 0, 1, ...)\n"
+      "      --rows N|unbounded rows of the table (default: as in the file; unbounded with ids)\n"
+      "and --optimizer, --init, --seed, --rounding, --allow-nonfinite and hyperparameters, as for\n"
       "`embtier table create`.\n",
       "  embtier import /backup/users --as users.before\n"
       "  embtier import embeddings.npy --as words --optimizer adagrad\n",
       command_import, NULL },
     { "get", "[--state] TABLE ID...", "print rows",
-      "Prints ID=NUMBER,NUMBER,… lines, which `embtier set` reads. `-` reads ids from\n"
-      "standard input, separated by spaces or lines.\n"
+      "Prints lines of the form ID=NUMBER,NUMBER,…, which `embtier set` reads. `-` reads ids\n"
+      "from standard input, separated by spaces or line breaks.\n"
       "\n"
-      "      --state  the optimizer's state too: ID=NUMBER,…:NUMBER,…\n"
+      "      --state  print the optimizer's state too: ID=NUMBER,…:NUMBER,…\n"
       "\n"
       "With -o json: {table, rows: [{id, values: [...], state: [...]}]}, state with --state only.\n"
       "JSON has no NaN and no infinity: they are the strings \"nan\", \"inf\" and \"-inf\"; an id\n"
@@ -195,22 +196,21 @@ const struct command commands[] = {
       "  seq 0 99 | embtier get --state users - >rows.txt\n",
       command_get, NULL },
     { "set", "[--state] TABLE ID=NUMBER,NUMBER,... ...", "store rows",
-      "One decimal number for each column; nan, inf and -inf are numbers. `-` reads such words "
-      "from\n"
-      "standard input, separated by lines. If an id stands there twice, the last one wins.\n"
-      "A number that the table's dtype does not hold is a mistake, and nothing is set then: one "
-      "too\n"
-      "large, or not 0 and so small that it would be 0.\n"
-      "The optimizer's state stays.\n"
+      "One decimal number per column; nan, inf and -inf are numbers. `-` reads such words from\n"
+      "standard input, one per line. If an id occurs twice, the last one wins.\n"
+      "A number that does not fit the table's dtype is a mistake, and nothing is set: one that is\n"
+      "too large, or not 0 and so small that it would become 0.\n"
+      "The optimizer's state does not change.\n"
       "\n"
-      "      --state  set it too: ID=NUMBER,…:NUMBER,…, if the optimizer has any\n",
+      "      --state  set the state too: ID=NUMBER,…:NUMBER,…, if the optimizer has any\n",
       "  embtier set pairs 7=0.5,-1 9=0,2e-3\n"
       "  embtier set --state users - <rows.txt\n",
       command_set, NULL },
     { "config check", "[FILE]", "find mistakes in a configuration of embtierd",
-      "Makes the checks of a start, through the embtierd beside this program, and changes\n"
-      "nothing: what is found good is what a start takes.\n"
-      "Without FILE: the defaults. A mistake is one line with file, line and key.\n",
+      "Runs the checks of a start with the embtierd beside this program, and changes nothing. A\n"
+      "start accepts a configuration that passes.\n"
+      "Without FILE: checks the defaults. A mistake is reported as one line with file, line and\n"
+      "key.\n",
       "  embtier config check /etc/embtier/embtierd.yaml\n", command_config_check, NULL },
     { "config keys", "", "list the keys of embtierd's configuration", "", "  embtier config keys\n",
       command_config_keys, NULL },
@@ -219,13 +219,13 @@ const struct command commands[] = {
 /* clang-format on */
 
 static const char common_help[] =
-    "Options of every command, before or after it:\n"
+    "Options of every command, before or after its name:\n"
     "  -s, --socket PATH       the server's socket\n"
     "  -o, --output text|json  for people (default) or for programs\n"
-    "  -t, --timeout SECONDS   give up when the server is silent for so long (0: never; default\n"
-    "                          10, and never for work that shows its progress)\n"
-    "  -h, --help              help, also of one command\n"
-    "  -V, --version           the version\n";
+    "  -t, --timeout SECONDS   give up when the server is silent for this long (0: never; the\n"
+    "                          default is 10, and never for work that shows its progress)\n"
+    "  -h, --help              print help, also for one command\n"
+    "  -V, --version           print the version\n";
 
 static void print_help(FILE *out)
 {

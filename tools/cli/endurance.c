@@ -352,7 +352,7 @@ static void wait_interval(double seconds)
     const uint64_t steps = (uint64_t)ceil(seconds * 1000 / INTERVAL_MS);
     struct progress_bar bar;
 
-    progress_bar_begin(&bar, "counting", "the server counts on");
+    progress_bar_begin(&bar, "counting", "the server keeps counting");
     for (uint64_t step = 0; step < steps; step++) {
         const double left = MIN(seconds * 1000 - (double)step * INTERVAL_MS, (double)INTERVAL_MS);
 
@@ -387,7 +387,7 @@ int command_endurance(struct cli *cli, int argc, char **argv)
         exit_code = cli_fail_server(cli, err);
     } else if (before.status &&
                embtier_status_uptime_ms(now.status) < embtier_status_uptime_ms(before.status) + 1) {
-        exit_code = cli_fail(EMBTIER_AGAIN, "the server was started anew meanwhile");
+        exit_code = cli_fail(EMBTIER_AGAIN, "the server was restarted meanwhile");
     } else if (!report_make(&before, &now, &report)) {
         exit_code = cli_fail(EMBTIER_NO_MEMORY, "");
     } else {

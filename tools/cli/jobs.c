@@ -123,8 +123,8 @@ int command_jobs_cancel(struct cli *cli, int argc, char **argv)
         return cli_print_json(json_pack("{s:o, s:s}", "cancelled", cli_json_u64(id), "state",
                                         runs ? "running" : "waiting"),
                               JSON_DOUBLE_DIGITS);
-    printf(runs ? "job %" PRIu64 " stops soon, and takes back what it has done\n"
-                : "job %" PRIu64 " is cancelled before it had begun\n",
+    printf(runs ? "job %" PRIu64 " stops soon and undoes its work\n"
+                : "job %" PRIu64 " was cancelled before it began\n",
            id);
     return EXIT_DONE;
 }

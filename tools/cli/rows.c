@@ -389,7 +389,7 @@ static int set_batch(const struct cli *cli, const struct row_set *rows, size_t f
         return 0;
     exit_code = cli_fail_server(cli, err);
     if (first > 0)
-        fprintf(stderr, "embtier: the first %zu rows had been set before\n", first);
+        fprintf(stderr, "embtier: the first %zu rows were set before this error\n", first);
     return exit_code;
 }
 

@@ -363,7 +363,8 @@ static int print_text(const struct view *view)
         if (is_first(view->now, i, true) && !print_area(view, embtier_status_at(view->now, i)))
             return cli_fail(EMBTIER_NO_MEMORY, "");
     if (!view->accounts) {
-        puts("\nusers\n  (left out: this server is of an older version, and does not tell)");
+        puts("\nusers\n  (left out: the server is older than this program and does not report "
+             "them)");
         return EXIT_DONE;
     }
     return print_users(view->accounts) ? EXIT_DONE : cli_fail(EMBTIER_NO_MEMORY, "");
@@ -426,7 +427,7 @@ static int watch(struct cli *cli, double seconds)
         }
         view.now = now;
         view.accounts = accounts;
-        if (before) /* 0, which is no rates, if the server was started anew meanwhile */
+        if (before) /* 0, which is no rates, if the server was restarted meanwhile */
             view.seconds = (double)clock_since(embtier_status_uptime_ms(now),
                                                embtier_status_uptime_ms(before)) /
                            1000;

@@ -286,9 +286,8 @@ static bool confirm_drop(struct cli *cli, const char *name, enum embtier_err *re
     *ret_err = embtier_table_open(cli->server, name, &table);
     if (*ret_err)
         return false;
-    text_print(stderr,
-               "Drop table '%s' (%s rows, %u x %s)? Its rows cannot be brought back. [y/N] ", name,
-               rows_text(embtier_table_info(table), &rows), embtier_table_info(table)->dim,
+    text_print(stderr, "Drop table '%s' (%s rows, %u x %s)? Its rows cannot be recovered. [y/N] ",
+               name, rows_text(embtier_table_info(table), &rows), embtier_table_info(table)->dim,
                dtype_word(embtier_table_info(table)->dtype));
     embtier_table_close(table);
     return cli_answer_is_yes();

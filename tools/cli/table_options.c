@@ -64,13 +64,13 @@ void help_table_create(FILE *out)
     struct hyperparameters_text defaults;
     struct table_option_name name;
 
-    fputs("\nHyperparameters of the optimizer, and the numbers allowed:\n", out);
+    fputs("\nHyperparameters and their allowed values:\n", out);
 #define X(id, field, lowest, highest, standard, what)                                              \
     fprintf(out, "      --%-12s %-14s %s\n", table_option_name(&name, EMBTIER_##id),               \
             #lowest " to " #highest, what);
     EMBTIER_HYPERPARAMETER_TABLE(X)
 #undef X
-    fputs("\nThose that an optimizer has, with their defaults:\n", out);
+    fputs("\nHyperparameters of each optimizer, with their defaults:\n", out);
 #define X(id, number, word, per_weight, per_row, hyperparameters, eps, decay, what)                \
     optimizer_defaults_text(&defaults, number);                                                    \
     fprintf(out, "  %-16s %s\n", word, defaults.text[0] ? defaults.text : "none");

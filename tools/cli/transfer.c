@@ -125,9 +125,9 @@ int command_export(struct cli *cli, int argc, char **argv)
     exit_code = cli_connect_patiently(cli, ARENA_BYTES);
     if (exit_code)
         return exit_code;
-    progress_bar_begin(&bar, "exporting",
-                       "what was written stays beside PATH, in PATH.partial, until the next export "
-                       "to PATH");
+    progress_bar_begin(
+        &bar, "exporting",
+        "the files written so far stay in PATH.partial until the next export to PATH");
     err = embtier_export(cli->server, argv[optind], argv[optind + 1], &options, progress_bar_update,
                          &bar, &exported);
     progress_bar_end(&bar);
@@ -224,7 +224,7 @@ int command_import(struct cli *cli, int argc, char **argv)
     exit_code = cli_connect_patiently(cli, ARENA_BYTES);
     if (exit_code)
         return exit_code;
-    progress_bar_begin(&bar, "importing", "it is given up, and there is no such table");
+    progress_bar_begin(&bar, "importing", "the import was abandoned, and the table does not exist");
     err = embtier_import(cli->server, arguments.name, argv[optind], &arguments.options,
                          import_progress, &bar, &imported);
     progress_bar_end(&bar);

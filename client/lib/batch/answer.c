@@ -69,14 +69,14 @@ static enum embtier_err tell_group_error(const struct embtier_batch *batch)
 
     switch (result->err) {
     case EMBTIER_NO_GROUP:
-        return err_set(msg, result->err,
-                       "the server does not know this client as a member of group '%s'; join it",
+        return err_set(msg, result->err, "this client is not a member of group '%s'; join it first",
                        group);
     case EMBTIER_GROUP_STEP:
         return err_set(
-            msg, result->err, "step %" PRIu64 " of group '%s': the next one is %" PRIu64 "%s",
+            msg, result->err,
+            "step %" PRIu64 " of group '%s' is out of order: the next step is %" PRIu64 "%s",
             result->value, group, result->limit,
-            batch->op == EMBTIER_PUSH ? "; nothing was applied" : ", and must be pushed first");
+            batch->op == EMBTIER_PUSH ? "; nothing was applied" : ", which must be pushed first");
     case EMBTIER_GROUP_REFUSED:
         return err_set(msg, result->err,
                        "member %" PRIu64 "'s push of step %" PRIu64
@@ -86,15 +86,16 @@ static enum embtier_err tell_group_error(const struct embtier_batch *batch)
                        err_text((enum embtier_err)result->limit));
     case EMBTIER_GROUP_BROKEN:
         return err_set(msg, result->err,
-                       "group '%s' is over: member %" PRIu64 " %s; nothing was %s, and all join "
-                       "anew",
+                       "group '%s' is over: member %" PRIu64
+                       " %s; nothing was %s, and all members must join again",
                        group, result->value, what_broke(result->limit),
                        batch->op == EMBTIER_PUSH ? "applied" : "done");
     case EMBTIER_TIMEOUT:
-        return err_set(msg, result->err,
-                       "group '%s' is over: member %" PRIu64 " has not pushed step %" PRIu64
-                       " in time (lanes.group_seconds); nothing was applied, and all join anew",
-                       group, result->value, batch->asked_step);
+        return err_set(
+            msg, result->err,
+            "group '%s' is over: member %" PRIu64 " has not pushed step %" PRIu64
+            " in time (lanes.group_seconds); nothing was applied, and all members must join again",
+            group, result->value, batch->asked_step);
     case EMBTIER_NO_TABLE:
     case EMBTIER_DROPPED:
         return err_set(msg, result->err,
@@ -102,21 +103,20 @@ static enum embtier_err tell_group_error(const struct embtier_batch *batch)
                        "; nothing was applied",
                        name_table(batch, result->value, &name), group, batch->asked_step);
     case EMBTIER_NONFINITE:
-        return err_set(msg, result->err,
-                       "%s takes no update that makes a row NaN or infinite, and what the members "
-                       "of group '%s' give row id %" PRIu64 " in step %" PRIu64
-                       " would, added up; nothing was applied",
-                       name_table(batch, result->value, &name), group, result->limit,
-                       batch->asked_step);
+        return err_set(
+            msg, result->err,
+            "%s refuses updates that make a row NaN or infinite, as the summed gradients of group "
+            "'%s' would for row id %" PRIu64 " in step %" PRIu64 "; nothing was applied",
+            name_table(batch, result->value, &name), group, result->limit, batch->asked_step);
     case EMBTIER_TOO_LARGE:
         return err_set(msg, result->err,
                        "the members of group '%s' give a row of %s more gradients in step %" PRIu64
-                       " than the server adds up for one; nothing was applied",
+                       " than the server adds up for one row; nothing was applied",
                        group, name_table(batch, result->value, &name), batch->asked_step);
     case EMBTIER_BUSY:
         return err_set(msg, result->err,
-                       "pushes that wait for their groups have all the memory they may have, "
-                       "%" PRIu64 " bytes (a quarter of lanes.request_bytes); nothing was applied",
+                       "pushes that wait for their groups fill the memory they may use, %" PRIu64
+                       " bytes (a quarter of lanes.request_bytes); nothing was applied",
                        result->limit);
     default:
         return err_set(msg, result->err,
@@ -171,21 +171,20 @@ static enum embtier_err tell_too_large(const struct embtier_batch *batch)
     const bool is_of_key = result->limit == batch->server->memory.max_batch_rows;
 
     if (result->limit == 0)
-        return err_set(msg, result->err,
-                       "batch of %" PRIu64 " ids in %u parts needs more memory than "
-                       "lanes.request_bytes gives one request; use fewer ids and parts, or have "
-                       "the server's %s raised",
-                       count_ids(batch), batch->part_count,
-                       SERVER_KEY(batch->server, "lanes.request_bytes"));
+        return err_set(
+            msg, result->err,
+            "batch of %" PRIu64 " ids in %u parts needs more memory than lanes.request_bytes gives "
+            "one request; use fewer ids and parts, or raise the server's %s",
+            count_ids(batch), batch->part_count, SERVER_KEY(batch->server, "lanes.request_bytes"));
     if (is_of_memory)
-        return err_set(msg, result->err,
-                       "batch of %" PRIu64 " ids needs more memory than lanes.request_bytes gives "
-                       "one request; use at most %" PRIu64 " ids, or have the server's "
-                       "%s raised to %.3g times what it is, counted from %u MiB on",
-                       result->value, result->limit,
-                       SERVER_KEY(batch->server, "lanes.request_bytes"),
-                       (double)result->value / (double)result->limit + 0.01,
-                       (unsigned)(CONFIG_REQUEST_BYTES_LEAST / MIB));
+        return err_set(
+            msg, result->err,
+            "batch of %" PRIu64 " ids needs more memory than lanes.request_bytes gives "
+            "one request; use at most %" PRIu64
+            " ids, or raise the server's %s to %.3g times its value, or times %u MiB if it is less",
+            result->value, result->limit, SERVER_KEY(batch->server, "lanes.request_bytes"),
+            (double)result->value / (double)result->limit + 0.01,
+            (unsigned)(CONFIG_REQUEST_BYTES_LEAST / MIB));
     return err_set(
         msg, result->err, "batch of %" PRIu64 " %s is over the server's limit of %" PRIu64 "%s%s%s",
         result->value, what, result->limit, is_of_key ? " (" : "",
@@ -203,8 +202,8 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
     case EMBTIER_TOO_LARGE:
         return tell_too_large(batch);
     case EMBTIER_NO_TICKET:
-        return err_set(msg, result->err, "the server knows no %s %" PRIu64 " of this client",
-                       ticket_word(batch), result->value);
+        return err_set(msg, result->err, "this client has no %s %" PRIu64, ticket_word(batch),
+                       result->value);
     case EMBTIER_TICKET_USED:
         return err_set(msg, result->err, "%s %" PRIu64 " has been used or released",
                        ticket_word(batch), result->value);
@@ -215,28 +214,28 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
     case EMBTIER_TICKETS_FULL:
         if (result->limit == 0)
             return err_set(msg, result->err,
-                           "a client has %" PRIu64 " tickets at most; push or release some first",
+                           "a client may hold at most %" PRIu64
+                           " tickets; push or release some first",
                            result->value);
         return err_set(msg, result->err,
-                       "no room for %s of %" PRIu64 " bytes: all together may have %" PRIu64
+                       "no room for %s of %" PRIu64 " bytes: all together may use %" PRIu64
                        " (%s); push or release tickets first",
                        ticket_maker(batch), result->value, result->limit,
                        SERVER_KEY(batch->server, "lanes.ticket_bytes"));
     case EMBTIER_PINS_FULL:
         return err_set(msg, result->err,
                        "no room in DRAM for a prefetch of %" PRIu64
-                       " bytes of rows: the prefetches of your user may have %" PRIu64
+                       " bytes of rows: your user's prefetches may use %" PRIu64
                        ", three quarters of what other users leave of half of the first tier; push "
                        "or release prefetches first, or prefetch fewer rows at a time",
                        result->value, result->limit);
     case EMBTIER_SHAPE:
         return err_set(msg, result->err,
-                       "push of %" PRIu64 " parts by the ticket of a lookup of %" PRIu64,
+                       "push of %" PRIu64 " parts with the ticket of a lookup of %" PRIu64,
                        result->value, result->limit);
     case EMBTIER_INVALID:
         if (batch->op == EMBTIER_PUSH)
-            return err_set(msg, result->err,
-                           "the server does not take the push; steps are 1 to %" PRIu64,
+            return err_set(msg, result->err, "the server refused the push; steps are 1 to %" PRIu64,
                            EMBTIER_STEP_MAX);
         break;
     default:
@@ -265,31 +264,31 @@ static enum embtier_err tell_part_error(const struct embtier_batch *batch)
     case EMBTIER_BAG_RANGE:
         return err_set(msg, result->err,
                        "offset %" PRIu64 " of bags is %" PRIu64
-                       ": they start with 0, never decrease, and end with the number of ids, %u "
+                       ": offsets start with 0, never decrease, and end with the number of ids, %u "
                        "(part %u, table '%s')",
                        result->value, result->limit, batch->parts[result->segment].count,
                        result->segment, table);
     case EMBTIER_PINS_FULL:
         return err_set(msg, result->err,
                        "no room in DRAM for row id %" PRIu64
-                       " of table '%s': prefetched rows may have half of the first tier; push or "
+                       " of table '%s': prefetched rows may use half of the first tier; push or "
                        "release prefetches first, or prefetch fewer rows at a time (part %u)",
                        result->value, table, result->segment);
     case EMBTIER_NO_TABLE:
-        return err_set(
-            msg, result->err,
-            "no such table: '%s' was dropped, or made anew, since it was opened; open it "
-            "again (part %u)",
-            table, result->segment);
+        return err_set(msg, result->err,
+                       "no such table: '%s' was dropped or created again since it was opened; open "
+                       "it again (part %u)",
+                       table, result->segment);
     case EMBTIER_DROPPED:
         return err_set(msg, result->err, "table '%s' was dropped (part %u)", table,
                        result->segment);
     case EMBTIER_UNSUPPORTED:
         if (batch->op != EMBTIER_GET_POOLED_TICKET)
             break;
-        return err_set(msg, result->err,
-                       "a ticket is for parts of table '%s' that are all maxima, or none (part %u)",
-                       table, result->segment);
+        return err_set(
+            msg, result->err,
+            "in a lookup with a ticket, all parts of table '%s' must be maxima, or none (part %u)",
+            table, result->segment);
     case EMBTIER_TOO_LARGE:
     case EMBTIER_NO_TICKET:
     case EMBTIER_TICKET_USED:
@@ -318,33 +317,36 @@ static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
                        result->value, result->limit, result->segment, table);
     case EMBTIER_NONFINITE:
         if (result->limit == SHM_LIMIT_OF_UPDATE)
-            return err_set(msg, result->err,
-                           "table '%s' takes no update that makes a row NaN or infinite, and that "
-                           "of %s %" PRIu64 " would; nothing was applied (part %u)",
-                           table, batch->kind == BATCH_OF_BAGS ? "a row in bag" : "the id at",
-                           result->value, result->segment);
+            return err_set(
+                msg, result->err,
+                "table '%s' refuses updates that make a row NaN or infinite, as that of %s %" PRIu64
+                " would; nothing was applied (part %u)",
+                table, batch->kind == BATCH_OF_BAGS ? "a row in bag" : "the id at", result->value,
+                result->segment);
         if (result->limit > 0 && result->value == result->limit)
             return err_set(msg, result->err,
-                           "table '%s' takes no gradients with NaN or infinity, and a weight of a "
-                           "sample is one (part %u)",
+                           "table '%s' refuses gradients with NaN or infinity, and a weight of a "
+                           "sample is NaN or infinite (part %u)",
                            table, result->segment);
-        return err_set(msg, result->err,
-                       "table '%s' takes no gradients with NaN or infinity, and that of %s "
-                       "%" PRIu64 " has one (part %u)",
-                       table, batch->kind == BATCH_OF_BAGS ? "bag" : "the id at", result->value,
-                       result->segment);
+        return err_set(
+            msg, result->err,
+            "table '%s' refuses gradients with NaN or infinity, and the gradient of %s %" PRIu64
+            " has one (part %u)",
+            table, batch->kind == BATCH_OF_BAGS ? "bag" : "the id at", result->value,
+            result->segment);
     case EMBTIER_TOO_LARGE:
         return err_set(msg, result->err,
-                       "a row of table '%s' gets %" PRIu64 " gradients in this push, and for one "
-                       "of its dim %" PRIu64 " are added up at most; nothing was applied (part %u)",
+                       "a row of table '%s' gets %" PRIu64
+                       " gradients in this push, more than the %" PRIu64
+                       " that are summed for a row of its dim; nothing was applied (part %u)",
                        table, result->value, result->limit, result->segment);
     case EMBTIER_UNSUPPORTED:
         return err_set(msg, result->err, "table '%s' has no optimizer for a push (part %u)", table,
                        result->segment);
     case EMBTIER_INVALID:
         return err_set(msg, result->err,
-                       "the learning rate is not finite, or not that of other parts of table '%s' "
-                       "(part %u)",
+                       "the learning rate is not finite, or differs from that of other parts of "
+                       "table '%s' (part %u)",
                        table, result->segment);
     default:
         return tell_part_error(batch);

@@ -280,8 +280,8 @@ enum embtier_err embtier_batch_free(struct embtier_batch *batch)
 static enum embtier_err check_part(const struct embtier_batch *batch, uint32_t part)
 {
     if (part >= batch->part_count)
-        return err_set(&batch->server->message, EMBTIER_INVALID, "part %u of a batch of %u parts",
-                       part, batch->part_count);
+        return err_set(&batch->server->message, EMBTIER_INVALID,
+                       "there is no part %u in a batch of %u parts", part, batch->part_count);
     return EMBTIER_OK;
 }
 
@@ -300,7 +300,7 @@ static enum embtier_err set_counts(struct embtier_batch *batch, uint32_t part, u
     TRY(batch_refuse_in_flight(batch));
     if (batch->ticket != 0 && batch->kind == BATCH_OF_PREFETCH)
         return err_set(&batch->server->message, EMBTIER_INVALID,
-                       "the batch has a prefetch of the ids it had: release it first");
+                       "the batch has a prefetch of its earlier ids: release it first");
     if (batch->ticket != 0)
         return err_set(&batch->server->message, EMBTIER_INVALID,
                        "the batch has a ticket for the bags it looked up: push or release it "
@@ -315,7 +315,7 @@ enum embtier_err embtier_batch_set_count(struct embtier_batch *batch, uint32_t p
     TRY(check_part(batch, part));
     if (batch->kind == BATCH_OF_BAGS)
         return err_set(&batch->server->message, EMBTIER_INVALID,
-                       "a batch of bags has its counts set by embtier_batch_set_bags()");
+                       "set the counts of a batch of bags with embtier_batch_set_bags()");
     return set_counts(batch, part, count, 0);
 }
 
@@ -334,7 +334,7 @@ enum embtier_err embtier_batch_set_skipped(struct embtier_batch *batch, uint32_t
     TRY(batch_refuse_in_flight(batch));
     if (batch->ticket == 0 || batch->kind != BATCH_OF_BAGS)
         return err_set(&batch->server->message, EMBTIER_INVALID,
-                       "the batch has no ticket; parts are skipped in a push by ticket");
+                       "only a push by ticket skips parts, and the batch has no ticket");
     batch->parts[part].skipped = skipped != 0;
     return EMBTIER_OK;
 }

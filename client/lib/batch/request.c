@@ -246,7 +246,8 @@ static enum embtier_err check_kind(const struct embtier_batch *batch, enum embti
         if (batch->kind == BATCH_OF_GRADIENTS)
             return err_set(msg, EMBTIER_INVALID, "a batch of gradients is for pushes");
         if (batch->kind == BATCH_OF_PREFETCH)
-            return err_set(msg, EMBTIER_INVALID, "the batch has no rows, it is for prefetches");
+            return err_set(msg, EMBTIER_INVALID,
+                           "the batch has no rows: it is for prefetches only");
         return EMBTIER_OK;
     case EMBTIER_GET_POOLED:
     case EMBTIER_GET_POOLED_TICKET:
@@ -297,7 +298,7 @@ static enum embtier_err refuse_unfinished(struct embtier_batch *batch)
 {
     if (batch->state == BATCH_SUBMITTED || batch->state == BATCH_ANSWERED)
         return err_set(&batch->server->message, EMBTIER_BUSY,
-                       "the batch's last request has not been waited for");
+                       "the batch's last request was not waited for: wait for it first");
     if (batch_is_lent(batch))
         return err_set(&batch->server->message, EMBTIER_BUSY,
                        "a push that releases the batch's prefetch is in flight");
@@ -311,7 +312,7 @@ static enum embtier_err check_prefetch(const struct embtier_batch *batch,
     struct err_msg *const msg = &batch->server->message;
 
     if (prefetch->server != batch->server)
-        return err_set(msg, EMBTIER_INVALID, "the prefetch is another connection's");
+        return err_set(msg, EMBTIER_INVALID, "the prefetch belongs to another connection");
     if (prefetch->kind != BATCH_OF_PREFETCH)
         return err_set(msg, EMBTIER_INVALID,
                        "the batch to be released with the push was not made by "
@@ -342,7 +343,7 @@ static enum embtier_err check_submittable(struct embtier_batch *batch, enum embt
         id_count += batch->parts[i].count;
         if (batch->parts[i].table->handle == 0)
             return err_set(&server->message, EMBTIER_NO_TABLE,
-                           "no such table: '%s' was not there after the reconnect (part %u)",
+                           "no such table: '%s' no longer existed after the reconnect (part %u)",
                            batch_table_name(batch, i), i);
     }
     /* Known when the batch was made, but another server may have come since. */
@@ -450,9 +451,10 @@ static enum embtier_err submit(struct embtier_batch *batch, enum embtier_op op,
             connection_check(server);
         if (server->over)
             return connection_is_over(server);
-        return err_set(&server->message, EMBTIER_BUSY,
-                       "request %u before this one is still in flight, and %u may be",
-                       server->tail - server->memory.slot_count, server->memory.slot_count);
+        return err_set(
+            &server->message, EMBTIER_BUSY,
+            "the request %u places before this one is still in flight, and at most %u may be",
+            server->tail - server->memory.slot_count, server->memory.slot_count);
     }
     publish(batch, op, push);
     return EMBTIER_OK;
@@ -462,7 +464,7 @@ enum embtier_err embtier_submit(struct embtier_batch *batch, enum embtier_op op)
 {
     if (op == EMBTIER_PUSH)
         return err_set(&batch->server->message, EMBTIER_INVALID,
-                       "a push has options: embtier_submit_push()");
+                       "submit a push with embtier_submit_push(), which takes its options");
     return submit(batch, op, NULL);
 }
 
@@ -484,11 +486,10 @@ static enum embtier_err read_push_options(struct embtier_batch *batch,
             return err_set(
                 msg, EMBTIER_INVALID, "learning rate %g is not finite%s (part %u, table '%s')",
                 learning_rate_of(&options, i),
-                isfinite(learning_rate_of(&options, i)) ? " in f32, in which updates are computed"
-                                                        : "",
+                isfinite(learning_rate_of(&options, i)) ? " in f32, the precision of updates" : "",
                 i, batch_table_name(batch, i));
     if (options.weight_gradients && batch->kind == BATCH_OF_GRADIENTS)
-        return err_set(msg, EMBTIER_INVALID, "gradients of weights are for a push by ticket");
+        return err_set(msg, EMBTIER_INVALID, "only a push by ticket takes gradients of weights");
     *ret_options = options;
     return EMBTIER_OK;
 }
@@ -582,8 +583,8 @@ enum embtier_err embtier_wait(struct embtier_batch *batch, uint32_t timeout_ms)
         deadline_ns = clock_now_ns(&clock_monotonic) + timeout_ms * NS_PER_MS;
     err = wait_for_answer(batch, deadline_ns);
     if (err)
-        return err_set(&batch->server->message, err, "no answer within %u ms; the request goes on",
-                       timeout_ms);
+        return err_set(&batch->server->message, err,
+                       "no answer within %u ms; the request continues", timeout_ms);
     return tell(batch);
 }
 

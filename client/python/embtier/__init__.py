@@ -14,15 +14,13 @@
             batch.offsets(0)[:] = [0, 2, 3]
             bags = batch.lookup().bags(0)  # float32 [2, 64]: the mean of rows 7 and 9, and row 7
 
-To train in the server, a table has an optimizer, a lookup a ticket, and by it goes a push: see
-:class:`BagBatch`, and :class:`PushBatch` for gradients by row. Rows of batches to come can be brought
-into DRAM ahead of them: :class:`PrefetchBatch`. Trainers that train one model together are a
-:class:`Group`. All tables as they are now are saved by :meth:`Server.checkpoint`, and one
-becomes files for other programs, and is made of them, by :meth:`Server.export_table` and
-:meth:`Server.import_table`, or of rows that the program has by :meth:`Server.load_table`.
+To train in the server, create a table with an optimizer, look up with a ticket, and push by that ticket: see
+:class:`BagBatch`, and :class:`PushBatch` for gradients by row. :class:`PrefetchBatch` brings rows of later batches into
+DRAM ahead of time. Trainers that train one model together are a :class:`Group`. :meth:`Server.checkpoint` saves all
+tables as they are now. :meth:`Server.export_table` writes one to files for other programs; :meth:`Server.import_table`
+makes one from files, and :meth:`Server.load_table` from rows of the program.
 
-:mod:`embtier.torch` has stand-ins for torch.nn.EmbeddingBag. It is imported by itself only: nothing
-here needs torch.
+:mod:`embtier.torch` has stand-ins for torch.nn.EmbeddingBag. It is imported separately: nothing here needs torch.
 """
 
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch

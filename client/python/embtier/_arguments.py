@@ -155,7 +155,7 @@ def path(what: str, value: Any) -> bytes:
         raise TypeError(f"{what} must be a path, not {kind_of(value)} {shown(value)}") from None
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{what} must be a path of this file system; the character at position {error.start} is none of its "
+            f"{what} must be a path of this file system; the character at position {error.start} is not in its "
             f"encoding: {shown(value)}"
         ) from None
 

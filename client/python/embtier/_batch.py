@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch: any number of parts, each one table and any number of ids; ids and rows lie in memory
-shared with the server."""
+"""A batch has any number of parts, each one table and any number of ids. Ids and rows lie in memory shared with the
+server."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class _Region:
 
 def _check_part(connection: Connection, table: Table, count: int) -> None:
     if not isinstance(table, Opened):
-        raise TypeError(f"a part is of a Table, not of {kind_of(table)} {shown(table)}")
+        raise TypeError(f"the table of a part must be a Table, not {kind_of(table)} {shown(table)}")
     if table._connection is not connection:
         raise ValueError(f"table {table.name!r} was opened by another connection")
     integer("a part's count of ids", count, 0, 2**32 - 1)
@@ -76,9 +76,9 @@ def _check_part(connection: Connection, table: Table, count: int) -> None:
 class Batch:
     """Made by :meth:`Server.batch`. A context manager that frees it.
 
-    Ids and rows are to be left alone between submit and done. Views stay good after :meth:`free`,
-    after the connection is closed and after the server is gone: they keep their memory. Used by the
-    thread that uses the connection.
+    The caller must not touch ids and rows between submit and completion. Views keep their memory, so they stay valid
+    after :meth:`free`, after the connection is closed and after the server is gone. A batch is used by the thread that
+    uses the connection.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Batch:
             part = integer("part", part)
         count = len(self._tables)
         if not -count <= part < count:
-            raise IndexError(f"part {shown(part)} is none of the {count} parts")
+            raise IndexError(f"part {shown(part)} does not exist: the batch has {count} parts")
         return part if part >= 0 else part + count
 
     def count(self, part: int) -> int:
@@ -176,8 +176,8 @@ class Batch:
         return self._counts[self._place(part)]
 
     def set_count(self, part: int, count: int) -> None:
-        """Changes the number of ids of @part, to at most what the batch was made with. Views made
-        before keep their length."""
+        """Changes the number of ids of @part, up to the number the batch was made with. Existing views keep their
+        length."""
         part, count = self._place(part), integer("count", count)
         if not 0 <= count <= self._room[part]:
             raise ValueError(f"part {part} has room for 0 to {self._room[part]} ids, not for a count of {shown(count)}")
@@ -187,17 +187,17 @@ class Batch:
         self._counts[part] = count
 
     def ids(self, part: int) -> IdArray:
-        """The ids of @part: a view, uint64 [count]. Assigning checks them as :meth:`Table.get` does."""
+        """The ids of @part: a view, uint64 [count]. An assignment checks them as :meth:`Table.get` does."""
         part = self._place(part)
         address = self._address(lib.embtier_batch_ids, part)
         view = self._view(address, (self._counts[part],), np.dtype("<u8"))
         return view.view(IdArray)
 
     def rows(self, part: int) -> np.ndarray:
-        """The rows of @part: a view [count, dim] of float32, float16, or uint16 with the bits of
-        bfloat16 (:func:`embtier.torch.rows` has it as torch.bfloat16). In a batch with state these are
-        the weights alone; the view is then not contiguous. Assigning checks what is assigned, as it does
-        in all views of numbers: ValueError for a finite number that is too large for the dtype."""
+        """The rows of @part: a view [count, dim] of float32, float16, or uint16 with the bits of bfloat16
+        (:func:`embtier.torch.rows` returns torch.bfloat16). In a batch with state these are the weights alone; the
+        view is then not contiguous. An assignment checks its values, as in all views of numbers: ValueError for a
+        finite number that is too large for the dtype."""
         part = self._place(part)
         table = self._tables[part]
         address = self._address(lib.embtier_batch_rows, part)
@@ -205,11 +205,11 @@ class Batch:
         return self._numbers(address, (self._counts[part], table.dim), table.numpy_dtype, stride)
 
     def state(self, part: int) -> np.ndarray:
-        """The optimizer's state of the rows of @part, of a batch made with ``state=True``: a view
-        [count, numbers] of float32, whatever the table's dtype. Numbers are 0 for an optimizer without
-        state, 1 for "rowwise_adagrad", dim for "adagrad", "rmsprop" and "momentum", 2 * dim for the Adams: all
-        first moments, then all second moments. The view is not contiguous, and for f16 and bf16 tables of
-        odd dim not aligned, which NumPy can do with; others may need a copy."""
+        """The optimizer's state of the rows of @part, for a batch made with ``state=True``: a view [count, numbers] of
+        float32, whatever the table's dtype. The count of numbers is 0 for an optimizer without state, 1 for
+        "rowwise_adagrad", dim for "adagrad", "rmsprop" and "momentum", and 2 * dim for the Adams: all first moments,
+        then all second moments. The view is not contiguous, and for f16 and bf16 tables of odd dim not aligned.
+        NumPy supports that; other libraries may need a copy."""
         part = self._place(part)
         if not self._has_state:
             raise ValueError("the batch was made without state")
@@ -230,10 +230,11 @@ class Batch:
     def get(
         self, timeout: float | None = None, *, group: Group | None = None, step: int | None = None
     ) -> Batch:
-        """Fills the rows, and the state if the batch has it. Raises IdRangeError, DroppedError, TooLargeError, DisconnectedError, …
+        """Fills the rows, and the state if the batch has it. Raises IdRangeError, DroppedError, TooLargeError,
+        DisconnectedError, …
 
-        @group, @step: the rows are to be those of @step of a group of trainers: GroupStepError if this
-        member has not pushed the step before."""
+        @group, @step: read the rows at @step of a group of trainers; GroupStepError if this member has not pushed the
+        step before."""
         self._be_of(group, step)
         self._submit_and_wait(_GET, timeout)
         return self
@@ -241,9 +242,9 @@ class Batch:
     def set(
         self, timeout: float | None = None, *, group: Group | None = None, step: int | None = None
     ) -> Batch:
-        """Stores the rows; the same id twice: the last one wins. NaN and Inf are stored as given.
-        The optimizer's state stays, unless the batch has it: then that is stored too. @group, @step: as
-        for :meth:`get`."""
+        """Stores the rows; if an id occurs twice, the last one wins. NaN and infinity are stored as given. The
+        optimizer's state does not change, unless the batch has state: then that is stored too. @group, @step: as for
+        :meth:`get`."""
         self._be_of(group, step)
         self._submit_and_wait(_SET, timeout)
         return self
@@ -251,7 +252,7 @@ class Batch:
     def _be_of(self, group: Group | None, step: int | None) -> None:
         """The next request, if it is no push, names @group."""
         if (group is None) != (step is None):
-            raise ValueError("group and step are given together")
+            raise ValueError("group and step must be given together")
         if group is self._group is None:
             return
         step = 0 if step is None else integer("step", step, 0, STEP_MAX)
@@ -308,8 +309,7 @@ class Batch:
         return options
 
     def submit_get(self, *, group: Group | None = None, step: int | None = None) -> None:
-        """Starts a GET and returns. BusyError when this batch, or max_in_flight others, are in
-        flight."""
+        """Starts a GET and returns. BusyError if this batch, or max_in_flight others, are in flight."""
         self._be_of(group, step)
         self._submit(_GET)
 
@@ -338,14 +338,13 @@ class Batch:
             connection.check(code)
 
     def poll(self) -> bool:
-        """True once the request is done, False while it is in flight; raises its error. Never
-        waits."""
+        """True once the request is done, False while it is in flight; raises its error. Never waits."""
         with self._connection:
             return self._result(lib.embtier_poll(self._pointer()))
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits for the request at most @timeout seconds (None and infinity: for ever; 0: not at all) and
-        raises its error; TimeoutError then, and the request goes on. Ctrl-C ends the waiting, not the request."""
+        """Waits for the request, at most @timeout seconds (None and infinity: for ever; 0: not at all), and raises its
+        error. After a TimeoutError the request continues. Ctrl-C ends the wait, not the request."""
         self._wait_until(deadline_of(timeout), timeout)
 
     def _wait_until(self, deadline: float, timeout: float | None) -> None:
@@ -360,7 +359,8 @@ class Batch:
             if time.monotonic() >= deadline:
                 raise errors.make(
                     _TIMEOUT,
-                    f"no answer within {float(timeout or 0):g} seconds; the request goes on. Is the server stopped, or its "
+                    f"no answer within {float(timeout or 0):g} seconds; the request continues. Is the server "
+                    "stopped, or its "
                     "disk busy?",
                 )
 
@@ -385,10 +385,10 @@ class Batch:
             error.err = errors.name_of(why)
 
     def free(self) -> None:
-        """Gives the batch's room back, when the last view of it is gone. BusyError while the
-        request is in flight. Freeing twice is fine."""
+        """Frees the batch's memory once the last view of it is gone. BusyError while the request is in flight. Freeing
+        twice is allowed."""
         if self._in_flight:
-            raise errors.make(_BUSY, "the batch is in flight: wait first")
+            raise errors.make(_BUSY, "the batch is in flight: wait for it first")
         self._memory = None
 
     def __reduce__(self) -> Any:
@@ -399,8 +399,8 @@ class Batch:
 class Bags:
     """A part of a :class:`BagBatch`: bags of rows of one table, each pooled to one vector.
 
-    @count ids in @bag_count bags; @mode "sum", "mean" or "max"; @weighted: each id has a weight (not
-    with "max").
+    @count: number of ids. @bag_count: number of bags. @mode: "sum", "mean" or "max". @weighted: each id has a weight
+    (not with "max").
     """
 
     table: Table
@@ -411,23 +411,22 @@ class Bags:
 
 
 class BagBatch(Batch):
-    """Made by :meth:`Server.bag_batch`: embedding bags that the server pools, one vector each. What
-    is said of :class:`Batch` holds, but for rows: there are bags in their place.
+    """Made by :meth:`Server.bag_batch`: embedding bags that the server pools, one vector each. It is a :class:`Batch`
+    with bags in place of rows.
 
-    A sum is in the order of the ids, in float32, so the same bags of the same rows give the same
-    bits. A mean is the sum divided by the number of ids. A bag without ids is zeros.
+    A sum is in the order of the ids, in float32, so the same bags of the same rows give the same bits. A mean is the
+    sum divided by the number of ids. A bag without ids is zeros.
 
-    To train, look up with a ticket, put the gradients in the bags' place, and push::
+    To train, look up with a ticket, write the gradients over the bags, and push::
 
         bags = batch.lookup(ticket=True).bags(0)
         ...
         batch.gradients(0)[:] = gradients  # float32 [bag_count, dim]
         batch.push(lr=0.01, step=1)
 
-    Under a ticket the server keeps what was looked up, for a limited time. While the batch has one it
-    takes no other lookup and no :meth:`set_bags` (InvalidError): :meth:`push` or :meth:`release` it. A
-    push that is refused leaves it where it is. The ticket of a batch that is freed expires;
-    :meth:`Server.reconnect` ends all.
+    Under a ticket the server keeps the looked-up ids for a limited time. While the batch has a ticket, other lookups
+    and :meth:`set_bags` raise InvalidError: :meth:`push` or :meth:`release` it. A refused push leaves the batch its
+    ticket. The ticket of a batch that is freed expires; :meth:`Server.reconnect` ends all tickets.
     """
 
     def __init__(self, connection: Connection, parts: Sequence[Bags]) -> None:
@@ -435,7 +434,7 @@ class BagBatch(Batch):
         array = (BagPart * len(parts))()
         for i, part in enumerate(parts):
             if not isinstance(part, Bags):
-                raise TypeError(f"a part is a Bags, not {kind_of(part)} {shown(part)}")
+                raise TypeError(f"a part must be a Bags, not {kind_of(part)} {shown(part)}")
             _check_part(connection, part.table, part.count)
             integer("a part's bag_count", part.bag_count, 0, 2**32 - 2)
             mode = number_of("mode", POOL_NUMBERS, part.mode)
@@ -448,8 +447,8 @@ class BagBatch(Batch):
         self._weighted = [part.weighted for part in array]
 
     def set_bags(self, part: int, count: int, bag_count: int) -> None:
-        """Changes the numbers of ids and bags of @part, to at most what the batch was made with.
-        Views made before keep their length."""
+        """Changes the numbers of ids and bags of @part, up to those the batch was made with. Existing views keep their
+        length."""
         part = self._place(part)
         count, bag_count = integer("count", count), integer("bag_count", bag_count)
         if not (0 <= count <= self._room[part] and 0 <= bag_count <= self._bag_room[part]):
@@ -462,15 +461,15 @@ class BagBatch(Batch):
         self._counts[part], self._bag_counts[part] = count, bag_count
 
     def offsets(self, part: int) -> OffsetArray:
-        """A view, uint32 [bag_count + 1]: bag b has the ids from offsets[b] up to offsets[b + 1]. The
-        first is 0, the last the number of ids. Assigning checks them as it does :meth:`ids`."""
+        """A view, uint32 [bag_count + 1]: bag b has the ids from offsets[b] up to offsets[b + 1]. The first is 0, the
+        last is the number of ids. An assignment checks them as in :meth:`ids`."""
         part = self._place(part)
         address = self._address(lib.embtier_batch_offsets, part)
         return self._view(address, (self._bag_counts[part] + 1,), np.dtype("<u4")).view(OffsetArray)
 
     def weights(self, part: int) -> NumberArray:
-        """A view, float32 [count], of a weighted part; only real numbers can be assigned. After a push with ``weight_gradients=True``
-        these are the gradients of the weights."""
+        """A view, float32 [count], of a weighted part; only real numbers can be assigned. After a push with
+        ``weight_gradients=True`` it holds the gradients of the weights."""
         part = self._place(part)
         if not self._weighted[part]:
             raise ValueError(f"part {part} was made without weights")
@@ -478,8 +477,8 @@ class BagBatch(Batch):
         return self._numbers(address, (self._counts[part],), np.dtype("<f4"))
 
     def bags(self, part: int) -> np.ndarray:
-        """The answer: a view, float32 [bag_count, dim], whatever the table's dtype. After a lookup with
-        a ticket, :meth:`gradients` go to the same memory."""
+        """The result: a view, float32 [bag_count, dim], whatever the table's dtype. After a lookup with a ticket it is
+        the same memory as :meth:`gradients`."""
         part = self._place(part)
         address = self._address(lib.embtier_batch_bags, part)
         return self._view(address, (self._bag_counts[part], self._tables[part].dim), np.dtype("<f4"))
@@ -492,12 +491,11 @@ class BagBatch(Batch):
         group: Group | None = None,
         step: int | None = None,
     ) -> BagBatch:
-        """Fills the bags. Raises BagRangeError for offsets that decrease or do not end with the ids,
+        """Fills the bags. Raises BagRangeError for offsets that decrease or do not end at the number of ids,
         IdRangeError, DroppedError, TooLargeError, DisconnectedError, …
 
-        @ticket: the batch has a ticket afterwards, for one :meth:`push`. TicketsFullError when the
-        server has no memory for it until others have been used; UnsupportedError if of the parts of
-        one table some have mode "max" and others not.
+        @ticket: the batch then has a ticket for one :meth:`push`. TicketsFullError if the server has no memory for it
+        until others have been used; UnsupportedError if some parts of one table have mode "max" and others not.
         @group, @step: as for :meth:`Batch.get`."""
         operation = _GET_POOLED_TICKET if flag("ticket", ticket) else _GET_POOLED
         self._be_of(group, step)
@@ -514,19 +512,17 @@ class BagBatch(Batch):
 
     @property
     def ticket(self) -> int:
-        """The number of the ticket that the batch has; 0: none. It has none while a request is in
-        flight."""
+        """The number of the batch's ticket; 0: none. There is none while a request is in flight."""
         return lib.embtier_batch_ticket(self._pointer())
 
     def gradients(self, part: int) -> NumberArray:
-        """Where gradients go for :meth:`push`: a view, float32 [bag_count, dim], whatever the table's
-        dtype; only real numbers can be assigned. The memory of :meth:`bags`, so a lookup writes over it."""
+        """The gradients for :meth:`push`: a view, float32 [bag_count, dim], whatever the table's dtype; only real
+        numbers can be assigned. It is the memory of :meth:`bags`, so a lookup overwrites it."""
         return self.bags(part).view(NumberArray)
 
     def skip(self, part: int, skipped: bool = True) -> None:
-        """In the next push the gradients of @part are all zeros, whatever :meth:`gradients` has; a table
-        of which all parts are skipped stays as it is. Until the next lookup. InvalidError without a
-        ticket."""
+        """In the next push the gradients of @part count as zeros, whatever :meth:`gradients` holds. A table of which
+        all parts are skipped does not change. Valid until the next lookup. InvalidError without a ticket."""
         part = self._place(part)
         with self._connection:
             self._connection.check(lib.embtier_batch_set_skipped(self._pointer(), part, skipped))
@@ -541,24 +537,24 @@ class BagBatch(Batch):
         prefetch: PrefetchBatch | None = None,
         group: Group | None = None,
     ) -> BagBatch:
-        """Pushes the gradients by the batch's ticket: each row gets what its bags' modes and weights
-        make of them, added up, and the optimizer of its table runs once for it.
+        """Pushes the gradients by the batch's ticket. The mode and weights of a bag turn its gradient into one for each
+        of its rows; gradients of the same row are added up, and the optimizer of its table runs once for it.
 
-        @lr: learning rate, or one for each part, the same for all parts of a table. @step: of the
-        training, from 1.
-        @weight_gradients: then :meth:`weights` has the gradients of the weights, of all parts that
-        have weights; if the push fails it may have anything.
-        @prefetch: released when the push is done; a push that is refused leaves it as it was. It may be
-        what NoTicketError, TicketUsedError and TicketExpiredError are about: then it has no number any
-        more, this batch still has its ticket, and the push can be made without it. InvalidError if it
-        has none, BusyError if it is in flight.
-        @group: of trainers: the push is this member's part of @step, ``group.step + 1`` (GroupStepError for
-        another), and is done when all members have pushed it. GroupRefusedError, GroupBrokenError,
-        TimeoutError, MismatchError, NoGroupError: see :class:`Group`.
-        Raises InvalidError (no ticket; lr not finite in float32), UnsupportedError (a table without an
-        optimizer), NonfiniteError (NaN or infinity in what is pushed, or in what a finite row would become,
-        for a table without ``allow_nonfinite``; nothing was applied),
-        TicketExpiredError, TicketUsedError, NoTicketError, ShapeError, and those of :meth:`Batch.set`."""
+        @lr: learning rate, or one for each part, the same for all parts of a table.
+        @step: step of the training, from 1.
+        @weight_gradients: :meth:`weights` then holds the gradients of the weights, for all parts that have weights;
+        after a failed push its contents are undefined.
+        @prefetch: released when the push is done; a refused push does not change it. NoTicketError, TicketUsedError and
+        TicketExpiredError may be about the prefetch: then it has no number any more, this batch still has its ticket,
+        and the push can be made without it. InvalidError if the batch has no prefetch, BusyError if it is in flight.
+        @group: group of trainers. The push is this member's part of @step, ``group.step + 1`` (GroupStepError for
+        another), and is done when all members have pushed it. GroupRefusedError, GroupBrokenError, TimeoutError,
+        MismatchError, NoGroupError: see :class:`Group`.
+
+        Raises InvalidError (no ticket; lr not finite in float32), UnsupportedError (a table without an optimizer),
+        NonfiniteError (for a table without ``allow_nonfinite``: a gradient is NaN or infinite, or a finite row would
+        become so; nothing was applied), TicketExpiredError, TicketUsedError, NoTicketError, ShapeError, and the errors
+        of :meth:`Batch.set`."""
         options = self._push_options(lr, step, prefetch, group, weight_gradients)
         self._submit_and_wait(_PUSH, timeout, options, group)
         return self
@@ -576,25 +572,24 @@ class BagBatch(Batch):
         self._submit(_PUSH, self._push_options(lr, step, prefetch, group, weight_gradients), group)
 
     def release(self, timeout: float | None = None) -> None:
-        """Gives the ticket back: no push will follow. Fine without a ticket."""
+        """Gives the ticket back when no push will follow. Allowed without a ticket."""
         seconds("timeout", timeout)
         if self._in_flight or self.ticket:  # which is not known before the request is done
             self._submit_and_wait(_RELEASE, timeout)
 
     def set_count(self, part: int, count: int) -> None:
-        raise TypeError("a BagBatch has set_bags()")
+        raise TypeError("a BagBatch has set_bags() instead")
 
     def rows(self, part: int) -> np.ndarray:
-        raise TypeError("a BagBatch has bags(), no rows")
+        raise TypeError("a BagBatch has bags(), not rows")
 
     def state(self, part: int) -> np.ndarray:
-        raise TypeError("a BagBatch has bags(), no state")
+        raise TypeError("a BagBatch has bags(), not state")
 
 
 class PushBatch(Batch):
-    """Made by :meth:`Server.push_batch`: ids, and a gradient for each. What is said of :class:`Batch`
-    holds, but for rows: there are gradients in their place. An id may stand there many times: what it
-    gets is added up."""
+    """Made by :meth:`Server.push_batch`: ids, and a gradient for each. It is a :class:`Batch` with gradients in place
+    of rows. An id may occur any number of times: its gradients are added up."""
 
     def __init__(self, connection: Connection, parts: Sequence[tuple[Table, int]]) -> None:
         self._make_of_ids(connection, lib.embtier_batch_new_push, parts)
@@ -615,15 +610,16 @@ class PushBatch(Batch):
         prefetch: PrefetchBatch | None = None,
         group: Group | None = None,
     ) -> PushBatch:
-        """Pushes the gradients: those of an id are added up, and the optimizer of its table runs once
-        for it.
+        """Pushes the gradients: those of an id are added up, and the optimizer of its table runs once for it.
 
-        @lr: learning rate, or one for each part, the same for all parts of a table. @step: of the
-        training, from 1. @prefetch, @group: as for :meth:`BagBatch.push`.
-        Raises UnsupportedError (a table without an optimizer), NonfiniteError (NaN or infinity in what is
-        pushed, or in what a finite row would become, be it by a sum that overflows, for a table without
-        ``allow_nonfinite``; nothing was applied), InvalidError (lr not finite in float32), TicketsFullError (no memory
-        for it beside the tickets), and those of :meth:`Batch.set`."""
+        @lr: learning rate, or one for each part, the same for all parts of a table.
+        @step: step of the training, from 1.
+        @prefetch, @group: as for :meth:`BagBatch.push`.
+
+        Raises UnsupportedError (a table without an optimizer), NonfiniteError (for a table without ``allow_nonfinite``:
+        a gradient is NaN or infinite, or a finite row would become so, also by a sum that overflows; nothing was
+        applied), InvalidError (lr not finite in float32), TicketsFullError (no memory for it beside the tickets), and
+        the errors of :meth:`Batch.set`."""
         self._submit_and_wait(_PUSH, timeout, self._push_options(lr, step, prefetch, group), group)
         return self
 
@@ -639,38 +635,37 @@ class PushBatch(Batch):
         self._submit(_PUSH, self._push_options(lr, step, prefetch, group), group)
 
     def coalesce(self) -> PushBatch:
-        """Adds up the gradients of equal ids, in their order, over all parts of a table: afterwards each
-        id stands once, in the part that had it first, ids ascend, and counts are lower. :meth:`set_count`
-        may raise them again. It is optional: the server does the same to a push that has an id several
-        times, and ends up with the same bytes; this way the trainer does it. BusyError in flight."""
+        """Adds up the gradients of equal ids, in their order, over all parts of a table. Afterwards each id occurs
+        once, in the part that had it first, ids ascend, and counts are lower. :meth:`set_count` may raise them
+        again. The call is optional: the server does the same to a push with repeated ids, with the same result to
+        the byte. With the call, the trainer does that work. BusyError in flight."""
         with self._connection:
             self._connection.check(lib.embtier_batch_coalesce(self._pointer()))
             self._counts = [lib.embtier_batch_count(self._pointer(), i) for i in range(len(self))]
         return self
 
     def rows(self, part: int) -> np.ndarray:
-        raise TypeError("a PushBatch has gradients(), no rows")
+        raise TypeError("a PushBatch has gradients(), not rows")
 
     def state(self, part: int) -> np.ndarray:
-        raise TypeError("a PushBatch has gradients(), no state")
+        raise TypeError("a PushBatch has gradients(), not state")
 
 
 class PrefetchBatch(Batch):
-    """Made by :meth:`Server.prefetch_batch`: ids whose rows the server is to have at hand. What is said
-    of :class:`Batch` holds, but for rows: it has none::
+    """Made by :meth:`Server.prefetch_batch`: ids whose rows the server brings into DRAM. It is a :class:`Batch` without
+    rows::
 
         with server.prefetch_batch([(users, 1000)]) as ahead:
-            ahead.ids(0)[:] = ids  # uint64 [count], each as often as one likes
+            ahead.ids(0)[:] = ids  # uint64 [count], repeated or not
             ahead.prefetch()
             ...
             batch.push(lr=0.01, step=1, prefetch=ahead)  # or ahead.release()
 
-    From :meth:`prefetch` on the rows are in the server's first tier, DRAM, and stay there until they
-    are released, or a push that names the batch is done. They can be read and changed meanwhile, by
-    anyone. Until then the batch takes no other prefetch and no :meth:`set_count` (InvalidError); its
-    ids may change. The server keeps a prefetch for a limited time, as it does a ticket;
-    :meth:`Server.reconnect` ends all. As a context manager it releases what it has and frees the
-    batch; :meth:`free` alone leaves it to expire.
+    After :meth:`prefetch` the rows are in the server's first tier, DRAM. They stay there until they are released, or
+    until a push that names the batch is done. Any client can read and change them meanwhile. While the batch has a
+    prefetch, :meth:`prefetch` and :meth:`set_count` raise InvalidError; its ids may change. The server keeps a prefetch
+    for a limited time, as a ticket; :meth:`Server.reconnect` ends all. As a context manager the batch releases its
+    prefetch and frees itself; :meth:`free` alone leaves the prefetch to expire.
     """
 
     def __init__(self, connection: Connection, parts: Sequence[tuple[Table, int]]) -> None:
@@ -689,12 +684,12 @@ class PrefetchBatch(Batch):
             self._memory = None
 
     def prefetch(self, timeout: float | None = None) -> PrefetchBatch:
-        """Returns when the rows are there. :attr:`hit_rows` says how many of them were before.
+        """Returns when the rows are in DRAM. :attr:`hit_rows` is the number of those that were there before.
 
-        Raises PinsFullError (all that is prefetched, for all clients together, may have half of the
-        first tier, and for one user three quarters of what other users leave of it), TicketsFullError
-        (no memory for it beside the tickets), IdRangeError, DroppedError, TooLargeError,
-        DisconnectedError, …: then nothing is kept, and no harm is done by going on."""
+        Raises PinsFullError (prefetched rows of all clients together may use half of the first tier, and those of one
+        user three quarters of what other users leave of it), TicketsFullError (no memory for it beside the tickets),
+        IdRangeError, DroppedError, TooLargeError, DisconnectedError, … After an error no row is kept, and the trainer
+        can continue without the prefetch."""
         self._submit_and_wait(_PREFETCH, timeout)
         return self
 
@@ -704,13 +699,13 @@ class PrefetchBatch(Batch):
 
     @property
     def ticket(self) -> int:
-        """The number of the prefetch that the batch has; 0: none. It has none while a request is in
-        flight, be it the push that names it."""
+        """The number of the batch's prefetch; 0: none. There is none while a request is in flight, also a push that
+        names it."""
         return lib.embtier_batch_ticket(self._pointer())
 
     def release(self, timeout: float | None = None) -> None:
-        """Lets the rows go: no push will follow. Waits for a prefetch in flight. Fine without one.
-        Raises TicketExpiredError, TicketUsedError or NoTicketError if the server has let them go."""
+        """Releases the rows when no push will follow. Waits for a prefetch in flight. Allowed without a prefetch.
+        Raises TicketExpiredError, TicketUsedError or NoTicketError if the server has already released the rows."""
         seconds("timeout", timeout)
         if self._in_flight:
             try:
@@ -722,7 +717,7 @@ class PrefetchBatch(Batch):
             self._submit_and_wait(_RELEASE, timeout)
 
     def rows(self, part: int) -> np.ndarray:
-        raise TypeError("a PrefetchBatch has ids(), no rows")
+        raise TypeError("a PrefetchBatch has ids(), not rows")
 
     def state(self, part: int) -> np.ndarray:
-        raise TypeError("a PrefetchBatch has ids(), no state")
+        raise TypeError("a PrefetchBatch has ids(), not state")

@@ -18,18 +18,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All tables of the server as they were at one point between two requests, optimizer state included:
-    see :meth:`Server.checkpoint`.
+    """All tables of the server at one moment between two requests, with the state of optimizers: see
+    :meth:`Server.checkpoint`.
 
-    @id: counts up. @created: in UTC. @automatic: made by the server itself. @step, @metadata: the
-    trainer's, as given; None: none.
-    @tables: their names; None in a list. @table_count: how many.
-    @bytes: of its files on SSD. @new_bytes: of those that it does not share with the one before.
-    @pause: seconds for which no update was begun, at most at a time. @tries: how often that was, to find
-    a moment without updates; 0: an older server made it, in one. @cut_updates: how many updates it has
-    some rows of and some not: each row is whole. @held_rows: how often an update found no room while
-    rows were written for it, and waited. @spent: seconds it took. @uid: the number of the user who had it
-    made; of the server's own, the server's.
+    @id: counts up.
+    @created: time in UTC.
+    @automatic: made by the server itself.
+    @step, @metadata: as given by the trainer; None: none.
+    @tables: their names; None in a list.
+    @table_count: number of tables.
+    @bytes: size of its files on SSD.
+    @new_bytes: size of the files that it does not share with the one before.
+    @pause: longest time in seconds for which no update began.
+    @tries: number of such pauses, to find a moment without updates; 0: made by an older server, in one try.
+    @cut_updates: updates of which it has only some rows; each row is whole.
+    @held_rows: updates that found no room while its rows were written, and waited.
+    @spent: seconds it took.
+    @uid: uid of the user that asked for it; the server's for its own.
     """
 
     id: int
@@ -85,12 +90,12 @@ def options_of(step: int | None, metadata: Any, keep: int) -> CheckpointOptions:
 def names_of(tables: Iterable[str] | None, name: str | None) -> Array:
     """Of tables to restore; for C, none are all."""
     if isinstance(tables, str):
-        raise TypeError(f"tables are several names: [{shown(tables)}]")
+        raise TypeError(f"tables must be a list of names: [{shown(tables)}]")
     names = [] if tables is None else [text("one of the tables", table) for table in several("tables", tables)]
     if tables is not None and not names:
-        raise ValueError("tables has no names; None restores all")
+        raise ValueError("tables is empty; None restores all")
     if name is not None and len(names) != 1:
-        raise ValueError(f"name is for one table that is named, not for {len(names)}")
+        raise ValueError(f"name needs exactly one named table, not {len(names)}")
     return (c_char_p * len(names))(*names)
 
 
@@ -101,9 +106,9 @@ def _write_metadata(metadata: Any) -> bytes | None:
     try:
         json_text = json.dumps(metadata, separators=(",", ":"), allow_nan=False)
     except TypeError as error:
-        raise TypeError(f"metadata must be what JSON has: {reason(error)}") from None
+        raise TypeError(f"metadata must be convertible to JSON: {reason(error)}") from None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"metadata must be what JSON has: {reason(error)}") from None
+        raise ValueError(f"metadata must be convertible to JSON: {reason(error)}") from None
     return json_text.replace("\x7f", "\\u007f").encode()
 
 

@@ -59,13 +59,15 @@ class Connection:
         if self._pid != os.getpid():
             raise RuntimeError("a connection does not survive fork(): connect again in the child")
         if self.closed:
-            raise RuntimeError("the connection is closed, by close() or the end of its with block: embtier.connect() makes another")
+            raise RuntimeError(
+                "the connection is closed, by close() or the end of its with block: embtier.connect() makes a new one"
+            )
         mine = (threading.get_ident(),)
         holder = self._taken.setdefault("by", mine)  # in one bytecode
         if holder is not mine and (holder != mine or _is_within_a_call()):
             raise RuntimeError(
-                "the connection is in use by another call: make one connection per thread, and no "
-                "calls from a progress function"
+                "the connection is in use by another call: make one connection per thread, and do not call it from a "
+                "progress function"
             )
         try:
             self._free_garbage()

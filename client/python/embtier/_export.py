@@ -19,10 +19,12 @@ _ROWS_OF_FILE = 2**64 - 1  # EMBTIER_ROWS_OF_FILE
 
 @dataclass(frozen=True)
 class Exported:
-    """What :meth:`Server.export_table` has written.
+    """Result of :meth:`Server.export_table`.
 
-    @checkpoint: the table is as it was in it. @rows: how many. @bytes: of all files of rows.
-    @parts: one safetensors file each, or one .npy file for each tensor.
+    @checkpoint: the checkpoint that the rows are from.
+    @rows: number of rows.
+    @bytes: size of all files of rows.
+    @parts: number of parts: one safetensors file each, or one .npy file for each tensor.
     """
 
     checkpoint: int
@@ -33,9 +35,11 @@ class Exported:
 
 @dataclass(frozen=True)
 class Imported:
-    """What :meth:`Server.import_table` has made.
+    """Result of :meth:`Server.import_table`.
 
-    @name: of the table. @rows: that were in the files. @bytes: theirs, as they lie there.
+    @name: name of the table.
+    @rows: number of rows in the files.
+    @bytes: size of these rows in the files.
     """
 
     name: str

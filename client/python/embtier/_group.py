@@ -15,36 +15,34 @@ STEP_MAX = 2**53 - 1  # of a training
 
 
 class Group:
-    """This connection's membership of a group of trainers, made by :meth:`Server.join`. Trainers of one
-    model, each with its own part of every batch, push to it together::
+    """This connection's membership of a group of trainers, made by :meth:`Server.join`. Trainers of one model, each
+    with its own part of every batch, push to it together::
 
         group = server.join("model", size=4, member=rank)
         while group.step < steps:
             ...
             batch.push(lr, group.step + 1, group=group)  # returns when all members have pushed it
 
-    What is a step for one trainer alone is one push of each member: each is reduced to one gradient for
-    each of its rows, these are added up in the order of the members' numbers, and the optimizer of their
-    table runs once for each row. The same pushes give the same bytes, whoever comes first. Lookups made
-    after a push see what all members have pushed.
+    A step of the group is one push of each member. The server reduces each push to one gradient for each of its rows,
+    adds these up in the order of the members' numbers, and runs the optimizer of the table once for each row. The same
+    pushes give the same bytes, whatever order they arrive in. Lookups after a push see the pushes of all members.
 
-    The learning rate of a table must be the same for all members (MismatchError for all); tables need not
-    be the same. A member that has nothing to push in a step pushes a batch of no ids. Of several groups,
-    all members push to them in the same order, else they wait for each other.
+    The learning rate of a table must be the same for all members (MismatchError for all); tables may differ. A member
+    that has nothing to push in a step pushes a batch without ids. If there are several groups, all members must push to
+    them in the same order, or they wait for each other.
 
-    A push that the server refuses, for whatever reason, is that member's part of the step: nothing is
-    applied, the others get GroupRefusedError, with ``member`` and ``err`` (the name of the error of that
-    member: "NONFINITE"), batches keep their tickets, and all push that step again, be it with
-    other gradients. If only what all members have together would make a finite row NaN or infinite, all
-    get NonfiniteError. What is refused before it is sent (ValueError, InvalidError for a batch that is
-    not ready) does not reach the group: the others wait.
+    A push that the server refuses, for any reason, is that member's part of the step. Nothing is applied, and the
+    others get GroupRefusedError, with ``member`` and ``err`` (the name of that member's error: "NONFINITE"). Batches
+    keep their tickets, and all push that step again, with the same or other gradients. If only the sum of all members
+    would make a finite row NaN or infinite, all get NonfiniteError. A push that is refused before it is sent
+    (ValueError, InvalidError for a batch that is not ready) does not reach the group: the others wait.
 
-    The membership ends with :meth:`leave`, or with the session, and so when the connection is closed and the last batch and
-    view of it are gone: see :meth:`Server.close`. When a member has gone the pushes of the others raise
-    GroupBrokenError, with its number as ``member``, those that wait do so at once; when one has not pushed
-    for too long (``lanes.group_seconds`` of the server's configuration), TimeoutError with ``member``. Then
-    all join anew, at the step that each has as :attr:`step`. After :meth:`Server.reconnect` requests that
-    name the group raise NoGroupError: join again.
+    The membership ends with :meth:`leave`, or with the session, and so when the connection is closed and the last batch
+    and view of it are gone: see :meth:`Server.close`. If a member is gone, the pushes of the others raise
+    GroupBrokenError with its number as ``member``, waiting ones at once. If a member has not pushed for too long
+    (``lanes.group_seconds`` of the server's configuration), they raise TimeoutError with ``member``. Then all join
+    again, at the step that each has as :attr:`step`. After :meth:`Server.reconnect`, requests that name the group raise
+    NoGroupError: join again.
     """
 
     def __init__(self, connection: Connection, name: str, size: int, member: int, step: int) -> None:
@@ -80,27 +78,27 @@ class Group:
 
     @property
     def size(self) -> int:
-        """How many members it has in all."""
+        """The number of members."""
         return self._size
 
     @property
     def member(self) -> int:
-        """The number of this one, from 0."""
+        """The number of this member, from 0."""
         return self._member
 
     @property
     def step(self) -> int:
-        """The last that is known here to be done: that of the joining, then that of this member's last
-        push that has succeeded. Kept when the membership has ended."""
+        """The last step that this connection knows to be done: that of the join, then that of this member's last
+        successful push. It stays when the membership has ended."""
         if self._connection.is_open:
             self._pushes = weakref.WeakSet([batch for batch in self._pushes if batch._in_flight])
             self._read_step()
         return self._step
 
     def leave(self) -> None:
-        """Ends the membership, which breaks the group, as if this member had gone: pushes of the others raise
-        GroupBrokenError at once, and all may join anew, this member too. :attr:`step` stays. Fine if the group is broken
-        already. NoGroupError: the membership has ended with its session."""
+        """Ends the membership, which breaks the group as a lost member does: pushes of the others raise
+        GroupBrokenError at once, and all, including this member, may join again. :attr:`step` stays. Allowed if the
+        group is already broken. NoGroupError: the membership has ended with its session."""
         with self._connection:
             self._connection.check(lib.embtier_group_leave(self._pointer))
 
@@ -108,7 +106,10 @@ class Group:
         self._step = lib.embtier_group_step(self._pointer)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Group is a membership of a connection of this process: join from there")
+        raise TypeError(
+            "a Group cannot be copied or pickled: it is a membership of a connection of this process; join again "
+            "there"
+        )
 
 
 def handle_of(group: Any, connection: Connection) -> c_void_p:

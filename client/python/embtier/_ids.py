@@ -117,7 +117,7 @@ def _from_objects(what: str, objects: np.ndarray, dtype: np.dtype, most: int) ->
 def _to_array(what: str, values: Any) -> np.ndarray:
     """@values as a plain array, of objects if they are Python's."""
     if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{what} are a masked array, which has none where it is masked: give those that count")
+        raise TypeError(f"{what} are a masked array, which has no values where it is masked: give the unmasked ones")
     if isinstance(values, (np.ndarray, np.generic)):
         return np.asarray(values)
     if hasattr(values, "numpy"):

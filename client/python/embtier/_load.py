@@ -22,7 +22,7 @@ from ._progress import Progress, Reports
 from ._types import DTYPE_NUMBERS, NUMPY_DTYPES, word_of
 
 _STATE_DTYPE = np.dtype("<f4")
-_CAST = "; other numbers are cast before, as by table.cast() of pyarrow, or array.astype('float32')"
+_CAST = "; convert other numbers first, with table.cast() of pyarrow or array.astype('float32')"
 
 
 class _Room:
@@ -144,7 +144,7 @@ class Parquet:
         if name is None and not fitting:
             raise ValueError(f"{self._path}: no column is {says}; it has {self._shown_fields()}{_CAST}")
         if name is None:
-            raise ValueError(f"{self._path}: columns {shown(fitting)} are each {says}: say by {what}= which one it is")
+            raise ValueError(f"{self._path}: columns {shown(fitting)} are each {says}: name one with {what}=")
         if name not in self._fields:
             raise LookupError(f"{self._path}: has no column {shown(name)}; it has {shown(list(self._fields))}")
         if name not in fitting:
@@ -159,8 +159,8 @@ class Parquet:
         integers = [one for one, kind in self._fields.items() if self._types.is_integer(kind)]
         if self.ids_column is None and integers:
             warnings.warn(
-                f"{self._path}: rows are numbered in their order, and columns {shown(integers)} are not used: ids_column= names the one "
-                "that has their ids", stacklevel=4,
+                f"{self._path}: rows are numbered in their order, but columns {shown(integers)} are not used: name "
+                "the column of ids with ids_column=", stacklevel=4,
             )  # fmt: skip
 
     def _find_dim(self) -> int:
@@ -170,7 +170,7 @@ class Parquet:
         for batch in self._file.iter_batches(1, columns=[self.column]):
             if batch.num_rows and batch.column(0)[0].is_valid:
                 return len(batch.column(0)[0])
-        raise ValueError(f"{self._path}: column {self.column!r} has no vector that says how long they are")
+        raise ValueError(f"{self._path}: column {self.column!r} has no vector, so their length is unknown")
 
     def _vectors(self, column: Any, first: int) -> np.ndarray:
         """[rows, dim], of a batch that begins with row @first."""

@@ -35,13 +35,13 @@ def connect(
     """Connects to embtierd.
 
     @socket: its path; None: ``$EMBTIER_SOCKET``, else the server's default.
-    @arena_bytes: memory shared with the server, for the ids and rows of all batches; 0: none, and
-    no batches.
-    @max_in_flight: requests submitted and not done, 1 to 1024.
-    @timeout: seconds for connecting and for control messages, rounded up to whole milliseconds; None, 0 or
-    infinity: wait for ever. At most 4,294,967.295, the most that can be counted.
-    @client_name: for the server's log, at most 128 bytes of UTF-8.
-    Raises UnreachableError when no server listens.
+    @arena_bytes: memory shared with the server, for the ids and rows of all batches; 0: none, and no batches.
+    @max_in_flight: largest number of requests in flight, 1 to 1024.
+    @timeout: seconds for connecting and for control messages, rounded up to whole milliseconds; None, 0 or infinity:
+    wait for ever. At most 4,294,967.295.
+    @client_name: name in the server's log, at most 128 bytes of UTF-8.
+
+    Raises UnreachableError if no server listens.
     """
     is_unnamed = client_name is None or (isinstance(client_name, str) and not client_name)
     options = ConnectOptions(
@@ -62,8 +62,8 @@ def connect(
 class Server:
     """A connection to embtierd, made by :func:`connect`; a context manager that closes it.
 
-    Threads: one at a time (a RuntimeError tells a second one); connections are independent, so make
-    one per thread. It does not survive fork(): the child's calls raise RuntimeError.
+    Threads: one at a time (a second one gets a RuntimeError). Connections are independent, so make one per thread. A
+    connection does not survive fork(): the child's calls raise RuntimeError.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -76,8 +76,8 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        """No more requests. The session itself ends when the last view of its memory is gone;
-        requests in flight are abandoned then. Closing twice is fine."""
+        """Ends the use of the connection. The session itself ends when the last view of its memory is gone; requests in
+        flight are then abandoned. Closing twice is allowed."""
         self._connection.close()
 
     @property
@@ -85,11 +85,11 @@ class Server:
         return self._connection.closed
 
     def reconnect(self) -> None:
-        """Makes a new session after DisconnectedError. Tables are opened again by name; batches keep
-        their ids and rows and can be submitted again; requests that were in flight have failed, and
-        tickets and memberships of groups are gone. MismatchError when a table has come back with another dim or dtype.
-        A server that was killed has gone back to a checkpoint, if a table's durability is "replay": Table.step tells, and modules of
-        embtier.torch warn."""
+        """Makes a new session after DisconnectedError. Tables are opened again by name. Batches keep their ids and rows
+        and can be submitted again. Requests that were in flight have failed, and tickets and memberships of groups
+        are gone. MismatchError if a table has a different dim or dtype, or a different optimizer while a batch holds
+        its state. After a crash the server has restored a checkpoint if a table's durability is "replay": Table.step
+        shows that, and modules of embtier.torch warn."""
         connection = self._connection
         with connection as handle:
             connection.session += 1
@@ -126,22 +126,23 @@ class Server:
     ) -> Table:
         """Makes a table of @rows x @dim numbers.
 
-        @rows: None: unbounded, any id from 0 to 2**64 - 1 is a row.
+        @rows: number of rows; None: unbounded, any id from 0 to 2**64 - 1 is a row.
         @dtype: "f32", "f16" or "bf16".
-        @optimizer: what pushes run, and whose state the server keeps space for: "none", "sgd",
-        "adagrad", "rowwise_adagrad", "rmsprop", "adam", "adamw", "sparse_adam" or "momentum" (SGD with momentum).
+        @optimizer: the optimizer that pushes run, and whose state the server keeps: "none", "sgd", "adagrad",
+        "rowwise_adagrad", "rmsprop", "adam", "adamw", "sparse_adam" or "momentum" (SGD with momentum).
         @init: "zeros", ("constant", value), ("uniform", low, high) or ("normal", mean, stddev).
         @eager: write every row now, instead of when it is first updated.
-        @if_not_exists: an existing table of the same description is fine.
-        @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
-        it raises what @progress raised.
-        @eps, @alpha, @beta1, @beta2, @momentum, @weight_decay, @clip_norm: of the optimizer; None: its default.
-        One that it does not have is an InvalidError that names those it has.
-        @rounding: of f16 and bf16 weights after an update: "stochastic" or "nearest".
-        @allow_nonfinite: take gradients with NaN or infinity, and updates that make a row so; else such a push
-        is refused whole.
-        @durability: what an acknowledged update survives: "replay": a clean stop of the server, "async":
-        the death of its process, "sync": loss of power.
+        @if_not_exists: succeed if a table of the same description exists.
+        @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
+        raises the same when it ends.
+        @eps, @alpha, @beta1, @beta2, @momentum, @weight_decay, @clip_norm: hyperparameters of the optimizer; None: its
+        default. InvalidError for one that the optimizer does not have; the message names those it has.
+        @rounding: rounding of updated f16 and bf16 weights: "stochastic" or "nearest".
+        @allow_nonfinite: accept gradients with NaN or infinity, and updates that make a row NaN or infinite; else such
+        a push is refused as a whole.
+        @durability: what an acknowledged update survives: "replay": a clean stop of the server, "async": the death of
+        its process, "sync": loss of power.
+
         Raises ExistsError, MismatchError, InvalidError.
         """
         options = _table_options(
@@ -156,13 +157,12 @@ class Server:
             options.progress = reports.function
             with self._connection as handle:
                 code = lib.embtier_table_create(handle, byref(options), byref(pointer))
-                with errors.hint("EXISTS", "open_table() opens it, and if_not_exists=True too if it is the same"):
+                with errors.hint("EXISTS", "open_table() opens it; so does if_not_exists=True if the table is the same"):
                     self._connection.check(code)
             return Table(self._connection, pointer)
 
     def open_table(self, name: str, dim: int | None = None, dtype: str | None = None) -> Table:
-        """Opens a table. NoTableError; MismatchError unless it has this @dim and @dtype, where
-        given."""
+        """Opens a table. NoTableError; MismatchError unless it has this @dim and @dtype, if given."""
         number = 0 if dtype is None else _types.number_of("dtype", _types.DTYPE_NUMBERS, dtype)
         dim = 0 if dim is None else _arguments.integer("dim", dim, 1, 2**32 - 1)  # C's 0 is any
         pointer = c_void_p()
@@ -172,8 +172,8 @@ class Server:
         return Table(self._connection, pointer)
 
     def drop_table(self, name: str, progress: Progress | None = None) -> None:
-        """Drops a table and returns when all of its rows are gone. NoTableError. Requests to it that
-        are under way end first or fail with DroppedError. @progress: as in :meth:`create_table`."""
+        """Drops a table and returns when all of its rows are gone. NoTableError. Requests to it that are in progress
+        end first or fail with DroppedError. @progress: as in :meth:`create_table`."""
         with Reports(progress) as reports, self._connection as handle:
             code = lib.embtier_table_drop(handle, name, reports.function, None)
             self._connection.check(code)
@@ -194,20 +194,22 @@ class Server:
         keep: int = 0,
         progress: Progress | None = None,
     ) -> Checkpoint:
-        """Saves all tables as they are at one point between two requests, optimizer state included, and
-        returns when that is complete on disk. Requests of all clients go on meanwhile. After a crash,
-        tables of durability "replay" have the rows of the newest checkpoint.
+        """Saves all tables at one moment between two requests, with the state of optimizers, and returns when the
+        checkpoint is complete on disk. The server keeps serving all clients. After a crash, tables of durability
+        "replay" have the rows of the newest checkpoint.
 
-        @step: any number from 0 to 2**64 - 1 by which the trainer finds it again.
-        @metadata: what json.dumps() takes, at most 4,096 bytes of JSON in ASCII; read back as json.loads()
-        gives it. None: none.
-        @keep: afterwards the oldest that this user made are deleted, but for so many; 0: none is.
-        @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
-        it raises what @progress raised.
-        Where it fails there is no new checkpoint: TypeError or ValueError for @metadata that is not JSON,
-        InvalidError for too much of it, NoSpaceError, IoError, ShutdownError; TimeoutError when updates
-        under way did not end; BusyError when the user has as many as it may. After a DisconnectedError, or a TimeoutError because the server was silent for the
-        connection's timeout, there may be one, or may be yet: :meth:`checkpoints` says what came of it.
+        @step: any number from 0 to 2**64 - 1 by which the trainer finds the checkpoint.
+        @metadata: any argument of json.dumps(), at most 4,096 bytes of JSON in ASCII; read back as json.loads() returns
+        it. None: none.
+        @keep: then delete the oldest checkpoints that this user made, except for this number; 0: delete none.
+        @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
+        raises the same when it ends.
+
+        After an error there is no new checkpoint: TypeError or ValueError for @metadata that is not JSON, InvalidError
+        if it is too long, NoSpaceError, IoError, ShutdownError; TimeoutError if updates in progress did not end;
+        BusyError if the user has as many as it may. After a DisconnectedError, or a TimeoutError because the server was
+        silent for the connection's timeout, the outcome is unknown: the checkpoint may be complete, or may still
+        complete. :meth:`checkpoints` shows it.
         """
         options = _checkpoint.options_of(step, metadata, keep)
         pointer = c_void_p()
@@ -231,11 +233,11 @@ class Server:
             return _checkpoints(pointer)[0]
 
     def verify_checkpoint(self, id: int, progress: Progress | None = None) -> None:
-        """Reads every byte of a checkpoint's files and compares checksums. NotFoundError; CorruptError,
-        whose message names the file.
+        """Reads every byte of a checkpoint's files and compares checksums. NotFoundError; CorruptError, whose message
+        names the file.
 
-        @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
-        it raises what @progress raised."""
+        @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
+        raises the same when it ends."""
         with Reports(progress) as reports, self._connection as handle:
             code = lib.embtier_checkpoint_verify(handle, id, reports.function, None)
             self._connection.check(code)
@@ -247,19 +249,20 @@ class Server:
         name: str | None = None,
         progress: Progress | None = None,
     ) -> list[TableSpec]:
-        """Makes tables as they were in a checkpoint, optimizer state included, as new tables, and returns
-        what was made. Requests to other tables go on meanwhile; those that there are stay as they are.
+        """Restores tables from a checkpoint, with the state of optimizers, as new tables, and returns them. The server
+        keeps serving requests to other tables; existing tables do not change.
 
         @tables: their names; None: all of the checkpoint.
-        @name: of the table that is made, where @tables names one; None: the name that it had.
-        @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
-        it raises what @progress raised.
-        ExistsError: a name is taken; NoTableError: the checkpoint has no such table; NotFoundError: there
-        is no such checkpoint; InvalidError: a table is named twice, or a name is none; BusyError, TooLargeError:
-        no memory is left for it now, or ever is enough; NoSpaceError, IoError, CorruptError. Nothing is made
-        then: tables can be opened when all are complete, and safe from a crash. After a DisconnectedError, or a
-        TimeoutError because the server was silent for the connection's timeout, they may be made, or may be yet:
-        :meth:`tables` says what came of it.
+        @name: name of the restored table, if @tables names one; None: its old name.
+        @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
+        raises the same when it ends.
+
+        After an error no table is restored: tables can be opened when all are complete, and safe from a crash.
+        ExistsError: a name is taken. NoTableError: the checkpoint has no such table. NotFoundError: there is no such
+        checkpoint. InvalidError: a table is named twice, or a name is invalid. BusyError: there is no memory for it
+        now. TooLargeError: there never is enough. NoSpaceError, IoError, CorruptError. After a DisconnectedError, or a
+        TimeoutError because the server was silent for the connection's timeout, the outcome is unknown: the tables may
+        exist, or may still appear. :meth:`tables` shows it.
         """
         names = _checkpoint.names_of(tables, name)
         pointer = c_void_p()
@@ -271,9 +274,8 @@ class Server:
             return _specs(pointer)
 
     def delete_checkpoint(self, id: int) -> None:
-        """Deletes a checkpoint. NotFoundError; InvalidError: it is the newest, to which a crash goes back;
-        BusyError: it is being verified; PermissionError: another user made it, and this one is neither root nor
-        the server's."""
+        """Deletes a checkpoint. NotFoundError. InvalidError: it is the newest, which a crash restores. BusyError: it is
+        being verified. PermissionError: another user made it, and this user is neither root nor the server's."""
         with self._connection as handle:
             self._connection.check(lib.embtier_checkpoint_delete(handle, id))
 
@@ -291,29 +293,29 @@ class Server:
         file_bytes: int | None = None,
         progress: Progress | None = None,
     ) -> Exported:
-        """Writes a table to the folder @path, which it makes, and returns when that is complete on disk.
-        Requests of all clients go on meanwhile. In the folder are files of the tensors ``weight``,
-        [rows, dim] of the table's dtype, with @state ``state``, [rows, state_numbers] of float32, and, unless
-        it is of all rows, ``ids``, [rows], in order of ids; and table.json, which says what the table is, for
-        :meth:`import_table`.
+        """Writes a table to the folder @path, which it makes, and returns when that is complete on disk. The server
+        keeps serving all clients. The folder has files of the tensors ``weight``, [rows, dim] of the table's dtype,
+        with @state ``state``, [rows, state_numbers] of float32, and, unless all rows are exported, ``ids``, [rows],
+        ordered by id. Its table.json describes the table, for :meth:`import_table`.
 
-        @table: it, or its name.
-        @checkpoint: the id of one: as the table is in that; "newest"; None: as it is now, for which a
-        checkpoint is made.
-        @state: the optimizer's state too.
-        @all_rows: rows that were never written too, with their initial values; not of an unbounded table.
-        @format: "safetensors", or "npy": a file of NumPy's for each tensor, bf16 weights as uint16 bits.
-        @file_bytes: a file has no more, about; None: 4 GiB.
-        @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
-        it raises what @progress raised. A total of 0 is one that is not known.
-        Buffers are taken from the connection's arena, and given back. Where it fails @path is not there:
-        ExistsError: it was before, or PATH.partial, where it is made, has what no unfinished export of this
-        user left; LockedError: another export makes it; NoTableError; NotFoundError: there is no such
-        checkpoint; InvalidError: all rows of an unbounded table, @path is empty or ends in .partial, @file_bytes
-        are so few that it would be more than 16,384 files of each tensor; BusyError: the server has eight
-        exports under way, or six of this user (three quarters of what others leave), or no memory for one more;
-        TooLargeError: there never is enough (checkpoints.transfer_bytes); ArenaFullError, NoSpaceError, IoError, CorruptError, and as
-        :meth:`checkpoint`. One that is killed leaves PATH.partial, which the next to @path begins anew.
+        @table: the table, or its name.
+        @checkpoint: the id of the checkpoint to read, or "newest"; None: a new checkpoint of the current rows.
+        @state: export the optimizer's state too.
+        @all_rows: also export rows that were never written, with their initial values; not for an unbounded table.
+        @format: "safetensors", or "npy": one NumPy file for each tensor, bf16 weights as uint16 bits.
+        @file_bytes: largest size of a file, roughly; None: 4 GiB.
+        @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
+        raises the same when it ends. A total of 0 is unknown.
+
+        The export takes buffers from the connection's arena and gives them back. After an error @path does not exist.
+        ExistsError: @path existed before, or PATH.partial, where the folder is made, has files that are not left from
+        an unfinished export of this user. LockedError: another export is making it. NoTableError. NotFoundError: there
+        is no such checkpoint. InvalidError: all rows of an unbounded table; @path is empty or ends in .partial;
+        @file_bytes are so small that each tensor would need more than 16,384 files. BusyError: the server has eight
+        exports in progress, or six of this user (three quarters of what others leave), or no memory for one more.
+        TooLargeError: there never is enough (checkpoints.transfer_bytes). ArenaFullError, NoSpaceError, IoError,
+        CorruptError, and the errors of :meth:`checkpoint`. An export that is killed leaves PATH.partial; the next
+        export to @path starts afresh there.
         """
         options = _export.export_options_of(checkpoint, state, all_rows, format, file_bytes)
         name = table.name if isinstance(table, Table) else table
@@ -350,35 +352,37 @@ class Server:
         allow_nonfinite: bool | None = None,
         progress: Progress | None = None,
     ) -> Imported:
-        """Makes a table of files and returns when it is whole and safe from a crash; :meth:`open_table` opens
-        it then. Requests to other tables go on meanwhile.
+        """Makes a table from files and returns when it is complete and safe from a crash; :meth:`open_table` then opens
+        it. The server keeps serving requests to other tables.
 
-        @path: a folder that :meth:`export_table` made, a safetensors or a .npy file, or a folder of safetensors files with
-        an index, as Hugging Face's libraries write it. Its weights are
-        [rows, dim] of float32, float16 or, in safetensors, bfloat16; state in it is [rows, state_numbers] of
-        float32, ids are [rows] of int64 or uint64, in any order; of one id the last row counts.
-        @name: of the table; None: as the export says. A file that is no export needs one.
-        @state: False: state in the files is left out, and begins as zeros.
-        @durability: another than the export's; of other files as in :meth:`create_table`.
-        The others are for files that are no export, which says all of that itself:
-        @tensor: which of a safetensors file's tensors are the weights; None: ``weight``, or the only one of
-        two dimensions.
-        @ids_path: a .npy file of the rows' ids; None: the file's tensor ``ids``; without either they are rows
-        0, 1, and so on.
-        @ids_column: of a Parquet file, which pyarrow reads, if it is installed: the column of ids; None: ``id``, or rows 0, 1,
-        and so on. @tensor is that of the vectors, lists of float32 or float16 of one length; None: the only one.
+        @path: a folder that :meth:`export_table` made, a safetensors or a .npy file, or a folder of safetensors files
+        with an index, as Hugging Face's libraries write it. Its weights are [rows, dim] of float32, float16 or, in
+        safetensors, bfloat16; state is [rows, state_numbers] of float32; ids are [rows] of int64 or uint64, in any
+        order. If an id occurs again, its last row counts.
+        @name: name of the table; None: the export's name. A file that is not an export needs one.
+        @state: False: leave out state in the files; it begins as zeros.
+        @durability: None: the export's; for other files the default of :meth:`create_table`.
+
+        The other arguments are for files that are not an export, which describes its own table:
+        @tensor: the tensor of a safetensors file that holds the weights; None: ``weight``, or the only two-dimensional
+        one.
+        @ids_path: a .npy file of the rows' ids; None: the file's tensor ``ids``; without either they are rows 0, 1, and
+        so on.
+        @ids_column: for a Parquet file, which needs pyarrow: the column of ids; None: ``id``, or rows 0, 1, and so on.
+        @tensor is then the column of the vectors, lists of float32 or float16 of one length; None: the only one.
         @rows: a number, or "unbounded"; None: as many as the file has, or with ids unbounded.
-        @optimizer and the rest: as in :meth:`create_table`, None: its default.
-        @progress: called with (done, total, unit) now and then; makes no calls of its own. When the call is over
-        it raises what @progress raised.
-        Buffers are taken from the connection's arena, and given back. Where it fails there is no table:
-        ExistsError: the name is taken; NotFoundError, InvalidError, MismatchError, UnsupportedError,
-        VersionError, TooLargeError, CorruptError (an export's file is not what it was): of the files, with the
-        reason in the message; InvalidError also for one file of an export whose rows would get the ids of
-        others; IdRangeError: an id is not below @rows, or negative, or the file has more rows; BusyError: the
-        server has eight imports under way, or six of this user (three quarters of what others leave), or no
-        memory for one more; TooLargeError: there never is enough; ArenaFullError, NoSpaceError, IoError. After a DisconnectedError or a TimeoutError that
-        came behind the last row there may be one, or may be yet: :meth:`tables` says what came of it.
+        @optimizer and the rest: as in :meth:`create_table`; None: its default.
+        @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
+        raises the same when it ends.
+
+        The import takes buffers from the connection's arena and gives them back. After an error there is no table.
+        ExistsError: the name is taken. NotFoundError, InvalidError, MismatchError, UnsupportedError, VersionError,
+        TooLargeError, CorruptError (an export's file was changed): a mistake in the files, with the reason in the
+        message. InvalidError also for one file of an export whose rows would get the ids of others. IdRangeError: an id
+        is negative or not below @rows, or the file has more rows. BusyError: the server has eight imports in progress,
+        or six of this user (three quarters of what others leave), or no memory for one more. TooLargeError: there never
+        is enough. ArenaFullError, NoSpaceError, IoError. After a DisconnectedError or a TimeoutError behind the last
+        row the outcome is unknown: the table may exist, or may still appear. :meth:`tables` shows it.
         """
         words = {
             "optimizer": optimizer, "init": init, "seed": seed, "rounding": rounding,
@@ -388,11 +392,11 @@ class Server:
         words = {word: value for word, value in words.items() if value is not None}
         if _load.is_parquet(path):
             if ids_path is not None:
-                raise ValueError("ids_path: the ids of a Parquet file are a column of it, ids_column")
+                raise ValueError("ids_path: the ids of a Parquet file are one of its columns: name it with ids_column")
             words |= {} if durability is None else {"durability": durability}
             return self._import_parquet(_load.Parquet(path, tensor, ids_column), name, rows, words, progress)
         if ids_column is not None:
-            raise ValueError(f"ids_column: {os.fspath(path)!r} is no Parquet file, and has no columns")
+            raise ValueError(f"ids_column: {os.fspath(path)!r} is not a Parquet file, so it has no columns")
         table = _table_options("", 0, None, **words) if words else None
         options = _export.import_options_of(table, state, durability, tensor, ids_path, rows)
         info = ImportedInfo()
@@ -407,7 +411,7 @@ class Server:
         self, file: _load.Parquet, name: str | None, rows: int | str | None, words: dict[str, Any], progress: Progress | None
     ) -> Imported:
         if name is None:
-            raise ValueError("name is missing: a Parquet file does not say what the table is called")
+            raise ValueError("name is missing: a Parquet file does not name its table")
         if isinstance(rows, str) and rows != "unbounded":
             raise ValueError(f"rows must be a number, 'unbounded' or None, not {_arguments.shown(rows)}")
         count = None if rows == "unbounded" or (rows is None and file.ids_column) else file.rows if rows is None else rows
@@ -438,14 +442,16 @@ class Server:
         durability: str = "replay",
         progress: Progress | None = None,
     ) -> Imported:
-        """Makes a table of rows that the caller has, and returns when it is whole and safe from a crash; :meth:`open_table`
-        opens it then. Requests to other tables go on meanwhile, also over this connection.
+        """Makes a table from rows of the caller, and returns when it is complete and safe from a crash;
+        :meth:`open_table` then opens it. The server keeps serving requests to other tables, also over this
+        connection.
 
-        @pieces: gives (ids, rows) one after the other, of any size, as :meth:`Table.set` takes them; with @state
-        (ids, rows, state). The last row of an id counts; rows that never come have their first values.
-        @state: rows come with their optimizer's state, [n, state_numbers] of float32.
-        The others are those of :meth:`create_table`; @progress is told of the end only, which may take long.
-        If @pieces or anything else fails there is no table. Errors as for :meth:`import_table`."""
+        @pieces: yields (ids, rows) of any size, as :meth:`Table.set` takes them; with @state (ids, rows, state). If an
+        id occurs again, its last row counts; missing rows have their first values.
+        @state: rows have their optimizer's state, [n, state_numbers] of float32.
+
+        The other arguments are those of :meth:`create_table`; @progress covers only the end, which may take long. If
+        @pieces or anything else fails there is no table. Errors as for :meth:`import_table`."""
         options = _table_options(
             name, dim, rows, dtype, optimizer, init, seed, rounding, allow_nonfinite, durability,
             eps=eps, alpha=alpha, beta1=beta1, beta2=beta2, momentum=momentum, weight_decay=weight_decay,
@@ -458,11 +464,10 @@ class Server:
     # ---- Requests ----
 
     def batch(self, parts: Sequence[tuple[Table, int]], *, state: bool = False) -> Batch:
-        """Takes room for ``[(table, count of ids), …]`` out of the shared arena; a table may stand in
-        several parts. ArenaFullError when there is none, TooLargeError when the server takes fewer
-        ids in one request.
+        """Takes room for ``[(table, count of ids), …]`` from the shared arena; several parts may name the same table.
+        ArenaFullError if there is no room, TooLargeError if the server accepts fewer ids in one request.
 
-        @state: with the rows go their optimizer's state: see :meth:`Batch.state`."""
+        @state: rows have their optimizer's state: see :meth:`Batch.state`."""
         return Batch(self._connection, parts, state)
 
     def bag_batch(self, parts: Sequence[Bags]) -> BagBatch:
@@ -475,25 +480,27 @@ class Server:
         return PushBatch(self._connection, parts)
 
     def prefetch_batch(self, parts: Sequence[tuple[Table, int]]) -> PrefetchBatch:
-        """As :meth:`batch`, for ids whose rows the server is to have at hand: see
-        :class:`PrefetchBatch`."""
+        """As :meth:`batch`, for ids whose rows the server brings into DRAM: see :class:`PrefetchBatch`."""
         return PrefetchBatch(self._connection, parts)
 
     def join(self, name: str, size: int, member: int, step: int = 0) -> Group:
-        """Becomes a member of a group of trainers, until the session ends: see :class:`Group`.
+        """Joins a group of trainers until the session ends: see :class:`Group`.
 
-        @name: made as a table's is. @size: members in all, 1 to 256. @member: which this is, from 0.
-        @step: the last that is done, the same for all members; 0: none.
-        Does not wait for the others: pushes do. InvalidError; MismatchError: the group is of another size,
-        or at another step; ExistsError: the number is taken, or this session is a member already;
-        GroupFullError: all members are there; TooLargeError: this session has joined too many."""
+        @name: rules as for a table's name.
+        @size: number of members, 1 to 256.
+        @member: number of this member, from 0.
+        @step: the last step that is done, the same for all members; 0: none.
+
+        Does not wait for the others: pushes do. InvalidError. MismatchError: the group has another size, or is at
+        another step. ExistsError: the number is taken, or this session is already a member. GroupFullError: the group
+        has all its members. TooLargeError: this session has joined too many groups."""
         return Group(self._connection, name, size, member, step)
 
     def status(self) -> dict[str, Any]:
-        """What the server says of itself::
+        """The figures of the server::
 
-        {"version": "0.1.0", "uptime_ms": 1234, "libraries": ["rocksdb 7.8.3", "memkind"],
-         "metrics": {name: value, name with a label: {label value: value}}}
+            {"version": "0.1.0", "uptime_ms": 1234, "libraries": ["rocksdb 7.8.3", "memkind"],
+             "metrics": {name: value, name with a label: {label value: value}}}
         """
         pointer = c_void_p()
         with self._connection as handle:
@@ -520,9 +527,9 @@ class Server:
                 lib.embtier_status_free(pointer)
 
     def users(self) -> dict[int, dict[str, dict[str, int]]]:
-        """How much each user has of each thing that is finite, and how much it may have now::
+        """How much of each limited resource each user has, and how much it may have now::
 
-        {1000: {"sessions": {"used": 2, "most": 768}, "arena_bytes": {"used": 134217728, "most": 3221225472}, ...}}
+            {1000: {"sessions": {"used": 2, "most": 768}, "arena_bytes": {"used": 134217728, "most": 3221225472}, ...}}
         """
         pointer = c_void_p()
         with self._connection as handle:
@@ -538,7 +545,7 @@ class Server:
                 lib.embtier_account_list_free(pointer)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Server is a connection of this process: connect again instead of copying it")
+        raise TypeError("a Server cannot be copied or pickled: it is a connection of this process; connect again")
 
 
 class Table(Opened):
@@ -589,32 +596,34 @@ class Table(Opened):
 
     @property
     def state_numbers(self) -> int:
-        """How many numbers of state the optimizer keeps for a row; 0: it has none."""
+        """The number of state values that the optimizer keeps for a row; 0: none."""
         return self.spec.state_numbers
 
     @property
     def step(self) -> int:
-        """The greatest step that a push had which changed rows, as the server has it now; 0: there was none, or the optimizer's
-        state was left out of an import. Asks the server. After a crash it is that of the rows that are left."""
+        """The greatest step of a push that changed rows, as the server has it now; 0: there was none, or an import left
+        out the optimizer's state. Asks the server. After a crash it is the step of the remaining rows."""
         spec = self.server.open_table(self.name).spec
         if spec.uuid != self.spec.uuid:
-            raise errors.make(errors.code_of("NO_TABLE"), f"table {self.name!r} was dropped and made anew: open it again")
+            raise errors.make(errors.code_of(
+                "NO_TABLE"
+            ), f"table {self.name!r} was dropped and created again: open it again")
         return spec.step
 
     @property
     def server(self) -> Server:
-        """The connection it was opened by."""
+        """The connection that opened it."""
         return Server(self._connection)
 
     @property
     def writes(self) -> int:
-        """Grows with every SET and push to this table over this connection, so that who keeps copies
-        of rows knows when to read them again. It knows nothing of other connections."""
+        """Grows with every SET and push to this table over this connection, so that a program with copies of rows knows
+        when to read them again. Other connections are not counted."""
         return self._connection.writes[self.name]
 
     def get(self, ids: Any) -> np.ndarray:
-        """Copies rows out: ids of any shape S give [*S, dim]. One request if it fits into the arena and the
-        server takes as many ids in one (``socket.max_batch_rows``), else several."""
+        """Copies rows out: ids of any shape S give [*S, dim]. Makes one request if it fits into the arena and the
+        server's limit of ids (``socket.max_batch_rows``), else several."""
         ids = as_ids(ids)
         flat, rows = ids.reshape(-1), np.empty((ids.size, self.dim), self.numpy_dtype)
 
@@ -643,15 +652,15 @@ class Table(Opened):
         return rows.reshape(*ids.shape, self.dim), state.reshape(*ids.shape, self.state_numbers)
 
     def set(self, ids: Any, rows: Any, state: Any = None) -> None:
-        """Stores rows: ids of shape S, rows [*S, dim] or what broadcasts to it. One request if it fits, as for
-        :meth:`get`, else several, one after another; if one of them fails those before it are stored.
+        """Stores rows: ids of shape S, rows [*S, dim] or an array that broadcasts to it. Makes one request if it fits,
+        as for :meth:`get`, else several, one after another; if one of them fails, those before it are stored.
 
-        @state: the optimizer's, [*S, state_numbers] or what broadcasts to it, rounded to float32;
-        None: it stays as it is.
+        @state: the optimizer's state, [*S, state_numbers] or an array that broadcasts to it, rounded to float32; None:
+        it does not change.
 
-        Rows for f32 and f16 tables are numbers, rounded to the table's dtype; for a bf16 table they
-        are a torch.bfloat16 tensor, or uint16, the bits of bfloat16, and a TypeError says so for others. NaN and
-        infinity are stored as given; a finite number that does not fit is a ValueError, and nothing is stored.
+        Rows for f32 and f16 tables are numbers, rounded to the table's dtype. Rows for a bf16 table are a
+        torch.bfloat16 tensor, or uint16 with the bits of bfloat16; others are a TypeError. NaN and infinity are stored
+        as given. A finite number that does not fit is a ValueError, and nothing is stored.
         """
         ids = as_ids(ids)
         rows = np.broadcast_to(as_rows(self.dtype, rows), (*ids.shape, self.dim))
@@ -673,7 +682,9 @@ class Table(Opened):
         _in_pieces(ids.size, store)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Table belongs to a connection of this process: open it again by name")
+        raise TypeError(
+            "a Table cannot be copied or pickled: it belongs to a connection of this process; open it again by name"
+        )
 
 
 def _in_pieces(count: int, do: Callable[[int, int], None]) -> None:

@@ -44,11 +44,16 @@ UNBOUNDED = 0
 
 @dataclass(frozen=True)
 class TableSpec:
-    """What a table is. @rows is None if it is unbounded: any id from 0 to 2**64 - 1 is a row.
-    Hyperparameters are None where the optimizer does not have them. @state is "creating", "live" or
-    "dropping"; @state_numbers is how many numbers of state the optimizer keeps for a row. @uuid tells the rows from those of
-    other tables that were created; checkpoints, exports and imports take it along, so that copies have the same. @step: see :attr:`Table.step`,
-    as of when the table was opened or listed."""
+    """Description of a table.
+
+    @rows: None if it is unbounded: any id from 0 to 2**64 - 1 is a row.
+    @state: "creating", "live" or "dropping".
+    @state_numbers: number of state values that the optimizer keeps for a row.
+    @uuid: distinguishes the rows from those of other created tables; checkpoints, exports and imports preserve it, so
+    copies have the same.
+    @step: see :attr:`Table.step`, as of the time when the table was opened or listed.
+
+    Hyperparameters are None if the optimizer does not have them."""
 
     name: str
     rows: int | None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exceptions, one class per error of embtier_err.h, made from the library's own table.
 
-``NO_TABLE`` is :class:`NoTableError`, and so on; all derive from :class:`Error`. Those that Python
-has a word for derive from that too: :class:`IdRangeError` is an IndexError. What another member of a
-group of trainers is to blame for has its number as ``member``.
+``NO_TABLE`` is :class:`NoTableError`, and so on; all derive from :class:`Error`. Those with a counterpart in Python
+derive from that too: :class:`IdRangeError` is an IndexError. An error that another member of a group of trainers caused
+has its number as ``member``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["Error"]
 
 
 class Error(Exception):
-    """An error of the server or the library. @code is its number in embtier_err.h, @name its name
-    there; the message is one line that says what was wrong."""
+    """An error of the server or the library. @code is its number in embtier_err.h, @name its name there; the message is
+    one line that describes the error."""
 
     code = 0
     name = "OK"

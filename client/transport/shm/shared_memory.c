@@ -50,15 +50,14 @@ static enum embtier_err check_control(const struct shm_control *control,
                                       const Embtier__HelloReply *hello, struct err_msg *msg)
 {
     if (control->magic != SHM_MAGIC)
-        return err_set(msg, EMBTIER_PROTOCOL, "the server's control memory is none of embtier");
+        return err_set(msg, EMBTIER_PROTOCOL, "the server's control memory is not embtier's");
     if (control->layout_version != SHM_LAYOUT_VERSION)
         return err_set(msg, EMBTIER_VERSION,
                        "the server's shared memory has layout %u, this library knows %d",
                        control->layout_version, SHM_LAYOUT_VERSION);
     if (control->slot_count != hello->slot_count || control->arena_bytes != hello->arena_bytes ||
         control->max_batch_rows != hello->max_batch_rows)
-        return err_set(msg, EMBTIER_PROTOCOL,
-                       "the server's control memory does not say what its hello said");
+        return err_set(msg, EMBTIER_PROTOCOL, "the server's control memory contradicts its hello");
     return EMBTIER_OK;
 }
 
@@ -76,7 +75,7 @@ enum embtier_err shared_memory_open(const Embtier__HelloReply *hello, int fds[3]
     memory.control_bytes = shm_control_bytes(hello->slot_count);
     memory.arena_bytes = MIN(hello->arena_bytes, arena_bytes_max);
     if (memory.arena_bytes <= shm_arena_payload_offset(hello->slot_count))
-        return err_set(msg, EMBTIER_PROTOCOL, "an arena of %" PRIu64 " bytes has room for nothing",
+        return err_set(msg, EMBTIER_PROTOCOL, "an arena of %" PRIu64 " bytes has no room for rows",
                        memory.arena_bytes);
     TRY(check_memfd(fds[0], "control", memory.control_bytes, msg));
     TRY(check_memfd(fds[1], "arena", hello->arena_bytes, msg));
@@ -107,7 +106,7 @@ enum embtier_err shared_memory_replace(struct shared_memory *memory, struct shar
     /* Takes the place of what was mapped there in one step. */
     if (mremap(fresh->arena, fresh->arena_bytes, fresh->arena_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                arena) == MAP_FAILED)
-        return err_set_errno(msg, errno, "cannot put the new arena in the old one's place");
+        return err_set_errno(msg, errno, "cannot map the new arena in place of the old one");
     memory->arena = NULL;
     shared_memory_close(memory);
     *memory = *fresh;

@@ -247,18 +247,19 @@ enum embtier_err account_refuse(const struct account *account, enum account_row 
     amount_text(&more, row, amount);
     amount_text(&most, row, answer == ACCOUNT_USER_HAS ? account_part(account, row) : limit->all);
     if (answer == ACCOUNT_TOO_LARGE)
-        return err_set(msg, EMBTIER_TOO_LARGE, "%s: %s is more than all users may have, %s (%s)",
-                       rows[row].word, more.text, most.text, key);
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "%s: %s is more than the limit of all users, %s (%s)", rows[row].word,
+                       more.text, most.text, key);
     if (answer == ACCOUNT_ALL_HAVE)
         return err_set(msg, EMBTIER_BUSY,
-                       "%s: all users have %s, and %s more would be over the limit of %s (%s): try "
-                       "again when some is given back",
+                       "%s: all users together have %s, and %s more would exceed the limit of %s "
+                       "(%s): try again when some is released",
                        rows[row].word,
                        amount_text(&has, row, accounts_used(account->accounts, row)), more.text,
                        most.text, key);
     return err_set(msg, EMBTIER_BUSY,
-                   "%s: your user's clients have %s, and %s more would be over the %s that one "
-                   "user may have%s (%s): end some of them first",
+                   "%s: your user's clients have %s, and %s more would exceed the %s that one user "
+                   "may have%s (%s): end some of these clients first",
                    rows[row].word, amount_text(&has, row, account_has(account, row)), more.text,
                    most.text, account_rule(account, row), key);
 }

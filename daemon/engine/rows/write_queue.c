@@ -179,13 +179,13 @@ static bool carry_out(struct stage *stage, const struct task *task)
 
         if (err == EMBTIER_OK) {
             if (logged)
-                log_info("writes go on", "%s=%u", what, which);
+                log_info("writes succeed again", "%s=%u", what, which);
             atomic_store_explicit(&stage->err, EMBTIER_OK, memory_order_relaxed);
             return true;
         }
         if (err != EMBTIER_BUSY && err != logged) {
-            log_error(task->rows ? "rows cannot be written, they are kept and tried again"
-                                 : "logs cannot be synced, which is tried again",
+            log_error(task->rows ? "rows cannot be written; they are kept, and the write is retried"
+                                 : "logs cannot be synced; the sync is retried",
                       "%s=%u err=%s why=%s", what, which, err_name(err), LOG_QUOTED(msg.text));
             logged = err;
         }

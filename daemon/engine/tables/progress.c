@@ -12,8 +12,8 @@ enum embtier_err progress_look(const struct progress_sink *sink, struct err_msg 
     if (why == EMBTIER_OK)
         return EMBTIER_OK;
     return err_set(msg, (enum embtier_err)why, "%s",
-                   why == EMBTIER_CANCELLED      ? "it was cancelled, with `embtier jobs cancel`"
-                   : why == EMBTIER_DISCONNECTED ? "whoever asked for it has gone"
+                   why == EMBTIER_CANCELLED      ? "it was cancelled with `embtier jobs cancel`"
+                   : why == EMBTIER_DISCONNECTED ? "the client that asked for it has disconnected"
                                                  : err_text((enum embtier_err)why));
 }
 

@@ -105,7 +105,7 @@ static enum embtier_err is_another(const struct table_spec *spec, const char *di
 
     table_spec_hyperparameters(spec, &hyperparameters);
     return err_set(msg, EMBTIER_MISMATCH,
-                   "table '%s' exists and is another (%s: not as asked for): dim %u, %s, rows %s, "
+                   "table '%s' exists and differs from the request (%s): dim %u, %s, rows %s, "
                    "optimizer %s%s%s%s, rounding %s, %snonfinite gradients, init %s, seed %" PRIu64
                    ", durability %s",
                    spec->name, differing, spec->dim, dtype_word(spec->dtype), ROWS_TEXT(spec),
@@ -122,7 +122,7 @@ static enum embtier_err check_owner(const struct account *account, uint32_t coun
     if (account_ask(account, ACCOUNT_TABLES, count) == ACCOUNT_TAKEN)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_BUSY,
-                   "your user has %" PRIu64 " tables, and may have no more than %" PRIu64
+                   "your user has %" PRIu64 " tables, and may have at most %" PRIu64
                    "%s: drop some",
                    account_has(account, ACCOUNT_TABLES), account_part(account, ACCOUNT_TABLES),
                    account_rule(account, ACCOUNT_TABLES));
@@ -180,7 +180,7 @@ static enum embtier_err make_struct(struct tables *tables, const struct table_sp
         struct err_msg why = { { 0 } };
 
         if (catalog_remove(tables->catalog, table_id, &why) != EMBTIER_OK)
-            log_error("the catalog keeps a table that is not made until the next start",
+            log_error("the catalog keeps a table that was not created, until the next start",
                       "table=%s why=%s", spec->name, LOG_QUOTED(why.text));
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     }
@@ -205,14 +205,13 @@ static enum embtier_err create_begin(struct tables *tables, const struct table_s
             return is_another(&entry->spec, differing.text, msg);
         *ret_table = tables_find_struct(tables, entry->table_id);
         if (!*ret_table || atomic_load(&(*ret_table)->state) != TABLE_LIVE)
-            return err_set(msg, EMBTIER_BUSY,
-                           "table '%s' is still being created: try again when it is there",
+            return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created: try again later",
                            spec->name);
         *ret_found = true;
         return EMBTIER_OK;
     }
     if (entry)
-        return err_set(msg, EMBTIER_EXISTS, "there is a table '%s' already", spec->name);
+        return err_set(msg, EMBTIER_EXISTS, "table '%s' already exists", spec->name);
     *ret_found = false;
     return make_struct(tables, spec, owner, ret_table, msg);
 }
@@ -243,14 +242,14 @@ static void undo(struct tables *tables, struct table *table)
      * creation under it tries again. */
     tables_lock_catalog(tables);
     if (catalog_set_state(tables->catalog, table_id, CATALOG_DROPPING, &msg) != EMBTIER_OK)
-        log_error("the catalog cannot be told that a table half made is dropped",
+        log_error("the catalog cannot record that a half-created table is dropped",
                   "table=%s id=%" PRIu32 " why=%s", table->spec.name, table_id,
                   LOG_QUOTED(msg.text));
     tables_unlock_catalog(tables);
     if (tables_drop_rows(tables, table, NULL, &msg) != EMBTIER_OK ||
         tables_drop_finish(tables, table_id, &msg) != EMBTIER_OK)
-        log_error("rows of a table half made stay until the next start", "id=%" PRIu32 " why=%s",
-                  table_id, LOG_QUOTED(msg.text));
+        log_error("rows of a half-created table stay on SSD until the next start",
+                  "id=%" PRIu32 " why=%s", table_id, LOG_QUOTED(msg.text));
 }
 
 /* Takes back what a failed creation has made; if that fails too, the next start does it. */

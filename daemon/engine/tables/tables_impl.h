@@ -90,7 +90,7 @@ static inline enum embtier_err tables_no_struct(struct tables *tables, struct er
     pthread_mutex_unlock(&tables->lock);
     if (!is_full)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    return err_set(msg, EMBTIER_TOO_LARGE, "no more than %u tables", TABLES_LIMIT);
+    return err_set(msg, EMBTIER_TOO_LARGE, "more than %u tables: drop some", TABLES_LIMIT);
 }
 /* The account of the user @owner, open; NULL: out of memory. */
 struct account *tables_open_owner(struct tables *tables, uid_t owner);

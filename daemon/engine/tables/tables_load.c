@@ -64,7 +64,7 @@ static void load_steps(struct tables *tables)
     struct err_msg why = { { 0 } };
 
     if (store_table_steps(tables->store, note_stored_step, tables, &why) != EMBTIER_OK)
-        log_warn("the steps of some tables may be those of the last clean stop", "why=%s",
+        log_warn("some tables may show the step of the last clean stop", "why=%s",
                  LOG_QUOTED(why.text));
 }
 
@@ -85,11 +85,11 @@ enum embtier_err tables_load(struct tables *tables, const struct tables_rows *ro
             index++;
             continue;
         }
-        log_warn("a table was left half made or half dropped, it is dropped now",
+        log_warn("dropping a table that was left half created or half dropped",
                  "table=%s id=%" PRIu32, entry.spec.name, entry.table_id);
         if (drop_left_over(tables, &entry, &why) == EMBTIER_OK)
             continue;
-        log_warn("it cannot be dropped now, the next start tries again",
+        log_warn("the table cannot be dropped now; the next start retries",
                  "table=%s id=%" PRIu32 " why=%s", entry.spec.name, entry.table_id,
                  LOG_QUOTED(why.text));
         index++;
@@ -111,8 +111,8 @@ void tables_fold(struct tables *tables)
         err = catalog_fold(tables->catalog, &why);
     }
     if (err != EMBTIER_OK)
-        log_warn("the catalog keeps its journal, which the next start reads, and the steps of "
-                 "tables as they were at this start",
+        log_warn("the catalog cannot be written: the next start reads its journal, and has the "
+                 "steps of tables from this start",
                  "why=%s", LOG_QUOTED(why.text));
     pthread_mutex_unlock(&tables->writing);
 }

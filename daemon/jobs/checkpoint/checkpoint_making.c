@@ -156,8 +156,8 @@ static enum embtier_err shorten_logs(struct checkpoint_making *making, struct er
     if (err == EMBTIER_SHUTDOWN)
         return err_set(msg, err, "%s", why.text);
     if (err != EMBTIER_OK)
-        log_warn("logs of the checkpoint stay long", "err=%s why=%s", err_name(err),
-                 LOG_QUOTED(why.text));
+        log_warn("a flush before the checkpoint failed; the checkpoint's logs stay long",
+                 "err=%s why=%s", err_name(err), LOG_QUOTED(why.text));
     return EMBTIER_OK;
 }
 
@@ -317,7 +317,7 @@ enum embtier_err checkpoint_making_run(struct checkpoint_making *making, struct 
     struct err_msg why = { { 0 } };
 
     if (checkpoint_sweep(store_shelf(c->store), &why) != EMBTIER_OK)
-        log_warn("what is left of a checkpoint cannot be removed", "why=%s", LOG_QUOTED(why.text));
+        log_warn("the remains of a checkpoint cannot be removed", "why=%s", LOG_QUOTED(why.text));
     TRY(checkpoint_begin(store_shelf(c->store), &making->draft, msg));
     making->dirty_rows = before.dirty;
     making->has_logged = has_logged_tables(c);

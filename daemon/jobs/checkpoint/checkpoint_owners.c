@@ -71,7 +71,7 @@ static enum embtier_err ask(const struct account *account, uint32_t keep, struct
         return EMBTIER_OK;
     if (answer == ACCOUNT_USER_HAS)
         return err_set(msg, EMBTIER_BUSY,
-                       "your user has %" PRIu64 " checkpoints, and may have no more than %" PRIu64
+                       "your user has %" PRIu64 " checkpoints, and may have at most %" PRIu64
                        "%s (checkpoints.max_user_checkpoints): delete some (`embtier checkpoint "
                        "delete`), or keep fewer (--keep)",
                        has, account_part(account, ACCOUNT_CHECKPOINTS),
@@ -179,8 +179,7 @@ enum embtier_err checkpoint_owners_may_delete(struct checkpoint_owners *owners, 
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_PERMISSION,
                    "checkpoint %" PRIu64
-                   " is not yours (it is of user %u): only that user, root and the server's user "
-                   "may delete it",
+                   " belongs to user %u: only that user, root and the server's user may delete it",
                    id, (unsigned)owner.uid);
 }
 

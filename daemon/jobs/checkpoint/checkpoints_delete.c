@@ -21,8 +21,7 @@ static enum embtier_err begin_deleting(struct checkpoints *c, uint64_t id, struc
     if (count > 0 && ids[count - 1] == id)
         return err_set(msg, EMBTIER_INVALID,
                        "checkpoint %" PRIu64
-                       " is the newest: a crash goes back to it; make another "
-                       "one first",
+                       " is the newest, which a crash restores: make another one first",
                        id);
     pthread_mutex_lock(&c->lock);
     for (uint32_t i = 0; i < c->use_count; i++)
@@ -33,7 +32,8 @@ static enum embtier_err begin_deleting(struct checkpoints *c, uint64_t id, struc
     return uses == 0
                ? EMBTIER_OK
                : err_set(msg, EMBTIER_BUSY,
-                         "checkpoint %" PRIu64 " is being read, to be verified or exported", id);
+                         "checkpoint %" PRIu64 " is being verified or exported: try again later",
+                         id);
 }
 
 static void end_deleting(struct checkpoints *c)
@@ -121,6 +121,7 @@ void checkpoints_delete_oldest(struct checkpoints *c, bool automatic, uid_t uid,
             keep--;
         else if (id != newest && !is_promised(c, id) &&
                  delete_one(c, id, &info, &msg) != EMBTIER_OK)
-            log_warn("an old checkpoint stays", "id=%" PRIu64 " why=%s", id, LOG_QUOTED(msg.text));
+            log_warn("an old checkpoint cannot be deleted and stays", "id=%" PRIu64 " why=%s", id,
+                     LOG_QUOTED(msg.text));
     }
 }

@@ -32,7 +32,7 @@ static enum embtier_err check_metadata(const char *metadata, struct err_msg *msg
         return EMBTIER_OK;
     json = json_loads(metadata, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
     if (!json)
-        return err_set(msg, EMBTIER_INVALID, "a checkpoint's metadata is JSON: column %d: %s",
+        return err_set(msg, EMBTIER_INVALID, "a checkpoint's metadata must be JSON: column %d: %s",
                        error.column, error.text);
     json_decref(json);
     return EMBTIER_OK;
@@ -93,7 +93,7 @@ static void note_owner(struct checkpoints *c, const struct checkpoint_info *info
                               &(struct checkpoint_owner){
                                   .id = info->id, .uid = info->uid, .automatic = info->automatic },
                               &why) != EMBTIER_OK)
-        log_warn("a checkpoint is not counted until the next start, and stays",
+        log_warn("a checkpoint is not counted until the next start, and is not deleted before",
                  "id=%" PRIu64 " why=%s", info->id, LOG_QUOTED(why.text));
 }
 
@@ -184,10 +184,9 @@ static enum embtier_err find_owners(struct checkpoints *c, struct err_msg *msg)
     uint32_t count = 0;
 
     if (checkpoint_list(store_shelf(c->opts.store), &ids, &count, &why) != EMBTIER_OK) {
-        log_warn(
-            "checkpoints cannot be listed: those there are count for nobody, and only root and "
-            "the server's user may delete them",
-            "why=%s", LOG_QUOTED(why.text));
+        log_warn("checkpoints cannot be listed: the existing ones count for no user, and only root "
+                 "and the server's user may delete them",
+                 "why=%s", LOG_QUOTED(why.text));
         checkpoint_owners_miss(c->owners);
         return EMBTIER_OK;
     }
@@ -237,8 +236,8 @@ enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
     if (err != EMBTIER_OK) {
         /* A crash would go back to before the last clean stop. */
         store_refuse_replay(c->opts.store, err);
-        log_error("no checkpoint could be made at the start: tables of durability replay are not "
-                  "changed before there is one, which is tried again and again",
+        log_error("the first checkpoint of this start failed and is retried: tables of durability "
+                  "replay cannot be changed before it is made",
                   "err=%s why=%s", err_name(err), LOG_QUOTED(why.text));
     }
     return EMBTIER_OK;
@@ -295,11 +294,11 @@ bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
         return due;
     checkpoints_stats(c, &stats);
     if (stats.has_newest)
-        log_warn("a checkpoint is due and waits for other work on tables: a crash would go back to "
+        log_warn("a checkpoint is due and waits for other work on tables; a crash would restore "
                  "the newest one",
                  "newest_seconds_ago=%" PRIu64, stats.newest_age_ms / 1000);
     else
-        log_warn("a checkpoint is due and waits for other work on tables, and there is none yet",
-                 "%s", "");
+        log_warn("a checkpoint is due and waits for other work on tables; there is none yet", "%s",
+                 "");
     return due;
 }

@@ -122,7 +122,8 @@ enum embtier_err checkpoints_begin_use(struct checkpoints *c, uint64_t id, struc
         err = err_set(msg, EMBTIER_NOT_FOUND,
                       "there is no checkpoint %" PRIu64 ": it is being deleted", id);
     else if (c->use_count == USES_MAX)
-        err = err_set(msg, EMBTIER_BUSY, "%d checkpoints are being read, no more can be", USES_MAX);
+        err = err_set(msg, EMBTIER_BUSY,
+                      "%d checkpoints are being read, the limit: try again later", USES_MAX);
     else
         c->used_ids[c->use_count++] = id;
     pthread_mutex_unlock(&c->lock);

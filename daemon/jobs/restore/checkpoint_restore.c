@@ -145,10 +145,9 @@ static enum embtier_err check_free(struct tables *tables, const struct table_spe
 
     TRY(check_spec(spec, msg));
     if (tables_find(tables, spec->name, &info, NULL) == EMBTIER_OK)
-        return err_set(
-            msg, EMBTIER_EXISTS,
-            "there is a table '%s': drop it first, or give the restored one another name",
-            spec->name);
+        return err_set(msg, EMBTIER_EXISTS,
+                       "table '%s' already exists: drop it first, or restore under another name",
+                       spec->name);
     return EMBTIER_OK;
 }
 
@@ -339,11 +338,11 @@ static enum embtier_err check_other(const struct other_checkpoint *other,
             continue;
         TRY(check_spec(&table->spec, msg));
         if (mine && find_live(mine, table->spec.name))
-            return err_set(msg, EMBTIER_EXISTS,
-                           "there is a table '%s': --restore-from makes all tables of the "
-                           "checkpoint, or none; start without it, if it has made them before, "
-                           "or to drop that table first",
-                           table->spec.name);
+            return err_set(
+                msg, EMBTIER_EXISTS,
+                "table '%s' already exists: --restore-from makes all tables of the checkpoint, or "
+                "none; start without it if it has made them before, or to drop that table first",
+                table->spec.name);
     }
     return EMBTIER_OK;
 }

@@ -34,8 +34,8 @@ static void log_other(const struct checkpoint_info *info)
 
     if (info->has_step)
         snprintf(step, sizeof(step), "%" PRIu64, info->step);
-    log_warn("tables are made as they were when this checkpoint of the other store was made, what "
-             "was updated there since is not in it",
+    log_warn("restoring tables from this checkpoint of the other store; later updates there are "
+             "not in it",
              "checkpoint=%" PRIu64 " step=%s made_seconds_ago=%" PRIu64, info->id, step,
              clock_since(clock_wall_ms(), info->created_ms) / 1000);
 }

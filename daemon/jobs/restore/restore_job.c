@@ -48,10 +48,9 @@ static enum embtier_err reply(struct job *job, const struct job_client *client, 
     const uint32_t count = MIN(restored->count, (uint32_t)ANSWER_PAGE_MOST);
 
     if (count < restored->count && !client->knows_pages)
-        return err_set(
-            msg, EMBTIER_VERSION,
-            "all tables are restored, and are too many for one answer: the client's version does "
-            "not ask for the rest, use a newer one");
+        return err_set(msg, EMBTIER_VERSION,
+                       "all tables are restored, but their list does not fit into one answer, and "
+                       "this version of the client cannot ask for the rest: use a newer client");
     return answer_tables(client, restored->infos, count, count < restored->count, msg);
 }
 
@@ -82,8 +81,8 @@ static enum embtier_err copy_order(const Embtier__CheckpointRestore *wire,
 {
     if (wire->n_tables > RESTORE_NAMES_MAX)
         return err_set(msg, EMBTIER_TOO_LARGE,
-                       "%zu tables are named, and at most %d may be: restore the others by another "
-                       "call, or all by naming none",
+                       "%zu tables are named, and at most %d may be: restore the others with "
+                       "another call, or name none to restore all",
                        wire->n_tables, RESTORE_NAMES_MAX);
     order->id = wire->id;
     order->names = calloc(wire->n_tables + 1, sizeof(*order->names));

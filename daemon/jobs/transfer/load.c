@@ -34,7 +34,7 @@ void load_free(struct load *load)
         return;
     row_writer_free(load->writer);
     if (load->is_begun) {
-        log_info("import given up", "table=%s rows=%" PRIu64, load->info.spec.name, load->rows);
+        log_info("import abandoned", "table=%s rows=%" PRIu64, load->info.spec.name, load->rows);
         tables_abandon(load->tables, &load->info, 1);
     }
     free(load->row);
@@ -174,7 +174,8 @@ enum embtier_err load_add(struct load *load, struct load_batch *batch,
     enum embtier_err err;
 
     if (!load->writer)
-        return err_set(msg, EMBTIER_INVALID, "the load of table '%s' has failed, it takes no more",
+        return err_set(msg, EMBTIER_INVALID,
+                       "the load of table '%s' has failed and takes no more rows",
                        load->info.spec.name);
     err = progress_look(progress, msg);
     if (err == EMBTIER_OK)
@@ -195,7 +196,7 @@ enum embtier_err load_publish(struct load *load, struct checkpoints *checkpoints
 
     if (!writer)
         return err_set(msg, EMBTIER_INVALID,
-                       "the load of table '%s' has failed, it cannot be published",
+                       "the load of table '%s' has failed and cannot be published",
                        load->info.spec.name);
     err = row_writer_end(writer, msg);
     row_writer_free(writer);

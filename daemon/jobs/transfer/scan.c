@@ -72,7 +72,7 @@ static enum embtier_err check_table(const struct catalog_table *table, const str
                        scan->order.checkpoint_id, scan->order.name);
     if (scan->order.all_rows && table->spec.rows == EMBTIER_UNBOUNDED)
         return err_set(msg, EMBTIER_INVALID,
-                       "table '%s' is unbounded: only rows that were written can be had",
+                       "table '%s' is unbounded: only its written rows can be exported",
                        scan->order.name);
     if (table->spec.init_version < 1 || table->spec.init_version > INIT_ROWS_VERSION)
         return err_set(msg, EMBTIER_VERSION,
@@ -174,7 +174,7 @@ static enum embtier_err fill_some(struct scan *scan, uint8_t *rows, uint32_t mos
 
     if (stored && stored_id < scan->next_id)
         return err_set(msg, EMBTIER_CORRUPT,
-                       "checkpoint %" PRIu64 ": row %" PRIu64 " of table '%s' is there twice",
+                       "checkpoint %" PRIu64 ": row %" PRIu64 " of table '%s' appears twice",
                        scan->order.checkpoint_id, stored_id, scan->spec.name);
     if (stored && stored_id == scan->next_id) {
         memcpy(rows, stored, scan->row_bytes);
@@ -239,8 +239,8 @@ enum embtier_err scan_fill(struct scan *scan, void *dest, uint64_t bytes,
     enum embtier_err err;
 
     if (scan->is_over)
-        return err_set(msg, EMBTIER_INVALID, "the scan of table '%s' has failed, it gives no more",
-                       scan->spec.name);
+        return err_set(msg, EMBTIER_INVALID,
+                       "the scan of table '%s' has failed and gives no more rows", scan->spec.name);
     if (most == 0)
         return err_set(msg, EMBTIER_INVALID, "no room for a row of %" PRIu32 " bytes",
                        scan->row_bytes);

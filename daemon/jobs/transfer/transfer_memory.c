@@ -50,21 +50,20 @@ static enum embtier_err check_room(const struct transfer_memory *memory,
     if (answer == ACCOUNT_TOO_LARGE)
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "%s needs %s of memory, and all exports and imports together may have %s: "
-                       "checkpoints.transfer_bytes has to be greater",
+                       "raise checkpoints.transfer_bytes",
                        what, BYTES_TEXT(bytes), BYTES_TEXT(memory->bytes));
     if (answer == ACCOUNT_ALL_HAVE)
         return err_set(msg, EMBTIER_BUSY,
-                       "%s needs %s of memory, and exports and imports have %s of the %s of "
-                       "checkpoints.transfer_bytes: try again when one has ended",
+                       "%s needs %s of memory, and exports and imports already have %s of the %s "
+                       "of checkpoints.transfer_bytes: try again when one has ended",
                        what, BYTES_TEXT(bytes),
                        BYTES_TEXT(accounts_used(memory->accounts, ACCOUNT_TRANSFER_BYTES)),
                        BYTES_TEXT(memory->bytes));
     if (users > 0 && answer == ACCOUNT_USER_HAS)
         return err_set(msg, EMBTIER_BUSY,
-                       "%s needs %s of memory, and exports and imports of this user have %s: more "
-                       "than three quarters of what others leave of the %s of "
-                       "checkpoints.transfer_bytes are for nobody alone; try again when one has "
-                       "ended",
+                       "%s needs %s of memory, and exports and imports of this user already have "
+                       "%s: one user may have three quarters of what others leave of the %s of "
+                       "checkpoints.transfer_bytes; try again when one has ended",
                        what, BYTES_TEXT(bytes), BYTES_TEXT(users), BYTES_TEXT(memory->bytes));
     return EMBTIER_OK;
 }

@@ -527,8 +527,8 @@ def run_log(turns: int, scale: float) -> None:
                 process.end(signal.SIGKILL if crashes else signal.SIGTERM)
                 (ours if crashes else reference).append(process.start())
                 if crashes:
-                    spent.append(process.logged("logs of async and sync tables have been read", "spent_ms"))
-                    log_bytes.append(process.logged("logs of async and sync tables have been read", "bytes"))
+                    spent.append(process.logged("logs of async and sync tables were read", "spent_ms"))
+                    log_bytes.append(process.logged("logs of async and sync tables were read", "bytes"))
     log_gb = float(np.median(log_bytes)) / 1e9
     per_gb = float(np.median(np.array(ours) / np.array(log_bytes))) * 1e9
     report(

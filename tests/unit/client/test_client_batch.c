@@ -164,7 +164,7 @@ static void test_an_error_is_told_with_table_part_and_numbers(void **state)
         { EMBTIER_TOO_LARGE, UINT32_MAX, "batch of 57 ids is over the server's limit of 10" },
         { EMBTIER_DROPPED, 0, "table 'words' was dropped (part 0)" },
         { EMBTIER_NO_TABLE, 0,
-          "no such table: 'words' was dropped, or made anew, since it was opened; open it again "
+          "no such table: 'words' was dropped or created again since it was opened; open it again "
           "(part 0)" },
         { EMBTIER_NO_SPACE, UINT32_MAX, "no space left on device" },
         { EMBTIER_IO, 7, "input/output error" },
@@ -200,14 +200,14 @@ static void test_a_batch_that_the_memory_for_requests_has_no_room_for_is_told_so
     assert_int_equal(embtier_get(batch), EMBTIER_TOO_LARGE);
     assert_string_equal(embtier_message(fixture->server),
                         "batch of 900 ids needs more memory than lanes.request_bytes gives one "
-                        "request; use at most 300 ids, or have the server's lanes.request_bytes "
-                        "raised to 3.01 times what it is, counted from 16 MiB on");
+                        "request; use at most 300 ids, or raise the server's lanes.request_bytes "
+                        "to 3.01 times its value, or times 16 MiB if it is less");
     fixture->fake.err_limit = 0;
     assert_int_equal(embtier_get(batch), EMBTIER_TOO_LARGE);
-    assert_string_equal(embtier_message(fixture->server),
-                        "batch of 900 ids in 1 parts needs more memory than lanes.request_bytes "
-                        "gives one request; use fewer ids and parts, or have the server's "
-                        "lanes.request_bytes raised");
+    assert_string_equal(
+        embtier_message(fixture->server),
+        "batch of 900 ids in 1 parts needs more memory than lanes.request_bytes gives one request; "
+        "use fewer ids and parts, or raise the server's lanes.request_bytes");
     fixture->fake.err_limit = 1000;
     assert_int_equal(embtier_get(batch), EMBTIER_TOO_LARGE);
     assert_string_equal(embtier_message(fixture->server),
@@ -455,7 +455,7 @@ static void test_a_table_of_another_state_stops_the_reconnect_if_a_batch_has_it(
     reconnect_with_optimizer(fixture, EMBTIER_OPTIMIZER_ADAGRAD, EMBTIER_OK);
     batch = new_batch_with_state(fixture, 3);
     reconnect_with_optimizer(fixture, EMBTIER_OPTIMIZER_ADAGRAD, EMBTIER_MISMATCH);
-    assert_non_null(strstr(embtier_message(fixture->server), "another optimizer"));
+    assert_non_null(strstr(embtier_message(fixture->server), "a different optimizer"));
     fixture->fake.words_optimizer = EMBTIER_OPTIMIZER_ADAM;
     assert_int_equal(embtier_reconnect(fixture->server), EMBTIER_OK);
     assert_int_equal(embtier_get(batch), EMBTIER_OK);

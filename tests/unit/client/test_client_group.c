@@ -150,9 +150,9 @@ static void test_mistakes_in_joining_are_told_without_asking_the_server(void **s
                     EMBTIER_INVALID, cases[i].message);
     bad.struct_bytes = 0;
     assert_told(fixture, embtier_group_join(fixture->server, &bad, &group), EMBTIER_INVALID,
-                "use EMBTIER_GROUP_OPTIONS_INIT");
+                "initialise with EMBTIER_GROUP_OPTIONS_INIT");
     assert_told(fixture, embtier_group_join(fixture->server, NULL, &group), EMBTIER_INVALID,
-                "use EMBTIER_GROUP_OPTIONS_INIT");
+                "initialise with EMBTIER_GROUP_OPTIONS_INIT");
     assert_int_equal(fixture->fake.joined, 0);
     bad = options_of("a", 2, 1, 0);
     fixture->fake.join_err = EMBTIER_GROUP_FULL;
@@ -296,29 +296,29 @@ static void test_a_refusal_is_told_with_who_it_is_about(void **state)
           "member 3's push of step 5 of group 'g' was refused (NONFINITE: a gradient is not "
           "finite); nothing was applied" },
         { EMBTIER_GROUP_BROKEN, 0, 3, EMBTIER_OK,
-          "group 'g' is over: member 3 has gone; nothing was applied, and all join anew" },
+          "group 'g' is over: member 3 has gone; nothing was applied, and all members must join "
+          "again" },
         { EMBTIER_TIMEOUT, 0, 3, EMBTIER_OK,
           "group 'g' is over: member 3 has not pushed step 5 in time (lanes.group_seconds); "
-          "nothing "
-          "was applied, and all join anew" },
+          "nothing was applied, and all members must join again" },
         { EMBTIER_GROUP_BROKEN, EMBTIER_TIMEOUT, 3, EMBTIER_OK,
           "group 'g' is over: member 3 did not push in time (lanes.group_seconds); nothing was "
-          "applied, and all join anew" },
+          "applied, and all members must join again" },
         { EMBTIER_GROUP_BROKEN, EMBTIER_IO, 3, EMBTIER_OK,
           "group 'g' is over: member 3 led a step that failed when a part of it was applied; "
-          "nothing was applied, and all join anew" },
+          "nothing was applied, and all members must join again" },
         { EMBTIER_GROUP_STEP, 8, UINT32_MAX, EMBTIER_OK,
-          "step 3 of group 'g': the next one is 8; nothing was applied" },
+          "step 3 of group 'g' is out of order: the next step is 8; nothing was applied" },
         { EMBTIER_NO_GROUP, 0, UINT32_MAX, EMBTIER_OK,
-          "the server does not know this client as a member of group 'g'; join it" },
+          "this client is not a member of group 'g'; join it first" },
         { EMBTIER_MISMATCH, 0, UINT32_MAX, EMBTIER_OK,
           "the members of group 'g' gave a table different learning rates; nothing was applied" },
         { EMBTIER_NO_TABLE, 0, UINT32_MAX, EMBTIER_OK,
           "a table was dropped before all members of group 'g' had pushed step 5; nothing was "
           "applied" },
         { EMBTIER_BUSY, 64, UINT32_MAX, EMBTIER_OK,
-          "pushes that wait for their groups have all the memory they may have, 64 bytes (a "
-          "quarter of lanes.request_bytes); nothing was applied" },
+          "pushes that wait for their groups fill the memory they may use, 64 bytes (a quarter of "
+          "lanes.request_bytes); nothing was applied" },
     };
 
     fixture->fake.err_segment = UINT32_MAX;
@@ -352,8 +352,9 @@ static void test_a_lookup_ahead_of_its_step_is_told_so(void **state)
     fixture->fake.err_value = 6;
     fixture->fake.err_limit = 5;
     fixture->fake.err = EMBTIER_GROUP_STEP;
-    assert_told(fixture, embtier_get(rows), EMBTIER_GROUP_STEP,
-                "step 6 of group 'g': the next one is 5, and must be pushed first");
+    assert_told(
+        fixture, embtier_get(rows), EMBTIER_GROUP_STEP,
+        "step 6 of group 'g' is out of order: the next step is 5, which must be pushed first");
 }
 
 /* A wait that ends, and a push that has: both are TIMEOUT. */
@@ -366,7 +367,7 @@ static void test_a_push_that_waited_too_long_is_done_and_a_wait_is_not(void **st
 
     fixture->fake.hold = true;
     assert_int_equal(embtier_submit_push(batch, &options), EMBTIER_OK);
-    assert_told(fixture, embtier_wait(batch, 5), EMBTIER_TIMEOUT, "the request goes on");
+    assert_told(fixture, embtier_wait(batch, 5), EMBTIER_TIMEOUT, "the request continues");
     assert_int_equal(embtier_poll(batch), EMBTIER_AGAIN);
     assert_int_equal(embtier_batch_blamed_member(batch), UINT32_MAX);
     fixture->fake.err_segment = UINT32_MAX;

@@ -277,7 +277,8 @@ static void test_a_skipped_part_has_no_gradients_until_the_next_lookup(void **st
 
     assert_refused(fixture, embtier_batch_set_skipped(batch, 0, 1), "has no ticket");
     assert_int_equal(embtier_get_pooled_ticket(batch), EMBTIER_OK);
-    assert_refused(fixture, embtier_batch_set_skipped(batch, 2, 1), "part 2 of a batch of 2 parts");
+    assert_refused(fixture, embtier_batch_set_skipped(batch, 2, 1),
+                   "there is no part 2 in a batch of 2 parts");
     assert_int_equal(embtier_batch_set_skipped(batch, 0, 1), EMBTIER_OK);
     assert_int_equal(embtier_batch_set_skipped(batch, 1, 1), EMBTIER_OK);
     assert_int_equal(embtier_batch_set_skipped(batch, 0, 0), EMBTIER_OK);
@@ -371,15 +372,18 @@ static void test_mistakes_in_options_are_told_without_asking_the_server(void **s
                    "inf is not finite (part 1, table 'users')");
     options = at_step(1);
     options.weight_gradients = 1;
-    assert_refused(fixture, embtier_push(batch, &options), "for a push by ticket");
+    assert_refused(fixture, embtier_push(batch, &options), "only a push by ticket");
     options = at_step(1);
     options.struct_bytes = 0;
-    assert_refused(fixture, embtier_push(batch, &options), "use EMBTIER_PUSH_OPTIONS_INIT");
+    assert_refused(fixture, embtier_push(batch, &options),
+                   "initialise with EMBTIER_PUSH_OPTIONS_INIT");
     options.struct_bytes = sizeof(options) + 1;
-    assert_refused(fixture, embtier_push(batch, &options), "use EMBTIER_PUSH_OPTIONS_INIT");
+    assert_refused(fixture, embtier_push(batch, &options),
+                   "initialise with EMBTIER_PUSH_OPTIONS_INIT");
     options.struct_bytes = sizeof(options) - 1; /* half a pointer */
-    assert_refused(fixture, embtier_push(batch, &options), "use EMBTIER_PUSH_OPTIONS_INIT");
-    assert_refused(fixture, embtier_push(batch, NULL), "use EMBTIER_PUSH_OPTIONS_INIT");
+    assert_refused(fixture, embtier_push(batch, &options),
+                   "initialise with EMBTIER_PUSH_OPTIONS_INIT");
+    assert_refused(fixture, embtier_push(batch, NULL), "initialise with EMBTIER_PUSH_OPTIONS_INIT");
     assert_int_equal(fixture->fake.taken, 0);
 }
 
@@ -411,26 +415,27 @@ static void test_a_refusal_is_told_with_what_was_wrong(void **state)
         uint32_t segment;
         const char *message;
     } cases[] = {
-        { EMBTIER_NO_TICKET, UINT32_MAX, "the server knows no ticket 57 of this client" },
+        { EMBTIER_NO_TICKET, UINT32_MAX, "this client has no ticket 57" },
         { EMBTIER_TICKET_USED, UINT32_MAX, "ticket 57 has been used or released" },
         { EMBTIER_TICKET_EXPIRED, UINT32_MAX,
           "ticket 57 has expired: the server keeps tickets for 10 ms" },
         { EMBTIER_TICKETS_FULL, UINT32_MAX,
-          "no room for a push by rows of 57 bytes: all together may have 10 (lanes.ticket_bytes); "
+          "no room for a push by rows of 57 bytes: all together may use 10 (lanes.ticket_bytes); "
           "push or release tickets first" },
         { EMBTIER_TICKET_USED, 1, "ticket 57 has been used or released" },
-        { EMBTIER_SHAPE, UINT32_MAX, "push of 57 parts by the ticket of a lookup of 10" },
+        { EMBTIER_SHAPE, UINT32_MAX, "push of 57 parts with the ticket of a lookup of 10" },
         { EMBTIER_SHAPE, 0,
           "gradients have the wrong shape: 57 where 10 is needed (part 0, table 'users')" },
         { EMBTIER_NONFINITE, 1,
-          "table 'words' takes no gradients with NaN or infinity, and that of bag 57 has one "
-          "(part 1)" },
+          "table 'words' refuses gradients with NaN or infinity, and the gradient of bag 57 has "
+          "one (part 1)" },
         { EMBTIER_UNSUPPORTED, 0, "table 'users' has no optimizer for a push (part 0)" },
         { EMBTIER_UNSUPPORTED, UINT32_MAX, "not supported here" },
         { EMBTIER_INVALID, UINT32_MAX,
-          "the server does not take the push; steps are 1 to 9007199254740991" },
+          "the server refused the push; steps are 1 to 9007199254740991" },
         { EMBTIER_INVALID, 1,
-          "the learning rate is not finite, or not that of other parts of table 'words' (part 1)" },
+          "the learning rate is not finite, or differs from that of other parts of table 'words' "
+          "(part 1)" },
         { EMBTIER_TOO_LARGE, UINT32_MAX,
           "batch of 57 ids or bags is over the server's limit of 10" },
         { EMBTIER_DROPPED, 1, "table 'words' was dropped (part 1)" },
@@ -450,7 +455,8 @@ static void test_a_refusal_is_told_with_what_was_wrong(void **state)
     fixture->fake.err_segment = 0;
     fixture->fake.err = EMBTIER_NONFINITE;
     assert_int_equal(push(new_push(fixture)), EMBTIER_NONFINITE);
-    assert_non_null(strstr(embtier_message(fixture->server), "that of the id at 57 has one"));
+    assert_non_null(
+        strstr(embtier_message(fixture->server), "the gradient of the id at 57 has one"));
 }
 
 static void test_a_refused_lookup_is_told_for_what_it_is(void **state)
@@ -463,12 +469,13 @@ static void test_a_refused_lookup_is_told_for_what_it_is(void **state)
         const char *message;
     } cases[] = {
         { EMBTIER_TICKETS_FULL, UINT32_MAX, 10,
-          "no room for a ticket of 57 bytes: all together may have 10 (lanes.ticket_bytes); push "
-          "or release tickets first" },
+          "no room for a ticket of 57 bytes: all together may use 10 (lanes.ticket_bytes); push or "
+          "release tickets first" },
         { EMBTIER_TICKETS_FULL, UINT32_MAX, 0,
-          "a client has 57 tickets at most; push or release some first" },
+          "a client may hold at most 57 tickets; push or release some first" },
         { EMBTIER_UNSUPPORTED, 1, 0,
-          "a ticket is for parts of table 'words' that are all maxima, or none (part 1)" },
+          "in a lookup with a ticket, all parts of table 'words' must be maxima, or none (part "
+          "1)" },
         { EMBTIER_INVALID, 0, 0, "invalid argument (part 0, table 'users')" },
         { EMBTIER_INVALID, UINT32_MAX, 0, "invalid argument" },
     };
@@ -695,19 +702,18 @@ static void test_a_refused_prefetch_is_told_for_what_it_is(void **state)
         const char *message;
     } cases[] = {
         { EMBTIER_PINS_FULL, 0, 0,
-          "no room in DRAM for row id 57 of table 'words': prefetched rows may have half of the "
+          "no room in DRAM for row id 57 of table 'words': prefetched rows may use half of the "
           "first tier; push or release prefetches first, or prefetch fewer rows at a time (part "
           "0)" },
         { EMBTIER_PINS_FULL, UINT32_MAX, 10,
-          "no room in DRAM for a prefetch of 57 bytes of rows: the prefetches of your user may "
-          "have "
-          "10, three quarters of what other users leave of half of the first tier; push or release "
+          "no room in DRAM for a prefetch of 57 bytes of rows: your user's prefetches may use 10, "
+          "three quarters of what other users leave of half of the first tier; push or release "
           "prefetches first, or prefetch fewer rows at a time" },
         { EMBTIER_TICKETS_FULL, UINT32_MAX, 10,
-          "no room for a prefetch of 57 bytes: all together may have 10 (lanes.ticket_bytes); "
-          "push or release tickets first" },
+          "no room for a prefetch of 57 bytes: all together may use 10 (lanes.ticket_bytes); push "
+          "or release tickets first" },
         { EMBTIER_TICKETS_FULL, UINT32_MAX, 0,
-          "a client has 57 tickets at most; push or release some first" },
+          "a client may hold at most 57 tickets; push or release some first" },
         { EMBTIER_ID_RANGE, 1, 10,
           "row id 57 is out of range: table 'users' has 10 rows (part 1)" },
     };

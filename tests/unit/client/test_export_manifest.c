@@ -102,9 +102,9 @@ static void test_one_of_too_many_values_is_refused(void **state)
 
     (void)state;
     put_filled(f, "{\"x\":[{}", ",{}", 12 * MIB);
-    assert_corrupt(f, "holds more than exports of 16384 parts have");
+    assert_corrupt(f, "has more entries than an export of 16384 parts can have");
     put_filled(f, "{", "\"\":", 12 * MIB);
-    assert_corrupt(f, "holds more than exports of 16384 parts have");
+    assert_corrupt(f, "has more entries than an export of 16384 parts can have");
     put_filled(f, "{\"x\":", "[", 12 * MIB);
     assert_corrupt(f, "is nested deeper than 8 at its byte 12");
     put_filled(f, "{", " ", 16 * MIB);

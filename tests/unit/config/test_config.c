@@ -318,17 +318,17 @@ static void test_repeated_key_names_both_lines(void **state)
 {
     (void)state;
     assert_mistake("lanes:\n  count: 2\n  readers_per_lane: 2\n  count: 3\n",
-                   "e.yaml:4: lanes.count: stands twice, first in line 2; allowed: once");
+                   "e.yaml:4: lanes.count: is given twice, first in line 2; allowed: once");
     assert_mistake("log: {level: info}\nlanes: {}\nlog: {}\n",
-                   "e.yaml:3: log: stands twice, first in line 1; allowed: once");
+                   "e.yaml:3: log: is given twice, first in line 1; allowed: once");
 }
 
 static void test_wrong_shapes_are_told(void **state)
 {
     (void)state;
     assert_mistake("- a\n- b\n",
-                   "e.yaml:1: is a list, where a mapping of keys must stand; "
-                   "allowed: data, lanes, cache, rocksdb, checkpoints, endurance, socket, log");
+                   "e.yaml:1: is a list, where a mapping of keys is needed; allowed: data, lanes, "
+                   "cache, rocksdb, checkpoints, endurance, socket, log");
     assert_mistake("hello\n", "e.yaml:1: is a single value, where a mapping...");
     assert_mistake("lanes: 5\n", "e.yaml:1: lanes: is a single value, where...");
     assert_mistake("lanes: [5]\n", "e.yaml:1: lanes: is a list, where a mapping...");
@@ -449,10 +449,10 @@ static void test_tiers_must_make_sense(void **state)
                    "e.yaml:4: cache.tiers[1].numa_node: is missing...");
     assert_mistake("cache:\n  tiers:\n  - {bytes: 1GiB, numa_node: 0}\n",
                    "e.yaml:3: cache.tiers[0].numa_node: kind dram has no NUMA node...");
-    assert_mistake("cache:\n  tiers:\n  - {bytes: 1GiB, name: x}\n"
-                   "  - bytes: 1GiB\n    kind: dax_kmem\n    name: x\n",
-                   "e.yaml:6: cache.tiers[1].name: tier 0 is named `x` too; allowed: a name of "
-                   "its own");
+    assert_mistake(
+        "cache:\n  tiers:\n  - {bytes: 1GiB, name: x}\n"
+        "  - bytes: 1GiB\n    kind: dax_kmem\n    name: x\n",
+        "e.yaml:6: cache.tiers[1].name: tier 0 has the name `x` too; allowed: a name of its own");
     assert_mistake("lanes: {count: 4}\ncache:\n  tiers:\n  - {bytes: 8MiB}\n",
                    "e.yaml:4: cache.tiers[0].bytes: 8MiB is too little for 4 lanes; allowed: at "
                    "least 16MiB");
@@ -465,11 +465,11 @@ static void test_lanes_and_shards_must_fit_together(void **state)
                    "e.yaml:4: lanes.count: 3 lanes, but 2 shards; allowed: at most one lane per "
                    "shard");
     assert_mistake("data:\n  directories: [/a, /b]\n  shards_per_directory: 1000\n",
-                   "e.yaml:3: data.shards_per_directory: 1000 in each of 2 directories are 2000 "
-                   "shards; allowed: 1024 in all");
-    assert_mistake("data:\n  directories:\n  - /a\n  - /b\n  - /a/\n",
-                   "e.yaml:5: data.directories[2]: `/a/` stands twice; allowed: each directory "
-                   "once");
+                   "e.yaml:3: data.shards_per_directory: 1000 shards in each of 2 directories make "
+                   "2000 shards; allowed: 1024 in all");
+    assert_mistake(
+        "data:\n  directories:\n  - /a\n  - /b\n  - /a/\n",
+        "e.yaml:5: data.directories[2]: `/a/` is listed twice; allowed: each directory once");
 }
 
 static void test_small_cache_means_fewer_lanes(void **state)
@@ -600,11 +600,10 @@ static void test_a_long_file_name_leaves_the_message_whole(void **state)
     strcpy(name + sizeof(name) - 8, "/e.yaml");
     assert_int_equal(config_parse(name, "lanes: 1", 8, &big_machine, budget_beside, &config, &msg),
                      EMBTIER_CONFIG);
-    assert_non_null(strstr(msg.text,
-                           "/e.yaml:1: lanes: is a single value, where a mapping of keys must "
-                           "stand; allowed: count, readers_per_lane, request_bytes, "
-                           "write_queue_bytes, ticket_bytes, ticket_seconds, "
-                           "group_seconds"));
+    assert_non_null(
+        strstr(msg.text, "/e.yaml:1: lanes: is a single value, where a mapping of keys is needed; "
+                         "allowed: count, readers_per_lane, request_bytes, write_queue_bytes, "
+                         "ticket_bytes, ticket_seconds, group_seconds"));
 }
 
 static void test_bytes_are_read_with_their_units(void **state)

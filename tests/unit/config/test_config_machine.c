@@ -104,7 +104,7 @@ static void test_named_directory_must_exist(void **state)
     assert_found(*state, "data: {directories: ['%s']}\nsocket: {path: %s/no/s}\n",
                  "e.yaml:2: socket.path: `", "No such file or directory");
     assert_found(*state, "data: {directories: ['%s']}\nsocket: {path: %s/file}\n",
-                 "e.yaml:2: socket.path: `", "exists and is no socket");
+                 "e.yaml:2: socket.path: `", "exists and is not a socket");
 }
 
 static void test_directory_must_be_writable(void **state)

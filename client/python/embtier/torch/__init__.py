@@ -9,115 +9,119 @@ A model with several tables uses :class:`EmbeddingBagCollection`, which makes on
 and one per backward for all of them.
 
 How rows are updated
-    By the table's optimizer, in the server, once for each distinct row; what is chosen here is ``lr``
-    and when:
+    The table's optimizer updates them in the server, once for each distinct row. The module chooses ``lr`` and the
+    moment:
 
     ``update="backward"`` (the default)
         Each backward pass is a step: one push of the gradients of the bags, by the ticket of the
-        forward pass. Features whose output got no gradient stay as they are.
+        forward pass. Features whose output got no gradient do not change.
     ``update="step"``
-        Gradients of any number of backward passes add up until :meth:`step` applies them, once, or zero_grad() forgets
-        them, be it the module's, its parent's or an optimizer's. step() uses them up. They are gradients of rows, added
-        up here: more work, and no mode "max" (ValueError). This is the way of torch: what is between backward() and
-        step(), such as clip_grad_norm_ and a GradScaler, finds them in the module's parameters.
+        Gradients of any number of backward passes add up until :meth:`step` applies them once, or until zero_grad()
+        of the module, its parent or an optimizer forgets them. They are gradients of rows, added up in this process:
+        that is more work, and excludes mode "max" (ValueError). It works as in torch: code between backward() and
+        step(), such as clip_grad_norm_ and a GradScaler, finds the gradients in the module's parameters.
 
     A table with optimizer "none" is a ValueError, unless the module is made with ``frozen=True``; so is
     one with mode "max" in one bag and another mode in another.
 parameters()
-    One :class:`Rows` for each table, ``module.rows``: it stands for the table's rows, has no weight, and freezes the table
-    with ``requires_grad_(False)``. Its ``grad`` are the gradients gathered with ``update="step"``, float32 [distinct rows,
-    dim]: clip_grad_norm_(model.parameters()) has the same norm as with torch's modules. An optimizer of torch.optim that
-    would step it raises RuntimeError; with ``update="backward"`` there is no gradient, and code that asks for one is warned
-    once that it does not train the rows. ``ids`` says which rows a gradient is of. A member of a group sees its part of it.
+    One :class:`Rows` for each table, ``module.rows``. It stands for the table's rows, has no weight, and freezes the
+    table with ``requires_grad_(False)``. Its ``grad`` holds the gradients gathered with ``update="step"``, float32
+    [distinct rows, dim], and ``ids`` their rows: clip_grad_norm_(model.parameters()) has the same norm as with
+    torch's modules. An optimizer of torch.optim that would step it raises RuntimeError. With ``update="backward"``
+    there is no gradient, and code that asks for one is warned once that it does not train the rows. A member of a
+    group sees its own part of the gradient.
 One optimizer for the whole model
-    ``CombinedOptimizer(torch.optim.Adam(model.parameters(), lr=1e-3), model)`` steps both what is here and the rows: schedulers,
+    ``CombinedOptimizer(torch.optim.Adam(model.parameters(), lr=1e-3), model)`` steps the parameters of this process
+    and the rows: schedulers,
     GradScaler and zero_grad() reach the whole model.
 Learning rates, schedulers, steps
     ``lr`` is an attribute. ``optimizer`` is a torch.optim.Optimizer of the module's rows alone, whose learning rate is ``lr``
-    and whose step() and zero_grad() are the module's. With ``update="backward"`` there is nothing left for step() to do, but
-    schedulers want to see it called. ``steps`` counts the steps made, as Adam must know: a module begins with that of its tables; state_dict() has it.
+    and whose step() and zero_grad() are the module's. With ``update="backward"`` step() has nothing to do, but
+    schedulers expect the call. ``steps`` counts the steps, which Adam needs: a module begins with the step of its
+    tables, and state_dict() has it.
 GradScaler
-    ``update="step"``: scaler.step() takes a CombinedOptimizer, or ``optimizer``, as any other. Gradients
-    are where the outputs are: torch before 2.3 unscales nothing in the memory of the processor.
+    ``update="step"``: scaler.step() takes a CombinedOptimizer, or ``optimizer``, as any other. Gradients are on the
+    device of the outputs; torch before 2.3 does not unscale gradients on the CPU.
     ``update="backward"``: gradients are applied before a scaler could see them. Assign
-    ``module.grad_scale = scaler.get_scale``: a number, or a function that returns one, by which gradients are divided as they
-    arrive. Without it the scaler's unscale_() raises RuntimeError.
+    ``module.grad_scale = scaler.get_scale``: gradients are divided on arrival by this number, or by the number that
+    this function returns. Without it the scaler's unscale_() raises RuntimeError.
 Gradients with NaN or infinity
-    A push that the server refuses for them, or since it would make a finite row NaN or infinite
-    (NonfiniteError), changes no row and is no step: it is
-    counted in ``skipped_pushes``, with a warning the first time. Gradients of weights of samples that
-    were to come with it are NaN. Tables made with ``allow_nonfinite`` take such gradients.
+    The server refuses a push with such gradients, or one that would make a finite row NaN or infinite
+    (NonfiniteError). It changes no row and is not a step: ``skipped_pushes`` counts it, with a warning the first
+    time. Gradients of sample weights that would come with it are NaN. Tables made with ``allow_nonfinite`` accept
+    such gradients.
 Several forward passes before a backward pass
-    Each has its ticket, and each push is made to the rows as they are then. Rows are not copied here,
-    so nobody's updates are lost.
+    Each has its own ticket, and each push changes the rows as they are then. The module does not copy rows, so no
+    updates are lost.
 The same table in several bags of a collection
     Its rows are updated once, by the sum of the gradients.
 Backward twice through one graph (``retain_graph=True``)
-    With ``update="step"`` adds up twice, as in torch. With ``update="backward"`` RuntimeError: the
-    ticket is used up by the first. Gradients of gradients raise RuntimeError.
-Graphs that no backward pass goes through
+    With ``update="step"`` gradients add up twice, as in torch. With ``update="backward"`` the first pass uses up the
+    ticket, and the second raises RuntimeError. Gradients of gradients raise RuntimeError.
+Graphs without a backward pass
     Their tickets are given back with the next request, once the graph is gone. The server keeps
     tickets for a limited time: a backward pass that comes later raises TicketExpiredError.
 no_grad(), inference_mode(), requires_grad_(False) on the module or its parent
-    Lookups without a ticket; nothing is ever written. eval() changes nothing, as in torch.
+    Lookups take no ticket, and nothing is ever written. eval() has no effect, as in torch.
 Weights of samples (per_sample_weights)
-    With "sum" as in torch, and with "mean": the weighted sum divided by the number of ids. Their
-    gradients come with the push. Where there is none (the module is frozen, ``update="step"``,
-    torch.autograd.grad() for the weights alone) one GET brings the rows, as they are at the time.
+    "sum" as in torch, and "mean": the weighted sum divided by the number of ids. Their gradients come with the push.
+    If there is no push (the module is frozen, ``update="step"``, torch.autograd.grad() for the weights alone), one
+    GET reads the rows, as they are at the time.
 Rows that are read ahead
     :class:`Prefetcher` goes over a data loader and has the server bring the rows of its next batches into
     DRAM.
 Groups of trainers
-    Processes that each train a copy of the model with a part of every batch, data parallel, give each of
-    its modules a group: ``group=server.join("model.items", size=world, member=rank)``. A push is then the
-    member's part of a step: it returns when those of all have come, gradients are averaged over all, in the
-    order of the members, and each row is changed once. torch.nn.parallel.DistributedDataParallel averages the
+    In data-parallel training, each process trains a copy of the model with a part of every batch. Each module of the
+    model then needs a group: ``group=server.join("model.items", size=world, member=rank)``. A push is then the
+    member's part of a step. It returns when the pushes of all members have arrived. Gradients are averaged over all
+    members, in their order, and each row is changed once. torch.nn.parallel.DistributedDataParallel averages the
     gradients of the rest of the model in the same way, so the loss stays the mean over the member's part
     of the batch. ``reduce="sum"`` adds gradients up instead.
 
-    * ``steps`` is the group's. A training that goes on joins with ``step=`` what was saved; load_state_dict()
-      raises ValueError if the group is at another step.
+    * ``steps`` is the group's. Resumed training joins with the saved step as ``step=``; load_state_dict() raises
+      ValueError if the group is at another step.
     * Every member pushes every step: each backward pass through the module with ``update="backward"``, each
-      step() with ``update="step"``. A member without ids, or without gradients, takes part with a push
-      of nothing, but a backward pass that does not come to the module at all pushes nothing, and
-      the others wait for it (``lanes.group_seconds`` of the server's configuration), as they do for one that
-      has more batches than they have. To add up the gradients of several backward passes in one step,
+      step() with ``update="step"``. A member without ids or gradients takes part with an empty push. A backward pass
+      that does not reach the module pushes nothing, and the others wait for it (``lanes.group_seconds`` of the
+      server's configuration). Members with more batches wait for those with fewer in the same way. To add up the
+      gradients of several backward passes in one step,
       or of several forward passes, use ``update="step"``; with ``update="backward"`` each pass is a step,
       which is fine only if all members make the same number of them.
     * Each module has a group of its own (ValueError), with the same settings and learning rates on all
-      members (MismatchError). Several on one connection push in the order of the backward pass, which is the
-      same for the same model; if control flow depends on the data it may differ, and then members wait for
-      each other until the time is over.
-    * NaN or infinity in one member's gradients keep the step from all: all skip it, count it in
-      ``skipped_pushes`` and go on with their next batches. A GradScaler's step(module.optimizer) with
-      ``update="step"`` calls step() then too, to let the others know; the members' scales may
-      differ after it, which does no harm. Tables made with ``allow_nonfinite`` take such gradients, with
-      a scaler too. Other refusals raise GroupRefusedError on the others.
-    * GroupBrokenError, TimeoutError: a member has gone, nothing was applied. All join anew, with
-      ``step=module.steps``, and assign ``module.group``. A member that wants to begin anew calls ``module.group.leave()``.
-    * Prefetches are released after the push, by a request of their own.
+      members (MismatchError). Several modules on one connection push in the order of the backward pass, which is the
+      same for the same model. If control flow depends on the data, the order may differ, and members wait for each
+      other until the time limit.
+    * If one member's gradients have NaN or infinity, all members skip the step, count it in ``skipped_pushes`` and
+      continue with their next batches. With ``update="step"`` a GradScaler's step(module.optimizer) then also calls
+      step(), which informs the others. The members' scales may differ afterwards, which is harmless. Tables made with
+      ``allow_nonfinite`` accept such gradients, with a scaler too. Other refusals raise GroupRefusedError on the
+      others.
+    * GroupBrokenError, TimeoutError: a member is gone, and nothing was applied. All join again, with
+      ``step=module.steps``, and assign ``module.group``. A member that wants to start afresh calls
+      ``module.group.leave()``.
+    * A separate request releases prefetches after the push.
 state_dict()
-    Holds what the tables are and the number of steps, not the rows: these are the server's.
-    load_state_dict() raises ValueError unless the module's tables are those that were saved, by their uuid, and warns if their
-    rows are of another step than then.
+    Holds the description of the tables and the number of steps, but not the rows, which are in the server.
+    load_state_dict() raises ValueError unless the module's tables have the saved uuids, and warns if their rows are
+    of another step than the saved one.
 torch.compile
-    Has a pass of a module as one operator of its graph, also with ``fullgraph=True`` (torch 2.4 and newer; before, the graph
-    breaks there). torch.jit, torch.export and torch.func raise RuntimeError.
+    A pass of a module is one operator of the compiled graph, also with ``fullgraph=True`` (torch 2.4 and newer;
+    before, the graph breaks there). torch.jit, torch.export and torch.func raise RuntimeError.
 copy.deepcopy(), pickle
-    TypeError: two modules would update one table. Make another module of the same tables.
+    TypeError, because two modules would update one table. Make another module with the same tables.
 to(device), half(), double()
-    Bags are fetched to the processor and moved to the device of the ids; results are float32 for
-    tables of every dtype. A CUDA graph cannot have a pass of a module in it (RuntimeError); torch.compile, with
-    mode="reduce-overhead" too, leaves it out of its graphs.
+    Bags arrive on the CPU and are moved to the device of the ids. Results are float32 for tables of every dtype. A
+    CUDA graph cannot contain a pass of a module (RuntimeError); torch.compile leaves the pass out of its CUDA graphs,
+    also with mode="reduce-overhead".
 Ids
     int32 or int64 tensors; nested ones of the layout torch.jagged, [bags, lengths], have no offsets (torch 2.4 and newer). A
     negative id is a ValueError, one past the table's rows IdRangeError.
-    Unbounded tables have ids up to 2**64 - 1, which torch has no dtype for (signed ones reach
-    2**63 - 1): ``unsigned_ids=True`` takes ids as the bits of unsigned numbers, -1 as 2**64 - 1.
+    Unbounded tables have ids up to 2**64 - 1, for which torch has no dtype (signed ones reach 2**63 - 1):
+    ``unsigned_ids=True`` takes ids as the bits of unsigned numbers, -1 as 2**64 - 1.
 
-Threads: of the tables' connection, one at a time; a backward pass may run on threads of torch's, one for each device, while
-its caller waits: these take turns. With groups and outputs on several devices use ``update="step"``: the order of the turns is
-another on each member, which may then wait for each other. Graphs may be freed on any thread.
+Threads: the tables' connection serves one at a time. A backward pass may run on torch's threads, one for each device,
+while its caller waits; these take turns. With groups and outputs on several devices use ``update="step"``: otherwise
+the order of turns differs between members, which may then wait for each other. Graphs may be freed on any thread.
 """
 
 from ._bags import MODES, Bag, Input

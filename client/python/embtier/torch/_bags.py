@@ -167,18 +167,18 @@ def _offsets(bag: Bag, ids: torch.Tensor, offsets: torch.Tensor | None) -> tuple
     if offsets.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"offsets must be int32 or int64, not {offsets.dtype}")
     if bag.include_last_offset and len(offsets) == 0:
-        raise ValueError("include_last_offset: there is at least one offset, the last")
+        raise ValueError("include_last_offset: at least one offset is needed, the last")
     offsets = offsets.detach().to("cpu", torch.int64, copy=True)
     if bag.include_last_offset and 0 <= offsets[-1] < len(ids):
         raise ValueError(
             f"include_last_offset: the last offset is the number of ids, {len(ids)}, not {offsets[-1]}; versions of "
-            "torch differ in what they make of the ids behind it"
+            "torch treat ids behind it differently"
         )
     if not bag.include_last_offset:
         end = len(ids) if len(offsets) else 0
         offsets = torch.cat([offsets, torch.tensor([end], dtype=torch.int64, device="cpu")])
     if offsets[0] != 0:
-        raise RuntimeError(f"offsets[0] has to be 0, not {offsets[0]}")
+        raise RuntimeError(f"offsets[0] must be 0, not {offsets[0]}")
     end = int(offsets[-1])
     if not 0 <= end <= len(ids) or (offsets.diff() < 0).any():
         raise RuntimeError(f"offsets must not decrease, nor be more than the {len(ids)} ids")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One optimizer for a model whose rows are in embtierd and whose other parameters are here."""
+"""One optimizer for a model whose rows are in embtierd and whose other parameters are in this process."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _NOT_HERE = ("dampening", "nesterov", "amsgrad", "centered", "lr_decay", "initia
 
 
 class CombinedOptimizer(torch.optim.Optimizer):
-    """Steps @optimizer, which has the parameters that are here, and the tables' optimizers of all modules of
+    """Steps @optimizer, which has the parameters of this process, and the tables' optimizers of all modules of
     embtier.torch in @model::
 
         optimizer = CombinedOptimizer(torch.optim.Adam(model.parameters(), lr=1e-3), model)
 
-    Schedulers, GradScaler, clip_grad_norm_(model.parameters()) and zero_grad() then have the whole model, as with an
-    optimizer over weights of torch's; the gradients of rows are there with ``update="step"`` only.
-    ``param_groups`` are @optimizer's, without the modules' :class:`Rows`, and after them one for each
-    module, whose "lr" is the module's: a scheduler, made over this one, scales each group's own. Other settings of a
-    group of @optimizer, such as weight_decay, are not for rows: their table has its own. A warning names those that differ where
-    @optimizer has had the rows. LBFGS is refused (TypeError). Modules with ``update="backward"`` make their step in the
-    backward pass, and follow the learning rate.
+    Schedulers, GradScaler, clip_grad_norm_(model.parameters()) and zero_grad() then reach the whole model, as with an
+    optimizer over torch's weights; rows have gradients with ``update="step"`` only. ``param_groups`` are those of
+    @optimizer, without the modules' :class:`Rows`, followed by one for each module, whose "lr" is the module's. A
+    scheduler made over this optimizer scales each group's own. Other settings of a group of @optimizer, such as
+    weight_decay, do not apply to rows: their table has its own. A warning names differing settings if @optimizer had
+    the rows. LBFGS is refused (TypeError). Modules with ``update="backward"`` make their step in the backward pass,
+    with this learning rate.
 
-    state_dict() is that of @optimizer, with the groups of the rows as "rows"; the state of rows is the server's."""
+    state_dict() is that of @optimizer, with the groups of the rows as "rows"; the state of rows is in the server."""
 
     _is_made = False
 
@@ -44,12 +44,14 @@ class CombinedOptimizer(torch.optim.Optimizer):
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, not {kind_of(model)} {shown(model)}")
         if isinstance(optimizer, (CombinedOptimizer, Optimizer, torch.optim.LBFGS)):
-            raise TypeError(f"optimizer cannot be a {kind_of(optimizer)}: it is stepped once, beside the tables' optimizers")
+            raise TypeError(
+                f"optimizer cannot be a {kind_of(optimizer)}: its step() runs once, beside the tables' optimizers"
+            )
         modules = [one for one in model.modules() if isinstance(one, EmbeddingBagCollection)]
         if not modules:
             raise ValueError(
-                "model has no module of embtier.torch: replace(), before this, puts them in (see what it returns), or an optimizer "
-                "of torch is enough"
+                "model has no module of embtier.torch: replace(), before this, puts them in (see its result); "
+                "without any, use an optimizer of torch alone"
             )
         self.optimizer = optimizer
         self._of_rows = [module.optimizer for module in modules]
@@ -129,8 +131,9 @@ class CombinedOptimizer(torch.optim.Optimizer):
         return any(one._step_supports_amp_scaling for one in self._of_rows)
 
     def step(self, closure: Callable[[], Any] | None = None, **scaling: Any) -> Any:
-        """One step of all. With a group of trainers a GradScaler has it called for gradients that are not finite, too: nothing is
-        stepped then, by any member. If a group refuses the rows' step for one member's gradients, the other parameters stay too."""
+        """One step of all parameters. With a group of trainers a GradScaler also calls it for gradients that are not
+        finite: then no member steps anything. If a group refuses the rows' step for one member's gradients, the
+        other parameters do not change either."""
         self._look_for_scheduler()
         loss = loss_of(closure)
         is_finite = unscale(self, scaling.get("grad_scaler"))
@@ -175,7 +178,10 @@ class CombinedOptimizer(torch.optim.Optimizer):
             one.param_groups[0].update({**group, "lr": rate})
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError("a CombinedOptimizer belongs to modules whose rows are in embtierd: save its state_dict()")
+        raise TypeError(
+            "a CombinedOptimizer cannot be copied or pickled: the rows of its modules are in embtierd; save its "
+            "state_dict()"
+        )
 
 
 def _tell_of_old_weights(optimizer: torch.optim.Optimizer) -> None:

@@ -62,20 +62,30 @@ def is_compiling() -> bool:
 def refuse_transforms() -> None:
     """RuntimeError where a pass would be recorded, or made by something else than a call."""
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-        raise RuntimeError("a CUDA graph records no requests, and rows are in embtierd: record the rest of the model without this module")
+        raise RuntimeError(
+            "a CUDA graph cannot record requests, and rows are in embtierd: record the rest of the model without "
+            "this module"
+        )
     if getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0:
         raise RuntimeError("forward-mode derivatives (torch.autograd.forward_ad) do not go through rows that are in embtierd")
     if torch.jit.is_tracing():
-        raise RuntimeError("torch.jit.trace records rows as constants, and rows are in embtierd: trace the model without this module")
+        raise RuntimeError(
+            "torch.jit.trace would record rows as constants, and rows are in embtierd: trace the model without this "
+            "module"
+        )
     peek = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
     if peek is not None and peek() is not None:
-        raise RuntimeError("torch.func (vmap, grad, jvp) is not for rows that are in embtierd: call this module outside of it")
+        raise RuntimeError(
+            "torch.func (vmap, grad, jvp) does not support rows that are in embtierd: call this module outside of it"
+        )
 
 
 def refuse_export() -> None:
     """torch 2.7 and newer tell. Not by is_exporting(), which says so of torch.compile too in 2.11."""
     if getattr(torch.compiler, "_is_exporting_flag", False):
-        raise RuntimeError("torch.export has no rows that are in embtierd: export the model without this module")
+        raise RuntimeError(
+            "torch.export does not support rows that are in embtierd: export the model without this module"
+        )
 
 
 def forward(module: EmbeddingBagCollection, inputs: Mapping[str, Input]) -> dict[str, torch.Tensor]:

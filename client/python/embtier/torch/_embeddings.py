@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for the modules of torch.nn that have one table: with the same arguments, and with the same attributes."""
+"""Stand-ins for the modules of torch.nn that have one table, with the same arguments and attributes."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class _OneTable(EmbeddingBagCollection):
         return next(iter(self.bags.values())).padding_idx
 
     def reset_parameters(self) -> None:
-        """Draws all rows anew from the normal distribution, as torch does, and sets that of padding_idx to 0."""
+        """Draws all rows again from the normal distribution, as torch does, and sets that of padding_idx to 0."""
         rows = self.table.rows
         if rows is None:
-            raise TypeError(f"table {self.table.name!r} is unbounded: its rows are drawn by its init, not all at once")
+            raise TypeError(f"table {self.table.name!r} is unbounded: its init draws each row when it is first used")
         many = max(1, _PIECE_BYTES // (4 * self.table.dim))
         for begin in range(0, rows, many):
             drawn = torch.randn(min(many, rows - begin), self.table.dim, dtype=torch.float32, device="cpu")
@@ -88,10 +88,13 @@ def _refuse(max_norm: Any, norm_type: Any, scale_grad_by_freq: Any, sparse: Any,
     number("norm_type", norm_type)
     if max_norm is not None:
         raise ValueError(
-            "max_norm is not offered: torch scales rows in a lookup, and here a lookup changes none; clip_norm= bounds gradients"
+            "max_norm is not supported: torch scales rows in a lookup, and here a lookup changes no row; clip_norm= "
+            "bounds gradients"
         )
     if flag("scale_grad_by_freq", scale_grad_by_freq):
-        raise ValueError("scale_grad_by_freq is not offered: a push adds up the gradients of a row, however often it occurs")
+        raise ValueError(
+            "scale_grad_by_freq is not supported: a push adds up the gradients of a row, however often it occurs"
+        )
     flag("sparse", sparse)
 
 
@@ -114,7 +117,9 @@ def new_table(
     rows = integer("num_embeddings", num_embeddings, 1)
     missing = [one for one in ("embedding_dim", "server", "name") if one not in given]
     if missing:
-        raise ValueError(f"a new table needs {' and '.join(missing)}; one that is there is given in place of num_embeddings")
+        raise ValueError(
+            f"a new table needs {' and '.join(missing)}; give an existing table in place of num_embeddings"
+        )
     server, name, dim = given.pop("server"), given.pop("name"), given.pop("embedding_dim")
     if not isinstance(server, Server):
         raise TypeError(f"server must be an embtier.Server, not {kind_of(server)} {shown(server)}")
@@ -211,12 +216,13 @@ def _pretrained(embeddings: Any, freeze: Any, options: dict[str, Any]) -> dict[s
 class EmbeddingBag(_OneTable):
     """torch.nn.EmbeddingBag with its rows in a table.
 
-    In place of the first argument: a :class:`Table` that is there, and no embedding_dim. Else a table is made: @server,
-    @name, and further options, which are those of :meth:`Server.create_table`; optimizer is "sgd", or "none" if the module is
-    @frozen, init ("normal", 0, 1) as in torch, the row of padding_idx 0. With ``if_not_exists=True`` a table of this name
-    and description is used with the rows it has. @dtype: of the rows, torch's or "f16"; results are float32.
-    @device changes nothing: results are on the device of the ids. max_norm and scale_grad_by_freq are refused (ValueError); sparse
-    changes nothing. Further arguments: :class:`EmbeddingBagCollection`.
+    The first argument may be an existing :class:`Table`, without embedding_dim. Otherwise a table is made from @server,
+    @name, and further options of :meth:`Server.create_table`. Its optimizer is "sgd", or "none" if the module is
+    @frozen; its init is ("normal", 0, 1) as in torch, and the row of padding_idx is 0. With ``if_not_exists=True`` an
+    existing table of this name and description is used with its rows. @dtype is the dtype of the rows, torch's or
+    "f16"; results are float32. @device has no effect: results are on the device of the ids. max_norm and
+    scale_grad_by_freq are refused (ValueError); sparse has no effect. Further arguments:
+    :class:`EmbeddingBagCollection`.
     """
 
     def __init__(
@@ -281,9 +287,9 @@ class EmbeddingBag(_OneTable):
 
 
 class Embedding(_OneTable):
-    """torch.nn.Embedding with its rows in a table: ids of any shape give a row each.
+    """torch.nn.Embedding with its rows in a table: ids of any shape give one row each.
 
-    The row of @padding_idx is given as it is, and its gradient is 0. Arguments otherwise: :class:`EmbeddingBag`.
+    The row of @padding_idx is returned unchanged, and its gradient is 0. Other arguments: :class:`EmbeddingBag`.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modules: torch.nn.Modules whose rows are the server's."""
+"""The modules: torch.nn.Modules whose rows are in the server."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def _bags_of(bags: Any) -> dict[str, Bag]:
 
 _NO_LR = "lr is missing: the learning rate of the tables' optimizers, such as lr=0.1"
 _NO_WEIGHT = (
-    "the rows are in the server, and no weight is here: table.get(ids) and table.set(ids, rows) read and write them, "
-    "Server.import_table() takes a file"
+    "the rows are in the server, so the module has no weight: table.get(ids) and table.set(ids, rows) read and write "
+    "rows, Server.import_table() imports a file"
 )
 
 
@@ -135,15 +135,16 @@ def _compare(feature: str, saved: dict[str, Any], ours: dict[str, Any]) -> None:
 
 
 class EmbeddingBagCollection(torch.nn.Module):
-    """Many embedding bags, one request for all.
+    """Many embedding bags with one request for all.
 
-    @bags: by the name of the feature: a :class:`Bag`, or a Table for one with the defaults. All
-    tables belong to one connection; a table may be in several bags.
-    @lr: learning rate, which only a frozen module can do without; @update: "backward" or "step", see the module's text.
-    @frozen: made with requires_grad_(False); tables need no optimizer.
-    @group: of trainers, this module's own: see "Groups of trainers" in the module's text. @reduce: "mean"
-    averages the gradients of the group's members, "sum" adds them up; without a group it changes nothing.
-    @timeout: seconds that a pass waits for the server, then TimeoutError; None: for ever. A push of a group waits
+    @bags: a :class:`Bag` for each name of a feature, or a Table for a Bag with the defaults. All tables belong to one
+    connection; a table may be in several bags.
+    @lr: learning rate; only a frozen module needs none.
+    @update: "backward" or "step", see the text of embtier.torch.
+    @frozen: like requires_grad_(False); tables need no optimizer.
+    @group: group of trainers, one for each module: see "Groups of trainers" in the text of embtier.torch.
+    @reduce: "mean" averages the gradients of the group's members, "sum" adds them up; without a group it has no effect.
+    @timeout: seconds for which a pass waits for the server, then TimeoutError; None: for ever. A push of a group waits
     for the other members as long as the server does.
     """
 
@@ -203,7 +204,7 @@ class EmbeddingBagCollection(torch.nn.Module):
             others = {b.mode for b in self.bags.values() if b.table.name == table.name}
             if bag.mode == "max" and len(others) > 1:
                 raise ValueError(
-                    f'table {table.name!r} has bags with mode "max" and others: these are not trained together'
+                    f'table {table.name!r} has bags with mode "max" and others: these cannot be trained together'
                 )
         if not self._has_lr and not self.lr:
             raise ValueError(_NO_LR)
@@ -244,7 +245,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         room = self._rooms.take(given)
         try:
             room.fill(given)
-            with errors.hint("TICKETS_FULL", "passes without a backward pass go under torch.no_grad()"):
+            with errors.hint("TICKETS_FULL", "run passes without a backward pass under torch.no_grad()"):
                 room.batch.lookup(self.timeout, ticket=wants_ticket)
         except BaseException:
             self._rooms.abandon(room)
@@ -311,7 +312,7 @@ class EmbeddingBagCollection(torch.nn.Module):
             self._told_of_second_push = True
             warn_user(
                 f"the module of table {next(iter(self._rows))!r} was called several times before this backward pass, and each call is a "
-                "step of its own, where torch's optimizers make one of all: update=\"step\" does so, too"
+                "step of its own; torch's optimizers make one step of all, and so does update=\"step\""
             )
 
     _told_of_second_push = False
@@ -355,7 +356,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @property
     def grad_scale(self) -> float | Callable[[], float]:
-        """A number, or a function that returns one, by which gradients are divided as they arrive; may be assigned."""
+        """Gradients are divided on arrival by this number, or by the result of this function; may be assigned."""
         return self.optimizer.scale
 
     @grad_scale.setter
@@ -412,8 +413,8 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @property
     def steps(self) -> int:
-        """The step that the tables are at: a module goes on from the greatest of its tables, and counts its own; with a
-        group it is the group's. May be assigned."""
+        """The step of the tables: a module starts with the greatest of its tables, and counts its own; with a group it
+        is the group's. May be assigned."""
         return self.optimizer.steps
 
     @steps.setter
@@ -422,8 +423,8 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @property
     def group(self) -> Group | None:
-        """The group of trainers that this module steps with; may be assigned, such as one that was
-        joined anew, with ``step=module.steps``."""
+        """The group of trainers that this module steps with; may be assigned, such as one that was joined again, with
+        ``step=module.steps``."""
         return self.optimizer.group
 
     @group.setter
@@ -432,7 +433,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @property
     def timeout(self) -> float | None:
-        """Seconds that a pass waits for the server; may be assigned. None: for ever."""
+        """Seconds for which a pass waits for the server; may be assigned. None: for ever."""
         return self.optimizer.timeout
 
     @timeout.setter
@@ -441,16 +442,16 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @property
     def skipped_pushes(self) -> int:
-        """How many pushes the server refused for NaN or infinity, this member's of a group or another's."""
+        """The number of pushes that the server refused for NaN or infinity, of this member or another of its group."""
         return self.optimizer.skipped_pushes
 
     def step(self) -> None:
-        """Applies the gradients gathered with ``update="step"``: one push for all tables. If there are
-        none it does nothing, but for a group, whose other members wait for a push. If it fails, the gradients are forgotten."""
+        """Applies the gradients gathered with ``update="step"``: one push for all tables. Without gradients it does
+        nothing, except in a group, whose other members wait for a push. After an error the gradients are forgotten."""
         self.optimizer.step()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients gathered with ``update="step"``; @set_to_none changes nothing."""
+        """Forgets the gradients gathered with ``update="step"``; @set_to_none has no effect."""
         self.optimizer.zero_grad(set_to_none)
 
     def _table_steps(self) -> dict[str, int | None]:
@@ -488,7 +489,7 @@ class EmbeddingBagCollection(torch.nn.Module):
     ) -> None:  # fmt: skip
         if f"{prefix}weight" in state_dict:  # with strict=False, too: nothing would load it
             errors.append(
-                f'"{prefix}weight" has the rows of a module of torch\'s: load it before replace(), or write it by table.set()'
+                f'"{prefix}weight" has the rows of a module of torch: load it before replace(), or write it with table.set()'
             )
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
 
@@ -500,13 +501,13 @@ class EmbeddingBagCollection(torch.nn.Module):
     def set_extra_state(self, state: torch.Tensor) -> None:
         ours = self._description()
         if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8 or state.dim() != 1:
-            raise TypeError(f"state must be what get_extra_state() gave, not {kind_of(state)} {shown(state)}")
+            raise TypeError(f"state must be a result of get_extra_state(), not {kind_of(state)} {shown(state)}")
         try:
             saved_features = json.loads(bytes(state.tolist()))
             if not all(isinstance(saved, dict) for saved in saved_features.values()):
                 raise ValueError
         except (ValueError, AttributeError):
-            raise ValueError("state is not what get_extra_state() gave: no JSON text of features") from None
+            raise ValueError("state is not a result of get_extra_state(): not a JSON text of features") from None
         if saved_features.keys() != ours.keys():
             raise ValueError(
                 f"state was saved with features {shown(list(saved_features))}, here are {shown(list(ours))}"
@@ -534,10 +535,12 @@ class EmbeddingBagCollection(torch.nn.Module):
         return "\n".join([*lines, f"lr={self.lr}, update={self.update}{group}"])
 
     def __prepare_scriptable__(self) -> Any:
-        raise RuntimeError("torch.jit.script has no rows that are in embtierd: script the model without this module")
+        raise RuntimeError(
+            "torch.jit.script does not support rows that are in embtierd: script the model without this module"
+        )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
-            "rows are in embtierd: a copy would update the same tables. Make another module of them, "
-            "and use state_dict() for what is around it"
+            "rows are in embtierd: a copy would update the same tables. Make another module of them, and use "
+            "state_dict() for the rest of the model"
         )

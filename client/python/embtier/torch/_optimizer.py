@@ -23,8 +23,9 @@ from ._rooms import Rooms
 from ._rows import Rows, not_here, warn_user
 
 _PASSED_BY = (
-    "the rows of table {0!r} are updated in the backward pass, with the lr of their module: this {1} passes them by, and so "
-    "do its learning rate, schedulers and weight decay. embtier.torch.CombinedOptimizer(optimizer, model) has both"
+    "the rows of table {0!r} are updated in the backward pass, with the lr of their module: this {1} does not reach "
+    "them, and neither do its learning rate, schedulers and weight decay. embtier.torch.CombinedOptimizer(optimizer, "
+    "model) steps both"
 )
 _NOT_SEEN = (
     "{1}() sees no gradient of the rows of table {0!r}, which were updated in the backward pass. A module made with "
@@ -110,8 +111,8 @@ def unscale(optimizer: torch.optim.Optimizer, scaler: Any) -> bool:
 
 
 class Optimizer(torch.optim.Optimizer):
-    """The tables' optimizers of a module, as schedulers and gradient scalers see them; modules make theirs, see the
-    text of embtier.torch. One group, with "lr"; its parameters are the module's :class:`Rows`."""
+    """The tables' optimizers of a module, as schedulers and gradient scalers see them; each module makes its own, see
+    the text of embtier.torch. It has one group, with "lr"; its parameters are the module's :class:`Rows`."""
 
     def __init__(
         self, rows: Sequence[Rows], rooms: Rooms, lr: float, gathers: bool, averages: bool = True, steps: int = 0
@@ -145,7 +146,7 @@ class Optimizer(torch.optim.Optimizer):
 
     @property
     def steps(self) -> int:
-        """How many were made: with a group, by all of its members together."""
+        """The number of steps; with a group, that of all its members together."""
         self._note_push()
         return self._steps if self._group is None else self._group.step
 
@@ -167,7 +168,7 @@ class Optimizer(torch.optim.Optimizer):
 
     @property
     def group(self) -> Group | None:
-        """The group of trainers that makes these steps; may be assigned, such as one that was joined anew."""
+        """The group of trainers that makes these steps; may be assigned, such as one that was joined again."""
         return self._group
 
     @group.setter
@@ -185,8 +186,8 @@ class Optimizer(torch.optim.Optimizer):
         owner = None if group._owner is None else group._owner()
         if owner not in (None, self):
             raise ValueError(
-                f"group {group.name!r} is another module's: each pushes by itself, and a group has one push "
-                "of a member and step, so join one for each module"
+                f"group {group.name!r} belongs to another module: a group takes one push per member and step, so "
+                "join one group for each module"
             )
         steps = self.steps
         if steps in (0, group.step):
@@ -228,8 +229,8 @@ class Optimizer(torch.optim.Optimizer):
             warn_user((_PART_SEEN if self.gathers else _NOT_SEEN).format(rows.table.name, function), user)
 
     def step(self, closure: Callable[[], Any] | None = None, **scaling: Any) -> Any:
-        """Applies what was gathered, by one push for all tables, and forgets it, also if that fails.
-        If there is nothing it does nothing, but for a group, whose other members wait for a push."""
+        """Applies the gathered gradients with one push for all tables, and forgets them, also after an error. Without
+        gradients it does nothing, except in a group, whose other members wait for a push."""
         loss = loss_of(closure)
         unscale(self, scaling.get("grad_scaler"))
         try:
@@ -274,7 +275,7 @@ class Optimizer(torch.optim.Optimizer):
         if not isinstance(batch, (BagBatch, PushBatch)):
             raise TypeError(f"batch must be a BagBatch or a PushBatch, not {kind_of(batch)} {shown(batch)}")
         if ahead is not None and not isinstance(ahead, Ahead):
-            raise TypeError(f"ahead must be what a Prefetcher has, not {kind_of(ahead)} {shown(ahead)}")
+            raise TypeError(f"ahead must be a Prefetcher's, not {kind_of(ahead)} {shown(ahead)}")
         self.wait_for_push()
         self.look_at_session()
         self._tell_of_others()
@@ -308,7 +309,8 @@ class Optimizer(torch.optim.Optimizer):
         self._table_step = step
         if step < known:
             warn_user(
-                f"the rows of table {next(iter(self._rows))!r} are of step {step} since the server was connected to anew, and this module "
+                f"the rows of table {next(iter(self._rows))!r} are of step {step} since the reconnect to the server, "
+                "and this module "
                 f"is at step {self._steps}: the server has gone back to a checkpoint. Rows and the rest of the model belong together "
                 "again when the state that was saved with that checkpoint is loaded (docs/torch.md)"
             )
@@ -326,8 +328,8 @@ class Optimizer(torch.optim.Optimizer):
         self._alternations += bool(others and self._has_pushed)
         if others and self._alternations == _ALTERNATIONS_TOLD:
             warn_user(
-                f"several modules train table {next(iter(others[0]._rows))!r}, and each of them counts and makes steps of its own: an "
-                "EmbeddingBagCollection of their bags makes one"
+                f"several modules train table {next(iter(others[0]._rows))!r}, and each counts and makes its own "
+                "steps: an EmbeddingBagCollection of their bags makes one step"
             )
         self._has_pushed = True
         for name in self._rows:

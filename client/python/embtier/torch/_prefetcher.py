@@ -119,42 +119,39 @@ def push_with(
 
 
 class Prefetcher:
-    """Goes over the sample batches of a data loader, and asks the server to bring the rows of the next
-    ones into DRAM, where they stay until each has been trained with::
+    """Iterates over the sample batches of a data loader, and asks the server to bring the rows of the next ones into
+    DRAM, where they stay until each batch has been trained with::
 
         ahead = embtier.torch.Prefetcher(loader, collection, lambda batch: batch.features, ahead=2)
         for batch in ahead:
             loss_of(collection(batch.features), batch).backward()
 
-    @loader: any iterable of sample batches; each is passed on as it is, in its order, and read @ahead
-    batches early. An exception of the loader's comes in its turn.
-    @module: an :class:`EmbeddingBag`, an :class:`EmbeddingBagCollection`, or a list of such.
-    @inputs: a function of a sample batch that gives what the module's forward pass will be given: for a
-    collection a mapping of features to ids, (ids, offsets) or (ids, offsets, per_sample_weights); for an
-    EmbeddingBag one of these; for a list of modules a list. It may run before batches that come earlier
-    have been trained with. Ids of padding are left out.
-    @ahead: how many sample batches the server is to be ahead, at least 1. Rows of up to @ahead + 1 of
-    them are pinned at a time.
+    @loader: any iterable of sample batches; each is passed on unchanged, in its order, and read @ahead batches early.
+    An exception of the loader is raised in its turn.
+    @module: an :class:`EmbeddingBag`, an :class:`EmbeddingBagCollection`, or a list of them.
+    @inputs: a function of a sample batch that returns the inputs of the module's forward pass: for a collection a
+    mapping of features to ids, (ids, offsets) or (ids, offsets, per_sample_weights); for an EmbeddingBag one of these;
+    for a list of modules a list. It may run before earlier batches have been trained with. Ids of padding are left out.
+    @ahead: number of sample batches that the server prefetches, at least 1. Rows of up to @ahead + 1 of them are pinned
+    at a time.
 
-    With the sample batch, its prefetch becomes that of the module. The next forward pass that takes a
-    ticket (gradients are enabled, the module is not frozen, ``update="backward"``) takes it along in its
-    graph, and the push of its backward pass releases it. What has not been released when the next
-    sample batch is asked for is released then: after a batch without a push, or with
-    ``update="step"``. All is released when the iteration ends, by an exception in the loop too, or when
-    the iterator is closed; and by :meth:`release`.
+    When the iterator yields a sample batch, the module gets its prefetch. The next forward pass that takes a ticket
+    (gradients are enabled, the module is not frozen, ``update="backward"``) takes it into its graph, and the push of
+    its backward pass releases it. Otherwise, after a batch without a push or with ``update="step"``, it is released
+    when the next sample batch is requested. All prefetches are released when the iteration ends, also by an exception
+    in the loop, when the iterator is closed, and by :meth:`release`.
 
-    A prefetch that the server has no room for (PinsFullError, TicketsFullError; ArenaFullError;
-    BusyError: too many requests in flight; DisconnectedError) is no error: that sample batch is trained without it, and it
-    is counted in ``skipped_prefetches``, with a warning the first time. Other errors, such as
-    IdRangeError for ids that @inputs gave, are raised when that sample batch's turn comes or has passed.
-    One that has expired before its push is pushed without.
+    If the server has no room for a prefetch (PinsFullError, TicketsFullError; ArenaFullError; BusyError: too many
+    requests in flight; DisconnectedError), the sample batch is trained without it. ``skipped_prefetches`` counts it,
+    with a warning the first time. Other errors, such as IdRangeError for ids from @inputs, are raised when that sample
+    batch's turn comes or has passed. If a prefetch expires before its push, the push is made without it.
 
-    Limits. One iteration at a time for a module. A prefetch changes no number, so that a wrong @inputs
-    is slow, not wrong. Several forward passes of a module with one sample batch: the first takes the
-    prefetch along. It is worth it when rows are read from SSD or slower memory, and the next batches'
-    distinct rows fit into half of the first tier. Each prefetch is one more request in flight.
+    Limits. A module has one iteration at a time. A prefetch changes no numbers, so a wrong @inputs makes training slow,
+    not wrong. If several forward passes of a module use one sample batch, the first takes the prefetch. Prefetching is
+    worth it if rows are read from SSD or slower memory, and the next batches' distinct rows fit into half of the first
+    tier. Each prefetch is one more request in flight.
 
-    Threads: of the connection, one at a time; requests are only begun here, and looked at later.
+    Threads: the connection serves one at a time. The iterator only starts requests, and checks them later.
     """
 
     def __init__(
@@ -215,7 +212,7 @@ class Prefetcher:
             self.release()
 
     def release(self) -> None:
-        """Releases all prefetches of this object: of sample batches to come, too. Never raises."""
+        """Releases all prefetches of this object, also of sample batches to come. Never raises."""
         for module in self._modules:
             module._ahead = None
         held, self._held = self._held, []

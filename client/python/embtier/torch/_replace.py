@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts stand-ins in the place of a model's embeddings."""
+"""Replaces a model's embeddings with stand-ins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HOOKS_OF_WEIGHTS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 @dataclass
 class Replaced:
-    """What :func:`replace` did with one module of torch's."""
+    """The result of :func:`replace` for one module of torch."""
 
     path: str  #: of the module in the model, "features.users"
     row_count: int
@@ -42,7 +42,7 @@ class Replaced:
         if self.table is None:
             said = f"stays: {self.reason}"
         else:
-            said = f"table {self.table.name}" + ("" if self.copied else ", which was there: with its rows, not the model's")
+            said = f"table {self.table.name}" + ("" if self.copied else ", which already existed: with its rows, not the model's")
         return f"{self.path}: {self.row_count:,} x {self.dim}, {said}"
 
 
@@ -56,22 +56,23 @@ def replace(
     update: str = "step",
     **options: Any,
 ) -> list[Replaced]:
-    """Puts an :class:`EmbeddingBag` or an :class:`Embedding` in the place of each torch.nn.EmbeddingBag and torch.nn.Embedding
-    of @model that has @min_rows rows or more, and copies its rows to a table of its own, which is named @prefix and its path in
-    the model. Returns what was done, one for each; ``print(*replaced, sep="\\n")`` tells it.
+    """Replaces each torch.nn.EmbeddingBag and torch.nn.Embedding of @model that has @min_rows rows or more with an
+    :class:`EmbeddingBag` or an :class:`Embedding`, and copies its rows to a new table, named @prefix and the
+    module's path. Returns one result for each; ``print(*replaced, sep="\\n")`` shows them.
 
-    The model trains as before with ``CombinedOptimizer(torch.optim.SGD(model.parameters(), lr), model)``, made afterwards; the
-    optimizer of the tables, ``optimizer=`` of @options, is to be the same ("sgd" unless told). @lr, @update: of the new
-    modules. @options: further ones of them, and of :meth:`Server.create_table`. ``group=`` is a function of a path and the step that the
-    table is at, as each module has a group of its own: ``lambda path, step: server.join(path, size=world, member=rank, step=step)``.
-    If one cannot be joined, those that were are left.
+    The model trains as before with ``CombinedOptimizer(torch.optim.SGD(model.parameters(), lr), model)``, made
+    afterwards. The optimizer of the tables, ``optimizer=`` of @options, must be the same ("sgd" by default). @lr and
+    @update are those of the new modules. @options are further arguments of the modules and of
+    :meth:`Server.create_table`. ``group=`` is a function of a path and the step of the table, because each module has
+    its own group: ``lambda path, step: server.join(path, size=world, member=rank, step=step)``. If a group cannot be
+    joined, the module leaves those it has joined.
 
-    Modules stay that have a weight which is another's too, max_norm, scale_grad_by_freq, or a dtype no table has; so do those
-    of classes derived from torch's, and the model itself. If one cannot be replaced for another reason, the model stays as
-    it was, tables that were made are dropped, and the error is raised.
+    These modules are not replaced: those whose weight is shared with another, those with max_norm, scale_grad_by_freq,
+    or a dtype that no table has, those of classes derived from torch's, and the model itself. If a module cannot be
+    replaced for another reason, the model does not change, the new tables are dropped, and the error is raised.
 
-    A second run finds the tables of the first (ExistsError). With ``if_not_exists=True`` it goes on with them: rows are
-    those that were trained, and nothing is copied.
+    A second run finds the tables of the first (ExistsError). With ``if_not_exists=True`` it uses them with their
+    trained rows, and copies nothing.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {kind_of(model)} {shown(model)}")
@@ -102,7 +103,7 @@ def replace(
             found.append(Replaced(path, module.num_embeddings, module.embedding_dim, table, reason, copied))
     except errors.ExistsError as error:  # type: ignore[attr-defined]
         _drop(server, made)
-        error.args = (f"{str(error).split(';')[0]}: a second replace() goes on with it by if_not_exists=True; to begin anew drop it",)
+        error.args = (f"{str(error).split(';')[0]}: replace() uses it if if_not_exists=True; drop it to start afresh",)
         raise
     except BaseException:
         _drop(server, made)
@@ -151,12 +152,12 @@ def _reason_to_stay(path: str, module: Any, min_rows: int, uses: dict[int, int])
     weight = module.weight
     reasons = {
         "it is the model itself": not path,
-        "its weight is no parameter": "weight" not in module._parameters,
+        "its weight is not a parameter": "weight" not in module._parameters,
         "it has hooks": any(getattr(module, one, None) for one in _HOOKS),
         "its weight has hooks": any(getattr(weight, one, None) for one in _HOOKS_OF_WEIGHTS),
         f"its class is {type(module).__name__}": type(module) not in _ARGUMENTS,
         f"fewer than {min_rows:,} rows": module.num_embeddings < min_rows,
-        "its weight is another module's too": uses.get(id(weight), 0) > 1,
+        "its weight is shared with another module": uses.get(id(weight), 0) > 1,
         "max_norm": module.max_norm is not None,
         "scale_grad_by_freq": module.scale_grad_by_freq,
         f"dtype {weight.dtype}": weight.dtype not in (torch.float32, torch.float16, torch.bfloat16),

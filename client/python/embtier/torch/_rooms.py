@@ -155,12 +155,14 @@ class Ticket:
 
     def take(self) -> Room:
         if self._room is not None and self._session != self._rooms.server._connection.session:
-            raise RuntimeError("the server was connected to anew since the forward pass, whose ticket is gone: make the forward pass again")
+            raise RuntimeError(
+                "the connection was renewed after the forward pass, whose ticket is gone: run the forward pass again"
+            )
         room, self._room = self._room, None
         if room is None and not self.was_pushed:
             raise RuntimeError(
-                "an earlier backward pass through this graph has failed, and its ticket is gone: make the "
-                "forward pass again"
+                "an earlier backward pass through this graph has failed, and its ticket is gone: run the forward "
+                "pass again"
             )
         if room is None:
             raise RuntimeError(

@@ -32,16 +32,18 @@ def warn_user(text: str, frame: FrameType | None = None) -> None:
 
 
 class Rows(torch.nn.Parameter):
-    """Stands for the rows of @table among the parameters of a module. float32 [0]: no weight is here.
+    """Stands for the rows of @table among the parameters of a module. It is float32 [0], because the weights are in the
+    server.
 
-    :attr:`grad` is what torch.optim and clip_grad_norm_ ask a parameter for: the gradients gathered with
-    ``update="step"``, float32 [distinct rows, dim], on the device of the outputs, and :attr:`ids` says of which. It is a
-    property of Python's, so that the shape of the parameter, which DistributedDataParallel relies on, never changes.
+    :attr:`grad` is the gradient that torch.optim and clip_grad_norm_ read: the gradients gathered with
+    ``update="step"``, float32 [distinct rows, dim], on the device of the outputs; :attr:`ids` has their rows. It is a
+    Python property, so that the shape of the parameter, which DistributedDataParallel relies on, never changes.
 
-    Rows are changed by the table's optimizer alone. Code that would do it here, such as the step() of a torch.optim
-    optimizer, gets a RuntimeError. With ``update="backward"`` there is never a gradient, since backward has pushed it:
-    code that asks for one is warned that it does not train the rows, once for each optimizer and each function. So the property
-    looks at its caller: zero_grad() may ask, without harm. In a group of trainers the gradient is this member's part."""
+    Only the table's optimizer changes rows. Code that would change them here, such as the step() of a torch.optim
+    optimizer, gets a RuntimeError. With ``update="backward"`` there is never a gradient, because backward has pushed
+    it. Code that asks for one is warned that it does not train the rows, once for each optimizer and each function.
+    Therefore the property looks at its caller; zero_grad() may ask without a warning. In a group of trainers the
+    gradient is this member's part."""
 
     table: Table
     ids: torch.Tensor | None  # int64 [distinct rows], of the gradient; None without
@@ -82,7 +84,7 @@ class Rows(torch.nn.Parameter):
         if not isinstance(gradient, torch.Tensor):
             raise TypeError(f"grad must be a torch.Tensor or None, not {kind_of(gradient)} {shown(gradient)}")
         if ids is None or gradient.shape != (len(ids), self.table.dim):
-            raise RuntimeError(f"the gradient of table {self.table.name!r} is of rows that nothing was gathered for")
+            raise RuntimeError(f"the gradient of table {self.table.name!r} is of rows that have no gathered gradients")
         self.ids, self._gradient, self._was_zero = ids, gradient, not gradient.any()
 
     @grad.deleter
@@ -138,18 +140,19 @@ class Rows(torch.nn.Parameter):
 
     def _say_not_stepped(self, happened: str) -> None:
         warn_user(
-            f"gradients of the rows of table {self.table.name!r} {happened} without a step, and nothing is trained: call the "
+            f"gradients of the rows of table {self.table.name!r} {happened} without a step, so nothing is trained: "
+            "call the "
             "module's step(), or that of a CombinedOptimizer, not that of the optimizer it was given"
         )
 
     def register_hook(self, hook: Any) -> Any:
-        raise TypeError("a hook of rows would not be called: change rows.grad before step(), with update=\"step\"")
+        raise TypeError("hooks of rows are never called: change rows.grad before step(), with update=\"step\"")
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
         self.register_hook(hook)
 
     def __deepcopy__(self, memo: Any) -> Any:
-        raise TypeError("rows are in embtierd: a copy would stand for the same ones")
+        raise TypeError("rows are in embtierd: a copy would stand for the same rows")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("rows are in embtierd: save state_dict() of the module")
@@ -161,8 +164,8 @@ class Rows(torch.nn.Parameter):
             changed = next((one for one in changed if isinstance(one, Rows)), None)
         if isinstance(changed, Rows) and _changes(function):
             raise RuntimeError(
-                f"the rows of table {changed.table.name!r} are in the server, and nothing is here to write: init= of the table "
-                "draws them, table.set() writes them, and the table's optimizer trains them"
+                f"the rows of table {changed.table.name!r} are in the server, and cannot be written here: init= of "
+                "the table draws them, table.set() writes them, and the table's optimizer trains them"
             )
         # Not by a with statement: an interrupt between its parts would leave it in force.
         return torch._C._disabled_torch_function_impl(function, types, args, kwargs or {})
@@ -190,8 +193,8 @@ def replaced_by(weight: torch.Tensor) -> str | None:
 
 def not_here(rows: Rows) -> str:
     return (
-        f"the rows of table {rows.table.name!r} are trained by the table's optimizer, in the server: no other optimizer "
-        "steps them. embtier.torch.CombinedOptimizer(optimizer, model) steps both"
+        f"the rows of table {rows.table.name!r} are trained by the table's optimizer in the server, and no other "
+        "optimizer steps them. embtier.torch.CombinedOptimizer(optimizer, model) steps both"
     )
 
 

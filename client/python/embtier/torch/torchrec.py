@@ -116,11 +116,13 @@ class _Keyed(_Collection):
 
 
 class EmbeddingBagCollection(_Keyed):
-    """torchrec.EmbeddingBagCollection with its rows in tables that are made: @prefix and the name of the configuration.
+    """torchrec.EmbeddingBagCollection with its rows in new tables, named @prefix and the name of the configuration.
 
-    @tables: EmbeddingBagConfigs. @is_weighted: features have weights, those of samples. @device changes nothing. @options:
-    those of :class:`embtier.torch.EmbeddingBagCollection` (lr=, update=, ...) and of :meth:`Server.create_table`
-    (optimizer=, if_not_exists=, ...)."""
+    @tables: EmbeddingBagConfigs.
+    @is_weighted: features have sample weights.
+    @device: no effect.
+    @options: those of :class:`embtier.torch.EmbeddingBagCollection` (lr=, update=, ...) and of
+    :meth:`Server.create_table` (optimizer=, if_not_exists=, ...)."""
 
     _weights_are_in = "embedding_bags"
 
@@ -148,9 +150,10 @@ class EmbeddingBagCollection(_Keyed):
 
 
 class EmbeddingCollection(_Keyed):
-    """torchrec.EmbeddingCollection with its rows in tables that are made; see :class:`EmbeddingBagCollection`.
+    """torchrec.EmbeddingCollection with its rows in new tables; see :class:`EmbeddingBagCollection`.
 
-    @tables: EmbeddingConfigs, of one embedding_dim. @need_indices: results have the ids as weights."""
+    @tables: EmbeddingConfigs, of one embedding_dim.
+    @need_indices: results have the ids as weights."""
 
     _weights_are_in = "embeddings"
 

@@ -376,8 +376,8 @@ static enum embtier_err check_join(const struct group_join *join, struct err_msg
 {
     if (!table_name_is_valid(join->name))
         return err_set(msg, EMBTIER_INVALID,
-                       "group name '%s': allowed are letters, digits, '_', '.' and '-', not first "
-                       "'.' or '-', at most %d",
+                       "group name '%s': allowed are letters, digits, '_', '.' and '-', the last "
+                       "two not as the first character, and at most %d characters",
                        join->name, EMBTIER_GROUP_NAME_MAX);
     if (join->size == 0 || join->size > EMBTIER_GROUP_MEMBERS_MAX)
         return err_set(msg, EMBTIER_INVALID, "a group of %u members, allowed: 1 to %d", join->size,
@@ -430,17 +430,17 @@ static enum embtier_err check_fits(const struct group *group, const struct sessi
 
     for (const struct group_member *m = session->groups; m; m = m->next)
         if (m->group == group)
-            return err_set(msg, EMBTIER_EXISTS, "this client is member %u of group '%s' already",
+            return err_set(msg, EMBTIER_EXISTS, "this client is already member %u of group '%s'",
                            m->number, group->name);
     if (group->joined == group->size)
-        return err_set(msg, EMBTIER_GROUP_FULL, "group '%s' has all of its %u members", group->name,
-                       group->size);
+        return err_set(msg, EMBTIER_GROUP_FULL, "group '%s' already has all of its %u members",
+                       group->name, group->size);
     if (join->size != group->size)
-        return err_set(msg, EMBTIER_MISMATCH, "group '%s' is one of %u members, not of %u",
-                       group->name, group->size, join->size);
+        return err_set(msg, EMBTIER_MISMATCH, "group '%s' has %u members, not %u", group->name,
+                       group->size, join->size);
     if (join->step != step)
         return err_set(msg, EMBTIER_MISMATCH,
-                       "group '%s' has done step %" PRIu64 ", member %u comes from step %" PRIu64,
+                       "group '%s' is at step %" PRIu64 ", and member %u joins at step %" PRIu64,
                        group->name, step, join->member, join->step);
     return EMBTIER_OK;
 }
@@ -474,7 +474,7 @@ static enum embtier_err check_member(const struct group *group, const struct gro
         return err_set(msg, EMBTIER_INVALID, "member %u of a group of %u, allowed: 0 to %u",
                        join->member, join->size, join->size - 1);
     if (group && group->members[join->member])
-        return err_set(msg, EMBTIER_EXISTS, "group '%s' has a member %u already", group->name,
+        return err_set(msg, EMBTIER_EXISTS, "group '%s' already has a member %u", group->name,
                        join->member);
     return EMBTIER_OK;
 }
@@ -512,10 +512,10 @@ enum embtier_err groups_join(struct groups *groups, struct session *session,
 
     TRY(check_join(join, msg));
     if (number > SESSION_GROUPS_MAX)
-        return err_set(msg, EMBTIER_TOO_LARGE,
-                       "a connection joins at most %d groups, ones that broke included: connect "
-                       "anew",
-                       SESSION_GROUPS_MAX);
+        return err_set(
+            msg, EMBTIER_TOO_LARGE,
+            "a connection may join at most %d groups, broken ones included: connect again",
+            SESSION_GROUPS_MAX);
     member = calloc(1, sizeof(*member));
     if (!member)
         return err_set(msg, EMBTIER_NO_MEMORY, "group: out of memory");

@@ -101,8 +101,8 @@ static enum embtier_err reply_show(struct job *job, const struct job_client *cli
 
     if (show->tables.more && !client->knows_pages)
         return err_set(msg, EMBTIER_VERSION,
-                       "its tables are too many for one answer, and the client's version does not "
-                       "ask for the rest: use a newer one");
+                       "the list of its tables does not fit into one answer, and this version of "
+                       "the client cannot ask for the rest: use a newer client");
     answer_checkpoint(client, &show->info, show->tables.names ? &show->tables : NULL);
     return EMBTIER_OK;
 }

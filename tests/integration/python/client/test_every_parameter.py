@@ -263,7 +263,7 @@ def test_a_value_of_a_wrong_type_is_refused_by_name_and_at_once(world):
     for call, name, _ in world.parameters():
         if call.name == "Bags.__init__" or (call.name, name) in NOT_LOOKED_AT:
             continue
-        called = rf"{CALLED.get(name, name)}|has (no )?\w+\(\)"  # "a BagBatch has bags(), no rows"
+        called = rf"{CALLED.get(name, name)}|has (no )?\w+\(\)"  # "a BagBatch has bags(), not rows"
         for wrong in WRONG_TYPES:
             if name == "loader" and isinstance(wrong, np.generic):
                 continue  # which have an index
@@ -284,7 +284,7 @@ def test_a_module_is_made_of_tables_and_finite_rates(server, name):
             et.EmbeddingBagCollection(wrong, lr=0.01)
         with pytest.raises(TypeError, match="bags"):
             et.EmbeddingBagCollection({"a": wrong}, lr=0.01)
-        with pytest.raises(TypeError, match="a part is of a Table"):
+        with pytest.raises(TypeError, match="the table of a part must be a Table"):
             server.batch([(wrong, 1)])
     for wrong in (math.nan, math.inf, -math.inf, 1e39, np.float64(-1e300)):
         with pytest.raises(ValueError, match="lr must be a number that is finite in float32"):

@@ -186,7 +186,7 @@ def test_prefetches_of_more_than_half_the_first_tier_are_refused_and_pin_nothing
     table = make_table(server, name)
     batch = server.prefetch_batch([(table, TIER_ROWS)])
     batch.ids(0)[:] = np.arange(TIER_ROWS)
-    says = r"no room in DRAM for a prefetch of \d+ bytes of rows: the prefetches of your user may have \d+,"
+    says = r"no room in DRAM for a prefetch of \d+ bytes of rows: your user's prefetches may use \d+,"
     with pytest.raises(embtier.PinsFullError, match=says):
         batch.prefetch()
     assert batch.ticket == 0

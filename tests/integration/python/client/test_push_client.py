@@ -150,7 +150,7 @@ def test_a_refused_push_leaves_the_batch_its_ticket(server, name):
     for bad in (np.nan, -np.inf):
         batch.gradients(0)[:] = 1
         batch.gradients(0)[1, 3] = bad
-        with pytest.raises(embtier.NonfiniteError, match=rf"table '{name}' .* that of bag 1 has one \(part 0\)"):
+        with pytest.raises(embtier.NonfiniteError, match=rf"table '{name}' .* the gradient of bag 1 has one \(part 0\)"):
             batch.push(1, 1)
         assert batch.ticket == ticket
     assert first_column(table, 1, 2, 3) == [1, 1, 1]
@@ -286,7 +286,7 @@ def test_a_refused_push_by_rows_says_where(server, name):
     batch.ids(0)[:] = [1, 2, 3]
     batch.gradients(0)[:] = 1
     batch.gradients(0)[2, 0] = np.inf
-    with pytest.raises(embtier.NonfiniteError, match=r"that of the id at 2 has one \(part 0\)"):
+    with pytest.raises(embtier.NonfiniteError, match=r"the gradient of the id at 2 has one \(part 0\)"):
         batch.push(1, 1)
     batch.gradients(0)[:] = 1
     batch.ids(0)[1] = 100
@@ -322,7 +322,7 @@ def test_weights_that_are_not_finite_are_told(server):
         batch.weights(0)[:] = [np.nan, 1]
         batch.lookup(ticket=True)
         batch.gradients(0)[:] = 0
-        with pytest.raises(embtier.NonfiniteError, match="a weight of a sample is one"):
+        with pytest.raises(embtier.NonfiniteError, match="a weight of a sample is NaN"):
             batch.push(0.1, 1)
         batch.release()
     assert np.isfinite(table.get([1, 2])).all()
@@ -338,7 +338,7 @@ def test_a_row_gets_so_many_gradients_in_one_push(server, name):
         batch.lookup(ticket=True)
         batch.gradients(0)[:] = 2.0**-20
         if count > most:
-            message = f"a row of table '{name}' gets {count} gradients in this push, and for one of its dim {most} are"
+            message = f"a row of table '{name}' gets {count} gradients in this push, more than the {most} that"
             with pytest.raises(embtier.TooLargeError, match=re.escape(message)):
                 batch.push(1, 1)
             assert first_column(table, 1) == [1]

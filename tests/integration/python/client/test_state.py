@@ -141,7 +141,7 @@ def test_a_batch_without_state_says_so(server, name):
     table = server.create_table(name, 2, optimizer="adam")
     with server.batch([(table, 1)]) as batch, pytest.raises(ValueError, match="made without state"):
         batch.state(0)
-    with server.bag_batch([embtier.Bags(table, 1, 1)]) as bags, pytest.raises(TypeError, match="no state"):
+    with server.bag_batch([embtier.Bags(table, 1, 1)]) as bags, pytest.raises(TypeError, match="not state"):
         bags.state(0)
     with server.batch([(table, 1)], state=True) as batch, pytest.raises(IndexError):
         batch.state(1)

@@ -476,7 +476,7 @@ def test_what_cannot_be_restored_is_told_and_nothing_is_made(server, name):
         with pytest.raises(embtier.InvalidError):
             server.restore_checkpoint(checkpoint.id, [name], name=wrong)
     for several in (None, [name, f"{name}.2"]):
-        with pytest.raises(ValueError, match="name is for one table that is named"):
+        with pytest.raises(ValueError, match="name needs exactly one named table"):
             server.restore_checkpoint(checkpoint.id, several, name="new")
     with pytest.raises(ValueError, match="None restores all"):
         server.restore_checkpoint(checkpoint.id, [])

@@ -51,16 +51,16 @@ def test_ids_and_a_number_of_rows_are_as_asked_for(server, name, file, tmp_path)
 
 def test_a_file_of_more_rows_than_the_table_is_refused_before_a_row_is_read(daemon, server, name, file):
     reports = []
-    with refused(server, embtier.IdRangeError, f"^{file}: has 10 rows, the table is to have 5$", name):
+    with refused(server, embtier.IdRangeError, f"^{file}: has 10 rows, which do not fit into a table of 5$", name):
         server.import_table(file, name, rows=5, progress=lambda *report: reports.append(report))
     assert not reports
     done = run_cli(daemon, "import", file, "--as", name, "--rows", "9")
-    assert done.returncode == 1 and "has 10 rows, the table is to have 9" in done.stderr
+    assert done.returncode == 1 and "has 10 rows, which do not fit into a table of 9" in done.stderr
 
 
 def test_a_numpy_file_has_no_tensor_to_name(daemon, server, name, file):
     for tensor in ("nosuch", "weight"):
-        with refused(server, embtier.NotFoundError, f"has no tensor '{tensor}': a .npy file is one array", name):
+        with refused(server, embtier.NotFoundError, f"has no tensor '{tensor}': a .npy file holds one unnamed array", name):
             server.import_table(file, name, tensor=tensor)
     done = run_cli(daemon, "import", file, "--as", name, "--tensor", "nosuch")
     assert done.returncode == 1 and "has no tensor 'nosuch'" in done.stderr
@@ -83,11 +83,11 @@ def test_a_numpy_file_of_an_export_is_none_by_itself(server, name, table, tmp_pa
     server.export_table(table, export, state=True, all_rows=all_rows, format="npy", file_bytes=file_bytes)
     reason = f"is one file of an export of table '{name}': import its folder"
     for file in export.glob("*.npy"):
-        with refused(server, embtier.InvalidError, f"^{file} {reason}, {export}, or say|shape", f"{name}.2"):
+        with refused(server, embtier.InvalidError, f"^{file} {reason}, {export}, or give|shape", f"{name}.2"):
             server.import_table(file, f"{name}.2")
     monkeypatch.chdir(export)
     first = f"{name}-00001.weight.npy"
-    with refused(server, embtier.InvalidError, f"^{first} {reason}, ., or say", f"{name}.2"):
+    with refused(server, embtier.InvalidError, f"^{first} {reason}, ., or give", f"{name}.2"):
         server.import_table(first, f"{name}.2")
     if not all_rows:  # who says which ids its rows have may have them
         server.import_table(first, f"{name}.3", ids_path=f"{name}-00001.ids.npy")

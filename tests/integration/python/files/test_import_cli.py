@@ -85,7 +85,7 @@ def test_wrong_words_end_with_status_2(daemon, arguments, said):
 def test_what_the_server_refuses_ends_with_status_1(daemon, server, name, tmp_path):
     for arguments, said in (
         (("export", f"{name}.none", tmp_path / "x"), f"'{name}.none'"),
-        (("export", f"{name}.none", tmp_path), "is there already"),
+        (("export", f"{name}.none", tmp_path), "already exists"),
         (("import", tmp_path / "none", "--as", name), "none"),
         (("import", tmp_path, "--as", name), "no export"),
     ):

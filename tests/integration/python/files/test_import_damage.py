@@ -79,7 +79,7 @@ def test_what_is_no_file_does_not_hold_it_up(server, name, tmp_path):
     for path in (tmp_path / "fifo", tmp_path):
         with refused(server, embtier.InvalidError, "not a regular file|is a directory", name):
             server.import_table(tmp_path / "rows.npy", name, ids_path=path)
-    with refused(server, embtier.NotFoundError, "the folder is no export", name):
+    with refused(server, embtier.NotFoundError, "the folder holds no export", name):
         server.import_table(tmp_path, name)
 
 
@@ -109,7 +109,7 @@ def test_a_flipped_bit_is_found_wherever_it_is(server, name, export, rng):
             damaged[at] ^= 1 << rng.randrange(8)
             part(export, number).write_bytes(damaged)
             # An id that is out of range tells itself before the checksum does.
-            errors, match = (embtier.CorruptError, embtier.IdRangeError), "checksum is another|negative|has rows 0 to"
+            errors, match = (embtier.CorruptError, embtier.IdRangeError), "checksum differs|negative|has rows 0 to"
             with refused(server, errors, match, f"{name}.2"):
                 server.import_table(export, f"{name}.2")
         for _ in range(20 if LONG else 3):  # in the header: refused, or no matter
@@ -133,7 +133,7 @@ def test_parts_that_are_not_what_they_were_are_refused(server, name, export):
     raw = [path.read_bytes() for path in (first, second, third)]
     first.write_bytes(raw[1])
     second.write_bytes(raw[0])
-    with refused(server, embtier.CorruptError, f"{first}.*checksum is another", f"{name}.2"):
+    with refused(server, embtier.CorruptError, f"{first}.*checksum differs", f"{name}.2"):
         server.import_table(export, f"{name}.2")
     first.write_bytes(raw[0])
     second.write_bytes(raw[1])
@@ -266,7 +266,7 @@ def test_a_manifest_that_is_cut_or_none_changes_nothing(server, name, export, rn
         else:
             server.drop_table(f"{name}.3")
     file.unlink()
-    with refused(server, embtier.NotFoundError, "the folder is no export", f"{name}.2"):
+    with refused(server, embtier.NotFoundError, "the folder holds no export", f"{name}.2"):
         server.import_table(export, f"{name}.2")
     os.mkfifo(file)
     with refused(server, embtier.CorruptError, "not a file", f"{name}.2"):

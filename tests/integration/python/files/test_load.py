@@ -87,7 +87,7 @@ def test_an_error_of_the_caller_s_makes_no_table_and_the_next_call_works(server,
     with refused(server, RuntimeError, "theirs", name):
         server.load_table(name, DIM, pieces())
     server.load_table(name, DIM, [([1], 1)])
-    with refused(server, embtier.ExistsError, "there is a table", name):
+    with refused(server, embtier.ExistsError, "already exists", name):
         server.load_table(name, DIM, [([1], 2)])
     assert (server.open_table(name).get([1]) == 1).all()
 
@@ -169,7 +169,7 @@ def test_its_columns_are_chosen_by_name(server, name, write):
     a, b = numbers(10), numbers(11)[:10]
     vectors = arrow.list_(arrow.float32())
     path = write(a=(list(a), vectors), b=(list(b), vectors), number=(range(90, 100), arrow.uint64()))
-    with pytest.warns(UserWarning, match=r"rows are numbered .* columns \['number'\] are not used: ids_column=") as told:
+    with pytest.warns(UserWarning, match=r"rows are numbered .* columns \['number'\] are not used: name the column of ids with ids_column=") as told:
         server.import_table(path, name, tensor="b")  # no column is called id: rows 0, 1, ...
     assert told[0].filename == __file__
     assert server.open_table(name).rows == 10 and (server.open_table(name).get(range(10)) == b).all()
@@ -211,13 +211,13 @@ def test_vectors_of_doubles_say_what_to_do(server, name, write):
     arrow = write.arrow
     path = write(v=([[1.0], [2.0]], arrow.list_(arrow.float64())))
     for options in ({}, {"tensor": "v"}):
-        with refused(server, ValueError, r"double>.*cast before, as by table\.cast\(\)", name):
+        with refused(server, ValueError, r"double>.*convert other numbers first, with table\.cast\(\)", name):
             server.import_table(path, name, **options)
 
 
 def test_other_files_have_no_columns(server, name, tmp_path):
     np.save(tmp_path / "rows.npy", numbers(3))
-    with refused(server, ValueError, "is no Parquet file, and has no columns", name):
+    with refused(server, ValueError, "is not a Parquet file, so it has no columns", name):
         server.import_table(tmp_path / "rows.npy", name, ids_column="id")
 
 

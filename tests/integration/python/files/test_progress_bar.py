@@ -110,7 +110,7 @@ def test_and_an_import_until_the_server_has_all_rows(daemon, server, name, tmp_p
     for _ in range(TURNS):
         seen, said = interrupted(daemon, " 0%", "import", tmp_path / "rows.npy", "--as", name)
         was_given_up = is_given_up(server, name)
-        if said == "embtier: interrupted; it is given up, and there is no such table":
+        if said == "embtier: interrupted; the import was abandoned, and the table does not exist":
             assert was_given_up and "100%" not in seen
             return
     raise AssertionError
@@ -134,5 +134,5 @@ def test_what_went_wrong_is_told_where_the_bar_was(daemon, server, shown, name, 
     code, seen, stdout = run_on_terminal(daemon, *shown["importing"][0])
     assert code == 1 and not stdout and "importing [" in seen and " left" in seen
     left = screen(seen)
-    assert left[-1] == "" and left[0].startswith("embtier: ") and "checksum is another" in left[0] and len(left) == 2
+    assert left[-1] == "" and left[0].startswith("embtier: ") and "checksum differs" in left[0] and len(left) == 2
     assert is_free(server, f"{name}.3")

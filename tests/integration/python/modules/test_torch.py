@@ -427,7 +427,7 @@ def test_errors_say_what_to_do(server, daemon, name):
     with daemon.connect() as other:
         other.drop_table(name)
         sgd_table(other, name)
-    with pytest.raises(embtier.NoTableError, match="dropped, or made anew, since it was opened; open it again"):
+    with pytest.raises(embtier.NoTableError, match="dropped or created again since it was opened; open it again"):
         bag(torch.tensor([[1]]))
     with daemon.connect(arena_bytes=1 << 20) as small:
         with pytest.raises(embtier.ArenaFullError, match="smaller batches, or connect with more arena_bytes"):

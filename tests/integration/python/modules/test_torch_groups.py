@@ -345,7 +345,7 @@ def test_a_group_is_one_module_s(server, daemon, name):
     group = server.join(name, 1, 0)
     bag = et.EmbeddingBag(table, group=group, lr=0.01)
     assert bag.group is group and repr(group) in repr(bag)
-    with pytest.raises(ValueError, match=f"group '{name}' is another module's.*one for each module"):
+    with pytest.raises(ValueError, match=f"group '{name}' belongs to another module.*one group for each module"):
         et.EmbeddingBag(other, group=group, lr=0.01)
     with pytest.raises(TypeError, match="must be an embtier.Group, not a str"):
         et.EmbeddingBag(other, group=name, lr=0.01)

@@ -160,7 +160,7 @@ def test_modules_that_cannot_be_replaced_stay(server, name):
     assert [path for path, one in replaced.items() if one.table is not None] == ["frozen"]
     for path, reason in (
         ("mine", "its class is Mine"), ("norm", "max_norm"), ("f64", "dtype torch.float64"), ("few", "fewer than 5 rows"),
-        ("scaled", "scale_grad_by_freq"), ("tied", "its weight is another module's too"),
+        ("scaled", "scale_grad_by_freq"), ("tied", "its weight is shared with another module"),
     ):  # fmt: skip
         assert model[path] is before[path] and replaced[path].reason == reason
     frozen = model["frozen"]
@@ -186,7 +186,9 @@ def test_modules_with_more_than_a_weight_stay(server, name):
         "norm": nn.utils.weight_norm(nn.Embedding(ROWS, DIM)), "hooked": hooked, "max": nn.EmbeddingBag(ROWS, DIM, mode="max"),
     })  # fmt: skip
     reasons = [one.reason for one in et.replace(model, server, lr=LR, prefix=name)]
-    assert reasons == ["its weight is no parameter", "it has hooks", 'mode "max", which is trained with update="backward" only']
+    assert reasons == [
+        "its weight is not a parameter", "it has hooks", 'mode "max", which is trained with update="backward" only'
+    ]  # fmt: skip
     model = nn.ModuleDict({"max": model["max"]})
     assert et.replace(model, server, lr=LR, prefix=name, update="backward")[0].reason == ""
 
@@ -196,10 +198,10 @@ def test_second_run_goes_on_with_the_rows_of_the_first(server, name):
     first = et.replace(copy.deepcopy(model), server, lr=LR, prefix=name)
     assert all(one.copied for one in first)
     first[0].table.set(range(ROWS), 7)
-    with pytest.raises(embtier.ExistsError, match="a second replace.. goes on with it by if_not_exists=True"):
+    with pytest.raises(embtier.ExistsError, match="replace.. uses it if if_not_exists=True"):
         et.replace(copy.deepcopy(model), server, lr=LR, prefix=name)
     second = et.replace(copy.deepcopy(model), server, lr=LR, prefix=name, if_not_exists=True)
-    assert [one.copied for one in second] == [False, False] and "which was there: with its rows" in str(second[0])
+    assert [one.copied for one in second] == [False, False] and "which already existed: with its rows" in str(second[0])
     assert (all_rows(second[0].table) == 7).all()
     with pytest.raises(embtier.MismatchError):  # at b, and a is not dropped
         server.drop_table(f"{name}b")
@@ -318,8 +320,8 @@ def test_arguments_that_fit_no_table_are_refused_and_leave_none(server, name):
     here = {"server": server, "name": f"{name}_new", "lr": LR}
     for kind in (et.EmbeddingBag, et.Embedding):
         for arguments, error, said in (
-            (((ROWS, DIM), {**here, "max_norm": 1.0}), ValueError, "max_norm is not offered"),
-            (((ROWS, DIM), {**here, "scale_grad_by_freq": True}), ValueError, "scale_grad_by_freq is not offered"),
+            (((ROWS, DIM), {**here, "max_norm": 1.0}), ValueError, "max_norm is not supported"),
+            (((ROWS, DIM), {**here, "scale_grad_by_freq": True}), ValueError, "scale_grad_by_freq is not supported"),
             (((ROWS,), here), ValueError, "a new table needs embedding_dim;"),
             (((ROWS, DIM), {"lr": LR}), ValueError, "a new table needs server and name;"),
             (((table, DIM), {"lr": LR}), ValueError, "embedding_dim: for a table that is made, and table .* is there"),

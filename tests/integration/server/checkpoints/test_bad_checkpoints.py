@@ -91,7 +91,7 @@ BAD = {
     "sst_flipped": Bad("{file}: damaged: its checksum is", file=SST, how=flip_in_a_row, said_of_rows=MISMATCH),
     "manifest_missing": Bad("{file}: missing", file=MANIFEST),
     "log_cut_short": Bad(SHORT, file=LOG, how=cut, table="gone_logged"),
-    "record_missing": Bad("{file}: missing; without it the folder is of no use"),
+    "record_missing": Bad("{file}: missing; without it the folder is useless"),
     "folder_of_others": Bad("/000777/checkpoint.json: missing; without it", file=None, id=777),
     "no_folder": Bad("there is no checkpoint 99", embtier.NotFoundError, file=None, id=99),
 }  # fmt: skip
@@ -285,7 +285,7 @@ def test_restore_over_a_live_table_refuses_it_and_leaves_its_rows(running, store
     error, words = bad.error, bad.said
     with spoilt(running, bad) as file:
         if not bad.is_found_before_the_name:
-            error, words = embtier.ExistsError, "there is a table '(replayed|logged)': drop it first"
+            error, words = embtier.ExistsError, "table '(replayed|logged)' already exists: drop it first"
         for tables in (["replayed"], ["logged"], ["gone", "gone_logged", "replayed"], None):
             with refused(running, error, words, file) as server:
                 server.restore_checkpoint(bad.id, tables)

@@ -27,7 +27,7 @@ def shown(daemon, id: int) -> tuple[dict, str]:
 
 def test_after_a_crash_the_log_says_to_which_step_it_went_back_and_how_long_that_took(make_daemon):
     daemon = make_daemon()
-    back, read = "did not end cleanly: replay tables are as they were", "logs of async and sync tables have been read"
+    back, read = "did not end cleanly: replay tables are as they were", "logs of async and sync tables were read"
     with with_tables(daemon) as server:
         write_all(server, 1)
         made = time.monotonic()

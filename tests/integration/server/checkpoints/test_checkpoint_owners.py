@@ -108,7 +108,7 @@ def test_a_user_deletes_its_own_only_and_the_servers_user_all(open_daemon):
     servers = min(ids(open_daemon) - {roots, nobodys}, default=roots)
     for other in {roots, servers}:
         refused = checkpoint(open_daemon, "delete", str(other), user=NOBODY)
-        assert refused.returncode == 1 and "of user 0" in refused.stderr
+        assert refused.returncode == 1 and "belongs to user 0" in refused.stderr
     assert {roots, nobodys, servers} <= ids(open_daemon)
     second = make(open_daemon, user=NOBODY)
     third = make(open_daemon, "--keep", "1", user=NOBODY)

@@ -149,7 +149,7 @@ def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
     third.start()
     third.stop()
     others = third.config["data"]["directories"][0]
-    short = f"--restore-from: the store of {first} was made with 2 data directories, and 1 is named: it takes all of them"
+    short = f"--restore-from: the store of {first} was made with 2 data directories, and 1 is named: name all of them"
     assert why(first) == short
     assert why(f"{first},{second}/../disk-0") == (
         f"--restore-from: {first} and {second}/../disk-0 are the same directory"
@@ -161,7 +161,7 @@ def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
     identity = Path(second) / "embtier.json"
     identity.rename(f"{identity}.kept")
     os.mkfifo(identity)  # which nobody writes to: the start does not wait for that
-    assert "not a file of ours" in why(paths(daemon))
+    assert "not a file that embtier has written" in why(paths(daemon))
     Path(f"{identity}.kept").rename(identity)
     daemon.start()
     assert "in use by process" in why(paths(daemon))
@@ -175,7 +175,7 @@ def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
     new.stop()
     tiers = len(new.logged("tier reserved"))
     said = why(paths(daemon))
-    assert "there is a table 'logged'" in said and "--restore-from makes all tables" in said
+    assert "table 'logged' already exists" in said and "--restore-from makes all tables" in said
     assert "another name" not in said
     assert len(new.logged("tier reserved")) == tiers, "it was found before the tiers, which may take minutes"
     new.start()

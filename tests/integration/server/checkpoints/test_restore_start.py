@@ -41,7 +41,7 @@ def test_restore_puts_all_tables_back_to_an_older_checkpoint(make_daemon, end):
 
     daemon.start("--restore", str(first))
     check(1, True)
-    said = daemon.logged("as was asked for")
+    said = daemon.logged("the requested checkpoint")
     assert said[-1]["checkpoint"] == str(first) and said[-1]["step"] == "77"
     daemon.kill()  # a crash does not go to the newer one
     daemon.start()

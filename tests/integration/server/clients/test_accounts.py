@@ -698,7 +698,7 @@ def test_prefetches_of_one_user_leave_room_to_others(make_daemon):
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         ) as other:  # fmt: skip
             rows, _, why = other.stdout.readline().partition(" ")
-            assert "the prefetches of your user may have" in why, why
+            assert "your user's prefetches may use" in why, why
             assert half * 3 // 4 - 64 * row_bytes < int(rows) * row_bytes <= half * 3 // 4
             found = users(daemon)[str(65534)]["pinned_bytes"]
             assert found == {"used": int(rows) * row_bytes, "most": half * 3 // 4}

@@ -29,7 +29,7 @@ def test_a_batch_that_lanes_request_bytes_has_no_room_for_is_told_what_fits(make
                 batch.get()
             said = str(caught.value)
             assert f"batch of {count} ids" in said, said
-            assert f"have the server's lanes.request_bytes in {daemon.folder.resolve()}/embtierd.yaml raised" in said, said
+            assert f"raise the server's lanes.request_bytes in {daemon.folder.resolve()}/embtierd.yaml" in said, said
             fitting = int(re.search(r"at most (\d+) ids", said)[1])
             times = float(re.search(r"to ([\d.e+]+) times", said)[1])
             assert 1000 < fitting < count

@@ -100,8 +100,8 @@ def test_files_that_are_no_files_are_found_and_left_alone(tmp_path, name, kind):
     result = checked(daemon)
     assert result.returncode == 1, result
     error = json.loads(result.stdout)["error"]
-    assert f"{path}: is no regular file" in error
-    assert f"{path}: is no regular file" in unquoted(refusal(daemon))
+    assert f"{path}: is not a regular file" in error
+    assert f"{path}: is not a regular file" in unquoted(refusal(daemon))
     assert other.read_text() == "of others" and not (tmp_path / "other.none").exists()
 
 
@@ -121,7 +121,7 @@ def test_what_a_start_takes_is_found_good(tmp_path):
     [
         ("#!/bin/sh\necho 'x.h:5: Assertion failed' >&2\nkill -ABRT $$\n", ["ended by SIGABRT", "x.h:5: Assertion failed"]),
         ("#!/bin/sh\nkill -KILL $$\n", ["ended by SIGKILL"]),
-        ("#!/no/such/interpreter\n", ["cannot be started", "No such file"]),
+        ("#!/no/such/interpreter\n", ["cannot start", "No such file"]),
     ],
     ids=["assertion", "killed", "cannot be started"],
 )  # fmt: skip

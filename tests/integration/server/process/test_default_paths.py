@@ -209,7 +209,7 @@ def test_a_server_of_another_user_in_one_s_own_directory_is_not_used(user, other
     user.directory.chmod(0o755)
     os.chown(user.directory, user.uid, user.uid)
     done = clients(user)
-    assert all(one.returncode == 1 and f"is user {other.uid}'s" in one.stderr for one in done), done
+    assert all(one.returncode == 1 and f"belongs to user {other.uid}" in one.stderr for one in done), done
     assert [line for line in listener.end() if line != "got 0"] == []  # connected, but told nothing
 
 

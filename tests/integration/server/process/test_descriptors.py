@@ -82,7 +82,7 @@ def test_checkpoints_without_end_of_ever_higher_ids_take_no_more_descriptors(
 def test_sessions_end_where_the_stores_descriptors_begin(make_daemon):
     daemon = make_daemon(SMALL, lanes=1)
     start(daemon, 512)
-    (fewer,) = daemon.logged("fewer clients can be connected")
+    (fewer,) = daemon.logged("fewer clients than the default")
     most = int(fewer["max_sessions"])
     assert 4 <= most < 1024 and fewer["descriptors"] == "512"
     sessions = []

@@ -76,12 +76,12 @@ def test_signals_during_start_and_stop_change_nothing(make_daemon):
         server.open_table("rows").set(np.arange(100), np.full((100, 4), 7.0))
     daemon._process.send_signal(signal.SIGTERM)
     # None of them is the second signal that gives up. A sanitizer that looks for leaks at the end would never have done so.
-    while daemon._process.poll() is None and not daemon.logged("stopped, all rows are on SSD"):
+    while daemon._process.poll() is None and not daemon.logged("stopped; all rows are on SSD"):
         for number in HARMLESS:
             daemon._process.send_signal(number)
         time.sleep(0.001)
     daemon.await_end(0)
-    assert daemon.logged("stopped, all rows are on SSD")
+    assert daemon.logged("stopped; all rows are on SSD")
     daemon.start()
     must_serve(daemon, "rows")
 
@@ -111,7 +111,7 @@ def test_signals_beside_the_one_that_stops_the_server_cost_no_row(make_daemon):
         daemon._process.send_signal(number)
     daemon.await_end(0)
     assert len(daemon.logged("the server stops already")) == 2
-    assert daemon.logged("stopped, all rows are on SSD")
+    assert daemon.logged("stopped; all rows are on SSD")
     daemon.start()
     with daemon.connect() as server:
         table = server.open_table("rows")
@@ -191,7 +191,7 @@ def test_lines_that_were_dropped_are_told_when_the_log_is_read_again(make_daemon
     lines = [log_fields(line) for line in text.decode().lstrip("x").splitlines()]  # each is whole
     told = [int(fields["count"]) for fields in lines if "were dropped" in fields["msg"]]
     assert told and sum(told) >= 100
-    assert lines[-1]["msg"] == "stopped, all rows are on SSD"
+    assert lines[-1]["msg"] == "stopped; all rows are on SSD"
 
 
 def test_a_log_that_is_closed_or_full_ends_nothing(make_daemon):

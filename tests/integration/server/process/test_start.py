@@ -26,7 +26,7 @@ def test_log_lines_are_logfmt_with_time_level_and_message(make_daemon):
     said = [fields["msg"] for fields in lines]
     for expected in ("embtierd starts", "ready", "table created", "table dropped", "client gone"):
         assert expected in said
-    assert said[-1] == "stopped, all rows are on SSD"
+    assert said[-1] == "stopped; all rows are on SSD"
     assert any(fields.get("client") == 'evil "name" level=error\\' for fields in lines)
     assert not [fields for fields in lines if fields["level"] == "error"]
 

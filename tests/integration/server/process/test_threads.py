@@ -106,7 +106,7 @@ def test_a_limit_of_the_length_of_files_refuses_what_is_longer(make_daemon):
     most = 8 << 20
     daemon.launch(wrapper=("prlimit", f"--fsize={most}:{most}"))
     daemon.await_ready()
-    assert daemon.logged("may not be longer")[0]["bytes"] == str(most)
+    assert daemon.logged("limit of file length")[0]["bytes"] == str(most)
     with daemon.connect(arena_bytes=4 << 20) as server:
         table = fill(server, "rows")
         for _ in range(3):
@@ -120,7 +120,7 @@ def test_a_soft_limit_of_the_length_of_files_is_raised(make_daemon):
     daemon = make_daemon()
     daemon.launch(wrapper=("prlimit", "--fsize=1048576:unlimited"))
     daemon.await_ready()
-    assert not daemon.logged("may not be longer")
+    assert not daemon.logged("limit of file length")
     with daemon.connect(arena_bytes=16 << 20) as server:
         fill(server, "rows")
     daemon.stop()

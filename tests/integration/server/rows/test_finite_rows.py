@@ -368,7 +368,7 @@ def test_what_members_add_up_to_is_tried_and_refused_to_all_of_them(daemon, name
             with nothing_changes(tables[0]):
                 errors = step(bad)
                 assert [type(error) for error in errors] == [embtier.NonfiniteError] * 3
-                assert all(f"'{name}' takes no update" in str(e) and "row id 5 in step 1" in str(e) for e in errors)
+                assert all(f"'{name}' refuses updates" in str(e) and "row id 5 in step 1" in str(e) for e in errors)
             assert {group.step for group in groups} == {0}
         assert step((1, 2, 3)) == []
         assert {group.step for group in groups} == {1}

@@ -368,12 +368,12 @@ def test_one_number_that_is_not_finite_refuses_all_unless_the_table_takes_it(ser
         batch.lookup(ticket=True)
         batch.gradients(0)[:] = batch.gradients(1)[:] = 1
         batch.gradients(1)[99_999, 3] = bad
-        with pytest.raises(embtier.NonfiniteError, match=rf"table '{name}'.*that of bag 99999 has one \(part 1\)"):
+        with pytest.raises(embtier.NonfiniteError, match=rf"table '{name}'.*the gradient of bag 99999 has one \(part 1\)"):
             batch.push(-1, 1)
         batch.release()
         by_rows = gradients_of(table, ids)
         by_rows.gradients(0)[98_765, 0] = bad
-        with pytest.raises(embtier.NonfiniteError, match=r"that of the id at 98765 has one \(part 0\)"):
+        with pytest.raises(embtier.NonfiniteError, match=r"the gradient of the id at 98765 has one \(part 0\)"):
             by_rows.push(-1, 1)
     batch = gradients_of(lax, [5, 6])
     batch.gradients(0)[0, 2] = bad
@@ -447,7 +447,7 @@ def test_a_ticket_is_not_for_maxima_and_sums_of_one_table(server, name):
         batch.ids(part)[:] = 1
         batch.offsets(part)[:] = [0, 1]
     batch.lookup()
-    with pytest.raises(embtier.UnsupportedError, match=rf"'{name}' that are all maxima, or none \(part 1\)"):
+    with pytest.raises(embtier.UnsupportedError, match=rf"'{name}' must be maxima, or none \(part 1\)"):
         batch.lookup(ticket=True)
     assert batch.ticket == 0
 
@@ -491,7 +491,7 @@ def test_a_client_has_1024_tickets_at_most(server, name):
     batches = [bags_of((table, [1])).lookup(ticket=True) for _ in range(1024)]
     assert len({batch.ticket for batch in batches}) == 1024
     more = bags_of((table, [1]))
-    with pytest.raises(embtier.TicketsFullError, match="a client has 1024 tickets at most; push or release some first"):
+    with pytest.raises(embtier.TicketsFullError, match="a client may hold at most 1024 tickets; push or release some first"):
         more.lookup(ticket=True)
     batches[500].release()
     more.lookup(ticket=True)

@@ -50,7 +50,7 @@ def test_after_a_clean_stop_the_newest_checkpoint_gets_over_any_damage(store, wh
     DAMAGE[what](daemon)
     said = daemon.fail_to_start()
     assert ("missing" if what != "table_file" else ".sst") in said
-    assert "(`embtierd --restore 2` puts all tables back to the newest checkpoint, of step 42, without" in said
+    assert "(`embtierd --restore 2` restores all tables from the newest checkpoint, of step 42, and loses" in said
     daemon.start("--restore", "2")
     with daemon.connect() as server:
         check_rows(server, wanted)

@@ -217,13 +217,13 @@ def test_a_start_that_takes_long_says_how_far_it_is(make_daemon, how):
             server.create_table("others", 64).set(np.arange(1000), np.ones((1000, 64)))
             server.checkpoint()
     daemon.kill() if how == "killed" else daemon.stop()
-    before = len(daemon.logged("the store is being opened"))  # a slow machine's first start
+    before = len(daemon.logged("opening the store"))  # a slow machine's first start
     slow.touch()
     daemon.start(*(["--restore", "1"] if how == "restore" else []))
     slow.unlink()
     said = [
         (fields["step"], int(fields["done"]), int(fields["of"]), int(fields["seconds"]))
-        for fields in daemon.logged("the store is being opened")[before:]
+        for fields in daemon.logged("opening the store")[before:]
     ]
     assert len(said) >= 2, said
     seconds = [line[3] for line in said]
@@ -252,7 +252,7 @@ def test_a_second_signal_does_not_disturb_a_stop_that_gets_on(own_daemon):
         pass
     code = own_daemon._process.wait(60)
     last = own_daemon.logged("")[-1]
-    assert (code, last["msg"]) in ((0, "stopped, all rows are on SSD"), (1, "embtierd ends")), last
+    assert (code, last["msg"]) in ((0, "stopped; all rows are on SSD"), (1, "embtierd ends")), last
     own_daemon.await_end(code)
     own_daemon.start()
     with own_daemon.connect() as server:

@@ -392,7 +392,7 @@ def test_an_export_is_one_job_that_can_be_cancelled(own_daemon, begin, numbers, 
 def test_nobody_cancels_another_users_import(open_daemon, begin, numbers):
     client, job = stopped(open_daemon, begin, "import", "import", str(numbers), "--as", "t")
     done = cancel(open_daemon, job["id"], user=65534, group=65534, extra_groups=[])
-    assert done.returncode == 1 and "another user's" in done.stderr, done
+    assert done.returncode == 1 and "another user" in done.stderr, done
     client.send_signal(signal.SIGCONT)
     assert client.wait(LIMIT_S) == 0, client.stderr.read()
 
@@ -406,7 +406,7 @@ def test_twenty_jobs_of_one_user_do_not_keep_another_user_waiting(open_daemon, b
     assert other.wait(LIMIT_S) == 0, other.stderr.read()
     mine = jobs(open_daemon)[0]
     refused = cancel(open_daemon, mine["id"], user=NOBODY)
-    assert refused.returncode == 1 and "another user's" in refused.stderr
+    assert refused.returncode == 1 and "another user" in refused.stderr
     other = fill(begin, open_daemon, "long", user=NOBODY)
     await_that(lambda: state_of(open_daemon, "long") == "running")
     assert cancel(open_daemon, job_of(open_daemon, "long")["id"], user=NOBODY).returncode == 0
@@ -529,4 +529,4 @@ def test_a_client_that_says_nothing_does_not_hold_an_import_for_ever(make_daemon
         error = client.call(LOAD_END)[3][0]
         assert error[1] == TIMEOUT and b"checkpoints.transfer_idle_seconds" in error
         assert 6 in client.call(LOAD_OPEN, field(1, spec.replace(b"held", b"next")))  # it can begin anew
-    assert daemon.logged("its client says nothing")
+    assert daemon.logged("its client sent nothing")

@@ -46,7 +46,7 @@ def test_an_export_for_which_there_is_no_memory_waits_for_another(small, tmp_pat
         used = int(daemon.metrics()["transfer_bytes"])
         assert 32 * MIB <= used < 50 * MIB and used % MIB == 0
         said = (
-            f"needs {used // MIB}MiB of memory, and exports and imports have {used // MIB}MiB of the {LEAST} of "
+            f"needs {used // MIB}MiB of memory, and exports and imports already have {used // MIB}MiB of the {LEAST} of "
             "checkpoints.transfer_bytes: try again when one has ended"
         )
         with pytest.raises(embtier.BusyError, match=f"an export of table 't' {said}"):
@@ -96,7 +96,7 @@ def test_an_export_that_never_fits_says_so(make_daemon, tmp_path):
             server.export_table("long", tmp_path / "long")
         said = str(raised.value)
         assert "an export of table 'long' needs " in said and "together may have 80MiB" in said, said
-        assert "checkpoints.transfer_bytes has to be greater" in said, said
+        assert "raise checkpoints.transfer_bytes" in said, said
         assert not (tmp_path / "long").exists()
         assert daemon.metrics()["transfer_bytes"] == 0
     daemon.restart({"checkpoints": {"transfer_bytes": "200MiB"}})

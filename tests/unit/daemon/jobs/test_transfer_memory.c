@@ -60,9 +60,9 @@ static void test_who_does_not_fit_is_told_how_much_there_is(void **state)
     assert_int_equal(transfer_memory_take(memory, OTHER, 41 * MIB, "an import", &second, &msg),
                      EMBTIER_BUSY);
     assert_int_equal(second.bytes, 0);
-    assert_string_equal(msg.text,
-                        "an import needs 41MiB of memory, and exports and imports have 60MiB of "
-                        "the 100MiB of checkpoints.transfer_bytes: try again when one has ended");
+    assert_string_equal(
+        msg.text, "an import needs 41MiB of memory, and exports and imports already have 60MiB of "
+                  "the 100MiB of checkpoints.transfer_bytes: try again when one has ended");
     assert_int_equal(transfer_memory_take(memory, OTHER, 40 * MIB, "an import", &second, NULL),
                      EMBTIER_OK);
     assert_int_equal(transfer_memory_used(memory), 100 * MIB);
@@ -86,9 +86,8 @@ static void test_what_never_fits_is_not_told_to_try_again(void **state)
     (void)state;
     assert_int_equal(transfer_memory_take(memory, UID, 100 * MIB + 1, "an export", &taken, &msg),
                      EMBTIER_TOO_LARGE);
-    assert_string_equal(msg.text,
-                        "an export needs 101MiB of memory, and all exports and imports together "
-                        "may have 100MiB: checkpoints.transfer_bytes has to be greater");
+    assert_string_equal(msg.text, "an export needs 101MiB of memory, and all exports and imports "
+                                  "together may have 100MiB: raise checkpoints.transfer_bytes");
     assert_int_equal(transfer_memory_take(memory, UID, UINT64_MAX, "an export", &taken, &msg),
                      EMBTIER_TOO_LARGE);
     assert_non_null(strstr(msg.text, "an export needs 16777216.00TiB of memory"));
@@ -106,7 +105,8 @@ static void test_a_user_who_has_something_leaves_a_quarter_to_others(void **stat
                      EMBTIER_OK);
     assert_int_equal(transfer_memory_take(memory, UID, 26 * MIB, "an export", &shares[1], &msg),
                      EMBTIER_BUSY);
-    assert_non_null(strstr(msg.text, "imports of this user have 50MiB: more than three quarters"));
+    assert_non_null(strstr(
+        msg.text, "imports of this user already have 50MiB: one user may have three quarters"));
     assert_int_equal(transfer_memory_probe(memory, UID, 26 * MIB, "an export", NULL), EMBTIER_BUSY);
     assert_int_equal(transfer_memory_probe(memory, OTHER, 26 * MIB, "an export", NULL), EMBTIER_OK);
     assert_int_equal(transfer_memory_used(memory), 50 * MIB);

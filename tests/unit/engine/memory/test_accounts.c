@@ -132,16 +132,16 @@ static void test_a_refusal_tells_the_limit_and_the_key(void **state)
     assert_int_equal(account_refuse(one, ACCOUNT_ARENA_BYTES, MIB,
                                     account_take(one, ACCOUNT_ARENA_BYTES, MIB), "some.key", &msg),
                      EMBTIER_BUSY);
-    assert_string_equal(msg.text, "shared memory: your user's clients have 6MiB, and 1MiB more "
-                                  "would be over the 6MiB that one user may have (some.key): end "
-                                  "some of them first");
+    assert_string_equal(
+        msg.text, "shared memory: your user's clients have 6MiB, and 1MiB more would exceed the "
+                  "6MiB that one user may have (some.key): end some of these clients first");
     assert_int_equal(account_refuse(two, ACCOUNT_ARENA_BYTES, 5 * MIB,
                                     account_take(two, ACCOUNT_ARENA_BYTES, 5 * MIB), "some.key",
                                     &msg),
                      EMBTIER_BUSY);
-    assert_string_equal(msg.text, "shared memory: all users have 6MiB, and 5MiB more would be over "
-                                  "the limit of 10MiB (some.key): try again when some is given "
-                                  "back");
+    assert_string_equal(msg.text,
+                        "shared memory: all users together have 6MiB, and 5MiB more would exceed "
+                        "the limit of 10MiB (some.key): try again when some is released");
     assert_int_equal(account_refuse(two, ACCOUNT_ARENA_BYTES, 11 * MIB,
                                     account_take(two, ACCOUNT_ARENA_BYTES, 11 * MIB), "some.key",
                                     &msg),
@@ -152,9 +152,10 @@ static void test_a_refusal_tells_the_limit_and_the_key(void **state)
     assert_int_equal(account_refuse(one, ACCOUNT_SCANS, 1, account_take(one, ACCOUNT_SCANS, 1),
                                     "some.key", &msg),
                      EMBTIER_BUSY);
-    assert_string_equal(msg.text, "exports: your user's clients have 6, and 1 more would be over "
-                                  "the 6 that one user may have, three quarters of what others "
-                                  "leave (some.key): end some of them first");
+    assert_string_equal(
+        msg.text,
+        "exports: your user's clients have 6, and 1 more would exceed the 6 that one user may "
+        "have, three quarters of what others leave (some.key): end some of these clients first");
     accounts_free(accounts);
 }
 
