@@ -26,9 +26,9 @@ struct embtier_load;
 struct embtier_batch;
 struct embtier_group;
 
-/* Told now and then of a call that takes long: @done of @total @unit, such as "rows"; a total of 0
- * is one that is not known. A call takes the function and its context together; both may be NULL.
- * The function must not call back into its connection. */
+/* Called now and then during a long call: @done of @total @unit, such as "rows"; a total of 0 is
+ * unknown. A call takes the function and its context together; both may be NULL. The function must
+ * not call back into its connection. */
 typedef void embtier_progress_fn(void *context, uint64_t done, uint64_t total, const char *unit);
 
 /* ---- Options ----
@@ -42,9 +42,9 @@ typedef void embtier_progress_fn(void *context, uint64_t done, uint64_t total, c
 
 EMBTIER_PUBLIC const char *embtier_err_name(enum embtier_err err); /* "NO_TABLE" */
 EMBTIER_PUBLIC const char *embtier_err_text(enum embtier_err err); /* "no such table" */
-/* One line about the last failed call on @server, until the next one; with NULL: of the last
- * embtier_connect() of this thread. Never NULL. Plain text whatever it quotes: what moves a
- * terminal's cursor, is not seen or is not UTF-8 is escaped, and what is long is cut. */
+/* One line about the last failed call on @server, until the next one; with NULL, about the last
+ * embtier_connect() of this thread. Never NULL. The line is plain text: quoted characters that move
+ * a terminal's cursor, are invisible or are not UTF-8 are escaped, and long text is cut. */
 EMBTIER_PUBLIC const char *embtier_message(const struct embtier *server);
 EMBTIER_PUBLIC const char *embtier_version(void); /* "0.1.0" */
 

@@ -27,22 +27,21 @@ struct embtier_connect_options {
         sizeof(struct embtier_connect_options), NULL, 64 << 20, 64, 10000, NULL                    \
     }
 
-/* NULL: EMBTIER_CONNECT_OPTIONS_INIT. UNREACHABLE when no server listens; BUSY: no more sessions or
- * shared memory are left, or for this user: the message names the key. */
+/* NULL: EMBTIER_CONNECT_OPTIONS_INIT. UNREACHABLE: no server listens. BUSY: no sessions or no
+ * shared memory are left, for all or for this user; the message names the key. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_connect(const struct embtier_connect_options *options, struct embtier **ret_server);
-/* Requests in flight are abandoned: a SET among them may happen, not happen, or happen to some of
- * its rows. NULL is allowed. */
+/* Abandons requests in flight: a SET among them may take effect on all, some or none of its rows.
+ * NULL is allowed. */
 EMBTIER_PUBLIC void embtier_disconnect(struct embtier *server);
-/* Makes a new session with the same options after DISCONNECTED; while the old one is alive it does
- * nothing. Tables opened before are opened again by name; batches keep their ids and rows, at the
- * same addresses, and can be submitted again. Requests that were in flight have failed; tickets are
- * gone, and memberships of groups too. A table that is gone does not keep others from coming back:
- * requests to it fail with NO_TABLE. MISMATCH when a table has come back with another dim or dtype,
- * or if a batch has its state with another optimizer (close it, and free its batches), or the
- * server grants less memory than before. BUSY when the memory of both sessions is more than this
- * user may have: that of the old one counts until then. On failure nothing has changed, and it can
- * be tried again. */
+/* Makes a new session with the same options after DISCONNECTED; does nothing while the old one is
+ * alive. Tables opened before are opened again by name. Batches keep their ids and rows, at the
+ * same addresses, and can be submitted again. Requests that were in flight have failed; tickets and
+ * memberships of groups are gone. A missing table does not prevent the reconnect: requests to it
+ * fail with NO_TABLE. MISMATCH: a table has a different dim or dtype, or a different optimizer
+ * while a batch holds its state (close it, and free its batches), or the server grants less memory
+ * than before. BUSY: both sessions together need more memory than this user may have; the old one
+ * counts until then. On failure nothing has changed, and the call can be repeated. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_reconnect(struct embtier *server);
 
 #ifdef __cplusplus

@@ -13,20 +13,20 @@ extern "C" {
 #endif
 
 /* Trainers of one model, each with its own part of every batch (data parallel), are the members of
- * a group: what is a step for one trainer alone is one push of each member. Each push is reduced to
- * one gradient for each of its rows; these are added up in the order of the members' numbers, and
- * the optimizer runs once for each row. The same pushes give the same bytes, whoever comes first.
+ * a group. A step of the group is one push of each member. The server reduces each push to one
+ * gradient for each of its rows, adds these up in the order of the members' numbers, and runs the
+ * optimizer once for each row. The same pushes give the same bytes, whatever order they arrive in.
  *
- * A member's push is answered when the step has been applied, and so after the pushes of all;
- * requests of its connection that come later wait behind it, so that a lookup of the next step sees
- * what all members have pushed. A connection may be a member of several groups; all their members
- * push to them in the same order, else they wait for each other. */
+ * The server answers a member's push when the step has been applied, and so after the pushes of all
+ * members. Later requests of the connection wait behind it, so a lookup of the next step sees the
+ * pushes of all members. A connection may be a member of several groups. All their members must
+ * push to them in the same order, or they wait for each other. */
 struct embtier_group_options {
     size_t struct_bytes; /* set by EMBTIER_GROUP_OPTIONS_INIT */
-    const char *name;    /* made as a table's is; copied */
+    const char *name;    /* rules as for a table's name; copied */
     uint32_t size;       /* members in all, 1 … EMBTIER_GROUP_MEMBERS_MAX */
-    uint32_t member;     /* which this is, 0 … size - 1 */
-    uint64_t step;       /* the last that is done, the same for all; 0: none */
+    uint32_t member;     /* number of this member, 0 … size - 1 */
+    uint64_t step;       /* the last step that is done, the same for all; 0: none */
 };
 #define EMBTIER_GROUP_OPTIONS_INIT                                                                 \
     {                                                                                              \
@@ -35,37 +35,37 @@ struct embtier_group_options {
 
 /* Does not wait for the others; pushes do. The membership ends with the session, or by
  * embtier_group_leave(). Then the group is broken: pushes of the others fail with GROUP_BROKEN,
- * those that wait do so at once, and the name is free for all of them to join anew.
+ * waiting ones at once, and the name is free for all of them to join again.
  *
- * INVALID: options not as above, or a connection without an arena. MISMATCH: the group is of
- * another size, or at another step. EXISTS: the number is taken, or this session is a member
- * already. GROUP_FULL: all members are there. TOO_LARGE: this session has joined too many. */
+ * INVALID: options not as above, or a connection without an arena. MISMATCH: the group has another
+ * size, or is at another step. EXISTS: the number is taken, or this session is already a member.
+ * GROUP_FULL: the group has all its members. TOO_LARGE: this session has joined too many groups. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_group_join(struct embtier *server, const struct embtier_group_options *options,
                    struct embtier_group **ret_group);
-/* Ends the membership, as the end of the session would: it breaks the group. The handle stays, and
- * its step. NO_GROUP: the membership has ended with its session. DISCONNECTED, PROTOCOL. */
+/* Ends the membership, as the end of the session would: it breaks the group. The handle and its
+ * step stay. NO_GROUP: the membership has ended with its session. DISCONNECTED, PROTOCOL. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_group_leave(struct embtier_group *group);
 /* Forgets the handle; the session stays a member. NULL is allowed. */
 EMBTIER_PUBLIC void embtier_group_free(struct embtier_group *group);
 EMBTIER_PUBLIC const char *embtier_group_name(const struct embtier_group *group);
 EMBTIER_PUBLIC uint32_t embtier_group_size(const struct embtier_group *group);
 EMBTIER_PUBLIC uint32_t embtier_group_member(const struct embtier_group *group);
-/* The last step that is known here to be done: that of the joining, then that of this member's last
- * push which has succeeded and whose result has been seen. */
+/* The last step that this connection knows to be done: that of the join, then that of this member's
+ * last successful push whose result has been seen. */
 EMBTIER_PUBLIC uint64_t embtier_group_step(const struct embtier_group *group);
 
-/* From now on GETs, SETs and pooled lookups of @batch are of @step of @group, until the next call;
- * NULL: of none. The server refuses them with GROUP_STEP if this member has not pushed the step
- * before: they see what all steps before @step have made of the rows, or fail. NO_GROUP. INVALID:
- * @group is another connection's, or @step over 2^53 - 1. BUSY in flight. */
+/* From now on, until the next call, GETs, SETs and pooled lookups of @batch belong to @step of
+ * @group; NULL: to none. The server refuses them with GROUP_STEP if this member has not pushed the
+ * step before. So they see the rows after all steps before @step, or fail. NO_GROUP. INVALID:
+ * @group belongs to another connection, or @step is over 2^53 - 1. BUSY in flight. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_batch_set_group(struct embtier_batch *batch, struct embtier_group *group, uint64_t step);
 
-/* The number of the member that the batch's last result is about: that of GROUP_REFUSED and
- * GROUP_BROKEN, and of the TIMEOUT of a push. Else UINT32_MAX. */
+/* The number of the member that caused the batch's last result, for GROUP_REFUSED, GROUP_BROKEN and
+ * the TIMEOUT of a push. Else UINT32_MAX. */
 EMBTIER_PUBLIC uint32_t embtier_batch_blamed_member(const struct embtier_batch *batch);
-/* After GROUP_REFUSED: what that member's push was refused for. Else OK. */
+/* After GROUP_REFUSED: the error for which that member's push was refused. Else OK. */
 EMBTIER_PUBLIC enum embtier_err embtier_batch_blamed_err(const struct embtier_batch *batch);
 
 #ifdef __cplusplus

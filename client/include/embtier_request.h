@@ -17,24 +17,26 @@ enum embtier_op {
     EMBTIER_SET = 2,        /* stores the rows; optimizer state stays, unless the batch has it */
     EMBTIER_GET_POOLED = 3, /* fills the bags; of a batch made by embtier_batch_new_bags() */
     EMBTIER_PUSH = 4,       /* by embtier_push() and embtier_submit_push() only: it has options */
-    EMBTIER_RELEASE = 5,    /* the batch's ticket or prefetch is not needed any more */
+    EMBTIER_RELEASE = 5,    /* gives up the batch's ticket or prefetch */
     EMBTIER_GET_POOLED_TICKET = 6, /* as EMBTIER_GET_POOLED, with a ticket for a push */
-    EMBTIER_PREFETCH = 7, /* rows come into DRAM; of a batch made by embtier_batch_new_prefetch() */
+    EMBTIER_PREFETCH =
+        7, /* brings rows into DRAM; of a batch made by embtier_batch_new_prefetch() */
 };
 
-/* Submit and wait, first for a free slot if need be. */
+/* Submit and wait, first for a free slot if necessary. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_get(struct embtier_batch *batch);
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_set(struct embtier_batch *batch);
 
-/* Sums are in the order of the ids, every product and every addition rounded to f32 on its own, so
- * the same bags of the same rows give the same bits. A mean is the sum divided by the number of
- * ids; a bag without ids is zeros. BAG_RANGE: offsets decrease, or do not end with the ids. Ids may
- * stand in a batch many times. On failure what the bags hold is not said. */
+/* Sums are in the order of the ids, and every product and every addition is rounded to f32 on its
+ * own. So the same bags of the same rows give the same bits. A mean is the sum divided by the
+ * number of ids; a bag without ids is zeros. BAG_RANGE: offsets decrease, or do not end at the
+ * number of ids. An id may occur any number of times. On failure the contents of the bags are
+ * undefined. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_get_pooled(struct embtier_batch *batch);
 
 /* The same, and the batch has a ticket afterwards: see embtier_batch_ticket(). TICKETS_FULL: the
- * server has no memory for it until other tickets have been used. UNSUPPORTED: of the parts of one
- * table some are maxima, and others not. */
+ * server has no memory for it until other tickets have been used. UNSUPPORTED: some parts of one
+ * table are maxima, and others not. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_get_pooled_ticket(struct embtier_batch *batch);
 
@@ -54,72 +56,71 @@ struct embtier_push_options {
         sizeof(struct embtier_push_options), 0, NULL, 0, 0, NULL, NULL                             \
     }
 
-/* Sends gradients, which embtier_batch_gradients() has, to the optimizers of their tables: a batch
- * of bags by its ticket, one for each bag as it was looked up, from which each of its rows gets
- * what its mode and weights make of it; a batch made by embtier_batch_new_push() one for each id.
- * What a row gets within the batch is added up, and the optimizer runs once for each distinct row
- * of a table.
+/* Sends the gradients in embtier_batch_gradients() to the optimizers of their tables. A batch of
+ * bags is pushed by its ticket and has one gradient for each bag that was looked up; the bag's mode
+ * and weights turn it into one for each of its rows. A batch made by embtier_batch_new_push() has
+ * one gradient for each id. Gradients of the same row within the batch are added up, and the
+ * optimizer runs once for each distinct row of a table.
  *
- * INVALID: without a ticket, step or learning rate not as above. UNSUPPORTED: a table without an
+ * INVALID: no ticket, or a step or learning rate not as above. UNSUPPORTED: a table without an
  * optimizer. NONFINITE: a gradient with NaN or infinity, or an update that would make a finite row
- * anything else, be it that its gradients add up to more than f32 holds; unless the table
+ * NaN or infinite, also because its gradients add up to more than f32 holds; unless the table
  * allows_nonfinite. No row has changed then. If requests of other connections change the same rows
- * meanwhile, what overflows nevertheless becomes the greatest number of its sign. TOO_LARGE: a row
- * gets more than 2^27 numbers of gradients, those of all its ids together; in a group, of all
- * members, and then for all of them. No row has changed then. SHAPE,
- * NO_TICKET, TICKET_USED, TICKET_EXPIRED; by rows TICKETS_FULL; those of SET. On failure what the
- * weights hold is not said.
+ * meanwhile, a number that still overflows becomes the greatest number of its sign. TOO_LARGE: a
+ * row gets more than 2^27 numbers of gradients, over all its ids; in a group over all members, and
+ * then for all of them. No row has changed then. SHAPE, NO_TICKET, TICKET_USED, TICKET_EXPIRED; by
+ * rows TICKETS_FULL; the errors of SET. On failure the contents of the weights are undefined.
  *
  * With @prefetch, a batch of this connection that has a prefetch (else INVALID; BUSY if its last
- * result has not been asked for): the push takes that along as it takes its ticket, and if it is
- * refused that batch has it back. Until the push is done that batch is BUSY, also for
+ * result has not been asked for): the push takes the prefetch as it takes its ticket, and returns
+ * it to that batch if the push is refused. Until the push is done that batch is BUSY, also for
  * embtier_batch_free(). NO_TICKET, TICKET_USED and TICKET_EXPIRED may be about the prefetch: then
- * the push has changed nothing, the batch has its ticket, and @prefetch has none any more.
+ * the push has changed nothing, the batch has its ticket, and @prefetch no longer has a prefetch.
  *
  * With @group, one that this connection is a member of: the push is this member's part of @step,
- * which must be the group's last one + 1, else GROUP_STEP. It is answered when all members have
- * pushed that step. NONFINITE for all of them: only what they have together makes a row infinite or
+ * which must be the group's last one + 1, else GROUP_STEP. The server answers when all members have
+ * pushed that step. NONFINITE for all of them: only the sum of all members makes a row infinite or
  * NaN; batches keep their tickets, and all push that step again. A table's learning rate must be
- * the same for all of them, else MISMATCH for all; tables need not be the same. A push that the
- * server refuses, for whatever reason, is that member's part of the step too: nothing is applied,
- * the pushes of the others fail with GROUP_REFUSED (see embtier_batch_blamed_member()), batches
- * keep their tickets, and all push that step again. A push that this library refuses, since options
- * are wrong or the batch is not ready, does not reach the group: the others wait. GROUP_BROKEN: a
- * member has gone. TIMEOUT: one has not pushed in time (lanes.group_seconds of the server's
- * configuration), which breaks the group, too. NO_GROUP: the membership ended with its session,
+ * the same for all members, else MISMATCH for all; tables may differ. A push that the server
+ * refuses, for any reason, is also that member's part of the step: nothing is applied, the pushes
+ * of the others fail with GROUP_REFUSED (see embtier_batch_blamed_member()), batches keep their
+ * tickets, and all push that step again. A push that this library refuses, because options are
+ * wrong or the batch is not ready, does not reach the group: the others wait. GROUP_BROKEN: a
+ * member is gone. TIMEOUT: a member has not pushed in time (lanes.group_seconds of the server's
+ * configuration), which also breaks the group. NO_GROUP: the membership ended with its session,
  * before embtier_reconnect(); join again. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_push(struct embtier_batch *batch, const struct embtier_push_options *options);
-/* Gives the batch's ticket or prefetch back: a push will not follow. OK if it has none. */
+/* Gives the batch's ticket or prefetch back when no push will follow. OK if the batch has none. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_release(struct embtier_batch *batch);
 
-/* Brings the rows of the batch's ids into the server's first tier, DRAM, and keeps them there until
- * the prefetch is released, by embtier_release() or by a push that names it, or has expired: for
- * lookups and pushes soon to come, which will find them there. They may change meanwhile as any
- * others. The batch has the prefetch's number afterwards, embtier_batch_ticket(), and while it has
- * it, embtier_prefetch() and embtier_batch_set_count() are INVALID; its ids may change.
+/* Brings the rows of the batch's ids into the server's first tier, DRAM, for lookups and pushes
+ * that follow soon. The rows stay there until the prefetch is released, by embtier_release() or by
+ * a push that names it, or has expired. Other requests may change them meanwhile. Afterwards
+ * embtier_batch_ticket() is the prefetch's number. While the batch has a prefetch,
+ * embtier_prefetch() and embtier_batch_set_count() are INVALID; its ids may change.
  *
- * PINS_FULL: so many rows do not fit beside those of other prefetches. All clients' together may
- * have half of the first tier, and one user's three quarters of what other users leave of that; a
- * row counts in each prefetch that has it. TICKETS_FULL: the server has no memory for it until
- * other prefetches or tickets are over. ID_RANGE, DROPPED, TOO_LARGE. No harm is done by going on
- * without it. */
+ * PINS_FULL: the rows do not fit beside those of other prefetches. All clients together may use
+ * half of the first tier, and one user three quarters of what other users leave of that; a row
+ * counts in each prefetch that has it. TICKETS_FULL: the server has no memory for it until other
+ * prefetches or tickets end. ID_RANGE, DROPPED, TOO_LARGE. The trainer can continue without the
+ * prefetch. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_prefetch(struct embtier_batch *batch);
 
-/* Starts a request and returns. Slots are used in turn: BUSY when the request submitted
- * max_in_flight requests ago is still in flight, although younger ones may be done, and BUSY when
- * this batch's last result has not been asked for by embtier_poll() or embtier_wait(). */
+/* Starts a request and returns. Slots are used in turn. BUSY: the request submitted max_in_flight
+ * requests ago is still in flight, although later ones may be done; or embtier_poll() or
+ * embtier_wait() has not returned this batch's last result. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_submit(struct embtier_batch *batch,
                                                                   enum embtier_op op);
 /* The same for a push. Options are copied. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_submit_push(struct embtier_batch *batch, const struct embtier_push_options *options);
-/* The request's result, or AGAIN while it is in flight. Never waits. The result can be asked for
- * again until the next submit; INVALID before the first. */
+/* The request's result, or AGAIN while it is in flight. Never waits. The result can be read again
+ * until the next submit; INVALID before the first. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_poll(struct embtier_batch *batch);
-/* Waits at most @timeout_ms (UINT32_MAX: for ever), TIMEOUT then, and the request goes on. A server
- * that goes away ends it with DISCONNECTED within a second. TIMEOUT may be the result of a group's
- * push, too: then embtier_poll() says the same, and not AGAIN. */
+/* Waits at most @timeout_ms (UINT32_MAX: for ever), then returns TIMEOUT, and the request
+ * continues. If the server goes away, the wait ends with DISCONNECTED within a second. TIMEOUT may
+ * also be the result of a group's push: then embtier_poll() returns the same, and not AGAIN. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_wait(struct embtier_batch *batch,
                                                                 uint32_t timeout_ms);
 

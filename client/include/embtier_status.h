@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier_status.h: figures of the server, and users' parts of what is finite (embtier.h). */
+/* embtier_status.h: figures of the server, and users' shares of limited resources (embtier.h). */
 #ifndef EMBTIER_STATUS_H
 #define EMBTIER_STATUS_H
 
@@ -26,8 +26,8 @@ embtier_status(struct embtier *server, struct embtier_status **ret_status);
 EMBTIER_PUBLIC const char *embtier_status_version(const struct embtier_status *status);
 EMBTIER_PUBLIC uint64_t embtier_status_uptime_ms(const struct embtier_status *status);
 /* The libraries that the server was built with: "rocksdb 7.8.3", and the source of its tiers'
- * memory, "memkind", "mmap" (with libhwloc) or "malloc". 0: an older server, which does not tell.
- */
+ * memory, "memkind", "mmap" (with libhwloc) or "malloc". 0: an older server, which does not report
+ * them. */
 EMBTIER_PUBLIC size_t embtier_status_library_count(const struct embtier_status *status);
 EMBTIER_PUBLIC const char *embtier_status_library_at(const struct embtier_status *status,
                                                      size_t index);
@@ -36,17 +36,17 @@ EMBTIER_PUBLIC const struct embtier_metric *embtier_status_at(const struct embti
                                                               size_t index);
 EMBTIER_PUBLIC void embtier_status_free(struct embtier_status *status);
 
-/* One user's part of one thing that is finite, such as shared memory. */
+/* One user's share of one limited resource, such as shared memory. */
 struct embtier_account {
     uint32_t uid;
     const char *name; /* "arena_bytes" */
     const char *what; /* "shared memory" */
     int is_bytes;     /* zero: a number of things */
     uint64_t used;
-    uint64_t most; /* as much the user may have now, which depends on what others have */
+    uint64_t most; /* the user's limit now, which depends on the use of others */
 };
 struct embtier_account_list;
-/* Users with connections, tables or checkpoints, in order of their numbers, all things of one
+/* Users with connections, tables or checkpoints, ordered by uid, with all resources of a user
  * together. Borrowed from the list. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_account_list(struct embtier *server, struct embtier_account_list **ret_list);

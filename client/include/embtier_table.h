@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier_table.h: tables: made, opened, dropped and listed (embtier.h). */
+/* embtier_table.h: create, open, drop and list tables (embtier.h). */
 #ifndef EMBTIER_TABLE_H
 #define EMBTIER_TABLE_H
 
@@ -24,21 +24,23 @@ struct embtier_table_options {
     double init_second;
     uint64_t seed;
     int eager;         /* nonzero: write every row now */
-    int if_not_exists; /* nonzero: an existing table of the same options is fine */
-    /* Called now and then while a long creation or drop goes on; may be NULL. */
+    int if_not_exists; /* nonzero: succeed if a table of the same options exists */
+    /* Called now and then during a long creation or drop; may be NULL. */
     embtier_progress_fn *progress;
     void *progress_context;
-    /* Of the optimizer, see EMBTIER_HYPERPARAMETER_TABLE. EMBTIER_DEFAULT: its default, or none;
-     * one that it does not have is INVALID, unless it is 0. */
+    /* Hyperparameters of the optimizer, see EMBTIER_HYPERPARAMETER_TABLE. EMBTIER_DEFAULT: its
+     * default, or none. A number other than 0 for one that the optimizer does not have is
+     * INVALID. */
     double eps;
     double alpha;
     double beta1;
     double beta2;
     double weight_decay;
     double clip_norm;
-    int rounds_to_nearest; /* nonzero: f16 and bf16 weights after an update; else stochastically */
+    int rounds_to_nearest; /* nonzero: round updated f16 and bf16 weights to nearest; else
+                              stochastically */
     int allows_nonfinite;  /* nonzero: gradients, and rows after an update, may have NaN and
-                              infinity; else a push that brings or makes them is refused */
+                              infinity; else such a push is refused */
     enum embtier_durability durability; /* of updates; the default is EMBTIER_DURABILITY_REPLAY */
     double momentum;                    /* as beta2 */
 };
@@ -66,12 +68,12 @@ struct embtier_table_info {
     uint32_t weight_bytes; /* of one row in a batch */
     uint32_t state_bytes;  /* of one row's optimizer state; 0: it has none */
     const char *state;     /* "creating", "live", "dropping" */
-    /* As of when the table was opened or listed, since the server started: */
-    uint64_t updated_rows; /* a row as often as it was set */
+    /* Since the server started, as of the time when the table was opened or listed: */
+    uint64_t updated_rows; /* counted at each update */
     uint64_t flush_bytes;  /* written to SSD for this table */
     uint64_t compaction_bytes;
     /* As it was made: */
-    double eps; /* this and the next: 0 where the optimizer does not have it */
+    double eps; /* this and the next: 0 if the optimizer does not have it */
     double alpha;
     double beta1;
     double beta2;
@@ -81,16 +83,15 @@ struct embtier_table_info {
     int allows_nonfinite;
     enum embtier_durability durability;
     double momentum; /* as beta2 */
-    /* Checkpoints, exports and imports take these two along with the rows: */
-    const char *uuid; /* 32 hex digits, of the table that was created; a copy of it, restored or
-                         imported, has the same; "": none */
-    uint64_t step;    /* the greatest that a push which changed rows had, as of when the table was
-                         opened or listed; 0: no push, or the optimizer's state was left out of an
-                         import */
+    /* Checkpoints, exports and imports preserve these two with the rows: */
+    const char *uuid; /* 32 hex digits, of the created table; a restored or imported copy has the
+                         same; "": none */
+    uint64_t step; /* greatest step of a push that changed rows, as of the time when the table was
+                      opened or listed; 0: no push, or an import without the optimizer's state */
 };
 
-/* EXISTS, INVALID (with the reason in the message); BUSY: the user may have no
- * more than three quarters of the tables that others leave. */
+/* EXISTS, INVALID (with the reason in the message). BUSY: the user may have at most three quarters
+ * of the tables that others leave. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_table_create(struct embtier *server, const struct embtier_table_options *options,
                      struct embtier_table **ret_table);
@@ -101,9 +102,9 @@ embtier_table_open(struct embtier *server, const char *name, struct embtier_tabl
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_table_open_as(struct embtier *server, const char *name, uint32_t dim, int dtype,
                       struct embtier_table **ret_table);
-/* Returns when all of the table's rows are gone. Requests to it that are under way end first or
- * fail with DROPPED. If the client goes while the drop waits for others, it is withdrawn and the
- * table stays; one that has begun is finished. */
+/* Returns when all of the table's rows are gone. Requests to it that are in progress end first or
+ * fail with DROPPED. If the client disconnects while the drop waits for others, the drop is
+ * withdrawn and the table stays; a drop that has begun is finished. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_table_drop(struct embtier *server,
                                                                       const char *name,
                                                                       embtier_progress_fn *progress,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier_transfer.h: many rows: scans, loads, exports and imports (embtier.h). */
+/* embtier_transfer.h: scans, loads, exports and imports of many rows (embtier.h). */
 #ifndef EMBTIER_TRANSFER_H
 #define EMBTIER_TRANSFER_H
 
@@ -15,15 +15,15 @@ extern "C" {
 
 /* ---- Scans ---- */
 
-/* All rows of a table of a checkpoint, in order of their ids: what an export reads. */
+/* All rows of a table of a checkpoint, ordered by id: the source of an export. */
 struct embtier_scan_options {
     size_t struct_bytes; /* set by EMBTIER_SCAN_OPTIONS_INIT */
     uint64_t checkpoint; /* 0: the newest */
     int with_state;      /* nonzero: rows with their optimizer's state; else weights only */
     int all_rows; /* nonzero: rows that were never written too, with their initial values; not of an
                      unbounded table */
-    uint64_t buffer_bytes; /* of the arena, used by halves; 0: 16 MiB, or half of what is free if
-                              that is less. More is of no use */
+    uint64_t buffer_bytes; /* of the arena, used in halves; 0: 16 MiB, or half of the free bytes if
+                              that is less. More has no effect */
 };
 #define EMBTIER_SCAN_OPTIONS_INIT                                                                  \
     {                                                                                              \
@@ -36,27 +36,27 @@ struct embtier_scan_rows {
     const uint64_t
         *ids; /* of the rows; NULL in a scan of all rows: they are first_id, first_id + 1, … */
     uint64_t first_id;
-    const void *rows; /* row behind row, row_bytes each: weights, and state if it was asked for */
+    const void *rows; /* one after another, row_bytes each: weights, and state if requested */
     uint32_t row_bytes;
 };
 
-/* A connection has one at a time. NOT_FOUND: no such checkpoint; NO_TABLE: it has no such table;
- * INVALID (all rows of an unbounded table), ARENA_FULL, CORRUPT; BUSY: there is a scan, or eight
- * are open in the server, or six of this user (three quarters of what others leave), or no memory
- * is left for one more; TOO_LARGE: there
- * never is enough (checkpoints.transfer_bytes). The checkpoint cannot be deleted meanwhile. */
+/* A connection has at most one scan. NOT_FOUND: no such checkpoint. NO_TABLE: it has no such table.
+ * INVALID: all rows of an unbounded table. BUSY: this connection already has a scan, or eight are
+ * open in the server, or six of this user (three quarters of what others leave), or there is no
+ * memory for one more. TOO_LARGE: there never is enough (checkpoints.transfer_bytes). ARENA_FULL,
+ * CORRUPT. The checkpoint cannot be deleted meanwhile. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_scan_open(struct embtier *server, const char *table,
                   const struct embtier_scan_options *options, struct embtier_scan **ret_scan);
 /* The table as it was; borrowed from the scan. */
 EMBTIER_PUBLIC const struct embtier_table_info *embtier_scan_table(const struct embtier_scan *scan);
-/* Rows that will come: exact if it is a scan of all rows, else an estimate. */
+/* The number of rows to come: exact for a scan of all rows, else an estimate. */
 EMBTIER_PUBLIC uint64_t embtier_scan_row_count(const struct embtier_scan *scan);
 EMBTIER_PUBLIC uint64_t embtier_scan_checkpoint(const struct embtier_scan *scan);
-/* The next rows, in memory shared with the server: good until the next call but one, so that some
- * can be worked on while the next are fetched. They are as many as half of the buffer has room for,
- * or fewer: 8 MiB and 65,536 rows are the most at a time, so that exports take turns. After a
- * failure only the close may follow. */
+/* The next rows, in memory shared with the server. They stay valid until the next call but one, so
+ * the caller can process some while the next are fetched. Half of the buffer limits their number;
+ * at most 8 MiB and 65,536 rows come at a time, so that exports take turns. After a failure the
+ * scan can only be closed. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_scan_next(struct embtier_scan *scan, struct embtier_scan_rows *ret_rows);
 /* Before embtier_disconnect(). NULL is allowed. */
@@ -64,8 +64,9 @@ EMBTIER_PUBLIC void embtier_scan_close(struct embtier_scan *scan);
 
 /* ---- Loads ---- */
 
-/* A new table with rows of the caller's: what an import writes. Nobody else can open the table
- * before embtier_load_end(); without it, there is none. A connection has one load at a time. */
+/* A new table with rows of the caller: the target of an import. No other client can open the table
+ * before embtier_load_end(); without that call there is no table. A connection has at most one
+ * load. */
 struct embtier_load_buffer {
     uint64_t *ids;     /* room for `capacity` of them */
     void *rows;        /* and for as many rows: weights, and state if they come with it */
@@ -73,23 +74,23 @@ struct embtier_load_buffer {
     uint32_t row_bytes;
 };
 
-/* @with_state nonzero: rows come with their optimizer's state, else it begins as zeros.
- * @buffer_bytes of the arena; 0: 8 MiB, or half of what is free if that is less. EXISTS, INVALID,
- * ARENA_FULL; BUSY: this connection has a load, or eight are open in the server, or six of this
- * user (three quarters of what others leave), or no memory is left for one more; TOO_LARGE: there
- * never is enough; VERSION: rows that never come would have initial values that the server does not
- * know. */
+/* @with_state nonzero: rows have their optimizer's state, else it begins as zeros. @buffer_bytes of
+ * the arena; 0: 8 MiB, or half of the free bytes if that is less. EXISTS, INVALID, ARENA_FULL.
+ * BUSY: this connection already has a load, or eight are open in the server, or six of this user
+ * (three quarters of what others leave), or there is no memory for one more. TOO_LARGE: there never
+ * is enough. VERSION: missing rows would have initial values that the server does not know. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_load_open(struct embtier *server, const struct embtier_table_options *table, int with_state,
                   uint64_t buffer_bytes, struct embtier_load **ret_load);
-/* In memory shared with the server; the caller's between two calls with this load. */
+/* Memory shared with the server; the caller may use it between two calls with this load. */
 EMBTIER_PUBLIC struct embtier_load_buffer embtier_load_buffer(const struct embtier_load *load);
-/* Takes the buffer's first @count rows. Of one id the last row counts; rows that never come have
- * their initial values. ID_RANGE, NO_SPACE, IO, TIMEOUT: the load is over but for its close. */
+/* Hands over the buffer's first @count rows. If an id occurs again, its last row counts; missing
+ * rows have their initial values. ID_RANGE, NO_SPACE, IO, TIMEOUT: the load has failed and can only
+ * be closed. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_load_rows(struct embtier_load *load,
                                                                      uint32_t count);
-/* Returns when the table is there with all its rows, safe from a crash; after a failure there is
- * none (but see Errors in embtier.h). Only the close may follow. */
+/* Returns when the table exists with all its rows, safe from a crash; after a failure there is none
+ * (but see Errors in embtier.h). The load can then only be closed. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_load_end(struct embtier_load *load, embtier_progress_fn *progress, void *progress_context);
 /* Before embtier_disconnect(). NULL is allowed. */
@@ -101,14 +102,14 @@ EMBTIER_PUBLIC void embtier_load_close(struct embtier_load *load);
 
 struct embtier_export_options {
     size_t struct_bytes; /* set by EMBTIER_EXPORT_OPTIONS_INIT */
-    uint64_t checkpoint; /* as the table is in it; 0: as it is now, for which a checkpoint is made;
-                            or EMBTIER_CHECKPOINT_NEWEST */
-    int with_state;      /* nonzero: the optimizer's state too */
+    uint64_t checkpoint; /* source of the rows; 0: a new checkpoint of the current rows; or
+                            EMBTIER_CHECKPOINT_NEWEST */
+    int with_state;      /* nonzero: export the optimizer's state too */
     int all_rows; /* nonzero: rows that were never written too, with their initial values; not of an
                      unbounded table */
     int npy;      /* nonzero: NumPy's .npy files, one for each tensor; else safetensors */
-    uint64_t file_bytes; /* a file has no more, about; 0: 4 GiB. Until it ends it is a file with
-                            holes, up to four times as long as the rows that are expected */
+    uint64_t file_bytes; /* largest size of a file, roughly; 0: 4 GiB. During the export it is a
+                            file with holes, up to four times as long as its expected rows */
 };
 #define EMBTIER_EXPORT_OPTIONS_INIT                                                                \
     {                                                                                              \
@@ -122,17 +123,17 @@ struct embtier_exported {
     uint32_t parts;
 };
 
-/* Writes a table to the folder @path, which it makes: files of the tensors `weight` [rows, dim] of
- * the table's dtype, with state `state` [rows, state numbers of a row] of f32, and, unless it is of
- * all rows, `ids` [rows], in order of ids; and table.json, which says what the table is and which
- * rows lie where. The folder is whole, or not there. Memory: the arena's, and some MiB.
- * @options may be NULL, @ret_exported too. EXISTS: there is something at @path, or in PATH.partial,
- * where it is made, that no unfinished export of this user has left; LOCKED: another export makes
- * it; INVALID: @path is empty, or ends in .partial, or file_bytes are so few that it would be more
- * than 16,384 files of each tensor; BUSY: eight exports are under way in the server, or six of
- * this user (three quarters of what others leave), or no memory is left for one more; and as
- * embtier_scan_open() and embtier_checkpoint_create(); NO_SPACE, IO. @progress is told of rows; a
- * total of 0 is one that is not known. */
+/* Writes a table to the folder @path, which it makes. The folder has files of the tensors `weight`
+ * [rows, dim] of the table's dtype, with state `state` [rows, state numbers of a row] of f32, and,
+ * unless all rows are exported, `ids` [rows], ordered by id. Its table.json describes the table and
+ * the rows of each file. The folder is complete, or does not exist. Memory: the arena's, and some
+ * MiB. @options and @ret_exported may be NULL. EXISTS: something is at @path, or in PATH.partial,
+ * where the folder is made, that is not left from an unfinished export of this user. LOCKED:
+ * another export is making it. INVALID: @path is empty or ends in .partial, or file_bytes are so
+ * small that each tensor would need more than 16,384 files. BUSY: eight exports are in progress in
+ * the server, or six of this user (three quarters of what others leave), or there is no memory for
+ * one more. Also the errors of embtier_scan_open() and embtier_checkpoint_create(); NO_SPACE, IO.
+ * @progress counts rows; a total of 0 is unknown. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_export(struct embtier *server, const char *table, const char *path,
                const struct embtier_export_options *options, embtier_progress_fn *progress,
@@ -140,17 +141,17 @@ embtier_export(struct embtier *server, const char *table, const char *path,
 
 struct embtier_import_options {
     size_t struct_bytes; /* set by EMBTIER_IMPORT_OPTIONS_INIT */
-    /* What the table is to be, but for its name, dim, dtype and rows, which are not read. For files
-     * that are no export of embtier's, which says all of that itself: then NULL. NULL otherwise:
-     * EMBTIER_TABLE_OPTIONS_INIT. */
+    /* Options of the table for files that are not an export; its name, dim, dtype and rows are not
+     * read. NULL: EMBTIER_TABLE_OPTIONS_INIT. Must be NULL for an export, which describes its own
+     * table. */
     const struct embtier_table_options *table;
-    int durability;       /* enum embtier_durability: another than the export's; -1: as it says */
-    int without_state;    /* nonzero: state in the file is left out, and begins as zeros */
-    const char *tensor;   /* of a safetensors file: the weights. NULL: `weight`, or the only one of
-                             two dimensions */
+    int durability;       /* enum embtier_durability; -1: the export's, or the default */
+    int without_state;    /* nonzero: leave out state in the file; it begins as zeros */
+    const char *tensor;   /* the weights in a safetensors file. NULL: `weight`, or the only
+                             two-dimensional tensor */
     const char *ids_path; /* a .npy file of the rows' ids; NULL: the file's tensor `ids`; without
                              either they are rows 0, 1, … */
-    uint64_t rows;        /* of the table, of files that are no export: a number,
+    uint64_t rows;        /* rows of the table, for files that are not an export: a number,
                              EMBTIER_UNBOUNDED, or EMBTIER_ROWS_OF_FILE */
 };
 /* As many rows as the file has, or, with ids, unbounded. */
@@ -166,20 +167,19 @@ struct embtier_imported {
     uint64_t bytes; /* of rows, as they lie in the files */
 };
 
-/* Makes table @name (NULL: the name that the export says) of @path: a folder that embtier_export()
- * made, a safetensors or a .npy file, or a folder of safetensors files with an index
- * (NAME.safetensors.index.json), which says which of them has the tensor. Shapes and dtypes of all
- * files are checked before the first row is read. The last row of an id counts. The table is there
- * when it is whole and safe from a crash; after a failure there is none (but see Errors in
- * embtier.h, if it came after the last row).
- * @options may be NULL, @ret_imported too. EXISTS: the name is taken; NOT_FOUND, INVALID, MISMATCH,
- * UNSUPPORTED, TOO_LARGE, VERSION, CORRUPT (an export's file is not what it was): of the files,
- * with the reason in the message; NO_SPACE, at once and with the figures: the rows have no room on
- * the server's disk; INVALID also for one file of an export whose rows would get the
- * ids of others; ID_RANGE: an id is not below the number of rows, or negative, or the file has more
- * rows; BUSY: eight loads are open in the server, or six of this user (three
- * quarters of what others leave); and as embtier_load_open()
- * and embtier_load_rows(). @progress is told of rows, first of 0 when the server has begun. */
+/* Makes table @name (NULL: the export's name) from @path: a folder that embtier_export() made, a
+ * safetensors or a .npy file, or a folder of safetensors files with an index
+ * (NAME.safetensors.index.json), which names the file of the tensor. Shapes and dtypes of all files
+ * are checked before the first row is read. If an id occurs again, its last row counts. The table
+ * appears when it is complete and safe from a crash; after a failure there is none (but see Errors
+ * in embtier.h, for a failure after the last row). @options and @ret_imported may be NULL. EXISTS:
+ * the name is taken. NOT_FOUND, INVALID, MISMATCH, UNSUPPORTED, TOO_LARGE, VERSION, CORRUPT (an
+ * export's file was changed): a mistake in the files, with the reason in the message. NO_SPACE, at
+ * once and with the figures: the rows have no room on the server's disk. INVALID also for one file
+ * of an export whose rows would get the ids of others. ID_RANGE: an id is negative or not below the
+ * number of rows, or the file has more rows. BUSY: eight loads are open in the server, or six of
+ * this user (three quarters of what others leave). Also the errors of embtier_load_open() and
+ * embtier_load_rows(). @progress counts rows, from 0 when the server has begun. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_import(struct embtier *server, const char *name, const char *path,
                const struct embtier_import_options *options, embtier_progress_fn *progress,
