@@ -19,14 +19,14 @@ extern "C" {
 /* X(name, field, lowest, highest, default, description): constants of an optimizer, fixed with the
  * table; the learning rate and the step come with each push. Lowest and highest are allowed. */
 #define EMBTIER_HYPERPARAMETER_TABLE(X)                                                            \
-    X(EPS, eps, 0, 1, 0, "added to the root that gradients are divided by")                        \
-    X(ALPHA, alpha, 0, 1, 0.99, "share of the old in the moving mean of squared gradients")        \
-    X(BETA1, beta1, 0, 0.9999999, 0.9, "share of the old in the first moment")                     \
-    X(BETA2, beta2, 0, 0.9999999, 0.999, "share of the old in the second moment")                  \
-    X(MOMENTUM, momentum, 0, 0.9999999, 0.9, "share of the old in the velocity")                   \
+    X(EPS, eps, 0, 1, 0, "added to the root that divides gradients")                               \
+    X(ALPHA, alpha, 0, 1, 0.99, "decay of the moving mean of squared gradients")                   \
+    X(BETA1, beta1, 0, 0.9999999, 0.9, "decay of the first moment")                                \
+    X(BETA2, beta2, 0, 0.9999999, 0.999, "decay of the second moment")                             \
+    X(MOMENTUM, momentum, 0, 0.9999999, 0.9, "decay of the velocity")                              \
     X(WEIGHT_DECAY, weight_decay, 0, 1e30, 0,                                                      \
-      "times the weights, added to the gradient; adamw: apart from it")                            \
-    X(CLIP_NORM, clip_norm, 0, 1e30, 0, "longest gradient of a row, Euclidean; 0: any length")
+      "share of the weights added to the gradient; adamw: subtracted from the weights")            \
+    X(CLIP_NORM, clip_norm, 0, 1e30, 0, "largest Euclidean norm of a row's gradient; 0: no limit")
 
 /* X(name, number, word, f32 state numbers kept per weight, and per row, hyperparameters of its own,
  * default of eps, default of weight_decay, description). All but `none` have weight_decay and
@@ -38,7 +38,7 @@ extern "C" {
     X(ADAGRAD, 2, "adagrad", 1, 0, (1 << EMBTIER_EPS), 1e-10, 0,                                   \
       "sum of squared gradients per weight")                                                       \
     X(ROWWISE_ADAGRAD, 3, "rowwise_adagrad", 0, 1, (1 << EMBTIER_EPS), 1e-10, 0,                   \
-      "mean squared gradient summed, one per row")                                                 \
+      "sum of mean squared gradients, one per row")                                                \
     X(RMSPROP, 4, "rmsprop", 1, 0, (1 << EMBTIER_EPS | 1 << EMBTIER_ALPHA), 1e-8, 0,               \
       "moving mean of squared gradients per weight")                                               \
     X(ADAM, 5, "adam", 2, 0, (1 << EMBTIER_EPS | 1 << EMBTIER_BETA1 | 1 << EMBTIER_BETA2), 1e-8,   \
@@ -46,16 +46,16 @@ extern "C" {
     X(MOMENTUM, 6, "momentum", 1, 0, (1 << EMBTIER_MOMENTUM), 0, 0,                                \
       "stochastic gradient descent with a velocity per weight")                                    \
     X(ADAMW, 7, "adamw", 2, 0, (1 << EMBTIER_EPS | 1 << EMBTIER_BETA1 | 1 << EMBTIER_BETA2), 1e-8, \
-      0.01, "adam, with weight decay apart from the gradient")                                     \
+      0.01, "adam, with weight decay separate from the gradient")                                  \
     X(SPARSE_ADAM, 8, "sparse_adam", 2, 0,                                                         \
       (1 << EMBTIER_EPS | 1 << EMBTIER_BETA1 | 1 << EMBTIER_BETA2), 1e-8, 0,                       \
       "adam, with eps added before the second moment is corrected")
 
 /* X(name, number, word, description): the reductions of the rows of a bag. */
 #define EMBTIER_POOL_TABLE(X)                                                                      \
-    X(SUM, 1, "sum", "rows added up, each times its weight if there are weights")                  \
+    X(SUM, 1, "sum", "sum of the rows, each times its weight if there are weights")                \
     X(MEAN, 2, "mean", "that sum divided by the number of rows")                                   \
-    X(MAX, 3, "max", "the greatest number of each column; takes no weights")
+    X(MAX, 3, "max", "largest number of each column; takes no weights")
 
 /* X(name, number, word, first parameter, second parameter, description); "": no such parameter */
 #define EMBTIER_INIT_TABLE(X)                                                                      \

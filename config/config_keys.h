@@ -23,7 +23,7 @@ struct cyaml_schema_value;
     K(data, shards_per_directory, U32, "4", 1, CONFIG_SHARDS_MAX,                                  \
       "databases in each directory; fixed once the store is made")                                 \
     K(data, reserve_bytes, BYTES,                                                                  \
-      "(five quarters of memtable_bytes, shared out, and 32MiB; at most a 16th of the disk)",      \
+      "(five quarters of memtable_bytes, divided, plus 32MiB; at most a 16th of the disk)",        \
       CONFIG_MIB, CONFIG_BYTES_MAX,                                                                \
       "space reserved in each directory for drops, deletions, checkpoints, stops and starts")
 

@@ -3,19 +3,19 @@
 """Trains a DLRM on the Online Retail sample with its embedding rows in embtierd, and beside it the
 same model with torch.nn.EmbeddingBag, from the same rows and by the same batches.
 
-One pass over the training samples: more passes overfit. Prints the loss as it goes, the AUC on the
-seven days held out, what the server's memory tiers served, and how far the two models are apart.
-Ends with status 1 if they are further apart than rounding explains, or if the last memory tier or SSD
-had too little to do.
+It makes one pass over the training samples, because more passes overfit. It prints the loss during training,
+the AUC on the seven days held out, the lookups that each memory tier served, and the difference of the two models.
+The exit status is 1 if they differ by more than rounding explains, or if the last memory tier or SSD served
+too few lookups.
 
 Needs a running embtierd with a cache too small for the rows; tools/quickstart starts one. At the
-default --dim and --batch, one lane with 4 MiB of DRAM and 2 MiB of a second tier is that; these are
-the least a lane takes.
+default --dim and --batch, one lane with 4 MiB of DRAM and 2 MiB of a second tier is small enough. A lane needs
+at least that.
 
-With --checkpoint-every a training that was killed, or whose server was, goes on from the newest checkpoint
-when it is started again with the same options and --resume, and ends as one that nothing happened to, to the
-last bit; training_checkpoint.py shows how. torch.nn.EmbeddingBag's rows are in no checkpoint, so --resume
-trains without it, as --alone does.
+With --checkpoint-every a killed training resumes from the newest checkpoint, also if its server was killed.
+Start it again with the same options and --resume. The result is the same, to the last bit, as without the kill;
+training_checkpoint.py shows how. The rows of torch.nn.EmbeddingBag are in no checkpoint, so --resume trains
+without it, as --alone does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Batch = tuple[torch.Tensor, dict[str, BagInput], torch.Tensor]
 
 @dataclass
 class Report:
-    """What is printed in the end; times in seconds."""
+    """The figures that are printed at the end; times in seconds."""
 
     training_samples: int
     held_out_samples: int
@@ -151,35 +151,35 @@ class Trainer:
 def arguments() -> argparse.Namespace:
     summary = (__doc__ or "").split("\n\n")
     parser = argparse.ArgumentParser(description=summary[0], epilog=f"{summary[2]} {summary[3]}")
-    parser.add_argument("--socket", help="of embtierd (default: $EMBTIER_SOCKET, else its default)")
-    parser.add_argument("--data", type=Path, default=DATA, help="default: %(default)s")
-    parser.add_argument("--dim", type=int, default=320, help="of all rows (default: %(default)s)")
-    parser.add_argument("--batch", type=int, default=128, help="samples (default: %(default)s)")
-    parser.add_argument("--lr", type=float, default=20.0, help="of the rows (default: %(default)s)")
+    parser.add_argument("--socket", help="socket of embtierd (default: $EMBTIER_SOCKET, else the server's default)")
+    parser.add_argument("--data", type=Path, default=DATA, help="file of sales (default: %(default)s)")
+    parser.add_argument("--dim", type=int, default=320, help="numbers per row (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=128, help="samples per batch (default: %(default)s)")
+    parser.add_argument("--lr", type=float, default=20.0, help="learning rate of the rows (default: %(default)s)")
     parser.add_argument(
-        "--optimizer", default="sgd", help="of the rows; any but %(default)s, the default, implies --alone"
+        "--optimizer", default="sgd", help="optimizer of the rows; any but %(default)s, the default, implies --alone"
     )
-    parser.add_argument("--mlp-lr", type=float, default=1e-3, help="of the MLPs, Adam (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of everything random (default: %(default)s)")
-    parser.add_argument("--steps", type=int, help="end after so many (default: one pass)")
+    parser.add_argument("--mlp-lr", type=float, default=1e-3, help="learning rate of the MLPs, Adam (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random numbers (default: %(default)s)")
+    parser.add_argument("--steps", type=int, help="number of steps (default: one pass)")
     parser.add_argument("--alone", action="store_true", help="do not train with torch.nn.EmbeddingBag beside it")
     parser.add_argument(
-        "--checkpoint-every", type=int, metavar="STEPS", help="make a checkpoint each time after so many steps"
+        "--checkpoint-every", type=int, metavar="STEPS", help="make a checkpoint after this number of steps, again and again"
     )
     parser.add_argument(
         "--checkpoint-dir", type=Path, default=Path("online-retail-checkpoints"), metavar="DIR",
-        help="where the MLPs of checkpoints go; rows stay in the server (default: %(default)s)",
+        help="folder for the MLPs of checkpoints; rows stay in the server (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--resume", action="store_true",
-        help="go on from the newest checkpoint, or begin where there is none and no table of a training; implies --alone",
+        help="resume from the newest checkpoint, or begin if there is none and no table of a training; implies --alone",
     )  # fmt: skip
     parser.add_argument(
         "--restart", action="store_true",
-        help="begin anew: with --checkpoint-every although there are checkpoints; with --resume, where there is none, "
-        "although there are tables of a training",
+        help="begin again: with --checkpoint-every even if there are checkpoints; with --resume and no checkpoint even if "
+        "there are tables of a training",
     )  # fmt: skip
-    parser.add_argument("--keep", action="store_true", help="leave the tables, for a look with `embtier`")
+    parser.add_argument("--keep", action="store_true", help="keep the tables, to inspect them with `embtier`")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     args = parser.parse_args()
     for name in ("steps", "checkpoint_every"):
@@ -190,7 +190,7 @@ def arguments() -> argparse.Namespace:
 
 
 def trained_with(args: argparse.Namespace) -> dict:
-    """The options that decide what a step does: a training goes on with the same."""
+    """The options that change the result of a step: a resumed training must have the same."""
     return {name: getattr(args, name) for name in ("dim", "batch", "lr", "optimizer", "mlp_lr", "seed")}
 
 
@@ -334,7 +334,7 @@ def lookups_by_source(before: dict, after: dict) -> dict[str, float]:
 
 
 def failures(report: Report, last_tier: str) -> list[str]:
-    """What is not as it should be after a whole pass."""
+    """The expectations that a whole pass has not met."""
     total = sum(report.lookups.values())
     failed = []
     if not report.auc >= AUC_LEAST:
@@ -348,7 +348,7 @@ def failures(report: Report, last_tier: str) -> list[str]:
 
 
 def differences(report: Report) -> list[str]:
-    """Where the two models are further apart than rounding explains."""
+    """The figures in which the two models differ by more than rounding explains."""
     failed = []
     if report.loss_difference is not None and not report.loss_difference <= LOSS_TOLERANCE:
         failed.append(f"losses differ by {report.loss_difference:.1e}, more than {LOSS_TOLERANCE}")
@@ -384,11 +384,11 @@ def print_report(report: Report) -> None:
 def run(server: embtier.Server, args: argparse.Namespace) -> Report:
     checkpoint = newest(server, NAME, trained_with(args)) if args.resume else None
     if args.checkpoint_every and not (args.resume or args.restart) and exists(server, NAME):
-        raise OtherOptions("there are checkpoints of this training: --resume goes on from them, --restart begins anew")
+        raise OtherOptions("this training has checkpoints: --resume continues from the newest, --restart begins again")
     if args.resume and checkpoint is None and not args.restart and (there := our_tables(server)):
         raise OtherOptions(
-            f"there are tables of a training ({there[0]} and {len(there) - 1} more), but no checkpoint of it to go on "
-            "from: with --restart too they are dropped, and it begins anew"
+            f"there are tables of a training ({there[0]} and {len(there) - 1} more), but no checkpoint to resume from: "
+            "add --restart to drop them and begin again"
         )
     retail = load(args.data, args.seed)
     print(f"{len(retail.train):,} training samples, {len(retail.held_out):,} held out", file=sys.stderr)
@@ -396,7 +396,7 @@ def run(server: embtier.Server, args: argparse.Namespace) -> Report:
         state = None
         tables = make_tables(server, retail, args, args.optimizer)
     else:
-        print(f"goes on from step {checkpoint.step:,}, checkpoint {checkpoint.id}", file=sys.stderr)
+        print(f"resuming from step {checkpoint.step:,}, checkpoint {checkpoint.id}", file=sys.stderr)
         state = restore(server, checkpoint, PREFIX)
         tables = {name: server.open_table(PREFIX + name) for name in retail.rows}
     ours, twin = make_trainers(tables, None if args.alone else torch_bags(retail, tables), args)

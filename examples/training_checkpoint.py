@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints of a training whose embedding rows are in embtierd and whose dense weights are in torch, and
-how a trainer goes on from one.
+how a trainer resumes from one.
 
-Making one: first what torch has goes to a file, all of it on disk, under a name that no file had before. Then
-the server makes a checkpoint of the rows and their optimizer's state, with the step and the name of that file.
-A checkpoint of the server's is complete or absent, so whatever dies, and when: each that there is has its
-file, of the same step.
+To make one, the trainer first writes torch's state to a file with a new name, and syncs it to disk. Then the
+server makes a checkpoint of the rows and their optimizer's state, with the step and the name of that file. A
+checkpoint of the server is complete or absent. So every checkpoint has its file, of the same step, even if the
+trainer or the server dies at any moment.
 
-Going on: what torch had is read from the file, and the tables are made anew from the checkpoint, whatever died.
-If only the trainer did, the rows have the updates of later steps; if the server did, they are as in its newest
-checkpoint, which may be one that it made itself, at a step of which there is no file. A table is never restored
-over one that is there, so that one is dropped first. If something dies in between, the checkpoint is still
-there, to begin again with.
+To resume, the trainer reads torch's state from the file and restores the tables from the checkpoint. It always
+restores them. If only the trainer died, the rows have the updates of later steps. If the server died, they are
+as in its newest checkpoint, which the server may have made itself at a step without a file. An existing table
+cannot be overwritten, so it is dropped first. If something dies in between, the checkpoint still exists, and
+the trainer can try again.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def save(server: embtier.Server, trainer: str, step: int, options: dict, state: 
 
 
 def exists(server: embtier.Server, trainer: str) -> bool:
-    """Whether there is one that a training from the start would push out."""
+    """True if a new training would delete a checkpoint."""
     return bool(_all(server, trainer))
 
 
 def newest(server: embtier.Server, trainer: str, options: dict) -> embtier.Checkpoint | None:
-    """None: there is none. OtherOptions, unless it was made with these."""
+    """The newest checkpoint, or None. OtherOptions unless it was made with @options."""
     found = _all(server, trainer)
     if not found:
         return None
@@ -80,7 +80,7 @@ def restore(server: embtier.Server, checkpoint: embtier.Checkpoint, prefix: str)
 
 
 def _all(server: embtier.Server, trainer: str) -> list[embtier.Checkpoint]:
-    """Of this trainer, oldest first: the server makes some itself, and others may too."""
+    """The checkpoints of this trainer, oldest first. The server makes some itself, and others may too."""
     return [
         checkpoint
         for checkpoint in server.checkpoints()

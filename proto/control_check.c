@@ -284,8 +284,7 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         /* What a later version asks for is known to be that, and is answered. */
         if (request->base.n_unknown_fields > 0)
             return EMBTIER_OK;
-        return err_set(msg, EMBTIER_PROTOCOL, "request %u has no body that is known here",
-                       request->id);
+        return err_set(msg, EMBTIER_PROTOCOL, "request %u has no known body", request->id);
     }
 }
 
@@ -392,6 +391,6 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
             return missing(msg, "GroupInfo.handle");
         return EMBTIER_OK;
     default:
-        return err_set(msg, EMBTIER_PROTOCOL, "reply %u has no body that is known here", reply->id);
+        return err_set(msg, EMBTIER_PROTOCOL, "reply %u has no known body", reply->id);
     }
 }

@@ -446,14 +446,14 @@ static enum embtier_err catalog_parse(struct catalog *catalog, const char *text,
     *ret_journal = 0;
     if (version >= FORMAT_VERSION_JOURNAL &&
         (!json_to_u32(json_object_get(root, "journal"), ret_journal) || *ret_journal == 0))
-        return err_set(msg, EMBTIER_CORRUPT, "%s: names no journal", catalog->path);
+        return err_set(msg, EMBTIER_CORRUPT, "%s: lacks the number of its journal", catalog->path);
     return EMBTIER_OK;
 }
 
 static enum embtier_err wrong_change(const struct catalog *catalog, const char *why,
                                      struct err_msg *msg)
 {
-    return err_set(msg, EMBTIER_CORRUPT, "%s: its journal has a change %s", catalog->path, why);
+    return err_set(msg, EMBTIER_CORRUPT, "%s: a change in its journal %s", catalog->path, why);
 }
 
 static enum embtier_err apply_states(struct catalog *catalog, const json_t *json,
@@ -467,12 +467,12 @@ static enum embtier_err apply_states(struct catalog *catalog, const json_t *json
     if (state && strcmp(state, "none") == 0)
         change.kind = CHANGE_REMOVE;
     else if (!state_from_json(json_object_get(json, "state"), &change.state))
-        return wrong_change(catalog, "that is none", msg);
+        return wrong_change(catalog, "has no known state", msg);
     change.table_ids = &table_id;
     change.count = 1;
     for (size_t i = 0; i < json_array_size(list); i++) {
         if (!json_to_u32(json_array_get(list, i), &table_id) || !has_id(catalog, table_id))
-            return wrong_change(catalog, "of a table that is not there", msg);
+            return wrong_change(catalog, "names a missing table", msg);
         catalog_apply(catalog, &change);
     }
     return EMBTIER_OK;
@@ -488,9 +488,9 @@ static enum embtier_err apply_change(void *context, const json_t *json, struct e
         return apply_states(catalog, json, msg);
     if (!table_from_json(added, TABLE_SPEC_JSON_VERSION, &table) ||
         table.table_id < catalog->next_table_id || table.table_id == UINT32_MAX)
-        return wrong_change(catalog, "that adds no table", msg);
+        return wrong_change(catalog, "adds an invalid table", msg);
     if (catalog_find(catalog, table.spec.name))
-        return wrong_change(catalog, "that adds a second table of a name", msg);
+        return wrong_change(catalog, "adds a table whose name is taken", msg);
     TRY(catalog_grow(catalog, msg));
     if (!ids_add(catalog->ids, &table))
         return no_memory(catalog, msg);

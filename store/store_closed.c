@@ -53,8 +53,8 @@ enum embtier_err store_serve(struct store *store, struct err_msg *msg)
     pthread_mutex_lock(&store->lock);
     if (store_replay_refusal(store) != EMBTIER_OK)
         err = err_set(msg, store_replay_refusal(store),
-                      "there is no checkpoint yet of what the last stop left: `replay` tables "
-                      "cannot be changed before one is made");
+                      "no checkpoint has been made since the last stop: `replay` tables cannot be "
+                      "changed until the server has made one");
     else if (atomic_load(&store->closed_file))
         err = store_remove_closed_file(store, msg);
     pthread_mutex_unlock(&store->lock);

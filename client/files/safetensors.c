@@ -241,7 +241,7 @@ static enum embtier_err get_shape(const struct where *where, const json_t *json,
     info->rank = (uint32_t)json_array_size(json);
     for (uint32_t i = 0; i < info->rank; i++)
         if (!get_number(json_array_get(json, i), &info->shape[i]))
-            return wrong(where, "shape holds what is not a whole number from 0");
+            return wrong(where, "shape has an entry that is not a whole number of at least 0");
     return EMBTIER_OK;
 }
 
@@ -282,7 +282,7 @@ static enum embtier_err get_tensor(const char *path, const char *name, const jso
                        "%s: tensor '%s': its name is %zu bytes long, at most %d are read", path,
                        where.name.text, strlen(name), TENSOR_NAME_MAX);
     if (!text_is_plain(name, strlen(name)))
-        return wrong(&where, "its name holds control characters, or others that are not seen");
+        return wrong(&where, "its name has control characters or other invisible ones");
     if (!dtype || !shape || !offsets || json_object_size(json) != 3)
         return wrong(&where, "is not an object of dtype, shape and data_offsets");
     ret_place->info.name = name;

@@ -24,10 +24,10 @@
  * occurs twice in a SET, the last one wins; in a push, its gradients are added up.
  *
  * Errors. Functions return enum embtier_err (embtier_err.h); embtier_message() has the details of
- * the last failure on a connection. Outputs are untouched on failure. After DISCONNECTED, and after
- * TIMEOUT if the server was silent for timeout_ms, the outcome of a create, drop or delete is
- * unknown: it may have completed, or may still complete. The lists of tables and checkpoints show
- * the current state. Statements about failures below are about all other errors.
+ * the last failure on a connection. Outputs are untouched on failure. After DISCONNECTED the
+ * outcome of a create, drop or delete is unknown: it may have completed, or may still complete. So
+ * it is after TIMEOUT, if the server was silent for timeout_ms. The lists of tables and checkpoints
+ * show the current state. Statements about failures below are about all other errors.
  *
  * Threads. A connection and everything made from it is used by one thread at a time; different
  * connections are independent. Connections do not survive fork(): the child must not use them, not

@@ -77,9 +77,9 @@ EMBTIER_PUBLIC uint32_t embtier_batch_bag_count(const struct embtier_batch *batc
  * this applies to that. */
 EMBTIER_PUBLIC uint64_t embtier_batch_ticket(const struct embtier_batch *batch);
 
-/* The step of the batch's last request, if that was a push which the server has applied, and whose
- * result embtier_poll() or embtier_wait() has seen; else 0. A caller that was interrupted between a
- * push and its own note of the push can ask here. */
+/* The step of the batch's last request, if that was an applied push whose result embtier_poll() or
+ * embtier_wait() has seen; else 0. A caller that was interrupted between a push and its own note of
+ * the push can ask here. */
 EMBTIER_PUBLIC uint64_t embtier_batch_pushed_step(const struct embtier_batch *batch);
 /* @skipped nonzero: in the push by the batch's ticket, the part's gradients count as zeros,
  * whatever the memory holds. A table of which all parts are skipped does not change. Valid until
@@ -98,8 +98,8 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_batch_new_prefetch(struct embtier *server, const struct embtier_part *parts,
                            uint32_t part_count, struct embtier_batch **ret_batch);
 /* Shared memory, aligned to 64 bytes, f32 whatever the table's dtype. A batch made for a push by
- * rows has count x dim numbers; a batch of bags has bag_count x dim, in the memory of the bags.
- * NULL for other batches. */
+ * rows has count x dim numbers. A batch of bags has bag_count x dim numbers, in the memory of the
+ * bags. NULL for other batches. */
 EMBTIER_PUBLIC float *embtier_batch_gradients(struct embtier_batch *batch, uint32_t part);
 /* Adds up the gradients of equal ids, in their order, over all parts of a table; for batches made
  * by embtier_batch_new_push(). Afterwards each id occurs once, in the part that had it first, ids

@@ -52,9 +52,9 @@ struct embtier_checkpoint_list;
 
 /* Returns when the checkpoint is complete on disk; the server keeps serving all clients. @options
  * may be NULL. The returned list has one entry. On failure there is no new checkpoint (but see
- * Errors in embtier.h). INVALID: the metadata is not JSON. BUSY: updates in progress did not end
- * within a minute, and the message names the session; or the user has as many checkpoints as it
- * may. NO_SPACE, IO, SHUTDOWN. */
+ * Errors in embtier.h). INVALID: the metadata is not JSON. BUSY: the user has as many checkpoints
+ * as it may, or updates in progress did not end within a minute. The message then names the
+ * session. NO_SPACE, IO, SHUTDOWN. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_checkpoint_create(struct embtier *server, const struct embtier_checkpoint_options *options,
                           embtier_progress_fn *progress, void *progress_context,

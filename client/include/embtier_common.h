@@ -35,8 +35,8 @@ typedef void embtier_progress_fn(void *context, uint64_t done, uint64_t total, c
  *
  * Structs of options start with struct_bytes, their size in the version that the program was
  * compiled with, which EMBTIER_..._OPTIONS_INIT sets along with the defaults. They grow at their
- * end only. The library fills in defaults behind an older version's end, and refuses a size that it
- * does not know, such as a newer version's, with INVALID. */
+ * end only. The library fills in defaults behind an older version's end. It refuses an unknown
+ * size, such as a newer version's, with INVALID. */
 
 /* ---- Errors ---- */
 

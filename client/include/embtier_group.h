@@ -14,8 +14,9 @@ extern "C" {
 
 /* Trainers of one model, each with its own part of every batch (data parallel), are the members of
  * a group. A step of the group is one push of each member. The server reduces each push to one
- * gradient for each of its rows, adds these up in the order of the members' numbers, and runs the
- * optimizer once for each row. The same pushes give the same bytes, whatever order they arrive in.
+ * gradient for each of its rows. It adds these up in the order of the members' numbers, and runs
+ * the optimizer once for each row. The same pushes give the same bytes, whatever order they arrive
+ * in.
  *
  * The server answers a member's push when the step has been applied, and so after the pushes of all
  * members. Later requests of the connection wait behind it, so a lookup of the next step sees the
@@ -35,11 +36,12 @@ struct embtier_group_options {
 
 /* Does not wait for the others; pushes do. The membership ends with the session, or by
  * embtier_group_leave(). Then the group is broken: pushes of the others fail with GROUP_BROKEN,
- * waiting ones at once, and the name is free for all of them to join again.
+ * waiting ones at once. The name is free, so all of them can join again.
  *
  * INVALID: options not as above, or a connection without an arena. MISMATCH: the group has another
  * size, or is at another step. EXISTS: the number is taken, or this session is already a member.
- * GROUP_FULL: the group has all its members. TOO_LARGE: this session has joined too many groups. */
+ * GROUP_FULL: the group already has all its members. TOO_LARGE: this session has joined too many
+ * groups. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_group_join(struct embtier *server, const struct embtier_group_options *options,
                    struct embtier_group **ret_group);
@@ -51,8 +53,8 @@ EMBTIER_PUBLIC void embtier_group_free(struct embtier_group *group);
 EMBTIER_PUBLIC const char *embtier_group_name(const struct embtier_group *group);
 EMBTIER_PUBLIC uint32_t embtier_group_size(const struct embtier_group *group);
 EMBTIER_PUBLIC uint32_t embtier_group_member(const struct embtier_group *group);
-/* The last step that this connection knows to be done: that of the join, then that of this member's
- * last successful push whose result has been seen. */
+/* The last step that this connection knows to be done. At first it is that of the join, then that
+ * of this member's last successful push whose result has been seen. */
 EMBTIER_PUBLIC uint64_t embtier_group_step(const struct embtier_group *group);
 
 /* From now on, until the next call, GETs, SETs and pooled lookups of @batch belong to @step of

@@ -38,7 +38,7 @@ EMBTIER_PUBLIC const struct embtier_job *embtier_job_list_at(const struct embtie
                                                              size_t index);
 EMBTIER_PUBLIC void embtier_job_list_free(struct embtier_job_list *list);
 /* Cancels a job. A waiting one is removed; a running one stops soon and undoes its work, unless it
- * had just ended. *@ret_runs (may be NULL) tells which it was. The client that asked for the job
+ * has just ended. *@ret_runs (may be NULL) tells which it was. The client that asked for the job
  * gets CANCELLED. A user can cancel its own jobs; root and the server's user can cancel all.
  * NOT_FOUND; PERMISSION; INVALID: it runs and cannot be stopped, as drops and checkpoints. Imports
  * and exports have one number each from begin to end, and end with the step in progress. */

@@ -57,38 +57,39 @@ struct embtier_push_options {
     }
 
 /* Sends the gradients in embtier_batch_gradients() to the optimizers of their tables. A batch of
- * bags is pushed by its ticket and has one gradient for each bag that was looked up; the bag's mode
- * and weights turn it into one for each of its rows. A batch made by embtier_batch_new_push() has
- * one gradient for each id. Gradients of the same row within the batch are added up, and the
- * optimizer runs once for each distinct row of a table.
+ * bags is pushed by its ticket, and has one gradient for each bag that was looked up. The bag's
+ * mode and weights turn that into one for each of its rows. A batch made by
+ * embtier_batch_new_push() has one gradient for each id. Gradients of the same row within the batch
+ * are added up, and the optimizer runs once for each distinct row of a table.
  *
  * INVALID: no ticket, or a step or learning rate not as above. UNSUPPORTED: a table without an
- * optimizer. NONFINITE: a gradient with NaN or infinity, or an update that would make a finite row
- * NaN or infinite, also because its gradients add up to more than f32 holds; unless the table
- * allows_nonfinite. No row has changed then. If requests of other connections change the same rows
+ * optimizer. NONFINITE, unless the table allows_nonfinite: a gradient has NaN or infinity, or the
+ * update would make a finite row NaN or infinite. Gradients that add up to more than f32 holds do
+ * so, too. No row has changed then. If requests of other connections change the same rows
  * meanwhile, a number that still overflows becomes the greatest number of its sign. TOO_LARGE: a
- * row gets more than 2^27 numbers of gradients, over all its ids; in a group over all members, and
- * then for all of them. No row has changed then. SHAPE, NO_TICKET, TICKET_USED, TICKET_EXPIRED; by
- * rows TICKETS_FULL; the errors of SET. On failure the contents of the weights are undefined.
+ * row gets more than 2^27 numbers of gradients, over all its ids. In a group they count over all
+ * members, and the error is for all. No row has changed then. SHAPE, NO_TICKET, TICKET_USED,
+ * TICKET_EXPIRED; by rows TICKETS_FULL; the errors of SET. On failure the contents of the weights
+ * are undefined.
  *
- * With @prefetch, a batch of this connection that has a prefetch (else INVALID; BUSY if its last
- * result has not been asked for): the push takes the prefetch as it takes its ticket, and returns
- * it to that batch if the push is refused. Until the push is done that batch is BUSY, also for
- * embtier_batch_free(). NO_TICKET, TICKET_USED and TICKET_EXPIRED may be about the prefetch: then
+ * @prefetch: a batch of this connection that has a prefetch, else INVALID. BUSY if its last result
+ * has not been asked for. The push takes the prefetch as it takes its ticket. A refused push
+ * returns it to that batch. Until the push is done that batch is BUSY, also for
+ * embtier_batch_free(). NO_TICKET, TICKET_USED and TICKET_EXPIRED may be about the prefetch. Then
  * the push has changed nothing, the batch has its ticket, and @prefetch no longer has a prefetch.
  *
- * With @group, one that this connection is a member of: the push is this member's part of @step,
- * which must be the group's last one + 1, else GROUP_STEP. The server answers when all members have
- * pushed that step. NONFINITE for all of them: only the sum of all members makes a row infinite or
- * NaN; batches keep their tickets, and all push that step again. A table's learning rate must be
- * the same for all members, else MISMATCH for all; tables may differ. A push that the server
- * refuses, for any reason, is also that member's part of the step: nothing is applied, the pushes
- * of the others fail with GROUP_REFUSED (see embtier_batch_blamed_member()), batches keep their
- * tickets, and all push that step again. A push that this library refuses, because options are
- * wrong or the batch is not ready, does not reach the group: the others wait. GROUP_BROKEN: a
- * member is gone. TIMEOUT: a member has not pushed in time (lanes.group_seconds of the server's
- * configuration), which also breaks the group. NO_GROUP: the membership ended with its session,
- * before embtier_reconnect(); join again. */
+ * @group: a group of which this connection is a member. The push is this member's part of @step,
+ * which must be the group's last step + 1, else GROUP_STEP. The server answers when all members
+ * have pushed that step. NONFINITE for all of them: only the sum of all members makes a row
+ * infinite or NaN. Batches keep their tickets, and all push that step again. A table's learning
+ * rate must be the same for all members, else MISMATCH for all; tables may differ. A push that the
+ * server refuses, for any reason, is also that member's part of the step. Nothing is applied, and
+ * the pushes of the others fail with GROUP_REFUSED (see embtier_batch_blamed_member()). Batches
+ * keep their tickets, and all push that step again. A push that this library refuses, because
+ * options are wrong or the batch is not ready, does not reach the group: the others wait.
+ * GROUP_BROKEN: a member is gone. TIMEOUT: a member has not pushed in time (lanes.group_seconds of
+ * the server's configuration), which also breaks the group. NO_GROUP: the membership ended with its
+ * session, before embtier_reconnect(); join again. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_push(struct embtier_batch *batch, const struct embtier_push_options *options);
 /* Gives the batch's ticket or prefetch back when no push will follow. OK if the batch has none. */
@@ -101,15 +102,15 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_release(struct embtie
  * embtier_prefetch() and embtier_batch_set_count() are INVALID; its ids may change.
  *
  * PINS_FULL: the rows do not fit beside those of other prefetches. All clients together may use
- * half of the first tier, and one user three quarters of what other users leave of that; a row
+ * half of the first tier, and one user three quarters of what other users leave of that. A row
  * counts in each prefetch that has it. TICKETS_FULL: the server has no memory for it until other
  * prefetches or tickets end. ID_RANGE, DROPPED, TOO_LARGE. The trainer can continue without the
  * prefetch. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_prefetch(struct embtier_batch *batch);
 
-/* Starts a request and returns. Slots are used in turn. BUSY: the request submitted max_in_flight
- * requests ago is still in flight, although later ones may be done; or embtier_poll() or
- * embtier_wait() has not returned this batch's last result. */
+/* Starts a request and returns. Slots are used in turn. BUSY: embtier_poll() or embtier_wait() has
+ * not returned this batch's last result. Or the request submitted max_in_flight requests ago is
+ * still in flight, although later ones may be done. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_submit(struct embtier_batch *batch,
                                                                   enum embtier_op op);
 /* The same for a push. Options are copied. */

@@ -41,9 +41,9 @@ struct embtier_scan_rows {
 };
 
 /* A connection has at most one scan. NOT_FOUND: no such checkpoint. NO_TABLE: it has no such table.
- * INVALID: all rows of an unbounded table. BUSY: this connection already has a scan, or eight are
- * open in the server, or six of this user (three quarters of what others leave), or there is no
- * memory for one more. TOO_LARGE: there never is enough (checkpoints.transfer_bytes). ARENA_FULL,
+ * INVALID: all rows of an unbounded table. BUSY: this connection already has a scan, there is no
+ * memory for one more, or eight are open in the server, or six of this user (three quarters of what
+ * others leave). TOO_LARGE: there never is enough memory (checkpoints.transfer_bytes). ARENA_FULL,
  * CORRUPT. The checkpoint cannot be deleted meanwhile. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_scan_open(struct embtier *server, const char *table,
@@ -76,9 +76,9 @@ struct embtier_load_buffer {
 
 /* @with_state nonzero: rows have their optimizer's state, else it begins as zeros. @buffer_bytes of
  * the arena; 0: 8 MiB, or half of the free bytes if that is less. EXISTS, INVALID, ARENA_FULL.
- * BUSY: this connection already has a load, or eight are open in the server, or six of this user
- * (three quarters of what others leave), or there is no memory for one more. TOO_LARGE: there never
- * is enough. VERSION: missing rows would have initial values that the server does not know. */
+ * BUSY: this connection already has a load, there is no memory for one more, or eight are open in
+ * the server, or six of this user (three quarters of what others leave). TOO_LARGE: there never is
+ * enough memory. VERSION: missing rows would have initial values that the server does not know. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_load_open(struct embtier *server, const struct embtier_table_options *table, int with_state,
                   uint64_t buffer_bytes, struct embtier_load **ret_load);
@@ -123,17 +123,17 @@ struct embtier_exported {
     uint32_t parts;
 };
 
-/* Writes a table to the folder @path, which it makes. The folder has files of the tensors `weight`
- * [rows, dim] of the table's dtype, with state `state` [rows, state numbers of a row] of f32, and,
- * unless all rows are exported, `ids` [rows], ordered by id. Its table.json describes the table and
- * the rows of each file. The folder is complete, or does not exist. Memory: the arena's, and some
- * MiB. @options and @ret_exported may be NULL. EXISTS: something is at @path, or in PATH.partial,
- * where the folder is made, that is not left from an unfinished export of this user. LOCKED:
+/* Writes a table to the folder @path, which it makes. The folder has files of the tensor `weight`
+ * [rows, dim] of the table's dtype. With state they also have `state` [rows, state numbers of a
+ * row] of f32. Unless all rows are exported, they have `ids` [rows], ordered by id. Its table.json
+ * describes the table and the rows of each file. The folder is complete, or does not exist. Memory:
+ * the arena's, and some MiB. @options and @ret_exported may be NULL. EXISTS: @path exists, or
+ * PATH.partial, where the folder is made, unless an unfinished export of this user left it. LOCKED:
  * another export is making it. INVALID: @path is empty or ends in .partial, or file_bytes are so
- * small that each tensor would need more than 16,384 files. BUSY: eight exports are in progress in
- * the server, or six of this user (three quarters of what others leave), or there is no memory for
- * one more. Also the errors of embtier_scan_open() and embtier_checkpoint_create(); NO_SPACE, IO.
- * @progress counts rows; a total of 0 is unknown. */
+ * small that each tensor would need more than 16,384 files. BUSY: there is no memory for one more
+ * export, or eight are in progress in the server, or six of this user (three quarters of what
+ * others leave). Also the errors of embtier_scan_open() and embtier_checkpoint_create(); NO_SPACE,
+ * IO. @progress counts rows; a total of 0 is unknown. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_export(struct embtier *server, const char *table, const char *path,
                const struct embtier_export_options *options, embtier_progress_fn *progress,
@@ -167,11 +167,11 @@ struct embtier_imported {
     uint64_t bytes; /* of rows, as they lie in the files */
 };
 
-/* Makes table @name (NULL: the export's name) from @path: a folder that embtier_export() made, a
- * safetensors or a .npy file, or a folder of safetensors files with an index
- * (NAME.safetensors.index.json), which names the file of the tensor. Shapes and dtypes of all files
- * are checked before the first row is read. If an id occurs again, its last row counts. The table
- * appears when it is complete and safe from a crash; after a failure there is none (but see Errors
+/* Makes table @name (NULL: the export's name) from @path. That is a folder that embtier_export()
+ * made, a safetensors or a .npy file, or a folder of safetensors files with an index. The index
+ * (NAME.safetensors.index.json) names the file of the tensor. Shapes and dtypes of all files are
+ * checked before the first row is read. If an id occurs again, its last row counts. The table
+ * appears when it is complete and safe from a crash. After a failure there is none (but see Errors
  * in embtier.h, for a failure after the last row). @options and @ret_imported may be NULL. EXISTS:
  * the name is taken. NOT_FOUND, INVALID, MISMATCH, UNSUPPORTED, TOO_LARGE, VERSION, CORRUPT (an
  * export's file was changed): a mistake in the files, with the reason in the message. NO_SPACE, at

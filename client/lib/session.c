@@ -59,7 +59,7 @@ static enum embtier_err check_hello(const struct embtier *server, const Embtier_
         return err_set(msg, EMBTIER_PROTOCOL, "%u descriptors came with the hello, expected %d",
                        fd_count, CONTROL_FDS_MAX);
     if (reply->hello->arena_bytes == 0)
-        return err_set(msg, EMBTIER_PROTOCOL, "the server gave no arena, %" PRIu64 " bytes wanted",
+        return err_set(msg, EMBTIER_PROTOCOL, "the server gave no arena of %" PRIu64 " bytes",
                        server->arena_bytes);
     return EMBTIER_OK;
 }

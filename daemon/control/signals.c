@@ -118,9 +118,9 @@ enum embtier_err signals_open(int *ret_fd, struct err_msg *msg)
 static const char *const stop_texts[] = {
     [SIGNAL_STOPS] = "signal: the server stops",
     [SIGNAL_STOPS_ALREADY] =
-        "signal: the server stops already, and goes on with that as long as the disk takes rows; "
-        "SIGKILL ends it as a crash, which costs `replay` tables the updates since the newest "
-        "checkpoint",
+        "signal: the server is already stopping, and continues while the disk accepts rows; "
+        "SIGKILL would end it like a crash, and `replay` tables would lose the updates since the "
+        "newest checkpoint",
 };
 
 bool signals_take_stop(int fd, enum signal_effect effect)

@@ -17,16 +17,19 @@ const struct rocksdb_option rocksdb_options_allowed[] = {
     /* The shape of the levels: how much is written again, and how often. Files are not so small
      * that descriptors run out. */
     { "target_file_size_base", 1 << 16, 4e9, "bytes of a table file of level 1" },
-    { "target_file_size_multiplier", 1, 10, "how much larger those of the next level are" },
+    { "target_file_size_multiplier", 1, 10,
+      "factor by which the files of the next level are larger" },
     { "max_bytes_for_level_base", 1 << 18, 1e12, "bytes of level 1" },
-    { "max_bytes_for_level_multiplier", 2, 100, "how much larger the next level is" },
-    { "max_compaction_bytes", 0, 1e12, "bytes that one compaction reads at most; 0: 25 files" },
-    { "level0_file_num_compaction_trigger", 1, 16, "files of level 0 that begin a compaction" },
-    { "periodic_compaction_seconds", 0, 1e10, "age at which a file is compacted for that alone" },
+    { "max_bytes_for_level_multiplier", 2, 100, "factor by which the next level is larger" },
+    { "max_compaction_bytes", 0, 1e12, "most bytes that one compaction reads; 0: 25 files" },
+    { "level0_file_num_compaction_trigger", 1, 16,
+      "number of files in level 0 that starts a compaction" },
+    { "periodic_compaction_seconds", 0, 1e10,
+      "age at which a file is compacted for its age alone" },
     { "compaction_pri", 0, 0, "which file of a level is compacted first" },
     /* Files. Rows hardly compress, keys do. */
-    { "compression", 0, 0, "how table files are compressed" },
-    { "bottommost_compression", 0, 0, "how those of the last level are" },
+    { "compression", 0, 0, "compression of table files" },
+    { "bottommost_compression", 0, 0, "compression of the last level's files" },
     { "bytes_per_sync", 0, 1 << 30, "bytes of a table file after which its write-back begins" },
     /* Within what the budget counts for a compaction's input. */
     { "compaction_readahead_size", 0, 2 << 20, "bytes that a compaction reads ahead" },
@@ -41,22 +44,22 @@ static const struct {
     const char *name;
     const char *why;
 } refused[] = {
-    { "write_buffer_size", "rocksdb.memtable_bytes is for that" },
-    { "db_write_buffer_size", "rocksdb.memtable_bytes is for that" },
-    { "max_write_buffer_number", "rocksdb.memtable_bytes is for that" },
-    { "min_write_buffer_number_to_merge", "rocksdb.memtable_bytes is for that" },
-    { "max_background_jobs", "rocksdb.background_threads is for that" },
-    { "max_background_compactions", "rocksdb.background_threads is for that" },
-    { "max_background_flushes", "rocksdb.background_threads is for that" },
-    { "max_subcompactions", "it would make threads while the server runs" },
-    { "use_direct_reads", "rocksdb.direct_io is for that" },
-    { "use_direct_io_for_flush_and_compaction", "rocksdb.direct_io is for that" },
-    { "max_open_files", "the server shares descriptors out itself" },
-    { "block_based_table_factory", "the blocks, their cache and filters are in the budget" },
-    { "table_factory", "rows are kept in block-based tables only" },
-    { "plain_table_factory", "rows are kept in block-based tables only" },
+    { "write_buffer_size", "set rocksdb.memtable_bytes instead" },
+    { "db_write_buffer_size", "set rocksdb.memtable_bytes instead" },
+    { "max_write_buffer_number", "set rocksdb.memtable_bytes instead" },
+    { "min_write_buffer_number_to_merge", "set rocksdb.memtable_bytes instead" },
+    { "max_background_jobs", "set rocksdb.background_threads instead" },
+    { "max_background_compactions", "set rocksdb.background_threads instead" },
+    { "max_background_flushes", "set rocksdb.background_threads instead" },
+    { "max_subcompactions", "it would start threads while the server runs" },
+    { "use_direct_reads", "set rocksdb.direct_io instead" },
+    { "use_direct_io_for_flush_and_compaction", "set rocksdb.direct_io instead" },
+    { "max_open_files", "the server itself limits how many table files are open" },
+    { "block_based_table_factory", "the memory budget depends on blocks, their cache and filters" },
+    { "table_factory", "the store supports block-based tables only" },
+    { "plain_table_factory", "the store supports block-based tables only" },
     { "compaction_style", "other styles delete rows or take twice the space" },
-    { "disable_auto_compactions", "the server lets one shard compact at a time itself" },
+    { "disable_auto_compactions", "the server itself decides which shards compact" },
 };
 
 /* ---- Names ---- */
@@ -82,7 +85,7 @@ static const char *why_not(const char *name)
     for (uint32_t i = 0; i < ARRAY_LEN(refused); i++)
         if (strcmp(refused[i].name, name) == 0)
             return refused[i].why;
-    return "it could break what the server promises";
+    return "it could break the server's guarantees";
 }
 
 static enum embtier_err mistake(const struct config *config, struct err_msg *msg, const char *text)

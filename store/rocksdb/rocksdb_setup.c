@@ -66,11 +66,10 @@ enum embtier_err direct_io_probe(const char *directory, enum config_switch wante
     if (err != EMBTIER_OK)
         return err_set(msg, err, "%s: %s", directory, err_text(err));
     if (wanted == SWITCH_ON && !direct)
-        return err_set(
-            msg, EMBTIER_UNSUPPORTED,
-            "%s: this file system cannot do direct I/O, which rocksdb.direct_io: on asks "
-            "for",
-            directory);
+        return err_set(msg, EMBTIER_UNSUPPORTED,
+                       "%s: this file system cannot do direct I/O, which rocksdb.direct_io: on "
+                       "requires; allowed here: auto, off",
+                       directory);
     *ret_direct = direct;
     return EMBTIER_OK;
 }
@@ -145,7 +144,7 @@ static enum embtier_err text_apply(struct rocksdb_setup *setup, const char *text
 
     rocksdb_get_options_from_string(setup->options, text, changed, &error);
     if (error) {
-        err_set(msg, EMBTIER_CONFIG, "RocksDB does not take the store's options: %s", error);
+        err_set(msg, EMBTIER_CONFIG, "RocksDB refuses the store's options: %s", error);
         rocksdb_free(error);
         rocksdb_options_destroy(changed);
         return EMBTIER_CONFIG;
@@ -162,7 +161,7 @@ static enum embtier_err file_system_apply(struct rocksdb_setup *setup, enum conf
     if (wanted == SWITCH_ON && !setup->io_uring)
         return err_set(msg, EMBTIER_UNSUPPORTED,
                        "the kernel does not let this process use io_uring, which rocksdb.io_uring: "
-                       "on asks for; allowed here: auto, off");
+                       "on requires; allowed here: auto, off");
     rocksdb_ext_use_file_system(setup->options, setup->io_uring);
     return EMBTIER_OK;
 }

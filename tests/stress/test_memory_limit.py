@@ -215,7 +215,7 @@ class Transfers:
                         kind(server, number)
                         self.done[kind.__name__] += 1
                     except embtier.BusyError as error:
-                        late = "without an update under way" in str(error)  # on a machine with too much to do
+                        late = "without an update in progress" in str(error)  # on a machine with too much to do
                         if not late and "checkpoints.transfer_bytes" not in str(error):
                             raise
                         self.done["late" if late else "refused"] += 1

@@ -128,7 +128,7 @@ static enum embtier_err not_bound(const struct tier_spec *spec, const struct nod
           "; a container does not permit mbind() (capability SYS_NICE)" },
         { ENOSYS, EMBTIER_UNSUPPORTED, "; the kernel has no mbind(), or a container hides it" },
         { EINVAL, EMBTIER_NOT_FOUND,
-          "; the memory may not be used by this process (cpuset), or is not there" },
+          "; this process may not use the memory (cpuset), or there is none" },
     };
     enum embtier_err err = EMBTIER_NO_MEMORY;
     const char *reason = "";

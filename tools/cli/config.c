@@ -112,7 +112,7 @@ static enum embtier_err run_server(const char *server, const char *path, char *s
     return EMBTIER_OK;
 }
 
-/* What it finds, or what keeps it from looking: a start would end so too. */
+/* What it finds, or what keeps it from looking: a start would end the same way. */
 static enum embtier_err ask_server(const char *server, const char *path, struct err_msg *msg)
 {
     char said[sizeof(msg->text) * 2];
@@ -127,12 +127,12 @@ static enum embtier_err ask_server(const char *server, const char *path, struct 
     if (WIFEXITED(status))
         return err_set(
             msg, EMBTIER_CONFIG, "%s",
-            line[0] ? line : "embtierd found a mistake in the configuration and did not say which");
+            line[0] ? line : "embtierd found a mistake in the configuration and did not name it");
     name = sigabbrev_np(WTERMSIG(status));
-    return err_set(
-        msg, EMBTIER_CONFIG,
-        "%s was ended by SIG%s while it checked the configuration; a start would end so too%s%s",
-        server, name ? name : "RT", line[0] ? ": " : "", line);
+    return err_set(msg, EMBTIER_CONFIG,
+                   "%s was ended by SIG%s while it checked the configuration; a start would end "
+                   "the same way%s%s",
+                   server, name ? name : "RT", line[0] ? ": " : "", line);
 }
 
 static enum embtier_err check_here(const char *path, struct err_msg *msg)

@@ -138,7 +138,7 @@ const struct command commands[] = {
       "and checkpoints that have begun are finished. The client that asked for the job gets the\n"
       "error CANCELLED. Root and the server's user may cancel jobs of all users.\n",
       "  embtier jobs cancel 12\n", command_jobs_cancel, NULL },
-    { "jobs", "", "list what takes long: what waits, and what runs",
+    { "jobs", "", "list long work that waits or runs",
       "Jobs run side by side, and checkpoints never wait for long ones. Jobs of one kind wait\n"
       "for each other, and users take turns.\n"
       "\n"

@@ -185,7 +185,7 @@ int command_table_create(struct cli *cli, int argc, char **argv)
         return cli_fail_server(cli, err);
     if (cli->json)
         return print_table(cli, embtier_table_info(table));
-    text_print(stdout, options->if_not_exists ? "table '%s' is there\n" : "created table '%s'\n",
+    text_print(stdout, options->if_not_exists ? "table '%s' exists\n" : "created table '%s'\n",
                options->name);
     return EXIT_DONE;
 }

@@ -55,7 +55,7 @@ static const char *what_broke(uint64_t err)
     case EMBTIER_GROUP_BROKEN:
         return "has gone";
     default:
-        return "led a step that failed when a part of it was applied";
+        return "led a step that failed after a part of it was applied";
     }
 }
 

@@ -56,7 +56,7 @@ def kind_of(value: Any) -> str:
 
 
 def reason(error: Exception) -> str:
-    """What @error says, which may have a value in it, for a message."""
+    """The text of @error, which may have a value in it, for a message."""
     return short(str(error), _REASON)
 
 

@@ -88,7 +88,7 @@ def options_of(step: int | None, metadata: Any, keep: int) -> CheckpointOptions:
 
 
 def names_of(tables: Iterable[str] | None, name: str | None) -> Array:
-    """Of tables to restore; for C, none are all."""
+    """The names of tables to restore; for C, no names mean all tables."""
     if isinstance(tables, str):
         raise TypeError(f"tables must be a list of names: [{shown(tables)}]")
     names = [] if tables is None else [text("one of the tables", table) for table in several("tables", tables)]
@@ -113,7 +113,7 @@ def _write_metadata(metadata: Any) -> bytes | None:
 
 
 def _read_metadata(given: bytes | None) -> Any:
-    """What another client gave and Python cannot read is the text itself."""
+    """Metadata of another client that Python cannot read are returned as their text."""
     if given is None:
         return None
     try:

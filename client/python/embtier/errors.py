@@ -37,7 +37,7 @@ _ALSO = {
     "PERMISSION": builtins.PermissionError,
 }
 
-# What some have besides, where it is known: see :class:`embtier.Group`.
+# Further attributes of some errors, if they are known: see :class:`embtier.Group`.
 _BESIDES: dict[str, dict[str, int | str | None]] = {
     "TIMEOUT": {"member": None},
     "GROUP_REFUSED": {"member": None, "err": None},

@@ -134,10 +134,10 @@ enum embtier_err gate_rest(struct gate_search *search, struct err_msg *msg)
     if (!search->is_late && began_ns - search->began_ns >= GATE_SEARCH_NS) {
         gate_open(search, false);
         return err_set(msg, EMBTIER_BUSY,
-                       "no checkpoint: in %" PRIu64 " tries in %" PRIu64
-                       " s found no moment without an update under way; session %" PRIu64
-                       " (pid %d, uid %u) had one in the last try: let it end, or end that "
-                       "process, and try again",
+                       "no checkpoint: %" PRIu64 " tries in %" PRIu64
+                       " s found no moment without an update in progress; session %" PRIu64
+                       " (pid %d, uid %u) had one in the last try: wait for it, or end that "
+                       "process, then try again",
                        (uint64_t)search->tries, (began_ns - search->began_ns) / NS_PER_SECOND,
                        search->holder.session, (int)search->holder.pid,
                        (unsigned)search->holder.uid);

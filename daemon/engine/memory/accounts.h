@@ -32,7 +32,7 @@
     X(TABLES, "tables", "tables", COUNTED)                          /* tables.c's lock */          \
     X(SCANS, "scans", "exports", COUNTED)                           /* the control thread's */     \
     X(LOADS, "loads", "imports", COUNTED)                           /* the control thread's */     \
-    X(ANSWER_BYTES, "answer_bytes", "messages under way", IN_BYTES) /* the control thread's */     \
+    X(ANSWER_BYTES, "answer_bytes", "buffered messages", IN_BYTES)  /* the control thread's */     \
     X(TICKET_BYTES, "ticket_bytes", "memory of tickets", IN_BYTES)  /* ticket_memory.c's lock */   \
     X(PINNED_BYTES, "pinned_bytes", "prefetched rows", IN_BYTES)    /* the same */                 \
     X(GROUPS, "groups", "groups", COUNTED)                          /* group.c's lock */           \

@@ -146,7 +146,7 @@ def under_load(call: Callable, *arguments, **options):
         try:
             return call(*arguments, **options)
         except embtier.BusyError as error:
-            assert "without an update under way" in str(error)
+            assert "without an update in progress" in str(error)
     pytest.fail("no checkpoint in five tries")
 
 

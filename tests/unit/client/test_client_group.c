@@ -305,7 +305,7 @@ static void test_a_refusal_is_told_with_who_it_is_about(void **state)
           "group 'g' is over: member 3 did not push in time (lanes.group_seconds); nothing was "
           "applied, and all members must join again" },
         { EMBTIER_GROUP_BROKEN, EMBTIER_IO, 3, EMBTIER_OK,
-          "group 'g' is over: member 3 led a step that failed when a part of it was applied; "
+          "group 'g' is over: member 3 led a step that failed after a part of it was applied; "
           "nothing was applied, and all members must join again" },
         { EMBTIER_GROUP_STEP, 8, UINT32_MAX, EMBTIER_OK,
           "step 3 of group 'g' is out of order: the next step is 8; nothing was applied" },

@@ -39,7 +39,7 @@ def bags_of(bag: Bag, one: Input) -> Input:
         return one
     ids, offsets, weights = (*given, None, None)[:3]
     if not is_jagged(ids) or offsets is not None or not (weights is None or is_jagged(weights)):
-        raise TypeError("a nested tensor of ids takes no offsets, and per_sample_weights that are nested as it is")
+        raise TypeError("a nested tensor of ids takes no offsets, and only per_sample_weights that are nested in the same way")
     if ids.dim() != 2:
         raise ValueError(f"a nested tensor of ids has two dimensions, [bags, lengths], not {ids.dim()}")
     values, ends = values_of("the ids", ids), ids.offsets()

@@ -155,8 +155,8 @@ class Optimizer(torch.optim.Optimizer):
         steps = integer("steps", steps, 0, STEP_MAX)
         if self._group is not None and steps != self._group.step:
             raise ValueError(
-                f"group {self._group.name!r} is at step {self._group.step}: to go on from {steps}, its "
-                f"members join with step={steps}"
+                f"group {self._group.name!r} is at step {self._group.step}: to continue from {steps}, its "
+                f"members must join with step={steps}"
             )
         self._pushing = None
         self._steps = steps

@@ -29,7 +29,7 @@ class Room:
         self.make_tensors()
 
     def make_tensors(self) -> None:
-        """Of the batch's memory. Those made under inference_mode() cannot be written outside of it."""
+        """Makes tensors of the batch's memory. Those made under inference_mode() cannot be written outside of it."""
         batch, places = self.batch, range(len(self._weighted))
         self.ids = [torch.from_numpy(batch.ids(i).view(np.ndarray).view(np.int64)) for i in places]
         self.offsets = [torch.from_numpy(batch.offsets(i).view(np.int32)) for i in places]

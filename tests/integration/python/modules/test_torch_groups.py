@@ -366,7 +366,7 @@ def test_steps_are_the_group_s_and_a_training_goes_on_from_them(server, name):
     saved = pickle.loads(pickle.dumps(bag.state_dict()))
     for step in (0, 4):
         wrong = et.EmbeddingBag(table, mode="sum", group=server.join(f"{name}_{step}", 1, 0, step), lr=0.01)
-        with pytest.raises(ValueError, match=f"at step {step}: to go on from 3, its members join with step=3"):
+        with pytest.raises(ValueError, match=f"at step {step}: to continue from 3, its members must join with step=3"):
             wrong.load_state_dict(saved)
         with pytest.raises(ValueError, match="join with step=7"):
             wrong.steps = 7

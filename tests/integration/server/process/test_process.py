@@ -110,7 +110,7 @@ def test_signals_beside_the_one_that_stops_the_server_cost_no_row(make_daemon):
     for number in (signal.SIGSTOP, *sorted(STOPS), signal.SIGCONT):
         daemon._process.send_signal(number)
     daemon.await_end(0)
-    assert len(daemon.logged("the server stops already")) == 2
+    assert len(daemon.logged("the server is already stopping")) == 2
     assert daemon.logged("stopped; all rows are on SSD")
     daemon.start()
     with daemon.connect() as server:

@@ -96,7 +96,7 @@ static void test_answers_that_nobody_reads_end_at_the_users_part(void **state)
         assert_true(account_has(account, ACCOUNT_ANSWER_BYTES) <= ALL_BYTES / 4 * 3);
     }
     assert_int_equal(err, EMBTIER_BUSY);
-    assert_non_null(strstr(msg.text, "messages under way"));
+    assert_non_null(strstr(msg.text, "buffered messages"));
     assert_true(account_has(account, ACCOUNT_ANSWER_BYTES) > ALL_BYTES / 2);
     while (count > 0)
         end(&pairs[--count]);
